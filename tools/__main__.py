@@ -1,0 +1,84 @@
+"""``python -m tools <command>``: the command line of the analysis half.
+
+Each command is a module of this package with two functions:
+
+    add_arguments(parser: argparse.ArgumentParser) -> None
+    run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int      the exit status
+
+`run` raises a `KernelVelocityError` for what a user can cure: it is printed here as one line ``error: ...``
+and
+becomes that error's exit code. A command's module is imported only when that command is asked for, so that
+``python -m tools report`` works where what the others need is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, TextIO
+
+from tools.errors import KernelVelocityError, UsageError
+
+COMMANDS = {
+    "report": "write the site: the trend of every kernel, a page per commit",
+    "ingest": "move the telemetry of finished measurements next to asv's results",
+    "track": "measure the last commits that touched the kernels, then write the site",
+}
+
+INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like any other, not an exit of the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+
+def _parser(requested: str | None) -> argparse.ArgumentParser:
+    """Return the parser; only the requested command's module is imported, for its arguments."""
+    parser = _Parser(prog="python -m tools", description="kernel-velocity: what the recorded history says.")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        if name == requested:
+            importlib.import_module(f"tools.{name}").add_arguments(command)
+    return parser
+
+
+def _dispatch(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    requested = argv[0] if argv else None
+    with contextlib.redirect_stdout(out):  # argparse prints --help to sys.stdout, whatever we were given
+        args = _parser(requested).parse_args(argv)
+    status: int = importlib.import_module(f"tools.{args.command}").run(args, out, err)
+    return status
+
+
+def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Run one command and return its exit status.
+
+    Args:
+        argv: the arguments after the program's name.
+        out: where results are printed.
+        err: where notes and the one line of an error are printed.
+    """
+    try:
+        return _dispatch(argv, out, err)
+    except KernelVelocityError as error:
+        print(f"error: {error}", file=err)
+        return error.exit_code
+    except OSError as error:  # a full disk, a folder without permission: cured by the user, not by us
+        print(f"error: {error}", file=err)
+        return KernelVelocityError.exit_code
+    except KeyboardInterrupt:
+        print("interrupted: what was measured so far is kept", file=err)
+        return INTERRUPTED
+    except SystemExit as finished:  # --help
+        return int(finished.code or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))
