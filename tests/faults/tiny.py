@@ -1,0 +1,233 @@
+"""A git repository like ours in small: a pure-Python package `kernels`, a suite of one kernel, our tools
+and our asv.
+
+Measuring it needs seconds and no torch: a `torch` that consists of a name and a version stands in a site
+folder of its own, where a test may also plant other packages that a host could have.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parents[2]
+TORCH = "9.9.0"
+
+# A build back end without compiler or dependency; it compiles kernels/*.c when there are any.
+BACKEND = """
+import os, pathlib, shutil, subprocess, zipfile
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    for source in pathlib.Path("kernels").glob("*.c"):
+        compiler = os.environ.get("CXX") or shutil.which("c++")
+        if not compiler:
+            raise SystemExit("CMake Error: CMAKE_CXX_COMPILER not set, after EnableLanguage")
+        if subprocess.call([compiler, "-shared", "-fPIC", "-o", str(source.with_suffix(".so")), str(source)]):
+            raise SystemExit("compilation failed")
+    name = "kernels-0-py3-none-any.whl"
+    info = "kernels-0.dist-info"
+    with zipfile.ZipFile(os.path.join(wheel_directory, name), "w") as wheel:
+        for path in pathlib.Path("kernels").iterdir():
+            if path.is_file():
+                wheel.write(path)
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: kernels\\nVersion: 0\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+
+PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+
+[project]
+name = "kernels"
+version = "0"
+"""
+
+SUITE = """
+from asv_runner.benchmarks import benchmark_types
+from benchmarks.harness.asv_type import RoundBenchmark
+
+if RoundBenchmark not in benchmark_types:
+    benchmark_types.insert(0, RoundBenchmark)
+"""
+
+# What the kernel does is said by the commit (kernels.scale) and by the environment (TINY_DO, for faults of
+# one round).
+BENCHMARK = """
+import os, signal, sys, time
+from pathlib import Path
+from benchmarks.harness.problem import Problem
+from benchmarks.harness.telemetry import Round, append, spool_path
+
+LAUNCH = str(time.time())
+CASES = ["float32-1k", "float32-2k", "float32-3k"]
+
+
+class Scale(Problem):
+    kernel = "scale"
+    core = {"cpu": CASES[:2], "cuda": CASES[:2]}
+
+    def __init__(self):
+        super().__init__("scale")
+
+    def reference_solution(self, *inputs):
+        return 2
+
+    def generate_test_cases(self):
+        return []
+
+    def verify_result(self, expected, actual):
+        return expected == actual, {}
+
+
+class _Suite:
+    params = [["eager", "compile", "native"], CASES]
+    param_names = ["implementation", "case"]
+    version = "1"
+    timeout = 5.0
+    flops = {case: 1000 for case in CASES}
+    bytes = {case: 8000 for case in CASES}
+
+    def setup(self, implementation, case):
+        import kernels
+        folder = os.environ["ASV_ENV_DIR"]
+        assert Path(kernels.__file__).is_relative_to(folder), f"kernels comes from {kernels.__file__}"
+        self.call = getattr(kernels, "scale", None) if implementation == "native" else (lambda x: 2 * x)
+        if self.call is None:
+            raise NotImplementedError("no such kernel at this commit")
+
+    def time_hot(self, implementation, case):
+        self.call(1)
+
+    def measure(self, name, implementation, case):
+        began = time.time()
+        result = self.call(1)
+        if result != 2:
+            raise AssertionError(f"scale {implementation} {case} is wrong: got {result}, wanted 2")
+        estimate = 1e-6 * (1 + 1e-3 * (began % 1))
+        record = Round(benchmark=name, params=(implementation, case), time=began, estimate=estimate, n=1, batch=1,
+                       spent=0.01, setup=0.01, warmup=0.01, stop="converged", method="tiny", launch=LAUNCH)
+        append(spool_path(Path(os.environ["ASV_CONF_DIR"]), os.environ["ASV_ENV_NAME"], os.environ["ASV_COMMIT"]), record)
+        return {"samples": [estimate], "number": 1}
+
+
+class Cpu(_Suite):
+    pass
+
+
+class Cuda(_Suite):
+    def setup(self, implementation, case):
+        raise NotImplementedError("no GPU")
+"""
+
+GOOD = "def scale(x):\n    return 2 * x\n"
+FASTER = "def scale(x):\n    return x + x\n"
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """The repository, and the folders around it."""
+
+    root: Path
+
+    @property
+    def host(self) -> Path:
+        """A site folder of the host."""
+        return self.root.parent / "host" / "site-packages"
+
+    @property
+    def python(self) -> str:
+        """The Python of the environment's name."""
+        return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+    @property
+    def environment(self) -> str:
+        """asv's name of the environment."""
+        return f"host-py{self.python}-torch{TORCH}"
+
+    @property
+    def results(self) -> Path:
+        """The results of the machine `box`."""
+        return self.root / "results" / "box"
+
+    def variables(self, **more: str) -> dict[str, str]:
+        """Return the environment variables of every command run here."""
+        home = str(self.root.parent)
+        dropped = {key for key in os.environ if key.startswith(("KV_", "ASV"))}
+        kept = {key: value for key, value in os.environ.items() if key not in dropped}
+        return {**kept, "HOME": home, "PYTHONPATH": str(self.host), "GIT_CONFIG_NOSYSTEM": "1", **more}
+
+    def git(self, *args: str) -> str:
+        """Run git and return what it printed."""
+        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *who, *args], cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(self, message: str, **files: str | None) -> str:
+        """Write files of the package (`kernel` is kernels/__init__.py; None removes) and commit them."""
+        for name, text in files.items():
+            path = self.root / "kernels" / {"kernel": "__init__.py", "source": "fast.c"}.get(name, f"{name}.py")
+            path.unlink(missing_ok=True) if text is None else path.write_text(text)
+        self.git("add", "-A", "kernels")
+        self.git("commit", "-q", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+    def run(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a Python module here; standard error is part of the output."""
+        return subprocess.run(
+            [sys.executable, "-m", *args],
+            cwd=self.root,
+            env=self.variables(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def asv(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run asv as a user would."""
+        return self.run("asv", *args, **more)
+
+    def track(self, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run what `make track` runs."""
+        return self.run("tools", "track", **{"KV_ROUNDS": "2", "KV_MACHINE": "box", **more})
+
+
+def make(folder: Path) -> Tiny:
+    """Make the repository, with one good commit."""
+    tiny = Tiny(folder / "tiny")
+    (tiny.root / "kernels").mkdir(parents=True)
+    (tiny.root / "benchmarks").mkdir()
+    for name in ("tools", "html_templates"):
+        (tiny.root / name).symlink_to(HERE / name)
+    (tiny.root / "benchmarks" / "harness").symlink_to(HERE / "benchmarks" / "harness")
+    shutil.copy(HERE / "asv.conf.json", tiny.root)
+    texts = {"backend.py": BACKEND, "pyproject.toml": PYPROJECT, ".gitignore": ".asv/\nresults/\n__pycache__/\n"}
+    texts |= {"benchmarks/__init__.py": SUITE, "benchmarks/scale.py": BENCHMARK, "kernels/__init__.py": GOOD}
+    for name, text in texts.items():
+        (tiny.root / name).write_text(text)
+    plant(tiny.host, "torch", TORCH)
+    tiny.git("init", "-q", "-b", "main")
+    tiny.git("add", "-A")
+    tiny.git("commit", "-q", "-m", "Add scale")
+    machine = ["machine", "--yes", "--machine", "box", "--os", "L", "--arch", "x", "--cpu", "c", "--num_cpu", "1"]
+    assert tiny.asv(*machine, "--ram", "1").returncode == 0
+    return tiny
+
+
+def plant(site: Path, name: str, version: str, source: str = "") -> None:
+    """Put an installed package into a site folder."""
+    (site / name).mkdir(parents=True)
+    (site / name / "__init__.py").write_text(source)
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

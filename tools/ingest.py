@@ -1,0 +1,256 @@
+"""``python -m tools ingest``: moves the rounds of finished measurements from the spool next to asv's results.
+
+A line stays in the spool until a stored result rests on it; one that nothing claims within `GRACE` is
+pruned (a dry run, a run that was interrupted). Nothing is lost by an interruption at any point: lines are
+first written where they belong and then removed from the spool, and a line that is found twice is one line.
+
+    .asv/spool/<environment>/<commit>.jsonl  ->  results/<machine>/telemetry/<commit8>-<environment>.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from benchmarks.harness import telemetry
+from benchmarks.harness.telemetry import Round
+from tools import failures as failure_lines
+from tools import stored_file
+from tools.atomic import replace_text
+from tools.errors import ResultsError, UsageError
+from tools.failures import Failure
+from tools.joining import join, still_true, to_restore
+from tools.stored_file import Series, StoredFile
+
+GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
+Line = TypeVar("Line", Round, Failure)
+_CLAIMED = ".claimed-"  # the spool file that an ingest is working on, or was when it was interrupted
+_MALFORMED = ".malformed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestSummary:
+    """What one ingest did."""
+
+    moved: int  # rounds now beside their result
+    waiting: int  # lines that a result may still claim
+    pruned: int  # lines that no result claimed within GRACE
+    failures: int  # failure lines moved
+    restored: tuple[str, ...]  # values that asv had dropped and telemetry still knew, one line each
+    problems: tuple[str, ...]  # malformed lines and files, one line each
+
+
+@dataclass(kw_only=True)
+class _Tally:
+    """Counts while an ingest runs."""
+
+    now: float
+    moved: int = 0
+    waiting: int = 0
+    pruned: int = 0
+    failures: int = 0
+    restored: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def ingest(root: Path, *, results: Path | None = None, now: float | None = None) -> IngestSummary:
+    """Move what is waiting in the spool.
+
+    Args:
+        root: the folder of asv.conf.json. results: asv's results directory; None: `root/results`. now: Unix
+            time, s; None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them.
+    """
+    tally = _Tally(now=time.time() if now is None else now)
+    spool = root / ".asv" / "spool"
+    folder = root / "results" if results is None else results
+    with _one_at_a_time(spool):
+        for environment, commit in _waiting(spool):
+            stored = _stored_files(folder, environment, commit, tally)
+            _ingest_commit(root, environment, commit, stored, tally)
+    return IngestSummary(
+        moved=tally.moved,
+        waiting=tally.waiting,
+        pruned=tally.pruned,
+        failures=tally.failures,
+        restored=tuple(tally.restored),
+        problems=tuple(tally.problems),
+    )
+
+
+@contextmanager
+def _one_at_a_time(spool: Path) -> Iterator[None]:
+    spool.mkdir(parents=True, exist_ok=True)
+    with (spool / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _waiting(spool: Path) -> list[tuple[str, str]]:
+    """Return (environment, commit) of everything in the spool."""
+    paths = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{_CLAIMED}*")]
+    return sorted({(path.parent.name, path.name.split(".")[0]) for path in paths})
+
+
+def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -> list[StoredFile]:
+    found = []
+    for path in stored_file.paths(results, environment, commit) if results.is_dir() else []:
+        try:
+            stored = StoredFile(path)
+        except ResultsError as error:
+            tally.problems.append(f"{error}; its telemetry waits in the spool")
+            continue
+        if stored.commit == commit:
+            found.append(stored)
+    return found
+
+
+@contextmanager
+def _claimed(path: Path, decode: Callable[[str], Line], tally: _Tally) -> Iterator[list[Line]]:
+    """Take a spool file away from its writers and yield its lines; at the end, what was taken is deleted.
+
+    Writers open the file for each line: after the rename they begin a new one. What an interrupted ingest
+    left claimed is taken too. Malformed lines are set aside in a file of their own.
+    """
+    if path.exists():
+        path.rename(path.with_name(f"{path.name}{_CLAIMED}{os.getpid()}"))
+    taken = sorted(path.parent.glob(f"{path.name}{_CLAIMED}*"))
+    texts = [line for item in taken for line in item.read_text(encoding="utf-8").splitlines() if line.strip()]
+    yield _decoded(path, dict.fromkeys(texts), decode, tally)
+    for item in taken:
+        item.unlink()
+
+
+def _decoded(path: Path, texts: Iterable[str], decode: Callable[[str], Line], tally: _Tally) -> list[Line]:
+    good = []
+    for text in texts:
+        try:
+            good.append(decode(text))
+        except ValueError as error:  # TelemetryError, FailureLineError
+            aside = path.with_name(path.name + _MALFORMED)
+            tally.problems.append(f"{path}: malformed line set aside in {aside.name}: {error}")
+            _append(aside, [text])
+    return good
+
+
+def _append(path: Path, lines: Sequence[str]) -> None:
+    if lines:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.writelines(f"{line}\n" for line in lines)
+
+
+def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[StoredFile], tally: _Tally) -> None:
+    spool = telemetry.spool_path(root, environment, commit)
+    failed_spool = failure_lines.spool_path(root, environment, commit)
+    with (
+        _claimed(spool, telemetry.decode, tally) as fresh,
+        _claimed(failed_spool, failure_lines.decode, tally) as failed,
+    ):
+        left, left_failed = set(fresh), set(failed)
+        newest = max(stored, key=lambda file: file.path.stat().st_mtime, default=None)
+        for file in stored:
+            # A failure does not say its machine; the file written last is that of the machine that just
+            # measured.
+            new_failures = failed if file is newest else []
+            rounds, failures = _settle(file, fresh, new_failures, tally)
+            left -= rounds
+            left_failed -= failures
+        _put_back(spool, [(item.time, telemetry.encode(item)) for item in fresh if item in left], tally)
+        waiting = [(item.time, failure_lines.encode(item)) for item in failed if item in left_failed]
+        _put_back(failed_spool, waiting, tally)
+
+
+def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) -> None:
+    """Return lines (with their times) that nothing claimed yet to the spool, without those past GRACE."""
+    kept = [text for when, text in lines if tally.now - when <= GRACE]
+    tally.waiting += len(kept)
+    tally.pruned += len(lines) - len(kept)
+    _append(spool, kept)
+
+
+def _settle(
+    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
+) -> tuple[set[Round], set[Failure]]:
+    """Write the telemetry and failures of one results file; return the fresh lines that it took."""
+    kept = _by_series(_read(file.telemetry_path, telemetry.decode, tally))
+    kept_failures = _by_series(_read(file.failures_path, failure_lines.decode, tally))
+    new, new_failures = _by_series(fresh), _by_series(failed)
+    known_series = set()
+    restored = []
+    for series, stored in file.series():
+        known_series.add(series)
+        failures = list(dict.fromkeys([*kept_failures.get(series, ()), *new_failures.get(series, ())]))
+        rounds = [*kept.get(series, ()), *new.get(series, ())]
+        found = join(rounds, stored)
+        if not found and (found := to_restore(rounds, stored, failures)):
+            file.restore(series, found)
+            restored.append(f"{_words(series)}: value restored from {len(found)} rounds ({file.path.name})")
+        if found:
+            kept[series] = list(found)
+        kept_failures[series] = still_true(failures, kept.get(series, ()), stored)
+    _write(file.telemetry_path, kept, telemetry.encode)
+    _write(file.failures_path, kept_failures, failure_lines.encode)
+    if restored:
+        file.save()
+    tally.restored += restored
+    taken = {item for items in kept.values() for item in items} & set(fresh)
+    taken_failures = {item for item in failed if (item.benchmark, item.params) in known_series}
+    tally.moved += len(taken)
+    tally.failures += len(taken_failures)
+    return taken, taken_failures
+
+
+def _words(series: Series) -> str:
+    return f"{series[0]} ({', '.join(series[1])})"
+
+
+def _by_series(lines: Iterable[Line]) -> dict[Series, list[Line]]:
+    found: dict[Series, list[Line]] = {}
+    for item in lines:
+        found.setdefault((item.benchmark, item.params), []).append(item)
+    return found
+
+
+def _read(path: Path, decode: Callable[[str], Line], tally: _Tally) -> list[Line]:
+    """Return the lines of a file beside the results."""
+    if not path.exists():
+        return []
+    return _decoded(path, path.read_text(encoding="utf-8").splitlines(), decode, tally)
+
+
+def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
+    """Write a file beside the results, in order of time, if that changes it; one that would be empty is removed."""
+    ordered = sorted((item for items in lines.values() for item in items), key=lambda item: item.time)
+    text = "".join(f"{encode(item)}\n" for item in ordered)
+    if not text:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        replace_text(path, text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Ingest and say what was done; return the exit status: 2 when a line or a file was malformed."""
+    if not (args.root / "asv.conf.json").is_file():
+        raise UsageError(f"{args.root.absolute()}: no asv.conf.json here; run this in the repository, or give --root")
+    summary = ingest(args.root)
+    for line in summary.restored:
+        print(line, file=out)
+    for line in summary.problems:
+        print(line, file=err)
+    print(
+        f"{summary.moved} rounds and {summary.failures} failures moved, {summary.waiting} lines wait for their result, "
+        f"{summary.pruned} pruned",
+        file=out,
+    )
+    return ResultsError.exit_code if summary.problems else 0

@@ -1,0 +1,117 @@
+"""One results file of asv, as ingest needs it: what is stored of each series, and putting a dropped value back."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from asv import util
+from asv.results import Results, get_filename
+from asv.runner import BenchmarkResult
+
+from benchmarks.harness.telemetry import Round
+from tools.atomic import replace_text
+from tools.errors import ResultsError
+from tools.joining import StoredSeries
+
+Series = tuple[str, tuple[str, ...]]  # benchmark, parameters
+
+
+def paths(results: Path, environment: str, commit: str) -> list[Path]:
+    """Return the results files of a commit and environment: at most one in each machine's folder."""
+    name = Path(get_filename("machine", commit, environment)).name
+    return sorted(folder / name for folder in results.iterdir() if (folder / name).is_file())
+
+
+class StoredFile:
+    """A results file, read once; changed by `restore` and written by `save`."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            ResultsError: it is not a results file, or of a version that the installed asv does not know.
+        """
+        self.path = path
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(data, dict) or not isinstance(data.get("results"), dict):
+                raise ResultsError(f"{path}: an object with `results` is wanted, got {str(data)[:60]!r}")
+            self._results: Any = Results.load(str(path))
+        except (ValueError, TypeError, util.UserError) as error:
+            raise ResultsError(f"{path}: not a results file of asv: {error}") from None
+        self.commit: str = self._results.commit_hash
+        self.telemetry_path = path.parent / "telemetry" / f"{path.stem}.jsonl"
+        self.failures_path = path.parent / "telemetry" / f"{path.stem}.failures.jsonl"
+
+    def series(self) -> Iterator[tuple[Series, StoredSeries]]:
+        """Yield every series that the file knows, with what is stored of it."""
+        for name in self._results.get_all_result_keys():
+            for index, params in enumerate(self._combinations(name)):
+                yield (name, tuple(_plain(text) for text in params)), self._stored(name, index)
+
+    def _combinations(self, name: str) -> list[tuple[str, ...]]:
+        return list(itertools.product(*self._results.get_result_params(name)))
+
+    def _stored(self, name: str, index: int) -> StoredSeries:
+        params = self._results.get_result_params(name)
+        value = self._results.get_result_value(name, params)[index]
+        samples = self._results.get_result_samples(name, params)[index]
+        stats = self._results.get_result_stats(name, params)[index] or {}
+        started_at = self._results.started_at.get(name)
+        measured = isinstance(value, int | float) and math.isfinite(value)
+        return StoredSeries(
+            value=value if measured else None,
+            failed=value is None,
+            samples=None if samples is None else tuple(samples),
+            count=stats.get("repeat"),
+            started_at=None if started_at is None else started_at / 1000,
+            duration=self._results.duration.get(name),
+        )
+
+    def restore(self, series: Series, rounds: Sequence[Round]) -> None:
+        """Put the rounds of a series back whose value asv replaced by null; `save` writes it."""
+        name, wanted = series
+        combinations = self._combinations(name)
+        index = [tuple(_plain(text) for text in params) for params in combinations].index(wanted)
+        samples: list[list[float] | None] = [None] * len(combinations)
+        samples[index] = [item.estimate for item in rounds]
+        started_at = self._results.started_at.get(name) or 0
+        self._results.add_result(
+            {
+                "name": name,
+                "params": self._results.get_result_params(name),
+                "version": self._results.benchmark_version.get(name),
+            },
+            BenchmarkResult(
+                result=[None if sample is None else True for sample in samples],
+                samples=samples,
+                number=[None if sample is None else 1 for sample in samples],
+                errcode=0,
+                stderr="",
+                profile=None,
+            ),
+            started_at=datetime.datetime.fromtimestamp(started_at / 1000, datetime.UTC),
+            duration=self._results.duration.get(name),
+            record_samples=True,
+            selected_idx=[index],
+        )
+
+    def save(self) -> None:
+        """Write the file back, through a temporary one."""
+        with tempfile.TemporaryDirectory() as folder:
+            self._results.save(folder)
+            (saved,) = Path(folder).glob("*/*.json")
+            replace_text(self.path, saved.read_text(encoding="utf-8"))
+
+
+def _plain(text: str) -> str:
+    """Return a parameter as the suite spells it; asv stores its repr."""
+    quoted = len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
