@@ -1,0 +1,47 @@
+// The C ABI of libkernel_velocity.
+//
+// Every kernel is two functions, each defined in the kernel's own folder:
+//
+//     int kv_<name>_cpu(pointers..., sizes..., scalars..., int threads);
+//     int kv_<name>_cuda(pointers..., sizes..., scalars..., int device, void* stream);
+//
+// Pointers are to contiguous arrays, sizes are int64_t counts of elements, `stream` is a cudaStream_t.
+// They return KV_OK or a status code whose text kv_status_text gives. A CUDA kernel is only enqueued:
+// what goes wrong while it runs is reported by a later call, as CUDA does it.
+#ifndef KV_H
+#define KV_H
+
+#include <stdint.h>
+
+#define KV_API __attribute__((visibility("default")))
+
+enum kv_status {
+    KV_OK = 0,
+    KV_ERROR_SIZE = 1,     // a size is negative
+    KV_ERROR_POINTER = 2,  // a null pointer to an array that is not empty
+    KV_ERROR_THREADS = 3,  // fewer than one thread asked for
+    KV_ERROR_SPAWN = 4,    // the system refused to start a thread
+    KV_ERROR_MEMORY = 5,   // the system refused memory for a work buffer
+    KV_ERROR_CUDA = 1000   // KV_ERROR_CUDA + e: CUDA runtime error e
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The text of a status code: never null, valid for the life of the process.
+KV_API const char* kv_status_text(int status);
+
+// 1 when the library holds CUDA kernels, else 0.
+KV_API int kv_has_cuda(void);
+
+// What the CUDA runtime sees. `driver` and `runtime` are versions as 1000 * major + 10 * minor (0: no
+// driver); `devices` is the number of devices. Returns KV_OK or why there is no device. Initialises CUDA, so
+// a process that has called it must not fork children that use CUDA. Without CUDA kernels: KV_OK and zeros.
+KV_API int kv_cuda_runtime(int* driver, int* runtime, int* devices);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // KV_H

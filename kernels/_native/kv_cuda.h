@@ -1,0 +1,43 @@
+// What every CUDA launcher needs: the tensor's device made current for the launch, and errors as status
+// codes.
+#ifndef KV_CUDA_H
+#define KV_CUDA_H
+
+#include <cuda_runtime.h>
+
+#include "kv.h"
+
+namespace kv {
+
+inline int cuda_status(cudaError_t error) {
+    return error == cudaSuccess ? KV_OK : KV_ERROR_CUDA + static_cast<int>(error);
+}
+
+// Runs launch() with `device` current and gives the caller back the device that was current before.
+// launch() enqueues kernels; a launch that CUDA refused is the status returned.
+template <class Launch>
+int on_device(int device, const Launch& launch) {
+    int previous = 0;
+    cudaError_t error = cudaGetDevice(&previous);
+    if (error != cudaSuccess) return cuda_status(error);
+    if (previous != device) error = cudaSetDevice(device);
+    if (error != cudaSuccess) return cuda_status(error);
+    launch();
+    error = cudaGetLastError();
+    if (previous != device) {
+        const cudaError_t restored = cudaSetDevice(previous);
+        if (error == cudaSuccess) error = restored;
+    }
+    return cuda_status(error);
+}
+
+// Blocks of `threads` threads for n elements, few enough for the grid's limit: kernels loop over the rest.
+inline unsigned grid_for(int64_t n, int threads) {
+    const int64_t blocks = (n + threads - 1) / threads;
+    const int64_t limit = int64_t{1} << 20;
+    return static_cast<unsigned>(blocks < limit ? blocks : limit);
+}
+
+}  // namespace kv
+
+#endif  // KV_CUDA_H

@@ -1,0 +1,99 @@
+"""Joins checked arguments and a native function to a call that costs as little as ctypes allows."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from kernels._native.arguments import Argument, require_integer
+from kernels._native.errors import ArgumentTypeError, ArgumentValueError, LaunchError
+from kernels._native.library import HAS_CUDA, LIBRARY, cuda_status
+
+MAX_THREADS = 1024  # more than any machine this runs on; a typing error must not start a million threads
+
+
+class NativeFunction:
+    """The CPU and CUDA entry points of one kernel: `kv_<name>_cpu` and, in a library with CUDA, `kv_<name>_cuda`.
+
+    Args:
+        name: the kernel.
+        argtypes: ctypes types of what both entry points take first: pointers, sizes, scalars.
+    """
+
+    def __init__(self, name: str, argtypes: list[Any]) -> None:
+        self.name = name
+        self._argtypes = argtypes
+        self._cpu = self._entry_point("cpu", [ctypes.c_int])
+        self._cuda = self._entry_point("cuda", [ctypes.c_int, ctypes.c_void_p]) if HAS_CUDA else None
+
+    def _entry_point(self, device: str, tail: list[Any]) -> Callable[..., int]:
+        function = LIBRARY[f"kv_{self.name}_{device}"]
+        function.argtypes = [*self._argtypes, *tail]
+        function.restype = ctypes.c_int
+        return function
+
+    def bind(
+        self,
+        tensors: tuple[Argument, ...],
+        values: tuple[int | float, ...],
+        stream: Any,
+        threads: int | None,
+    ) -> Callable[[], int]:
+        """Return a call without arguments that runs the kernel and returns its status code.
+
+        Args:
+            tensors: checked tensors in the order of their pointers, all on one device; the call keeps them alive.
+            values: what follows the pointers: sizes and scalars.
+            stream: None (the current stream of the device at this moment), a cudaStream_t as an integer, or an
+                object with `cuda_stream`. Only for CUDA tensors.
+            threads: number of threads, None for KV_THREADS or 1. Only for CPU tensors.
+
+        Raises:
+            ArgumentTypeError, ArgumentValueError: stream or threads do not fit the device.
+            LaunchError: CUDA tensors, but the library has no CUDA kernels.
+        """
+        device = tensors[0].device_index
+        tail: tuple[int, ...]
+        pointers = [tensor.pointer for tensor in tensors]
+        if device is None:
+            if stream is not None:
+                raise ArgumentValueError("stream: got one for tensors on the CPU, wanted None")
+            function, tail = self._cpu, (_threads(threads),)
+        else:
+            if threads is not None:
+                raise ArgumentValueError(f"threads: got {threads} for tensors on cuda:{device}, wanted None")
+            if self._cuda is None:
+                raise LaunchError(f"{self.name}: the tensors are on cuda:{device}, but kernels is {cuda_status()}")
+            function, tail = self._cuda, (device, _stream_handle(stream, device))
+        types: list[Any] = function.argtypes  # type: ignore[attr-defined]
+        prepared = [kind(value) for kind, value in zip(types, (*pointers, *values, *tail), strict=True)]
+        call = functools.partial(function, *prepared)
+        call.__dict__["tensors"] = tuple(tensor.tensor for tensor in tensors)
+        return call
+
+
+def _threads(threads: int | None) -> int:
+    if threads is not None:
+        return require_integer("threads", threads, 1, MAX_THREADS)
+    text = os.environ.get("KV_THREADS", "1")
+    if not text.isdecimal():
+        raise ArgumentValueError(f"KV_THREADS: got {text!r}, wanted a number of threads from 1 to {MAX_THREADS}")
+    return require_integer("KV_THREADS", int(text), 1, MAX_THREADS)
+
+
+def _stream_handle(stream: Any, device: int) -> int:
+    """Return the cudaStream_t to run on; 0 is CUDA's default stream, current for whoever has not loaded PyTorch."""
+    if stream is None:
+        torch = sys.modules.get("torch")
+        return int(torch.cuda.current_stream(device).cuda_stream) if torch else 0
+    handle = getattr(stream, "cuda_stream", stream)
+    if not isinstance(handle, int):
+        raise ArgumentTypeError(
+            f"stream: got {type(stream).__name__}, wanted None, a cudaStream_t as an integer, "
+            "or an object with cuda_stream"
+        )
+    return handle

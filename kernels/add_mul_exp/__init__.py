@@ -1,0 +1,65 @@
+"""out = exp((x + y) * 2), float32, element by element. The native code: add_mul_exp.cpp, add_mul_exp.cu."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from kernels._native.arguments import TensorLike, new_like, read, require_no_overlap, require_same_device, require_shape
+from kernels._native.launch import NativeFunction
+from kernels._native.library import raise_for_status
+
+__all__ = ["SUPPORTS", "add_mul_exp", "bind"]
+
+# What a benchmark of any later commit asks this commit before it calls it.
+SUPPORTS: dict[str, tuple[str, ...]] = {
+    "devices": ("cpu", "cuda"),
+    "dtypes": ("float32",),
+    "keywords": ("out", "stream", "threads"),
+}
+
+_NATIVE = NativeFunction("add_mul_exp", [ctypes.c_void_p] * 3 + [ctypes.c_int64])
+
+
+def bind(
+    x: TensorLike, y: TensorLike, *, out: TensorLike, stream: Any = None, threads: int | None = None
+) -> Callable[[], int]:
+    """Check the arguments once; return a call without arguments that computes out and returns a status (0: done).
+
+    The arguments and errors are those of `add_mul_exp`. The call keeps the tensors alive, and uses the stream that
+    was current when it was bound.
+    """
+    x_, y_, out_ = read("x", x, "float32"), read("y", y, "float32"), read("out", out, "float32")
+    require_same_device(x_, y_, out_)
+    require_shape(y_, x_.shape, "the shape of x: shapes are not broadcast")
+    require_shape(out_, x_.shape, "the shape of x")
+    require_no_overlap(out_, x_, y_, in_place=True)
+    return _NATIVE.bind((x_, y_, out_), (x_.elements,), stream, threads)
+
+
+def add_mul_exp(
+    x: TensorLike, y: TensorLike, *, out: Any = None, stream: Any = None, threads: int | None = None
+) -> Any:
+    """Compute exp((x + y) * 2) and return it.
+
+    Args:
+        x: float32, any shape, contiguous, on the CPU or a CUDA device.
+        y: float32, the shape and device of x.
+        out: where the result goes: as x, and may be x or y itself. None: allocated with `x.new_empty`.
+        stream: the CUDA stream to run on: an integer handle or an object with `cuda_stream`. None: PyTorch's current
+            stream where PyTorch is loaded, else CUDA's default stream.
+        threads: CPU threads, 1 or more. None: the environment variable KV_THREADS, else 1.
+
+    Overflow gives infinity, underflow 0, NaN gives NaN. Gradients are not tracked.
+
+    Raises:
+        kernels._native.errors.ArgumentTypeError: an argument is no tensor, or not float32.
+        kernels._native.errors.ArgumentValueError: shapes or devices differ, a tensor is not contiguous, out overlaps
+            an input without being it, or threads or stream do not fit the device.
+        kernels._native.errors.LaunchError: the kernel could not be run.
+    """
+    if out is None:
+        out = new_like(x, read("x", x, "float32").shape, "float32")
+    raise_for_status("add_mul_exp", bind(x, y, out=out, stream=stream, threads=threads)())
+    return out

@@ -1,0 +1,52 @@
+"""A tensor for tests, over numpy memory: kernels must need nothing of PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+FLOAT_POISON = np.float32(np.nan)
+INT_POISON = 77
+
+
+class HostTensor:
+    """What `kernels` asks of a tensor, and nothing else."""
+
+    def __init__(self, array: np.ndarray, device: str = "cpu") -> None:
+        self.array = array
+        self.device = device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def dtype(self) -> str:
+        return str(self.array.dtype)
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
+    def new_empty(self, shape: tuple[int, ...], dtype: str) -> HostTensor:
+        return HostTensor(poisoned(shape, dtype), self.device)
+
+
+def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An array full of values that a kernel which forgets an element leaves behind."""
+    return np.full(shape, FLOAT_POISON if dtype == "float32" else INT_POISON, dtype=dtype)
+
+
+def shifted(array: np.ndarray, items: int) -> np.ndarray:
+    """A copy of an array that begins `items` elements behind an address divisible by 64."""
+    memory = np.zeros(array.nbytes + 128 + items * array.itemsize, dtype=np.uint8)
+    start = -memory.ctypes.data % 64 + items * array.itemsize
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def float32_values(seed: int, shape: tuple[int, ...], spread: float = 1.0) -> np.ndarray:
+    """Random normal float32 values with the standard deviation `spread`."""
+    return (np.random.default_rng(seed).standard_normal(shape) * spread).astype(np.float32)

@@ -1,0 +1,125 @@
+"""The loader, the build's own description of itself, and what a machine without CUDA is told."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kernels
+from kernels._native import library
+from kernels._native.errors import LibraryError
+from kernels._native.write_build_info import BuildInfoError, elf_sections, ptxas_figures
+
+PTXAS_TEXT = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'kv_b' for 'sm_90'
+ptxas info    : Function properties for kv_b
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 16384 bytes smem, 400 bytes cmem[0]
+ptxas info    : Compile time = 16.716 ms
+ptxas info    : Compiling entry function 'kv_a' for 'sm_80'
+ptxas info    : Function properties for kv_a
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 24 registers, used 0 barriers, 380 bytes cmem[0]
+"""
+
+
+def test_a_source_tree_without_its_library_says_what_to_run(tmp_path):
+    with pytest.raises(LibraryError, match=r"looked for .*libkernel_velocity\.so\): run `make build`"):
+        library.load(tmp_path)
+
+
+def test_a_library_of_another_system_says_so(tmp_path):
+    (tmp_path / library.LIBRARY_NAME).write_bytes(b"not a library")
+    with pytest.raises(LibraryError, match=r"does not load: .* probably built on another system"):
+        library.load(tmp_path)
+
+
+def test_a_missing_or_broken_build_info_is_one_clear_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    with pytest.raises(LibraryError, match=r"build-info\.json does not tell how"):
+        library.build_info()
+    (tmp_path / "build-info.json").write_text("{")
+    with pytest.raises(LibraryError, match=r"build-info\.json does not tell how"):
+        library.build_info()
+
+
+def test_build_info_describes_every_kernel():
+    info = kernels.build_info()
+    assert sorted(info["kernels"]) == list(kernels.KERNELS)
+    assert info["build_type"] == "Release"
+    assert "-O3" in info["cxx_flags"]
+    assert "fast-math" not in info["cxx_flags"] + (info["cuda_flags"] or "")
+    assert all(len(kernel["code_hash"]) == 64 for kernel in info["kernels"].values())
+    assert len({kernel["code_hash"] for kernel in info["kernels"].values()}) == len(kernels.KERNELS)
+
+
+@pytest.mark.skipif(not library.HAS_CUDA, reason="built without CUDA kernels")
+def test_no_cuda_kernel_spills_registers():
+    info = kernels.build_info()
+    for name, kernel in info["kernels"].items():
+        assert {figure["architecture"] for figure in kernel["ptxas"]} == set(info["cuda_architectures"]), name
+        for figure in kernel["ptxas"]:
+            assert figure["registers"] > 0
+            assert (figure["spill_store_bytes"], figure["spill_load_bytes"]) == (0, 0), figure
+
+
+def test_importing_needs_neither_torch_nor_numpy():
+    code = "import sys, kernels; print(sorted({'torch', 'numpy'} & set(sys.modules)))"
+    root = Path(kernels.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_loading_makes_no_cuda_call():
+    code = "import kernels, pathlib; print('libcuda' in pathlib.Path('/proc/self/maps').read_text())"
+    root = Path(kernels.__file__).parents[1]
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ((0, 13000, 0, "no CUDA-capable device"), "no CUDA driver on this machine"),
+        (
+            (12040, 13000, 0, "insufficient"),
+            r"driver too old: it supports CUDA 12\.4; CUDA 13 needs driver 580 or newer",
+        ),
+        ((13000, 13000, 0, "no CUDA-capable device is detected"), "no usable CUDA device: no CUDA-capable device"),
+        ((13000, 13000, 0, ""), "no usable CUDA device: the driver lists none"),
+    ],
+)
+def test_why_cuda_cannot_run_is_said(facts, expected):
+    assert re.match(expected, library.explain_cuda(*facts) or "")
+
+
+def test_nothing_is_said_where_cuda_can_run():
+    assert library.explain_cuda(13000, 13000, 1, "") is None
+    assert library.explain_cuda(13010, 12080, 8, "") is None
+
+
+def test_ptxas_figures_are_read():
+    figures = ptxas_figures(PTXAS_TEXT)
+    assert [tuple(figure.values()) for figure in figures] == [
+        ("kv_a", "sm_80", 24, 0, 0, 0, 0),
+        ("kv_b", "sm_90", 128, 16384, 16, 8, 12),
+    ]
+
+
+def test_sections_of_an_elf_file_are_read_and_others_refused():
+    data = (library.FOLDER / library.LIBRARY_NAME).read_bytes()
+    names = [name for name, content in elf_sections(data, (".text", ".rodata")) if content]
+    assert ".text" in names
+    assert ".rodata" in names
+    with pytest.raises(BuildInfoError, match="not a 64-bit little-endian ELF file"):
+        list(elf_sections(b"MZ" + data[2:], (".text",)))

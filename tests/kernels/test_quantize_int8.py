@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import kernels
+from kernels._native.errors import ArgumentTypeError, ArgumentValueError
+from tests.kernels.stand_in import HostTensor, float32_values, poisoned, shifted
+
+SIZES = st.sampled_from([0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 1000, 4097])
+SCALES = st.floats(2**-100, 2**100, width=32)
+ZERO_POINTS = st.integers(-128, 127)
+
+
+def run(x: np.ndarray, scale: float, zero_point: int, threads: int | None = None) -> np.ndarray:
+    out = HostTensor(poisoned(x.shape, "int8"))
+    kernels.quantize_int8(HostTensor(x), scale, zero_point, out=out, threads=threads)
+    return out.array
+
+
+def five_operations(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
+    """The definition, in numpy's float32 arithmetic."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        value = np.rint(x / np.float32(scale)) + np.float32(zero_point)
+        return np.where(np.isnan(value), np.float32(0), np.clip(value, -128, 127)).astype(np.int8)
+
+
+@given(SIZES, st.integers(0, 2**32 - 1), st.floats(2**-7, 10, width=32), ZERO_POINTS, st.integers(0, 3))
+def test_every_size_and_alignment_gives_the_integers_of_the_definition(n, seed, scale, zero_point, shift):
+    x = shifted(float32_values(seed, (n,), 50 * scale), shift)
+    assert np.array_equal(run(x, scale, zero_point), five_operations(x, scale, zero_point))
+
+
+@given(
+    arrays.arrays(np.float32, st.integers(0, 80), elements=st.floats(width=32, allow_nan=True, allow_infinity=True)),
+    SCALES,
+    ZERO_POINTS,
+)
+def test_any_bits_give_the_integers_of_the_definition(x, scale, zero_point):
+    assert np.array_equal(run(x, scale, zero_point), five_operations(x, scale, zero_point))
+
+
+@given(st.floats(2**-20, 2**20, width=32), ZERO_POINTS)
+def test_ties_go_to_even_and_neighbours_of_ties_do_not(scale, zero_point):
+    ties = (np.arange(-140, 140) + np.float32(0.5)).astype(np.float32) * np.float32(scale)
+    x = np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf))])
+    assert np.array_equal(run(x, scale, zero_point), five_operations(x, scale, zero_point))
+
+
+def test_named_special_values():
+    x = np.array([np.nan, np.inf, -np.inf, 0.5, 1.5, 2.5, -0.5, -1.5, 3e38, 1e-45], np.float32)
+    assert run(x, 1.0, 0).tolist() == [0, 127, -128, 0, 2, 2, 0, -2, 127, 0]
+    assert run(x, 1.0, 100).tolist() == [0, 127, -128, 100, 102, 102, 100, 98, 127, 100]
+
+
+def test_division_is_not_a_product_with_the_reciprocal():
+    # 1.5 * 41 / 41 is exactly 1.5, a tie that goes to 2; where x * (1 / 41) is a bit off, it does not.
+    differences = 0
+    for scale in range(3, 200):
+        x = (np.arange(-100, 100, dtype=np.float32) + np.float32(0.5)) * np.float32(scale)
+        exact = five_operations(x, scale, 0)
+        differences += np.sum(np.rint(x * (np.float32(1) / np.float32(scale))) != exact)
+        assert np.array_equal(run(x, scale, 0), exact)
+    assert differences > 100  # else the inputs would not tell the two apart
+
+
+@given(SIZES, st.integers(2, 5))
+def test_threads_do_not_change_the_result(n, threads):
+    x = float32_values(1, (n,), 50)
+    assert np.array_equal(run(x, 1, 3, threads), run(x, 1, 3, 1))
+
+
+def test_nothing_beyond_the_output_is_written():
+    memory = np.full(100 + 128, 55, np.int8)
+    kernels.quantize_int8(HostTensor(float32_values(1, (100,))), 1.0, 0, out=HostTensor(memory[64:164]))
+    assert np.all(memory[:64] == 55)
+    assert np.all(memory[164:] == 55)
+
+
+def test_out_is_allocated_as_int8_of_the_same_shape():
+    out = kernels.quantize_int8(HostTensor(float32_values(1, (2, 3))), 1.0, 0)
+    assert (out.shape, out.dtype) == ((2, 3), "int8")
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e-46, 1e39])
+def test_a_scale_that_is_no_positive_float32_is_refused(scale):
+    with pytest.raises(ArgumentValueError, match=r"scale: got .* wanted a finite float32 above 0"):
+        kernels.quantize_int8(HostTensor(float32_values(1, (4,))), scale, 0)
+
+
+def test_scale_and_zero_point_must_be_numbers_in_range():
+    x = HostTensor(float32_values(1, (4,)))
+    with pytest.raises(ArgumentTypeError, match="scale: got 'a', wanted a number"):
+        kernels.quantize_int8(x, "a", 0)
+    with pytest.raises(ArgumentTypeError, match=r"zero_point: got 1\.5, wanted an integer"):
+        kernels.quantize_int8(x, 1.0, 1.5)
+    for zero_point in (-129, 128):
+        with pytest.raises(ArgumentValueError, match=f"zero_point: got {zero_point}, wanted -128 to 127"):
+            kernels.quantize_int8(x, 1.0, zero_point)
+
+
+def test_any_overlap_is_refused():
+    x = float32_values(1, (16,))
+    with pytest.raises(ArgumentValueError, match=r"out: got bytes .* overlap x .* wanted separate memory$"):
+        kernels.quantize_int8(HostTensor(x), 1.0, 0, out=HostTensor(x.view(np.int8)[:16]))
+
+
+def test_exactly_the_integers_of_pytorch():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.randn(200_001, generator=torch.Generator().manual_seed(1)) * 3
+    x[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30])
+    for scale, zero_point in ((0.05, 3), (0.1, -7), (1 / 3, 0)):
+        expected = torch.clamp(torch.round(x / scale) + zero_point, -128, 127).to(torch.int8)
+        actual = kernels.quantize_int8(x, scale, zero_point)
+        assert actual.dtype == torch.int8
+        assert torch.equal(actual, expected)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("n", [0, 1, 5, 1023, 1_000_003])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_cuda_gives_the_integers_of_the_cpu_on_a_stream_of_its_own(n, shift):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.randn(n + shift) * 3
+    on_device = x.cuda()[shift:]
+    out = torch.full((n,), 77, dtype=torch.int8, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    kernels.quantize_int8(on_device, 0.05, 3, out=out, stream=stream)
+    stream.synchronize()
+    assert torch.equal(out.cpu(), kernels.quantize_int8(x[shift:], 0.05, 3))
