@@ -6,9 +6,8 @@ Each command is a module of this package with two functions:
     run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int      the exit status
 
 `run` raises a `KernelVelocityError` for what a user can cure: it is printed here as one line ``error: ...``
-and
-becomes that error's exit code. A command's module is imported only when that command is asked for, so that
-``python -m tools report`` works where what the others need is not installed.
+and becomes that error's exit code. A command's module is imported only when that command is asked for, so
+that ``python -m tools report`` works where what the others need is not installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What can go wrong in the analysis half: one root, one subclass per cause, each with its exit code.
 
-The codes are a contract with CI (20 a benchmark failed, 21 a build failed, 22 nothing was measured, 2 the rest).
-`tools.__main__` prints the message of any of these as one line and exits with its code. A message says what,
-where, got, wanted, and what to do next.
+The codes are a contract with CI (20 a benchmark failed, 21 a build failed, 22 nothing was measured, 2 the
+rest). `tools.__main__` prints the message of any of these as one line and exits with its code. A message says
+what, where, got, wanted, and what to do next.
 """
 
 from __future__ import annotations

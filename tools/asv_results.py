@@ -1,0 +1,236 @@
+"""Reads asv's results directory (format version 2) and the telemetry beside it.
+
+What cannot be read becomes a note, one line that says where and what, and everything else is still read: a
+history of years must not be lost to one truncated file. Only a results directory that is none is an error.
+
+The layout is asv's: `benchmarks.json`, `<machine>/machine.json`, `<machine>/<commit8>-<environment>.json`;
+ours beside it: `<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tools import telemetry_files
+from tools.errors import ResultsError
+from tools.measurements import ASV_INTERVAL_METHOD, Interval, Outcome
+from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, StoredValue
+
+FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
+_AXES = 2  # implementation, case (contract)
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def read(results: Path) -> Recorded:
+    """Return what `results` holds; what cannot be read is named in the notes.
+
+    Raises:
+        ResultsError: `results` is not a directory.
+    """
+    if not results.is_dir():
+        raise ResultsError(
+            f"{results}: no such directory, asv's results_dir is wanted: run `make track`, or name it with --results"
+        )
+    notes: list[str] = []
+    folders = sorted(path for path in results.iterdir() if path.is_dir() and not path.name.startswith("."))
+    machines, files = [], []
+    for folder in folders:
+        paths = sorted(path for path in folder.glob("*.json") if path.name != "machine.json")
+        if not paths and not (folder / "machine.json").exists():
+            continue  # not a machine's folder
+        machines.append(_machine(folder, notes))
+        files += [found for path in paths if (found := _results_file(path, notes)) is not None]
+    benchmarks = _benchmarks(results / "benchmarks.json", notes) if files else {}
+    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(notes))
+
+
+def _refuse(what: str, wanted: str, got: object) -> NoReturn:
+    raise ResultsError(f"{what}: {wanted} is wanted, got {str(got)[:60]!r}")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file (NaN and Infinity as asv writes them)."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
+        raise ResultsError("empty file" if path.is_file() and not path.stat().st_size else str(error)) from None
+    if not isinstance(data, dict):
+        _refuse("contents", "an object", type(data).__name__)
+    return data
+
+
+def _require(data: Mapping[str, Any], key: str, kind: type) -> Any:
+    if not isinstance(data.get(key), kind):
+        _refuse(key, f"a {kind.__name__}", data.get(key, "nothing"))
+    return data[key]
+
+
+def _check_version(data: Mapping[str, Any]) -> None:
+    if data.get("version") != FORMAT_VERSION:
+        raise ResultsError(
+            f"results version {data.get('version')!r} is unknown, {FORMAT_VERSION} is wanted: "
+            "try `asv update`, or a newer kernel-velocity"
+        )
+
+
+def _machine(folder: Path, notes: list[str]) -> Machine:
+    """Return the machine of a folder; without a usable machine.json, only its name."""
+    path = folder / "machine.json"
+    try:
+        if not path.exists():
+            raise ResultsError("no such file, so asv itself skips this machine: run `asv machine`")
+        data = _load(path)
+    except ResultsError as error:
+        notes.append(f"{folder.name}/machine.json: {error}")
+        data = {}
+    shown = {key: str(value) for key, value in data.items() if key not in ("version", "machine") and value}
+    return Machine(name=folder.name, details=tuple(sorted(shown.items())))
+
+
+def _benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None:
+    """Return the timing benchmarks by name; None, and a note, where the file cannot be read."""
+    try:
+        data = _load(path)
+        _check_version(data)
+    except ResultsError as error:
+        notes.append(f"{path.name}: {error}; times are shown, GFLOPS need it (`asv run` writes it again)")
+        return None
+    found = {}
+    for name, entry in data.items():
+        if name == "version" or (isinstance(entry, dict) and entry.get("type") != "time"):
+            continue  # a track_ or memory benchmark: none of these pages' business
+        try:
+            found[name] = _benchmark(name, entry)
+        except ResultsError as error:
+            notes.append(f"{path.name}: {name}: {error}; it is left out")
+    return found
+
+
+def _benchmark(name: str, entry: object) -> Benchmark:
+    if not isinstance(entry, dict):
+        _refuse("entry", "an object", entry)
+    implementations, cases = _axes(_require(entry, "params", list))
+    return Benchmark(
+        name=name,
+        version=str(entry.get("version")),
+        implementations=implementations,
+        cases=cases,
+        flop=_amounts(entry, "flops"),
+        bytes_moved=_amounts(entry, "bytes"),
+    )
+
+
+def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
+    """Return an amount by case; a benchmark without them is valid and has no rates."""
+    amounts = entry.get(key, {})
+    if not isinstance(amounts, dict):
+        _refuse(key, "an object", amounts)
+    for case, amount in amounts.items():
+        if not _is_number(amount) or not (math.isfinite(amount) and amount > 0):
+            _refuse(f"{key} of {case}", "a positive number", amount)
+    return amounts
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
+    if len(params) != _AXES or not all(isinstance(axis, list) for axis in params):
+        _refuse("params", "the two axes (implementation, case)", params)
+    return tuple(tuple(parameter(str(value)) for value in axis) for axis in params if isinstance(axis, list))
+
+
+def parameter(text: str) -> str:
+    """Return a parameter from its repr, as asv stores it: "'native'" -> "native"; other text as it is."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return value if isinstance(value, str) else text
+
+
+def _results_file(path: Path, notes: list[str]) -> ResultsFile | None:
+    where = f"{path.parent.name}/{path.name}"
+    try:
+        data = _load(path)
+        _check_version(data)
+        columns, rows = _require(data, "result_columns", list), _require(data, "results", dict)
+        commit, environment = _require(data, "commit_hash", str), _require(data, "env_name", str)
+        if not _HASH.fullmatch(commit):  # git would resolve a branch's name just as well
+            _refuse("commit_hash", "a commit's full hash", commit)
+    except ResultsError as error:
+        notes.append(f"{where}: {error}; it is left out")
+        return None
+    values: list[StoredValue] = []
+    for name, row in rows.items():
+        try:
+            values += _values(name, dict(zip(columns, row, strict=False)) if isinstance(row, list) else {})
+        except ResultsError as error:
+            notes.append(f"{where}: {name}: {error}; it is left out")
+    return ResultsFile(
+        machine=path.parent.name,
+        environment=environment,
+        commit=commit,
+        values=tuple(values),
+        rounds=telemetry_files.read(path.parent / "telemetry" / f"{path.stem}.jsonl", notes),
+    )
+
+
+def _values(name: str, row: Mapping[str, Any]) -> Iterator[StoredValue]:
+    """Yield the values of one benchmark's row; without a result, all of its combinations failed."""
+    if not name.rpartition(".")[2].startswith("time_"):
+        return
+    implementations, cases = _axes(_require(row, "params", list))
+    combinations = list(itertools.product(implementations, cases))
+    columns = [_column(row, key, len(combinations)) for key in ("result", "stats_ci_99_a", "stats_ci_99_b")]
+    for (implementation, case), value, low, high in zip(combinations, *columns, strict=True):
+        outcome = _outcome(value)
+        measured = outcome is Outcome.MEASURED
+        yield StoredValue(
+            benchmark=name,
+            version=row.get("version"),
+            implementation=implementation,
+            case=case,
+            outcome=outcome,
+            seconds=value if measured else None,
+            interval=_asv_interval(low, value, high) if measured else None,
+        )
+
+
+def _column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:
+    column = row.get(key)
+    if column is None:  # asv's short form of a list of nulls
+        return [None] * length
+    if not isinstance(column, list) or len(column) != length:
+        _refuse(key, f"a list of {length}, one for each combination of the parameters", column)
+    return column
+
+
+def _outcome(value: object) -> Outcome:
+    if value is None:
+        return Outcome.FAILED
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        _refuse("result", "a number, null or NaN", value)
+    if math.isnan(value):
+        return Outcome.NOT_APPLICABLE
+    if not math.isfinite(value) or value <= 0:
+        _refuse("result", "a positive time", value)
+    return Outcome.MEASURED
+
+
+def _asv_interval(low: object, value: float, high: object) -> Interval | None:
+    """Return asv's interval; None where asv could not bound it (it stores infinities from few samples)."""
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return None
+    if not (math.isfinite(low) and math.isfinite(high) and low > 0):
+        return None
+    # asv rounds its bounds to five digits when it stores them, but not the value
+    return Interval(low=min(low, value), high=max(high, value), method=ASV_INTERVAL_METHOD)

@@ -1,0 +1,57 @@
+"""Reads the repository: the commits along the first-parent line of HEAD, and whether they are all there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import git
+
+from tools.errors import HistoryError
+from tools.recorded import Commit, History
+
+
+def read(repository: Path, wanted: Iterable[str]) -> History:
+    """Return the first-parent line of HEAD, and the wanted commits.
+
+    Args:
+        repository: a folder inside the working tree.
+        wanted: full SHAs; those that the repository does not have are absent from `commits`.
+
+    Raises:
+        HistoryError: no git repository, or one without a commit.
+    """
+    try:
+        with git.Repo(repository, search_parent_directories=True) as repo:
+            line = repo.git.rev_list("HEAD", "--first-parent").split()
+            shallow = Path(repo.common_dir, "shallow").exists()
+            found = (_commit(repo, sha) for sha in dict.fromkeys(wanted))
+            commits = {commit.sha: commit for commit in found if commit is not None}
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+        raise HistoryError(
+            f"{repository}: no git repository, a clone of the kernels' is wanted: name it with --repository"
+        ) from None
+    except git.GitCommandError as error:
+        reason = str(error.stderr).strip().partition("\n")[0]
+        raise HistoryError(f"{repository}: git cannot list the commits of HEAD: {reason}") from None
+    return History(line=tuple(reversed(line)), commits=commits, shallow=shallow)
+
+
+def _commit(repo: git.Repo, sha: str) -> Commit | None:
+    """Return a commit, or None where the repository has none of that name."""
+    try:
+        found = repo.commit(sha)
+    except (git.BadName, ValueError):  # ValueError: the object is not a commit, or the name is malformed
+        return None
+    return Commit(
+        sha=found.hexsha,
+        parents=tuple(parent.hexsha for parent in found.parents),
+        author=found.author.name or "unknown author",
+        date=found.authored_datetime,
+        message=_text(found.message),
+    )
+
+
+def _text(message: str | bytes) -> str:
+    """Return a message as text: GitPython hands out bytes where the encoding a commit names is unknown."""
+    return message if isinstance(message, str) else message.decode("utf-8", "replace")

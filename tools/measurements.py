@@ -1,0 +1,184 @@
+"""From the rounds of a commit to one measurement: a value, an interval, and what to know about it.
+
+Pure: values in, values out. Times are seconds per call; rates are derived here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.harness.telemetry import Round
+
+WANTED_ROUNDS = 8  # asv's own test has power from 8 on, and cannot reach its threshold with 6 (contract)
+FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval that says nothing
+MEMORY_BOUND = 4.0  # FLOP per byte; below it a kernel lies left of every ridge point we know of (CPUs from 5 up)
+INTERVAL_METHOD = "95% interval over rounds (Student's t on the logarithms of the round estimates)"
+ASV_INTERVAL_METHOD = "asv's 99% interval"
+
+# Quantiles .975 of Student's t for 1 to 9 degrees of freedom (scipy.stats.t.ppf); a series serves beyond.
+_T_975 = (
+    12.7062047,
+    4.30265273,
+    3.18244631,
+    2.77644511,
+    2.57058184,
+    2.44691185,
+    2.36462425,
+    2.30600414,
+    2.26215716,
+)
+_Z_975 = 1.959963984540054
+
+
+class Outcome(enum.Enum):
+    """What asv recorded: a time, "n/a" (NaN: NotImplementedError in setup), or "failed" (null)."""
+
+    MEASURED = "measured"
+    NOT_APPLICABLE = "n/a"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class SeriesKey:
+    """One benchmark, implementation, test case, machine and environment; its history is a series."""
+
+    machine: str
+    environment: str  # asv's name of it, which holds torch's version
+    benchmark: str  # such as "matmul.Cpu.time_hot"
+    implementation: str
+    case: str
+    version: str  # of the benchmark, as asv compares it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Bounds of a time, s; `low` <= the measurement's value <= `high`."""
+
+    low: float
+    high: float
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A commit's rounds of one series together; unknown is None."""
+
+    key: SeriesKey
+    commit: str  # full SHA
+    outcome: Outcome
+    seconds: float | None = None  # per call
+    interval: Interval | None = None
+    rounds: int | None = None
+    method: str | None = None  # hash of the timing method; values of two methods are not compared
+    flop: float | None = None  # per call
+    bytes_moved: float | None = None  # per call, each input read once, each output written once
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def gflops(self) -> float | None:
+        """10^9 floating-point operations per second."""
+        return _rate(self.flop, self.seconds)
+
+    @property
+    def gigabytes(self) -> float | None:
+        """10^9 bytes per second that have to move; None for a kernel that memory does not bound."""
+        if self.flop is None or self.bytes_moved is None or self.flop > MEMORY_BOUND * self.bytes_moved:
+            return None
+        return _rate(self.bytes_moved, self.seconds)
+
+    @property
+    def gflops_bounds(self) -> tuple[float, float] | None:
+        """The interval in GFLOPS, lower rate first."""
+        return _rate_bounds(self.flop, self.interval)
+
+    @property
+    def gigabytes_bounds(self) -> tuple[float, float] | None:
+        """The interval in GB/s, lower rate first; None wherever `gigabytes` is."""
+        return None if self.gigabytes is None else _rate_bounds(self.bytes_moved, self.interval)
+
+
+def _rate(work: float | None, seconds: float | None) -> float | None:
+    return None if work is None or seconds is None else work / seconds / 1e9
+
+
+def _rate_bounds(work: float | None, interval: Interval | None) -> tuple[float, float] | None:
+    if work is None or interval is None:
+        return None
+    return work / interval.high / 1e9, work / interval.low / 1e9
+
+
+def t_quantile(degrees: int) -> float:
+    """Return the .975 quantile of Student's t with `degrees` >= 1 degrees of freedom.
+
+    Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5) from 10 degrees on: off by less than 1e-4.
+    """
+    if degrees <= len(_T_975):
+        return _T_975[degrees - 1]
+    z, v = _Z_975, degrees
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / v + second / v**2 + third / v**3
+
+
+def round_interval(estimates: Sequence[float]) -> Interval | None:
+    """Return the interval of the rounds' common time from their estimates, s; None below FEWEST_FOR_INTERVAL.
+
+    Student's t on log estimates: round estimates scatter by factors, and are robust already, so that
+    with 8 of them the order statistics (the whole range, for 95%) would only be wider. It is widened to
+    hold the median where many rounds lie on one side.
+    """
+    if len(estimates) < FEWEST_FOR_INTERVAL:
+        return None
+    logs = [math.log(estimate) for estimate in estimates]
+    centre = statistics.fmean(logs)
+    half = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    middle = statistics.median(estimates)
+    low, high = min(math.exp(centre - half), middle), max(math.exp(centre + half), middle)
+    return Interval(low=low, high=high, method=INTERVAL_METHOD)
+
+
+def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
+    """Return what a reader must know about these rounds, as footnotes."""
+    found = []
+    if len(rounds) < WANTED_ROUNDS:
+        found.append(f"need {WANTED_ROUNDS} rounds, have {len(rounds)}")
+    if len(rounds) < FEWEST_FOR_INTERVAL:
+        found.append(f"no interval: needs {FEWEST_FOR_INTERVAL} rounds")
+    if len({item.launch for item in rounds}) < len(rounds):
+        found.append("its rounds shared a launch")
+    flags = Counter(flag for item in rounds for flag in set(item.flags))
+    found += [f"{flag} in {count} of {len(rounds)} rounds" for flag, count in sorted(flags.items())]
+    return tuple(found)
+
+
+def from_rounds(
+    key: SeriesKey, commit: str, rounds: Sequence[Round], *, flop: float | None, bytes_moved: float | None
+) -> Measurement:
+    """Return the measurement of a commit: its value is the median of the estimates of its rounds (>= 1).
+
+    Rounds of several timing methods are not mixed: those of the method used last count, and a warning
+    says so.
+    """
+    method = max(rounds, key=lambda item: item.time).method
+    kept = [item for item in rounds if item.method == method]
+    left_out = len(rounds) - len(kept)
+    mixed = (f"{left_out} rounds of an earlier timing method left out",) if left_out else ()
+    estimates = [item.estimate for item in kept]
+    return Measurement(
+        key=key,
+        commit=commit,
+        outcome=Outcome.MEASURED,
+        seconds=statistics.median(estimates),
+        interval=round_interval(estimates),
+        rounds=len(kept),
+        method=method,
+        flop=flop,
+        bytes_moved=bytes_moved,
+        warnings=mixed + round_warnings(kept),
+    )

@@ -1,0 +1,214 @@
+"""What the pages are made of: ready strings, and the findings from which each page takes its own.
+
+Pure. The templates hold no arithmetic: whatever a page shows stands in these values as text. `index_page`,
+`kernel_page` and `commit_page` make one kind of page each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tools import units
+from tools.measurements import Measurement, Outcome, SeriesKey
+from tools.recorded import SERIES_NAME, Benchmark, Commit, History, Machine
+from tools.trends import Change, Point, Trend
+
+SHORT = 8  # digits of a commit's hash, as asv names its files
+OVERLAP = "≈"  # before a change whose two intervals overlap; the pages explain it
+
+REASONS = {
+    Outcome.NOT_APPLICABLE: "n/a: this commit does not have the implementation, or this machine lacks what it needs",
+    Outcome.FAILED: "failed: the commit did not build, or the benchmark raised, crashed, timed out or gave wrong "
+    "numbers (`asv run --show-stderr` prints why)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One value of a table; empty strings where there is nothing to say."""
+
+    text: str
+    detail: str = ""  # interval and time
+    change: str = ""
+    tone: str = ""  # "faster", "slower", "same" (intervals overlap), "n/a", "failed", "absent"
+    marks: tuple[int, ...] = ()  # numbers of its footnotes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitLine:
+    """A commit in a line of a table."""
+
+    short: str
+    href: str
+    subject: str
+    author: str
+    date: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A machine and one of its environments; every page shows them apart."""
+
+    anchor: str
+    machine: str
+    environment: str
+    details: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Footnotes:
+    """The footnotes of a section, numbered in order of first use."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def marks(self, texts: Sequence[str]) -> tuple[int, ...]:
+        """Return the numbers of these footnotes, from 1."""
+        self.texts += [text for text in dict.fromkeys(texts) if text not in self.texts]
+        return tuple(sorted(self.texts.index(text) + 1 for text in set(texts)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """Everything that the pages are made from."""
+
+    machines: tuple[Machine, ...]
+    benchmarks: Mapping[str, Benchmark]
+    history: History
+    order: Mapping[str, int]  # commit -> place on the first-parent line, older first
+    trends: Mapping[SeriesKey, Trend]
+    measurements: tuple[Measurement, ...]  # of commits that the repository has
+    notes: tuple[str, ...]
+
+    def places(self) -> tuple[Place, ...]:
+        """Return the machines and environments that have measurements."""
+        details = {machine.name: machine.details for machine in self.machines}
+        pairs = sorted({(item.key.machine, item.key.environment) for item in self.measurements})
+        return tuple(
+            Place(anchor=f"place-{number}", machine=machine, environment=environment, details=details[machine])
+            for number, (machine, environment) in enumerate(pairs, start=1)
+        )
+
+    def benchmarks_at(self, place: Place) -> tuple[str, ...]:
+        """Return the names of the benchmarks that have a trend at a place."""
+        return tuple(sorted({key.benchmark for key in self.trends if _is_at(key, place)}))
+
+    def trends_of(self, place: Place, benchmark: str) -> dict[tuple[str, str], Trend]:
+        """Return the trends of a benchmark at a place by (implementation, test case), in the order of its axes."""
+        found = {
+            (key.implementation, key.case): trend
+            for key, trend in self.trends.items()
+            if _is_at(key, place) and key.benchmark == benchmark
+        }
+        known = self.benchmarks.get(benchmark)
+        implementations, cases = (known.implementations, known.cases) if known else ((), ())
+        return dict(
+            sorted(found.items(), key=lambda pair: (_rank(pair[0][0], implementations), _rank(pair[0][1], cases)))
+        )
+
+    def kernel_pages(self) -> frozenset[str]:
+        """Return the file names of the kernels' pages."""
+        return frozenset(kernel_href(*parts(key.benchmark)[:2]) for key in self.trends)
+
+    def newest_first(self, place: Place) -> tuple[str, ...]:
+        """Return the commits of the first-parent line that have a result at a place."""
+        found = {
+            item.commit
+            for item in self.measurements
+            if (item.key.machine, item.key.environment) == (place.machine, place.environment)
+        }
+        return tuple(sorted(found & self.order.keys(), key=lambda sha: -self.order[sha]))
+
+
+def _is_at(key: SeriesKey, place: Place) -> bool:
+    return (key.machine, key.environment) == (place.machine, place.environment)
+
+
+def _rank(name: str, axis: Sequence[str]) -> tuple[int, str]:
+    return (axis.index(name) if name in axis else len(axis), name)
+
+
+def parts(benchmark: str) -> tuple[str, str, str]:
+    """Return kernel, device and cache state of a series name: "matmul.Cpu.time_hot" -> ("matmul", "Cpu", "hot")."""
+    found = SERIES_NAME.fullmatch(benchmark)
+    if found is None:
+        raise ValueError(f"{benchmark!r} is no series name; recorded.measurements lets none through")
+    return found[1], found[2], found[3]
+
+
+def commit_href(sha: str) -> str:
+    """Return the file name of a commit's page."""
+    return f"commit-{sha[:SHORT]}.html"
+
+
+def kernel_href(kernel: str, device: str) -> str:
+    """Return the file name of a kernel's page."""
+    return f"kernel-{kernel}-{device}.html"
+
+
+def commit_line(commit: Commit) -> CommitLine:
+    """Return a commit as a line of a table shows it."""
+    return CommitLine(
+        short=commit.sha[:SHORT],
+        href=commit_href(commit.sha),
+        subject=commit.subject or "(no message)",
+        author=commit.author,
+        date=f"{commit.date:%Y-%m-%d %H:%M}",
+    )
+
+
+def absent() -> Cell:
+    """Return the cell of a value that was never measured."""
+    return Cell(text="–", tone="absent")
+
+
+def cell(point: Point, notes: Footnotes, *more: str) -> Cell:
+    """Return a point as a table shows it: rate with interval, time, change; n/a and failed with their reason.
+
+    Args:
+        point: what to show.
+        notes: the footnotes of the section; the measurement's warnings are added to them.
+        more: further footnotes.
+    """
+    item = point.measurement
+    if item.outcome is not Outcome.MEASURED:
+        marks = notes.marks((REASONS[item.outcome], *item.warnings, *more))
+        return Cell(text=item.outcome.value, tone=item.outcome.value, marks=marks)
+    return Cell(
+        text=rate(item),
+        detail=detail(item),
+        change=change(point.change),
+        tone=tone(point.change),
+        marks=notes.marks((*item.warnings, *more)),
+    )
+
+
+def rate(item: Measurement) -> str:
+    """Return the GFLOPS of a measured value; its time where the FLOPs are unknown."""
+    if item.seconds is None:
+        raise ValueError("a value that was not measured has no rate")
+    return units.seconds(item.seconds) if item.gflops is None else units.gflops(item.gflops)
+
+
+def detail(item: Measurement) -> str:
+    """Return interval and time of a measured value: "11.9 to 12.4 GFLOPS · 1.02 ms"; what is unknown is left out."""
+    bounds = item.gflops_bounds
+    time = "" if item.seconds is None or item.gflops is None else units.seconds(item.seconds)
+    interval = "" if bounds is None else f"{units.significant(bounds[0])} to {units.gflops(bounds[1])}"
+    return " · ".join(text for text in (interval, time) if text)
+
+
+def change(found: Change | None) -> str:
+    """Return a change in words: "≈ 1.2% faster"; empty where there is nothing to compare with."""
+    if found is None:
+        return ""
+    return f"{OVERLAP} {units.change(found.ratio)}" if found.overlapping else units.change(found.ratio)
+
+
+def tone(found: Change | None) -> str:
+    """Return how a change is to be coloured."""
+    if found is None:
+        return ""
+    if found.overlapping or found.ratio == 1:
+        return "same"
+    return "faster" if found.ratio > 1 else "slower"

@@ -1,0 +1,193 @@
+"""Writes the site: an index, a page for every kernel, a page for every commit, readable from a folder without a server.
+
+`python -m tools report`, and `asv publish` through the plugin. Every page is made before the first file of an older
+site is touched; then each file replaces its predecessor in one step, the index last, and pages that the older site
+had and this one does not have are removed. The site's own list of files, `site.json`, says which those are: nothing
+else in the folder is ever removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import bokeh
+import jinja2
+
+from tools import asv_results, charts, commit_page, history, index_page, kernel_page, recorded, trends
+from tools.errors import ResultsError
+from tools.measurements import Measurement
+from tools.pages import SHORT, Findings
+from tools.recorded import History, Recorded
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
+MANIFEST = "site.json"
+_LISTED = 5  # commits named in a note before it only counts them
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSummary:
+    """What was written, and what could not be read."""
+
+    index: Path
+    pages: int
+    commits: int  # with a page
+    series: int  # with a trend
+    notes: tuple[str, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the `report` command."""
+    parser.add_argument("--results", type=Path, default=Path("results"), help="asv's results directory (results)")
+    parser.add_argument("--repository", type=Path, default=Path(), help="a clone of the repository (.)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(".asv/html/kernel-velocity"),
+        help="the site's folder (.asv/html/kernel-velocity)",
+    )
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Write the site; notes go to `err`, one line each, the page's place to `out`."""
+    summary = write_site(results=args.results, repository=args.repository, out=args.out)
+    for note in summary.notes:
+        print(f"note: {note}", file=err)
+    print(f"{summary.series} series over {summary.commits} commits: {summary.index.as_uri()}", file=out)
+    return 0
+
+
+def write_site(*, results: Path, repository: Path, out: Path) -> SiteSummary:
+    """Write the site of a results directory below `out`.
+
+    Args:
+        results: asv's results directory.
+        repository: a folder of the repository whose commits were measured.
+        out: the site's folder; made where it does not exist. Files of other origin in it are left alone.
+
+    Raises:
+        ResultsError: `results` is no directory, or `out` is a file.
+        HistoryError: `repository` is no git repository with a commit.
+    """
+    found = findings(results, repository)
+    if out.exists() and not out.is_dir():
+        raise ResultsError(f"{out}: a folder for the site is wanted, this is a file: name another with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as folder:
+        names = _render(found, Path(folder))
+        _replace(Path(folder), names, out)
+    return SiteSummary(
+        index=(out / "index.html").resolve(),
+        pages=sum(name.endswith(".html") for name in names),
+        commits=sum(name.startswith("commit-") for name in names),
+        series=len(found.trends),
+        notes=found.notes,
+    )
+
+
+def findings(results: Path, repository: Path) -> Findings:
+    """Read everything, and return what the pages are made from."""
+    stored = asv_results.read(results)
+    items, notes = recorded.measurements(stored)
+    past = history.read(repository, (file.commit for file in stored.files))
+    order = {sha: place for place, sha in enumerate(past.line)}
+    return Findings(
+        machines=stored.machines,
+        benchmarks=stored.benchmarks or {},
+        history=past,
+        order=order,
+        trends=trends.build(items, order),
+        measurements=tuple(item for item in items if item.commit in past.commits),
+        notes=(*stored.notes, *notes, *_history_notes(stored, past, items)),
+    )
+
+
+def _history_notes(stored: Recorded, past: History, items: tuple[Measurement, ...]) -> Iterator[str]:
+    measured = dict.fromkeys(file.commit for file in stored.files)
+    gone = [sha for sha in measured if sha not in past.commits]
+    shown = dict.fromkeys(item.commit for item in items if item.commit in past.commits)
+    beside = [sha for sha in shown if sha not in past.line]
+    if gone:
+        yield f"results of commits that the repository does not have are kept, not shown: {_names(gone)}"
+    if beside:
+        yield f"commits beside the first-parent line of HEAD have a page, but no place on a trend: {_names(beside)}"
+    if past.shallow:
+        yield "the clone is shallow, so trends may begin too late: run `git fetch --unshallow`"
+
+
+def _names(shas: list[str]) -> str:
+    more = len(shas) - _LISTED
+    return ", ".join(sha[:SHORT] for sha in shas[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _render(found: Findings, folder: Path) -> tuple[str, ...]:
+    """Write every file of the site into `folder`; return their names, the index last."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Bokeh's documents define a model where they first name it: sorted keys would name it before (jinja's default)
+    templates.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    names = _copy_static(folder)
+    for commit in commit_page.build(found):
+        names.append(_write(folder, commit.name, templates.get_template("commit.html").render(page=commit)))
+    for kernel in kernel_page.build(found):
+        embedded = [charts.embed(section.chart) for section in kernel.sections]
+        text = templates.get_template("kernel.html").render(page=kernel, charts=embedded)
+        names.append(_write(folder, kernel.name, text))
+    text = templates.get_template("index.html").render(page=index_page.build(found))
+    names.append(_write(folder, "index.html", text))
+    return tuple(names)
+
+
+def _write(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return name
+
+
+def _copy_static(folder: Path) -> list[str]:
+    """Copy style, script and Bokeh's own script (from the installed package: no CDN) into the site."""
+    (folder / "static").mkdir()
+    sources = [*sorted((TEMPLATES / "static").iterdir()), Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"]
+    for source in sources:
+        shutil.copyfile(source, folder / "static" / source.name)
+    return [f"static/{source.name}" for source in sources]
+
+
+def _replace(new: Path, names: tuple[str, ...], out: Path) -> None:
+    """Move the new files into place, each in one step, then remove those that only the older site had."""
+    stale = _written_before(out) - set(names)
+    (out / "static").mkdir(exist_ok=True)
+    # The list names old and new while both are there: a crash in between leaves nothing that no run removes
+    _write(new, MANIFEST, json.dumps(sorted(stale | set(names))))
+    (new / MANIFEST).replace(out / MANIFEST)
+    for name in names:
+        (new / name).replace(out / name)
+    for name in stale:
+        (out / name).unlink(missing_ok=True)
+    _write(new, MANIFEST, json.dumps(sorted(names)))
+    (new / MANIFEST).replace(out / MANIFEST)
+
+
+def _written_before(out: Path) -> set[str]:
+    """Return the files that an older site wrote, as its list says; only plain names inside `out` count."""
+    path = out / MANIFEST
+    if not path.exists():
+        return set()
+    try:
+        listed: Any = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ResultsError(f"{path}: not the list of a site's files ({error}): remove the folder {out}") from None
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise ResultsError(f"{path}: a list of file names is wanted: remove the folder {out}")
+    inside = out.resolve()
+    return {name for name in listed if (inside / name).resolve().is_relative_to(inside) and (inside / name).is_file()}

@@ -1,0 +1,113 @@
+"""From measurements to trends: the changes along a series and the averages over test cases.
+
+Pure. A trend's order is the repository's first-parent order; a change is a ratio of speeds, new over old.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tools.measurements import Measurement, Outcome, SeriesKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A measurement's speed against the one measured before it in the same series."""
+
+    ratio: float  # new rate / old rate: 2.0 is twice as fast
+    against: str  # the other commit, full SHA
+    overlapping: bool | None  # whether the two intervals overlap; None where one is unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One commit on a trend."""
+
+    measurement: Measurement
+    change: Change | None  # None: nothing measured before it, or not comparable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """A series over the commits that have a result of it, oldest first."""
+
+    key: SeriesKey
+    points: tuple[Point, ...]
+
+    @property
+    def latest(self) -> Point:
+        """The point of the newest commit."""
+        return self.points[-1]
+
+
+def compare(new: Measurement, old: Measurement) -> Change | None:
+    """Return the change from `old` to `new`; None unless both have a time taken by one and the same method.
+
+    A method that is unknown (a time without telemetry) is no ground to refuse.
+    """
+    if new.seconds is None or old.seconds is None:
+        return None
+    if new.method is not None and old.method is not None and new.method != old.method:
+        return None
+    overlapping = None
+    if new.interval is not None and old.interval is not None:
+        overlapping = new.interval.low <= old.interval.high and old.interval.low <= new.interval.high
+    return Change(ratio=old.seconds / new.seconds, against=old.commit, overlapping=overlapping)
+
+
+def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict[SeriesKey, Trend]:
+    """Return the trend of every series.
+
+    Args:
+        measurements: of any number of series, in any order, at most one for a series and commit.
+        order: commit -> its place in the history, older first; measurements of other commits are left out.
+    """
+    grouped: dict[SeriesKey, list[Measurement]] = {}
+    for item in measurements:
+        if item.commit in order:
+            grouped.setdefault(item.key, []).append(item)
+    return {
+        key: Trend(key=key, points=_points(sorted(items, key=lambda item: order[item.commit])))
+        for key, items in sorted(grouped.items())
+    }
+
+
+def _points(ordered: Sequence[Measurement]) -> tuple[Point, ...]:
+    points, previous = [], None
+    for item in ordered:
+        points.append(Point(measurement=item, change=None if previous is None else compare(item, previous)))
+        if item.outcome is Outcome.MEASURED:
+            previous = item
+    return tuple(points)
+
+
+def mean_change(changes: Sequence[Change]) -> float | None:
+    """Return the geometric mean of the speed ratios; None for none.
+
+    Geometric, so that twice as fast on one test case and half as fast on another cancel.
+    """
+    return None if not changes else math.exp(statistics.fmean(math.log(change.ratio) for change in changes))
+
+
+def mean_gflops(measurements: Sequence[Measurement]) -> float | None:
+    """Return the arithmetic mean of the GFLOPS; None unless every measurement has one."""
+    rates = [item.gflops for item in measurements]
+    known = [rate for rate in rates if rate is not None]
+    return statistics.fmean(known) if known and len(known) == len(rates) else None
+
+
+def mean_trend(trends: Sequence[Trend]) -> tuple[tuple[str, float], ...]:
+    """Return (commit, mean GFLOPS over the test cases) along the history, from the cases' trends.
+
+    Only commits that measured every one of the test cases: a mean over other cases is another quantity.
+    """
+    by_commit: dict[str, list[Measurement]] = {}
+    for trend in trends:
+        for point in trend.points:
+            if point.measurement.gflops is not None:
+                by_commit.setdefault(point.measurement.commit, []).append(point.measurement)
+    means = ((commit, mean_gflops(items)) for commit, items in by_commit.items() if len(items) == len(trends))
+    return tuple((commit, mean) for commit, mean in means if mean is not None)

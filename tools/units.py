@@ -1,0 +1,94 @@
+"""Numbers as text: base units in, units people read out; rounded so that the text cannot lie.
+
+Two rules hold everywhere: what is not zero is never printed as zero, and what is not the whole (100%, or
+"unchanged") is never printed as the whole. Values have three significant digits: one more than the noise
+between sessions (about 1%) deserves, so that rounding never hides a change that the measurement can show.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tools.errors import UsageError
+
+DIGITS = 3  # significant digits of a printed value
+
+_TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
+_RATES = ("GFLOPS", "GB/s")
+_MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as a percentage
+
+
+def significant(value: float) -> str:
+    """Return `value` with DIGITS significant digits, without exponent, thousands separated by commas.
+
+    Digits before the decimal point are never dropped: 1234.5 is "1,234", not "1,230".
+    """
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{DIGITS - 1}e}")  # rounding may carry into a further digit: 9.999 -> 10.0
+    decimals = max(DIGITS - 1 - math.floor(math.log10(abs(rounded))), 0)
+    return f"{value:,.{decimals}f}"
+
+
+def seconds(value: float) -> str:
+    """Return a time, s, with the prefix that leaves 1 to 999 before the decimal point: "1.23 ms"."""
+    fits = (pair for pair in _TIMES if float(f"{value / pair[1]:.{DIGITS - 1}e}") < 1000)
+    unit, scale = next(fits, _TIMES[-1])
+    return f"{significant(value / scale)} {unit}"
+
+
+def gflops(value: float) -> str:
+    """Return a rate given in GFLOPS: "12.3 GFLOPS"."""
+    return f"{significant(value)} GFLOPS"
+
+
+def gigabytes(value: float) -> str:
+    """Return a rate given in GB/s (10^9 bytes per second): "12.3 GB/s"."""
+    return f"{significant(value)} GB/s"
+
+
+def parse(text: str) -> float:
+    """Return what a printed value says, in base units of its kind: s, GFLOPS or GB/s.
+
+    Raises:
+        UsageError: no number, or a unit that this module does not print.
+    """
+    number, _, unit = text.partition(" ")
+    scales = dict(_TIMES) | dict.fromkeys(_RATES, 1.0)
+    try:
+        return float(number.replace(",", "")) * scales[unit]
+    except (ValueError, KeyError):
+        wanted = ", ".join(scales)
+        raise UsageError(f"{text!r} is not a value with a unit: a number and one of {wanted} is wanted") from None
+
+
+def share(fraction: float) -> str:
+    """Return a fraction in percent with one decimal: never 0% unless it is 0, never 100% unless it is 1."""
+    percent = 100 * fraction
+    if 0 < percent < 0.05:
+        return "<0.1%"
+    if 99.95 <= percent < 100:
+        return ">99.9%"
+    if 100 < percent < 100.05:
+        return ">100.0%"
+    return f"{percent:.1f}%"
+
+
+def change(ratio: float) -> str:
+    """Return a speed ratio (new rate / old rate, > 0) in words: "3.2% faster", "2.10x slower", "unchanged".
+
+    Only a ratio of exactly 1 is "unchanged". From a factor of two on it is given as a multiple.
+    Percentages are of speed: half as fast is "2.00x slower" (it takes twice the time), 5% slower means
+    0.95 of the rate.
+    """
+    if ratio == 1:
+        return "unchanged"
+    word = "faster" if ratio > 1 else "slower"
+    if ratio >= _MULTIPLE_FROM or 1 / ratio >= _MULTIPLE_FROM:
+        return f"{significant(max(ratio, 1 / ratio))}x {word}"
+    return f"{share(abs(ratio - 1))} {word}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it must be: "1 round", "8 rounds"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
