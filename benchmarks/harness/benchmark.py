@@ -1,0 +1,182 @@
+"""The base class of the suite's asv classes: two axes, checked before timed, timed by rounds.
+
+A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from time import time
+from typing import Any, ClassVar
+
+from benchmarks.harness.accuracy import in_words
+from benchmarks.harness.cases import IMPLEMENTATIONS
+from benchmarks.harness.implementations import Bound, bind
+from benchmarks.harness.machine import activity, read_counters
+from benchmarks.harness.problem import Inputs, Problem
+from benchmarks.harness.sampling import RoundResult, measure
+from benchmarks.harness.stopping import from_environment, method_hash
+from benchmarks.harness.telemetry import Round, append, spool_path
+from benchmarks.harness.timers import CudaEventTimer, HostTimer, Timer, TorchEvents
+
+CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
+LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
+
+
+class WrongResultError(AssertionError):
+    """An implementation's output is not what the reference computes."""
+
+
+class WrongPackageError(RuntimeError):
+    """`kernels` was not imported from the environment of the commit under test."""
+
+
+class _KernelBenchmark:
+    """One kernel on one device; asv instantiates the subclasses."""
+
+    problem: Problem
+    device: ClassVar[str]
+    params: ClassVar[list[list[str]]]
+    param_names: ClassVar[list[str]] = ["implementation", "case"]
+    version: ClassVar[str] = "1"  # raise it on purpose: asv forgets the results of another version
+    timeout: ClassVar[float] = 180.0  # s; the slowest first commit needs 60, and the first round compiles packages
+    # Cost of one call by case, stored in benchmarks.json by our benchmark type.
+    flops: ClassVar[dict[str, int]]
+    bytes: ClassVar[dict[str, int]]
+
+    def __init_subclass__(cls) -> None:
+        cls.problem.device = cls.device
+        tests = cls.problem.generate_test_cases()
+        cls.params = [list(IMPLEMENTATIONS), [test["name"] for test in tests]]
+        flops = {test["name"]: cls.problem.get_flops(test) for test in tests}
+        cls.flops = {name: value for name, value in flops.items() if value is not None}
+        traffic = {test["name"]: cls.problem.get_bytes(test) for test in tests}
+        cls.bytes = {name: value for name, value in traffic.items() if value is not None}
+
+    def setup(self, implementation: str, case: str) -> None:
+        """Make inputs, bind the implementation, check its output against the reference.
+
+        Raises:
+            NotImplementedError: n/a here.
+            WrongResultError: the output is wrong; it is never timed.
+            WrongPackageError: what would be measured is not the commit under test.
+        """
+        self._began = time()
+        _check_package(os.environ)
+        _prepare_torch(self.device)
+        test = self.problem.test_case(case)
+        self._inputs: Inputs = test["create_inputs"]()
+        cache = _root(os.environ) / ".asv" / "cache"
+        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, cache / "aoti")
+        marker = _marker(cache, self.problem, self.device, implementation, case)
+        self._bound.poison()
+        self._bound.call()
+        self._check(implementation, case, 1 if marker is None or not marker.exists() else CHECK_STEP)
+        if marker is not None:
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+
+    def time_hot(self, implementation: str, case: str) -> None:
+        """Call the implementation once, caches warm; the benchmark type times this by rounds."""
+        self._bound.call()
+
+    def measure(self, name: str, implementation: str, case: str) -> dict[str, Any]:
+        """Measure one round; return it in asv's form and append its telemetry."""
+        rule = from_environment(os.environ)
+        began, before = time(), read_counters()
+        result = measure(self._bound.call, self._timer(), rule)
+        host = activity(before, read_counters(), result.spent + result.warmup)
+        self._bound.poison()  # after, too: a kernel that is right only once is wrong
+        self._bound.call()
+        self._check(implementation, case, CHECK_STEP)
+        flags = result.flags + (("contended",) if host.contended else ())
+        record = Round(
+            benchmark=name,
+            params=(implementation, case),
+            time=began,
+            setup=began - self._began,
+            load=host.load,
+            switches=host.switches,
+            steal=host.steal,
+            method=method_hash(rule),
+            launch=LAUNCH,
+            flags=flags,
+            **_shared_fields(result),
+        )
+        _spool(record, os.environ)
+        return {"samples": [result.estimate], "number": 1}
+
+    def _timer(self) -> Timer:
+        return CudaEventTimer(TorchEvents(self.device)) if self.device == "cuda" else HostTimer()
+
+    def _check(self, implementation: str, case: str, step: int) -> None:
+        """Raise WrongResultError unless every `step`-th result of the last call is right."""
+        output = self._bound.output()
+        if self.device == "cuda":
+            import torch  # noqa: PLC0415
+
+            torch.cuda.synchronize()
+        inputs = self._inputs
+        if step > 1:
+            inputs, output = self.problem.subset(inputs, output, step)
+        right, details = self.problem.verify_result(self.problem.expected(*inputs), output)
+        if not right:
+            raise WrongResultError(f"{self.problem.name} {implementation} {case} is wrong: {in_words(details)}")
+
+
+def _shared_fields(result: RoundResult) -> dict[str, Any]:
+    names = ("estimate", "n", "batch", "warmup", "spent", "stop", "cv", "half_width", "autocorrelation")
+    return {name: getattr(result, name) for name in (*names, "tick", "overhead")}
+
+
+def _root(environ: Mapping[str, str]) -> Path:
+    """Return the folder of asv.conf.json."""
+    return Path(environ.get("ASV_CONF_DIR") or Path(__file__).parents[2])
+
+
+def _check_package(environ: Mapping[str, str]) -> None:
+    """Raise WrongPackageError unless `kernels` comes from asv's environment (-E existing has none to compare with)."""
+    folder = environ.get("ASV_ENV_DIR")
+    spec = importlib.util.find_spec("kernels")
+    if folder is None or spec is None or spec.origin is None:
+        return
+    if not Path(spec.origin).resolve().is_relative_to(Path(folder).resolve()):
+        raise WrongPackageError(
+            f"kernels comes from {spec.origin}, not from the environment of the commit under test ({folder}): "
+            "remove that copy, or run asv from a clean environment"
+        )
+
+
+def _prepare_torch(device: str) -> None:
+    """Set threads; raise NotImplementedError where torch or the device is missing."""
+    try:
+        import torch  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise NotImplementedError("PyTorch is not installed") from None
+    torch.set_num_threads(int(os.environ.get("KV_THREADS") or 1))
+    torch.set_grad_enabled(False)
+    if device == "cuda" and not torch.cuda.is_available():
+        raise NotImplementedError("PyTorch sees no CUDA device")
+
+
+def _marker(cache: Path, problem: Problem, device: str, implementation: str, case: str) -> Path | None:
+    """Return the file that says that this was checked in full at this commit; None where asv names no commit."""
+    environment, commit = os.environ.get("ASV_ENV_NAME"), os.environ.get("ASV_COMMIT")
+    if not environment or not commit:
+        return None
+    return cache / "checked" / environment / commit / f"{problem.name}-{device}-{implementation}-{case}"
+
+
+def _spool(record: Round, environ: Mapping[str, str]) -> None:
+    environment, commit = environ.get("ASV_ENV_NAME"), environ.get("ASV_COMMIT")
+    if not environment or not commit:
+        print("kernel-velocity: asv names no commit here, so no telemetry is kept", file=sys.stderr)  # noqa: T201
+        return
+    append(spool_path(_root(environ), environment, commit), record)

@@ -1,0 +1,48 @@
+"""Names of test cases, `float32-5M` or `float32-1024x1024x1024`, and the tiers. No torch: `tools` reads this too."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.harness.problem import Problem
+
+ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
+IMPLEMENTATIONS = ("eager", "compile", "native")
+CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
+DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
+_FACTORS = {"": 1, "k": 1_000, "M": 1_000_000}
+
+
+def dims_of(case: str) -> tuple[int, ...]:
+    """Return the sizes that a case's name says.
+
+    Raises:
+        ValueError: the name is not of the form dtype-size or dtype-AxBxC.
+    """
+    match = re.fullmatch(r"[a-z0-9]+-(?:(\d+)([kM]?)|(\d+(?:x\d+)+))", case)
+    if match is None:
+        raise ValueError(f"case {case!r}: wanted dtype-size, such as float32-5M or float32-64x64x64")
+    count, factor, extents = match.groups()
+    if extents is not None:
+        return tuple(int(extent) for extent in extents.split("x"))
+    return (int(count) * _FACTORS[factor],)
+
+
+def problems() -> Iterator[Problem]:
+    """Yield every kernel's problem (the class in `benchmarks/<kernel>.py` that names that kernel), by module name."""
+    package = importlib.import_module("benchmarks")
+    folder = str(Path(str(package.__file__)).parent)
+    for module in sorted(info.name for info in pkgutil.iter_modules([folder]) if not info.ispkg):
+        found = vars(importlib.import_module(f"benchmarks.{module}"))
+        for value in found.values():
+            if isinstance(value, type) and issubclass(value, Problem) and value.kernel == module:
+                yield value()  # type: ignore[call-arg]  # every problem of ours names itself
+
+
+def core(device: str) -> dict[str, tuple[str, ...]]:
+    """Return the cases of tier `core` on a device: kernel -> two cases, one in the caches and one beyond or larger."""
+    return {problem.name: tuple(problem.core[device]) for problem in problems()}

@@ -1,0 +1,212 @@
+"""Telemetry: what one round knew when it stopped, as one JSON line of at most 300 bytes.
+
+The measuring process appends its line to ``.asv/spool/<environment>/<commit>.jsonl``; the analysis half moves it next
+to asv's results, joined by environment, commit and estimate (asv stores the sample untruncated). Keys are short
+because there is one line per round, for ever: `KEYS` is the dictionary, and it may only grow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LINE_LIMIT = 300  # bytes, newline included (contract)
+
+KEYS = {
+    "benchmark": "b",
+    "params": "p",
+    "time": "t",
+    "estimate": "e",
+    "n": "n",
+    "batch": "k",
+    "setup": "u",
+    "warmup": "w",
+    "spent": "s",
+    "stop": "r",
+    "half_width": "h",
+    "cv": "c",
+    "autocorrelation": "a",
+    "tick": "i",
+    "overhead": "o",
+    "load": "d",
+    "switches": "x",
+    "steal": "z",
+    "method": "m",
+    "launch": "l",
+    "flags": "f",
+}
+
+
+# Flags are stored as letters, "cu". A flagged round is kept and shown as flagged.
+FLAGS = {
+    "contended": "c",  # the process was preempted, or the hypervisor took time
+    "underfed": "u",  # the device overtook the host: launch gaps are in the time
+    "quantised": "q",  # one clock tick is more than .5% of a sample
+}
+
+
+class TelemetryError(ValueError):
+    """A telemetry line that does not say what a telemetry line says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One round: a fresh process that reduced its samples to one robust estimate. Unknown fields are None.
+
+    What follows from these is not stored: the effective sample size is `effective_n`, the quantisation floor is
+    tick / (sqrt(12) batch estimate), the burn-in is part of the method.
+    """
+
+    benchmark: str  # series name, such as "matmul.Cpu.time_hot"
+    params: tuple[str, ...]  # implementation, case
+    time: float  # Unix time at which the round began, s
+    estimate: float  # seconds per call
+    n: int  # samples taken
+    batch: int  # calls per sample
+    spent: float  # s of timing
+    setup: float | None = None  # s from process start of the benchmark to the first warm-up call
+    warmup: float | None = None  # s
+    stop: str  # why the rule stopped
+    half_width: float | None = None  # of the estimate, within this run, relative
+    cv: float | None = None  # coefficient of variation of the samples
+    autocorrelation: float | None = None  # lag 1
+    tick: float | None = None  # timer resolution, s
+    overhead: float | None = None  # of an empty call, s
+    load: float | None = None  # 1-minute load average when the round ended
+    switches: int | None = None  # involuntary context switches while timing
+    steal: float | None = None  # s of CPU time taken by the hypervisor while timing, all CPUs
+    method: str  # hash of harness version, rule and its parameters
+    launch: str  # identity of the launch that forked this round: rounds with equal launches are not independent
+    flags: tuple[str, ...] = ()
+
+    @property
+    def effective_n(self) -> float | None:
+        """Return the effective sample size, n (1 - r) / (1 + r) for a lag-1 autocorrelation r (AR(1)), at most n."""
+        if self.autocorrelation is None:
+            return None
+        r = min(max(self.autocorrelation, 0.0), 0.999)
+        return self.n * (1 - r) / (1 + r)
+
+
+# Only these may be rounded (to two digits, to save bytes): estimate and time identify the round, counts are exact.
+_ROUNDED = frozenset(
+    {"setup", "warmup", "spent", "half_width", "cv", "autocorrelation", "tick", "overhead", "load", "steal"}
+)
+
+
+def _short(name: str, value: object) -> object:
+    if name in _ROUNDED and isinstance(value, float):
+        rounded = float(f"{value:.2g}")
+        return int(rounded) if rounded.is_integer() else rounded
+    if name == "time" and isinstance(value, float):
+        return round(value, 2)
+    if name == "flags" and isinstance(value, tuple):
+        return "".join(FLAGS[flag] for flag in value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def encode(record: Round) -> str:
+    """Return the line of a round, without newline.
+
+    Raises:
+        TelemetryError: the line would be longer than LINE_LIMIT, or the estimate is not a finite positive number.
+    """
+    if not (math.isfinite(record.estimate) and record.estimate > 0):
+        raise TelemetryError(f"{record.benchmark}: estimate {record.estimate!r} is not a positive time")
+    line = {
+        key: _short(name, value)
+        for name, key in KEYS.items()
+        if (value := getattr(record, name)) is not None and value != ()
+    }
+    text = json.dumps(line, separators=(",", ":"), ensure_ascii=False)
+    if len(text.encode()) >= LINE_LIMIT:
+        raise TelemetryError(
+            f"{record.benchmark}: telemetry line of {len(text.encode()) + 1} bytes, at most {LINE_LIMIT} allowed"
+        )
+    return text
+
+
+def decode(line: str) -> Round:
+    """Return the round of a line; keys that this version does not know are ignored.
+
+    Raises:
+        TelemetryError: not JSON, not an object, or a required field is absent or of the wrong type.
+    """
+    try:
+        raw = json.loads(line)
+    except ValueError as error:
+        raise TelemetryError(f"not JSON: {error}") from None
+    if not isinstance(raw, Mapping):
+        raise TelemetryError(f"an object is wanted, got {type(raw).__name__}")
+    fields = {name: raw[key] for name, key in KEYS.items() if key in raw}
+    if "params" in fields:
+        fields["params"] = _strings("params", fields["params"])
+    if "flags" in fields:
+        fields["flags"] = _flags(fields["flags"])
+    _check_types(fields)
+    return Round(**fields)
+
+
+def _strings(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise TelemetryError(f"{name} ({KEYS[name]}): a list of strings is wanted, got {value!r}")
+    return tuple(value)
+
+
+def _flags(value: object) -> tuple[str, ...]:
+    """Return the flags of a string of letters; a letter that this version does not know is kept as it is."""
+    if not isinstance(value, str):
+        raise TelemetryError(f"flags ({KEYS['flags']}): a string of letters is wanted, got {value!r}")
+    names = {letter: flag for flag, letter in FLAGS.items()}
+    return tuple(names.get(letter, letter) for letter in value)
+
+
+def _check_types(fields: Mapping[str, object]) -> None:
+    for field in dataclasses.fields(Round):
+        if field.name not in fields:
+            if field.default is dataclasses.MISSING:
+                raise TelemetryError(f"{field.name} ({KEYS[field.name]}) is missing")
+            continue
+        value, wanted = fields[field.name], str(field.type)
+        if wanted.startswith("str"):
+            good = isinstance(value, str)
+        elif wanted.startswith("int"):
+            good = isinstance(value, int) and not isinstance(value, bool)
+        elif wanted.startswith("float"):
+            good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        else:
+            good = isinstance(value, tuple)
+        if not good:
+            raise TelemetryError(f"{field.name} ({KEYS[field.name]}): {wanted} is wanted, got {value!r}")
+
+
+def spool_path(root: Path, environment: str, commit: str) -> Path:
+    """Return where the rounds of a commit wait to be ingested."""
+    return root / ".asv" / "spool" / environment / f"{commit}.jsonl"
+
+
+def append(path: Path, record: Round) -> None:
+    """Append a round."""
+    _append_line(path, encode(record))
+
+
+def _append_line(path: Path, line: str) -> None:
+    """Append in one write of one short line, so that lines of concurrent processes do not mix."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, (line + "\n").encode())
+    finally:
+        os.close(descriptor)
+
+
+def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: float, error: BaseException) -> None:
+    """Append what a failed benchmark said, one line of JSON: asv stores none of its text."""
+    message = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    line = {"b": benchmark, "p": list(params), "t": round(when, 3), "error": message}
+    _append_line(path, json.dumps(line, separators=(",", ":")))

@@ -1,0 +1,85 @@
+"""quantize_int8: out = clamp(round_half_even(x / scale) + zero_point, -128, 127) as int8; float32 in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchmarks.harness.accuracy import compare_integers
+from benchmarks.harness.benchmark import _KernelBenchmark
+from benchmarks.harness.elementwise import ElementwiseProblem
+from benchmarks.harness.problem import Inputs, TestCase, Verdict
+
+if TYPE_CHECKING:
+    import torch
+
+# 127 steps of .05 are 6.3 standard deviations of the normal inputs: nothing saturates, so the output does not compress.
+SCALE = 0.05
+ZERO_POINT = 3
+
+
+class QuantizeInt8(ElementwiseProblem):
+    """x: (n,) float32, scale, zero_point -> out: (n,) int8."""
+
+    kernel = "quantize_int8"
+    is_exact = True  # five IEEE operations with one right answer each: no tolerance
+    parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"name": "x", "type": "float", "pointer": True, "const": True},
+        {"name": "scale", "type": "float", "pointer": False, "const": False},
+        {"name": "zero_point", "type": "int", "pointer": False, "const": False},
+        {"name": "out", "type": "int8_t", "pointer": True, "const": False},
+        {"name": "n", "type": "size_t", "pointer": False, "const": False},
+    )
+
+    def __init__(self) -> None:
+        super().__init__(name="quantize_int8")
+
+    def create_inputs(self, count: int) -> Inputs:
+        """Return x (normal values), scale and zero_point."""
+        return self.random(count, "x"), SCALE, ZERO_POINT
+
+    def reference_solution(self, *inputs: Any) -> torch.Tensor:
+        """Return the quantised values by five eager operations.
+
+        Not `quantize_per_tensor`, which multiplies by 1 / scale and so differs in some elements of a million.
+        """
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        x, scale, zero_point = inputs
+        return torch.clamp(torch.round(x / scale) + zero_point, -128, 127).to(torch.int8)
+
+    def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
+        """Return whether every integer is equal, and how many are not (and of those how many by one)."""
+        details = compare_integers(expected, actual)
+        return details["wrong"] == 0, details
+
+    def get_flops(self, test_case: TestCase) -> int:
+        """Return 5 per element: division, rounding, addition and the two comparisons of the clamp.
+
+        The convention of published fused-kernel benchmarks; the conversion to int8 is not counted.
+        """
+        return 5 * test_case["dims"][0]
+
+    def get_bytes(self, test_case: TestCase) -> int:
+        """Return 5 per element: one float32 read, one int8 written."""
+        return 5 * test_case["dims"][0]
+
+    def empty_output(self, inputs: Inputs) -> torch.Tensor:
+        """Return an uninitialised int8 tensor of x's shape."""
+        import torch  # noqa: PLC0415
+
+        return torch.empty_like(inputs[0], dtype=torch.int8)
+
+
+class Cpu(_KernelBenchmark):
+    """quantize_int8 on the CPU."""
+
+    problem = QuantizeInt8()
+    device = "cpu"
+
+
+class Cuda(_KernelBenchmark):
+    """quantize_int8 on the current CUDA device."""
+
+    problem = QuantizeInt8()
+    device = "cuda"

@@ -1,0 +1,193 @@
+"""From an asv class to a telemetry line, without asv: checked before timed, n/a told from failed."""
+
+import importlib
+import json
+import sys
+import types
+
+import pytest
+
+from benchmarks import add_mul_exp, matmul, quantize_int8
+from benchmarks.harness import benchmark as base
+from benchmarks.harness.benchmark import WrongPackageError, WrongResultError
+from benchmarks.harness.implementations import KernelFailedError
+from benchmarks.harness.telemetry import decode
+
+torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
+
+CASE = {"add_mul_exp": "float32-500k", "quantize_int8": "float32-500k", "matmul": "float32-128x128x128"}
+MODULES = {"add_mul_exp": add_mul_exp, "quantize_int8": quantize_int8, "matmul": matmul}
+COMMIT = "c" * 40
+
+
+@pytest.fixture
+def asv_environment(tmp_path, monkeypatch):
+    """Set what asv sets for a measuring process; quick timing."""
+    for name, value in {
+        "ASV_CONF_DIR": str(tmp_path),
+        "ASV_ENV_NAME": "env",
+        "ASV_COMMIT": COMMIT,
+        "KV_T_MIN": ".002",
+        "KV_T_MAX": ".004",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    return tmp_path
+
+
+def rounds(root):
+    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl"
+    return [decode(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Put a fake kernels.<name> in place, whose bound call is a given function of (inputs..., out)."""
+
+    def plant(name, function, devices=("cpu",)):
+        module = types.ModuleType(f"kernels.{name}")
+        module.SUPPORTS = {"devices": devices, "dtypes": ("float32",), "keywords": ("out",)}
+        module.bind = lambda *inputs, out: lambda: function(*inputs, out)
+        monkeypatch.setitem(sys.modules, f"kernels.{name}", module)
+
+    return plant
+
+
+@pytest.mark.parametrize("implementation", ["eager", "native"])
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_round_from_setup_to_telemetry(asv_environment, name, implementation):
+    bench = MODULES[name].Cpu()
+    bench.setup(implementation, CASE[name])
+    result = bench.measure(f"{name}.Cpu.time_hot", implementation, CASE[name])
+    (record,) = rounds(asv_environment)
+    assert result == {"samples": [record.estimate], "number": 1}
+    assert record.params == (implementation, CASE[name])
+    assert 1e-7 < record.estimate < 1
+    assert record.stop in {"converged", "budget"}
+
+
+def test_the_second_round_of_a_commit_is_checked_in_part(asv_environment, kernel):
+    seen = []
+    original = add_mul_exp.AddMulExp.subset
+
+    def right(x, y, out):
+        out.copy_(torch.exp((x + y) * 2))
+        return 0
+
+    kernel("add_mul_exp", right)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(add_mul_exp.AddMulExp, "subset", lambda *a: (seen.append(a[-1]), original(*a))[1])
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+        assert seen == []
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+        assert seen == [base.CHECK_STEP]
+
+
+def test_a_wrong_kernel_is_never_timed(asv_environment, kernel):
+    kernel("add_mul_exp", lambda x, y, out: out.copy_(torch.exp(x + y)) is None)
+    with pytest.raises(WrongResultError, match=r"add_mul_exp native float32-500k is wrong: wrong \d+, first_wrong 0"):
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+    assert not rounds(asv_environment)
+
+
+def test_an_unwritten_element_is_caught(asv_environment, kernel):
+    def all_but_the_last(x, y, out):
+        out[:-1] = torch.exp((x + y) * 2)[:-1]
+        return 0
+
+    kernel("add_mul_exp", all_but_the_last)
+    with pytest.raises(WrongResultError, match=r"wrong 1, first_wrong 499999, .*nan 1"):
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+
+
+def test_a_kernel_that_is_right_only_once_is_wrong(asv_environment, kernel):
+    calls = []
+
+    def lazy(x, scale, zero_point, out):
+        calls.append(1)
+        if len(calls) <= 3:
+            out.copy_(quantize_int8.QuantizeInt8().reference_solution(x, scale, zero_point))
+        return 0
+
+    kernel("quantize_int8", lazy)
+    bench = quantize_int8.Cpu()
+    bench.setup("native", "float32-500k")
+    with pytest.raises(WrongResultError, match="quantize_int8 native float32-500k is wrong"):
+        bench.measure("quantize_int8.Cpu.time_hot", "native", "float32-500k")
+    assert not rounds(asv_environment)
+
+
+def test_a_status_is_a_failure(asv_environment, kernel):
+    kernel("matmul", lambda a, b, out: 3)
+    with pytest.raises(KernelFailedError, match=r"kernels\.matmul returned status 3"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_a_commit_without_the_kernel_is_not_applicable(asv_environment, monkeypatch):
+    real = importlib.import_module
+
+    def absent(name, *rest):
+        if name == "kernels.matmul":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(NotImplementedError, match=r"this commit has no kernels\.matmul"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_a_kernel_without_the_device_is_not_applicable(asv_environment, kernel):
+    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
+    with pytest.raises(NotImplementedError, match="at this commit matmul runs on"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_no_gpu_is_not_applicable(asv_environment, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(NotImplementedError, match="sees no CUDA device"):
+        matmul.Cuda().setup("native", "float32-512x512x512")
+
+
+def test_a_decoy_is_never_measured(asv_environment, monkeypatch):
+    monkeypatch.setenv("ASV_ENV_DIR", str(asv_environment))
+    with pytest.raises(WrongPackageError, match="not from the environment of the commit under test"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_without_a_commit_there_is_no_telemetry(asv_environment, monkeypatch, capsys):
+    monkeypatch.delenv("ASV_COMMIT")
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    assert not rounds(asv_environment)
+    assert "no telemetry is kept" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_compile_is_a_cached_package(asv_environment, name):
+    bench = MODULES[name].Cpu()
+    bench.setup("compile", CASE[name])
+    (package,) = (asv_environment / ".asv" / "cache" / "aoti").glob("*.pt2")
+    made = package.stat().st_mtime_ns
+    bench.setup("compile", CASE[name])
+    bench.measure(f"{name}.Cpu.time_hot", "compile", CASE[name])
+    assert package.stat().st_mtime_ns == made
+    assert len(rounds(asv_environment)) == 1
+
+
+def test_a_failure_is_written_down(asv_environment, kernel):
+    pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
+    from benchmarks.harness.asv_type import RoundBenchmark
+
+    kernel("matmul", lambda a, b, out: 0)
+    instance = matmul.Cpu()
+    bench = RoundBenchmark("matmul.Cpu.time_hot", instance.time_hot, [instance.time_hot, instance, matmul])
+    bench.set_param_idx(2 * 5)
+    with pytest.raises(WrongResultError):
+        bench.do_setup()
+    path = asv_environment / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl"
+    said = json.loads(path.read_text())
+    assert said["b"] == "matmul.Cpu.time_hot"
+    assert said["p"] == ["native", CASE["matmul"]]
+    assert said["error"].startswith("WrongResultError: matmul native float32-128x128x128 is wrong: wrong 16384")

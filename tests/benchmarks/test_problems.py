@@ -1,0 +1,160 @@
+"""The three problems: right outputs pass, each kind of wrong one is caught and named; foreign definitions fit."""
+
+import ctypes
+
+import pytest
+
+from benchmarks.harness import cases
+from benchmarks.harness.problem import Problem
+
+torch = pytest.importorskip("torch", reason="problems make torch tensors")
+
+PROBLEMS = {problem.name: problem for problem in cases.problems()}
+
+
+@pytest.fixture(params=sorted(PROBLEMS))
+def problem(request):
+    PROBLEMS[request.param].device = "cpu"
+    return PROBLEMS[request.param]
+
+
+def small(problem):
+    """Return inputs and eager output of a small size of the problem."""
+    inputs = problem.create_inputs(64, 64, 64) if problem.name == "matmul" else problem.create_inputs(5000)
+    return inputs, problem.reference_solution(*inputs)
+
+
+def test_eager_is_right(problem):
+    inputs, output = small(problem)
+    right, details = problem.verify_result(problem.expected(*inputs), output)
+    assert right
+    assert details["wrong"] == 0
+    assert details["elements"] == output.numel()
+
+
+def test_one_wrong_element_is_caught_where_it_is(problem):
+    inputs, output = small(problem)
+    output.view(-1)[37] += 1
+    right, details = problem.verify_result(problem.expected(*inputs), output)
+    assert not right
+    assert (details["wrong"], details["first_wrong"]) == (1, 37)
+
+
+def test_nan_is_never_right(problem):
+    inputs, output = small(problem)
+    if not output.is_floating_point():
+        pytest.skip("integers have no NaN")
+    output.view(-1)[-1] = float("nan")
+    right, details = problem.verify_result(problem.expected(*inputs), output)
+    assert not right
+    assert details["nan"] == 1
+
+
+def test_wrong_shape_is_caught(problem):
+    inputs, output = small(problem)
+    right, details = problem.verify_result(problem.expected(*inputs), output[:-1])
+    assert not right
+    assert details["actual_shape"] == tuple(output[:-1].shape)
+
+
+@pytest.mark.parametrize("step", [1, 7, 97])
+def test_a_subset_is_right_and_contains_the_last_result(problem, step):
+    inputs, output = small(problem)
+    part, picked = problem.subset(inputs, output, step)
+    assert problem.verify_result(problem.expected(*part), picked)[0]
+    output.view(-1)[-1] += 1
+    part, picked = problem.subset(inputs, output, step)
+    assert not problem.verify_result(problem.expected(*part), picked)[0]
+
+
+def test_inputs_are_seeded_and_random(problem):
+    first, again = small(problem)[0][0], small(problem)[0][0]
+    assert torch.equal(first, again)
+    assert 0.9 < float(first.std()) < 1.1
+
+
+def test_int8_outputs_do_not_saturate():
+    _, output = small(PROBLEMS["quantize_int8"])
+    assert float(((output == 127) | (output == -128)).float().mean()) < 1e-3
+    assert len(output.unique()) > 100
+
+
+def test_large_inputs_repeat_a_million_values():
+    (x, y) = PROBLEMS["add_mul_exp"].create_inputs(2_000_001)
+    assert torch.equal(x[:1_000_000], x[1_000_000:2_000_000])
+    assert x.shape == y.shape == (2_000_001,)
+    assert not torch.equal(x, y)
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "flops", "moved"),
+    [
+        ("add_mul_exp", "float32-1M", 3_000_000, 12_000_000),
+        ("quantize_int8", "float32-1M", 5_000_000, 5_000_000),
+        ("matmul", "float32-128x128x128", 2 * 128**3, 3 * 4 * 128**2),
+    ],
+)
+def test_cost_by_hand(name, case, flops, moved):
+    problem = PROBLEMS[name]
+    problem.device = "cpu"
+    test = problem.test_case(case)
+    assert (problem.get_flops(test), problem.get_bytes(test)) == (flops, moved)
+    with pytest.raises(KeyError, match="no case 'float32-3'"):
+        problem.test_case("float32-3")
+
+
+def test_matmul_tolerance_grows_with_k_and_is_not_blind():
+    atol = PROBLEMS["matmul"].atol
+    assert atol(1024) > 4 * atol(256) > 0
+    assert atol(8192) < 1  # a dropped term errs by about 1
+
+
+def test_a_term_left_out_of_an_inner_product_is_caught():
+    problem = PROBLEMS["matmul"]
+    a, b = problem.create_inputs(32, 32, 32)
+    wrong = a[:, :-1] @ b[:-1]
+    assert not problem.verify_result(problem.expected(a, b), wrong)[0]
+
+
+class LeakyRelu(Problem):
+    """A definition as public suites write them: nothing of ours in it."""
+
+    parameters = (
+        {"name": "input", "type": "float", "pointer": True, "const": True},
+        {"name": "alpha", "type": "float", "pointer": False, "const": False},
+        {"name": "output", "type": "float", "pointer": True, "const": False},
+        {"name": "n", "type": "size_t", "pointer": False, "const": False},
+    )
+
+    def __init__(self):
+        super().__init__(name="leaky-relu")
+
+    def reference_solution(self, x, alpha):
+        return torch.nn.functional.leaky_relu(x, alpha)
+
+    def generate_test_cases(self):
+        return [{"name": "n = 10", "dims": (10,), "create_inputs": lambda: (torch.linspace(-1, 1, 10), 0.1)}]
+
+    def verify_result(self, expected, actual):
+        return bool(torch.allclose(expected, actual)), {}
+
+
+def test_a_foreign_definition_runs_here():
+    problem = LeakyRelu()
+    case = problem.generate_sample()
+    inputs = case["create_inputs"]()
+    output = problem.reference_solution(*inputs)
+    assert problem.verify_result(problem.expected(*inputs), output) == (True, {})
+    assert problem.subset(inputs, output, 97) == (inputs, output)
+    assert (problem.get_flops(case), problem.get_bytes(case)) == (None, None)
+    assert problem.get_extra_params(case) == [10]
+    signature = problem.get_function_signature()
+    pointer = ctypes.POINTER(ctypes.c_float)
+    assert signature == {"argtypes": [pointer, ctypes.c_float, pointer, ctypes.c_size_t], "restype": None}
+    assert problem.param_dtype("n") == "size_t"
+    assert problem.param_dtype(0) == "float"
+
+
+def test_seed_is_the_public_one():
+    # First four bytes of MD5("abc") = 90 01 50 98, little-endian, without the sign bit.
+    assert Problem.get_seed("abc") == 0x98500190 & 0x7FFFFFFF

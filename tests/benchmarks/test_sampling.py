@@ -1,0 +1,67 @@
+"""One round: warm-up, batch, estimate, flags."""
+
+import pytest
+
+from benchmarks.harness import sampling
+from benchmarks.harness.sampling import batch_for, measure
+from benchmarks.harness.stopping import CoefficientOfVariation, FixedTime
+
+
+class FakeTimer:
+    """A timer whose calls take what a list says, without waiting."""
+
+    def __init__(self, seconds=1e-5, tick=1e-7, overhead=5e-8, spike_every=0):
+        self.flags = set()
+        self.seconds, self._tick, self._overhead = seconds, tick, overhead
+        self.spike_every, self.taken = spike_every, 0
+
+    def samples(self, call, batch, n):
+        found = []
+        for _ in range(n):
+            self.taken += 1
+            spike = self.spike_every and self.taken % self.spike_every == 0
+            found.append(self.seconds * (50 if spike else 1))
+        return found
+
+    def tick(self):
+        return self._tick
+
+    def overhead(self):
+        return self._overhead
+
+
+@pytest.mark.parametrize(
+    ("per_call", "tick", "overhead", "batch"),
+    [(1e-3, 1e-7, 5e-8, 1), (1e-6, 1e-7, 5e-8, 20), (1e-6, 1e-9, 5e-7, 10), (1e-12, 1e-3, 1e-3, 1 << 20)],
+)
+def test_batch_resolves_the_clock(per_call, tick, overhead, batch):
+    assert batch_for(per_call, tick=tick, overhead=overhead) == batch
+
+
+def test_estimate_is_robust():
+    timer = FakeTimer(spike_every=15)  # 7% of the samples are 50 times too slow
+    result = measure(lambda: None, timer, FixedTime(t_max=0.05))
+    assert result.estimate == pytest.approx(1e-5)
+    assert result.stop == "complete"
+    assert result.cv > 1
+
+
+def test_a_coarse_clock_is_flagged(monkeypatch):
+    monkeypatch.setattr(sampling, "BATCH_LIMIT", 1)
+    result = measure(lambda: None, FakeTimer(seconds=1e-6, tick=1e-6), CoefficientOfVariation(t_min=1e-5, t_max=1e-4))
+    assert result.flags == ("quantised",)
+
+
+def test_a_timer_that_returns_zero_is_an_error():
+    with pytest.raises(ValueError, match="the timer returned 0"):
+        measure(lambda: None, FakeTimer(seconds=0.0), CoefficientOfVariation())
+
+
+def test_real_calls_on_the_real_clock():
+    from benchmarks.harness.timers import HostTimer
+
+    result = measure(lambda: sum(range(2000)), HostTimer(), CoefficientOfVariation(t_min=0.01, t_max=0.02))
+    assert 1e-7 < result.estimate < 1e-2
+    assert result.n >= 3
+    assert result.warmup >= sampling.WARM_UP
+    assert result.spent == pytest.approx(0.015, abs=0.03)

@@ -1,0 +1,114 @@
+"""Stopping rules: lists of floats in, decisions out."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.harness.stopping import (
+    CoefficientOfVariation,
+    Continue,
+    FixedTime,
+    Reason,
+    RuleError,
+    Stop,
+    from_environment,
+    method_hash,
+)
+
+
+def run(rule, source):
+    """Feed a rule from an endless iterator of seconds per call, batch 1; return its reason."""
+    rule.start()
+    while not isinstance(decision := rule.decide(), Stop):
+        assert decision.n >= 1
+        samples = [next(source) for _ in range(decision.n)]
+        rule.add(samples, sum(samples))
+    return decision.reason
+
+
+def normal(mean, sigma, seed=0):
+    rng = np.random.default_rng(seed)
+    while True:
+        yield abs(rng.normal(mean, sigma * mean))
+
+
+def test_quiet_samples_converge_after_the_minimum_time():
+    rule = CoefficientOfVariation()
+    assert run(rule, normal(1e-4, 0.002)) is Reason.CONVERGED
+    assert rule.t_min <= rule.spent < rule.t_max
+
+
+def test_noisy_samples_use_up_the_budget_and_no_more():
+    rule = CoefficientOfVariation()
+    assert run(rule, normal(1e-4, 0.2)) is Reason.BUDGET
+    assert rule.t_max <= rule.spent < 1.2 * rule.t_max
+
+
+def test_slow_calls_are_taken_three_times():
+    rule = CoefficientOfVariation()
+    assert run(rule, normal(2.0, 0.3)) is Reason.BUDGET
+    assert len(rule.samples) == 3
+
+
+def test_converged_at_the_deadline_says_converged():
+    assert run(CoefficientOfVariation(), normal(0.2, 0.0001)) is Reason.CONVERGED
+
+
+def test_burn_in_does_not_count():
+    rule = CoefficientOfVariation(t_min=1e-3)
+
+    def source():
+        yield from [1e-3, 5e-4]  # a slow start
+        yield from normal(1e-4, 0.0005)
+
+    assert run(rule, source()) is Reason.CONVERGED
+
+
+def test_fixed_time_takes_its_time():
+    rule = FixedTime(t_max=0.05)
+    assert run(rule, normal(1e-4, 0.0)) is Reason.COMPLETE
+    assert rule.spent == pytest.approx(0.05, rel=0.02)
+
+
+def test_start_forgets():
+    rule = FixedTime()
+    run(rule, normal(1e-2, 0.0))
+    rule.start()
+    assert not rule.samples
+    assert rule.spent == 0
+    assert isinstance(rule.decide(), Continue)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1e-6, math.nan, math.inf])
+def test_a_broken_timer_is_an_error(bad):
+    rule = CoefficientOfVariation()
+    rule.start()
+    with pytest.raises(ValueError, match="the timer returned"):
+        rule.add([1e-3, bad], 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"KV_RULE": "nosuch"}, "no stopping rule 'nosuch'; there are cv, fixed_time"),
+        ({"KV_RULE": "fixed_time", "KV_EPS": ".01"}, "rule fixed_time has no parameter eps"),
+        ({"KV_EPS": "small"}, "KV_EPS: got 'small'; wanted a number"),
+        ({"KV_EPS": "-1"}, "wanted a positive number"),
+        ({"KV_T_MAX": "nan"}, "wanted a positive number"),
+        ({"KV_T_MIN": "2", "KV_T_MAX": "1"}, "t_min = 2.0 s is more than t_max"),
+    ],
+)
+def test_bad_settings_say_what_was_wanted(environ, says):
+    with pytest.raises(RuleError, match=says):
+        from_environment(environ)
+
+
+def test_settings_reach_the_rule_and_its_hash():
+    default = from_environment({})
+    assert default == CoefficientOfVariation()
+    assert method_hash(default) == method_hash(CoefficientOfVariation())
+    finer = from_environment({"KV_EPS": ".005"})
+    assert finer.parameters()["eps"] == 0.005
+    hashes = {method_hash(rule) for rule in (default, finer, FixedTime())}
+    assert len(hashes) == 3

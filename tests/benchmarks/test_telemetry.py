@@ -1,0 +1,122 @@
+"""Telemetry lines: at most 300 bytes, exact where they identify, strict when read."""
+
+import dataclasses
+import json
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.harness import telemetry
+from benchmarks.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, append, decode, encode, spool_path
+
+FULL = Round(
+    benchmark="matmul.Cuda.time_hot",
+    params=("compile", "float32-8192x8192x8192"),
+    time=1_764_000_000.12,
+    estimate=1.2345678901234567e-05,
+    n=12345,
+    batch=128,
+    spent=0.25123,
+    setup=1.5,
+    warmup=0.0512,
+    stop="budget",
+    half_width=0.00123,
+    cv=0.0456,
+    autocorrelation=-0.123,
+    tick=4.0e-08,
+    overhead=2.91e-08,
+    load=12.34,
+    switches=12,
+    steal=0.02,
+    method="0123abcd",
+    launch="1a2b3f",
+    flags=("contended", "quantised", "underfed"),
+)
+
+
+def test_a_full_line_fits():
+    assert len(encode(FULL).encode()) < LINE_LIMIT
+
+
+def test_round_trip_keeps_identity_exactly():
+    back = decode(encode(FULL))
+    assert back.estimate == FULL.estimate
+    assert back.time == FULL.time
+    assert back == dataclasses.replace(
+        FULL, spent=0.25, warmup=0.051, half_width=0.0012, cv=0.046, autocorrelation=-0.12, overhead=2.9e-8, load=12
+    )
+
+
+@given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
+def test_round_trip(estimate, n, flags):
+    record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags), steal=None, load=None)
+    back = decode(encode(record))
+    assert (back.estimate, back.n, back.flags, back.steal) == (estimate, n, tuple(flags), None)
+
+
+def test_keys_only_grow():
+    assert set(KEYS) == {field.name for field in dataclasses.fields(Round)}
+    assert len(set(KEYS.values())) == len(KEYS)
+
+
+def test_unknown_keys_are_ignored():
+    line = json.loads(encode(FULL)) | {"zz": 1}
+    assert decode(json.dumps(line)) == decode(encode(FULL))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "not JSON"),
+        ("[1]", "an object is wanted"),
+        ("{}", r"benchmark \(b\) is missing"),
+        (encode(FULL).replace('"n":12345', '"n":"12345"'), r"n \(n\): int is wanted"),
+        (encode(FULL).replace('["compile"', '[7,"compile"'), r"params \(p\): a list of strings"),
+        (encode(FULL).replace('"c":0.046', '"c":true'), r"cv \(c\): float"),
+        (encode(FULL).replace('"c":0.046', '"c":NaN'), r"cv \(c\): float"),
+    ],
+)
+def test_a_bad_line_says_what_is_wrong(line, says):
+    with pytest.raises(TelemetryError, match=says):
+        decode(line)
+
+
+@pytest.mark.parametrize("estimate", [0.0, -1.0, float("nan"), float("inf")])
+def test_only_times_are_written(estimate):
+    with pytest.raises(TelemetryError, match="not a positive time"):
+        encode(dataclasses.replace(FULL, estimate=estimate))
+
+
+def test_too_long_a_line_is_refused():
+    with pytest.raises(TelemetryError, match="at most 300"):
+        encode(dataclasses.replace(FULL, params=("native", "x" * 200)))
+
+
+def test_lines_of_concurrent_writers_do_not_mix(tmp_path):
+    path = spool_path(tmp_path, "env", "0" * 40)
+    threads = [threading.Thread(target=lambda: [append(path, FULL) for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [decode(line) for line in path.read_text().splitlines()] == [decode(encode(FULL))] * 200
+
+
+def test_failures_are_one_short_line(tmp_path):
+    path = tmp_path / "a" / "b.failures.jsonl"
+    telemetry.append_failure(
+        path, benchmark="matmul.Cpu.time_hot", params=("native", "c"), when=1.0, error=ValueError("a\nb" + "x" * 9999)
+    )
+    (line,) = path.read_text().splitlines()
+    said = json.loads(line)
+    assert said["error"].startswith("ValueError: a b")
+    assert len(said["error"]) == 500
+    assert said["p"] == ["native", "c"]
+
+
+def test_effective_sample_size_of_a_known_process():
+    assert dataclasses.replace(FULL, n=3000, autocorrelation=0.5).effective_n == 1000
+    assert dataclasses.replace(FULL, n=3000, autocorrelation=-0.5).effective_n == 3000
+    assert dataclasses.replace(FULL, autocorrelation=None).effective_n is None

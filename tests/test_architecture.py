@@ -1,0 +1,100 @@
+"""The import directions of the design, read from the sources: tools -> benchmarks -> kernels, never back."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HALVES = {"kernels": set(), "benchmarks": {"kernels"}, "tools": {"benchmarks"}}
+# torch belongs to the measured half, and there inside functions: discovery must work without it.
+TORCH = {"torch", "triton"}
+PURE = ("errors", "units", "measurements", "trends", "pages")  # take and return frozen values
+IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
+
+
+def modules(package):
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imports(path, *, top_only=False):
+    """Return the absolute names that a module imports; what only type checkers see is left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        or (top_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 or path.is_relative_to(ROOT / "kernels"), f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.level == 0 else set()
+    return found
+
+
+@pytest.mark.parametrize("package", HALVES)
+def test_import_directions(package):
+    assert modules(package)
+    for path in modules(package):
+        roots = {name.split(".")[0] for name in imports(path)}
+        wrong = (roots & set(HALVES)) - HALVES[package] - {package}
+        assert not wrong, f"{path} imports {wrong}"
+
+
+def test_the_analysis_half_never_sees_the_benchmarks_of_a_kernel_at_work():
+    for path in modules("tools"):
+        assert not {name.split(".")[0] for name in imports(path)} & (TORCH | {"kernels"}), path
+
+
+@pytest.mark.parametrize("package", ["kernels", "benchmarks"])
+def test_no_torch_at_import(package):
+    for path in modules(package):
+        assert not {name.split(".")[0] for name in imports(path, top_only=True)} & TORCH, path
+
+
+def test_kernels_depend_on_nothing():
+    for path in modules("kernels"):
+        roots = {name.split(".")[0] for name in imports(path)}
+        assert roots <= set(sys.stdlib_module_names) | {"kernels"}, (path, roots)
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_pure_modules_open_no_file_and_read_no_clock(module):
+    path = ROOT / "tools" / f"{module}.py"
+    assert not {name.split(".")[0] for name in imports(path)} & IMPURE
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert "open" not in calls
+
+
+def test_stopping_rules_see_no_device():
+    roots = {name.split(".")[0] for name in imports(ROOT / "benchmarks/harness/stopping.py")}
+    assert roots <= set(sys.stdlib_module_names) | {"benchmarks"}
+
+
+def test_importing_the_suite_has_no_side_effect_outside_asv():
+    script = (
+        "import sys; import asv_runner.benchmarks as b; before = list(b.benchmark_types); import benchmarks;"
+        "assert b.benchmark_types == before; assert 'torch' not in sys.modules"
+    )
+    pytest.importorskip("asv_runner", reason="there is no asv to have an effect on")
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+def test_templates_compute_nothing():
+    for path in sorted((ROOT / "html_templates").glob("*.html")):
+        for part in path.read_text(encoding="utf-8").split("{{")[1:]:
+            expression = part.split("}}")[0]
+            assert not set("+*/%") & set(expression), f"{path.name}: {{{{{expression}}}}}"
