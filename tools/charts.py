@@ -121,14 +121,11 @@ def _draw(plot: figure, name: str, colour: str, data: dict[str, list[Any]]) -> G
     """Draw one implementation: line, interval as band and bars, a dot for each commit; return the dots."""
     numbers = {key: [_NAN if item is None else item for item in column] for key, column in data.items()}
     source = ColumnDataSource(data=numbers, name=name)  # a NaN breaks the line where a value is missing
-    tags = [name]
     # The band alone would not show the interval of a commit whose neighbours have none
-    plot.varea(x="x", y1="low", y2="high", source=source, fill_color=colour, fill_alpha=0.16, tags=tags)
-    plot.segment(x0="x", y0="low", x1="x", y1="high", source=source, line_color=colour, line_alpha=0.75, tags=tags)
-    plot.line(x="x", y="y", source=source, line_color=colour, line_width=2, tags=tags)
-    dots: GlyphRenderer = plot.scatter(
-        x="x", y="y", source=source, size=9, fill_color=colour, line_color=colour, tags=tags
-    )
+    plot.varea(x="x", y1="low", y2="high", source=source, fill_color=colour, fill_alpha=0.16)
+    plot.segment(x0="x", y0="low", x1="x", y1="high", source=source, line_color=colour, line_alpha=0.75)
+    plot.line(x="x", y="y", source=source, line_color=colour, line_width=2)
+    dots: GlyphRenderer = plot.scatter(x="x", y="y", source=source, size=9, fill_color=colour, line_color=colour)
     same = Scatter(x="x", y="y", size=9, fill_color=colour, line_color=colour)
     dots.nonselection_glyph = same  # a click opens a page; it must not fade the rest
     dots.selection_glyph = same
@@ -151,5 +148,5 @@ def _tools(dots: list[GlyphRenderer]) -> tuple[HoverTool, TapTool]:
     )
     return (
         HoverTool(renderers=dots, tooltips=list(rows), point_policy="snap_to_data"),
-        TapTool(renderers=dots, callback=OpenURL(url="@page", same_tab=True)),
+        TapTool(renderers=dots, visible=False, callback=OpenURL(url="@page", same_tab=True)),
     )

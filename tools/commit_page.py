@@ -191,5 +191,5 @@ def _row(point: Point, commit: Commit, notes: Footnotes) -> Row:
         time="" if item.seconds is None else units.seconds(item.seconds),
         gigabytes="" if item.gigabytes is None else units.gigabytes(item.gigabytes),
         rounds="" if item.rounds is None else str(item.rounds),
-        cell=pages.cell(point, notes, *more),
+        cell=pages.cell(point, notes, more=more, with_time=False),
     )

@@ -21,6 +21,7 @@ class Sparkline:
     width: int
     height: int
     points: str  # "x,y x,y ..."
+    area: str  # the same, closed along zero
     end: tuple[str, str]  # x and y of the newest point
     label: str  # what it shows, for those who do not see it
 
@@ -124,7 +125,7 @@ def _is_current(point: Point, newest: str) -> bool:
 def _latest(trend: Trend, newest: str, notes: Footnotes) -> Cell:
     commit = trend.latest.measurement.commit
     older = () if commit == newest else (f"measured last at {commit[: pages.SHORT]}",)
-    return pages.cell(trend.latest, notes, *older)
+    return pages.cell(trend.latest, notes, more=older)
 
 
 def _mean(current: Sequence[Trend], wanted: int) -> Cell:
@@ -154,10 +155,13 @@ def sparkline(values: Sequence[tuple[str, float]]) -> Sparkline | None:
         (f"{_EDGE + index * step:.1f}", f"{_HEIGHT - _EDGE - (_HEIGHT - 2 * _EDGE) * value / top:.1f}")
         for index, (_, value) in enumerate(values)
     ]
+    points = " ".join(f"{x},{y}" for x, y in marks)
+    zero = _HEIGHT - _EDGE
     return Sparkline(
         width=_WIDTH,
         height=_HEIGHT,
-        points=" ".join(f"{x},{y}" for x, y in marks),
+        points=points,
+        area=f"{marks[0][0]},{zero} {points} {marks[-1][0]},{zero}",
         end=marks[-1],
         label=f"from {units.gflops(values[0][1])} to {units.gflops(values[-1][1])} over {len(values)} commits",
     )

@@ -162,13 +162,14 @@ def absent() -> Cell:
     return Cell(text="–", tone="absent")
 
 
-def cell(point: Point, notes: Footnotes, *more: str) -> Cell:
+def cell(point: Point, notes: Footnotes, *, more: Sequence[str] = (), with_time: bool = True) -> Cell:
     """Return a point as a table shows it: rate with interval, time, change; n/a and failed with their reason.
 
     Args:
         point: what to show.
         notes: the footnotes of the section; the measurement's warnings are added to them.
         more: further footnotes.
+        with_time: whether the time stands beside the interval, for tables without a column of it.
     """
     item = point.measurement
     if item.outcome is not Outcome.MEASURED:
@@ -176,7 +177,7 @@ def cell(point: Point, notes: Footnotes, *more: str) -> Cell:
         return Cell(text=item.outcome.value, tone=item.outcome.value, marks=marks)
     return Cell(
         text=rate(item),
-        detail=detail(item),
+        detail=" · ".join(text for text in (interval(item), time(item) if with_time else "") if text),
         change=change(point.change),
         tone=tone(point.change),
         marks=notes.marks((*item.warnings, *more)),
@@ -190,12 +191,19 @@ def rate(item: Measurement) -> str:
     return units.seconds(item.seconds) if item.gflops is None else units.gflops(item.gflops)
 
 
-def detail(item: Measurement) -> str:
-    """Return interval and time of a measured value: "11.9 to 12.4 GFLOPS · 1.02 ms"; what is unknown is left out."""
+def interval(item: Measurement) -> str:
+    """Return the interval of a measured value: "11.9 to 12.4 GFLOPS"; empty where it is unknown."""
     bounds = item.gflops_bounds
-    time = "" if item.seconds is None or item.gflops is None else units.seconds(item.seconds)
-    interval = "" if bounds is None else f"{units.significant(bounds[0])} to {units.gflops(bounds[1])}"
-    return " · ".join(text for text in (interval, time) if text)
+    if bounds is not None:
+        return f"{units.significant(bounds[0])} to {units.gflops(bounds[1])}"
+    if item.gflops is None and item.interval is not None:
+        return f"{units.seconds(item.interval.low)} to {units.seconds(item.interval.high)}"
+    return ""
+
+
+def time(item: Measurement) -> str:
+    """Return the time beside a rate: "1.02 ms"; empty where the time is what is shown already."""
+    return "" if item.seconds is None or item.gflops is None else units.seconds(item.seconds)
 
 
 def change(found: Change | None) -> str:

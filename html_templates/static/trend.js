@@ -34,7 +34,7 @@ function show(section, plot, choices) {
   const lines = choices[form.elements.unit.value][form.elements.case.value];
   const sources = new Set();
   for (const renderer of plot.renderers) {
-    const name = renderer.tags[0];
+    const name = renderer.data_source.name;
     renderer.visible = shown.has(name) && name in lines;
     if (name in lines) sources.add(renderer.data_source);
   }
