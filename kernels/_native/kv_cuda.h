@@ -31,6 +31,10 @@ int on_device(int device, const Launch& launch) {
     return cuda_status(error);
 }
 
+inline bool is_aligned(const void* pointer, uintptr_t bytes) {
+    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
 // Blocks of `threads` threads for n elements, few enough for the grid's limit: kernels loop over the rest.
 inline unsigned grid_for(int64_t n, int threads) {
     const int64_t blocks = (n + threads - 1) / threads;

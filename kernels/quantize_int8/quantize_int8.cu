@@ -6,6 +6,7 @@
 // reciprocal instead, and may differ from this by one step.) Cost: 5 FLOP and 5 bytes per element (one read
 // of 4, one write of 1). Versions:
 //   1  one element per thread and step of a grid-stride loop
+//   2  four elements per access (read 16 bytes, write 4) where the pointers allow it
 #include "../_native/kv_cuda.h"
 
 static __device__ int8_t quantize(float x, float scale, float zero_point) {
@@ -21,13 +22,33 @@ extern "C" __global__ void kv_quantize_int8_scalar(const float* x, int8_t* out, 
         out[i] = quantize(x[i], scale, zero_point);
 }
 
+extern "C" __global__ void kv_quantize_int8_vector(const float4* x, char4* out, int64_t n, float scale,
+                                                   float zero_point) {
+    const int64_t step = int64_t{gridDim.x} * blockDim.x;
+    const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    for (int64_t i = first; i < n / 4; i += step) {
+        const float4 u = x[i];
+        out[i] = make_char4(quantize(u.x, scale, zero_point), quantize(u.y, scale, zero_point),
+                            quantize(u.z, scale, zero_point), quantize(u.w, scale, zero_point));
+    }
+    const int64_t last = n / 4 * 4 + first;  // up to three elements are left after the vectors
+    if (last < n)
+        reinterpret_cast<int8_t*>(out)[last] =
+            quantize(reinterpret_cast<const float*>(x)[last], scale, zero_point);
+}
+
 extern "C" KV_API int kv_quantize_int8_cuda(const float* x, int8_t* out, int64_t n, float scale,
                                             int zero_point, int device, void* stream) {
     if (n < 0) return KV_ERROR_SIZE;
     if (n == 0) return KV_OK;
     if (!x || !out) return KV_ERROR_POINTER;
+    const auto queue = static_cast<cudaStream_t>(stream);
+    const auto zero = static_cast<float>(zero_point);
     return kv::on_device(device, [=] {
-        kv_quantize_int8_scalar<<<kv::grid_for(n, 256), 256, 0, static_cast<cudaStream_t>(stream)>>>(
-            x, out, n, scale, static_cast<float>(zero_point));
+        if (kv::is_aligned(x, 16) && kv::is_aligned(out, 4))
+            kv_quantize_int8_vector<<<kv::grid_for((n + 3) / 4, 256), 256, 0, queue>>>(
+                reinterpret_cast<const float4*>(x), reinterpret_cast<char4*>(out), n, scale, zero);
+        else
+            kv_quantize_int8_scalar<<<kv::grid_for(n, 256), 256, 0, queue>>>(x, out, n, scale, zero);
     });
 }
