@@ -2,38 +2,171 @@
 //
 // Cost: 2 m n k FLOP; each matrix crosses memory at least once: 4 (m k + k n + m n) bytes.
 // Versions:
-//   1  16 x 16 tiles of A and B in shared memory, one element of C per thread
+//   1  16 x 16 tiles of A and B in shared memory, one element of C per thread: two shared reads per
+//   multiply-add 2  register tiles: each thread keeps 8 x 8 elements of C, so 16 shared reads feed 64
+//   multiply-adds; tiles of
+//      128 x 128, the next pair loaded while this one is multiplied. 64 x 64 tiles (4 x 4 per thread) where
+//      the larger ones would leave most of the GPU idle.
+// Sums are in float32, along k in order.
 #include "../_native/kv_cuda.h"
 
-constexpr int TILE = 16;
+namespace kv {
 
-extern "C" __global__ void kv_matmul_tiled(const float* a, const float* b, float* c, int64_t m, int64_t n,
-                                           int64_t k) {
-    __shared__ float tile_a[TILE][TILE];
-    __shared__ float tile_b[TILE][TILE];
-    const int64_t row = int64_t{blockIdx.x} * TILE + threadIdx.y;
-    const int64_t column = int64_t{blockIdx.y} * TILE + threadIdx.x;
-    float sum = 0.0f;
-    for (int64_t p = 0; p < k; p += TILE) {
-        const int64_t from_a = p + threadIdx.x;
-        const int64_t from_b = p + threadIdx.y;
-        tile_a[threadIdx.y][threadIdx.x] = row < m && from_a < k ? a[row * k + from_a] : 0.0f;
-        tile_b[threadIdx.y][threadIdx.x] = from_b < k && column < n ? b[from_b * n + column] : 0.0f;
-        __syncthreads();
-        for (int q = 0; q < TILE; ++q) sum += tile_a[threadIdx.y][q] * tile_b[q][threadIdx.x];
-        __syncthreads();
+constexpr int THREADS = 256;
+
+// Four neighbours of one row, zeros beyond the matrix. VECTOR promises 16-byte alignment and columns % 4 ==
+// 0.
+template <bool VECTOR>
+__device__ float4 load4(const float* matrix, int64_t rows, int64_t columns, int64_t row, int64_t column) {
+    if (row >= rows || column >= columns) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const float* from = matrix + row * columns + column;
+    if (VECTOR) return *reinterpret_cast<const float4*>(from);
+    return make_float4(from[0], column + 1 < columns ? from[1] : 0.0f, column + 2 < columns ? from[2] : 0.0f,
+                       column + 3 < columns ? from[3] : 0.0f);
+}
+
+template <bool VECTOR>
+__device__ void store4(float* matrix, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                       const float* values) {
+    if (row >= rows || column >= columns) return;
+    float* to = matrix + row * columns + column;
+    if constexpr (VECTOR) {
+        *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
+    } else {
+        for (int i = 0; i < 4; ++i)
+            if (column + i < columns) to[i] = values[i];
     }
-    if (row < m && column < n) c[row * n + column] = sum;
+}
+
+// PER elements of a row of a tile of TILE elements, in groups of four that lie TILE / (PER / 4) apart:
+// neighbouring threads then read neighbouring 16 bytes of shared memory, without bank conflicts.
+template <int TILE, int PER>
+__device__ void read_fragment(float (&fragment)[PER], const float* row, int thread) {
+#pragma unroll
+    for (int group = 0; group < PER / 4; ++group) {
+        const float4 four = *reinterpret_cast<const float4*>(row + group * (TILE / (PER / 4)) + thread * 4);
+        fragment[group * 4 + 0] = four.x;
+        fragment[group * 4 + 1] = four.y;
+        fragment[group * 4 + 2] = four.z;
+        fragment[group * 4 + 3] = four.w;
+    }
+}
+
+// One TILE x TILE block of C by THREADS threads with PER x PER elements each; DEPTH steps of k per pass.
+template <int TILE, int DEPTH, int PER, bool VECTOR>
+struct Block {
+    static_assert(TILE * DEPTH == 4 * THREADS, "each thread loads four elements of A and of B per pass");
+    static_assert((TILE / PER) * (TILE / PER) == THREADS, "the threads cover the block");
+    static constexpr int GROUPS = PER / 4;
+
+    struct Shared {
+        float a[2][DEPTH][TILE + 4];  // transposed; padded, for a column of it is written at once
+        float b[2][DEPTH][TILE];
+    };
+
+    static __device__ void store_tiles(Shared& shared, int buffer, float4 a, float4 b) {
+        const int row = threadIdx.x / (DEPTH / 4), column = threadIdx.x % (DEPTH / 4) * 4;
+        shared.a[buffer][column + 0][row] = a.x;
+        shared.a[buffer][column + 1][row] = a.y;
+        shared.a[buffer][column + 2][row] = a.z;
+        shared.a[buffer][column + 3][row] = a.w;
+        *reinterpret_cast<float4*>(
+            &shared.b[buffer][threadIdx.x / (TILE / 4)][threadIdx.x % (TILE / 4) * 4]) = b;
+    }
+
+    static __device__ void multiply(const Shared& shared, int buffer, float (&sums)[PER][PER]) {
+        const int thread_row = threadIdx.x / (TILE / PER), thread_column = threadIdx.x % (TILE / PER);
+#pragma unroll
+        for (int q = 0; q < DEPTH; ++q) {
+            float a[PER], b[PER];
+            read_fragment<TILE, PER>(a, shared.a[buffer][q], thread_row);
+            read_fragment<TILE, PER>(b, shared.b[buffer][q], thread_column);
+#pragma unroll
+            for (int i = 0; i < PER; ++i)
+#pragma unroll
+                for (int j = 0; j < PER; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+        }
+    }
+
+    static __device__ void store_sums(float* c, int64_t m, int64_t n, const float (&sums)[PER][PER]) {
+        const int thread_row = threadIdx.x / (TILE / PER), thread_column = threadIdx.x % (TILE / PER);
+#pragma unroll
+        for (int i = 0; i < PER; ++i) {
+            const int64_t row = int64_t{blockIdx.x} * TILE + i / 4 * (TILE / GROUPS) + thread_row * 4 + i % 4;
+#pragma unroll
+            for (int group = 0; group < GROUPS; ++group) {
+                const int64_t column =
+                    int64_t{blockIdx.y} * TILE + group * (TILE / GROUPS) + thread_column * 4;
+                store4<VECTOR>(c, m, n, row, column, &sums[i][group * 4]);
+            }
+        }
+    }
+
+    static __device__ void run(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
+        __shared__ __align__(16) Shared shared;
+        const int64_t a_row = int64_t{blockIdx.x} * TILE + threadIdx.x / (DEPTH / 4);
+        const int a_column = threadIdx.x % (DEPTH / 4) * 4;
+        const int b_row = threadIdx.x / (TILE / 4);
+        const int64_t b_column = int64_t{blockIdx.y} * TILE + threadIdx.x % (TILE / 4) * 4;
+        float sums[PER][PER] = {};
+        int buffer = 0;
+        store_tiles(shared, 0, load4<VECTOR>(a, m, k, a_row, a_column),
+                    load4<VECTOR>(b, k, n, b_row, b_column));
+        __syncthreads();
+        for (int64_t p = DEPTH; p < k; p += DEPTH) {
+            const float4 next_a = load4<VECTOR>(a, m, k, a_row, p + a_column);
+            const float4 next_b = load4<VECTOR>(b, k, n, p + b_row, b_column);
+            multiply(shared, buffer, sums);
+            buffer ^= 1;
+            store_tiles(shared, buffer, next_a, next_b);
+            __syncthreads();
+        }
+        multiply(shared, buffer, sums);
+        store_sums(c, m, n, sums);
+    }
+};
+
+}  // namespace kv
+
+extern "C" __global__ void __launch_bounds__(kv::THREADS)
+    kv_matmul_128_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
+    kv::Block<128, 8, 8, true>::run(a, b, c, m, n, k);
+}
+
+extern "C" __global__ void __launch_bounds__(kv::THREADS)
+    kv_matmul_128_scalar(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
+    kv::Block<128, 8, 8, false>::run(a, b, c, m, n, k);
+}
+
+extern "C" __global__ void __launch_bounds__(kv::THREADS)
+    kv_matmul_64_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
+    kv::Block<64, 16, 4, true>::run(a, b, c, m, n, k);
+}
+
+extern "C" __global__ void __launch_bounds__(kv::THREADS)
+    kv_matmul_64_scalar(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
+    kv::Block<64, 16, 4, false>::run(a, b, c, m, n, k);
 }
 
 extern "C" KV_API int kv_matmul_cuda(const float* a, const float* b, float* c, int64_t m, int64_t n,
                                      int64_t k, int device, void* stream) {
     if (m < 0 || n < 0 || k < 0) return KV_ERROR_SIZE;
-    if (m * n == 0) return KV_OK;
+    if (m == 0 || n == 0) return KV_OK;
     if ((k > 0 && (!a || !b)) || !c) return KV_ERROR_POINTER;
+    const auto tiles = [=](int tile) {
+        return dim3(static_cast<unsigned>((m + tile - 1) / tile),
+                    static_cast<unsigned>((n + tile - 1) / tile));
+    };
+    int processors = 0;
+    const cudaError_t error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (error != cudaSuccess) return kv::cuda_status(error);
+    const bool large = int64_t{tiles(128).x} * tiles(128).y >= processors;
+    const bool vector =
+        k % 4 == 0 && n % 4 == 0 && kv::is_aligned(a, 16) && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
+    auto* const kernel = large ? (vector ? kv_matmul_128_vector : kv_matmul_128_scalar)
+                               : (vector ? kv_matmul_64_vector : kv_matmul_64_scalar);
     return kv::on_device(device, [=] {
-        const dim3 grid(static_cast<unsigned>((m + TILE - 1) / TILE),
-                        static_cast<unsigned>((n + TILE - 1) / TILE));
-        kv_matmul_tiled<<<grid, dim3(TILE, TILE), 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k);
+        kernel<<<tiles(large ? 128 : 64), kv::THREADS, 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n,
+                                                                                               k);
     });
 }
