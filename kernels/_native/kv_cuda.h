@@ -13,20 +13,26 @@ inline int cuda_status(cudaError_t error) {
     return error == cudaSuccess ? KV_OK : KV_ERROR_CUDA + static_cast<int>(error);
 }
 
+// The status of a call that failed, forgotten by the runtime: else the next launch, which may be fine, finds it again.
+inline int failed(cudaError_t error) {
+    cudaGetLastError();
+    return cuda_status(error);
+}
+
 // Runs launch() with `device` current and gives the caller back the device that was current before.
 // launch() enqueues kernels; a launch that CUDA refused is the status returned.
 template <class Launch>
 int on_device(int device, const Launch& launch) {
     int previous = 0;
     cudaError_t error = cudaGetDevice(&previous);
-    if (error != cudaSuccess) return cuda_status(error);
+    if (error != cudaSuccess) return failed(error);
     if (previous != device) error = cudaSetDevice(device);
-    if (error != cudaSuccess) return cuda_status(error);
+    if (error != cudaSuccess) return failed(error);
     launch();
     error = cudaGetLastError();
     if (previous != device) {
         const cudaError_t restored = cudaSetDevice(previous);
-        if (error == cudaSuccess) error = restored;
+        if (restored != cudaSuccess) return failed(error == cudaSuccess ? restored : error);
     }
     return cuda_status(error);
 }

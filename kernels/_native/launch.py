@@ -89,7 +89,8 @@ def _stream_handle(stream: Any, device: int) -> int:
     """Return the cudaStream_t to run on; 0 is CUDA's default stream, current for whoever has not loaded PyTorch."""
     if stream is None:
         torch = sys.modules.get("torch")
-        return int(torch.cuda.current_stream(device).cuda_stream) if torch else 0
+        # A PyTorch that has not used CUDA, or cannot, has no current stream; the tensors are another library's.
+        return int(torch.cuda.current_stream(device).cuda_stream) if torch and torch.cuda.is_initialized() else 0
     handle = getattr(stream, "cuda_stream", stream)
     if not isinstance(handle, int):
         raise ArgumentTypeError(

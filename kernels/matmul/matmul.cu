@@ -159,7 +159,7 @@ extern "C" KV_API int kv_matmul_cuda(const float* a, const float* b, float* c, i
     };
     int processors = 0;
     const cudaError_t error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    if (error != cudaSuccess) return kv::cuda_status(error);
+    if (error != cudaSuccess) return kv::failed(error);
     const bool large = int64_t{tiles(128).x} * tiles(128).y >= processors;
     const bool vector =
         k % 4 == 0 && n % 4 == 0 && kv::is_aligned(a, 16) && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
