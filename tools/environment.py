@@ -37,15 +37,24 @@ from tools.host import NO_COMPILER, has_compiler, host_site_folders, measuring_v
 PATH_FILE = "kernel-velocity.pth"
 FAILED_FOLDER = "asv-build-failed"
 LOG_TAIL = 40  # lines of a build's log kept with its failure
-_COMPILER_ERROR = re.compile(r"\berror\b[ :]", re.IGNORECASE)
+# What names the cause of a failed build, the most telling first. pip's own "error: ..." lines only say that it failed.
+_CAUSES = (
+    re.compile(r"^\S+:\d+(:\d+)?: (fatal )?error: "),  # GCC and Clang
+    re.compile(r"\): (fatal )?error( #?\w+)?: "),  # nvcc
+    re.compile(r"^CMake Error"),
+    re.compile(r"(?<!^)\berror\b", re.IGNORECASE),
+)
 _NO_COMPILER_FOUND = re.compile(r"No CMAKE_CXX_COMPILER could be found|CMAKE_CXX_COMPILER not set")
 
 
 def first_error_line(log_text: str) -> str:
-    """Return the line of a build's log that says what went wrong: the first error, else the last line."""
+    """Return the line of a build's log that names the cause: the compiler's first error, else the last line."""
     lines = [line.strip() for line in log_text.splitlines() if line.strip()]
-    errors = [line for line in lines if _COMPILER_ERROR.search(line)]
-    return (errors or lines[-1:] or ["the build printed nothing"])[0]
+    for cause in _CAUSES:
+        for place, line in enumerate(lines):
+            if cause.search(line):  # CMake breaks its sentences: "CMake Error at ...:" and the text on the next line
+                return " ".join(lines[place : place + 2]) if line.endswith(":") else line
+    return lines[-1] if lines else "the build printed nothing"
 
 
 def _python() -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +26,9 @@ ALLOCATOR: Mapping[str, str] = {
 # torch.cuda.is_available() then asks NVML and does not initialise CUDA, which a forking server must not do.
 CUDA_CHECK: Mapping[str, str] = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
+# A crash then prints what it was, where asv only sees a process that ended.
+CRASHES: Mapping[str, str] = {"PYTHONFAULTHANDLER": "1"}
+
 
 def measuring_variables(threads: str | None) -> dict[str, str]:
     """Return the environment variables of a measuring process.
@@ -38,7 +43,7 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
     count = "1" if threads is None else threads
     if not (count.isascii() and count.isdigit() and int(count) > 0):
         raise UsageError(f"KV_THREADS={threads!r}: wanted a positive number of threads, such as KV_THREADS=1")
-    return {**ALLOCATOR, **CUDA_CHECK, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+    return {**ALLOCATOR, **CUDA_CHECK, **CRASHES, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
 
 
 def torch_version() -> str | None:
@@ -67,3 +72,12 @@ def has_compiler() -> bool:
     """Return whether a C++ compiler can be found: the one that CXX names, else one of the usual names."""
     names = [os.environ["CXX"].split()[0]] if os.environ.get("CXX", "").strip() else ["c++", "g++", "clang++"]
     return any(shutil.which(name) is not None for name in names)
+
+
+def device() -> str:
+    """Return "cuda" where there is a GPU that PyTorch can use, else "cpu"."""
+    if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
+        return "cpu"  # no driver: saves the second that importing torch costs
+    question = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
+    done = subprocess.run([sys.executable, "-c", question], capture_output=True, check=False)
+    return "cuda" if done.returncode == 0 else "cpu"

@@ -86,7 +86,7 @@ def to_restore(rounds: Sequence[Round], stored: StoredSeries, failures: Sequence
 
 
 def still_true(failures: Sequence[Failure], rounds: Sequence[Round], stored: StoredSeries) -> list[Failure]:
-    """Return the failures that belong to the stored measurement: all where it failed, else those since its first round."""
+    """Return the failures of the stored measurement: all where it failed, else those since its first round."""
     if stored.failed or not rounds:
         return list(failures)
     first = min(item.time for item in rounds) - TIME_SLACK

@@ -56,6 +56,11 @@ class StoredFile:
             for index, params in enumerate(self._combinations(name)):
                 yield (name, tuple(_plain(text) for text in params)), self._stored(name, index)
 
+    def version(self, benchmark: str) -> str | None:
+        """Return the version of a benchmark whose values are stored."""
+        found: str | None = self._results.benchmark_version.get(benchmark)
+        return found
+
     def _combinations(self, name: str) -> list[tuple[str, ...]]:
         return list(itertools.product(*self._results.get_result_params(name)))
 

@@ -1,0 +1,64 @@
+# The commands of the README, and those that a maintainer types daily. `make help` lists them.
+# Settings go behind the target: make track RANGE=HEAD~5..HEAD ROUNDS=3
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv build track test test-slow lint format
+
+PYTHON ?= python3
+ifeq ($(origin TORCH),undefined)
+TORCH := torch==2.13.0
+endif
+TORCH_INDEX ?=
+VENV ?= .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.up-to-date
+# cmake and ninja come with the venv; `env` and not `export PATH`, so that `PYTHON` is looked up as the user's shell does.
+IN_VENV := env PATH="$(abspath $(VENV))/bin:$$PATH"
+
+# Settings of `make track`: exported only when given, under the names that tools and benchmarks read.
+KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN RULE EPS T_MIN T_MAX THREADS
+$(foreach name,$(KV_SETTINGS),$(if $(value $(name)),$(eval export KV_$(name) := $$(value $(name)))))
+
+FORCE:
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@echo "settings of track: $(KV_SETTINGS)"
+	@echo "settings of venv: PYTHON TORCH TORCH_INDEX"
+
+venv: $(STAMP) ## .venv with everything that track and test need (PYTHON=, TORCH=, TORCH_INDEX=)
+
+# A torch that PYTHON has is used, by a path file that names its site folders (a venv made inside another venv does not see
+# that one's packages); else TORCH is installed, from TORCH_INDEX if that is given. The project itself is never installed:
+# what is measured are its commits.
+$(STAMP): pyproject.toml tools/make_venv.py $(if $(filter file,$(origin TORCH)),,FORCE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is no Python 3.11 or newer: make venv PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -P tools/make_venv.py "$(VENV)" --torch "$(TORCH)" --torch-index "$(TORCH_INDEX)"
+	@touch $@
+
+build: $(STAMP) ## the working tree's kernels, in place (for tests and live work; track builds commits itself)
+	$(IN_VENV) cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release
+	$(IN_VENV) cmake --build build
+	$(IN_VENV) cmake --install build --prefix .
+
+track: $(STAMP) ## measure the last commits of the kernels and write the dashboard
+	@$(IN_VENV) $(PY) -m tools track
+
+test: build ## the tests, without those that take minutes
+	$(IN_VENV) $(PY) -m pytest
+
+test-slow: build ## the tests that take minutes
+	$(IN_VENV) $(PY) -m pytest -m "slow and not cuda"
+
+lint: $(STAMP) ## formatting, style and types
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	git ls-files '*.cpp' '*.cu' '*.h' '*.cuh' | xargs $(VENV)/bin/clang-format --dry-run -Werror
+
+format: $(STAMP) ## rewrite files as `make lint` wants them
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+	git ls-files '*.cpp' '*.cu' '*.h' '*.cuh' | xargs $(VENV)/bin/clang-format -i

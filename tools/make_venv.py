@@ -1,0 +1,105 @@
+"""``python -P tools/make_venv.py .venv``: a virtual environment with everything that `make track` and `make test` need.
+
+Runs under any Python from 3.11 on with nothing installed, so it imports nothing of ours. A PyTorch that this Python has
+is borrowed through a path file: a virtual environment made from inside another one (where GPU images keep theirs) does
+not see that one's packages by itself. Else the wanted one is installed. The project is not installed: what `make
+track` measures are its commits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+EXTRAS = ("track", "test")
+PATH_FILE = "host-packages.pth"
+
+
+def requirements(pyproject: str) -> list[str]:
+    """Return what the extras of a pyproject.toml's text ask for."""
+    extras = tomllib.loads(pyproject)["project"]["optional-dependencies"]
+    return [requirement for name in EXTRAS for requirement in extras[name]]
+
+
+def borrowed_folders(paths: Sequence[str], target: Path) -> list[str]:
+    """Return the site folders of `paths` (a `sys.path`) that exist and do not lie in `target`."""
+    named = [Path(path) for path in paths if Path(path).name in ("site-packages", "dist-packages")]
+    real = [path.resolve() for path in named if path.is_dir()]
+    return [str(path) for path in dict.fromkeys(real) if not path.is_relative_to(target.resolve())]
+
+
+def has_torch() -> bool:
+    """Return whether the running Python has PyTorch; imports nothing."""
+    return any(True for _ in importlib.metadata.distributions(name="torch"))
+
+
+def is_ours(target: Path) -> bool:
+    """Return whether `target` is a working virtual environment of the running Python's version."""
+    site = target / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    return (target / "bin" / "python").exists() and (site / "pip").is_dir()
+
+
+def make(target: Path, torch: str, torch_index: str) -> None:
+    """Make or update the environment.
+
+    Args:
+        target: its folder.
+        torch: what pip installs where this Python has no PyTorch, such as "torch==2.13.0".
+        torch_index: the package index to take it from, "" for pip's own.
+
+    Raises:
+        subprocess.CalledProcessError: pip failed; it has said why.
+    """
+    python = target / "bin" / "python"
+    if not is_ours(target):
+        print(f"making {target} with {sys.executable}", flush=True)  # noqa: T201
+        venv.EnvBuilder(with_pip=True, symlinks=True, clear=True).create(target)
+    site = Path(
+        subprocess.check_output(
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+        ).strip()
+    )
+    if has_torch():
+        folders = borrowed_folders(sys.path, target)
+        (site / PATH_FILE).write_text("".join(f"{folder}\n" for folder in folders), encoding="utf-8")
+        print(f"torch {importlib.metadata.version('torch')} of {sys.executable} is used", flush=True)  # noqa: T201
+    else:
+        (site / PATH_FILE).unlink(missing_ok=True)
+        _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
+    _pip(python, requirements(Path("pyproject.toml").read_text(encoding="utf-8")))
+
+
+def _pip(python: Path, arguments: Sequence[str]) -> None:
+    subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments], check=True)
+
+
+def main() -> int:
+    """Make the environment that the command line names; return the exit status."""
+    parser = argparse.ArgumentParser(description="Make a virtual environment for kernel-velocity.")
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--torch", default="torch")
+    parser.add_argument("--torch-index", default="")
+    args = parser.parse_args()
+    if importlib.util.find_spec("ensurepip") is None:
+        return _failed(f"{sys.executable} has no ensurepip: install it, for example `apt install python3-venv`")
+    try:
+        make(args.target, args.torch, args.torch_index)
+    except subprocess.CalledProcessError as error:
+        return _failed(f"{' '.join(map(str, error.cmd))}: status {error.returncode}; what pip said stands above")
+    return 0
+
+
+def _failed(line: str) -> int:
+    print(f"error: {line}", file=sys.stderr)  # noqa: T201
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""What `make track` prints at its end: its cost, its findings, what has no value. Pure: values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.harness.telemetry import Round
+from tools import units
+from tools.asv_process import Step
+from tools.failures import Failure
+from tools.measurements import Measurement, Outcome
+from tools.stored_file import Series
+
+SHORT = 8  # digits of a commit, as asv prints it
+COLUMNS = 6  # commits that a table shows; the pages show them all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Where the time of one commit went, s."""
+
+    commit: str  # 8 digits
+    build: float  # 0 where the wheel was in the cache
+    measuring: float  # wall clock of its rounds
+    setup: float  # inputs, loading, verification
+    warmup: float
+    timing: float
+
+    @property
+    def rest(self) -> float:
+        """Starting processes, importing torch, forking, checks after timing, and asv itself."""
+        return max(self.measuring - self.setup - self.warmup - self.timing, 0.0)
+
+
+def wall_clock(steps: Sequence[Step], end: float) -> dict[str, float]:
+    """Return the seconds spent on each commit (8 digits), from asv's steps and the Unix time of its end."""
+    found: dict[str, float] = {}
+    for step, after in zip(steps, [*(step.time for step in steps[1:]), end], strict=True):
+        found[step.commit] = found.get(step.commit, 0.0) + after - step.time
+    return found
+
+
+def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -> Cost:
+    """Return what a commit cost; `rounds` are those of this run."""
+    rounds = list(rounds)
+    return Cost(
+        commit=commit[:SHORT],
+        build=build,
+        measuring=measuring,
+        setup=sum(item.setup or 0.0 for item in rounds),
+        warmup=sum(item.warmup or 0.0 for item in rounds),
+        timing=sum(item.spent for item in rounds),
+    )
+
+
+def cost_table(costs: Sequence[Cost]) -> str:
+    """Return the costs of the commits and their sum, in seconds."""
+    rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "launch and rest"]]
+    numbers = [
+        (item.commit, item.build + item.measuring, item.build, item.setup, item.warmup, item.timing, item.rest)
+        for item in costs
+    ]
+    if len(numbers) > 1:
+        numbers.append(("all", *(sum(row[column] for row in numbers) for column in range(1, 7))))  # type: ignore[arg-type, misc]
+    rows += [[str(row[0]), *(f"{value:.1f}" for value in row[1:])] for row in numbers]
+    return table(rows)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as aligned lines; the first column to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(lines)
+
+
+def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> str:
+    """Return GFLOPS by series (rows) and commit (columns, oldest first); "" where nothing is recorded."""
+    shown = list(commits)[-COLUMNS:]
+    cells: dict[tuple[str, str, str], dict[str, str]] = {}
+    for item in measurements:
+        key = (item.key.benchmark.removesuffix(".time_hot"), item.key.implementation, item.key.case)
+        cells.setdefault(key, {})[item.commit] = _speed(item)
+    if not cells:
+        return ""
+    rows = [["GFLOPS", *(commit[:SHORT] for commit in shown)]]
+    rows += [[" ".join(key), *(cells[key].get(commit, "-") for commit in shown)] for key in cells]
+    return table(rows)
+
+
+def _speed(item: Measurement) -> str:
+    if item.outcome is not Outcome.MEASURED or item.seconds is None:
+        return item.outcome.value
+    return units.seconds(item.seconds) if item.gflops is None else units.significant(item.gflops)
+
+
+def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
+    """Return a line per series that failed, with the reason of its last failure; `failures` by full commit."""
+    lines = []
+    for item in measurements:
+        if item.outcome is not Outcome.FAILED:
+            continue
+        params = (item.key.implementation, item.key.case)
+        said = [
+            failure for failure in failures.get(item.commit, ()) if _series(failure) == (item.key.benchmark, params)
+        ]
+        why = said[-1].error if said else "its process ended without a reason"
+        lines.append(f"failed: {item.commit[:SHORT]} {item.key.benchmark} {' '.join(params)}: {why}")
+    return lines
+
+
+def _series(failure: Failure) -> Series:
+    return failure.benchmark, failure.params
+
+
+def absent_lines(
+    measurements: Iterable[Measurement], reasons: Mapping[tuple[str, str, tuple[str, ...]], str]
+) -> list[str]:
+    """Return a line per commit, benchmark and implementation that does not apply, with its reason if that is known."""
+    found: dict[tuple[str, str, str], list[Measurement]] = {}
+    for item in measurements:
+        if item.outcome is Outcome.NOT_APPLICABLE:
+            found.setdefault((item.commit[:SHORT], item.key.benchmark, item.key.implementation), []).append(item)
+    lines = []
+    for (commit, benchmark, implementation), items in found.items():
+        known = (reasons.get((commit, benchmark, (implementation, item.key.case))) for item in items)
+        why = next((reason for reason in known if reason is not None), None)
+        names = ", ".join(item.key.case for item in items)
+        lines.append(f"n/a: {commit} {benchmark} {implementation} ({names}){': ' + why if why else ''}")
+    return lines

@@ -1,0 +1,160 @@
+"""What `make track` measures: which commits, and which series of the suite."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness import cases
+from tools.errors import HistoryError, UsageError
+from tools.joining import StoredSeries
+from tools.stored_file import Series
+
+DEFAULT_COMMITS = 3
+BUILT_FROM = ("kernels", "CMakeLists.txt")  # pyproject.toml changes mostly for other reasons than the build
+EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
+_ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|\s|^\^")  # what makes a git revision a set of commits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The series to measure."""
+
+    series: tuple[Series, ...]
+    versions: dict[str, str]  # benchmark -> its version in the suite
+
+    def expressions(self) -> list[str]:
+        """Return the regular expressions that make asv's `--bench` select exactly these series."""
+        found = []
+        for name, group in itertools.groupby(self.series, key=lambda series: series[0]):
+            combinations = "|".join(re.escape(", ".join(map(repr, params))) for _, params in group)
+            found.append(rf"^{re.escape(name)}\((?:{combinations})\)$")
+        return found
+
+
+def git(repository: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run git in a repository; the caller looks at the status.
+
+    Raises:
+        HistoryError: there is no git.
+    """
+    try:
+        return subprocess.run(["git", *args], cwd=repository, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise HistoryError("git is not installed: the commits to measure are taken from a git clone") from None
+
+
+def check_clone(repository: Path) -> list[str]:
+    """Return what a user should know about the clone, one line each.
+
+    Raises:
+        HistoryError: no git repository, or one without a commit.
+    """
+    if git(repository, "rev-parse", "--git-dir").returncode != 0:
+        raise HistoryError(f"{repository.absolute()}: no git repository; `make track` measures commits of a clone")
+    if git(repository, "rev-parse", "--verify", "-q", "HEAD").returncode != 0:
+        raise HistoryError(f"{repository.absolute()}: the repository has no commit yet; commit something to measure")
+    notes = []
+    if git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+        count = git(repository, "rev-list", "--count", "HEAD").stdout.strip()
+        notes.append(f"shallow clone: only {count} commits are known here; `git fetch --unshallow` brings the rest")
+    changed = git(repository, "status", "--porcelain", "--", *BUILT_FROM).stdout.splitlines()
+    if changed:
+        name = changed[0][3:]
+        notes.append(f"uncommitted changes are not measured, commits are: {name}{' and more' if changed[1:] else ''}")
+    return notes
+
+
+def commits(repository: Path, wanted: str | None) -> tuple[str, ...]:
+    """Return the commits to measure, newest first, along first parents (asv's trends show no others).
+
+    Args:
+        repository: a folder of the clone. wanted: a git range, or a revision for itself alone; None: the
+            last commits that changed what kernels are built from.
+
+    Raises:
+        UsageError: `wanted` names no commit.
+    """
+    if wanted is None:
+        found = _listed(repository, f"-{DEFAULT_COMMITS}", "HEAD", "--", *BUILT_FROM)
+        return found or _listed(repository, "-1", "HEAD", "--")
+    alone = _ASKS_FOR_SET.search(wanted) is None
+    if wanted.startswith("-"):
+        raise UsageError(f"RANGE={wanted!r} is an option of git; a range is wanted, {EXAMPLES}")
+    found = _listed(repository, *(["-1"] if alone else []), *wanted.split(), "--")
+    if not found:
+        raise UsageError(f"RANGE={wanted!r} names no commit of this repository; a git range is wanted, {EXAMPLES}")
+    return found
+
+
+def _listed(repository: Path, *args: str) -> tuple[str, ...]:
+    done = git(repository, "rev-list", "--first-parent", *args)
+    return tuple(done.stdout.split()) if done.returncode == 0 else ()
+
+
+def select(device: str, tier: str, bench: str | None) -> Selection:
+    """Return the series of the suite on a device.
+
+    Args:
+        device: "cpu" or "cuda". tier: "core" (two test cases of every kernel) or "full". bench: a regular
+            expression that a series, as asv writes it ("matmul.Cpu.time_hot('native', '...')"), must match;
+            None: all.
+
+    Raises:
+        UsageError: no such tier, not a regular expression, or nothing matches.
+    """
+    if tier not in ("core", "full"):
+        raise UsageError(f"TIER={tier!r}; there are core (two test cases per kernel) and full")
+    chosen = cases.core(device) if tier == "core" else None
+    found: list[Series] = []
+    versions = {}
+    for problem in cases.problems():
+        suite = getattr(importlib.import_module(f"benchmarks.{problem.kernel}"), cases.DEVICES[device])
+        name = f"{problem.kernel}.{cases.DEVICES[device]}.time_hot"
+        versions[name] = suite.version
+        implementations, names = suite.params
+        kept = [case for case in names if chosen is None or case in chosen[problem.name]]
+        found += [(name, params) for params in itertools.product(implementations, kept)]
+    return Selection(series=tuple(_matching(found, bench)), versions=versions)
+
+
+def _matching(series: Sequence[Series], bench: str | None) -> list[Series]:
+    if bench is None:
+        return list(series)
+    try:
+        expression = re.compile(bench)
+    except re.error as error:
+        raise UsageError(f"BENCH={bench!r} is not a regular expression: {error}") from None
+    found = [item for item in series if expression.search(f"{item[0]}({', '.join(map(repr, item[1]))})")]
+    if not found:
+        names = ", ".join(dict.fromkeys(name for name, _ in series))
+        raise UsageError(f"BENCH={bench!r} matches no series; there are {names}, of implementations and test cases")
+    return found
+
+
+def is_measured(stored: Iterable[tuple[Series, StoredSeries]], wanted: Iterable[Series], rounds: int) -> bool:
+    """Return whether a commit's stored results leave nothing to measure.
+
+    A test case is measured when one implementation has `rounds` rounds of it: the others failed or do not
+    apply, and would again. (asv stores "does not apply" and "was not asked for" alike.) One that failed is
+    not tried again by itself. A benchmark without any value does not apply at this commit.
+    """
+    known = dict(stored)
+    wanted = list(wanted)
+    for name in {name for name, _ in wanted}:
+        all_of_it = {params: item for (benchmark, params), item in known.items() if benchmark == name}
+        if not all_of_it:
+            return False
+        if not any(item.value is not None or item.failed for item in all_of_it.values()):
+            continue
+        for case in {params[-1] for benchmark, params in wanted if benchmark == name}:
+            here = [item for params, item in all_of_it.items() if params[-1] == case]
+            full = any(item.value is not None and (item.count or 0) >= rounds for item in here)
+            if not full and not (any(item.failed for item in here) and all(item.value is None for item in here)):
+                return False
+    return True

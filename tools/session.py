@@ -1,0 +1,245 @@
+"""One run of `make track`: builds, measures, ingests and publishes a list of commits through asv."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from asv import util
+from asv.config import Config
+from asv.console import log
+from asv.environment import get_environments
+from asv.machine import Machine, MachineCollection
+from asv.repo import get_repo
+from asv.results import get_filename
+
+from benchmarks.harness import telemetry
+from benchmarks.harness.telemetry import Round
+from tools import failures as failure_lines
+from tools import ingest, report, run_report
+from tools.asv_process import Reader, run_asv
+from tools.atomic import replace_text
+from tools.environment import CommitNotBuilt, HostTorch
+from tools.errors import KernelVelocityError, ResultsError, UsageError
+from tools.failures import Failure
+from tools.measurements import Measurement
+from tools.run_report import SHORT, Cost
+from tools.selection import Selection, is_measured
+from tools.stored_file import StoredFile
+
+PAGES = "kernel-velocity"
+
+
+def machine(name: str | None) -> str:
+    """Return the name of this machine in the results; asv's file of machines gets an entry where it has none.
+
+    Raises:
+        UsageError: asv cannot describe the machine.
+    """
+    try:
+        found: str = MachineCollection.load(name or Machine.get_unique_machine_name())["machine"]
+        return found
+    except util.UserError:
+        lines: list[str] = []
+        named = [] if name is None else ["--machine", name]
+        log_path = Path(".asv", "logs", "machine.log")
+        status = run_asv(
+            ["machine", "--yes", *named], root=Path(), environment=os.environ, log=log_path, on_line=lines.append
+        )
+        if status != 0:
+            raise UsageError(
+                f"asv cannot describe this machine: {lines[-1] if lines else status} (log: {log_path})"
+            ) from None
+        return name or Machine.get_unique_machine_name()
+
+
+@dataclass(kw_only=True)
+class Session:
+    """The state of a run. `root` is the current folder: asv knows no other."""
+
+    root: Path
+    commits: tuple[str, ...]  # newest first
+    series: Selection
+    rounds: int
+    machine: str
+    build_seconds: dict[str, float] = field(default_factory=dict)
+    failed_builds: dict[str, str] = field(default_factory=dict)  # commit -> one line
+    measured: tuple[str, ...] = ()  # by this run
+    reader: Reader = field(default_factory=Reader)
+    _began: float = field(default_factory=time.time)
+    _ended: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._conf = Config.load()
+        found = [item for item in get_environments(self._conf, None, verbose=False) if isinstance(item, HostTorch)]
+        if not found:
+            raise UsageError("asv.conf.json: environment_type is not ours; `host` is wanted")
+        self._environment: HostTorch = found[0]
+        self._results = Path(self._conf.results_dir).absolute()
+        self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
+
+    @property
+    def environment(self) -> str:
+        """asv's name of the environment that is measured in."""
+        return str(self._environment.name)
+
+    def build(self, again: bool, out: TextIO) -> None:
+        """Build every commit that is not in the cache; one that cannot be built is noted, and left out from
+        then on.
+
+        They are built here, and not by `asv run`, because asv records a null for every benchmark of a
+        commit that does not build: values that were recorded before would be replaced by a compiler that is
+        missing today.
+        """
+        repo: Any = get_repo(self._conf)
+        if again:
+            self._environment.forget_failures(self.commits)
+        self._environment.create()
+        for commit in reversed(self.commits):
+            if self._environment.is_built(commit):
+                continue
+            began = time.time()
+            try:
+                with log.set_level(logging.CRITICAL):  # it is printed below
+                    self._environment.build(repo, commit)
+            except CommitNotBuilt as error:
+                self.failed_builds[commit] = f"build failed: {error}"
+                print(f"{commit[:SHORT]} does not build", file=out, flush=True)
+                continue
+            self.build_seconds[commit] = time.time() - began
+            print(f"built {commit[:SHORT]} in {self.build_seconds[commit]:.1f} s", file=out, flush=True)
+
+    def measure(self, again: bool, out: TextIO) -> None:
+        """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
+
+        Raises:
+            KernelVelocityError: asv itself failed.
+        """
+        built = [commit for commit in self.commits if commit not in self.failed_builds]
+        self.measured = tuple(commit for commit in built if again or not self._is_measured(commit))
+        if len(self.measured) < len(built):
+            print(f"{len(built) - len(self.measured)} commits are measured already (AGAIN=1 repeats them)", file=out)
+        if not self.measured:
+            return
+        hashes = self.root / ".asv" / "track-commits.txt"
+        replace_text(hashes, "".join(f"{commit}\n" for commit in self.measured))
+        lines: list[str] = []
+        self._began = time.time()
+        status = run_asv(
+            self._arguments(hashes),
+            root=self.root,
+            environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
+            log=self._log,
+            on_line=lambda line: self._progress(line, lines, out),
+        )
+        self._ended = time.time()
+        if status not in (0, 2):  # 2: a benchmark failed; the report says which
+            raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
+        self._note_deaths()
+
+    def _arguments(self, hashes: Path) -> list[str]:
+        benches = [text for expression in self.series.expressions() for text in ("--bench", expression)]
+        options = ["--interleave-rounds", "--record-samples", "--show-stderr", "--attribute", f"rounds={self.rounds}"]
+        return ["run", f"HASHFILE:{hashes}", "--machine", self.machine, *options, *benches]
+
+    def _progress(self, line: str, lines: list[str], out: TextIO) -> None:
+        now = time.time()
+        lines.append(line)
+        step = self.reader.read(line, now)
+        if step is not None:
+            spent = now - self._began
+            print(
+                f"[{step.percent:3.0f}%] round {step.round}/{step.rounds}, commit {step.commit}, {spent:.0f} s",
+                file=out,
+                flush=True,
+            )
+
+    def _is_measured(self, commit: str) -> bool:
+        path = self._results / get_filename(self.machine, commit, self.environment)
+        if not path.exists():
+            return False
+        stored = StoredFile(path)
+        known = [
+            (series, item)
+            for series, item in stored.series()
+            if stored.version(series[0]) == self.series.versions.get(series[0])
+        ]
+        return is_measured(known, self.series.series, self.rounds)
+
+    def _note_deaths(self) -> None:
+        """Write the failures of processes that could not do so themselves."""
+        full = {commit[:SHORT]: commit for commit in self.measured}
+        for death in self.reader.deaths:
+            path = failure_lines.spool_path(self.root, self.environment, full[death.commit])
+            failure = Failure(
+                benchmark=death.benchmark, params=death.params, time=self._ended, error=death.what, died=True
+            )
+            failure_lines.append(path, failure)
+
+    def ingest(self, err: TextIO) -> None:
+        """Move telemetry next to asv's results; what was restored or malformed is printed, a line each."""
+        summary = ingest.ingest(self.root, results=self._results)
+        for line in (*summary.restored, *summary.problems):
+            print(line, file=err)
+
+    def publish(self) -> Path:
+        """Write asv's site and our pages in it; return the path of our index.
+
+        Raises:
+            ResultsError: asv failed; the message has its last line.
+        """
+        lines: list[str] = []
+        status = run_asv(["publish"], root=self.root, environment=os.environ, log=self._log, on_line=lines.append)
+        index = Path(self._conf.html_dir).absolute() / PAGES / "index.html"
+        if status != 0 or not index.exists():
+            raise ResultsError(f"asv publish ended with status {status}: {_last(lines)} (log: {self._log})")
+        return index
+
+    def measurements(self) -> list[Measurement]:
+        """Return what is now recorded of the chosen commits and series, on this machine."""
+        wanted = set(self.series.series)
+        return [
+            item
+            for item in report.findings(self._results, self.root).measurements
+            if item.commit in self.commits
+            and (item.key.machine, item.key.environment) == (self.machine, self.environment)
+            and (item.key.benchmark, (item.key.implementation, item.key.case)) in wanted
+        ]
+
+    def failures(self) -> dict[str, list[Failure]]:
+        """Return the recorded failures of each commit."""
+        return {
+            commit: [failure_lines.decode(line) for line in _lines(self._beside(commit, ".failures.jsonl"))]
+            for commit in self.commits
+        }
+
+    def costs(self) -> list[Cost]:
+        """Return what each commit cost in this run."""
+        wall = run_report.wall_clock(self.reader.steps, self._ended)
+        return [
+            run_report.cost(
+                commit, self.build_seconds.get(commit, 0.0), wall.get(commit[:SHORT], 0.0), self._rounds_of_run(commit)
+            )
+            for commit in reversed(self.measured)
+        ]
+
+    def _rounds_of_run(self, commit: str) -> list[Round]:
+        rounds = [telemetry.decode(line) for line in _lines(self._beside(commit, ".jsonl"))]
+        return [item for item in rounds if item.time >= self._began]
+
+    def _beside(self, commit: str, suffix: str) -> Path:
+        stored = Path(get_filename(self.machine, commit, self.environment))
+        return self._results / stored.parent / "telemetry" / f"{stored.stem}{suffix}"
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def _last(lines: Sequence[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

@@ -1,0 +1,159 @@
+"""``python -m tools track`` (`make track`): measures the last commits that changed the kernels, and writes
+the site.
+
+Everything that can be wrong is looked at before the first commit is built. Then commits are built, those
+that are not measured yet are measured by asv, telemetry is ingested, the site written. A commit that does
+not build and a series that fails cost a line and an exit status, never the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from benchmarks.harness.sampling import REFUSED_ROUNDS, ROUNDS
+from benchmarks.harness.stopping import from_environment
+from tools import run_report, selection, session
+from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured, UsageError
+from tools.host import NO_COMPILER, device, has_compiler, measuring_variables, torch_version
+from tools.measurements import Outcome
+from tools.session import Session
+
+SETTINGS = {
+    "range": "a git range, or one revision; default: the last three commits that changed the kernels",
+    "bench": "a regular expression that the series to measure match",
+    "rounds": f"rounds of every series (default {ROUNDS}; fewer for a first look, {REFUSED_ROUNDS} is refused)",
+    "tier": "core (default: two test cases of every kernel) or full",
+    "machine": "the name under which results are kept (default: asv's, the host's name)",
+    "again": "1: measure and build again what was already tried",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user asked for; None: the default."""
+
+    range: str | None
+    bench: str | None
+    rounds: int
+    tier: str
+    machine: str | None
+    again: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments; each default comes from KV_<NAME>."""
+    for name, text in SETTINGS.items():
+        parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    """Return the settings of the command line, else of the environment; empty is unset.
+
+    Raises:
+        UsageError: a value makes no sense.
+    """
+    value = {name: getattr(args, name) or environ.get(f"KV_{name.upper()}") or None for name in SETTINGS}
+    measuring_variables(environ.get("KV_THREADS") or None)
+    try:
+        from_environment(environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return Settings(
+        range=value["range"],
+        bench=value["bench"],
+        rounds=_rounds(value["rounds"]),
+        tier=value["tier"] or "core",
+        machine=value["machine"],
+        again=value["again"] not in (None, "0"),
+    )
+
+
+def _rounds(text: str | None) -> int:
+    if text is None:
+        return ROUNDS
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise UsageError(f"ROUNDS={text!r}: a positive number is wanted, such as ROUNDS={ROUNDS}")
+    if int(text) == REFUSED_ROUNDS:
+        raise UsageError(
+            f"ROUNDS={text}: asv's test cannot reach its own threshold with {text} values a side; "
+            f"take {ROUNDS} for a history, or 3 for a first look"
+        )
+    return int(text)
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Measure, publish, report; return the exit status (contract.md)."""
+    began = time.time()
+    if not (args.root / "asv.conf.json").is_file():
+        raise UsageError(f"{args.root.absolute()}: no asv.conf.json here; run this in the repository, or give --root")
+    with contextlib.chdir(args.root):
+        chosen = settings(args, os.environ)
+        commits, series = _check(chosen, out)
+        work = Session(
+            root=Path.cwd(),
+            commits=commits,
+            series=series,
+            rounds=chosen.rounds,
+            machine=session.machine(chosen.machine),
+        )
+        work.build(chosen.again, out)
+        work.measure(chosen.again, out)
+        work.ingest(err)
+        index = work.publish()
+        status = _report(work, out, began)
+        print(f"Dashboard: {index.as_uri()}", file=out, flush=True)
+        return status
+
+
+def _check(chosen: Settings, out: TextIO) -> tuple[tuple[str, ...], selection.Selection]:
+    """Look at everything that a run needs; return the commits, newest first, and the series.
+
+    Raises:
+        KernelVelocityError: something is missing or unknown.
+    """
+    for note in selection.check_clone(Path()):
+        print(f"note: {note}", file=out)
+    if torch_version() is None:
+        raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
+    commits = selection.commits(Path(), chosen.range)
+    where = device()
+    series = selection.select(where, chosen.tier, chosen.bench)
+    if not has_compiler():
+        print(f"note: {NO_COMPILER}; only commits that are built already can be measured", file=out)
+    print(
+        f"{len(commits)} commits, {len(series.series)} series on {where.upper()} (tier {chosen.tier}), "
+        f"{chosen.rounds} rounds, torch {torch_version()}",
+        file=out,
+        flush=True,
+    )
+    return commits, series
+
+
+def _report(work: Session, out: TextIO, began: float) -> int:
+    """Print the tables and what has no value; return the exit status, the first in the contract's order."""
+    oldest_first = tuple(reversed(work.commits))
+    measurements = work.measurements()
+    for text in (
+        run_report.cost_table(work.costs()) if work.measured else "",
+        run_report.speed_table(measurements, oldest_first),
+    ):
+        if text:
+            print(f"\n{text}", file=out)
+    failed = run_report.failed_lines(measurements, work.failures())
+    for line in [*work.failed_builds.values(), *failed, *run_report.absent_lines(measurements, work.reader.skips)]:
+        print(line, file=out)
+    print(f"\n{len(work.measured)} commits measured in {time.time() - began:.0f} s", file=out)
+    if not any(item.outcome is Outcome.MEASURED for item in measurements):
+        print("nothing was measured: no commit of this range has a value", file=out)
+        return NothingMeasured.exit_code
+    if work.failed_builds:
+        return BuildFailed.exit_code
+    return BenchmarkFailed.exit_code if failed else 0
