@@ -1,0 +1,161 @@
+"""``python -m tools spread``: how far apart sessions of identical code are, raw and adjusted by the controls.
+
+Measures one commit in several sessions (each a whole `asv run` of its own, nothing stored in results/), keeps their
+telemetry in `.asv/sessions/<commit8>/`, and prints the spread of the sessions' medians per native series. Beta is
+fitted on the other sessions than the one it adjusts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from asv.config import Config
+from asv.environment import get_environments
+
+from benchmarks.harness import telemetry
+from benchmarks.harness.cases import CONTROLS
+from benchmarks.harness.sampling import ROUNDS
+from benchmarks.harness.telemetry import Round
+from tools import selection
+from tools.adjustment import Logs, RoundKey, adjust
+from tools.asv_process import run_asv
+from tools.errors import NothingMeasured, ResultsError, UsageError
+from tools.host import device
+from tools.stored_file import Series
+
+DEFAULT_SESSIONS = 10
+MIN_SESSIONS = 3  # a spread of fewer is no spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One series over the sessions. Spreads are standard deviations of the sessions' median log times."""
+
+    series: Series
+    seconds: float  # median of the sessions' medians
+    raw: float
+    adjusted: float
+    beta: float  # mean over the fits
+    correlation: float | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--sessions", type=int, default=DEFAULT_SESSIONS, help="sessions to have in the end")
+    parser.add_argument("--commit", default="HEAD", help="the commit to measure (default HEAD)")
+    parser.add_argument("--tier", default="core", help="core (default) or full")
+    parser.add_argument("--bench", help="a regular expression that the series to measure match")
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Measure the sessions that are missing, then print the table."""
+    del err
+    if args.sessions < MIN_SESSIONS:
+        raise UsageError(f"--sessions {args.sessions}: at least {MIN_SESSIONS} make a spread")
+    with contextlib.chdir(args.root):
+        (commit,) = selection.commits(Path(), args.commit)[:1]
+        folder = Path(".asv", "sessions", commit[:8])
+        chosen = selection.select(device(), args.tier, args.bench)
+        for number in range(1, args.sessions + 1):
+            kept = folder / f"{number:02}.jsonl"
+            if not kept.exists():
+                began = time.time()
+                _measure(commit, chosen.expressions(), kept)
+                print(f"session {number}/{args.sessions}: {time.time() - began:.0f} s", file=out, flush=True)
+        sessions = {path.stem: _read(path) for path in sorted(folder.glob("*.jsonl"))}
+    print(table(rows(sessions)), file=out)
+    return 0
+
+
+def _measure(commit: str, expressions: Sequence[str], kept: Path) -> None:
+    """Run one session and move its telemetry to `kept`."""
+    (environment,) = get_environments(Config.load(), None, verbose=False)
+    spool = telemetry.spool_path(Path.cwd(), environment.name, commit)
+    if spool.exists():
+        raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `python -m tools ingest` first")
+    benches = [text for expression in expressions for text in ("--bench", expression)]
+    options = ["--dry-run", "--interleave-rounds", "--attribute", f"rounds={ROUNDS}"]
+    log = Path(".asv", "logs", "spread.log")
+    lines: list[str] = []
+    status = run_asv(
+        ["run", f"{commit}^!", *options, *benches], root=Path(), environment=os.environ, log=log, on_line=lines.append
+    )
+    if status != 0 or not spool.exists():
+        raise NothingMeasured(f"asv run ended with status {status} (log: {log.absolute()})")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    spool.replace(kept)
+
+
+def _read(path: Path) -> list[Round]:
+    try:
+        return [telemetry.decode(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except telemetry.TelemetryError as error:
+        raise ResultsError(f"{path}: {error}; remove the file to measure that session again") from None
+
+
+def _logs(sessions: Mapping[str, Iterable[Round]]) -> dict[Series, dict[RoundKey, float]]:
+    found: dict[Series, dict[RoundKey, float]] = {}
+    for session, rounds in sessions.items():
+        for item in rounds:
+            found.setdefault((item.benchmark, item.params), {})[session, item.launch] = math.log(item.estimate)
+    return found
+
+
+def _medians(values: Logs) -> dict[str, float]:
+    by_session: dict[str, list[float]] = {}
+    for (session, _), value in values.items():
+        by_session.setdefault(session, []).append(value)
+    return {session: statistics.median(found) for session, found in by_session.items()}
+
+
+def rows(sessions: Mapping[str, Iterable[Round]]) -> list[Row]:
+    """Return a row for every series that is not a control.
+
+    Raises:
+        ResultsError: fewer than MIN_SESSIONS sessions.
+    """
+    logs = _logs(sessions)
+    if len(sessions) < MIN_SESSIONS:
+        raise ResultsError(f"{len(sessions)} sessions: at least {MIN_SESSIONS} make a spread")
+    return [_row(series, logs) for series in sorted(logs) if series[1][0] not in CONTROLS]
+
+
+def _row(series: Series, logs: Mapping[Series, Logs]) -> Row:
+    """Adjust each session with a beta that was fitted on the others."""
+    values = logs[series]
+    controls = [found for (_, params), found in logs.items() if params[0] in CONTROLS]
+    raw = _medians(values)
+    adjusted, betas = {}, []
+    for session in raw:
+        others = {key: value for key, value in values.items() if key[0] != session}
+        fit = adjust(values, controls, fitted_on=others)
+        betas.append(fit.beta)
+        adjusted[session] = _medians(fit.values)[session]
+    return Row(
+        series=series,
+        seconds=math.exp(statistics.median(raw.values())),
+        raw=statistics.stdev(raw.values()),
+        adjusted=statistics.stdev(adjusted.values()),
+        beta=statistics.fmean(betas),
+        correlation=adjust(values, controls).correlation,
+    )
+
+
+def table(found: Sequence[Row]) -> str:
+    """Return the rows as text: spread in percent, one standard deviation between sessions."""
+    lines = [f"{'series':44} {'time':>10} {'raw':>7} {'adjusted':>9} {'beta':>6} {'r':>6}"]
+    for row in found:
+        name = f"{row.series[0]} {' '.join(row.series[1])}"
+        r = "-" if row.correlation is None else f"{row.correlation:.2f}"
+        lines.append(f"{name:44} {row.seconds * 1e3:7.3f} ms {row.raw:7.2%} {row.adjusted:9.2%} {row.beta:6.2f} {r:>6}")
+    return "\n".join(lines)
