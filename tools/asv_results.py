@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tools import telemetry_files
+from tools import failures, telemetry_files
 from tools.errors import ResultsError
 from tools.measurements import ASV_INTERVAL_METHOD, Interval, Outcome
 from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, StoredValue
@@ -175,12 +175,14 @@ def _results_file(path: Path, notes: list[str]) -> ResultsFile | None:
             values += _values(name, dict(zip(columns, row, strict=False)) if isinstance(row, list) else {})
         except ResultsError as error:
             notes.append(f"{where}: {name}: {error}; it is left out")
+    beside = path.parent / "telemetry"
     return ResultsFile(
         machine=path.parent.name,
         environment=environment,
         commit=commit,
         values=tuple(values),
-        rounds=telemetry_files.read(path.parent / "telemetry" / f"{path.stem}.jsonl", notes),
+        rounds=telemetry_files.read_rounds(beside / f"{path.stem}.jsonl", notes),
+        failures=telemetry_files.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
     )
 
 

@@ -204,5 +204,6 @@ def dot(point: Point | None, quantity: str) -> Dot:
         else f"{units.significant(bounds[0])} to {units.significant(bounds[1])} {quantity}",
         rounds="unknown (no telemetry)" if item.rounds is None else str(item.rounds),
         change=pages.change(point.change) or "–",
-        flags="; ".join(item.warnings) or "–",
+        flags="; ".join(item.warnings if item.outcome is Outcome.MEASURED else (pages.why(item), *item.warnings))
+        or "–",
     )

@@ -12,27 +12,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.harness.statistics import t_975
 from benchmarks.harness.telemetry import Round
+from tools import units
 
 WANTED_ROUNDS = 8  # asv's own test has power from 8 on, and cannot reach its threshold with 6 (contract)
 FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval that says nothing
 MEMORY_BOUND = 4.0  # FLOP per byte; below it a kernel lies left of every ridge point we know of (CPUs from 5 up)
 INTERVAL_METHOD = "95% interval over rounds (Student's t on the logarithms of the round estimates)"
 ASV_INTERVAL_METHOD = "asv's 99% interval"
-
-# Quantiles .975 of Student's t for 1 to 9 degrees of freedom (scipy.stats.t.ppf); a series serves beyond.
-_T_975 = (
-    12.7062047,
-    4.30265273,
-    3.18244631,
-    2.77644511,
-    2.57058184,
-    2.44691185,
-    2.36462425,
-    2.30600414,
-    2.26215716,
-)
-_Z_975 = 1.959963984540054
 
 
 class Outcome(enum.Enum):
@@ -77,6 +65,7 @@ class Measurement:
     method: str | None = None  # hash of the timing method; values of two methods are not compared
     flop: float | None = None  # per call
     bytes_moved: float | None = None  # per call, each input read once, each output written once
+    reason: str | None = None  # why there is no time, where it is known
     warnings: tuple[str, ...] = ()
 
     @property
@@ -112,20 +101,6 @@ def _rate_bounds(work: float | None, interval: Interval | None) -> tuple[float, 
     return work / interval.high / 1e9, work / interval.low / 1e9
 
 
-def t_quantile(degrees: int) -> float:
-    """Return the .975 quantile of Student's t with `degrees` >= 1 degrees of freedom.
-
-    Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5) from 10 degrees on: off by less than 1e-4.
-    """
-    if degrees <= len(_T_975):
-        return _T_975[degrees - 1]
-    z, v = _Z_975, degrees
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / v + second / v**2 + third / v**3
-
-
 def round_interval(estimates: Sequence[float]) -> Interval | None:
     """Return the interval of the rounds' common time from their estimates, s; None below FEWEST_FOR_INTERVAL.
 
@@ -137,7 +112,7 @@ def round_interval(estimates: Sequence[float]) -> Interval | None:
         return None
     logs = [math.log(estimate) for estimate in estimates]
     centre = statistics.fmean(logs)
-    half = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = t_975(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     middle = statistics.median(estimates)
     low, high = min(math.exp(centre - half), middle), max(math.exp(centre + half), middle)
     return Interval(low=low, high=high, method=INTERVAL_METHOD)
@@ -168,7 +143,7 @@ def from_rounds(
     method = max(rounds, key=lambda item: item.time).method
     kept = [item for item in rounds if item.method == method]
     left_out = len(rounds) - len(kept)
-    mixed = (f"{left_out} rounds of an earlier timing method left out",) if left_out else ()
+    mixed = (f"{units.count(left_out, 'round')} of an earlier timing method left out",) if left_out else ()
     estimates = [item.estimate for item in kept]
     return Measurement(
         key=key,

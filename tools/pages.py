@@ -173,7 +173,7 @@ def cell(point: Point, notes: Footnotes, *, more: Sequence[str] = (), with_time:
     """
     item = point.measurement
     if item.outcome is not Outcome.MEASURED:
-        marks = notes.marks((REASONS[item.outcome], *item.warnings, *more))
+        marks = notes.marks((why(item), *item.warnings, *more))
         return Cell(text=item.outcome.value, tone=item.outcome.value, marks=marks)
     return Cell(
         text=rate(item),
@@ -182,6 +182,11 @@ def cell(point: Point, notes: Footnotes, *, more: Sequence[str] = (), with_time:
         tone=tone(point.change),
         marks=notes.marks((*item.warnings, *more)),
     )
+
+
+def why(item: Measurement) -> str:
+    """Return why a value is n/a or failed: what the failed round said, else what it can have been."""
+    return REASONS[item.outcome] if item.reason is None else f"{item.outcome.value}: {item.reason}"
 
 
 def rate(item: Measurement) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from benchmarks.harness.telemetry import Round
+from tools import units
 from tools.measurements import Interval, Measurement, Outcome, SeriesKey, from_rounds
 
 NO_TELEMETRY = "no telemetry: asv's stored value with its 99% interval"
@@ -61,6 +62,7 @@ class ResultsFile:
     commit: str  # full SHA
     values: tuple[StoredValue, ...]
     rounds: Mapping[tuple[str, str, str], tuple[Round, ...]]  # (benchmark, implementation, case) -> rounds
+    failures: Mapping[tuple[str, str, str], tuple[str, ...]]  # likewise, what failed rounds said, oldest first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,9 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
             found[item.key, item.commit] = item
         else:
             left_out[f"{value.benchmark} {reason}"] += 1
-    notes = tuple(f"{text} ({number} values kept, not shown)" for text, number in sorted(left_out.items()))
+    notes = tuple(
+        f"{text} ({units.count(number, 'value')} kept, not shown)" for text, number in sorted(left_out.items())
+    )
     return tuple(found.values()), notes
 
 
@@ -147,9 +151,11 @@ def _measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str,
     )
     flop = benchmark.flop.get(value.case) if benchmark else None
     bytes_moved = benchmark.bytes_moved.get(value.case) if benchmark else None
-    rounds = file.rounds.get((value.benchmark, value.implementation, value.case), ())
+    place = (value.benchmark, value.implementation, value.case)
+    rounds, errors = file.rounds.get(place, ()), file.failures.get(place, ())
     if value.outcome is Outcome.MEASURED and rounds:
-        return from_rounds(key, file.commit, rounds, flop=flop, bytes_moved=bytes_moved)
+        item = from_rounds(key, file.commit, rounds, flop=flop, bytes_moved=bytes_moved)
+        return replace(item, warnings=item.warnings + _failed_rounds(errors))
     return Measurement(
         key=key,
         commit=file.commit,
@@ -158,12 +164,17 @@ def _measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str,
         interval=value.interval,
         flop=flop,
         bytes_moved=bytes_moved,
-        warnings=_warnings(value.outcome, len(rounds)),
+        reason=errors[-1] if errors and value.outcome is Outcome.FAILED else None,
+        warnings=_warnings(value.outcome, len(rounds), errors),
     )
 
 
-def _warnings(outcome: Outcome, rounds: int) -> tuple[str, ...]:
+def _warnings(outcome: Outcome, rounds: int, errors: Sequence[str]) -> tuple[str, ...]:
     if outcome is Outcome.MEASURED:
-        return (NO_TELEMETRY,)
+        return (NO_TELEMETRY, *_failed_rounds(errors))
     # A kernel that was timed and then found wrong has no time: what it did before proves nothing.
-    return (f"{rounds} rounds were timed before it failed",) if rounds else ()
+    return (f"{units.count(rounds, 'round')} timed before it failed",) if rounds else ()
+
+
+def _failed_rounds(errors: Sequence[str]) -> tuple[str, ...]:
+    return (f"{units.count(len(errors), 'further round')} failed, the last with: {errors[-1]}",) if errors else ()

@@ -1,32 +1,65 @@
-"""Reads the telemetry beside asv's results: the rounds of one commit in one environment."""
+"""Reads the telemetry beside asv's results: the rounds of one commit in one environment, and its failures."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from benchmarks.harness.telemetry import Round, TelemetryError, decode
+from benchmarks.harness.telemetry import Round, TelemetryError
+from benchmarks.harness.telemetry import decode as decode_round
+from tools.failures import Failure, FailureLineError
+from tools.failures import decode as decode_failure
 
-_AXES = 2  # implementation, case (contract)
+Place = tuple[str, str, str]  # benchmark, implementation, case
+Line = TypeVar("Line", Round, Failure)
 
 
-def read(path: Path, notes: list[str]) -> dict[tuple[str, str, str], tuple[Round, ...]]:
-    """Return the rounds by (benchmark, implementation, case); empty where there is no telemetry.
+def read_rounds(path: Path, notes: list[str]) -> dict[Place, tuple[Round, ...]]:
+    """Return the rounds by benchmark, implementation and case; empty where there is no telemetry.
 
     Args:
         path: `<machine>/telemetry/<commit8>-<environment>.jsonl` in the results directory.
         notes: gets one line for each line that is no round.
     """
+    found: dict[Place, dict[Round, None]] = {}
+    for place, item in _read(path, decode_round, notes):
+        # A dict, because a line moved twice by an ingestion that was cut short is still one round
+        found.setdefault(place, {})[item] = None
+    return {place: tuple(rounds) for place, rounds in found.items()}
+
+
+def read_failures(path: Path, notes: list[str]) -> dict[Place, tuple[str, ...]]:
+    """Return what failed rounds said, oldest first, by benchmark, implementation and case.
+
+    Args:
+        path: `<machine>/telemetry/<commit8>-<environment>.failures.jsonl` in the results directory.
+        notes: gets one line for each line that is no failure.
+    """
+    found: dict[Place, dict[Failure, None]] = {}
+    for place, item in _read(path, decode_failure, notes):
+        found.setdefault(place, {})[item] = None
+    return {
+        place: tuple(item.error for item in sorted(items, key=lambda item: item.time)) for place, items in found.items()
+    }
+
+
+def _read(path: Path, decode: Callable[[str], Line], notes: list[str]) -> Iterator[tuple[Place, Line]]:
     if not path.exists():
-        return {}
-    found: dict[tuple[str, str, str], dict[Round, None]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
+        if not line:
+            continue
         try:
             item = decode(line)
-            if len(item.params) != _AXES or item.estimate <= 0:
-                raise TelemetryError(f"two params and a positive estimate are wanted, got {line[:60]!r}")
-        except TelemetryError as error:
+            yield _place(item), item
+        except (TelemetryError, FailureLineError) as error:
             notes.append(f"{path.parent.parent.name}/telemetry/{path.name}:{number}: {error}; it is left out")
-            continue
-        # A dict, because a line moved twice by an ingestion that was cut short is still one round
-        found.setdefault((item.benchmark, item.params[0], item.params[1]), {})[item] = None
-    return {key: tuple(rounds) for key, rounds in found.items()}
+
+
+def _place(item: Round | Failure) -> Place:
+    if len(item.params) != 2:
+        raise TelemetryError(f"params: implementation and case are wanted, got {item.params!r}")
+    if isinstance(item, Round) and item.estimate <= 0:
+        raise TelemetryError(f"estimate: a positive time is wanted, got {item.estimate!r}")
+    return item.benchmark, item.params[0], item.params[1]

@@ -1,0 +1,85 @@
+"""Trends: order, changes, and averages over test cases."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tools.test_measurements import KEY
+from tools import trends
+from tools.measurements import Interval, Measurement, Outcome
+from tools.trends import Change
+
+ORDER = {name: place for place, name in enumerate("abcdef")}
+
+
+def measured(commit, seconds, *, case="c", spread=0.01, method="one", flop=1e9):
+    return Measurement(
+        key=dataclasses.replace(KEY, case=case),
+        commit=commit,
+        outcome=Outcome.MEASURED,
+        seconds=seconds,
+        interval=Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m"),
+        method=method,
+        flop=flop,
+    )
+
+
+def unmeasured(commit, outcome):
+    return Measurement(key=dataclasses.replace(KEY, case="c"), commit=commit, outcome=outcome)
+
+
+def changes(*items):
+    (trend,) = trends.build(items, ORDER).values()
+    return [point.change for point in trend.points]
+
+
+def test_a_planted_step_is_found_where_it_is_and_nowhere_else():
+    first, second, third, fourth = changes(*(measured(name, 1.0 if name in "ab" else 0.4) for name in "dacb"))
+    assert first is None
+    assert (second.ratio, second.overlapping) == (1.0, True)
+    assert (third.ratio, third.overlapping, third.against) == (pytest.approx(2.5), False, "b")
+    assert (fourth.ratio, fourth.overlapping) == (1.0, True)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.NOT_APPLICABLE])
+def test_what_was_not_measured_is_bridged(outcome):
+    found = changes(measured("a", 1.0), unmeasured("b", outcome), measured("c", 0.5))
+    assert found[1] is None
+    assert (found[2].ratio, found[2].against) == (2.0, "a")
+
+
+def test_values_of_two_timing_methods_are_not_compared():
+    assert changes(measured("a", 1.0), measured("b", 0.5, method="two")) == [None, None]
+    assert changes(measured("a", 1.0), measured("b", 0.5, method=None))[1].ratio == 2.0
+
+
+def test_commits_beside_the_line_are_on_no_trend():
+    assert changes(measured("a", 1.0), measured("z", 9.0), measured("b", 1.0))[1].against == "a"
+
+
+def test_mean_change_is_geometric():
+    halves = [Change(ratio=ratio, against="a", overlapping=None) for ratio in (2.0, 0.5)]
+    assert trends.mean_change(halves) == pytest.approx(1.0)
+    assert trends.mean_change([]) is None
+
+
+@given(st.lists(st.floats(min_value=0.01, max_value=100), min_size=1, max_size=8))
+def test_mean_change_undone_is_the_inverse(ratios):
+    there = trends.mean_change([Change(ratio=ratio, against="a", overlapping=None) for ratio in ratios])
+    back = trends.mean_change([Change(ratio=1 / ratio, against="a", overlapping=None) for ratio in ratios])
+    assert there * back == pytest.approx(1.0)
+
+
+def test_mean_gflops_is_arithmetic_and_refuses_gaps():
+    assert trends.mean_gflops([measured("a", 1.0), measured("a", 0.5)]) == pytest.approx(1.5)
+    assert trends.mean_gflops([measured("a", 1.0), measured("a", 0.5, flop=None)]) is None
+    assert trends.mean_gflops([]) is None
+
+
+def test_mean_trend_leaves_out_commits_that_measured_other_cases():
+    items = [measured("a", 1.0), measured("a", 0.5, case="d"), measured("b", 1.0), measured("c", 1.0)]
+    items.append(measured("c", 0.25, case="d"))
+    found = trends.build(items, ORDER)
+    assert trends.mean_trend(list(found.values())) == (("a", pytest.approx(1.5)), ("c", pytest.approx(2.5)))
