@@ -51,7 +51,8 @@ def make(target: Path, torch: str, torch_index: str) -> None:
 
     Args:
         target: its folder.
-        torch: what pip installs where this Python has no PyTorch, such as "torch==2.13.0".
+        torch: what pip installs where this Python has no PyTorch, such as "torch==2.13.0"; "" for none (the tests
+            that do not need it still run).
         torch_index: the package index to take it from, "" for pip's own.
 
     Raises:
@@ -72,7 +73,8 @@ def make(target: Path, torch: str, torch_index: str) -> None:
         print(f"torch {importlib.metadata.version('torch')} of {sys.executable} is used", flush=True)  # noqa: T201
     else:
         (site / PATH_FILE).unlink(missing_ok=True)
-        _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
+        if torch:
+            _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
     _pip(python, requirements(Path("pyproject.toml").read_text(encoding="utf-8")))
 
 
