@@ -41,15 +41,15 @@ def _commit(repo: git.Repo, sha: str) -> Commit | None:
     """Return a commit, or None where the repository has none of that name."""
     try:
         found = repo.commit(sha)
-    except (git.BadName, ValueError):  # ValueError: the object is not a commit, or the name is malformed
+        return Commit(
+            sha=found.hexsha,
+            parents=tuple(parent.hexsha for parent in found.parents),
+            author=found.author.name or "unknown author",
+            date=found.authored_datetime,
+            message=_text(found.message),
+        )
+    except (git.BadName, ValueError):  # ValueError: not a commit; GitPython may notice at the first field only
         return None
-    return Commit(
-        sha=found.hexsha,
-        parents=tuple(parent.hexsha for parent in found.parents),
-        author=found.author.name or "unknown author",
-        date=found.authored_datetime,
-        message=_text(found.message),
-    )
 
 
 def _text(message: str | bytes) -> str:
