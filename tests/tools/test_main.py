@@ -1,0 +1,84 @@
+"""The command line: help, usage errors, exit codes."""
+
+import io
+import sys
+import types
+
+import pytest
+
+from tools import errors
+from tools.__main__ import COMMANDS, main
+
+
+def run(*argv):
+    out, err = io.StringIO(), io.StringIO()
+    status = main(argv, out, err)
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Put a command into place whose run does what the test says."""
+
+    def install(action):
+        module = types.ModuleType("tools.planted")
+        module.add_arguments = lambda parser: None
+        module.run = lambda args, out, err: action()
+        monkeypatch.setitem(sys.modules, "tools.planted", module)
+        monkeypatch.setitem(COMMANDS, "planted", "do what the test says")
+
+    return install
+
+
+def raising(error):
+    def action():
+        raise error
+
+    return action
+
+
+def test_help_names_every_command():
+    status, out, err = run("--help")
+    assert (status, err) == (0, "")
+    assert all(name in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("argv", [(), ("dance",), ("--loud",)])
+def test_usage_errors_are_one_line(argv):
+    status, out, err = run(*argv)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.UsageError, 2),
+        (errors.ResultsError, 2),
+        (errors.HistoryError, 2),
+        (errors.BenchmarkFailed, 20),
+        (errors.BuildFailed, 21),
+        (errors.NothingMeasured, 22),
+        (PermissionError, 2),
+    ],
+)
+def test_errors_become_exit_codes(command, error, status):
+    command(raising(error("what, where")))
+    assert run("planted") == (status, "", "error: what, where\n")
+
+
+def test_a_bug_keeps_its_traceback(command):
+    command(raising(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        run("planted")
+
+
+def test_an_interruption_is_no_traceback(command):
+    command(raising(KeyboardInterrupt()))
+    assert run("planted")[0] == 130
+
+
+def test_the_status_is_the_commands(command):
+    command(lambda: 7)
+    assert run("planted") == (7, "", "")

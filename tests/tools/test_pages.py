@@ -1,0 +1,175 @@
+"""Page data: golden files of what every kind of page says, and the facts planted in the synthetic tree."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import git
+import pytest
+
+from tests.golden import check_golden
+from tests.tools import synthetic
+from tools import commit_page, index_page, kernel_page, report
+from tools.index_page import sparkline
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def findings(tree):
+    return report.findings(tree.results, tree.repository)
+
+
+def as_text(page):
+    return json.dumps(dataclasses.asdict(page), indent=1, ensure_ascii=False) + "\n"
+
+
+def of(pages, name):
+    (page,) = [page for page in pages if page.name == name]
+    return page
+
+
+def test_index_golden(tree, accept):
+    check_golden(GOLDEN / "index.json", as_text(index_page.build(findings(tree))), accept=accept)
+
+
+def test_kernel_golden(tree, accept):
+    page = of(kernel_page.build(findings(tree)), "kernel-matmul-Cpu.html")
+    check_golden(GOLDEN / "kernel.json", as_text(page), accept=accept)
+
+
+def test_commit_golden(tree, accept):
+    page = of(commit_page.build(findings(tree)), f"commit-{tree.commits[3][:8]}.html")
+    check_golden(GOLDEN / "commit.json", as_text(page), accept=accept)
+
+
+def cells(tree, sha):
+    """Return the cells of add_mul_exp's larger case at a commit by implementation."""
+    page = of(kernel_page.build(findings(tree)), "kernel-add_mul_exp-Cpu.html")
+    (table,) = [table for table in page.sections[0].tables if table.case == "float32-5M"]
+    (row,) = [row for row in table.rows if row.commit.short == sha[:8]]
+    return page.sections[0], dict(zip(table.implementations, row.cells, strict=True))
+
+
+def test_the_planted_step_is_called_faster_at_its_commit_only(tree):
+    tones = [cells(tree, sha)[1]["native"].tone for sha in tree.commits]
+    assert tones == ["", "same", "faster", "same", "same"]
+    step = cells(tree, tree.commits[synthetic.STEP_AT])[1]["native"]
+    assert step.change == "2.51x faster"
+    assert cells(tree, tree.commits[synthetic.STEP_AT])[1]["eager"].tone == "same"
+
+
+def test_not_applicable_and_failed_are_told_apart_with_their_reasons(tree):
+    section, before = cells(tree, tree.commits[2])
+    _, broken = cells(tree, tree.commits[3])
+    assert (before["triton"].text, broken["triton"].text) == ("n/a", "failed")
+    assert section.footnotes[before["triton"].marks[0] - 1].startswith("n/a: this commit does not have")
+    assert section.footnotes[broken["triton"].marks[0] - 1].startswith("failed: the commit did not build, or")
+
+
+def test_a_known_reason_is_shown(tree):
+    stem = f"{tree.commits[3][:8]}-{synthetic.ENVIRONMENT}"
+    line = {"b": "add_mul_exp.Cpu.time_hot", "p": ["triton", "float32-5M"], "t": 1.0, "error": "wrong by 3e-2"}
+    path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.failures.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    section, broken = cells(tree, tree.commits[3])
+    assert section.footnotes[broken["triton"].marks[0] - 1] == "failed: wrong by 3e-2"
+
+
+def test_every_number_of_a_cell_has_its_unit(tree):
+    cell = cells(tree, tree.commits[0])[1]["native"]
+    assert cell.text == "5.00 GFLOPS"
+    assert cell.detail == "4.98 to 5.01 GFLOPS · 3.00 ms"
+
+
+def test_without_benchmarks_json_the_times_are_shown(tree):
+    (tree.results / "benchmarks.json").unlink()
+    cell = cells(tree, tree.commits[0])[1]["native"]
+    assert (cell.text, cell.detail) == ("3.00 ms", "3.00 ms to 3.01 ms")
+    page = of(kernel_page.build(findings(tree)), "kernel-add_mul_exp-Cpu.html")
+    assert page.sections[0].chart.quantities == ("µs",)
+
+
+def test_traffic_is_offered_for_the_element_wise_kernel_only(tree):
+    pages = kernel_page.build(findings(tree))
+    assert of(pages, "kernel-add_mul_exp-Cpu.html").sections[0].chart.quantities == ("GFLOPS", "GB/s")
+    assert of(pages, "kernel-matmul-Cpu.html").sections[0].chart.quantities == ("GFLOPS",)
+
+
+def test_machines_are_shown_apart(tree):
+    synthetic.write_json(tree.results / "bench-2" / "machine.json", synthetic.machine_json("bench-2"))
+    synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2")
+    found = findings(tree)
+    assert [section.place.machine for section in index_page.build(found).sections] == ["bench-1", "bench-2"]
+    page = of(kernel_page.build(found), "kernel-matmul-Cpu.html")
+    assert [len(section.chart.commits) for section in page.sections] == [5, 1]
+    assert len({section.anchor for section in page.sections}) == 2
+    commit = of(commit_page.build(found), f"commit-{tree.commits[0][:8]}.html")
+    assert len(commit.sections) == 2
+
+
+def test_a_series_that_the_newest_commit_did_not_measure_says_when_it_was(tree):
+    path = tree.results / synthetic.MACHINE / f"{tree.commits[-1][:8]}-{synthetic.ENVIRONMENT}.json"
+    data = json.loads(path.read_text())
+    row = data["results"]["matmul.Cpu.time_hot"]
+    row[0], row[1] = row[0][:1], [["'eager'"], ["'float32-256x256x256'"]]
+    row[5:] = [row[5][:1], row[6][:1]]
+    path.write_text(json.dumps(data))
+    section = index_page.build(findings(tree)).sections[0]
+    (table,) = [table for table in section.tables if table.kernel == "matmul"]
+    eager = table.rows[0]
+    assert eager.cells[0].marks == ()
+    (mark,) = eager.cells[1].marks
+    assert section.footnotes[mark - 1] == f"measured last at {tree.commits[3][:8]}"
+    assert eager.mean.detail == "of 1 of 2 test cases"
+
+
+def test_a_commit_whose_parent_was_not_measured_says_what_it_is_compared_with(tree):
+    (tree.results / synthetic.MACHINE / f"{tree.commits[1][:8]}-{synthetic.ENVIRONMENT}.json").unlink()
+    page = of(commit_page.build(findings(tree)), f"commit-{tree.commits[2][:8]}.html")
+    (section,) = page.sections
+    assert "is not always its parent" in section.lead
+    assert f"against {tree.commits[0][:8]}: its parent has no time of it" in section.footnotes
+    assert page.parents == ((tree.commits[1][:8], ""),)
+    assert page.older == (tree.commits[0][:8], f"commit-{tree.commits[0][:8]}.html")
+
+
+def test_a_commit_where_everything_failed_says_so(tree):
+    path = tree.results / synthetic.MACHINE / f"{tree.commits[-1][:8]}-{synthetic.ENVIRONMENT}.json"
+    data = json.loads(path.read_text())
+    for row in data["results"].values():
+        row[0] = None
+    path.write_text(json.dumps(data))
+    page = of(commit_page.build(findings(tree)), f"commit-{tree.commits[-1][:8]}.html")
+    assert page.sections[0].lead.startswith("Nothing could be measured: the commit did not build")
+
+
+def test_a_commit_beside_the_line_has_a_page_against_its_parent_and_no_place_on_a_trend(tree):
+    with git.Repo(tree.repository) as repo:
+        side = repo.index.commit("Side", parent_commits=[repo.commit(tree.commits[1])], head=False).hexsha
+    synthetic.write_commit(tree.results, side, 2)
+    found = findings(tree)
+    page = of(commit_page.build(found), f"commit-{side[:8]}.html")
+    assert page.sections[0].lead.startswith("It is not on the first-parent line of HEAD")
+    assert any(row.cell.tone == "faster" for table in page.sections[0].tables for row in table.rows)
+    assert all(commit.short != side[:8] for commit in index_page.build(found).commits)
+    (note,) = found.notes
+    assert note.endswith(side[:8])
+
+
+def test_the_index_counts_what_it_does_not_list(tree, monkeypatch):
+    monkeypatch.setattr(index_page, "RECENT", 3)
+    page = index_page.build(findings(tree))
+    assert len(page.commits) == 3
+    assert page.further == "2 older commits on the kernels' pages"
+
+
+@pytest.mark.parametrize("values", [[], [("a", 1.0)]])
+def test_one_commit_is_no_trend(values):
+    assert sparkline(values) is None
+
+
+def test_a_sparkline_starts_from_zero():
+    line = sparkline([("a", 5.0), ("b", 10.0)])
+    assert line.points == "3.0,14.0 117.0,3.0"
+    assert line.area == "3.0,25 3.0,14.0 117.0,3.0 117.0,25"
+    assert line.label == "from 5.00 GFLOPS to 10.0 GFLOPS over 2 commits"
