@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import settings
 
 FLOAT_POISON = np.float32(np.nan)
 INT_POISON = 77
+
+# Other work on the machine must not fail a property: no deadline per example, pytest's timeout holds.
+properties = settings(deadline=None)
 
 
 class HostTensor:

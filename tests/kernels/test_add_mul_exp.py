@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import kernels
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError
-from tests.kernels.stand_in import HostTensor, float32_values, poisoned, shifted
+from tests.kernels.stand_in import HostTensor, float32_values, poisoned, properties, shifted
 
 # Where float32's exp goes over to infinity and to zero; the arguments of ours are halved.
 LARGEST = np.float32(np.log(np.finfo(np.float32).max))
@@ -32,6 +32,7 @@ def error_ulp(actual: np.ndarray, argument: np.ndarray) -> np.ndarray:
     return np.abs(actual.astype(np.float64) - true) / ulp
 
 
+@properties
 @given(SIZES, st.integers(0, 2**32 - 1), st.integers(0, 3), st.integers(0, 3))
 def test_every_size_and_alignment_is_within_the_stated_bound(n, seed, shift_x, shift_y):
     x, y = shifted(float32_values(seed, (n,), 5), shift_x), shifted(float32_values(seed + 1, (n,), 5), shift_y)
@@ -46,7 +47,7 @@ def test_the_whole_normal_range_is_within_the_stated_bound():
     assert worst <= BOUND_ULP, f"worst error {worst:.3f} ulp"
 
 
-@settings(max_examples=50)
+@properties
 @given(arrays.arrays(np.float32, st.integers(0, 80), elements=st.floats(width=32, allow_nan=True, allow_infinity=True)))
 def test_special_values_follow_ieee(x):
     actual = run(x, np.zeros_like(x))
@@ -79,12 +80,14 @@ def test_a_special_value_does_not_disturb_its_neighbours():
         assert np.array_equal(np.delete(actual, index), np.delete(clean, index))
 
 
+@properties
 @given(SIZES, st.integers(2, 5))
 def test_threads_do_not_change_the_result(n, threads):
     x, y = float32_values(1, (n,)), float32_values(2, (n,))
     assert np.array_equal(run(x, y, threads), run(x, y, 1))
 
 
+@properties
 @given(SIZES)
 def test_in_place_is_the_same_as_apart(n):
     x, y = float32_values(1, (n,)), float32_values(2, (n,))

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kernels
 from kernels._native.errors import ArgumentValueError
-from tests.kernels.stand_in import HostTensor, float32_values, poisoned, shifted
+from tests.kernels.stand_in import HostTensor, float32_values, poisoned, properties, shifted
 
 SIZES = st.one_of(st.integers(0, 40), st.sampled_from([47, 48, 49, 63, 64, 65, 97, 129]))
 UNIT_ROUNDOFF = 2.0**-24  # of float32
@@ -26,7 +26,7 @@ def assert_close_to_float64(actual: np.ndarray, a: np.ndarray, b: np.ndarray) ->
     assert np.all(np.abs(actual - exact) <= bound)
 
 
-@settings(deadline=None)
+@properties
 @given(SIZES, SIZES, SIZES, st.integers(0, 2**32 - 1), st.integers(0, 3))
 def test_every_shape_is_within_the_error_bound_of_summation(m, n, k, seed, shift):
     a, b = float32_values(seed, (m, k)), shifted(float32_values(seed + 1, (k, n)), shift)
@@ -61,7 +61,7 @@ def test_nan_and_infinity_reach_exactly_their_row_and_column():
     assert np.array_equal(untouched, np.delete(np.delete(clean, 7, 0), 11, 1))
 
 
-@settings(deadline=None)
+@properties
 @given(SIZES, SIZES, SIZES, st.integers(2, 5))
 def test_threads_do_not_change_the_result(m, n, k, threads):
     a, b = float32_values(1, (m, k)), float32_values(2, (k, n))

@@ -8,9 +8,9 @@ from hypothesis.extra import numpy as arrays
 
 import kernels
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError
-from tests.kernels.stand_in import HostTensor, float32_values, poisoned, shifted
+from tests.kernels.stand_in import HostTensor, float32_values, poisoned, properties, shifted
 
-SIZES = st.sampled_from([0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 1000, 4097])
+SIZES = st.sampled_from([0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 255, 256, 257, 1000, 4097])
 SCALES = st.floats(2**-100, 2**100, width=32)
 ZERO_POINTS = st.integers(-128, 127)
 
@@ -28,12 +28,14 @@ def five_operations(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
         return np.where(np.isnan(value), np.float32(0), np.clip(value, -128, 127)).astype(np.int8)
 
 
+@properties
 @given(SIZES, st.integers(0, 2**32 - 1), st.floats(2**-7, 10, width=32), ZERO_POINTS, st.integers(0, 3))
 def test_every_size_and_alignment_gives_the_integers_of_the_definition(n, seed, scale, zero_point, shift):
     x = shifted(float32_values(seed, (n,), 50 * scale), shift)
     assert np.array_equal(run(x, scale, zero_point), five_operations(x, scale, zero_point))
 
 
+@properties
 @given(
     arrays.arrays(np.float32, st.integers(0, 80), elements=st.floats(width=32, allow_nan=True, allow_infinity=True)),
     SCALES,
@@ -43,6 +45,7 @@ def test_any_bits_give_the_integers_of_the_definition(x, scale, zero_point):
     assert np.array_equal(run(x, scale, zero_point), five_operations(x, scale, zero_point))
 
 
+@properties
 @given(st.floats(2**-20, 2**20, width=32), ZERO_POINTS)
 def test_ties_go_to_even_and_neighbours_of_ties_do_not(scale, zero_point):
     ties = (np.arange(-140, 140) + np.float32(0.5)).astype(np.float32) * np.float32(scale)
@@ -67,6 +70,7 @@ def test_division_is_not_a_product_with_the_reciprocal():
     assert differences > 100  # else the inputs would not tell the two apart
 
 
+@properties
 @given(SIZES, st.integers(2, 5))
 def test_threads_do_not_change_the_result(n, threads):
     x = float32_values(1, (n,), 50)

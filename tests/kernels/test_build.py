@@ -1,0 +1,149 @@
+"""The wheel: what is in it, how long it takes, and that equal sources give equal hashes. Each build takes seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import kernels
+
+pytest.importorskip("scikit_build_core", reason="scikit-build-core is not installed: wheels cannot be built")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(kernels.__file__).parents[1]
+BUILT_FROM = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "kernels")
+# What a commit of the tracked history may cost to build, with CUDA. Counted in processor time, which on an idle machine
+# is at least the time that passes, and which other work on the machine does not change.
+WHEEL_SECONDS = 15.0
+
+
+def copy_sources(to: Path) -> Path:
+    to.mkdir()
+    for name in BUILT_FROM:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, to / name)
+    return to
+
+
+def build_wheel(source: Path, **environment: str) -> Path:
+    output = source.with_name(source.name + "-wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(output), "."]
+    done = subprocess.run(
+        command, cwd=source, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = output.glob("*.whl")
+    return wheel
+
+
+def build_info(wheel: Path) -> dict:
+    with zipfile.ZipFile(wheel) as archive:
+        return json.loads(archive.read("kernels/_native/build-info.json"))
+
+
+def code_hashes(wheel: Path) -> dict[str, str]:
+    return {name: kernel["code_hash"] for name, kernel in build_info(wheel)["kernels"].items()}
+
+
+def children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_wheel_is_complete_quick_and_leaves_the_source_alone(tmp_path):
+    source = copy_sources(tmp_path / "a")
+    # An in-place build of something else lies in the tree: the wheel must hold its own.
+    (source / "kernels/_native/libkernel_velocity.so").write_bytes(b"stale")
+    (source / "kernels/_native/build-info.json").write_text('{"kernels": {}}')
+    before = files_below(source)
+    before_cpu = children_seconds()
+    wheel = build_wheel(source)
+    assert children_seconds() - before_cpu < WHEEL_SECONDS
+    assert wheel.name.startswith("kernel_velocity-")
+    assert "-py3-none-" in wheel.name
+    assert files_below(source) == before
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        assert archive.read("kernels/_native/libkernel_velocity.so")[:4] == b"\x7fELF"
+    assert {f"kernels/{name}/__init__.py" for name in kernels.KERNELS} <= names
+    assert not [name for name in names if name.endswith((".cpp", ".cu", ".h", "write_build_info.py"))]
+    assert sorted(build_info(wheel)["kernels"]) == list(kernels.KERNELS)
+
+
+def test_the_wheel_runs_from_its_own_folder_without_cuda(tmp_path):
+    wheel = build_wheel(copy_sources(tmp_path / "a"), KV_CUDA="OFF")
+    info = build_info(wheel)
+    assert (info["cuda_compiler_version"], info["cuda_architectures"]) == (None, [])
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    code = "import kernels; print(kernels.__file__); print(kernels.cuda_status())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "site", capture_output=True, text=True, check=True
+    )
+    file, status = done.stdout.splitlines()
+    assert Path(file).is_relative_to(tmp_path / "site")
+    assert status.startswith("built without CUDA")
+
+
+def test_the_code_hash_follows_the_code_and_nothing_else(tmp_path):
+    first = code_hashes(build_wheel(copy_sources(tmp_path / "a")))
+    elsewhere = copy_sources(tmp_path / "another folder")
+    for name in kernels.KERNELS:
+        for suffix in (".cpp", ".cu"):
+            file = elsewhere / "kernels" / name / (name + suffix)
+            if file.exists():
+                file.write_text("// a comment that moves every line\n\n" + file.read_text())
+    assert code_hashes(build_wheel(elsewhere)) == first
+
+    changed = copy_sources(tmp_path / "c")
+    file = changed / "kernels/quantize_int8/quantize_int8.cpp"
+    assert "KV_ERROR_SIZE" in file.read_text()
+    file.write_text(file.read_text().replace("KV_ERROR_SIZE", "KV_ERROR_MEMORY"))
+    file = changed / "kernels/matmul/__init__.py"
+    file.write_text(file.read_text() + "\n")
+    after = code_hashes(build_wheel(changed))
+    assert {name for name in first if after[name] != first[name]} == {"quantize_int8", "matmul"}
+
+
+@pytest.mark.skipif(not kernels.build_info()["cuda_architectures"], reason="built without CUDA kernels")
+def test_the_code_hash_follows_the_cuda_code(tmp_path):
+    first = code_hashes(build_wheel(copy_sources(tmp_path / "a")))
+    changed = copy_sources(tmp_path / "b")
+    file = changed / "kernels/add_mul_exp/add_mul_exp.cu"
+    assert "* 2.0f" in file.read_text()
+    file.write_text(file.read_text().replace("* 2.0f", "* 3.0f"))
+    after = code_hashes(build_wheel(changed))
+    assert {name for name in first if after[name] != first[name]} == {"add_mul_exp"}
+
+
+def test_an_unknown_setting_is_one_clear_error(tmp_path):
+    source = copy_sources(tmp_path / "a")
+    done = subprocess.run(
+        ["cmake", "-S", str(source), "-B", str(tmp_path / "build"), "-DKV_CUDA=maybe"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "KV_CUDA is 'maybe', wanted AUTO, ON or OFF" in done.stderr
+
+
+def test_no_cuda_compiler_is_a_line_in_the_log(tmp_path):
+    source = copy_sources(tmp_path / "a")
+    command = ["cmake", "-S", str(source), "-B", str(tmp_path / "build"), "-DKV_CUDA=OFF"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "kernel-velocity: built without CUDA kernels (KV_CUDA=OFF)" in done.stdout
