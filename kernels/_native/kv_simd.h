@@ -1,0 +1,99 @@
+// Vectors of floats as wide as the machine's registers, in the vector extension of GCC and Clang: the same
+// source for AVX-512, AVX2, SSE2 and NEON. Arithmetic and comparisons work on them element by element; a
+// comparison gives all-ones or zeros, and `mask ? a : b` selects.
+#ifndef KV_SIMD_H
+#define KV_SIMD_H
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace kv {
+
+#if defined(__AVX512F__)
+constexpr int VECTOR_BYTES = 64;
+#elif defined(__AVX__)
+constexpr int VECTOR_BYTES = 32;
+#else
+constexpr int VECTOR_BYTES = 16;
+#endif
+
+constexpr int WIDTH = VECTOR_BYTES / 4;  // floats per vector
+
+typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint32_t Words __attribute__((vector_size(VECTOR_BYTES)));
+typedef int8_t Bytes __attribute__((vector_size(WIDTH)));
+
+// Memory may begin at any address.
+template <class Vector, class Item>
+inline Vector load(const Item* from) {
+    Vector vector;
+    std::memcpy(&vector, from, sizeof vector);
+    return vector;
+}
+
+template <class Vector, class Item>
+inline void store(Item* to, Vector vector) {
+    std::memcpy(to, &vector, sizeof vector);
+}
+
+inline Floats all(float value) { return Floats{} + value; }  // + 0: not for -0
+
+// first > second ? first : second, and the same with <: so second where either is NaN. These are one
+// instruction each on x86, but GCC makes a comparison and a blend of them.
+inline Floats larger(Floats first, Floats second) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_max_ps(0xffff, first, second);
+#elif defined(__AVX__)
+    return _mm256_max_ps(first, second);
+#elif defined(__SSE2__)
+    return _mm_max_ps(first, second);
+#else
+    return first > second ? first : second;
+#endif
+}
+
+inline Floats smaller(Floats first, Floats second) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_min_ps(0xffff, first, second);
+#elif defined(__AVX__)
+    return _mm256_min_ps(first, second);
+#elif defined(__SSE2__)
+    return _mm_min_ps(first, second);
+#else
+    return first < second ? first : second;
+#endif
+}
+
+// The lowest byte of each integer. GCC 12 takes integers that were floats apart element by element without
+// the intrinsic.
+inline Bytes lowest_bytes(Ints numbers) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<Bytes>(_mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(numbers)));
+#else
+    return __builtin_convertvector(numbers, Bytes);
+#endif
+}
+
+// x within [low, high]; NaN passes.
+inline Floats clamp(Floats x, float low, float high) { return smaller(all(high), larger(all(low), x)); }
+
+// Whether a comparison holds for any element.
+inline bool any(Ints mask) {
+    uint64_t words[VECTOR_BYTES / 8], together = 0;
+    std::memcpy(words, &mask, sizeof words);
+    for (const uint64_t word : words) together |= word;
+    return together != 0;
+}
+
+// Adding and subtracting this rounds |x| < 2^22 to an integer, halves to even: at this size a float's last
+// bit counts 1.
+constexpr float ROUNDER = 0x1.8p23f;
+
+}  // namespace kv
+
+#endif  // KV_SIMD_H
