@@ -69,6 +69,7 @@ class Session:
     machine: str
     build_seconds: dict[str, float] = field(default_factory=dict)
     failed_builds: dict[str, str] = field(default_factory=dict)  # commit -> one line
+    unreadable: dict[str, str] = field(default_factory=dict)  # commit -> one line: its results file is broken
     measured: tuple[str, ...] = ()  # by this run
     reader: Reader = field(default_factory=Reader)
     _began: float = field(default_factory=time.time)
@@ -120,7 +121,7 @@ class Session:
         Raises:
             KernelVelocityError: asv itself failed.
         """
-        built = [commit for commit in self.commits if commit not in self.failed_builds]
+        built = [commit for commit in self.commits if commit not in self.failed_builds and self._is_readable(commit)]
         self.measured = tuple(commit for commit in built if again or not self._is_measured(commit))
         if len(self.measured) < len(built):
             print(f"{len(built) - len(self.measured)} commits are measured already (AGAIN=1 repeats them)", file=out)
@@ -159,11 +160,22 @@ class Session:
                 flush=True,
             )
 
-    def _is_measured(self, commit: str) -> bool:
+    def _stored(self, commit: str) -> StoredFile | None:
         path = self._results / get_filename(self.machine, commit, self.environment)
-        if not path.exists():
+        return StoredFile(path) if path.exists() else None
+
+    def _is_readable(self, commit: str) -> bool:
+        """Return whether asv can add to what is stored of a commit; noted where it cannot, for it would give up."""
+        try:
+            self._stored(commit)
+        except ResultsError as error:
+            self.unreadable[commit] = f"not measured: {commit[:SHORT]}: {error}; move that file away"
+        return commit not in self.unreadable
+
+    def _is_measured(self, commit: str) -> bool:
+        stored = self._stored(commit)
+        if stored is None:
             return False
-        stored = StoredFile(path)
         known = [
             (series, item)
             for series, item in stored.series()

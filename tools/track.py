@@ -20,7 +20,7 @@ from typing import TextIO
 from benchmarks.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from benchmarks.harness.stopping import from_environment
 from tools import run_report, selection, session
-from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured, UsageError
+from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from tools.host import NO_COMPILER, device, has_compiler, measuring_variables, torch_version
 from tools.measurements import Outcome
 from tools.session import Session
@@ -148,9 +148,16 @@ def _report(work: Session, out: TextIO, began: float) -> int:
         if text:
             print(f"\n{text}", file=out)
     failed = run_report.failed_lines(measurements, work.failures())
-    for line in [*work.failed_builds.values(), *failed, *run_report.absent_lines(measurements, work.reader.skips)]:
+    for line in [
+        *work.unreadable.values(),
+        *work.failed_builds.values(),
+        *failed,
+        *run_report.absent_lines(measurements, work.reader.skips),
+    ]:
         print(line, file=out)
     print(f"\n{len(work.measured)} commits measured in {time.time() - began:.0f} s", file=out)
+    if work.unreadable:
+        return ResultsError.exit_code
     if not any(item.outcome is Outcome.MEASURED for item in measurements):
         print("nothing was measured: no commit of this range has a value", file=out)
         return NothingMeasured.exit_code

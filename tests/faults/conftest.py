@@ -1,10 +1,17 @@
-from pathlib import Path
+import shutil
 
 import pytest
 
 from tests.faults.tiny import Tiny, make
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("template"))
+
+
 @pytest.fixture
-def tiny(tmp_path: Path) -> Tiny:
-    return make(tmp_path)
+def tiny(template, tmp_path):
+    """A copy, with its own home and its own host packages."""
+    shutil.copytree(template.root.parent, tmp_path / "copy", symlinks=True)
+    return Tiny(tmp_path / "copy" / "tiny")

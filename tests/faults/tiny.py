@@ -35,7 +35,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             if path.is_file():
                 wheel.write(path)
         wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: kernels\\nVersion: 0\\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr(f"{info}/RECORD", "")
     return name
 """
@@ -115,7 +115,8 @@ class _Suite:
         estimate = 1e-6 * (1 + 1e-3 * (began % 1))
         record = Round(benchmark=name, params=(implementation, case), time=began, estimate=estimate, n=1, batch=1,
                        spent=0.01, setup=0.01, warmup=0.01, stop="converged", method="tiny", launch=LAUNCH)
-        append(spool_path(Path(os.environ["ASV_CONF_DIR"]), os.environ["ASV_ENV_NAME"], os.environ["ASV_COMMIT"]), record)
+        environment, commit = os.environ["ASV_ENV_NAME"], os.environ["ASV_COMMIT"]
+        append(spool_path(Path(os.environ["ASV_CONF_DIR"]), environment, commit), record)
         return {"samples": [estimate], "number": 1}
 
 
