@@ -14,7 +14,7 @@ from tests.kernels.stand_in import HostTensor, float32_values, poisoned, propert
 LARGEST = np.float32(np.log(np.finfo(np.float32).max))
 SMALLEST_NORMAL = np.float32(np.log(np.finfo(np.float32).tiny))
 # Error bound stated in add_mul_exp.cpp, in units in the last place of the float32 result.
-BOUND_ULP = 1.0
+BOUND_ULP = 1.1
 
 SIZES = st.sampled_from([0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000, 1023, 4097])
 
@@ -39,9 +39,10 @@ def test_every_size_and_alignment_is_within_the_stated_bound(n, seed, shift_x, s
     assert np.all(error_ulp(run(x, y), (x + y) * np.float32(2)) <= BOUND_ULP)
 
 
-def test_the_whole_normal_range_is_within_the_stated_bound():
-    argument = np.linspace(SMALLEST_NORMAL, LARGEST, 2_000_001).astype(np.float32)
-    argument = argument[(argument > SMALLEST_NORMAL) & (argument < LARGEST)]
+@pytest.mark.parametrize(("low", "high"), [(-104, SMALLEST_NORMAL), (SMALLEST_NORMAL, -1), (-1, 1), (1, LARGEST)])
+def test_the_whole_range_is_within_the_stated_bound_subnormal_results_too(low, high):
+    argument = np.linspace(low, high, 1_000_001).astype(np.float32)
+    argument = argument[argument < LARGEST]
     half = argument / np.float32(2)
     worst = error_ulp(run(half, np.zeros_like(half)), half * np.float32(2)).max()
     assert worst <= BOUND_ULP, f"worst error {worst:.3f} ulp"
