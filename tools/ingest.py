@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -119,7 +118,7 @@ def _claimed(path: Path, decode: Callable[[str], Line], tally: _Tally) -> Iterat
     left claimed is taken too. Malformed lines are set aside in a file of their own.
     """
     if path.exists():
-        path.rename(path.with_name(f"{path.name}{_CLAIMED}{os.getpid()}"))
+        path.rename(path.with_name(f"{path.name}{_CLAIMED}{time.time_ns()}"))
     taken = sorted(path.parent.glob(f"{path.name}{_CLAIMED}*"))
     texts = [line for item in taken for line in item.read_text(encoding="utf-8").splitlines() if line.strip()]
     yield _decoded(path, dict.fromkeys(texts), decode, tally)

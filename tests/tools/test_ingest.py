@@ -1,0 +1,232 @@
+"""Ingest: every line ends in its place exactly once, whatever interrupts it."""
+
+import dataclasses
+import io
+import json
+
+import pytest
+
+from benchmarks.harness import telemetry
+from benchmarks.harness.telemetry import Round
+from tools import failures, ingest
+from tools.failures import Failure
+
+COMMIT = "a" * 40
+ENVIRONMENT = "host-py3.11-torch2.0"
+NAME = "k.Cpu.time_hot"
+ROUND = Round(
+    benchmark=NAME,
+    params=("native", "c"),
+    time=1000.0,
+    estimate=1e-3,
+    n=1,
+    batch=1,
+    spent=0.1,
+    stop="converged",
+    method="m",
+    launch="l",
+)
+COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"]
+COLUMNS += ["stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"]
+
+
+def write_result(root, result, samples, *, machine="box", repeat=None, commit=COMMIT):
+    """Write asv's file of one commit: benchmark NAME, implementations eager and native, one case."""
+    folder = root / "results" / machine
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "machine.json").write_text(json.dumps({"machine": machine, "version": 1}))
+    params = [["'eager'", "'native'"], ["'c'"]]
+    row = [result, params, "1", 1_000_000, 5.0, None, None, None, None, None, repeat, samples]
+    data = {
+        "commit_hash": commit,
+        "env_name": ENVIRONMENT,
+        "date": 1,
+        "params": {"machine": machine},
+        "python": "3.11",
+        "requirements": {},
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": {NAME: row},
+        "durations": {},
+        "version": 2,
+    }
+    path = folder / f"{commit[:8]}-{ENVIRONMENT}.json"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def spool(root, *rounds):
+    for item in rounds:
+        telemetry.append(telemetry.spool_path(root, ENVIRONMENT, COMMIT), item)
+
+
+def at(time, estimate, params=("native", "c")):
+    return dataclasses.replace(ROUND, time=time, estimate=estimate, params=params)
+
+
+def kept(root, machine="box", suffix=".jsonl"):
+    path = root / "results" / machine / "telemetry" / f"{COMMIT[:8]}-{ENVIRONMENT}{suffix}"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def estimates(root, machine="box"):
+    return [telemetry.decode(line).estimate for line in kept(root, machine)]
+
+
+def waiting(root):
+    path = telemetry.spool_path(root, ENVIRONMENT, COMMIT)
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def stored_values(path):
+    return json.loads(path.read_text())["results"][NAME][0]
+
+
+def test_rounds_move_next_to_their_result(tmp_path):
+    write_result(tmp_path, [2.0, 1.5], [[2.0], [1.0, 2.0]])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0), at(3.0, 2.0, ("eager", "c")))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert (summary.moved, summary.waiting, summary.pruned) == (3, 0, 0)
+    assert estimates(tmp_path) == [1.0, 2.0, 2.0]
+    assert waiting(tmp_path) == []
+
+
+def test_a_second_ingest_changes_nothing(tmp_path):
+    write_result(tmp_path, [2.0, 1.5], [[2.0], [1.0, 2.0]])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0))
+    ingest.ingest(tmp_path, now=10.0)
+    before = kept(tmp_path)
+    spool(tmp_path, at(1.0, 1.0))  # a line that was moved already, as an interruption leaves it
+    ingest.ingest(tmp_path, now=10.0)
+    assert kept(tmp_path) == before
+    assert waiting(tmp_path) == []
+
+
+def test_rounds_of_a_result_that_is_still_being_measured_wait(tmp_path):
+    spool(tmp_path, at(1.0, 1.0))
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(2.0, 3.0))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert (summary.moved, summary.waiting) == (1, 1)
+    assert len(waiting(tmp_path)) == 1
+
+
+def test_rounds_that_nothing_claims_are_pruned_after_a_day(tmp_path):
+    spool(tmp_path, at(1.0, 1.0), at(90000.0, 2.0))
+    summary = ingest.ingest(tmp_path, now=1.0 + ingest.GRACE + 1)
+    assert (summary.pruned, summary.waiting) == (1, 1)
+
+
+def test_a_new_measurement_replaces_the_rounds_of_the_old_one(tmp_path):
+    write_result(tmp_path, [5.0, 1.0], [[5.0], [1.0]])
+    spool(tmp_path, at(1.0, 1.0), at(1.0, 5.0, ("eager", "c")))
+    ingest.ingest(tmp_path, now=10.0)
+    write_result(tmp_path, [5.0, 2.0], [[5.0], [2.0]])
+    spool(tmp_path, at(5.0, 2.0))
+    ingest.ingest(tmp_path, now=10.0)
+    assert sorted(estimates(tmp_path)) == [2.0, 5.0]  # the series that was not measured again keeps its round
+
+
+@pytest.mark.parametrize("place", ["replace_text", "_put_back"])
+def test_an_interruption_loses_nothing(tmp_path, monkeypatch, place):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 7.0))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingest, place, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ingest.ingest(tmp_path, now=10.0)
+    monkeypatch.undo()
+    spool(tmp_path, at(3.0, 8.0))  # measuring goes on
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert estimates(tmp_path) == [1.0]
+    assert summary.waiting == 2
+
+
+def test_malformed_lines_are_reported_and_set_aside(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    path.write_text(path.read_text() + '{"b": 3\n')
+    summary = ingest.ingest(tmp_path, now=10.0)
+    (problem,) = summary.problems
+    assert "malformed line" in problem and "not JSON" in problem and "\n" not in problem
+    assert path.with_name(path.name + ".malformed").read_text() == '{"b": 3\n'
+    assert estimates(tmp_path) == [1.0]
+    assert ingest.ingest(tmp_path, now=10.0).problems == ()
+
+
+def test_malformed_results_file_keeps_its_rounds_waiting(tmp_path):
+    path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    good = path.read_text()
+    spool(tmp_path, at(1.0, 1.0))
+    for text in ("", "{", "[]", '{"results": 1}', '{"results": {}, "version": 99}'):
+        path.write_text(text)
+        summary = ingest.ingest(tmp_path, now=10.0)
+        assert summary.waiting == 1
+        (problem,) = summary.problems
+        assert path.name in problem and "waits" in problem
+        assert path.read_text() == text
+    path.write_text(good)
+    assert ingest.ingest(tmp_path, now=10.0).moved == 1
+
+
+def test_the_machine_whose_samples_agree_gets_the_rounds(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]], machine="one")
+    write_result(tmp_path, [None, 2.0], [None, [2.0]], machine="two")
+    spool(tmp_path, at(1.0, 1.0), at(1.0, 2.0))
+    ingest.ingest(tmp_path, now=10.0)
+    assert estimates(tmp_path, "one") == [1.0]
+    assert estimates(tmp_path, "two") == [2.0]
+
+
+def test_another_commit_with_the_same_short_hash_claims_nothing(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]], commit=COMMIT[:8] + "b" * 32)
+    spool(tmp_path, at(1.0, 1.0))
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+
+
+def test_a_dropped_value_is_restored_and_the_others_stay(tmp_path):
+    path = write_result(tmp_path, [4.0, None], [[4.0, 4.5], None], repeat=[2, None])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 3.0), at(1.0, 4.0, ("eager", "c")), at(2.0, 4.5, ("eager", "c")))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    (line,) = summary.restored
+    assert "restored from 2 rounds" in line and NAME in line
+    assert stored_values(path) == [4.0, 2.0]
+    row = dict(zip(COLUMNS, json.loads(path.read_text())["results"][NAME], strict=False))
+    assert row["samples"] == [[4.0, 4.5], [1.0, 3.0]]
+    assert (row["started_at"], row["duration"], row["version"]) == (1_000_000, 5.0, "1")
+    assert ingest.ingest(tmp_path, now=10.0).restored == ()
+
+
+def test_wrong_numbers_are_not_restored(tmp_path):
+    path = write_result(tmp_path, [4.0, None], [[4.0], None])
+    spool(tmp_path, at(1.0, 1.0))
+    failure = Failure(benchmark=NAME, params=("native", "c"), time=2.0, error="wrong by 3")
+    failures.append(failures.spool_path(tmp_path, ENVIRONMENT, COMMIT), failure)
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert stored_values(path) == [4.0, None]
+    assert summary.failures == 1
+    assert kept(tmp_path, suffix=".failures.jsonl") == [failures.encode(failure)]
+
+
+def test_a_later_success_ends_a_failure(tmp_path):
+    test_wrong_numbers_are_not_restored(tmp_path)
+    write_result(tmp_path, [4.0, 6.0], [[4.0], [6.0]])
+    spool(tmp_path, at(50.0, 6.0))
+    ingest.ingest(tmp_path, now=60.0)
+    assert kept(tmp_path, suffix=".failures.jsonl") == []
+
+
+def test_command_reports_and_signals_malformed_lines(tmp_path):
+    from tools.__main__ import main
+
+    out, err = io.StringIO(), io.StringIO()
+    assert main(["ingest", "--root", str(tmp_path)], out, err) == 2
+    assert "no asv.conf.json" in err.getvalue()
+    (tmp_path / "asv.conf.json").write_text("{}")
+    assert main(["ingest", "--root", str(tmp_path)], out, err) == 0
+    assert out.getvalue() == "0 rounds and 0 failures moved, 0 lines wait for their result, 0 pruned\n"
