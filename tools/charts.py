@@ -31,6 +31,7 @@ COLOURS = {"eager": "#c2651a", "compile": "#8a63d2", "native": "#1f8a5b", "trito
 _OTHERS = ("#b8478f", "#5f7d8c", "#94801a")
 _NAN = float("nan")
 _HEIGHT = 420  # px
+_CROWDED = 40  # more commits than this, and the dots are drawn smaller
 _LABELS = 24  # more commits than this, and the axis labels only some of them
 
 
@@ -118,15 +119,17 @@ def _axes(chart: Chart) -> figure:
 
 
 def _draw(plot: figure, name: str, colour: str, data: dict[str, list[Any]]) -> GlyphRenderer:
-    """Draw one implementation: line, interval as band and bars, a dot for each commit; return the dots."""
+    """Draw one implementation: interval, line, a dot for each commit; return the dots."""
     numbers = {key: [_NAN if item is None else item for item in column] for key, column in data.items()}
     source = ColumnDataSource(data=numbers, name=name)  # a NaN breaks the line where a value is missing
-    # The band alone would not show the interval of a commit whose neighbours have none
-    plot.varea(x="x", y1="low", y2="high", source=source, fill_color=colour, fill_alpha=0.16)
-    plot.segment(x0="x", y0="low", x1="x", y1="high", source=source, line_color=colour, line_alpha=0.75)
+    size = 9 if len(data["x"]) <= _CROWDED else 5
+    # Note: tried an area; Bokeh's run across a missing value as if it had been measured there.
+    plot.vbar(
+        x="x", bottom="low", top="high", width=0.5, source=source, fill_color=colour, fill_alpha=0.22, line_color=None
+    )
     plot.line(x="x", y="y", source=source, line_color=colour, line_width=2)
-    dots: GlyphRenderer = plot.scatter(x="x", y="y", source=source, size=9, fill_color=colour, line_color=colour)
-    same = Scatter(x="x", y="y", size=9, fill_color=colour, line_color=colour)
+    dots: GlyphRenderer = plot.scatter(x="x", y="y", source=source, size=size, fill_color=colour, line_color=colour)
+    same = Scatter(x="x", y="y", size=size, fill_color=colour, line_color=colour)
     dots.nonselection_glyph = same  # a click opens a page; it must not fade the rest
     dots.selection_glyph = same
     return dots

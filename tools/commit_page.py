@@ -78,7 +78,7 @@ def build(findings: Findings) -> tuple[CommitPage, ...]:
     for sha, items in by_commit.items():
         commit = findings.history.commits[sha]
         older, newer = neighbours.get(sha, (None, None))
-        sections = [_section(findings, commit, place, items, index) for place in findings.places()]
+        sections = [_section(findings, commit, place, items, index) for place in findings.places]
         pages_found.append(_page(commit, by_commit, older, newer, [part for part in sections if part.tables]))
     return tuple(sorted(pages_found, key=lambda page: page.name))
 
@@ -126,7 +126,7 @@ def _section(
             ((key, point) for key, point in points if key.benchmark == benchmark),
             key=lambda pair: _place_in(order, (pair[0].implementation, pair[0].case)),
         )
-        tables.append(_table(benchmark, [point for _, point in rows], commit, notes, findings.kernel_pages()))
+        tables.append(_table(benchmark, [point for _, point in rows], commit, notes, findings.kernel_pages))
     return Section(
         place=place,
         lead=_lead(findings, commit, [point for _, point in points]),
@@ -144,8 +144,7 @@ def _point(
 ) -> Point:
     """Return a measurement with its change: along the trend, or against its parent for a commit beside the trend."""
     if item.commit in findings.order:
-        trend = findings.trends[item.key]
-        return next(point for point in trend.points if point.measurement.commit == item.commit)
+        return findings.points[item.key, item.commit]
     parent = index.get((item.key, commit.parents[0])) if commit.parents else None
     return Point(measurement=item, change=None if parent is None else trends.compare(item, parent))
 

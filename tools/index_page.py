@@ -70,11 +70,11 @@ class IndexPage:
 
 def build(findings: Findings) -> IndexPage:
     """Return the index of the site."""
-    shown = {sha for place in findings.places() for sha in findings.newest_first(place)}
+    shown = {sha for place in findings.places for sha in findings.newest_first(place)}
     newest = sorted(shown, key=lambda sha: -findings.order[sha])
     hidden = len(newest) - RECENT
     return IndexPage(
-        sections=tuple(_section(findings, place) for place in findings.places()),
+        sections=tuple(_section(findings, place) for place in findings.places),
         commits=tuple(pages.commit_line(findings.history.commits[sha]) for sha in newest[:RECENT]),
         further=f"{units.count(hidden, 'older commit')} on the kernels' pages" if hidden > 0 else "",
         notes=findings.notes,

@@ -91,7 +91,7 @@ class KernelPage:
 def build(findings: Findings) -> tuple[KernelPage, ...]:
     """Return the page of every kernel and device that has a trend."""
     found: dict[tuple[str, str], list[Section]] = {}
-    for place in findings.places():
+    for place in findings.places:
         for benchmark in findings.benchmarks_at(place):
             kernel, device, state = pages.parts(benchmark)
             sections = found.setdefault((kernel, device), [])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tools import units
 from tools.measurements import Measurement, Outcome, SeriesKey
@@ -80,8 +81,9 @@ class Findings:
     measurements: tuple[Measurement, ...]  # of commits that the repository has
     notes: tuple[str, ...]
 
+    @cached_property
     def places(self) -> tuple[Place, ...]:
-        """Return the machines and environments that have measurements."""
+        """The machines and environments that have measurements."""
         details = {machine.name: machine.details for machine in self.machines}
         pairs = sorted({(item.key.machine, item.key.environment) for item in self.measurements})
         return tuple(
@@ -106,8 +108,14 @@ class Findings:
             sorted(found.items(), key=lambda pair: (_rank(pair[0][0], implementations), _rank(pair[0][1], cases)))
         )
 
+    @cached_property
+    def points(self) -> Mapping[tuple[SeriesKey, str], Point]:
+        """The points of all trends by series and commit."""
+        return {(key, point.measurement.commit): point for key, trend in self.trends.items() for point in trend.points}
+
+    @cached_property
     def kernel_pages(self) -> frozenset[str]:
-        """Return the file names of the kernels' pages."""
+        """The file names of the kernels' pages."""
         return frozenset(kernel_href(*parts(key.benchmark)[:2]) for key in self.trends)
 
     def newest_first(self, place: Place) -> tuple[str, ...]:
