@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError
 
 ITEM_SIZES = {"float32": 4, "int8": 1}  # bytes
-DEVICE = re.compile(r"cpu|cuda:(\d+)")
+CUDA_DEVICE = re.compile(r"cuda:\d+")
 
 
 class TensorLike(Protocol):
@@ -48,23 +48,14 @@ class Argument:
     shape: tuple[int, ...]
     dtype: str
     device: str
-    pointer: int  # address in bytes
-
-    @property
-    def elements(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def end(self) -> int:
-        """Address of the first byte behind the last element."""
-        return self.pointer + self.elements * ITEM_SIZES[self.dtype]
+    pointer: int  # address of the first byte
+    elements: int
+    end: int  # address of the first byte behind the last element
 
     @property
     def device_index(self) -> int | None:
         """N of "cuda:N", None on the CPU."""
-        match = DEVICE.fullmatch(self.device)
-        return int(match[1]) if match and match[1] else None
+        return None if self.device == "cpu" else int(self.device.removeprefix("cuda:"))
 
 
 def read(name: str, tensor: TensorLike, dtype: str) -> Argument:
@@ -74,26 +65,27 @@ def read(name: str, tensor: TensorLike, dtype: str) -> Argument:
         ArgumentTypeError: not a tensor, or of another dtype.
         ArgumentValueError: on a device without kernels, or not contiguous.
     """
-    missing = [key for key in ("data_ptr", "shape", "dtype", "device") if not hasattr(tensor, key)]
-    if missing:
+    try:
+        shape, got_dtype, device = tuple(tensor.shape), str(tensor.dtype), str(tensor.device)
+        pointer = tensor.data_ptr()
+    except AttributeError as error:
         raise ArgumentTypeError(
-            f"{name}: got {type(tensor).__name__} without {', '.join(missing)}; "
+            f"{name}: got {type(tensor).__name__} without {error.name}; "
             "wanted a tensor with data_ptr(), shape, dtype and device"
-        )
-    got_dtype = str(tensor.dtype).removeprefix("torch.")
-    if got_dtype != dtype:
-        raise ArgumentTypeError(f"{name}: got dtype {got_dtype}, wanted {dtype}")
-    device = str(tensor.device)
-    if not DEVICE.fullmatch(device):
+        ) from error
+    if got_dtype.removeprefix("torch.") != dtype:
+        raise ArgumentTypeError(f"{name}: got dtype {got_dtype.removeprefix('torch.')}, wanted {dtype}")
+    if device != "cpu" and not CUDA_DEVICE.fullmatch(device):
         raise ArgumentValueError(f"{name}: got device {device!r}, wanted 'cpu' or 'cuda:N'")
-    shape = tuple(int(size) for size in tensor.shape)
     _require_contiguous(name, tensor, shape, ITEM_SIZES[dtype])
-    return Argument(name, tensor, shape, dtype, device, int(tensor.data_ptr()))
+    elements = math.prod(shape)
+    return Argument(name, tensor, shape, dtype, device, pointer, elements, pointer + elements * ITEM_SIZES[dtype])
 
 
 def _require_contiguous(name: str, tensor: Any, shape: tuple[int, ...], item_size: int) -> None:
-    if hasattr(tensor, "is_contiguous"):
-        contiguous = bool(tensor.is_contiguous())
+    is_contiguous = getattr(tensor, "is_contiguous", None)
+    if is_contiguous is not None:
+        contiguous = bool(is_contiguous())
     elif hasattr(tensor, "strides"):
         contiguous = tensor.strides is None or _are_row_major(tuple(tensor.strides), shape, item_size)
     else:

@@ -26,13 +26,14 @@ class NativeFunction:
 
     def __init__(self, name: str, argtypes: list[Any]) -> None:
         self.name = name
-        self._argtypes = argtypes
-        self._cpu = self._entry_point("cpu", [ctypes.c_int])
-        self._cuda = self._entry_point("cuda", [ctypes.c_int, ctypes.c_void_p]) if HAS_CUDA else None
+        self._cpu, self._cpu_types = self._entry_point("cpu"), [*argtypes, ctypes.c_int]
+        self._cuda = self._entry_point("cuda") if HAS_CUDA else None
+        self._cuda_types = [*argtypes, ctypes.c_int, ctypes.c_void_p]
 
-    def _entry_point(self, device: str, tail: list[Any]) -> Callable[..., int]:
+    def _entry_point(self, device: str) -> Callable[..., int]:
+        # Note: no argtypes here. bind() converts every argument to its ctypes type once; with argtypes, ctypes would
+        # check that again at each call (398 instead of 347 ns for a call with five arguments).
         function = LIBRARY[f"kv_{self.name}_{device}"]
-        function.argtypes = [*self._argtypes, *tail]
         function.restype = ctypes.c_int
         return function
 
@@ -62,14 +63,13 @@ class NativeFunction:
         if device is None:
             if stream is not None:
                 raise ArgumentValueError("stream: got one for tensors on the CPU, wanted None")
-            function, tail = self._cpu, (_threads(threads),)
+            function, types, tail = self._cpu, self._cpu_types, (_threads(threads),)
         else:
             if threads is not None:
                 raise ArgumentValueError(f"threads: got {threads} for tensors on cuda:{device}, wanted None")
             if self._cuda is None:
                 raise LaunchError(f"{self.name}: the tensors are on cuda:{device}, but kernels is {cuda_status()}")
-            function, tail = self._cuda, (device, _stream_handle(stream, device))
-        types: list[Any] = function.argtypes  # type: ignore[attr-defined]
+            function, types, tail = self._cuda, self._cuda_types, (device, _stream_handle(stream, device))
         prepared = [kind(value) for kind, value in zip(types, (*pointers, *values, *tail), strict=True)]
         call = functools.partial(function, *prepared)
         call.__dict__["tensors"] = tuple(tensor.tensor for tensor in tensors)
