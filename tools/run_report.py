@@ -36,8 +36,9 @@ class Cost:
 def wall_clock(steps: Sequence[Step], end: float) -> dict[str, float]:
     """Return the seconds spent on each commit (8 digits), from asv's steps and the Unix time of its end."""
     found: dict[str, float] = {}
-    for step, after in zip(steps, [*(step.time for step in steps[1:]), end], strict=True):
-        found[step.commit] = found.get(step.commit, 0.0) + after - step.time
+    after = [*(step.time for step in steps), end][1:]
+    for step, left in zip(steps, after, strict=True):
+        found[step.commit] = found.get(step.commit, 0.0) + left - step.time
     return found
 
 
@@ -57,13 +58,13 @@ def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -
 def cost_table(costs: Sequence[Cost]) -> str:
     """Return the costs of the commits and their sum, in seconds."""
     rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "launch and rest"]]
-    numbers = [
-        (item.commit, item.build + item.measuring, item.build, item.setup, item.warmup, item.timing, item.rest)
+    numbers = {
+        item.commit: [item.build + item.measuring, item.build, item.setup, item.warmup, item.timing, item.rest]
         for item in costs
-    ]
+    }
     if len(numbers) > 1:
-        numbers.append(("all", *(sum(row[column] for row in numbers) for column in range(1, 7))))  # type: ignore[arg-type, misc]
-    rows += [[str(row[0]), *(f"{value:.1f}" for value in row[1:])] for row in numbers]
+        numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
+    rows += [[name, *(f"{value:.1f}" for value in values)] for name, values in numbers.items()]
     return table(rows)
 
 

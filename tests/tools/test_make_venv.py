@@ -1,0 +1,86 @@
+"""Preparing .venv: what it asks pip for, and which packages it borrows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import make_venv
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_both_extras_are_installed_and_nothing_of_torch():
+    found = make_venv.requirements((ROOT / "pyproject.toml").read_text())
+    names = {item.split(">")[0].split("=")[0] for item in found}
+    assert {"asv", "asv_runner", "pytest", "ruff"} <= names
+    assert "torch" not in names
+
+
+def test_packages_of_the_environment_itself_are_not_borrowed(tmp_path):
+    own, other = tmp_path / "venv" / "site-packages", tmp_path / "other" / "site-packages"
+    own.mkdir(parents=True)
+    other.mkdir(parents=True)
+    paths = ["", str(own), str(other), str(other), str(tmp_path)]
+    assert make_venv.borrowed_folders(paths, tmp_path / "venv") == [str(other)]
+
+
+def test_a_torch_that_is_there_is_borrowed(tmp_path, monkeypatch):
+    installed = []
+    monkeypatch.setattr(make_venv, "_pip", lambda _, arguments: installed.append(list(arguments)))
+    monkeypatch.setattr(make_venv, "has_torch", lambda: True)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(make_venv.venv.EnvBuilder, "_setup_pip", lambda *_: None)  # seconds, for nothing here
+    site = tmp_path / "host" / "site-packages"
+    (site / "torch_of_the_host").mkdir(parents=True)
+    (site / "torch_of_the_host" / "__init__.py").write_text("")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    make_venv.make(tmp_path / "venv", "torch==1", "https://index")
+    subprocess.run([tmp_path / "venv" / "bin" / "python", "-c", "import torch_of_the_host"], check=True)
+    assert installed == [make_venv.requirements((ROOT / "pyproject.toml").read_text())]
+
+
+@pytest.mark.parametrize(("index", "options"), [("https://i", ["--index-url", "https://i"]), ("", [])])
+def test_else_the_wanted_torch_is_installed_from_its_index(tmp_path, monkeypatch, index, options):
+    installed = []
+    monkeypatch.setattr(make_venv, "_pip", lambda _, arguments: installed.append(list(arguments)))
+    monkeypatch.setattr(make_venv, "has_torch", lambda: False)
+    monkeypatch.setattr(make_venv.venv.EnvBuilder, "_setup_pip", lambda *_: None)
+    monkeypatch.chdir(ROOT)
+    make_venv.make(tmp_path / "venv", "torch==1", index)
+    assert installed[0] == [*options, "torch==1"]
+
+
+def test_make_help_names_every_target_and_setting():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for word in ("venv", "build", "track", "test", "test-slow", "lint", "RANGE", "ROUNDS", "TORCH_INDEX"):
+        assert word in done.stdout
+
+
+def test_settings_of_make_arrive_as_written():
+    """RANGE and BENCH hold characters that a shell would take for its own."""
+    fake = "import os; print(os.environ.get('KV_RANGE'), os.environ.get('KV_BENCH'), os.environ.get('KV_TIER'))"
+    values = ["RANGE=HEAD~2..HEAD^!", "BENCH=mat.*'a b'|(x)"]
+    done = subprocess.run(
+        ["make", "-s", "-f", "Makefile", "-f", "-", "show", *values],
+        cwd=ROOT,
+        input=f'show:\n\t@{sys.executable} -c "{fake}"\n',
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "HEAD~2..HEAD^! mat.*'a b'|(x) None\n"
+
+
+def test_an_old_python_is_refused_with_a_line(tmp_path):
+    done = subprocess.run(
+        ["make", "venv", "PYTHON=/bin/false", f"VENV={tmp_path / 'v'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "error: /bin/false is no Python 3.11 or newer" in done.stderr

@@ -1,0 +1,156 @@
+"""What `make track` reads from asv and prints at its end."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tools.test_joining import ROUND
+from tools import run_report
+from tools.asv_process import Reader
+from tools.failures import Failure
+from tools.measurements import Measurement, Outcome, SeriesKey
+from tools.run_report import Cost
+
+OUTPUT = """\
+· Discovering benchmarks
+[ 0.00%] · For kernel-velocity commit 67b1eb8c <main> (round 1/2):
+[ 0.00%] ·· Benchmarking host-py3.11-torch9.9.0
+[ 6.25%] ··· Running (scale.Cpu.time_hot--)..
+[50.00%] · For kernel-velocity commit 67b1eb8c <main> (round 2/2):
+[93.75%] ··· scale.Cpu.time_hot                                      2/6 failed
+[93.75%] ··· ================ ============ ============
+[100.00%] ···· For parameters: 'native', 'float32-1k'
+               Fatal Python error: Segmentation fault
+
+               Current thread 0x1 (most recent call first):
+
+               For parameters: 'native', 'float32-2k'
+
+
+               asv: benchmark timed out (timeout 180.0s)
+
+               asv: benchmark failed (exit status -256)
+[100.00%] ··· scale.Cuda.time_hot                                             ok
+[100.00%] ···· For parameters: 'eager', 'float32-1k'
+               asv: skipped: NotImplementedError("PyTorch's CUDA sees no device")
+"""
+
+
+def read(text):
+    reader = Reader()
+    for time, line in enumerate(text.splitlines()):
+        reader.read(line, float(time))
+    return reader
+
+
+def test_steps_are_found():
+    first, second = read(OUTPUT).steps
+    assert (first.percent, first.commit, first.round, first.rounds, first.time) == (0.0, "67b1eb8c", 1, 2, 1.0)
+    assert (second.percent, second.round) == (50.0, 2)
+    (alone,) = read("[12.50%] · For kernel-velocity commit 67b1eb8c:").steps
+    assert (alone.round, alone.rounds) == (1, 1)
+
+
+def test_deaths_are_found_with_their_reasons():
+    crash, timeout = read(OUTPUT).deaths
+    assert (crash.commit, crash.benchmark) == ("67b1eb8c", "scale.Cpu.time_hot")
+    assert (crash.params, crash.what) == (("native", "float32-1k"), "its process crashed: Segmentation fault")
+    assert (timeout.params, timeout.what) == (("native", "float32-2k"), "ran past its timeout of 180 s")
+
+
+def test_reasons_of_what_does_not_apply_are_found():
+    key = ("67b1eb8c", "scale.Cuda.time_hot", ("eager", "float32-1k"))
+    assert read(OUTPUT).skips == {key: "PyTorch's CUDA sees no device"}
+
+
+@given(st.text())
+def test_any_other_line_is_passed_over(text):
+    reader = read("\n".join(f"x{line}" for line in text.splitlines()))
+    assert not reader.steps and not reader.deaths
+
+
+def test_wall_clock_is_split_over_the_commits():
+    reader = read(
+        "[ 0.00%] · For p commit aaaaaaaa:\nx\n[ 1.00%] · For p commit bbbbbbbb:\n[ 2.00%] · For p commit aaaaaaaa:\n"
+    )
+    assert run_report.wall_clock(reader.steps, end=10.0) == {"aaaaaaaa": 9.0, "bbbbbbbb": 1.0}
+    assert run_report.wall_clock([], end=10.0) == {}
+
+
+def test_cost_table():
+    costs = [
+        Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0),
+        Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0),
+    ]
+    assert run_report.cost_table(costs).splitlines() == [
+        "cost, s   total  build  set-up  warm-up  timing  launch and rest",
+        "aaaaaaaa   28.0    8.0     5.0      1.2    10.0              3.8",
+        "bbbbbbbb    1.0    0.0     2.0      0.0     0.0              0.0",
+        "all        29.0    8.0     7.0      1.2    10.0              3.8",
+    ]
+
+
+def test_cost_sums_the_rounds_and_takes_unknown_as_nothing():
+    rounds = [dataclasses.replace(ROUND, spent=1.0, setup=2.0, warmup=None), dataclasses.replace(ROUND, spent=3.0)]
+    found = run_report.cost("a" * 40, 1.0, 10.0, rounds)
+    assert (found.setup, found.warmup, found.timing, found.rest) == (2.0, 0.0, 4.0, 4.0)
+
+
+def measurement(commit, implementation="native", *, outcome=Outcome.MEASURED, seconds=1e-3, flop=1.234e9, case="c"):
+    key = SeriesKey(
+        machine="m", environment="e", benchmark="k.Cpu.time_hot", implementation=implementation, case=case, version="1"
+    )
+    done = outcome is Outcome.MEASURED
+    return Measurement(key=key, commit=commit, outcome=outcome, seconds=seconds if done else None, flop=flop)
+
+
+OLD, NEW = "a" * 40, "b" * 40
+
+
+def test_speed_table():
+    items = [
+        measurement(OLD, "eager"),
+        measurement(NEW, "eager", flop=None),
+        measurement(OLD, outcome=Outcome.NOT_APPLICABLE),
+        measurement(NEW, outcome=Outcome.FAILED),
+        measurement(NEW, case="d"),
+    ]
+    assert run_report.speed_table(items, [OLD, NEW]).splitlines() == [
+        "GFLOPS          aaaaaaaa  bbbbbbbb",
+        "k.Cpu eager c      1,234   1.00 ms",
+        "k.Cpu native c       n/a    failed",
+        "k.Cpu native d         -     1,234",
+    ]
+    assert run_report.speed_table([], [OLD]) == ""
+
+
+def test_failed_series_have_a_line_with_the_last_reason():
+    def failure(error, case="c"):
+        return Failure(benchmark="k.Cpu.time_hot", params=("native", case), time=1.0, error=error)
+
+    items = [
+        measurement(NEW, outcome=Outcome.FAILED),
+        measurement(OLD, outcome=Outcome.FAILED),
+        measurement(OLD, "eager"),
+    ]
+    said = {NEW: [failure("first"), failure("wrong by 3"), failure("another case", "d")]}
+    assert run_report.failed_lines(items, said) == [
+        "failed: bbbbbbbb k.Cpu.time_hot native c: wrong by 3",
+        "failed: aaaaaaaa k.Cpu.time_hot native c: its process ended without a reason",
+    ]
+
+
+def test_what_does_not_apply_has_a_line_per_implementation():
+    items = [measurement(NEW, outcome=Outcome.NOT_APPLICABLE, case=case) for case in ("c", "d")]
+    reasons = {("bbbbbbbb", "k.Cpu.time_hot", ("native", "d")): "no such kernel"}
+    assert run_report.absent_lines(items, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
+    assert run_report.absent_lines(items, {}) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"]
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_only_the_newest_commits_are_columns(count):
+    commits = [str(number) * 40 for number in range(count)]
+    header = run_report.speed_table([measurement(commits[-1])], commits).splitlines()[0].split()
+    assert header[1:] == [commit[:8] for commit in commits[-run_report.COLUMNS :]]

@@ -1,0 +1,165 @@
+"""Which commits and which series `make track` measures."""
+
+import dataclasses
+import itertools
+import re
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tools import selection
+from tools.errors import HistoryError, UsageError
+from tools.joining import StoredSeries
+from tools.selection import Selection
+
+
+def git(folder, *args):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """Six commits: kernels, docs, kernels, kernels (on a merged branch), merge, CMake."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    shas = {}
+
+    def commit(name, path):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(name)
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-q", "-m", name)
+        shas[name] = git(tmp_path, "rev-parse", "HEAD")
+
+    commit("one", "kernels/a")
+    commit("docs", "README")
+    commit("two", "kernels/a")
+    git(tmp_path, "checkout", "-q", "-b", "topic")
+    commit("branch", "kernels/b")
+    git(tmp_path, "checkout", "-q", "main")
+    commit("more docs", "README")
+    git(tmp_path, "merge", "-q", "--no-edit", "topic")
+    shas["merge"] = git(tmp_path, "rev-parse", "HEAD")
+    commit("cmake", "CMakeLists.txt")
+    return tmp_path, shas
+
+
+def test_by_default_the_last_three_that_changed_the_kernels(clone):
+    folder, shas = clone
+    # the merge brought a change of the kernels to the line; the commit of its branch is not on it
+    assert selection.commits(folder, None) == (shas["cmake"], shas["merge"], shas["two"])
+
+
+def test_without_a_change_of_kernels_the_last_commit(tmp_path):
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
+    assert selection.commits(tmp_path, None) == (git(tmp_path, "rev-parse", "HEAD"),)
+
+
+def test_a_range_and_a_single_revision(clone):
+    folder, shas = clone
+    assert selection.commits(folder, "HEAD~2..HEAD") == (shas["cmake"], shas["merge"])
+    assert selection.commits(folder, "HEAD") == (shas["cmake"],)
+    assert selection.commits(folder, "topic") == (shas["branch"],)
+    assert selection.commits(folder, "HEAD^!") == (shas["cmake"],)
+    assert selection.commits(folder, f"{shas['docs']} ^{shas['one']}") == (shas["docs"],)
+
+
+@pytest.mark.parametrize("unknown", ["nope", "nope..HEAD", "HEAD..HEAD", "--all", "HEAD~99", "README", "kernels"])
+def test_unknown_ranges_say_what_is_wanted(clone, unknown):
+    with pytest.raises(UsageError, match=r"RANGE=HEAD~3\.\.HEAD") as caught:
+        selection.commits(clone[0], unknown)
+    assert repr(unknown) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_repository(tmp_path):
+    with pytest.raises(HistoryError, match="no git repository"):
+        selection.check_clone(tmp_path)
+
+
+def test_no_git(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(HistoryError, match="git is not installed"):
+        selection.check_clone(tmp_path)
+
+
+def test_a_clean_full_clone_needs_no_note(clone):
+    folder, _ = clone
+    assert selection.check_clone(folder) == []
+    (folder / "README").write_text("changed")  # not what kernels are built from
+    assert selection.check_clone(folder) == []
+    (folder / "kernels" / "a").write_text("changed")
+    (note,) = selection.check_clone(folder)
+    assert note == "uncommitted changes are not measured, commits are: kernels/a"
+
+
+def test_core_has_every_kernel_and_implementation_and_two_cases():
+    for device, name in (("cpu", "Cpu"), ("cuda", "Cuda")):
+        series = selection.select(device, "core", None).series
+        kernels = {benchmark for benchmark, _ in series}
+        assert {f"{kernel}.{name}.time_hot" for kernel in ("add_mul_exp", "quantize_int8", "matmul")} <= kernels
+        for kernel in kernels:
+            params = [item for benchmark, item in series if benchmark == kernel]
+            assert len({case for _, case in params}) == 2
+            assert {"eager", "compile", "native"} <= {implementation for implementation, _ in params}
+
+
+def test_full_has_more_and_bench_selects_from_the_tier():
+    core, full = selection.select("cpu", "core", None), selection.select("cpu", "full", None)
+    assert set(core.series) < set(full.series)
+    (only,) = selection.select("cpu", "full", r"^matmul.*'native', 'float32-128x").series
+    assert only == ("matmul.Cpu.time_hot", ("native", "float32-128x128x128"))
+
+
+@pytest.mark.parametrize(("tier", "bench"), [("best", None), ("core", "("), ("core", "no-such")])
+def test_selections_that_make_no_sense(tier, bench):
+    with pytest.raises(UsageError):
+        selection.select("cpu", tier, bench)
+
+
+def test_expressions_select_in_asv_exactly_what_was_chosen():
+    full = selection.select("cpu", "full", None)
+    chosen = selection.select("cpu", "core", "native")
+    names = {f"{name}({', '.join(map(repr, params))})": (name, params) for name, params in full.series}
+    expressions = chosen.expressions()
+    found = {series for text, series in names.items() if any(re.search(item, text) for item in expressions)}
+    assert found == set(chosen.series)
+
+
+parts = st.text("ab.('", min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(parts, parts), min_size=1, max_size=4, unique=True))
+def test_expressions_take_names_literally(params):
+    chosen = Selection(series=tuple(("k.Cpu.time_hot", item) for item in params), versions={})
+    (expression,) = chosen.expressions()
+    for item in itertools.product(*zip(*params, strict=True)):
+        text = f"k.Cpu.time_hot({', '.join(map(repr, item))})"
+        assert (re.search(expression, text) is not None) == (item in params)
+
+
+NOTHING = StoredSeries(value=None, failed=False, samples=None, count=None, started_at=None, duration=None)
+VALUE = dataclasses.replace(NOTHING, value=1.0, count=8)
+FAILED = dataclasses.replace(NOTHING, failed=True)
+A, B, OTHER_CASE = ("k", ("eager", "c")), ("k", ("native", "c")), ("k", ("eager", "d"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "measured"),
+    [
+        ([], False),
+        ([(A, VALUE), (B, VALUE)], True),
+        ([(A, VALUE), (B, NOTHING)], True),  # native does not apply
+        ([(A, VALUE), (B, FAILED)], True),
+        ([(A, FAILED), (B, FAILED)], True),  # not tried again by itself
+        ([(A, NOTHING), (B, NOTHING)], True),  # the commit is older than the kernel
+        ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], False),  # only another case was asked for
+        ([(A, dataclasses.replace(VALUE, count=3)), (B, NOTHING)], False),  # a first look
+        ([(A, VALUE), (B, dataclasses.replace(VALUE, count=7))], True),  # one round crashed
+        ([(("other", ("eager", "c")), VALUE)], False),
+    ],
+)
+def test_what_counts_as_measured(stored, measured):
+    assert selection.is_measured(stored, [A, B], rounds=8) is measured

@@ -1,0 +1,45 @@
+"""`make track`'s settings: defaults, precedence, and values that make no sense."""
+
+import argparse
+
+import pytest
+
+from tools import track
+from tools.errors import UsageError
+
+
+def parse(*argv, **environ):
+    parser = argparse.ArgumentParser()
+    track.add_arguments(parser)
+    return track.settings(parser.parse_args(argv), {f"KV_{name}": value for name, value in environ.items()})
+
+
+def test_defaults():
+    chosen = parse()
+    assert (chosen.range, chosen.bench, chosen.rounds, chosen.tier, chosen.machine) == (None, None, 8, "core", None)
+    assert not chosen.again
+
+
+def test_empty_is_unset():
+    assert parse(RANGE="", ROUNDS="", TIER="", THREADS="") == parse()
+
+
+def test_the_command_line_wins_over_the_environment():
+    assert parse("--rounds", "3", ROUNDS="4", TIER="full") == parse("--rounds=3", "--tier=full")
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many", "1.5", "6", "²"])
+def test_rounds_that_make_no_sense(rounds):
+    with pytest.raises(UsageError, match="ROUNDS"):
+        parse(ROUNDS=rounds)
+
+
+@pytest.mark.parametrize(("name", "value"), [("THREADS", "0"), ("RULE", "guess"), ("EPS", "small"), ("EPS", "-1")])
+def test_settings_of_the_engine_are_checked_before_anything_is_built(name, value):
+    with pytest.raises(UsageError):
+        parse(**{name: value})
+
+
+@pytest.mark.parametrize(("text", "again"), [("1", True), ("0", False), ("yes", True), ("", False)])
+def test_again(text, again):
+    assert parse(AGAIN=text).again is again
