@@ -107,8 +107,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         work.build(chosen.again, out)
         work.measure(chosen.again, out)
         work.ingest(err)
+        status = _report(work, out)  # before publishing: what was measured is said whatever becomes of the site
         index = work.publish()
-        status = _report(work, out, began)
+        print(f"{len(work.measured)} commits measured, {time.time() - began:.0f} s in all", file=out)
         print(f"Dashboard: {index.as_uri()}", file=out, flush=True)
         return status
 
@@ -137,7 +138,7 @@ def _check(chosen: Settings, out: TextIO) -> tuple[tuple[str, ...], selection.Se
     return commits, series
 
 
-def _report(work: Session, out: TextIO, began: float) -> int:
+def _report(work: Session, out: TextIO) -> int:
     """Print the tables and what has no value; return the exit status, the first in the contract's order."""
     oldest_first = tuple(reversed(work.commits))
     measurements = work.measurements()
@@ -155,7 +156,7 @@ def _report(work: Session, out: TextIO, began: float) -> int:
         *run_report.absent_lines(measurements, work.reader.skips),
     ]:
         print(line, file=out)
-    print(f"\n{len(work.measured)} commits measured in {time.time() - began:.0f} s", file=out)
+    out.flush()
     if work.unreadable:
         return ResultsError.exit_code
     if not any(item.outcome is Outcome.MEASURED for item in measurements):
