@@ -212,8 +212,14 @@ class Session:
             raise ResultsError(f"asv publish ended with status {status}: {_last(lines)} (log: {self._log})")
         return index
 
+    def has_results(self) -> bool:
+        """Return whether anything was ever recorded here; asv publishes nothing without its list of benchmarks."""
+        return (self._results / "benchmarks.json").exists()
+
     def measurements(self) -> list[Measurement]:
         """Return what is now recorded of the chosen commits and series, on this machine."""
+        if not self.has_results():
+            return []
         wanted = set(self.series.series)
         return [
             item

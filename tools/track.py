@@ -108,6 +108,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         work.measure(chosen.again, out)
         work.ingest(err)
         status = _report(work, out)  # before publishing: what was measured is said whatever becomes of the site
+        if not work.has_results():
+            return status
         index = work.publish()
         print(f"{len(work.measured)} commits measured, {time.time() - began:.0f} s in all", file=out)
         print(f"Dashboard: {index.as_uri()}", file=out, flush=True)

@@ -72,6 +72,13 @@ def test_commit_that_does_not_build(tiny):
     assert not built  # and it is not tried again
 
 
+def test_nothing_measured(tiny):
+    bad = tiny.commit("Break", kernel=FASTER, source="int f( {")
+    done = tiny.track(KV_RANGE="HEAD")
+    assert done.returncode == 22, done.stdout
+    assert lines_with(done.stdout, "build failed", bad[:8]) and lines_with(done.stdout, "nothing was measured")
+
+
 @pytest.mark.slow
 def test_commit_older_than_the_kernel(tiny):
     tiny.commit("Remove", kernel="")

@@ -42,15 +42,22 @@ def test_a_torch_that_is_there_is_borrowed(tmp_path, monkeypatch):
     assert installed == [make_venv.requirements((ROOT / "pyproject.toml").read_text())]
 
 
-@pytest.mark.parametrize(("index", "options"), [("https://i", ["--index-url", "https://i"]), ("", [])])
-def test_else_the_wanted_torch_is_installed_from_its_index(tmp_path, monkeypatch, index, options):
+@pytest.mark.parametrize(
+    ("torch", "index", "asked"),
+    [
+        ("torch==1", "https://i", [["--index-url", "https://i", "torch==1"]]),
+        ("torch==1", "", [["torch==1"]]),
+        ("", "https://i", []),
+    ],
+)
+def test_else_the_wanted_torch_is_installed_from_its_index(tmp_path, monkeypatch, torch, index, asked):
     installed = []
     monkeypatch.setattr(make_venv, "_pip", lambda _, arguments: installed.append(list(arguments)))
     monkeypatch.setattr(make_venv, "has_torch", lambda: False)
     monkeypatch.setattr(make_venv.venv.EnvBuilder, "_setup_pip", lambda *_: None)
     monkeypatch.chdir(ROOT)
-    make_venv.make(tmp_path / "venv", "torch==1", index)
-    assert installed[0] == [*options, "torch==1"]
+    make_venv.make(tmp_path / "venv", torch, index)
+    assert installed[:-1] == asked
 
 
 def test_make_help_names_every_target_and_setting():
