@@ -64,6 +64,7 @@ def embed(chart: Chart) -> EmbeddedChart:
         for name in chart.implementations
         if name in choices[chart.quantities[0]][chart.first_case]
     ]
+    plot.y_range.renderers = dots  # intervals from few rounds can be so wide that they would hide every step
     plot.add_tools(*_tools(dots))
     return EmbeddedChart(colours=tuple(hues.items()), document=json_item(plot), choices=choices)
 
@@ -101,7 +102,7 @@ def _axes(chart: Chart) -> figure:
         active_scroll=None,
         x_range=(-0.5, len(chart.commits) - 0.5),
         # only_visible: an implementation switched off no longer squeezes the others
-        y_range=DataRange1d(start=0, only_visible=True, range_padding=0.08),
+        y_range=DataRange1d(start=0, only_visible=True, range_padding=0.15),
         background_fill_alpha=0,
         border_fill_alpha=0,
         outline_line_color=None,
@@ -124,9 +125,7 @@ def _draw(plot: figure, name: str, colour: str, data: dict[str, list[Any]]) -> G
     source = ColumnDataSource(data=numbers, name=name)  # a NaN breaks the line where a value is missing
     size = 9 if len(data["x"]) <= _CROWDED else 5
     # Note: tried an area; Bokeh's run across a missing value as if it had been measured there.
-    plot.vbar(
-        x="x", bottom="low", top="high", width=0.5, source=source, fill_color=colour, fill_alpha=0.22, line_color=None
-    )
+    plot.segment(x0="x", y0="low", x1="x", y1="high", source=source, line_color=colour, line_alpha=0.3, line_width=size)
     plot.line(x="x", y="y", source=source, line_color=colour, line_width=2)
     dots: GlyphRenderer = plot.scatter(x="x", y="y", source=source, size=size, fill_color=colour, line_color=colour)
     same = Scatter(x="x", y="y", size=size, fill_color=colour, line_color=colour)

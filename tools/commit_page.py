@@ -32,6 +32,7 @@ class Table:
     device: str
     state: str
     href: str  # empty where no trend shows the kernel
+    left_out: str  # the test cases that were n/a for every implementation; empty for none
     has_gigabytes: bool
     rows: tuple[Row, ...]
 
@@ -117,26 +118,23 @@ def _section(
 ) -> Section:
     here = [item for item in items if (item.key.machine, item.key.environment) == (place.machine, place.environment)]
     notes = Footnotes()
-    points = [(item.key, _point(findings, commit, item, index)) for item in here]
+    asked = {(item.key.benchmark, item.key.case) for item in here if item.outcome is not Outcome.NOT_APPLICABLE}
+    points = [_point(findings, commit, item, index) for item in here if (item.key.benchmark, item.key.case) in asked]
+    points.sort(key=lambda point: findings.place_on_axes(point.measurement.key))
+    unasked = sorted(
+        (item.key for item in here if (item.key.benchmark, item.key.case) not in asked), key=findings.place_on_axes
+    )
     tables = []
-    for benchmark in sorted({item.key.benchmark for item in here}):
-        known = findings.trends_of(place, benchmark)
-        order = list(known)
-        rows = sorted(
-            ((key, point) for key, point in points if key.benchmark == benchmark),
-            key=lambda pair: _place_in(order, (pair[0].implementation, pair[0].case)),
-        )
-        tables.append(_table(benchmark, [point for _, point in rows], commit, notes, findings.kernel_pages))
+    for benchmark in sorted({benchmark for benchmark, _ in asked}):
+        rows = [point for point in points if point.measurement.key.benchmark == benchmark]
+        left_out = dict.fromkeys(key.case for key in unasked if key.benchmark == benchmark)
+        tables.append(_table(rows, tuple(left_out), commit, notes, findings.kernel_pages))
     return Section(
         place=place,
-        lead=_lead(findings, commit, [point for _, point in points]),
+        lead=_lead(findings, commit, points),
         tables=tuple(tables),
         footnotes=tuple(notes.texts),
     )
-
-
-def _place_in(order: Sequence[tuple[str, str]], pair: tuple[str, str]) -> tuple[int, tuple[str, str]]:
-    return (order.index(pair) if pair in order else len(order), pair)
 
 
 def _point(
@@ -163,14 +161,17 @@ def _lead(findings: Findings, commit: Commit, points: Sequence[Point]) -> str:
     return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
 
 
-def _table(benchmark: str, points: Sequence[Point], commit: Commit, notes: Footnotes, known: frozenset[str]) -> Table:
-    kernel, device, state = pages.parts(benchmark)
+def _table(
+    points: Sequence[Point], left_out: Sequence[str], commit: Commit, notes: Footnotes, known: frozenset[str]
+) -> Table:
+    kernel, device, state = pages.parts(points[0].measurement.key.benchmark)
     href = pages.kernel_href(kernel, device)
     return Table(
         kernel=kernel,
         device=device,
         state=state,
         href=href if href in known else "",
+        left_out=f"n/a for every implementation: {', '.join(left_out)}" if left_out else "",
         has_gigabytes=any(point.measurement.gigabytes is not None for point in points),
         rows=tuple(_row(point, commit, notes) for point in points),
     )

@@ -72,9 +72,10 @@ def build(findings: Findings) -> IndexPage:
     """Return the index of the site."""
     shown = {sha for place in findings.places for sha in findings.newest_first(place)}
     newest = sorted(shown, key=lambda sha: -findings.order[sha])
+    sections = [_section(findings, place) for place in findings.places]
     hidden = len(newest) - RECENT
     return IndexPage(
-        sections=tuple(_section(findings, place) for place in findings.places),
+        sections=tuple(section for section in sections if section.tables),
         commits=tuple(pages.commit_line(findings.history.commits[sha]) for sha in newest[:RECENT]),
         further=f"{units.count(hidden, 'older commit')} on the kernels' pages" if hidden > 0 else "",
         notes=findings.notes,
@@ -91,7 +92,10 @@ def _table(findings: Findings, place: Place, benchmark: str, notes: Footnotes) -
     found = findings.trends_of(place, benchmark)
     kernel, device, state = pages.parts(benchmark)
     cases = tuple(dict.fromkeys(case for _, case in found))
-    newest = max((trend.latest.measurement.commit for trend in found.values()), key=findings.order.__getitem__)
+    newest = max(
+        (trend.latest.measurement.commit for trend in found.values() if trend.latest.is_applicable),
+        key=findings.order.__getitem__,
+    )
     rows = []
     for implementation in dict.fromkeys(name for name, _ in found):
         by_case = {case: found[implementation, case] for case in cases if (implementation, case) in found}
@@ -124,7 +128,7 @@ def _is_current(point: Point, newest: str) -> bool:
 
 def _latest(trend: Trend, newest: str, notes: Footnotes) -> Cell:
     commit = trend.latest.measurement.commit
-    older = () if commit == newest else (f"measured last at {commit[: pages.SHORT]}",)
+    older = () if commit == newest or not trend.latest.is_applicable else (f"measured last at {commit[: pages.SHORT]}",)
     return pages.cell(trend.latest, notes, more=older)
 
 
@@ -135,7 +139,7 @@ def _mean(current: Sequence[Trend], wanted: int) -> Cell:
         return pages.absent()
     changes = [trend.latest.change for trend in current if trend.latest.change is not None]
     ratio = trends.mean_change(changes) if len(changes) == len(current) else None
-    overlapping = all(change.overlapping for change in changes)
+    overlapping = not all(change.is_distinct for change in changes)
     mean = None if ratio is None else trends.Change(ratio=ratio, against="", overlapping=overlapping)
     return Cell(
         text=units.gflops(value),

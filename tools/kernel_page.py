@@ -105,7 +105,8 @@ def build(findings: Findings) -> tuple[KernelPage, ...]:
 def _section(findings: Findings, place: Place, benchmark: str, state: str) -> Section:
     found = findings.trends_of(place, benchmark)
     notes = Footnotes()
-    newest_first = findings.newest_first(place)
+    asked = {point.measurement.commit for trend in found.values() for point in trend.points if point.is_applicable}
+    newest_first = tuple(sha for sha in findings.newest_first(place) if sha in asked)
     lines = {sha: pages.commit_line(findings.history.commits[sha]) for sha in newest_first}
     points = {pair: {point.measurement.commit: point for point in trend.points} for pair, trend in found.items()}
     cases = tuple(dict.fromkeys(case for _, case in found))

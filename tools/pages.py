@@ -16,10 +16,11 @@ from tools.recorded import SERIES_NAME, Benchmark, Commit, History, Machine
 from tools.trends import Change, Point, Trend
 
 SHORT = 8  # digits of a commit's hash, as asv names its files
-OVERLAP = "≈"  # before a change whose two intervals overlap; the pages explain it
+UNSURE = "≈"  # before a change that the intervals do not confirm; the pages explain it
 
 REASONS = {
-    Outcome.NOT_APPLICABLE: "n/a: this commit does not have the implementation, or this machine lacks what it needs",
+    Outcome.NOT_APPLICABLE: "n/a: the test case was not asked for, this commit does not have the implementation, "
+    "or this machine lacks what it needs",
     Outcome.FAILED: "failed: the commit did not build, or the benchmark raised, crashed, timed out or gave wrong "
     "numbers (`asv run --show-stderr` prints why)",
 }
@@ -32,7 +33,7 @@ class Cell:
     text: str
     detail: str = ""  # interval and time
     change: str = ""
-    tone: str = ""  # "faster", "slower", "same" (intervals overlap), "n/a", "failed", "absent"
+    tone: str = ""  # "faster", "slower", "same" (not confirmed), "n/a", "failed", "absent"
     marks: tuple[int, ...] = ()  # numbers of its footnotes
 
 
@@ -87,7 +88,12 @@ class Findings:
         details = {machine.name: machine.details for machine in self.machines}
         pairs = sorted({(item.key.machine, item.key.environment) for item in self.measurements})
         return tuple(
-            Place(anchor=f"place-{number}", machine=machine, environment=environment, details=details[machine])
+            Place(
+                anchor=f"place-{number}",
+                machine=machine,
+                environment=environment,
+                details=tuple(_detail(key, text) for key, text in details[machine]),
+            )
             for number, (machine, environment) in enumerate(pairs, start=1)
         )
 
@@ -102,11 +108,13 @@ class Findings:
             for key, trend in self.trends.items()
             if _is_at(key, place) and key.benchmark == benchmark
         }
-        known = self.benchmarks.get(benchmark)
+        return dict(sorted(found.items(), key=lambda pair: self.place_on_axes(pair[1].key)))
+
+    def place_on_axes(self, key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
+        """Return a sort key: a series' place on its benchmark's axes, implementation first; unknown names last."""
+        known = self.benchmarks.get(key.benchmark)
         implementations, cases = (known.implementations, known.cases) if known else ((), ())
-        return dict(
-            sorted(found.items(), key=lambda pair: (_rank(pair[0][0], implementations), _rank(pair[0][1], cases)))
-        )
+        return _rank(key.implementation, implementations), _rank(key.case, cases)
 
     @cached_property
     def points(self) -> Mapping[tuple[SeriesKey, str], Point]:
@@ -126,6 +134,13 @@ class Findings:
             if (item.key.machine, item.key.environment) == (place.machine, place.environment)
         }
         return tuple(sorted(found & self.order.keys(), key=lambda sha: -self.order[sha]))
+
+
+def _detail(key: str, text: str) -> tuple[str, str]:
+    """Return what asv recorded of a machine in words and units; it writes the memory in bytes where it can."""
+    if key == "ram" and text.isdecimal():
+        return "memory", units.memory(int(text))
+    return {"ram": "memory", "num_cpu": "CPUs", "arch": "architecture"}.get(key, key), text
 
 
 def _is_at(key: SeriesKey, place: Place) -> bool:
@@ -223,13 +238,15 @@ def change(found: Change | None) -> str:
     """Return a change in words: "≈ 1.2% faster"; empty where there is nothing to compare with."""
     if found is None:
         return ""
-    return f"{OVERLAP} {units.change(found.ratio)}" if found.overlapping else units.change(found.ratio)
+    return (
+        units.change(found.ratio) if found.is_distinct or found.ratio == 1 else f"{UNSURE} {units.change(found.ratio)}"
+    )
 
 
 def tone(found: Change | None) -> str:
     """Return how a change is to be coloured."""
     if found is None:
         return ""
-    if found.overlapping or found.ratio == 1:
+    if not found.is_distinct or found.ratio == 1:
         return "same"
     return "faster" if found.ratio > 1 else "slower"

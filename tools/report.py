@@ -102,7 +102,7 @@ def findings(results: Path, repository: Path) -> Findings:
         benchmarks=stored.benchmarks or {},
         history=past,
         order=order,
-        trends=trends.build(items, order),
+        trends=trends.applicable(trends.build(items, order)),
         measurements=tuple(item for item in items if item.commit in past.commits),
         notes=(*stored.notes, *notes, *_history_notes(stored, past, items)),
     )

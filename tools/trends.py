@@ -21,6 +21,11 @@ class Change:
     against: str  # the other commit, full SHA
     overlapping: bool | None  # whether the two intervals overlap; None where one is unknown
 
+    @property
+    def is_distinct(self) -> bool:
+        """Whether the two intervals are known and apart: a change that noise alone hardly makes."""
+        return self.overlapping is False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
@@ -28,6 +33,11 @@ class Point:
 
     measurement: Measurement
     change: Change | None  # None: nothing measured before it, or not comparable
+
+    @property
+    def is_applicable(self) -> bool:
+        """Whether there was something to measure: a time, or a failure."""
+        return self.measurement.outcome is not Outcome.NOT_APPLICABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +49,8 @@ class Trend:
 
     @property
     def latest(self) -> Point:
-        """The point of the newest commit."""
-        return self.points[-1]
+        """The newest point that is not n/a; the newest where all are."""
+        return next((point for point in reversed(self.points) if point.is_applicable), self.points[-1])
 
 
 def compare(new: Measurement, old: Measurement) -> Change | None:
@@ -82,6 +92,20 @@ def _points(ordered: Sequence[Measurement]) -> tuple[Point, ...]:
         if item.outcome is Outcome.MEASURED:
             previous = item
     return tuple(points)
+
+
+def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
+    """Return the trends without test cases that were n/a for every implementation at every commit.
+
+    asv records a value for every combination of parameters: those of another tier or of a device that the
+    machine lacks are n/a throughout, and say nothing about an implementation.
+    """
+    known = {_test_case(key) for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
+    return {key: trend for key, trend in trends.items() if _test_case(key) in known}
+
+
+def _test_case(key: SeriesKey) -> tuple[str, ...]:
+    return key.machine, key.environment, key.benchmark, key.case
 
 
 def mean_change(changes: Sequence[Change]) -> float | None:

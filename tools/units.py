@@ -62,6 +62,11 @@ def parse(text: str) -> float:
         raise UsageError(f"{text!r} is not a value with a unit: a number and one of {wanted} is wanted") from None
 
 
+def memory(size: int) -> str:
+    """Return a memory's size, bytes, in GiB (2^30 bytes), as memory is sold: "23.5 GiB"."""
+    return f"{significant(size / 2**30)} GiB"
+
+
 def share(fraction: float) -> str:
     """Return a fraction in percent with one decimal: never 0% unless it is 0, never 100% unless it is 1."""
     percent = 100 * fraction

@@ -62,7 +62,7 @@ def test_not_applicable_and_failed_are_told_apart_with_their_reasons(tree):
     section, before = cells(tree, tree.commits[2])
     _, broken = cells(tree, tree.commits[3])
     assert (before["triton"].text, broken["triton"].text) == ("n/a", "failed")
-    assert section.footnotes[before["triton"].marks[0] - 1].startswith("n/a: this commit does not have")
+    assert section.footnotes[before["triton"].marks[0] - 1].startswith("n/a: the test case was not asked for")
     assert section.footnotes[broken["triton"].marks[0] - 1].startswith("failed: the commit did not build, or")
 
 
@@ -173,3 +173,65 @@ def test_a_sparkline_starts_from_zero():
     assert line.points == "3.0,14.0 117.0,3.0"
     assert line.area == "3.0,25 3.0,14.0 117.0,3.0 117.0,25"
     assert line.label == "from 5.00 GFLOPS to 10.0 GFLOPS over 2 commits"
+
+
+def make_na(tree, index, name, cases, implementations=synthetic.IMPLEMENTATIONS):
+    """Overwrite values of a commit with n/a, as asv stores what was not asked for."""
+    path = tree.results / synthetic.MACHINE / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
+    data = json.loads(path.read_text())
+    row = data["results"][name]
+    pairs = [(one, case) for one in synthetic.IMPLEMENTATIONS for case in synthetic.CASES[name]]
+    for place, (one, case) in enumerate(pairs):
+        if case in cases and one in implementations:
+            row[0][place] = float("nan")
+    path.write_text(json.dumps(data))
+
+
+def test_what_was_never_asked_for_takes_no_room(tree):
+    """Cases of another tier and devices that the machine lacks are n/a in every results file."""
+    for index in range(5):
+        make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]))
+        make_na(tree, index, "add_mul_exp.Cpu.time_hot", ["float32-500k"])
+    found = findings(tree)
+    assert [page.kernel for page in kernel_page.build(found)] == ["add_mul_exp"]
+    (table,) = index_page.build(found).sections[0].tables
+    assert table.cases == ("float32-5M",)
+    assert table.rows[0].mean.detail == ""
+    (commit,) = of(commit_page.build(found), f"commit-{tree.commits[0][:8]}.html").sections
+    (only,) = commit.tables
+    assert {row.case for row in only.rows} == {"float32-5M"}
+    assert only.left_out == "n/a for every implementation: float32-500k"
+
+
+def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
+    for name, cases in synthetic.CASES.items():
+        make_na(tree, 4, name, list(cases))
+    found = findings(tree)
+    assert of(commit_page.build(found), f"commit-{tree.commits[4][:8]}.html").sections == ()
+    page = of(kernel_page.build(found), "kernel-matmul-Cpu.html")
+    assert len(page.sections[0].chart.commits) == 4
+
+
+def test_a_case_that_the_newest_commit_was_not_asked_for_shows_its_last_time(tree):
+    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"])
+    section = index_page.build(findings(tree)).sections[0]
+    (table,) = [table for table in section.tables if table.kernel == "matmul"]
+    cell = table.rows[1].cells[1]
+    assert cell.text == "12.5 GFLOPS"
+    assert section.footnotes[cell.marks[-1] - 1] == f"measured last at {tree.commits[3][:8]}"
+    assert table.newest.short == tree.commits[4][:8]
+
+
+def test_a_change_without_intervals_is_not_confirmed(tree):
+    for index in (1, 2):
+        synthetic.write_commit(tree.results, tree.commits[index], index, rounds=2)
+    step = cells(tree, tree.commits[2])[1]["native"]
+    assert step.change.startswith("≈ 2.")
+    assert step.tone == "same"
+
+
+def test_memory_is_shown_in_units_where_asv_wrote_bytes(tree):
+    path = tree.results / synthetic.MACHINE / "machine.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"ram": "25276510208"}))
+    details = dict(index_page.build(findings(tree)).sections[0].place.details)
+    assert details == {"cpu": "Imaginary 9000", "CPUs": "2", "os": "Linux 6.1", "memory": "23.5 GiB"}
