@@ -87,6 +87,37 @@ def test_loading_makes_no_cuda_call():
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.skipif(not library.HAS_CUDA, reason="built without CUDA kernels")
+def test_our_cuda_runtime_is_invisible_to_others():
+    with pytest.raises(AttributeError):
+        _ = library.LIBRARY["cudaGetDeviceCount"]
+
+
+STARVED = """
+import ctypes, resource, pathlib, kernels
+from kernels._native.library import LIBRARY, status_text
+n = 4_000_000
+x = (ctypes.c_float * n)()
+used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 200_000, used + 200_000))
+size = ctypes.c_int64
+print(status_text(LIBRARY["kv_add_mul_exp_cpu"](x, x, x, size(n), 64)))
+print(status_text(LIBRARY["kv_matmul_cpu"](x, x, x, size(1000), size(1000), size(1000), 1)))
+print(status_text(LIBRARY["kv_add_mul_exp_cpu"](x, x, x, size(n), 1)))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_system_without_memory_is_a_status_not_a_crash():
+    root = Path(kernels.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", STARVED], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "the system refused to start a thread",
+        "the system refused memory for a work buffer",
+        "ok",
+    ]
+
+
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
