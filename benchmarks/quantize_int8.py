@@ -35,15 +35,27 @@ class QuantizeInt8(ElementwiseProblem):
         super().__init__(name="quantize_int8")
 
     def create_inputs(self, count: int) -> Inputs:
-        """Return x (normal values), scale and zero_point."""
-        return self.random(count, "x"), SCALE, ZERO_POINT
+        """Return x (normal values), scale and zero_point; on CUDA scale is a 0-dim tensor.
+
+        PyTorch's CUDA division by a Python number multiplies by its reciprocal, which is not the division that
+        `quantize_int8` promises; by a tensor of the device it divides.
+        """
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        scale = SCALE if self.device == "cpu" else torch.tensor(SCALE, device=self.device)
+        return self.random(count, "x"), scale, ZERO_POINT
+
+    def native_arguments(self, inputs: Inputs) -> Inputs:
+        """Return x, scale as a number, zero_point."""
+        x, scale, zero_point = inputs
+        return x, float(scale), zero_point
 
     def reference_solution(self, *inputs: Any) -> torch.Tensor:
         """Return the quantised values by five eager operations.
 
         Not `quantize_per_tensor`, which multiplies by 1 / scale and so differs in some elements of a million.
         """
-        import torch  # noqa: PLC0415 - discovery must work without torch
+        import torch  # noqa: PLC0415
 
         x, scale, zero_point = inputs
         return torch.clamp(torch.round(x / scale) + zero_point, -128, 127).to(torch.int8)

@@ -47,5 +47,10 @@ class ElementwiseProblem(Problem):
     def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
         """Return every `step`-th element, counted back from the last."""
         start = (output.numel() - 1) % step
-        picked = tuple(value[start::step].contiguous() if hasattr(value, "data_ptr") else value for value in inputs)
+        picked = tuple(value[start::step].contiguous() if _is_vector(value) else value for value in inputs)
         return picked, output[start::step].contiguous()
+
+
+def _is_vector(value: object) -> bool:
+    """Return whether an input is one of the long vectors, and not a scalar of the problem."""
+    return getattr(value, "ndim", 0) == 1

@@ -79,6 +79,19 @@ def test_int8_outputs_do_not_saturate():
     assert len(output.unique()) > 100
 
 
+def test_a_scale_that_is_a_tensor_gives_the_same_integers():
+    # What CUDA's inputs look like; torch's CUDA division by a number is not a division.
+    problem = PROBLEMS["quantize_int8"]
+    x, scale, zero_point = problem.create_inputs(100_000)
+    tensor = torch.tensor(scale)
+    number = problem.reference_solution(x, scale, zero_point)
+    assert torch.equal(problem.reference_solution(x, tensor, zero_point), number)
+    assert problem.native_arguments((x, tensor, zero_point))[1] == tensor.item()
+    (part, same, _), _ = problem.subset((x, tensor, zero_point), number, 97)
+    assert part.numel() == 1031
+    assert same is tensor
+
+
 def test_large_inputs_repeat_a_million_values():
     (x, y) = PROBLEMS["add_mul_exp"].create_inputs(2_000_001)
     assert torch.equal(x[:1_000_000], x[1_000_000:2_000_000])
