@@ -141,8 +141,9 @@ def is_measured(stored: Iterable[tuple[Series, StoredSeries]], wanted: Iterable[
     """Return whether a commit's stored results leave nothing to measure.
 
     A test case is measured when one implementation has `rounds` rounds of it: the others failed or do not
-    apply, and would again. (asv stores "does not apply" and "was not asked for" alike.) One that failed is
-    not tried again by itself. A benchmark without any value does not apply at this commit.
+    apply, and would again. (asv stores "does not apply" and "was not asked for" alike.) Where some failed
+    and the others do not apply, it is not tried again by itself; where all failed, the build or the machine
+    was to blame, and it is. A benchmark without any value or failure does not apply at this commit.
     """
     known = dict(stored)
     wanted = list(wanted)
@@ -155,6 +156,7 @@ def is_measured(stored: Iterable[tuple[Series, StoredSeries]], wanted: Iterable[
         for case in {params[-1] for benchmark, params in wanted if benchmark == name}:
             here = [item for params, item in all_of_it.items() if params[-1] == case]
             full = any(item.value is not None and (item.count or 0) >= rounds for item in here)
-            if not full and not (any(item.failed for item in here) and all(item.value is None for item in here)):
+            failed = any(item.failed for item in here) and all(item.value is None for item in here)
+            if not full and (not failed or all(item.failed for item in here)):
                 return False
     return True

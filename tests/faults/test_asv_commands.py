@@ -114,6 +114,7 @@ def test_without_torch_one_line_says_how_to_get_it(tiny):
     assert plain.returncode != 0 and "torch is not installed for" in plain.stdout
 
 
+@pytest.mark.slow
 def test_environment_survives_a_missing_interpreter_and_keeps_its_builds(tiny):
     assert tiny.track().returncode == 0
     (environment,) = (tiny.root / ".asv" / "env").iterdir()

@@ -153,7 +153,8 @@ A, B, OTHER_CASE = ("k", ("eager", "c")), ("k", ("native", "c")), ("k", ("eager"
         ([(A, VALUE), (B, VALUE)], True),
         ([(A, VALUE), (B, NOTHING)], True),  # native does not apply
         ([(A, VALUE), (B, FAILED)], True),
-        ([(A, FAILED), (B, FAILED)], True),  # not tried again by itself
+        ([(A, NOTHING), (B, FAILED)], True),  # not tried again by itself
+        ([(A, FAILED), (B, FAILED)], False),  # a build that failed in plain `asv run`, or a broken machine
         ([(A, NOTHING), (B, NOTHING)], True),  # the commit is older than the kernel
         ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], False),  # only another case was asked for
         ([(A, dataclasses.replace(VALUE, count=3)), (B, NOTHING)], False),  # a first look
