@@ -14,7 +14,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.up-to-date
 # cmake and ninja come with the venv; `env` and not `export PATH`, so that `PYTHON` is looked up as the user's shell does.
-IN_VENV := env PATH="$(abspath $(VENV))/bin:$$PATH"
+IN_VENV := env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH"
 
 # Settings of `make track`: exported only when given, under the names that tools and benchmarks read.
 KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN RULE EPS T_MIN T_MAX THREADS
