@@ -154,10 +154,7 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
         left, left_failed = set(fresh), set(failed)
         newest = max(stored, key=lambda file: file.path.stat().st_mtime, default=None)
         for file in stored:
-            # A failure does not say its machine; the file written last is that of the machine that just
-            # measured.
-            new_failures = failed if file is newest else []
-            rounds, failures = _settle(file, fresh, new_failures, tally)
+            rounds, failures = _settle(file, fresh, failed, tally, measured_here=file is newest)
             left -= rounds
             left_failed -= failures
         _put_back(spool, [(item.time, telemetry.encode(item)) for item in fresh if item in left], tally)
@@ -174,9 +171,14 @@ def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) ->
 
 
 def _settle(
-    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
+    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally, *, measured_here: bool
 ) -> tuple[set[Round], set[Failure]]:
-    """Write the telemetry and failures of one results file; return the fresh lines that it took."""
+    """Write the telemetry and failures of one results file; return the fresh lines that it took.
+
+    A round finds its machine by its estimate. A failure has none, and a value that was dropped cannot be compared: both
+    belong to the file that was written last, that of the machine that just measured (`measured_here`).
+    """
+    failed = failed if measured_here else ()
     kept = _by_series(_read(file.telemetry_path, telemetry.decode, tally))
     kept_failures = _by_series(_read(file.failures_path, failure_lines.decode, tally))
     new, new_failures = _by_series(fresh), _by_series(failed)
@@ -187,7 +189,7 @@ def _settle(
         failures = list(dict.fromkeys([*kept_failures.get(series, ()), *new_failures.get(series, ())]))
         rounds = [*kept.get(series, ()), *new.get(series, ())]
         found = join(rounds, stored)
-        if not found and (found := to_restore(rounds, stored, failures)):
+        if not found and measured_here and (found := to_restore(rounds, stored, failures)):
             file.restore(series, found)
             restored.append(f"{_words(series)}: value restored from {len(found)} rounds ({file.path.name})")
         if found:

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import os
 
 import pytest
 
@@ -181,6 +182,15 @@ def test_the_machine_whose_samples_agree_gets_the_rounds(tmp_path):
     ingest.ingest(tmp_path, now=10.0)
     assert estimates(tmp_path, "one") == [1.0]
     assert estimates(tmp_path, "two") == [2.0]
+
+
+def test_nothing_is_restored_on_another_machine(tmp_path):
+    other = write_result(tmp_path, [None, None], [None, None], machine="other")
+    os.utime(other, (1.0, 1.0))
+    write_result(tmp_path, [None, 1.0], [None, [1.0]], machine="box")
+    spool(tmp_path, at(1.0, 1.0))
+    assert ingest.ingest(tmp_path, now=10.0).restored == ()
+    assert stored_values(other) == [None, None]
 
 
 def test_another_commit_with_the_same_short_hash_claims_nothing(tmp_path):
