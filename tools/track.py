@@ -111,7 +111,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         if not work.has_results():
             return status
         index = work.publish()
-        print(f"{len(work.measured)} commits measured, {time.time() - began:.0f} s in all", file=out)
+        print(f"\n{len(work.measured)} commits measured, {time.time() - began:.0f} s in all", file=out)
         print(f"Dashboard: {index.as_uri()}", file=out, flush=True)
         return status
 
