@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
@@ -40,6 +41,12 @@ def has_torch() -> bool:
     return any(True for _ in importlib.metadata.distributions(name="torch"))
 
 
+def same_numpy() -> list[str]:
+    """Return the requirement of the NumPy beside a borrowed torch, if any: it may be compiled for that one."""
+    versions = [found.version for found in importlib.metadata.distributions(name="numpy")]
+    return [f"numpy=={version}" for version in versions[:1] if re.fullmatch(r"\d+(\.\d+)*", version)]
+
+
 def is_ours(target: Path) -> bool:
     """Return whether `target` is a working virtual environment of the running Python's version."""
     site = target / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -67,15 +74,20 @@ def make(target: Path, torch: str, torch_index: str) -> None:
             [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
         ).strip()
     )
+    # Without the path file pip sees only what is really here: a borrowed asv or ruff would come without its command.
+    (site / PATH_FILE).unlink(missing_ok=True)
+    wanted = requirements(Path("pyproject.toml").read_text(encoding="utf-8"))
     if has_torch():
+        _pip(python, [*wanted, *same_numpy()])
         folders = borrowed_folders(sys.path, target)
         (site / PATH_FILE).write_text("".join(f"{folder}\n" for folder in folders), encoding="utf-8")
         print(f"torch {importlib.metadata.version('torch')} of {sys.executable} is used", flush=True)  # noqa: T201
+        return
+    if torch:
+        _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
     else:
-        (site / PATH_FILE).unlink(missing_ok=True)
-        if torch:
-            _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
-    _pip(python, requirements(Path("pyproject.toml").read_text(encoding="utf-8")))
+        print("TORCH is empty: nothing can be measured here, tests that need PyTorch are skipped", flush=True)  # noqa: T201
+    _pip(python, wanted)
 
 
 def _pip(python: Path, arguments: Sequence[str]) -> None:

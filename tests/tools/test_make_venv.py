@@ -39,7 +39,23 @@ def test_a_torch_that_is_there_is_borrowed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
     make_venv.make(tmp_path / "venv", "torch==1", "https://index")
     subprocess.run([tmp_path / "venv" / "bin" / "python", "-c", "import torch_of_the_host"], check=True)
-    assert installed == [make_venv.requirements((ROOT / "pyproject.toml").read_text())]
+    (asked,) = installed  # the host's packages do not count: a borrowed asv would come without its command
+    wanted = make_venv.requirements((ROOT / "pyproject.toml").read_text())
+    assert asked == [*wanted, *make_venv.same_numpy()]
+
+
+def test_a_borrowed_torch_keeps_its_numpy(tmp_path, monkeypatch):
+    def host_with(version):
+        info = tmp_path / version / "numpy-0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Name: numpy\nVersion: {version}\n")
+        monkeypatch.setattr(sys, "path", [str(info.parent)])
+        return make_venv.same_numpy()
+
+    assert host_with("1.26.4") == ["numpy==1.26.4"]
+    assert host_with("1.26.4+vendor") == []  # no index has it
+    monkeypatch.setattr(sys, "path", [])
+    assert make_venv.same_numpy() == []
 
 
 @pytest.mark.parametrize(
