@@ -35,6 +35,11 @@ def read_counters() -> HostCounters:
     return HostCounters(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, _steal())
 
 
+def page_faults() -> int:
+    """Return the minor page faults of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def _steal() -> float | None:
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()

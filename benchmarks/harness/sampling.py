@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from benchmarks.harness import statistics
+from benchmarks.harness.machine import page_faults
 from benchmarks.harness.stopping import Stop, StoppingRule, without_burn_in
 from benchmarks.harness.timers import BATCH_LIMIT, Call, Timer
 
@@ -14,6 +15,11 @@ ROUNDS = 8
 REFUSED_ROUNDS = 6  # asv's test cannot reach its own threshold with six values a side
 
 WARM_UP = 0.05  # s of busy time before the first sample: caches, branch predictors and clocks settle
+# An implementation that allocates its output settles only when the allocator has met all its sizes: at 10M elements
+# up to 10 calls with faults, 16 ms reading as 50. So the warm-up goes on until three batches in a row had none.
+WARM_UP_MOST = 0.5  # s
+SETTLED = 3  # batches without a page fault
+FAULTING = 0.05  # flag: more page faults than this per sample
 OVERHEAD_FACTOR = 20  # a batch lasts at least 20 empty calls ...
 TICK_FACTOR = 200  # ... and 200 clock ticks, so that neither moves the sample by more than 5% or .5%
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
@@ -38,14 +44,17 @@ class RoundResult:
 
 
 def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
-    """Call until WARM_UP seconds are spent; return (seconds per call of the last batch, seconds spent)."""
-    begin, batch = perf_counter(), 1
+    """Call until WARM_UP seconds are spent and memory has settled; return (seconds per call in the end, seconds)."""
+    begin, batch, settled = perf_counter(), 1, 0
     while True:
+        faults = page_faults()
         (per_call,) = timer.samples(call, batch, 1)
+        settled = settled + 1 if page_faults() == faults else 0
         spent = perf_counter() - begin
-        if spent >= WARM_UP:
+        if spent >= WARM_UP_MOST or (spent >= WARM_UP and settled >= SETTLED):
             return max(per_call, 1e-9), spent
-        batch = min(2 * batch, BATCH_LIMIT)
+        if spent < WARM_UP / 2:
+            batch = min(2 * batch, BATCH_LIMIT)
 
 
 def batch_for(per_call: float, *, tick: float, overhead: float) -> int:
@@ -64,9 +73,11 @@ def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
     per_call, warmed = warm_up(call, timer)
     batch = batch_for(per_call, tick=tick, overhead=overhead)
     rule.start()
+    faults = page_faults()
     while not isinstance(decision := rule.decide(), Stop):
         samples = timer.samples(call, batch, decision.n)
         rule.add(samples, sum(samples) * batch)
+    faults = page_faults() - faults
     kept = without_burn_in(rule.samples)
     estimate = statistics.trimmed_mean(kept)
     return RoundResult(
@@ -81,9 +92,10 @@ def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
         autocorrelation=statistics.autocorrelation(kept),
         tick=tick,
         overhead=overhead,
-        flags=tuple(sorted(timer.flags | _flags(estimate, batch, tick))),
+        flags=tuple(sorted(timer.flags | _flags(estimate, batch, tick, faults / len(rule.samples)))),
     )
 
 
-def _flags(estimate: float, batch: int, tick: float) -> set[str]:
-    return {"quantised"} if tick > QUANTISED * estimate * batch else set()
+def _flags(estimate: float, batch: int, tick: float, faults_per_sample: float) -> set[str]:
+    found = {"quantised": tick > QUANTISED * estimate * batch, "faulting": faults_per_sample > FAULTING}
+    return {flag for flag, raised in found.items() if raised}

@@ -65,3 +65,37 @@ def test_real_calls_on_the_real_clock():
     assert result.n >= 3
     assert result.warmup >= sampling.WARM_UP
     assert result.spent == pytest.approx(0.015, abs=0.03)
+
+
+def faulting_calls(monkeypatch, faults):
+    """Have the n-th reading of the fault counter grow by what `faults(n)` says."""
+    state = {"reading": 0, "total": 0}
+
+    def count():
+        state["reading"] += 1
+        state["total"] += faults(state["reading"])
+        return state["total"]
+
+    monkeypatch.setattr(sampling, "page_faults", count)
+
+
+def test_warm_up_goes_on_until_memory_has_settled(monkeypatch):
+    monkeypatch.setattr(sampling, "WARM_UP", 0.0)
+    faulting_calls(monkeypatch, lambda reading: 1 if reading <= 20 else 0)
+    timer = FakeTimer()
+    sampling.warm_up(lambda: None, timer)
+    assert timer.taken == 10 + sampling.SETTLED  # two readings a batch
+
+
+def test_warm_up_of_memory_that_never_settles_ends(monkeypatch):
+    monkeypatch.setattr(sampling, "WARM_UP_MOST", 0.02)
+    faulting_calls(monkeypatch, lambda reading: 1)
+    assert 0.02 <= sampling.warm_up(lambda: None, FakeTimer())[1] < 5
+
+
+def test_page_faults_while_timing_are_flagged(monkeypatch):
+    faulting_calls(monkeypatch, lambda reading: 1000 if reading > 10**9 else 0)
+    assert measure(lambda: None, FakeTimer(), CoefficientOfVariation()).flags == ()
+    monkeypatch.setattr(sampling, "WARM_UP_MOST", 0.0)
+    faulting_calls(monkeypatch, lambda reading: 10**6)
+    assert measure(lambda: None, FakeTimer(), CoefficientOfVariation()).flags == ("faulting",)
