@@ -60,8 +60,10 @@ class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships n
         try:
             for line in ingest(root, results=Path(conf.results_dir).absolute()).problems:
                 log.warning(line)
-            write_site(results=Path(conf.results_dir).absolute(), repository=root, out=html / FOLDER)
+            site = write_site(results=Path(conf.results_dir).absolute(), repository=root, out=html / FOLDER)
         except KernelVelocityError as error:
             raise util.UserError(str(error)) from error
+        for note in site.notes:
+            log.warning(note)
         index = html / "index.html"
         replace_text(index, link_from_index(index.read_text(encoding="utf-8")))

@@ -32,7 +32,7 @@ class Table:
     device: str
     state: str
     href: str  # empty where no trend shows the kernel
-    left_out: str  # the test cases that were n/a for every implementation; empty for none
+    left_out: str  # the test cases without a value of any implementation; empty for none
     has_gigabytes: bool
     rows: tuple[Row, ...]
 
@@ -171,7 +171,7 @@ def _table(
         device=device,
         state=state,
         href=href if href in known else "",
-        left_out=f"n/a for every implementation: {', '.join(left_out)}" if left_out else "",
+        left_out=f"not measured: {', '.join(left_out)}" if left_out else "",
         has_gigabytes=any(point.measurement.gigabytes is not None for point in points),
         rows=tuple(_row(point, commit, notes) for point in points),
     )

@@ -6,7 +6,8 @@ before it gives up, or by `make track` for a process that could not (crash, time
     {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-512x512x512"], "t": 1700000000.0, "error": "...",
     "died": true}
 
-`died` is absent where the round raised an exception. Ingest moves the lines to
+`died` is absent where the round raised an exception; `skipped` is true where nothing failed, but the series does not
+apply (asv's n/a), and `error` says why. Ingest moves the lines to
 `results/<machine>/telemetry/<commit8>-<environment>.failures.jsonl`.
 """
 
@@ -33,6 +34,7 @@ class Failure:
     time: float  # Unix time, s
     error: str
     died: bool = False  # its process ended without saying why: a crash, or the timeout
+    skipped: bool = False  # no failure: the series does not apply at this commit, or on this machine
 
 
 def encode(failure: Failure) -> str:
@@ -41,6 +43,8 @@ def encode(failure: Failure) -> str:
     line["error"] = failure.error
     if failure.died:
         line["died"] = True
+    if failure.skipped:
+        line["skipped"] = True
     return json.dumps(line, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -64,7 +68,12 @@ def decode(line: str) -> Failure:
     if not isinstance(time, int | float) or isinstance(time, bool) or not math.isfinite(time):
         raise FailureLineError(f"t: a Unix time is wanted, got {time!r}")
     return Failure(
-        benchmark=benchmark, params=tuple(params), time=float(time), error=text, died=raw.get("died") is True
+        benchmark=benchmark,
+        params=tuple(params),
+        time=float(time),
+        error=text,
+        died=raw.get("died") is True,
+        skipped=raw.get("skipped") is True,
     )
 
 

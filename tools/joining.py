@@ -80,14 +80,23 @@ def to_restore(rounds: Sequence[Round], stored: StoredSeries, failures: Sequence
         return ()
     ordered = sorted(dict.fromkeys(rounds), key=lambda item: item.time)
     newest = [item for item in ordered if item.method == ordered[-1].method]
-    if any(not failure.died and failure.time >= newest[0].time - TIME_SLACK for failure in failures):
+    if any(
+        not failure.died and not failure.skipped and failure.time >= newest[0].time - TIME_SLACK for failure in failures
+    ):
         return ()
     return tuple(newest)
 
 
 def still_true(failures: Sequence[Failure], rounds: Sequence[Round], stored: StoredSeries) -> list[Failure]:
-    """Return the failures of the stored measurement: all where it failed, else those since its first round."""
-    if stored.failed or not rounds:
-        return list(failures)
+    """Return the failures of the stored measurement: all where it failed, else those since its first round.
+
+    Of what does not apply, every round says the same: the newest line is kept, and none once there is a time.
+    """
+    skipped = sorted((failure for failure in failures if failure.skipped), key=lambda failure: failure.time)[-1:]
+    failed = [failure for failure in failures if not failure.skipped]
+    if stored.failed:
+        return failed
+    if not rounds:
+        return [*failed, *skipped]
     first = min(item.time for item in rounds) - TIME_SLACK
-    return [failure for failure in failures if failure.time >= first]
+    return [failure for failure in failed if failure.time >= first]

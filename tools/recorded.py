@@ -164,7 +164,7 @@ def _measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str,
         interval=value.interval,
         flop=flop,
         bytes_moved=bytes_moved,
-        reason=errors[-1] if errors and value.outcome is Outcome.FAILED else None,
+        reason=errors[-1] if errors and value.outcome is not Outcome.MEASURED else None,
         warnings=_warnings(value.outcome, len(rounds), errors),
     )
 

@@ -58,6 +58,18 @@ def machine(name: str | None) -> str:
         return name or Machine.get_unique_machine_name()
 
 
+def environment_of(conf: Config) -> HostTorch:
+    """Return the environment that asv.conf.json asks for.
+
+    Raises:
+        UsageError: it is not ours.
+    """
+    found = [item for item in get_environments(conf, None, verbose=False) if isinstance(item, HostTorch)]
+    if not found:
+        raise UsageError("asv.conf.json: environment_type is not ours; `host` is wanted")
+    return found[0]
+
+
 @dataclass(kw_only=True)
 class Session:
     """The state of a run. `root` is the current folder: asv knows no other."""
@@ -77,10 +89,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._conf = Config.load()
-        found = [item for item in get_environments(self._conf, None, verbose=False) if isinstance(item, HostTorch)]
-        if not found:
-            raise UsageError("asv.conf.json: environment_type is not ours; `host` is wanted")
-        self._environment: HostTorch = found[0]
+        self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir).absolute()
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
 

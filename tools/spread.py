@@ -1,8 +1,8 @@
 """``python -m tools spread``: how far apart sessions of identical code are, raw and adjusted by the controls.
 
-Measures one commit in several sessions (each a whole `asv run` of its own, nothing stored in results/), keeps their
-telemetry in `.asv/sessions/<commit8>/`, and prints the spread of the sessions' medians per native series. Beta is
-fitted on the other sessions than the one it adjusts.
+Measures one commit in several sessions (each a whole `asv run` of its own), keeps their telemetry in
+`.asv/sessions/<commit8>/` and nothing in results/, and prints the spread of the sessions' medians per native series.
+Beta is fitted on the other sessions than the one it adjusts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import math
 import os
+import shutil
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import TextIO
 
 from asv.config import Config
-from asv.environment import get_environments
 
 from benchmarks.harness import telemetry
 from benchmarks.harness.cases import CONTROLS
@@ -30,10 +30,12 @@ from tools.adjustment import Logs, RoundKey, adjust
 from tools.asv_process import run_asv
 from tools.errors import NothingMeasured, ResultsError, UsageError
 from tools.host import device
+from tools.session import environment_of, machine
 from tools.stored_file import Series
 
 DEFAULT_SESSIONS = 10
 MIN_SESSIONS = 3  # a spread of fewer is no spread
+MACHINE = "kv-spread"  # asv interleaves rounds only where it stores results: under this name, removed afterwards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +81,23 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 def _measure(commit: str, expressions: Sequence[str], kept: Path) -> None:
     """Run one session and move its telemetry to `kept`."""
-    (environment,) = get_environments(Config.load(), None, verbose=False)
-    spool = telemetry.spool_path(Path.cwd(), environment.name, commit)
+    conf = Config.load()
+    spool = telemetry.spool_path(Path.cwd(), environment_of(conf).name, commit)
     if spool.exists():
         raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `python -m tools ingest` first")
     benches = [text for expression in expressions for text in ("--bench", expression)]
-    options = ["--dry-run", "--interleave-rounds", "--attribute", f"rounds={ROUNDS}"]
+    options = ["--interleave-rounds", "--machine", machine(MACHINE), "--attribute", f"rounds={ROUNDS}"]
     log = Path(".asv", "logs", "spread.log")
-    lines: list[str] = []
-    status = run_asv(
-        ["run", f"{commit}^!", *options, *benches], root=Path(), environment=os.environ, log=log, on_line=lines.append
-    )
+    try:
+        status = run_asv(
+            ["run", f"{commit}^!", *options, *benches],
+            root=Path(),
+            environment=os.environ,
+            log=log,
+            on_line=lambda line: None,
+        )
+    finally:
+        shutil.rmtree(Path(conf.results_dir, MACHINE), ignore_errors=True)
     if status != 0 or not spool.exists():
         raise NothingMeasured(f"asv run ended with status {status} (log: {log.absolute()})")
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -136,11 +144,11 @@ def _row(series: Series, logs: Mapping[Series, Logs]) -> Row:
     controls = [found for (_, params), found in logs.items() if params[0] in CONTROLS]
     raw = _medians(values)
     adjusted, betas = {}, []
-    for session in raw:
-        others = {key: value for key, value in values.items() if key[0] != session}
+    for left_out in raw:
+        others = {key: value for key, value in values.items() if key[0] != left_out}
         fit = adjust(values, controls, fitted_on=others)
         betas.append(fit.beta)
-        adjusted[session] = _medians(fit.values)[session]
+        adjusted[left_out] = _medians(fit.values)[left_out]
     return Row(
         series=series,
         seconds=math.exp(statistics.median(raw.values())),

@@ -45,6 +45,7 @@ KEYS = {
 # Flags are stored as letters, "cu". A flagged round is kept and shown as flagged.
 FLAGS = {
     "contended": "c",  # the process was preempted, or the hypervisor took time
+    "faulting": "p",  # page faults while timing: fresh memory was part of what was measured
     "underfed": "u",  # the device overtook the host: launch gaps are in the time
     "quantised": "q",  # one clock tick is more than .5% of a sample
 }
@@ -206,7 +207,13 @@ def _append_line(path: Path, line: str) -> None:
 
 
 def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: float, error: BaseException) -> None:
-    """Append what a failed benchmark said, one line of JSON: asv stores none of its text."""
-    message = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-    line = {"b": benchmark, "p": list(params), "t": round(when, 3), "error": message}
+    """Append what a failed benchmark said, one line of JSON: asv stores none of its text.
+
+    NotImplementedError is no failure but "does not apply here"; its line says so (`"skipped": true`).
+    """
+    skipped = isinstance(error, NotImplementedError)
+    message = " ".join((str(error) if skipped else f"{type(error).__name__}: {error}").split())[:500]
+    line: dict[str, object] = {"b": benchmark, "p": list(params), "t": round(when, 3), "error": message}
+    if skipped:
+        line["skipped"] = True
     _append_line(path, json.dumps(line, separators=(",", ":")))

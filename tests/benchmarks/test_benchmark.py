@@ -176,18 +176,43 @@ def test_compile_is_a_cached_package(asv_environment, name):
     assert len(rounds(asv_environment)) == 1
 
 
-def test_a_failure_is_written_down(asv_environment, kernel):
+def as_asv_runs(instance, module, case_index):
+    """Return the benchmark that asv makes of `time_hot`, set to native and a case."""
     pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
     from benchmarks.harness.asv_type import RoundBenchmark
 
+    bench = RoundBenchmark("matmul.Cpu.time_hot", instance.time_hot, [instance.time_hot, instance, module])
+    bench.set_param_idx(2 * 5 + case_index)
+    return bench
+
+
+def recorded_failure(root):
+    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl"
+    return json.loads(path.read_text())
+
+
+def test_a_failure_is_written_down(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 0)
-    instance = matmul.Cpu()
-    bench = RoundBenchmark("matmul.Cpu.time_hot", instance.time_hot, [instance.time_hot, instance, matmul])
-    bench.set_param_idx(2 * 5)
     with pytest.raises(WrongResultError):
-        bench.do_setup()
-    path = asv_environment / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl"
-    said = json.loads(path.read_text())
+        as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
+    said = recorded_failure(asv_environment)
     assert said["b"] == "matmul.Cpu.time_hot"
     assert said["p"] == ["native", CASE["matmul"]]
     assert said["error"].startswith("WrongResultError: matmul native float32-128x128x128 is wrong: wrong 16384")
+    assert "skipped" not in said
+
+
+def test_what_does_not_apply_is_skipped_and_says_why(asv_environment, kernel, capsys):
+    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
+    assert as_asv_runs(matmul.Cpu(), matmul, 0).do_setup() is True
+    said = recorded_failure(asv_environment)
+    assert said["skipped"] is True
+    assert said["error"] == "at this commit matmul runs on ('cuda',), not cpu"
+    assert "asv: skipped: NotImplementedError" in capsys.readouterr().out
+
+
+def test_what_applies_is_not_skipped(asv_environment):
+    bench = as_asv_runs(matmul.Cpu(), matmul, 0)
+    assert bench.do_setup() is False
+    (sample,) = bench.do_run()["samples"]
+    assert sample > 0

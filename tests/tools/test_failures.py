@@ -11,9 +11,11 @@ from tools.failures import Failure, FailureLineError
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
-@given(texts, st.lists(texts, max_size=3), st.integers(0, 2**32), texts, st.booleans())
-def test_what_is_encoded_is_decoded(benchmark, params, time, error, died):
-    failure = Failure(benchmark=benchmark, params=tuple(params), time=float(time), error=error, died=died)
+@given(texts, st.lists(texts, max_size=3), st.integers(0, 2**32), texts, st.booleans(), st.booleans())
+def test_what_is_encoded_is_decoded(benchmark, params, time, error, died, skipped):  # noqa: PLR0917 - hypothesis' order
+    failure = Failure(
+        benchmark=benchmark, params=tuple(params), time=float(time), error=error, died=died, skipped=skipped
+    )
     line = failures.encode(failure)
     assert "\n" not in line
     assert failures.decode(line) == failure
@@ -41,4 +43,14 @@ def test_the_suite_writes_lines_that_are_understood(tmp_path):
     (line,) = path.read_text().splitlines()
     assert failures.decode(line) == Failure(
         benchmark="k", params=("native", "c"), time=1.5, error="ValueError: wrong by 3"
+    )
+
+
+def test_the_suite_says_why_a_series_does_not_apply(tmp_path):
+    path = failures.spool_path(tmp_path, "env", "c" * 40)
+    error = NotImplementedError("driver too old")
+    telemetry.append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=error)
+    (line,) = path.read_text().splitlines()
+    assert failures.decode(line) == Failure(
+        benchmark="k", params=("native", "c"), time=1.5, error="driver too old", skipped=True
     )

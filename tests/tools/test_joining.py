@@ -79,8 +79,8 @@ def test_nothing_stored_claims_nothing():
     assert join(rounds(1.0), stored(value=1.0)) == ()
 
 
-def failure(time, died=False):
-    return Failure(benchmark=ROUND.benchmark, params=ROUND.params, time=time, error="x", died=died)
+def failure(time, died=False, skipped=False):
+    return Failure(benchmark=ROUND.benchmark, params=ROUND.params, time=time, error="x", died=died, skipped=skipped)
 
 
 def test_good_rounds_are_restored_after_a_crash_only():
@@ -104,3 +104,15 @@ def test_failures_of_an_earlier_measurement_are_dropped():
     failures = [failure(10.0), failure(101.0)]
     assert still_true(failures, rounds(1.0), stored(value=1.0)) == failures[1:]
     assert still_true(failures, [], stored(failed=True)) == failures
+
+
+def test_of_what_does_not_apply_the_newest_reason_is_kept_until_there_is_a_time():
+    skips = [failure(3.0, skipped=True), failure(9.0, skipped=True), failure(5.0, skipped=True)]
+    assert still_true(skips, [], NOTHING) == [skips[1]]
+    assert still_true(skips, rounds(1.0), stored(value=1.0)) == []
+    assert still_true([*skips, failure(4.0)], [], stored(failed=True)) == [failure(4.0)]
+
+
+def test_a_round_that_did_not_apply_keeps_no_good_round_from_being_restored():
+    items = rounds(1.0, 2.0)
+    assert to_restore(items, stored(failed=True), [failure(102.0, skipped=True)]) == tuple(items)

@@ -66,13 +66,20 @@ def test_not_applicable_and_failed_are_told_apart_with_their_reasons(tree):
     assert section.footnotes[broken["triton"].marks[0] - 1].startswith("failed: the commit did not build, or")
 
 
-def test_a_known_reason_is_shown(tree):
-    stem = f"{tree.commits[3][:8]}-{synthetic.ENVIRONMENT}"
-    line = {"b": "add_mul_exp.Cpu.time_hot", "p": ["triton", "float32-5M"], "t": 1.0, "error": "wrong by 3e-2"}
+@pytest.mark.parametrize(
+    ("commit", "more", "shown"),
+    [
+        (3, {"error": "wrong by 3e-2"}, "failed: wrong by 3e-2"),
+        (2, {"error": "no Triton", "skipped": True}, "n/a: no Triton"),
+    ],
+)
+def test_a_known_reason_is_shown(tree, commit, more, shown):
+    stem = f"{tree.commits[commit][:8]}-{synthetic.ENVIRONMENT}"
+    line = {"b": "add_mul_exp.Cpu.time_hot", "p": ["triton", "float32-5M"], "t": 1.0, **more}
     path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.failures.jsonl"
     path.write_text(json.dumps(line) + "\n")
-    section, broken = cells(tree, tree.commits[3])
-    assert section.footnotes[broken["triton"].marks[0] - 1] == "failed: wrong by 3e-2"
+    section, found = cells(tree, tree.commits[commit])
+    assert section.footnotes[found["triton"].marks[0] - 1] == shown
 
 
 def test_every_number_of_a_cell_has_its_unit(tree):
@@ -200,7 +207,7 @@ def test_what_was_never_asked_for_takes_no_room(tree):
     (commit,) = of(commit_page.build(found), f"commit-{tree.commits[0][:8]}.html").sections
     (only,) = commit.tables
     assert {row.case for row in only.rows} == {"float32-5M"}
-    assert only.left_out == "n/a for every implementation: float32-500k"
+    assert only.left_out == "not measured: float32-500k"
 
 
 def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
