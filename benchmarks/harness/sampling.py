@@ -16,10 +16,12 @@ REFUSED_ROUNDS = 6  # asv's test cannot reach its own threshold with six values 
 
 WARM_UP = 0.05  # s of busy time before the first sample: caches, branch predictors and clocks settle
 # An implementation that allocates its output settles only when the allocator has met all its sizes: at 10M elements
-# up to 10 calls with faults, 16 ms reading as 50. So the warm-up goes on until three batches in a row had none.
+# up to 10 calls with faults, 16 ms reading as 50. So the warm-up goes on until three batches in a row had next to none.
 WARM_UP_MOST = 0.5  # s
-SETTLED = 3  # batches without a page fault
-FAULTING = 0.05  # flag: more page faults than this per sample
+SETTLED = 3  # batches in a row
+# Page faults per second. A forked process takes about 20 for a while, of 2 us, as it copies what it shares with its
+# parent; an allocator at work 300, of up to 1 ms (huge pages).
+FAULTING = 100.0
 OVERHEAD_FACTOR = 20  # a batch lasts at least 20 empty calls ...
 TICK_FACTOR = 200  # ... and 200 clock ticks, so that neither moves the sample by more than 5% or .5%
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
@@ -49,7 +51,7 @@ def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
     while True:
         faults = page_faults()
         (per_call,) = timer.samples(call, batch, 1)
-        settled = settled + 1 if page_faults() == faults else 0
+        settled = settled + 1 if page_faults() - faults <= max(1.0, FAULTING * per_call * batch) else 0
         spent = perf_counter() - begin
         if spent >= WARM_UP_MOST or (spent >= WARM_UP and settled >= SETTLED):
             return max(per_call, 1e-9), spent
@@ -92,10 +94,10 @@ def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
         autocorrelation=statistics.autocorrelation(kept),
         tick=tick,
         overhead=overhead,
-        flags=tuple(sorted(timer.flags | _flags(estimate, batch, tick, faults / len(rule.samples)))),
+        flags=tuple(sorted(timer.flags | _flags(estimate, batch, tick, faults / rule.spent))),
     )
 
 
-def _flags(estimate: float, batch: int, tick: float, faults_per_sample: float) -> set[str]:
-    found = {"quantised": tick > QUANTISED * estimate * batch, "faulting": faults_per_sample > FAULTING}
+def _flags(estimate: float, batch: int, tick: float, faults_per_second: float) -> set[str]:
+    found = {"quantised": tick > QUANTISED * estimate * batch, "faulting": faults_per_second > FAULTING}
     return {flag for flag, raised in found.items() if raised}

@@ -81,7 +81,7 @@ def faulting_calls(monkeypatch, faults):
 
 def test_warm_up_goes_on_until_memory_has_settled(monkeypatch):
     monkeypatch.setattr(sampling, "WARM_UP", 0.0)
-    faulting_calls(monkeypatch, lambda reading: 1 if reading <= 20 else 0)
+    faulting_calls(monkeypatch, lambda reading: 2 if reading <= 20 else 0)
     timer = FakeTimer()
     sampling.warm_up(lambda: None, timer)
     assert timer.taken == 10 + sampling.SETTLED  # two readings a batch
@@ -89,7 +89,7 @@ def test_warm_up_goes_on_until_memory_has_settled(monkeypatch):
 
 def test_warm_up_of_memory_that_never_settles_ends(monkeypatch):
     monkeypatch.setattr(sampling, "WARM_UP_MOST", 0.02)
-    faulting_calls(monkeypatch, lambda reading: 1)
+    faulting_calls(monkeypatch, lambda reading: 2)
     assert 0.02 <= sampling.warm_up(lambda: None, FakeTimer())[1] < 5
 
 
