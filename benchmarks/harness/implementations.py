@@ -6,16 +6,13 @@ commit under test. One that cannot exist here raises NotImplementedError: n/a, n
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import inspect
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import aoti
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.timers import Call
 
@@ -100,73 +97,10 @@ def _poison(output: Any) -> None:
     output.fill_(float("nan") if output.is_floating_point() else 77)
 
 
-# AOTInductor ----------------------------------------------------------------------------------------------------
-# torch.compile costs 2.7 s per shape in a fresh process even with a warm cache; a package of the same graph loads in
-# 2 ms and runs at the same speed. Packages are kept per torch version, shape, dtype, device, CPU and reference source.
-
-
 def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Bound:
-    package = cache / f"{_package_key(problem, case)}.pt2"
-    if not package.exists():
-        _compile_package(problem, inputs, package)
-    run = _load_package(package)
+    run = aoti.load(problem, case, inputs, cache)
     tensors = [value for value in inputs if hasattr(value, "data_ptr")]
     return _fresh(lambda: run(tensors)[0])
-
-
-def _package_key(problem: Problem, case: str) -> str:
-    import torch  # noqa: PLC0415
-
-    where = torch.backends.cpu.get_cpu_capability()
-    if problem.device == "cuda":
-        where = f"{torch.cuda.get_device_name()}-{torch.version.cuda}"
-    source = inspect.getsource(type(problem).reference_solution)
-    identity = "\n".join((torch.__version__, problem.name, case, where, _threads(), source))
-    return f"{problem.name}-{case}-{problem.device}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-
-
-def _threads() -> str:
-    return os.environ.get("KV_THREADS") or "1"
-
-
-def _compile_package(problem: Problem, inputs: Inputs, package: Path) -> None:
-    """Compile the reference's graph for these shapes; the file appears whole or not at all."""
-    import torch  # noqa: PLC0415
-    import torch._inductor.config as inductor  # noqa: PLC0415
-
-    scalars = [None if hasattr(value, "data_ptr") else value for value in inputs]
-
-    class Reference(torch.nn.Module):
-        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-            given = iter(tensors)
-            return problem.reference_solution(*(next(given) if s is None else s for s in scalars))
-
-    tensors = tuple(value for value in inputs if hasattr(value, "data_ptr"))
-    settings = {
-        "compile_threads": 1,
-        "cpp.threads": int(_threads()),
-    }  # one worker: the pool would outlive the round
-    package.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(dir=package.parent) as scratch,
-        torch.no_grad(),
-        inductor.patch(settings),
-    ):
-        program = torch.export.export(Reference(), tensors)
-        made = torch._inductor.aoti_compile_and_package(program, package_path=str(Path(scratch) / "model.pt2"))
-        Path(made).replace(package)
-
-
-def _load_package(package: Path) -> Callable[[list[Any]], Any]:
-    """Return the package as a function of a list of tensors that returns a list of tensors.
-
-    The class behind torch._inductor.aoti_load_package, which would first import 1.3 s of compiler in every round.
-    """
-    import torch._C._aoti as aoti  # noqa: PLC0415
-
-    loader = aoti.AOTIModelPackageLoader(str(package), "model", False, 1, -1)
-    run: Callable[[list[Any]], Any] = loader.run
-    return run
 
 
 _BINDERS: Mapping[str, Callable[[Problem, str, Inputs, Path], Bound]] = {

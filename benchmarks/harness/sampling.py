@@ -8,7 +8,7 @@ from time import perf_counter
 from benchmarks.harness import statistics
 from benchmarks.harness.machine import page_faults
 from benchmarks.harness.stopping import Stop, StoppingRule, without_burn_in
-from benchmarks.harness.timers import BATCH_LIMIT, Call, Timer
+from benchmarks.harness.timers import Call, Timer
 
 # 8 rounds x 1 estimate: .3% false alarms by asv's own test with 42 to 98% power at +3%; 2 x 5 samples: 18 to 24%.
 ROUNDS = 8
@@ -35,7 +35,7 @@ class RoundResult:
     n: int
     batch: int
     warmup: float
-    spent: float
+    spent: float  # by the host's clock; on a GPU that is more than the samples add up to
     stop: str
     cv: float | None
     half_width: float | None
@@ -50,19 +50,21 @@ def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
     begin, batch, settled = perf_counter(), 1, 0
     while True:
         faults = page_faults()
+        looked = perf_counter()
         (per_call,) = timer.samples(call, batch, 1)
-        settled = settled + 1 if page_faults() - faults <= max(1.0, FAULTING * per_call * batch) else 0
+        quiet = page_faults() - faults <= max(1.0, FAULTING * (perf_counter() - looked))
+        settled = settled + 1 if quiet else 0
         spent = perf_counter() - begin
         if spent >= WARM_UP_MOST or (spent >= WARM_UP and settled >= SETTLED):
             return max(per_call, 1e-9), spent
         if spent < WARM_UP / 2:
-            batch = min(2 * batch, BATCH_LIMIT)
+            batch = min(2 * batch, timer.batch_limit)
 
 
-def batch_for(per_call: float, *, tick: float, overhead: float) -> int:
+def batch_for(per_call: float, *, tick: float, overhead: float, limit: int) -> int:
     """Return how many calls make a sample that the clock can resolve."""
     wanted = max(OVERHEAD_FACTOR * overhead, TICK_FACTOR * tick)
-    return int(min(max(1, -(-wanted // per_call)), BATCH_LIMIT))
+    return int(min(max(1, -(-wanted // per_call)), limit))
 
 
 def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
@@ -71,15 +73,18 @@ def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
     Raises:
         ValueError: the timer returned a time that is zero, negative or not finite.
     """
-    tick, overhead = timer.tick(), timer.overhead()
     per_call, warmed = warm_up(call, timer)
-    batch = batch_for(per_call, tick=tick, overhead=overhead)
+    tick, overhead = timer.tick(), timer.overhead()  # of a device that is awake
+    batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit)
+    timer.flags.clear()  # what went wrong while warming up is in no sample
     rule.start()
-    faults = page_faults()
+    faults, spent = 0, 0.0
     while not isinstance(decision := rule.decide(), Stop):
+        before, began = page_faults(), perf_counter()
         samples = timer.samples(call, batch, decision.n)
+        spent += perf_counter() - began
+        faults += page_faults() - before  # of the calls alone: the rule's own arithmetic has some, too
         rule.add(samples, sum(samples) * batch)
-    faults = page_faults() - faults
     kept = without_burn_in(rule.samples)
     estimate = statistics.trimmed_mean(kept)
     return RoundResult(
@@ -87,14 +92,14 @@ def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
         n=len(rule.samples),
         batch=batch,
         warmup=warmed,
-        spent=rule.spent,
+        spent=spent,
         stop=decision.reason.value,
         cv=statistics.cv(kept),
         half_width=statistics.half_width(kept),
         autocorrelation=statistics.autocorrelation(kept),
         tick=tick,
         overhead=overhead,
-        flags=tuple(sorted(timer.flags | _flags(estimate, batch, tick, faults / rule.spent))),
+        flags=tuple(sorted(timer.flags | _flags(estimate, batch, tick, faults / spent))),
     )
 
 

@@ -11,13 +11,16 @@ from typing import Any, Protocol
 
 Call = Callable[[], object]
 
-BATCH_LIMIT = 1 << 20
-
 
 class Timer(Protocol):
     """What `sampling` needs of a timer."""
 
     flags: set[str]  # what went wrong while timing: "underfed"
+
+    @property
+    def batch_limit(self) -> int:
+        """Return the most calls that a batch may have."""
+        ...
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples: seconds per call, each over `batch` calls back to back."""
@@ -50,6 +53,8 @@ def _nothing() -> None:
 
 class HostTimer:
     """`time.perf_counter_ns` around a batch: right for calls that return when the work is done."""
+
+    batch_limit = 1 << 20
 
     def __init__(self) -> None:
         self.flags: set[str] = set()
@@ -106,8 +111,8 @@ class TorchEvents:
         self._cuda: Any = torch.cuda
         self._device = device
         # torch.cuda._sleep is the finite spin kernel that PyTorch's own tests use. It counts clock64() cycles; devices
-        # clock at up to 2 GHz (H200: 1.98), so that cycles counted at 2 GHz never block for less than was asked.
-        self._cycles_per_second = 2.0e9
+        # clock at up to 2.9 GHz (H200: 1.98), so that cycles counted at 3 GHz never block for less than was asked.
+        self._cycles_per_second = 3.0e9
 
     def block(self, seconds: float) -> None:
         """Spin on the stream."""
@@ -133,45 +138,60 @@ class CudaEventTimer:
 
     Without the blocker the device waits for the host and an event pair includes the launch gap: a kernel of 7 us can
     read as 39. A first event that has passed when the last launch was enqueued proves that the device overtook the
-    host: that block is thrown away, the next is half as long, and a block of one that still is overtaken is kept and
-    flagged `underfed`.
+    host: that block is thrown away, the next is half as long and covered for longer (a call may launch several
+    kernels). Where nothing more can be done the block is kept and flagged `underfed`.
     """
 
     LAUNCHES = 512  # per block: half of the 1024 that the driver queues before a launch waits for the device
-    LAUNCH_SECONDS = 20e-6  # of host time per launch that the blocker covers: a few times what one costs
+    COVER = 20e-6  # s of host time per call that the blocker covers at first: a few times what one launch costs
+    COVER_MOST = 1e-3  # s
 
     def __init__(self, source: EventSource) -> None:
         self._source = source
+        self._launches = self.LAUNCHES  # per block; less where calls turn out to be several launches each
+        self._cover = self.COVER
         self.flags: set[str] = set()
+
+    @property
+    def batch_limit(self) -> int:
+        """Return the most calls that a batch may have: a block holds at least one batch and its two events."""
+        return max(1, self._launches - 2)
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
         """Return n samples in seconds per call; `flags` gets "underfed" where the host could not keep ahead."""
         found: list[float] = []
-        block = max(1, self.LAUNCHES // (batch + 2))
         while len(found) < n:
-            block = min(block, n - len(found))
-            fed, seconds = self._block(call, batch, block)
-            if fed or block == 1:
+            block = max(1, min(self._launches // (batch + 2), n - len(found)))
+            fed, seconds, host = self._block(call, batch, block)
+            exhausted = block == 1 and self._cover >= self.COVER_MOST
+            if fed or exhausted:
                 found.extend(seconds)
                 self.flags |= set() if fed else {"underfed"}
             else:
-                block //= 2
+                needed = 1.5 * host / (block * (batch + 2))
+                self._cover = min(max(2 * self._cover, needed), self.COVER_MOST)
+                self._launches = max(3, self._launches // 2)
         return found
 
-    def _block(self, call: Call, batch: int, samples: int) -> tuple[bool, list[float]]:
-        """Enqueue [event, batch, event] `samples` times behind a blocker; return (kept ahead, seconds per call)."""
+    def _block(self, call: Call, batch: int, samples: int) -> tuple[bool, list[float], float]:
+        """Enqueue [event, batch, event] `samples` times behind a blocker.
+
+        Returns: whether the host kept ahead, seconds per call of each sample, host seconds of enqueuing.
+        """
         source = self._source
         pairs = []
         with _no_collection():
-            source.block(self.LAUNCH_SECONDS * samples * (batch + 2))
+            source.block(self._cover * samples * (batch + 2))
+            started = perf_counter_ns()
             for _ in repeat(None, samples):
                 begin = source.event()
                 for _ in repeat(None, batch):
                     call()
                 pairs.append((begin, source.event()))
+            host = (perf_counter_ns() - started) * 1e-9
             fed = not pairs[0][0].query()
             source.synchronize()
-        return fed, [begin.elapsed_time(end) * 1e-3 / batch for begin, end in pairs]
+        return fed, [begin.elapsed_time(end) * 1e-3 / batch for begin, end in pairs], host
 
     def tick(self) -> float:
         """Return the smallest non-zero difference between the readings of 64 empty pairs, or their smallest value."""

@@ -10,6 +10,8 @@ from benchmarks.harness.stopping import CoefficientOfVariation, FixedTime
 class FakeTimer:
     """A timer whose calls take what a list says, without waiting."""
 
+    batch_limit = 1 << 20
+
     def __init__(self, seconds=1e-5, tick=1e-7, overhead=5e-8, spike_every=0):
         self.flags = set()
         self.seconds, self._tick, self._overhead = seconds, tick, overhead
@@ -35,7 +37,7 @@ class FakeTimer:
     [(1e-3, 1e-7, 5e-8, 1), (1e-6, 1e-7, 5e-8, 20), (1e-6, 1e-9, 5e-7, 10), (1e-12, 1e-3, 1e-3, 1 << 20)],
 )
 def test_batch_resolves_the_clock(per_call, tick, overhead, batch):
-    assert batch_for(per_call, tick=tick, overhead=overhead) == batch
+    assert batch_for(per_call, tick=tick, overhead=overhead, limit=1 << 20) == batch
 
 
 def test_estimate_is_robust():
@@ -46,10 +48,21 @@ def test_estimate_is_robust():
     assert result.cv > 1
 
 
-def test_a_coarse_clock_is_flagged(monkeypatch):
-    monkeypatch.setattr(sampling, "BATCH_LIMIT", 1)
-    result = measure(lambda: None, FakeTimer(seconds=1e-6, tick=1e-6), CoefficientOfVariation(t_min=1e-5, t_max=1e-4))
+def test_a_coarse_clock_is_flagged():
+    timer = FakeTimer(seconds=1e-6, tick=1e-6)
+    timer.batch_limit = 1
+    result = measure(lambda: None, timer, CoefficientOfVariation(t_min=1e-5, t_max=1e-4))
     assert result.flags == ("quantised",)
+
+
+def test_what_went_wrong_while_warming_up_is_in_no_sample():
+    class Underfed(FakeTimer):
+        def samples(self, call, batch, n):
+            if not self.taken:
+                self.flags.add("underfed")
+            return super().samples(call, batch, n)
+
+    assert measure(lambda: None, Underfed(), CoefficientOfVariation(t_min=1e-5, t_max=1e-4)).flags == ()
 
 
 def test_a_timer_that_returns_zero_is_an_error():

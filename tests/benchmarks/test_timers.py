@@ -31,6 +31,15 @@ def test_collector_is_off_only_while_timing():
     assert gc.isenabled()
 
 
+@pytest.fixture(autouse=True)
+def simulated_host(monkeypatch, request):
+    """Where a test has a simulated device, the timer's host clock is that device's."""
+    devices = []
+    monkeypatch.setattr(Device, "__post_init__", devices.append, raising=False)
+    real = timers.perf_counter_ns
+    monkeypatch.setattr(timers, "perf_counter_ns", lambda: int(devices[-1].host * 1e9) if devices else real())
+
+
 @dataclass
 class Event:
     device: "Device"
@@ -54,8 +63,11 @@ class Device:
     blocker: float = 1.0  # share of the blocking time asked for that is delivered
     queued: int = 0
     most_queued: int = 0
+    depth: int = 1 << 30  # launches that the queue holds; one more waits until the device is idle
 
     def work(self, seconds):
+        if self.queued >= self.depth:
+            self.synchronize()
         self.host += self.launch
         self.busy_until = max(self.busy_until, self.host) + seconds
         self.queued += 1
@@ -90,16 +102,34 @@ def test_without_the_blocker_the_launch_gap_shows_and_is_flagged():
     timer = CudaEventTimer(device)
     samples = timer.samples(lambda: device.work(3e-6), 4, 8)
     assert len(samples) == 8
+    assert timer.batch_limit < CudaEventTimer.LAUNCHES
     assert min(samples) > 4e-6  # the gap is in it: that is why it must be flagged
     assert timer.flags == {"underfed"}
 
 
-def test_an_overtaken_block_is_thrown_away_and_halved():
-    device = Device(blocker=0.15, launch=10e-6)  # the blocker covers about 50 of 512 launches
-    device.block = lambda seconds: device.work(min(seconds, 600e-6))
+def test_an_overtaken_block_is_thrown_away_and_covered_for_longer():
+    device = Device(launch=50e-6)  # a slow host: the cover of 20 us a launch is too short at first
     timer = CudaEventTimer(device)
     samples = timer.samples(lambda: device.work(3e-6), 1, 100)
     assert samples == pytest.approx([3e-6] * 100)
+    assert not timer.flags
+    asked = len(device.blocks)
+    timer.samples(lambda: device.work(3e-6), 1, 10)
+    assert len(device.blocks) == asked + 1  # what it learnt is kept
+
+
+def test_calls_of_several_launches_do_not_overrun_the_queue():
+    device = Device(depth=1024)
+
+    def five_launches():
+        for _ in range(5):
+            device.work(1e-6)
+
+    timer = CudaEventTimer(device)
+    timer.samples(five_launches, timer.batch_limit, 1)  # overruns: the host waits, and the next are smaller
+    timer.flags.clear()
+    samples = timer.samples(five_launches, min(20, timer.batch_limit), 50)
+    assert samples == pytest.approx([5e-6] * 50)
     assert not timer.flags
 
 
