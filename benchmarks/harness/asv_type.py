@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from time import time
 from typing import Any
 
 from asv_runner.benchmarks._base import Benchmark
 
+from benchmarks.harness import running
+from benchmarks.harness.benchmark import root_folder
 from benchmarks.harness.sampling import ROUNDS
 from benchmarks.harness.telemetry import append_failure, spool_path
 
@@ -31,6 +34,11 @@ class RoundBenchmark(Benchmark):  # type: ignore[misc]  # asv_runner has no type
     def do_setup(self) -> bool:
         """Run setup and return whether to skip; what it raises is written down, because asv stores none of its text."""
         try:
+            running.begin(self._mark())
+        except running.EarlierRoundDiedError as error:
+            self._record_failure(error)
+            raise
+        try:
             for setup in self._setups:
                 setup(*self._build_params())
         except NotImplementedError as error:
@@ -38,9 +46,15 @@ class RoundBenchmark(Benchmark):  # type: ignore[misc]  # asv_runner has no type
             print(f"asv: skipped: {error!r} ")  # noqa: T201 - as asv's own types say it
             return True
         except BaseException as error:
+            running.end(self._mark())  # asv calls no teardown then
             self._record_failure(error)
             raise
         return False
+
+    def do_teardown(self) -> None:
+        """Run teardown; the round ended by itself."""
+        running.end(self._mark())
+        super().do_teardown()
 
     def run(self, *params: Any) -> dict[str, Any]:
         """Measure one round; return {"samples": [estimate], "number": 1}."""
@@ -50,10 +64,11 @@ class RoundBenchmark(Benchmark):  # type: ignore[misc]  # asv_runner has no type
             self._record_failure(error)
             raise
 
+    def _mark(self) -> Path | None:
+        return running.mark_path(root_folder(os.environ), os.environ, self.name, self._current_params)
+
     def _record_failure(self, error: BaseException) -> None:
         environment, commit = os.environ.get("ASV_ENV_NAME"), os.environ.get("ASV_COMMIT")
         if environment and commit:
-            from benchmarks.harness.benchmark import _root  # noqa: PLC0415
-
-            path = spool_path(_root(os.environ), environment, commit).with_suffix(".failures.jsonl")
+            path = spool_path(root_folder(os.environ), environment, commit).with_suffix(".failures.jsonl")
             append_failure(path, benchmark=self.name, params=self._current_params, when=time(), error=error)

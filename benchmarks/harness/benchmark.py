@@ -5,7 +5,9 @@ A subclass names its problem and its device; asv discovers `<kernel>.<Device>.ti
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import inspect
 import os
 import secrets
 import sys
@@ -71,7 +73,7 @@ class _KernelBenchmark:
         _prepare_torch(self.device)
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
-        cache = _root(os.environ) / ".asv" / "cache"
+        cache = root_folder(os.environ) / ".asv" / "cache"
         self._bound: Bound = bind(implementation, self.problem, case, self._inputs, cache / "aoti")
         marker = _marker(cache, self.problem, self.device, implementation, case)
         self._bound.poison()
@@ -103,7 +105,7 @@ class _KernelBenchmark:
             load=host.load,
             switches=host.switches,
             steal=host.steal,
-            method=method_hash(rule),
+            method=method_hash(rule, os.environ.get("KV_THREADS")),
             launch=LAUNCH,
             flags=flags,
             **_shared_fields(result),
@@ -134,7 +136,7 @@ def _shared_fields(result: RoundResult) -> dict[str, Any]:
     return {name: getattr(result, name) for name in (*names, "tick", "overhead")}
 
 
-def _root(environ: Mapping[str, str]) -> Path:
+def root_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of asv.conf.json."""
     return Path(environ.get("ASV_CONF_DIR") or Path(__file__).parents[2])
 
@@ -145,10 +147,18 @@ def _check_package(environ: Mapping[str, str]) -> None:
     spec = importlib.util.find_spec("kernels")
     if folder is None or spec is None or spec.origin is None:
         return
-    if not Path(spec.origin).resolve().is_relative_to(Path(folder).resolve()):
+    origin = Path(spec.origin).resolve()
+    if not origin.is_relative_to(Path(folder).resolve()):
         raise WrongPackageError(
-            f"kernels comes from {spec.origin}, not from the environment of the commit under test ({folder}): "
+            f"kernels comes from {origin}, not from the environment of the commit under test ({folder}): "
             "remove that copy, or run asv from a clean environment"
+        )
+    # Where builds are cached by commit (tools/environment.py), the path must name the commit that asv says it measures.
+    commit = environ.get("ASV_COMMIT")
+    if "asv-build-cache" in origin.parts and commit not in origin.parts:
+        raise WrongPackageError(
+            f"kernels comes from {origin}, which is not commit {commit}: another run switched this environment; "
+            "run one at a time in a clone"
         )
 
 
@@ -162,6 +172,7 @@ def _prepare_torch(device: str) -> None:
         raise NotImplementedError("PyTorch is not installed") from None
     torch.set_num_threads(int(os.environ.get("KV_THREADS") or 1))
     torch.set_grad_enabled(False)
+    torch.backends.cuda.matmul.allow_tf32 = False  # float32 products in float32, whatever the image's default
     if device == "cuda" and not torch.cuda.is_available():
         raise NotImplementedError("PyTorch sees no CUDA device")
 
@@ -171,7 +182,9 @@ def _marker(cache: Path, problem: Problem, device: str, implementation: str, cas
     environment, commit = os.environ.get("ASV_ENV_NAME"), os.environ.get("ASV_COMMIT")
     if not environment or not commit:
         return None
-    return cache / "checked" / environment / commit / f"{problem.name}-{device}-{implementation}-{case}"
+    # Another reference or tolerance checks in full again.
+    source = hashlib.sha256(inspect.getsource(type(problem)).encode()).hexdigest()[:8]
+    return cache / "checked" / environment / commit / f"{problem.name}-{device}-{implementation}-{case}-{source}"
 
 
 def _spool(record: Round, environ: Mapping[str, str]) -> None:
@@ -179,4 +192,4 @@ def _spool(record: Round, environ: Mapping[str, str]) -> None:
     if not environment or not commit:
         print("kernel-velocity: asv names no commit here, so no telemetry is kept", file=sys.stderr)  # noqa: T201
         return
-    append(spool_path(_root(environ), environment, commit), record)
+    append(spool_path(root_folder(environ), environment, commit), record)

@@ -199,7 +199,12 @@ def from_environment(environ: Mapping[str, str]) -> StoppingRule:
     return RULES[name](**chosen)
 
 
-def method_hash(rule: StoppingRule) -> str:
-    """Return 8 hex digits of harness version, rule and parameters: part of a series' identity (rounds are not)."""
-    identity = json.dumps([HARNESS_VERSION, rule.name, sorted(rule.parameters().items())])
+def method_hash(rule: StoppingRule, threads: str | None = None) -> str:
+    """Return 8 hex digits of harness version, rule and parameters: part of a series' identity (rounds are not).
+
+    Args:
+        rule: the stopping rule.
+        threads: what KV_THREADS says, None or "" for the default of one: another number is another series.
+    """
+    identity = json.dumps([HARNESS_VERSION, rule.name, sorted(rule.parameters().items()), threads or "1"])
     return hashlib.sha256(identity.encode()).hexdigest()[:8]

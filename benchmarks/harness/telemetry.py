@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.running import EarlierRoundDiedError
+
 LINE_LIMIT = 300  # bytes, newline included (contract)
 
 KEYS = {
@@ -100,6 +102,9 @@ _ROUNDED = frozenset(
 )
 
 
+_LEAST_MISSED = ("steal", "load", "switches", "overhead", "tick", "autocorrelation")
+
+
 def _short(name: str, value: object) -> object:
     if name in _ROUNDED and isinstance(value, float):
         rounded = float(f"{value:.2g}")
@@ -112,10 +117,10 @@ def _short(name: str, value: object) -> object:
 
 
 def encode(record: Round) -> str:
-    """Return the line of a round, without newline.
+    """Return the line of a round, without newline. Where it would be too long, what is least missed is left out.
 
     Raises:
-        TelemetryError: the line would be longer than LINE_LIMIT, or the estimate is not a finite positive number.
+        TelemetryError: the line is longer than LINE_LIMIT all the same, or the estimate is no positive finite number.
     """
     if not (math.isfinite(record.estimate) and record.estimate > 0):
         raise TelemetryError(f"{record.benchmark}: estimate {record.estimate!r} is not a positive time")
@@ -124,12 +129,14 @@ def encode(record: Round) -> str:
         for name, key in KEYS.items()
         if (value := getattr(record, name)) is not None and value != ()
     }
-    text = json.dumps(line, separators=(",", ":"), ensure_ascii=False)
-    if len(text.encode()) >= LINE_LIMIT:
-        raise TelemetryError(
-            f"{record.benchmark}: telemetry line of {len(text.encode()) + 1} bytes, at most {LINE_LIMIT} allowed"
-        )
-    return text
+    for name in (None, *_LEAST_MISSED):
+        line.pop(KEYS.get(name or "", ""), None)
+        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False)
+        if len(text.encode()) < LINE_LIMIT:
+            return text
+    raise TelemetryError(
+        f"{record.benchmark}: telemetry line of {len(text.encode()) + 1} bytes, at most {LINE_LIMIT} allowed"
+    )
 
 
 def decode(line: str) -> Round:
@@ -209,11 +216,14 @@ def _append_line(path: Path, line: str) -> None:
 def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: float, error: BaseException) -> None:
     """Append what a failed benchmark said, one line of JSON: asv stores none of its text.
 
-    NotImplementedError is no failure but "does not apply here"; its line says so (`"skipped": true`).
+    NotImplementedError is no failure but "does not apply here"; its line says so (`"skipped": true`). A round that was
+    given up because an earlier one died says `"died": true`.
     """
     skipped = isinstance(error, NotImplementedError)
     message = " ".join((str(error) if skipped else f"{type(error).__name__}: {error}").split())[:500]
     line: dict[str, object] = {"b": benchmark, "p": list(params), "t": round(when, 3), "error": message}
     if skipped:
         line["skipped"] = True
+    if isinstance(error, EarlierRoundDiedError):
+        line["died"] = True
     _append_line(path, json.dumps(line, separators=(",", ":")))

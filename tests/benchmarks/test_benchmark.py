@@ -1,7 +1,9 @@
 """From an asv class to a telemetry line, without asv: checked before timed, n/a told from failed."""
 
 import importlib
+import importlib.util
 import json
+import os
 import sys
 import types
 
@@ -11,6 +13,7 @@ from benchmarks import add_mul_exp, matmul, quantize_int8
 from benchmarks.harness import benchmark as base
 from benchmarks.harness.benchmark import WrongPackageError, WrongResultError
 from benchmarks.harness.implementations import KernelFailedError
+from benchmarks.harness.running import EarlierRoundDiedError
 from benchmarks.harness.telemetry import decode
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
@@ -216,3 +219,34 @@ def test_what_applies_is_not_skipped(asv_environment):
     assert bench.do_setup() is False
     (sample,) = bench.do_run()["samples"]
     assert sample > 0
+
+
+def test_a_series_whose_process_died_is_given_up_for_this_run(asv_environment):
+    died = as_asv_runs(matmul.Cpu(), matmul, 0)
+    died.do_setup()  # and no teardown: its process is gone
+    with pytest.raises(EarlierRoundDiedError):
+        as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
+    assert recorded_failure(asv_environment)["died"] is True
+
+
+def test_a_series_that_ends_by_itself_is_tried_in_the_next_round(asv_environment, kernel):
+    bench = as_asv_runs(matmul.Cpu(), matmul, 0)
+    bench.do_setup()
+    bench.do_teardown()
+    kernel("matmul", lambda a, b, out: 0)
+    for _ in range(2):
+        with pytest.raises(WrongResultError):
+            as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
+
+
+def test_the_commit_that_another_run_installed_is_not_measured(asv_environment, monkeypatch):
+    package = asv_environment / "asv-build-cache" / ("d" * 40) / "unpacked" / "kernels" / "__init__.py"
+    package.parent.mkdir(parents=True)
+    package.touch()
+    monkeypatch.setenv("ASV_ENV_DIR", str(asv_environment))
+    spec = types.SimpleNamespace(origin=str(package))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(WrongPackageError, match=r"which is not commit ccc.*another run switched this environment"):
+        base._check_package(os.environ)
+    monkeypatch.setenv("ASV_COMMIT", "d" * 40)
+    base._check_package(os.environ)

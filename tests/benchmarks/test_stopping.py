@@ -112,3 +112,9 @@ def test_settings_reach_the_rule_and_its_hash():
     assert finer.parameters()["eps"] == 0.005
     hashes = {method_hash(rule) for rule in (default, finer, FixedTime())}
     assert len(hashes) == 3
+
+
+def test_threads_are_part_of_the_method():
+    rule = CoefficientOfVariation()
+    assert method_hash(rule) == method_hash(rule, "1") == method_hash(rule, "")
+    assert method_hash(rule, "2") != method_hash(rule)

@@ -89,6 +89,13 @@ def test_only_times_are_written(estimate):
         encode(dataclasses.replace(FULL, estimate=estimate))
 
 
+def test_where_a_line_is_too_long_the_least_missed_goes_first():
+    record = dataclasses.replace(FULL, params=("compile", "x" * 45), flags=("contended", "faulting", "quantised"))
+    back = decode(encode(record))
+    assert back.steal is None
+    assert (back.estimate, back.n, back.cv, back.method) == (FULL.estimate, FULL.n, 0.046, FULL.method)
+
+
 def test_too_long_a_line_is_refused():
     with pytest.raises(TelemetryError, match="at most 300"):
         encode(dataclasses.replace(FULL, params=("native", "x" * 200)))
