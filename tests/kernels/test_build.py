@@ -147,3 +147,14 @@ def test_no_cuda_compiler_is_a_line_in_the_log(tmp_path):
     command = ["cmake", "-S", str(source), "-B", str(tmp_path / "build"), "-DKV_CUDA=OFF"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "kernel-velocity: built without CUDA kernels (KV_CUDA=OFF)" in done.stdout
+
+
+def test_the_compiler_that_cudacxx_names_is_the_one_that_compiles(tmp_path):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("there is no nvcc to be named")
+    named, mark = tmp_path / "my-nvcc", tmp_path / "used"
+    named.write_text(f'#!/bin/sh\ntouch "{mark}"\nexec "{nvcc}" "$@"\n')
+    named.chmod(0o755)
+    build_wheel(copy_sources(tmp_path / "a"), CUDACXX=str(named))
+    assert mark.exists()

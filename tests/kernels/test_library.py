@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -154,3 +155,14 @@ def test_sections_of_an_elf_file_are_read_and_others_refused():
     assert ".rodata" in names
     with pytest.raises(BuildInfoError, match="not a 64-bit little-endian ELF file"):
         list(elf_sections(b"MZ" + data[2:], (".text",)))
+
+
+@pytest.mark.cuda
+def test_a_cuda_call_that_fails_leaves_no_error_to_the_next():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    native = ctypes.CDLL(library.LIBRARY._name).kv_add_mul_exp_cuda
+    native.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+    x, out = torch.ones(8, device="cuda"), torch.empty(8, device="cuda")
+    arguments = (x.data_ptr(), x.data_ptr(), out.data_ptr(), 8)
+    assert native(*arguments, 99, None) > 1000
+    assert native(*arguments, 0, None) == 0
