@@ -87,6 +87,8 @@ def _machine(folder: Path, notes: list[str]) -> Machine:
         if not path.exists():
             raise ResultsError("no such file, so asv itself skips this machine: run `asv machine`")
         data = _load(path)
+        if "machine" not in data:
+            raise ResultsError("it names no machine, which asv does not forgive: run `asv machine`")
     except ResultsError as error:
         notes.append(f"{folder.name}/machine.json: {error}")
         data = {}

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUFFIX = ".failures.jsonl"
+_INTERRUPTED = "KeyboardInterrupt"
 
 
 class FailureLineError(ValueError):
@@ -36,16 +37,21 @@ class Failure:
     died: bool = False  # its process ended without saying why: a crash, or the timeout
     skipped: bool = False  # no failure: the series does not apply at this commit, or on this machine
 
+    @property
+    def raised(self) -> bool:
+        """Whether the code under test raised an exception; that somebody pressed Ctrl-C says nothing about it."""
+        return not (self.died or self.skipped or self.error.startswith(_INTERRUPTED))
+
 
 def encode(failure: Failure) -> str:
-    """Return the line of a failure, without newline."""
+    """Return the line of a failure, without newline; in ASCII, since an error may hold what UTF-8 cannot."""
     line: dict[str, object] = {"b": failure.benchmark, "p": list(failure.params), "t": round(failure.time, 3)}
     line["error"] = failure.error
     if failure.died:
         line["died"] = True
     if failure.skipped:
         line["skipped"] = True
-    return json.dumps(line, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(line, separators=(",", ":"))
 
 
 def decode(line: str) -> Failure:

@@ -14,18 +14,19 @@ import fcntl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 from benchmarks.harness import telemetry
-from benchmarks.harness.telemetry import Round
+from benchmarks.harness.telemetry import Round, TelemetryError
 from tools import failures as failure_lines
 from tools import stored_file
 from tools.atomic import replace_text
 from tools.errors import ResultsError, UsageError
 from tools.failures import Failure
-from tools.joining import join, still_true, to_restore
+from tools.joining import Change, Evidence, Settled, settle, still_true
+from tools.ownership import by_series, claimable, measured_here
 from tools.stored_file import Series, StoredFile
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
@@ -42,15 +43,16 @@ class IngestSummary:
     waiting: int  # lines that a result may still claim
     pruned: int  # lines that no result claimed within GRACE
     failures: int  # failure lines moved
-    restored: tuple[str, ...]  # values that asv had dropped and telemetry still knew, one line each
+    restored: tuple[str, ...]  # values put back that asv had dropped, or withdrawn, one line each
     problems: tuple[str, ...]  # malformed lines and files, one line each
 
 
 @dataclass(kw_only=True)
 class _Tally:
-    """Counts while an ingest runs."""
+    """What an ingest was told, and counts while it runs."""
 
     now: float
+    machine: str | None
     moved: int = 0
     waiting: int = 0
     pruned: int = 0
@@ -59,14 +61,18 @@ class _Tally:
     problems: list[str] = field(default_factory=list)
 
 
-def ingest(root: Path, *, results: Path | None = None, now: float | None = None) -> IngestSummary:
+def ingest(
+    root: Path, *, results: Path | None = None, now: float | None = None, machine: str | None = None
+) -> IngestSummary:
     """Move what is waiting in the spool.
 
     Args:
         root: the folder of asv.conf.json. results: asv's results directory; None: `root/results`. now: Unix
-            time, s; None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them.
+            time, s; None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them. machine:
+            asv's name of the machine that measured, whose file alone gets failures and dropped values; None: the one
+            whose file agrees with a round, else the one whose file was measured last.
     """
-    tally = _Tally(now=time.time() if now is None else now)
+    tally = _Tally(now=time.time() if now is None else now, machine=machine)
     spool = root / ".asv" / "spool"
     folder = root / "results" if results is None else results
     with _one_at_a_time(spool):
@@ -120,16 +126,23 @@ def _claimed(path: Path, decode: Callable[[str], Line], tally: _Tally) -> Iterat
     if path.exists():
         path.rename(path.with_name(f"{path.name}{_CLAIMED}{time.time_ns()}"))
     taken = sorted(path.parent.glob(f"{path.name}{_CLAIMED}*"))
-    texts = [line for item in taken for line in item.read_text(encoding="utf-8").splitlines() if line.strip()]
+    texts = [line for item in taken for line in _text(item).split("\n") if line.strip()]
     yield _decoded(path, dict.fromkeys(texts), decode, tally)
     for item in taken:
         item.unlink()
+
+
+def _text(path: Path) -> str:
+    """Return what a file of lines says; what is not UTF-8 becomes U+FFFD, which no writer of ours leaves raw."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _decoded(path: Path, texts: Iterable[str], decode: Callable[[str], Line], tally: _Tally) -> list[Line]:
     good = []
     for text in texts:
         try:
+            if "\ufffd" in text:
+                raise TelemetryError("not UTF-8")
             good.append(decode(text))
         except ValueError as error:  # TelemetryError, FailureLineError
             aside = path.with_name(path.name + _MALFORMED)
@@ -152,9 +165,11 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
         _claimed(failed_spool, failure_lines.decode, tally) as failed,
     ):
         left, left_failed = set(fresh), set(failed)
-        newest = max(stored, key=lambda file: file.path.stat().st_mtime, default=None)
+        here = measured_here(stored, fresh, tally.machine)
+        last = max(stored, key=lambda file: file.measured_at, default=None) if tally.machine is None else here
         for file in stored:
-            rounds, failures = _settle(file, fresh, failed, tally, measured_here=file is newest)
+            own = failed if file is (here or last) else ()
+            rounds, failures = _settle(file, claimable(file, fresh, known=file is here, last=file is last), own, tally)
             left -= rounds
             left_failed -= failures
         _put_back(spool, [(item.time, telemetry.encode(item)) for item in fresh if item in left], tally)
@@ -171,58 +186,59 @@ def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) ->
 
 
 def _settle(
-    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally, *, measured_here: bool
+    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
 ) -> tuple[set[Round], set[Failure]]:
-    """Write the telemetry and failures of one results file; return the fresh lines that it took.
-
-    A round finds its machine by its estimate. A failure has none, and a value that was dropped cannot be compared: both
-    belong to the file that was written last, that of the machine that just measured (`measured_here`).
-    """
-    failed = failed if measured_here else ()
-    kept = _by_series(_read(file.telemetry_path, telemetry.decode, tally))
-    kept_failures = _by_series(_read(file.failures_path, failure_lines.decode, tally))
-    new, new_failures = _by_series(fresh), _by_series(failed)
-    known_series = set()
-    restored = []
-    for series, stored in file.series():
-        known_series.add(series)
-        failures = list(dict.fromkeys([*kept_failures.get(series, ()), *new_failures.get(series, ())]))
-        rounds = [*kept.get(series, ()), *new.get(series, ())]
-        found = join(rounds, stored)
-        if not found and measured_here and (found := to_restore(rounds, stored, failures)):
-            file.restore(series, found)
-            restored.append(f"{_words(series)}: value restored from {len(found)} rounds ({file.path.name})")
-        if found:
-            kept[series] = list(found)
-        kept_failures[series] = still_true(failures, kept.get(series, ()), stored)
+    """Write the telemetry and failures of one results file; return the fresh lines that it took."""
+    kept = by_series(_read(file.telemetry_path, telemetry.decode, tally))
+    kept_failures = by_series(_read(file.failures_path, failure_lines.decode, tally))
+    new, new_failures = by_series(fresh), by_series(failed)
+    known = dict(file.series())
+    changed: list[str] = []
+    for series, stored in known.items():
+        evidence = Evidence(
+            kept=kept.get(series, ()),
+            new=new.get(series, ()),
+            kept_failures=kept_failures.get(series, ()),
+            new_failures=new_failures.get(series, ()),
+        )
+        settled = settle(stored, evidence)
+        changed += _change(file, series, settled)
+        kept[series] = list(settled.rounds)
+        failures = dict.fromkeys([*evidence.kept_failures, *evidence.new_failures])
+        failed_now = settled.change is Change.WITHDRAW or (stored.failed and settled.change is Change.NONE)
+        now = replace(stored, failed=failed_now)
+        kept_failures[series] = still_true(list(failures), settled.rounds, now)
     _write(file.telemetry_path, kept, telemetry.encode)
     _write(file.failures_path, kept_failures, failure_lines.encode)
-    if restored:
+    if changed:
         file.save()
-    tally.restored += restored
+    tally.restored += changed
     taken = {item for items in kept.values() for item in items} & set(fresh)
-    taken_failures = {item for item in failed if (item.benchmark, item.params) in known_series}
+    taken_failures = {item for item in failed if (item.benchmark, item.params) in known}
     tally.moved += len(taken)
     tally.failures += len(taken_failures)
     return taken, taken_failures
+
+
+def _change(file: StoredFile, series: Series, settled: Settled) -> Iterator[str]:
+    """Bring asv's stored value to what is settled, and say so in a line."""
+    if settled.change is Change.RESTORE:
+        file.restore(series, settled.rounds)
+        yield f"{_words(series)}: value restored from {len(settled.rounds)} rounds ({file.path.name})"
+    elif settled.change is Change.WITHDRAW:
+        file.withdraw(series)
+        yield f"{_words(series)}: value withdrawn, a round of it failed ({file.path.name})"
 
 
 def _words(series: Series) -> str:
     return f"{series[0]} ({', '.join(series[1])})"
 
 
-def _by_series(lines: Iterable[Line]) -> dict[Series, list[Line]]:
-    found: dict[Series, list[Line]] = {}
-    for item in lines:
-        found.setdefault((item.benchmark, item.params), []).append(item)
-    return found
-
-
 def _read(path: Path, decode: Callable[[str], Line], tally: _Tally) -> list[Line]:
     """Return the lines of a file beside the results."""
     if not path.exists():
         return []
-    return _decoded(path, path.read_text(encoding="utf-8").splitlines(), decode, tally)
+    return _decoded(path, filter(None, _text(path).split("\n")), decode, tally)
 
 
 def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
@@ -231,7 +247,7 @@ def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[
     text = "".join(f"{encode(item)}\n" for item in ordered)
     if not text:
         path.unlink(missing_ok=True)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+    elif not path.exists() or _text(path) != text:
         replace_text(path, text)
 
 

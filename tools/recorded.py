@@ -6,7 +6,9 @@ none, asv's own value and interval are taken, and a footnote says so.
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +16,12 @@ from datetime import datetime
 
 from benchmarks.harness.telemetry import Round
 from tools import units
+from tools.failures import Failure
+from tools.joining import raised_since
 from tools.measurements import Interval, Measurement, Outcome, SeriesKey, from_rounds
 
+AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
+OTHER_TELEMETRY = "telemetry is of another run: asv's stored value with its 99% interval"
 NO_TELEMETRY = "no telemetry: asv's stored value with its 99% interval"
 SERIES_NAME = re.compile(r"([A-Za-z]\w*)\.(Cpu|Cuda)\.time_(\w+)", re.ASCII)  # contract; names pages too
 
@@ -62,7 +68,7 @@ class ResultsFile:
     commit: str  # full SHA
     values: tuple[StoredValue, ...]
     rounds: Mapping[tuple[str, str, str], tuple[Round, ...]]  # (benchmark, implementation, case) -> rounds
-    failures: Mapping[tuple[str, str, str], tuple[str, ...]]  # likewise, what failed rounds said, oldest first
+    failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +158,8 @@ def _measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str,
     flop = benchmark.flop.get(value.case) if benchmark else None
     bytes_moved = benchmark.bytes_moved.get(value.case) if benchmark else None
     place = (value.benchmark, value.implementation, value.case)
-    rounds, errors = file.rounds.get(place, ()), file.failures.get(place, ())
-    if value.outcome is Outcome.MEASURED and rounds:
-        item = from_rounds(key, file.commit, rounds, flop=flop, bytes_moved=bytes_moved)
-        return replace(item, warnings=item.warnings + _failed_rounds(errors))
-    return Measurement(
+    rounds, failures = file.rounds.get(place, ()), file.failures.get(place, ())
+    stored = Measurement(
         key=key,
         commit=file.commit,
         outcome=value.outcome,
@@ -164,17 +167,39 @@ def _measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str,
         interval=value.interval,
         flop=flop,
         bytes_moved=bytes_moved,
-        reason=errors[-1] if errors and value.outcome is not Outcome.MEASURED else None,
-        warnings=_warnings(value.outcome, len(rounds), errors),
+    )
+    if value.outcome is not Outcome.MEASURED:
+        return _without_time(stored, rounds, failures)
+    if not rounds:
+        return replace(stored, warnings=(NO_TELEMETRY, *_died(failures)))
+    item = from_rounds(key, file.commit, rounds, flop=flop, bytes_moved=bytes_moved)
+    if not _agree(value.seconds, item, rounds):
+        return replace(stored, warnings=(OTHER_TELEMETRY,))
+    if raised_since(failures, rounds):
+        failed = replace(stored, outcome=Outcome.FAILED, seconds=None, interval=None)
+        return _without_time(failed, rounds, failures)
+    return replace(item, warnings=item.warnings + _died(failures))
+
+
+def _agree(stored: float | None, item: Measurement, rounds: Sequence[Round]) -> bool:
+    """Return whether asv's value is the median of these rounds, or of those that `item` takes of them."""
+    medians = (item.seconds, statistics.median(found.estimate for found in rounds))
+    return any(
+        stored is not None and median is not None and math.isclose(stored, median, rel_tol=AGREEMENT)
+        for median in medians
     )
 
 
-def _warnings(outcome: Outcome, rounds: int, errors: Sequence[str]) -> tuple[str, ...]:
-    if outcome is Outcome.MEASURED:
-        return (NO_TELEMETRY, *_failed_rounds(errors))
+def _without_time(item: Measurement, rounds: Sequence[Round], failures: Sequence[Failure]) -> Measurement:
+    """Return a measurement with the reason why it has no time; what raised is a better one than what died of it."""
+    raised = [failure for failure in failures if failure.raised and item.outcome is Outcome.FAILED]
+    reason = (raised or list(failures))[-1].error if failures else None
     # A kernel that was timed and then found wrong has no time: what it did before proves nothing.
-    return (f"{units.count(rounds, 'round')} timed before it failed",) if rounds else ()
+    warnings = (f"{units.count(len(rounds), 'round')} timed before it failed",) if rounds else ()
+    return replace(item, reason=reason, warnings=warnings)
 
 
-def _failed_rounds(errors: Sequence[str]) -> tuple[str, ...]:
-    return (f"{units.count(len(errors), 'further round')} failed, the last with: {errors[-1]}",) if errors else ()
+def _died(failures: Sequence[Failure]) -> tuple[str, ...]:
+    if not failures:
+        return ()
+    return (f"{units.count(len(failures), 'further round')} died, the last with: {failures[-1].error}",)

@@ -150,7 +150,8 @@ def _render(found: Findings, folder: Path) -> tuple[str, ...]:
 
 
 def _write(folder: Path, name: str, text: str) -> str:
-    (folder / name).write_text(text, encoding="utf-8")
+    # JSON can hold half of a surrogate pair, UTF-8 cannot: it becomes a question mark
+    (folder / name).write_text(text, encoding="utf-8", errors="replace")
     return name
 
 

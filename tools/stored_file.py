@@ -36,7 +36,8 @@ class StoredFile:
         """Read the file.
 
         Raises:
-            ResultsError: it is not a results file, or of a version that the installed asv does not know.
+            ResultsError: it is not a results file, or of a version that the installed asv does not know, or a row of
+                it has no parameters, or not a value for each combination of them.
         """
         self.path = path
         try:
@@ -46,15 +47,39 @@ class StoredFile:
             self._results: Any = Results.load(str(path))
         except (ValueError, TypeError, util.UserError) as error:
             raise ResultsError(f"{path}: not a results file of asv: {error}") from None
+        self._check()
         self.commit: str = self._results.commit_hash
         self.telemetry_path = path.parent / "telemetry" / f"{path.stem}.jsonl"
         self.failures_path = path.parent / "telemetry" / f"{path.stem}.failures.jsonl"
+
+    def _check(self) -> None:
+        for name in self._results.get_all_result_keys():
+            axes = self._results.get_result_params(name)
+            if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
+                raise ResultsError(f"{self.path}: {name}: params: a list of lists is wanted, got {str(axes)[:60]!r}")
+            wanted = len(self._combinations(name))
+            for key, columns in (("result", self._results._results), ("samples", self._results._samples)):
+                column = columns[name]
+                if column is not None and (not isinstance(column, list) or len(column) != wanted):
+                    raise ResultsError(
+                        f"{self.path}: {name}: {key}: a list of {wanted} is wanted, got {str(column)[:60]!r}"
+                    )
 
     def series(self) -> Iterator[tuple[Series, StoredSeries]]:
         """Yield every series that the file knows, with what is stored of it."""
         for name in self._results.get_all_result_keys():
             for index, params in enumerate(self._combinations(name)):
                 yield (name, tuple(_plain(text) for text in params)), self._stored(name, index)
+
+    @property
+    def measured_at(self) -> float:
+        """Unix time at which its newest benchmark ended, s, as the file itself says (a checkout changes its mtime)."""
+        ends = [
+            started_at + (self._results.duration.get(name) or 0.0) * 1000
+            for name, started_at in self._results.started_at.items()
+            if started_at is not None
+        ]
+        return max(ends, default=0.0) / 1000
 
     def version(self, benchmark: str) -> str | None:
         """Return the version of a benchmark whose values are stored."""
@@ -81,12 +106,19 @@ class StoredFile:
         )
 
     def restore(self, series: Series, rounds: Sequence[Round]) -> None:
-        """Put the rounds of a series back whose value asv replaced by null; `save` writes it."""
+        """Put rounds of a series back that asv dropped; `save` writes it."""
+        self._put(series, [item.estimate for item in rounds])
+
+    def withdraw(self, series: Series) -> None:
+        """Replace the value of a series by null, asv's "failed"; `save` writes it."""
+        self._put(series, None)
+
+    def _put(self, series: Series, estimates: list[float] | None) -> None:
         name, wanted = series
         combinations = self._combinations(name)
         index = [tuple(_plain(text) for text in params) for params in combinations].index(wanted)
         samples: list[list[float] | None] = [None] * len(combinations)
-        samples[index] = [item.estimate for item in rounds]
+        samples[index] = estimates
         started_at = self._results.started_at.get(name) or 0
         self._results.add_result(
             {

@@ -29,8 +29,8 @@ def read_rounds(path: Path, notes: list[str]) -> dict[Place, tuple[Round, ...]]:
     return {place: tuple(rounds) for place, rounds in found.items()}
 
 
-def read_failures(path: Path, notes: list[str]) -> dict[Place, tuple[str, ...]]:
-    """Return what failed rounds said, oldest first, by benchmark, implementation and case.
+def read_failures(path: Path, notes: list[str]) -> dict[Place, tuple[Failure, ...]]:
+    """Return the failed rounds, oldest first, by benchmark, implementation and case.
 
     Args:
         path: `<machine>/telemetry/<commit8>-<environment>.failures.jsonl` in the results directory.
@@ -39,9 +39,7 @@ def read_failures(path: Path, notes: list[str]) -> dict[Place, tuple[str, ...]]:
     found: dict[Place, dict[Failure, None]] = {}
     for place, item in _read(path, decode_failure, notes):
         found.setdefault(place, {})[item] = None
-    return {
-        place: tuple(item.error for item in sorted(items, key=lambda item: item.time)) for place, items in found.items()
-    }
+    return {place: tuple(sorted(items, key=lambda item: item.time)) for place, items in found.items()}
 
 
 def _read(path: Path, decode: Callable[[str], Line], notes: list[str]) -> Iterator[tuple[Place, Line]]:

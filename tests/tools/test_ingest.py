@@ -231,6 +231,135 @@ def test_a_later_success_ends_a_failure(tmp_path):
     assert kept(tmp_path, suffix=".failures.jsonl") == []
 
 
+def fail(root, time, **fields):
+    given = {"benchmark": NAME, "params": ("native", "c"), "time": time, "error": "wrong by 3"} | fields
+    failures.append(failures.spool_path(root, ENVIRONMENT, COMMIT), Failure(**given))
+
+
+@pytest.mark.parametrize("when", [0.1, 1.5])  # before the rounds that asv kept, and between them
+def test_a_round_with_wrong_numbers_withdraws_the_value_for_good(tmp_path, when):
+    path = write_result(tmp_path, [4.0, 1.5], [[4.0], [1.0, 2.0]])
+    spool(tmp_path, at(100.0, 1.0), at(200.0, 2.0))
+    fail(tmp_path, when * 100)
+    (line,) = ingest.ingest(tmp_path, now=300.0, machine="box").restored
+    assert "value withdrawn" in line and NAME in line
+    assert stored_values(path) == [4.0, None]
+    assert len(kept(tmp_path, suffix=".failures.jsonl")) == 1
+    spool(tmp_path, at(300.0, 4.0, ("eager", "c")))  # the next ingest has something to do here
+    assert ingest.ingest(tmp_path, now=310.0, machine="box").restored == ()
+    assert stored_values(path) == [4.0, None]
+
+
+def test_rounds_before_a_crash_are_not_lost(tmp_path):
+    path = write_result(tmp_path, [None, 5.0], [None, [5.0]])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0), at(3.0, 3.0), at(5.0, 5.0))
+    fail(tmp_path, 6.0, died=True, error="its process crashed")
+    (line,) = ingest.ingest(tmp_path, now=10.0, machine="box").restored
+    assert "restored from 4 rounds" in line
+    assert stored_values(path) == [None, 2.5]
+    assert estimates(tmp_path) == [1.0, 2.0, 3.0, 5.0]
+    assert waiting(tmp_path) == []
+
+
+def test_a_kernel_that_crashes_in_every_round_does_not_keep_its_old_time(tmp_path):
+    write_result(tmp_path, [4.0, 1.0], [[4.0], [1.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    ingest.ingest(tmp_path, now=10.0, machine="box")
+    path = write_result(tmp_path, [4.0, None], [[4.0], None])
+    fail(tmp_path, 50.0, died=True, error="its process crashed")
+    for _ in range(2):
+        assert ingest.ingest(tmp_path, now=60.0, machine="box").restored == ()
+        assert stored_values(path) == [4.0, None]
+        spool(tmp_path, at(61.0, 4.0, ("eager", "c")))  # the second ingest, too, has something to do
+
+
+def test_a_value_that_was_put_back_after_an_interruption_keeps_its_telemetry(tmp_path):
+    before = write_result(tmp_path, [4.0, 2.0], [[4.0], [1.0, 2.0, 3.0]]).read_text()
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0), at(3.0, 3.0), at(4.0, 4.0, ("eager", "c")))
+    ingest.ingest(tmp_path, now=10.0, machine="box")
+    old = kept(tmp_path)
+    path = write_result(tmp_path, [4.0, 7.0], [[4.0], [7.0]])
+    spool(tmp_path, at(20.0, 7.0))
+    fail(tmp_path, 21.0, error="KeyboardInterrupt: ")
+    path.write_text(before)
+    assert ingest.ingest(tmp_path, now=30.0, machine="box").restored == ()
+    assert kept(tmp_path) == old
+    assert stored_values(path) == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("machine", ["box", None])
+def test_the_machine_that_measured_gets_dropped_values_and_failures(tmp_path, machine):
+    path = write_result(tmp_path, [4.0, None], [[4.0], None])
+    other = write_result(tmp_path, [None, None], [None, None], machine="another")
+    os.utime(path, (1.0, 1.0))  # a checkout makes any file the newest
+    spool(tmp_path, at(1.0, 1.0), at(1.0, 4.0, ("eager", "c")))
+    fail(tmp_path, 2.0, died=True)
+    assert len(ingest.ingest(tmp_path, now=10.0, machine=machine).restored) == 1
+    assert stored_values(path) == [4.0, 1.0]
+    assert stored_values(other) == [None, None]
+    assert len(kept(tmp_path, suffix=".failures.jsonl")) == 1
+    assert kept(tmp_path, "another", ".failures.jsonl") == []
+
+
+@pytest.mark.parametrize(("when", "restored"), [(1002.0, 1), (900.0, 0), (2000.0, 0)])
+def test_without_the_machines_name_and_any_value_only_rounds_of_its_run_are_restored(tmp_path, when, restored):
+    write_result(tmp_path, [None, None], [None, None])  # from 1000 to 1005 s
+    spool(tmp_path, at(when, 1.0))
+    assert len(ingest.ingest(tmp_path, now=when).restored) == restored
+
+
+def test_rounds_of_another_machine_are_never_restored(tmp_path):
+    other = write_result(tmp_path, [None, None], [None, None], machine="another")
+    spool(tmp_path, at(1002.0, 1.0))
+    assert ingest.ingest(tmp_path, now=1010.0, machine="box").waiting == 1
+    assert stored_values(other) == [None, None]
+
+
+def test_bytes_that_are_no_text_are_set_aside_once(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    beside = tmp_path / "results" / "box" / "telemetry" / f"{COMMIT[:8]}-{ENVIRONMENT}.jsonl"
+    beside.parent.mkdir()
+    line = telemetry.encode(at(1.0, 1.0)).encode().replace(b'"l":"l"', b'"l":"\xff"')
+    for file in (path, beside):
+        with file.open("ab") as stream:
+            stream.write(line + b"\n")
+    problems = ingest.ingest(tmp_path, now=10.0).problems
+    assert len(problems) == 2 and all("not UTF-8" in problem for problem in problems)
+    assert estimates(tmp_path) == [1.0]
+    assert ingest.ingest(tmp_path, now=10.0).problems == ()
+
+
+def test_an_error_that_utf8_cannot_hold_is_moved(tmp_path):
+    write_result(tmp_path, [4.0, None], [[4.0], None])
+    fail(tmp_path, 2.0, error="got '\ud800\u2028'")
+    assert ingest.ingest(tmp_path, now=10.0, machine="box").failures == 1
+    (line,) = kept(tmp_path, suffix=".failures.jsonl")
+    assert failures.decode(line).error == "got '\ud800\u2028'"
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ([[1.0]], "params: a list of lists is wanted, got 'None'"),
+        ([[1.0], ["'eager'"]], "params: a list of lists is wanted"),
+        ([[1.0], [["'eager'"], ["'a'", "'b'"]]], "result: a list of 2 is wanted, got '[1.0]'"),
+        ([1.0, [["'eager'"], ["'a'"]]], "result: a list of 1 is wanted, got '1.0'"),
+    ],
+)
+def test_a_damaged_row_of_results_is_one_line(tmp_path, row, complaint):
+    path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    data = json.loads(path.read_text())
+    data["results"][NAME] = row
+    path.write_text(json.dumps(data))
+    spool(tmp_path, at(1.0, 1.0))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    (problem,) = summary.problems
+    assert complaint in problem and NAME in problem and "\n" not in problem
+    assert summary.waiting == 1
+
+
 def test_command_reports_and_signals_malformed_lines(tmp_path):
     from tools.__main__ import main
 

@@ -3,12 +3,13 @@
 import dataclasses
 import statistics
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.harness.telemetry import Round
 from tools.failures import Failure
-from tools.joining import StoredSeries, join, still_true, to_restore
+from tools.joining import Change, Evidence, StoredSeries, join, raised_since, settle, still_true
 
 ROUND = Round(
     benchmark="k.Cpu.time_hot",
@@ -83,21 +84,79 @@ def failure(time, died=False, skipped=False):
     return Failure(benchmark=ROUND.benchmark, params=ROUND.params, time=time, error="x", died=died, skipped=skipped)
 
 
+def settled(stored, **evidence):
+    found = settle(stored, Evidence(**evidence))
+    return found.change, list(found.rounds)
+
+
+FAILED = stored(failed=True)
+
+
 def test_good_rounds_are_restored_after_a_crash_only():
     items = rounds(1.0, 2.0)
-    failed = stored(failed=True)
-    assert to_restore(items, failed, []) == tuple(items)
-    assert to_restore(items, failed, [failure(102.0, died=True)]) == tuple(items)
-    assert to_restore(items, failed, [failure(102.0)]) == ()
-    assert to_restore(items, failed, [failure(50.0)]) == tuple(items)  # of an earlier measurement
-    assert to_restore(items, stored(value=1.0), []) == ()
-    assert to_restore(items, NOTHING, []) == ()  # does not apply
-    assert to_restore([], failed, []) == ()
+    assert settled(FAILED, new=items) == (Change.RESTORE, items)
+    assert settled(FAILED, new=items, new_failures=[failure(102.0, died=True)]) == (Change.RESTORE, items)
+    assert settled(FAILED, new=items, new_failures=[failure(102.0, skipped=True)]) == (Change.RESTORE, items)
+    assert settled(FAILED, new=items, new_failures=[failure(102.0)]) == (Change.NONE, [])
+    assert settled(FAILED, new=items, kept_failures=[failure(50.0)]) == (Change.RESTORE, items)  # of an earlier session
+    assert settled(FAILED, new=items, kept_failures=[failure(150.0)]) == (Change.NONE, [])  # these are of it, too
+    assert settled(NOTHING, new=items) == (Change.NONE, [])  # does not apply
+    assert settled(FAILED) == (Change.NONE, [])
 
 
 def test_rounds_of_two_timing_methods_are_not_mixed():
     old, new = rounds(1.0, start=1.0, method="old"), rounds(2.0, start=9.0)
-    assert to_restore([*old, *new], stored(failed=True), []) == tuple(new)
+    assert settled(FAILED, new=[*old, *new]) == (Change.RESTORE, new)
+    assert settled(FAILED, kept=[*old, *new]) == (Change.RESTORE, new)
+
+
+def test_the_session_before_is_restored_where_the_build_failed_and_not_where_every_round_died():
+    old, new = rounds(1.0, start=1.0), rounds(2.0)
+    death = failure(102.0, died=True)
+    assert settled(FAILED, kept=old) == (Change.RESTORE, old)
+    assert settled(FAILED, kept=old, kept_failures=[failure(3.0, died=True)]) == (Change.RESTORE, old)
+    assert settled(FAILED, kept=old, new_failures=[death]) == (Change.NONE, [])
+    assert settled(FAILED, kept=old, new=new, new_failures=[death]) == (Change.RESTORE, new)
+    assert settled(FAILED, kept=old, kept_failures=[failure(3.0)]) == (Change.NONE, old)
+
+
+@pytest.mark.parametrize("when", [90.0, 103.0])
+def test_a_round_that_raised_withdraws_the_value_of_the_others(when):
+    items = rounds(1.0, 2.0)
+    value = stored(value=1.5, samples=(1.0, 2.0))
+    assert settled(value, new=items, new_failures=[failure(when)]) == (Change.WITHDRAW, items)
+    assert settled(value, kept=items, kept_failures=[failure(103.0)]) == (Change.WITHDRAW, items)
+    assert settled(value, new=items, kept_failures=[failure(90.0)]) == (Change.NONE, items)  # of an earlier session
+    assert settled(value, new=items, new_failures=[failure(when, skipped=True)]) == (Change.NONE, items)
+
+
+def test_ctrl_c_is_no_failure_of_the_kernel():
+    interrupted = dataclasses.replace(failure(103.0), error="KeyboardInterrupt: ")
+    items = rounds(1.0, 2.0)
+    value = stored(value=1.5, samples=(1.0, 2.0))
+    assert settled(value, new=items, new_failures=[interrupted]) == (Change.NONE, items)
+    assert still_true([interrupted], items, value) == still_true([interrupted], items, FAILED) == []
+
+
+def test_rounds_before_a_death_are_united_with_those_after_it():
+    items = rounds(1.0, 2.0, 3.0, 4.0)
+    value = stored(value=4.0, samples=(4.0,))  # asv forgot those before
+    assert settled(value, new=items, new_failures=[failure(102.5, died=True)]) == (Change.RESTORE, items)
+    assert settled(value, new=items) == (Change.NONE, items[3:])  # two sessions, for all we know
+    raised = [failure(102.5, died=True), failure(102.6)]
+    assert settled(value, new=items, new_failures=raised) == (Change.WITHDRAW, items[3:])
+
+
+def test_what_was_measured_before_an_interrupted_session_keeps_its_rounds():
+    old, new = rounds(1.0, 2.0, 3.0, start=1.0), rounds(9.0)
+    put_back = stored(value=2.0, samples=(1.0, 2.0, 3.0))
+    assert settled(put_back, kept=old, new=new) == (Change.NONE, old)
+    assert settled(put_back, kept=old, new=new, new_failures=[failure(101.0, died=True)]) == (Change.NONE, old)
+
+
+def test_only_what_raised_within_the_measurement_or_after_it_counts():
+    assert raised_since([failure(99.5)], rounds(1.0))
+    assert not raised_since([failure(90.0), failure(101.0, died=True)], rounds(1.0))
 
 
 def test_failures_of_an_earlier_measurement_are_dropped():
@@ -111,8 +170,3 @@ def test_of_what_does_not_apply_the_newest_reason_is_kept_until_there_is_a_time(
     assert still_true(skips, [], NOTHING) == [skips[1]]
     assert still_true(skips, rounds(1.0), stored(value=1.0)) == []
     assert still_true([*skips, failure(4.0)], [], stored(failed=True)) == [failure(4.0)]
-
-
-def test_a_round_that_did_not_apply_keeps_no_good_round_from_being_restored():
-    items = rounds(1.0, 2.0)
-    assert to_restore(items, stored(failed=True), [failure(102.0, skipped=True)]) == tuple(items)

@@ -214,17 +214,37 @@ def test_the_command_prints_a_line_for_what_it_could_not_read(tree):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"results": "/nonexistent"}, "error: /nonexistent: no such directory"),
+        ({"results": "{empty}/none"}, "error: {empty}/none: no such directory"),
         ({"repository": "/"}, "error: /: no git repository"),
         ({"out": "/dev/null"}, "error: /dev/null: a folder for the site is wanted, this is a file"),
         ({"colour": "red"}, "error: unrecognized arguments: --colour red"),
     ],
 )
-def test_what_cannot_work_is_one_line_and_status_2(tree, change, complaint):
-    status, out, err = run(*arguments(tree, **change))
+def test_what_cannot_work_is_one_line_and_status_2(tree, tmp_path, change, complaint):
+    here = {name: text.replace("{empty}", str(tmp_path)) for name, text in change.items()}
+    status, out, err = run(*arguments(tree, **here))
     assert (status, out) == (2, "")
-    assert err.startswith(complaint)
+    assert err.startswith(complaint.replace("{empty}", str(tmp_path)))
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"machine": "m", "cpu": "\\ud800"}'])
+def test_no_description_of_a_machine_can_take_the_site_down(tree, text):
+    (tree.results / synthetic.MACHINE / "machine.json").write_text(text)
+    summary, out = write(tree)
+    assert summary.series == 12
+    assert len(summary.notes) == ("cpu" not in text)
+    assert synthetic.MACHINE in (out / "index.html").read_text()
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe{", b'{"version": "x"}', b"\x00"])
+def test_no_results_file_can_take_the_site_down(tree, text):
+    broken = tree.results / synthetic.MACHINE / f"{tree.commits[0][:8]}-{synthetic.ENVIRONMENT}.json"
+    broken.write_bytes(text)
+    summary, _ = write(tree)
+    assert (summary.series, summary.commits) == (12, 4)
+    (note,) = summary.notes
+    assert broken.name in note and "\n" not in note
 
 
 def test_errors_by_kind(tree, tmp_path):
