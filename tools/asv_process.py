@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+PATIENCE = 5.0  # s; asv, interrupted, ends its children and itself in well under a second
 _COMMIT = re.compile(
     r"^\[ *(?P<percent>[\d.]+)%\].* For \S+ commit (?P<commit>[0-9a-f]{8})[^(]*"
     r"(?:\(round (?P<round>\d+)/(?P<rounds>\d+)\))?"
@@ -90,7 +92,10 @@ class Reader:
 def run_asv(
     args: Iterable[str], *, root: Path, environment: Mapping[str, str], log: Path, on_line: Callable[[str], None]
 ) -> int:
-    """Run asv in a folder; every line goes to the log and to `on_line`. Return the exit status."""
+    """Run asv in a folder; every line goes to the log and to `on_line`. Return the exit status.
+
+    Where this is interrupted, asv has ended when the exception leaves: it writes nothing afterwards.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "asv", *args]
     with (
@@ -108,7 +113,23 @@ def run_asv(
         stream.write(f"{time.strftime('%F %T')} {' '.join(command)}\n")
         if process.stdout is None:
             raise AssertionError("a pipe was asked for")
-        for line in process.stdout:
-            stream.write(line)
-            on_line(line.rstrip("\n"))
+        try:
+            for line in process.stdout:
+                stream.write(line)
+                on_line(line.rstrip("\n"))
+        except BaseException:
+            _end(process)
+            raise
     return process.returncode
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Wait for asv to end by the Ctrl-C that the terminal sends it too; ask it, then make it, where it does not."""
+    for ask in (None, signal.SIGINT, signal.SIGKILL):
+        if ask is not None:
+            process.send_signal(ask)
+        try:
+            process.wait(PATIENCE)
+            return
+        except subprocess.TimeoutExpired:
+            continue

@@ -23,19 +23,21 @@ import venv
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from asv import util
 from asv.console import log
 from asv.environment import Environment, EnvironmentUnavailable
 
 from benchmarks.harness.telemetry import spool_path
+from tools import lock, toolchain
 from tools.atomic import replace_text
 from tools.errors import UsageError
 from tools.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
 
 PATH_FILE = "kernel-velocity.pth"
 FAILED_FOLDER = "asv-build-failed"
+TOOLCHAIN_FILE = "toolchain.txt"  # beside a wheel: what it was built with
 LOG_TAIL = 40  # lines of a build's log kept with its failure
 # What names the cause of a failed build, the most telling first. pip's own "error: ..." lines only say that it failed.
 _CAUSES = (
@@ -97,11 +99,12 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._python = python
         self._requirements = {**requirements, "torch": torch}
         try:
-            self._measuring = measuring_variables(os.environ.get("KV_THREADS"))
+            self._measuring = measuring_variables(os.environ.get("KV_THREADS") or None)
         except UsageError as error:
             raise EnvironmentUnavailable(str(error)) from None
         super().__init__(conf, python, self._requirements, tagged_env_vars)
         self._logs = Path.cwd() / ".asv" / "logs"
+        self._lock: TextIO | None = None  # held until the process ends
 
     @classmethod
     def matches(cls, python: str) -> bool:
@@ -114,7 +117,15 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return Path(self._path)
 
     def create(self) -> None:
-        """Make the environment if it is not there, and point it at today's packages of the host."""
+        """Make the environment if it is not there, and point it at today's packages of the host.
+
+        Raises:
+            asv.util.UserError: another run is measuring in this clone.
+        """
+        try:
+            self._lock = self._lock or lock.take(Path.cwd())
+        except UsageError as error:
+            raise util.UserError(str(error)) from None
         if not self.check_presence():
             self._setup()
         self.save_info_file(self._path)
@@ -186,7 +197,12 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._complain_again(commit, log_path)
         self._set_installed_commit_hash(None)
         self._link(None)  # the build must not see another commit's package
-        self.checkout_project(repo, commit)
+        try:
+            self.checkout_project(repo, commit)
+        except util.ProcessError as error:  # a submodule that cannot be had, a full disk: not the commit's fault
+            replace_text(log_path, f"{error.stdout}\n{error.stderr}\n")
+            reason = f"it cannot be checked out: {first_error_line(error.stderr or str(error))}"
+            raise self._announced(CommitNotBuilt(commit, reason, log_path)) from None
         cache = self._cache.create_cache_dir(commit)
         self._set_build_dirs(self._build_root, cache)
         output, status = self._run_build()
@@ -196,6 +212,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             self._remember_failure(commit, output, log_path)
         with zipfile.ZipFile(wheels[0]) as wheel:
             wheel.extractall(self._unpacked(commit))
+        replace_text(Path(cache, TOOLCHAIN_FILE), toolchain.describe(os.environ))
         self._cache.finalize_cache_dir(commit)
 
     def _run_build(self) -> tuple[str, int]:
@@ -242,6 +259,21 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         spool_path(Path.cwd(), self.name, error.commit).parent.mkdir(parents=True, exist_ok=True)
         spool_path(Path.cwd(), self.name, error.commit).touch()
         return error
+
+    def other_toolchain(self, commit: str) -> str | None:
+        """Return what a commit in the build cache was built with, "" for unknown, if that is not what is here now.
+
+        Without a compiler there is nothing to build it with again: None.
+        """
+        if not self.is_built(commit) or not has_compiler():
+            return None
+        path = self._unpacked(commit).with_name(TOOLCHAIN_FILE)
+        then = path.read_text(encoding="utf-8") if path.exists() else ""
+        return None if then == toolchain.describe(os.environ) else then
+
+    def forget_build(self, commit: str) -> None:
+        """Let a commit be built again although its wheel is in the cache."""
+        self._cache._remove_cache_dir(commit)
 
     def forget_failures(self, commits: Sequence[str]) -> None:
         """Let these commits be built again although they could not be built before."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from benchmarks.harness.telemetry import Round
 from tools import units
-from tools.asv_process import Step
+from tools.asv_process import Death, Step
 from tools.failures import Failure
 from tools.measurements import Measurement, Outcome
 from tools.stored_file import Series
 
 SHORT = 8  # digits of a commit, as asv prints it
+LIMITS = {"core": 150, "full": 600}  # s that a commit may cost on two cores, by tier (contract)
 COLUMNS = 6  # commits that a table shows; the pages show them all
 
 
@@ -55,8 +56,8 @@ def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -
     )
 
 
-def cost_table(costs: Sequence[Cost]) -> str:
-    """Return the costs of the commits and their sum, in seconds."""
+def cost_table(costs: Sequence[Cost], tier: str) -> str:
+    """Return the costs of the commits and their sum, in seconds, and which of them are over the tier's limit."""
     rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "launch and rest"]]
     numbers = {
         item.commit: [item.build + item.measuring, item.build, item.setup, item.warmup, item.timing, item.rest]
@@ -65,7 +66,11 @@ def cost_table(costs: Sequence[Cost]) -> str:
     if len(numbers) > 1:
         numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
     rows += [[name, *(f"{value:.1f}" for value in values)] for name, values in numbers.items()]
-    return table(rows)
+    over = [item.commit for item in costs if item.build + item.measuring > LIMITS[tier]]
+    said = f"over it: {', '.join(over)} (the first run of a machine also compiles PyTorch's packages, once)"
+    return (
+        f"{table(rows)}\nlimit per commit (tier {tier}, two cores): {LIMITS[tier]} s; {said if over else 'all within'}"
+    )
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -106,11 +111,42 @@ def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Seq
             continue
         params = (item.key.implementation, item.key.case)
         said = [
-            failure for failure in failures.get(item.commit, ()) if _series(failure) == (item.key.benchmark, params)
+            failure
+            for failure in failures.get(item.commit, ())
+            if _series(failure) == (item.key.benchmark, params) and not failure.skipped
         ]
         why = said[-1].error if said else "its process ended without a reason"
         lines.append(f"failed: {item.commit[:SHORT]} {item.key.benchmark} {' '.join(params)}: {why}")
     return lines
+
+
+def short_lines(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[Death]) -> list[str]:
+    """Return a line per series that has a value of fewer than `rounds` rounds, or one of whose rounds died just now."""
+    died: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for death in deaths:
+        died.setdefault((death.commit, death.benchmark, death.params), []).append(death.what)
+    lines = []
+    for item in measurements:
+        params = (item.key.implementation, item.key.case)
+        said = died.get((item.commit[:SHORT], item.key.benchmark, params), [])
+        missing = max(rounds - (rounds if item.rounds is None else item.rounds), len(said))
+        if item.outcome is Outcome.MEASURED and missing > 0:
+            why = f": {said[-1]}" if said else ""
+            lines.append(
+                f"incomplete: {item.commit[:SHORT]} {item.key.benchmark} {' '.join(params)}: "
+                f"{missing} of {rounds} rounds ended without a value{why}"
+            )
+    return lines
+
+
+def reasons(failures: Mapping[str, Sequence[Failure]]) -> dict[tuple[str, str, tuple[str, ...]], str]:
+    """Return why series do not apply, as recorded, by commit (8 digits), benchmark and parameters."""
+    return {
+        (commit[:SHORT], item.benchmark, item.params): item.error
+        for commit, items in failures.items()
+        for item in items
+        if item.skipped
+    }
 
 
 def _series(failure: Failure) -> Series:

@@ -6,7 +6,7 @@ import importlib
 import itertools
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,8 +55,9 @@ def check_clone(repository: Path) -> list[str]:
     Raises:
         HistoryError: no git repository, or one without a commit.
     """
-    if git(repository, "rev-parse", "--git-dir").returncode != 0:
-        raise HistoryError(f"{repository.absolute()}: no git repository; `make track` measures commits of a clone")
+    asked = git(repository, "rev-parse", "--git-dir")
+    if asked.returncode != 0:
+        raise HistoryError(_refusal(repository, asked.stderr))
     if git(repository, "rev-parse", "--verify", "-q", "HEAD").returncode != 0:
         raise HistoryError(f"{repository.absolute()}: the repository has no commit yet; commit something to measure")
     notes = []
@@ -68,6 +69,15 @@ def check_clone(repository: Path) -> list[str]:
         name = changed[0][3:]
         notes.append(f"uncommitted changes are not measured, commits are: {name}{' and more' if changed[1:] else ''}")
     return notes
+
+
+def _refusal(repository: Path, said: str) -> str:
+    """Return why git does not take a folder for a repository, in its words where it is one (another user's)."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if not lines or "not a git repository" in lines[0]:
+        return f"{repository.absolute()}: no git repository; `make track` measures commits of a clone"
+    cures = [f"; run `{line}`" for line in lines if line.startswith("git config ")]
+    return f"{repository.absolute()}: git says: {lines[0]}{''.join(cures)}"
 
 
 def commits(repository: Path, wanted: str | None) -> tuple[str, ...]:
@@ -137,26 +147,35 @@ def _matching(series: Sequence[Series], bench: str | None) -> list[Series]:
     return found
 
 
-def is_measured(stored: Iterable[tuple[Series, StoredSeries]], wanted: Iterable[Series], rounds: int) -> bool:
+def is_measured(
+    stored: Mapping[Series, StoredSeries],
+    wanted: Iterable[Series],
+    rounds: int,
+    *,
+    told: Mapping[Series, int],
+    other_method: Container[Series],
+) -> bool:
     """Return whether a commit's stored results leave nothing to measure.
 
-    A test case is measured when one implementation has `rounds` rounds of it: the others failed or do not
-    apply, and would again. (asv stores "does not apply" and "was not asked for" alike.) Where some failed
-    and the others do not apply, it is not tried again by itself; where all failed, the build or the machine
-    was to blame, and it is. A benchmark without any value or failure does not apply at this commit.
+    Every series must have its `rounds`, or a reason why not: asv stores "does not apply" and "was not asked for" alike.
+    A failure is not tried again by itself; where every implementation failed, the build or the machine was to blame,
+    and it is.
+
+    Args:
+        stored: what asv stores. wanted: the series asked for. rounds: how many each should have.
+        told: how many rounds of a series said why they have no value (failed, or do not apply).
+        other_method: series whose value was timed by another method than this run's.
     """
-    known = dict(stored)
-    wanted = list(wanted)
-    for name in {name for name, _ in wanted}:
-        all_of_it = {params: item for (benchmark, params), item in known.items() if benchmark == name}
-        if not all_of_it:
+    for series in wanted:
+        item = stored.get(series)
+        if item is None or series in other_method:
             return False
-        if not any(item.value is not None or item.failed for item in all_of_it.values()):
-            continue
-        for case in {params[-1] for benchmark, params in wanted if benchmark == name}:
-            here = [item for params, item in all_of_it.items() if params[-1] == case]
-            full = any(item.value is not None and (item.count or 0) >= rounds for item in here)
-            failed = any(item.failed for item in here) and all(item.value is None for item in here)
-            if not full and (not failed or all(item.failed for item in here)):
+        if item.failed:
+            same_case = [found for key, found in stored.items() if (key[0], key[1][-1]) == (series[0], series[1][-1])]
+            if all(found.failed for found in same_case):
                 return False
+        elif (item.value is not None and (item.count or 0) + told.get(series, 0) < rounds) or (
+            item.value is None and not told.get(series, 0)
+        ):
+            return False
     return True

@@ -5,69 +5,36 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
-from asv import util
 from asv.config import Config
 from asv.console import log
-from asv.environment import get_environments
-from asv.machine import Machine, MachineCollection
 from asv.repo import get_repo
 from asv.results import get_filename
 
 from benchmarks.harness import telemetry
+from benchmarks.harness.stopping import from_environment, method_hash
 from benchmarks.harness.telemetry import Round
 from tools import failures as failure_lines
-from tools import ingest, report, run_report
+from tools import ingest, kept_values, report, run_report
 from tools.asv_process import Reader, run_asv
+from tools.asv_setup import environment_of
 from tools.atomic import replace_text
-from tools.environment import CommitNotBuilt, HostTorch
-from tools.errors import KernelVelocityError, ResultsError, UsageError
-from tools.failures import Failure
+from tools.environment import CommitNotBuilt
+from tools.errors import KernelVelocityError, ResultsError
+from tools.failures import Failure, FailureLineError
+from tools.joining import join
 from tools.measurements import Measurement
 from tools.run_report import SHORT, Cost
 from tools.selection import Selection, is_measured
-from tools.stored_file import StoredFile
+from tools.stored_file import Series, StoredFile
 
 PAGES = "kernel-velocity"
-
-
-def machine(name: str | None) -> str:
-    """Return the name of this machine in the results; asv's file of machines gets an entry where it has none.
-
-    Raises:
-        UsageError: asv cannot describe the machine.
-    """
-    try:
-        found: str = MachineCollection.load(name or Machine.get_unique_machine_name())["machine"]
-        return found
-    except util.UserError:
-        lines: list[str] = []
-        named = [] if name is None else ["--machine", name]
-        log_path = Path(".asv", "logs", "machine.log")
-        status = run_asv(
-            ["machine", "--yes", *named], root=Path(), environment=os.environ, log=log_path, on_line=lines.append
-        )
-        if status != 0:
-            raise UsageError(
-                f"asv cannot describe this machine: {lines[-1] if lines else status} (log: {log_path})"
-            ) from None
-        return name or Machine.get_unique_machine_name()
-
-
-def environment_of(conf: Config) -> HostTorch:
-    """Return the environment that asv.conf.json asks for.
-
-    Raises:
-        UsageError: it is not ours.
-    """
-    found = [item for item in get_environments(conf, None, verbose=False) if isinstance(item, HostTorch)]
-    if not found:
-        raise UsageError("asv.conf.json: environment_type is not ours; `host` is wanted")
-    return found[0]
+Line = TypeVar("Line", Round, Failure)
 
 
 @dataclass(kw_only=True)
@@ -83,6 +50,7 @@ class Session:
     failed_builds: dict[str, str] = field(default_factory=dict)  # commit -> one line
     unreadable: dict[str, str] = field(default_factory=dict)  # commit -> one line: its results file is broken
     measured: tuple[str, ...] = ()  # by this run
+    notes: dict[str, None] = field(default_factory=dict)  # what could not be read or shown, one line each, in order
     reader: Reader = field(default_factory=Reader)
     _began: float = field(default_factory=time.time)
     _ended: float = 0.0
@@ -91,6 +59,7 @@ class Session:
         self._conf = Config.load()
         self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir).absolute()
+        self._method = method_hash(from_environment(os.environ), os.environ.get("KV_THREADS") or None)
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
 
     @property
@@ -111,6 +80,7 @@ class Session:
             self._environment.forget_failures(self.commits)
         self._environment.create()
         for commit in reversed(self.commits):
+            self._look_at_toolchain(commit, again, out)
             if self._environment.is_built(commit):
                 continue
             began = time.time()
@@ -119,13 +89,30 @@ class Session:
                     self._environment.build(repo, commit)
             except CommitNotBuilt as error:
                 self.failed_builds[commit] = f"build failed: {error}"
-                print(f"{commit[:SHORT]} does not build", file=out, flush=True)
+                print(f"{commit[:SHORT]} does not build (AGAIN=1 tries it again)", file=out, flush=True)
                 continue
             self.build_seconds[commit] = time.time() - began
             print(f"built {commit[:SHORT]} in {self.build_seconds[commit]:.1f} s", file=out, flush=True)
 
+    def _look_at_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
+        """Forget a build of other compilers or settings if it may be made again; else say what it is."""
+        then = self._environment.other_toolchain(commit)
+        if then is None:
+            return
+        if again:
+            self._environment.forget_build(commit)
+        elif then:
+            print(f"note: {commit[:SHORT]} was built with {then}; AGAIN=1 builds it with what is here now", file=out)
+
+    def recover(self, out: TextIO) -> None:
+        """Put back what a run that was killed took away."""
+        for line in kept_values.put_back(self.root, self._results):
+            print(line, file=out)
+
     def measure(self, again: bool, out: TextIO) -> None:
         """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
+
+        However it ends, no series has fewer rounds afterwards than it had, and than were asked for.
 
         Raises:
             KernelVelocityError: asv itself failed.
@@ -140,14 +127,19 @@ class Session:
         replace_text(hashes, "".join(f"{commit}\n" for commit in self.measured))
         lines: list[str] = []
         self._began = time.time()
-        status = run_asv(
-            self._arguments(hashes),
-            root=self.root,
-            environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
-            log=self._log,
-            on_line=lambda line: self._progress(line, lines, out),
-        )
-        self._ended = time.time()
+        kept_values.keep(self.root, map(self._path, self.measured))
+        try:
+            status = run_asv(
+                self._arguments(hashes),
+                root=self.root,
+                environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
+                log=self._log,
+                on_line=lambda line: self._progress(line, lines, out),
+            )
+        finally:
+            self._ended = time.time()
+            for line in kept_values.put_back(self.root, self._results, self.rounds):
+                print(line, file=out)
         if status not in (0, 2):  # 2: a benchmark failed; the report says which
             raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
         self._note_deaths()
@@ -169,8 +161,11 @@ class Session:
                 flush=True,
             )
 
+    def _path(self, commit: str) -> Path:
+        return self._results / str(get_filename(self.machine, commit, self.environment))
+
     def _stored(self, commit: str) -> StoredFile | None:
-        path = self._results / get_filename(self.machine, commit, self.environment)
+        path = self._path(commit)
         return StoredFile(path) if path.exists() else None
 
     def _is_readable(self, commit: str) -> bool:
@@ -185,12 +180,18 @@ class Session:
         stored = self._stored(commit)
         if stored is None:
             return False
-        known = [
-            (series, item)
+        known = {
+            series: item
             for series, item in stored.series()
             if stored.version(series[0]) == self.series.versions.get(series[0])
-        ]
-        return is_measured(known, self.series.series, self.rounds)
+        }
+        rounds: dict[Series, list[Round]] = {}
+        for line in self._rounds(commit):
+            rounds.setdefault((line.benchmark, line.params), []).append(line)
+        joined = {series: join(rounds.get(series, ()), item) for series, item in known.items()}
+        other = {series for series, found in joined.items() if found and found[-1].method != self._method}
+        told = Counter((item.benchmark, item.params) for item in self._failures(commit))
+        return is_measured(known, self.series.series, self.rounds, told=told, other_method=other)
 
     def _note_deaths(self) -> None:
         """Write the failures of processes that could not do so themselves."""
@@ -204,21 +205,21 @@ class Session:
 
     def ingest(self, err: TextIO) -> None:
         """Move telemetry next to asv's results; what was restored or malformed is printed, a line each."""
-        summary = ingest.ingest(self.root, results=self._results)
+        summary = ingest.ingest(self.root, results=self._results, machine=self.machine)
         for line in (*summary.restored, *summary.problems):
             print(line, file=err)
 
-    def publish(self) -> Path:
+    def publish(self, out: TextIO) -> Path:
         """Write asv's site and our pages in it; return the path of our index.
 
-        Raises:
-            ResultsError: asv failed; the message has its last line.
+        One file that asv cannot read, of any machine, costs its whole site: ours is then written without it.
         """
         lines: list[str] = []
         status = run_asv(["publish"], root=self.root, environment=os.environ, log=self._log, on_line=lines.append)
         index = Path(self._conf.html_dir).absolute() / PAGES / "index.html"
         if status != 0 or not index.exists():
-            raise ResultsError(f"asv publish ended with status {status}: {_last(lines)} (log: {self._log})")
+            print(f"asv's own page could not be made: {_last(lines)} (log: {self._log}); ours is below", file=out)
+            report.write_site(results=self._results, repository=self.root, out=index.parent)
         return index
 
     def has_results(self) -> bool:
@@ -230,9 +231,11 @@ class Session:
         if not self.has_results():
             return []
         wanted = set(self.series.series)
+        found = report.findings(self._results, self.root)
+        self.notes.update(dict.fromkeys(found.notes))
         return [
             item
-            for item in report.findings(self._results, self.root).measurements
+            for item in found.measurements
             if item.commit in self.commits
             and (item.key.machine, item.key.environment) == (self.machine, self.environment)
             and (item.key.benchmark, (item.key.implementation, item.key.case)) in wanted
@@ -240,10 +243,10 @@ class Session:
 
     def failures(self) -> dict[str, list[Failure]]:
         """Return the recorded failures of each commit."""
-        return {
-            commit: [failure_lines.decode(line) for line in _lines(self._beside(commit, ".failures.jsonl"))]
-            for commit in self.commits
-        }
+        return {commit: self._failures(commit) for commit in self.commits}
+
+    def _failures(self, commit: str) -> list[Failure]:
+        return self._decoded(self._beside(commit, ".failures.jsonl"), failure_lines.decode)
 
     def costs(self) -> list[Cost]:
         """Return what each commit cost in this run."""
@@ -256,16 +259,24 @@ class Session:
         ]
 
     def _rounds_of_run(self, commit: str) -> list[Round]:
-        rounds = [telemetry.decode(line) for line in _lines(self._beside(commit, ".jsonl"))]
-        return [item for item in rounds if item.time >= self._began]
+        return [item for item in self._rounds(commit) if item.time >= self._began]
+
+    def _rounds(self, commit: str) -> list[Round]:
+        return self._decoded(self._beside(commit, ".jsonl"), telemetry.decode)
 
     def _beside(self, commit: str, suffix: str) -> Path:
-        stored = Path(get_filename(self.machine, commit, self.environment))
-        return self._results / stored.parent / "telemetry" / f"{stored.stem}{suffix}"
+        stored = self._path(commit)
+        return stored.parent / "telemetry" / f"{stored.stem}{suffix}"
 
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    def _decoded(self, path: Path, decode: Callable[[str], Line]) -> list[Line]:
+        """Return the lines of a file beside the results; malformed ones are noted and passed over."""
+        found = []
+        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                found.append(decode(text))
+            except (telemetry.TelemetryError, FailureLineError) as error:
+                self.notes[f"{path}: malformed line: {error}"] = None
+        return found
 
 
 def _last(lines: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """``python -m tools spread``: how far apart sessions of identical code are, raw and adjusted by the controls.
 
 Measures one commit in several sessions (each a whole `asv run` of its own), keeps their telemetry in
-`.asv/sessions/<commit8>/` and nothing in results/, and prints the spread of the sessions' medians per native series.
-Beta is fitted on the other sessions than the one it adjusts.
+`.asv/sessions/<environment>-<method>/<commit8>/` and nothing in results/, and prints the spread of the sessions'
+medians per native series. Beta is fitted on the other sessions than the one it adjusts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -24,16 +24,19 @@ from asv.config import Config
 from benchmarks.harness import telemetry
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.sampling import ROUNDS
+from benchmarks.harness.stopping import from_environment, method_hash
 from benchmarks.harness.telemetry import Round
-from tools import selection
+from tools import failures, lock, selection
 from tools.adjustment import Logs, RoundKey, adjust
 from tools.asv_process import run_asv
+from tools.asv_setup import environment_of, machine
 from tools.errors import NothingMeasured, ResultsError, UsageError
 from tools.host import device
-from tools.session import environment_of, machine
 from tools.stored_file import Series
 
 DEFAULT_SESSIONS = 10
+LOG = Path(".asv", "logs", "spread.log")
+FAILED = 2  # asv's status where a benchmark failed and the others were measured
 MIN_SESSIONS = 3  # a spread of fewer is no spread
 MACHINE = "kv-spread"  # asv interleaves rounds only where it stores results: under this name, removed afterwards
 
@@ -45,8 +48,8 @@ class Row:
     series: Series
     seconds: float  # median of the sessions' medians
     raw: float
-    adjusted: float
-    beta: float  # mean over the fits
+    adjusted: float | None  # None: no control was measured in the same rounds
+    beta: float | None  # mean over the fits
     correlation: float | None
 
 
@@ -61,47 +64,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure the sessions that are missing, then print the table."""
-    del err
     if args.sessions < MIN_SESSIONS:
         raise UsageError(f"--sessions {args.sessions}: at least {MIN_SESSIONS} make a spread")
-    with contextlib.chdir(args.root):
+    with contextlib.chdir(args.root), lock.held(Path()):
         (commit,) = selection.commits(Path(), args.commit)[:1]
-        folder = Path(".asv", "sessions", commit[:8])
+        method = method_hash(from_environment(os.environ), os.environ.get("KV_THREADS") or None)
+        folder = Path(".asv", "sessions", f"{environment_of(Config.load()).name}-{method}", commit[:8])
         chosen = selection.select(device(), args.tier, args.bench)
         for number in range(1, args.sessions + 1):
             kept = folder / f"{number:02}.jsonl"
             if not kept.exists():
                 began = time.time()
-                _measure(commit, chosen.expressions(), kept)
+                if _measure(commit, chosen.expressions(), kept):
+                    print(f"session {number}: a series failed (log: {LOG.absolute()})", file=err, flush=True)
                 print(f"session {number}/{args.sessions}: {time.time() - began:.0f} s", file=out, flush=True)
         sessions = {path.stem: _read(path) for path in sorted(folder.glob("*.jsonl"))}
+    _check_method(sessions)
     print(table(rows(sessions)), file=out)
     return 0
 
 
-def _measure(commit: str, expressions: Sequence[str], kept: Path) -> None:
-    """Run one session and move its telemetry to `kept`."""
+def _measure(commit: str, expressions: Sequence[str], kept: Path) -> bool:
+    """Run one session and move its telemetry to `kept`; return whether a series failed.
+
+    Nothing of a session stays in the spool, however it ends: no result will ever claim it.
+    """
     conf = Config.load()
-    spool = telemetry.spool_path(Path.cwd(), environment_of(conf).name, commit)
+    environment = environment_of(conf).name
+    spool = telemetry.spool_path(Path.cwd(), environment, commit)
     if spool.exists():
         raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `python -m tools ingest` first")
     benches = [text for expression in expressions for text in ("--bench", expression)]
     options = ["--interleave-rounds", "--machine", machine(MACHINE), "--attribute", f"rounds={ROUNDS}"]
-    log = Path(".asv", "logs", "spread.log")
+    kept.parent.mkdir(parents=True, exist_ok=True)
     try:
         status = run_asv(
             ["run", f"{commit}^!", *options, *benches],
             root=Path(),
             environment=os.environ,
-            log=log,
+            log=LOG,
             on_line=lambda line: None,
         )
+        if status not in (0, FAILED) or not spool.exists():
+            raise NothingMeasured(f"asv run ended with status {status} (log: {LOG.absolute()})")
+        spool.replace(kept)
     finally:
         shutil.rmtree(Path(conf.results_dir, MACHINE), ignore_errors=True)
-    if status != 0 or not spool.exists():
-        raise NothingMeasured(f"asv run ended with status {status} (log: {log.absolute()})")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    spool.replace(kept)
+        spool.unlink(missing_ok=True)
+        failures.spool_path(Path.cwd(), environment, commit).unlink(missing_ok=True)
+    return status == FAILED
 
 
 def _read(path: Path) -> list[Round]:
@@ -109,6 +120,13 @@ def _read(path: Path) -> list[Round]:
         return [telemetry.decode(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except telemetry.TelemetryError as error:
         raise ResultsError(f"{path}: {error}; remove the file to measure that session again") from None
+
+
+def _check_method(sessions: Mapping[str, Iterable[Round]]) -> None:
+    """Raise ResultsError where sessions were timed by different methods: their spread says nothing."""
+    found = sorted({item.method for rounds in sessions.values() for item in rounds})
+    if len(found) > 1:
+        raise ResultsError(f"the sessions were timed by {len(found)} methods ({', '.join(found)}): remove some of them")
 
 
 def _logs(sessions: Mapping[str, Iterable[Round]]) -> dict[Series, dict[RoundKey, float]]:
@@ -135,7 +153,11 @@ def rows(sessions: Mapping[str, Iterable[Round]]) -> list[Row]:
     logs = _logs(sessions)
     if len(sessions) < MIN_SESSIONS:
         raise ResultsError(f"{len(sessions)} sessions: at least {MIN_SESSIONS} make a spread")
-    return [_row(series, logs) for series in sorted(logs) if series[1][0] not in CONTROLS]
+    return [
+        _row(series, logs)
+        for series in sorted(logs)
+        if series[1][0] not in CONTROLS and len(_medians(logs[series])) >= MIN_SESSIONS
+    ]
 
 
 def _row(series: Series, logs: Mapping[Series, Logs]) -> Row:
@@ -143,16 +165,25 @@ def _row(series: Series, logs: Mapping[Series, Logs]) -> Row:
     values = logs[series]
     controls = [found for (_, params), found in logs.items() if params[0] in CONTROLS]
     raw = _medians(values)
+    row = Row(
+        series=series,
+        seconds=math.exp(statistics.median(raw.values())),
+        raw=statistics.stdev(raw.values()),
+        adjusted=None,
+        beta=None,
+        correlation=None,
+    )
+    in_controls = {session for control in controls for session, _ in control}
+    if not in_controls.issuperset(raw):
+        return row
     adjusted, betas = {}, []
     for left_out in raw:
         others = {key: value for key, value in values.items() if key[0] != left_out}
         fit = adjust(values, controls, fitted_on=others)
         betas.append(fit.beta)
         adjusted[left_out] = _medians(fit.values)[left_out]
-    return Row(
-        series=series,
-        seconds=math.exp(statistics.median(raw.values())),
-        raw=statistics.stdev(raw.values()),
+    return replace(
+        row,
         adjusted=statistics.stdev(adjusted.values()),
         beta=statistics.fmean(betas),
         correlation=adjust(values, controls).correlation,
@@ -164,6 +195,8 @@ def table(found: Sequence[Row]) -> str:
     lines = [f"{'series':44} {'time':>10} {'raw':>7} {'adjusted':>9} {'beta':>6} {'r':>6}"]
     for row in found:
         name = f"{row.series[0]} {' '.join(row.series[1])}"
+        adjusted = "-" if row.adjusted is None else f"{row.adjusted:.2%}"
+        beta = "-" if row.beta is None else f"{row.beta:.2f}"
         r = "-" if row.correlation is None else f"{row.correlation:.2f}"
-        lines.append(f"{name:44} {row.seconds * 1e3:7.3f} ms {row.raw:7.2%} {row.adjusted:9.2%} {row.beta:6.2f} {r:>6}")
+        lines.append(f"{name:44} {row.seconds * 1e3:7.3f} ms {row.raw:7.2%} {adjusted:>9} {beta:>6} {r:>6}")
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,19 +20,21 @@ from typing import TextIO
 
 from benchmarks.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from benchmarks.harness.stopping import from_environment
-from tools import run_report, selection, session
+from tools import lock, run_report, selection
+from tools.asv_setup import machine
 from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from tools.host import NO_COMPILER, device, has_compiler, measuring_variables, torch_version
 from tools.measurements import Outcome
 from tools.session import Session
 
+MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # it names a folder of results/, and stands on the pages
 SETTINGS = {
     "range": "a git range, or one revision; default: the last three commits that changed the kernels",
     "bench": "a regular expression that the series to measure match",
     "rounds": f"rounds of every series (default {ROUNDS}; fewer for a first look, {REFUSED_ROUNDS} is refused)",
     "tier": "core (default: two test cases of every kernel) or full",
     "machine": "the name under which results are kept (default: asv's, the host's name)",
-    "again": "1: measure and build again what was already tried",
+    "again": "1: measure again what is recorded, build again what failed or was built with another compiler",
 }
 
 
@@ -71,9 +74,15 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
         bench=value["bench"],
         rounds=_rounds(value["rounds"]),
         tier=value["tier"] or "core",
-        machine=value["machine"],
+        machine=_machine(value["machine"]),
         again=value["again"] not in (None, "0"),
     )
+
+
+def _machine(text: str | None) -> str | None:
+    if text is not None and not MACHINE.fullmatch(text):
+        raise UsageError(f"MACHINE={text!r}: letters, digits, `.`, `_` and `-` are wanted, such as MACHINE=bench-2")
+    return text
 
 
 def _rounds(text: str | None) -> int:
@@ -94,7 +103,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     began = time.time()
     if not (args.root / "asv.conf.json").is_file():
         raise UsageError(f"{args.root.absolute()}: no asv.conf.json here; run this in the repository, or give --root")
-    with contextlib.chdir(args.root):
+    with contextlib.chdir(args.root), lock.held(Path()):
         chosen = settings(args, os.environ)
         commits, series = _check(chosen, out)
         work = Session(
@@ -102,15 +111,18 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             commits=commits,
             series=series,
             rounds=chosen.rounds,
-            machine=session.machine(chosen.machine),
+            machine=machine(chosen.machine),
         )
+        work.recover(out)
         work.build(chosen.again, out)
         work.measure(chosen.again, out)
         work.ingest(err)
-        status = _report(work, out)  # before publishing: what was measured is said whatever becomes of the site
+        status = _report(
+            work, chosen.tier, out
+        )  # before publishing: what was measured is said whatever becomes of the site
         if not work.has_results():
             return status
-        index = work.publish()
+        index = work.publish(out)
         print(f"\n{len(work.measured)} commits measured, {time.time() - began:.0f} s in all", file=out)
         print(f"Dashboard: {index.as_uri()}", file=out, flush=True)
         return status
@@ -140,22 +152,28 @@ def _check(chosen: Settings, out: TextIO) -> tuple[tuple[str, ...], selection.Se
     return commits, series
 
 
-def _report(work: Session, out: TextIO) -> int:
+def _report(work: Session, tier: str, out: TextIO) -> int:
     """Print the tables and what has no value; return the exit status, the first in the contract's order."""
     oldest_first = tuple(reversed(work.commits))
     measurements = work.measurements()
     for text in (
-        run_report.cost_table(work.costs()) if work.measured else "",
+        run_report.cost_table(work.costs(), tier) if work.measured else "",
         run_report.speed_table(measurements, oldest_first),
     ):
         if text:
             print(f"\n{text}", file=out)
-    failed = run_report.failed_lines(measurements, work.failures())
+    failures = work.failures()
+    failed = run_report.failed_lines(measurements, failures)
+    short = run_report.short_lines(
+        [item for item in measurements if item.commit in work.measured], work.rounds, work.reader.deaths
+    )
     for line in [
+        *(f"note: {note}" for note in work.notes),
         *work.unreadable.values(),
         *work.failed_builds.values(),
         *failed,
-        *run_report.absent_lines(measurements, work.reader.skips),
+        *short,
+        *run_report.absent_lines(measurements, {**run_report.reasons(failures), **work.reader.skips}),
     ]:
         print(line, file=out)
     out.flush()
@@ -166,4 +184,4 @@ def _report(work: Session, out: TextIO) -> int:
         return NothingMeasured.exit_code
     if work.failed_builds:
         return BuildFailed.exit_code
-    return BenchmarkFailed.exit_code if failed else 0
+    return BenchmarkFailed.exit_code if failed or short else 0

@@ -65,6 +65,7 @@ BENCHMARK = """
 import os, signal, sys, time
 from pathlib import Path
 from benchmarks.harness.problem import Problem
+from benchmarks.harness.stopping import from_environment, method_hash
 from benchmarks.harness.telemetry import Round, append, spool_path
 
 LAUNCH = str(time.time())
@@ -114,7 +115,8 @@ class _Suite:
             raise AssertionError(f"scale {implementation} {case} is wrong: got {result}, wanted 2")
         estimate = 1e-6 * (1 + 1e-3 * (began % 1))
         record = Round(benchmark=name, params=(implementation, case), time=began, estimate=estimate, n=1, batch=1,
-                       spent=0.01, setup=0.01, warmup=0.01, stop="converged", method="tiny", launch=LAUNCH)
+                       spent=0.01, setup=0.01, warmup=0.01, stop="converged", launch=LAUNCH,
+                       method=method_hash(from_environment(os.environ), os.environ.get("KV_THREADS")))
         environment, commit = os.environ["ASV_ENV_NAME"], os.environ["ASV_COMMIT"]
         append(spool_path(Path(os.environ["ASV_CONF_DIR"]), environment, commit), record)
         return {"samples": [estimate], "number": 1}

@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from asv.config import Config
 
-from tools import environment, host
+from tools import asv_setup, environment, host, toolchain
 from tools.environment import CommitNotBuilt, HostTorch, first_error_line
 from tools.errors import UsageError
 
@@ -105,6 +106,33 @@ def test_compiler_that_cxx_names_is_the_one(tmp_path, monkeypatch):
     assert host.has_compiler()
     monkeypatch.setenv("CXX", "g++")
     assert not host.has_compiler()
+
+
+def test_a_toolchain_is_its_compilers_and_settings(tmp_path, monkeypatch):
+    for name, said in (("g++", "g++ 12"), ("nvcc", "nvcc\nBuild 13.0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\nprintf '{said}\\n'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolchain, "DEFAULT_CUDA", str(tmp_path / "none"))
+    assert toolchain.describe({"KV_CUDA": "ON"}) == "g++ 12; Build 13.0; KV_CUDA=ON"
+    (tmp_path / "nvcc").unlink()
+    assert toolchain.describe({"CXX": "no-such"}) == "no C++ compiler; no nvcc"
+
+
+def conf(**changes):
+    found = Config()
+    found.environment_type = "host"
+    for name, value in changes.items():
+        setattr(found, name, value)
+    return found
+
+
+def test_why_the_environment_cannot_be_had_is_said(monkeypatch):
+    monkeypatch.setattr(environment, "torch_version", lambda: None)
+    with pytest.raises(UsageError, match="torch is not installed for"):
+        asv_setup.environment_of(conf())
+    with pytest.raises(UsageError, match="environment_type is 'virtualenv'; `host` is wanted"):
+        asv_setup.environment_of(conf(environment_type="virtualenv"))
 
 
 def test_only_the_running_python_is_offered():

@@ -1,5 +1,6 @@
 """Preparing .venv: what it asks pip for, and which packages it borrows."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,25 @@ def test_settings_of_make_arrive_as_written():
         check=True,
     )
     assert done.stdout == "HEAD~2..HEAD^! mat.*'a b'|(x) None\n"
+
+
+def test_a_torch_that_was_left_out_is_installed_when_it_is_wanted(tmp_path):
+    (tmp_path / "v").mkdir()
+
+    def makes(*settings):
+        done = subprocess.run(
+            ["make", "venv", "PYTHON=true", f"VENV={tmp_path / 'v'}", *settings],
+            cwd=ROOT,
+            env={key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "MAKE", "MFLAGS"))},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return "make_venv.py" in done.stdout
+
+    assert makes("TORCH=")
+    assert makes()
+    assert not makes()
 
 
 def test_an_old_python_is_refused_with_a_line(tmp_path):

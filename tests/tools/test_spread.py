@@ -1,14 +1,17 @@
 """The table of sessions: hand-made telemetry in, spreads out."""
 
+import argparse
+import dataclasses
 import io
 import random
+from pathlib import Path
 
 import pytest
 
 from benchmarks.harness.telemetry import Round, append
 from tools import spread
 from tools.__main__ import main
-from tools.errors import ResultsError
+from tools.errors import NothingMeasured, ResultsError
 
 
 def planted(sessions=8, *, common=0.03):
@@ -44,6 +47,54 @@ def test_only_our_series_are_rows_and_adjusting_helps():
     assert row.beta == pytest.approx(1, abs=0.1)
     assert row.seconds == pytest.approx(1e-3, rel=0.1)
     assert "native float32-256x256x256" in spread.table([row])
+
+
+def test_without_controls_only_the_raw_spread_is_shown():
+    bare = {name: [item for item in rounds if item.params[0] == "native"] for name, rounds in planted().items()}
+    (row,) = spread.rows(bare)
+    assert row.raw > 0.02 and row.adjusted is None
+    assert spread.table([row]).splitlines()[1].split()[-3:] == ["-", "-", "-"]
+
+
+def test_a_series_that_failed_in_most_sessions_is_left_out():
+    found = planted()
+    for name in list(found)[2:]:
+        found[name] = [item for item in found[name] if item.params[0] != "native"]
+    assert spread.rows(found) == []
+
+
+def test_sessions_of_two_methods_are_refused():
+    found = planted(3)
+    found["00"] = [dataclasses.replace(item, method="other") for item in found["00"]]
+    with pytest.raises(ResultsError, match=r"2 methods \(m, other\)"):
+        spread._check_method(found)
+
+
+def spread_run(monkeypatch, status):
+    """Run one session of a fake asv that spools a round and a failure and ends with `status`."""
+    monkeypatch.setattr(spread, "environment_of", lambda _: argparse.Namespace(name="env"))
+    monkeypatch.setattr(spread, "machine", lambda name: name)
+    monkeypatch.setattr(spread.Config, "load", lambda: argparse.Namespace(results_dir="results"))
+    spool = spread.telemetry.spool_path(Path.cwd(), "env", "c0ffee")
+
+    def asv(*_, **__):
+        append(spool, planted()["00"][0])
+        spool.with_suffix(".failures.jsonl").write_text("{}")
+        return status
+
+    monkeypatch.setattr(spread, "run_asv", asv)
+    try:
+        return spread._measure("c0ffee", ["x"], Path("kept", "01.jsonl"))
+    finally:
+        assert not list(spool.parent.iterdir())  # nothing blocks the next run
+
+
+def test_a_failed_series_does_not_discard_the_session(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert spread_run(monkeypatch, 2) is True
+    assert len(spread._read(Path("kept", "01.jsonl"))) == 1
+    with pytest.raises(NothingMeasured, match="status 1"):
+        spread_run(monkeypatch, 1)
 
 
 def test_two_sessions_are_no_spread():

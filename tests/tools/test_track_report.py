@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tools.test_joining import ROUND
 from tools import run_report
-from tools.asv_process import Reader
+from tools.asv_process import Death, Reader
 from tools.failures import Failure
 from tools.measurements import Measurement, Outcome, SeriesKey
 from tools.run_report import Cost
@@ -84,12 +84,17 @@ def test_cost_table():
         Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0),
         Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0),
     ]
-    assert run_report.cost_table(costs).splitlines() == [
+    assert run_report.cost_table(costs, "core").splitlines() == [
         "cost, s   total  build  set-up  warm-up  timing  launch and rest",
         "aaaaaaaa   28.0    8.0     5.0      1.2    10.0              3.8",
         "bbbbbbbb    1.0    0.0     2.0      0.0     0.0              0.0",
         "all        29.0    8.0     7.0      1.2    10.0              3.8",
+        "limit per commit (tier core, two cores): 150 s; all within",
     ]
+    slow = dataclasses.replace(costs[1], measuring=151.0)
+    last = run_report.cost_table([costs[0], slow], "core").splitlines()[-1]
+    assert "150 s; over it: bbbbbbbb (the first run of a machine also compiles" in last
+    assert run_report.cost_table([slow], "full").endswith("600 s; all within")
 
 
 def test_cost_sums_the_rounds_and_takes_unknown_as_nothing():
@@ -140,6 +145,24 @@ def test_failed_series_have_a_line_with_the_last_reason():
         "failed: bbbbbbbb k.Cpu.time_hot native c: wrong by 3",
         "failed: aaaaaaaa k.Cpu.time_hot native c: its process ended without a reason",
     ]
+
+
+def test_rounds_that_are_missing_have_a_line():
+    whole, short = measurement(OLD), dataclasses.replace(measurement(NEW), rounds=5)
+    whole = dataclasses.replace(whole, rounds=8)
+    death = Death(commit=NEW[:8], benchmark="k.Cpu.time_hot", params=("native", "c"), what="crashed")
+    line = "incomplete: bbbbbbbb k.Cpu.time_hot native c: 3 of 8 rounds ended without a value"
+    assert run_report.short_lines([whole, short], 8, []) == [line]
+    assert run_report.short_lines([whole, short], 8, [death]) == [f"{line}: crashed"]
+    (died,) = run_report.short_lines([whole], 8, [dataclasses.replace(death, commit=OLD[:8])])
+    assert "1 of 8 rounds ended without a value: crashed" in died  # although what was there before is put back
+    assert run_report.short_lines([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
+
+
+def test_recorded_reasons_are_those_of_what_does_not_apply():
+    told = Failure(benchmark="k", params=("native", "c"), time=1.0, error="no such kernel", skipped=True)
+    failed = dataclasses.replace(told, skipped=False, error="wrong")
+    assert run_report.reasons({NEW: [told, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
 
 
 def test_what_does_not_apply_has_a_line_per_implementation():

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,18 @@ def test_no_repository(tmp_path):
         selection.check_clone(tmp_path)
 
 
+def test_what_git_says_of_a_clone_of_somebody_else_is_quoted():
+    said = (
+        "fatal: detected dubious ownership in repository at '/x'\n"
+        "To add an exception for this directory, call:\n\n\tgit config --global --add safe.directory /x\n"
+    )
+    line = selection._refusal(Path("/x"), said)
+    assert line == (
+        "/x: git says: fatal: detected dubious ownership in repository at '/x'; "
+        "run `git config --global --add safe.directory /x`"
+    )
+
+
 def test_no_git(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(HistoryError, match="git is not installed"):
@@ -147,20 +160,26 @@ A, B, OTHER_CASE = ("k", ("eager", "c")), ("k", ("native", "c")), ("k", ("eager"
 
 
 @pytest.mark.parametrize(
-    ("stored", "measured"),
+    ("stored", "told", "measured"),
     [
-        ([], False),
-        ([(A, VALUE), (B, VALUE)], True),
-        ([(A, VALUE), (B, NOTHING)], True),  # native does not apply
-        ([(A, VALUE), (B, FAILED)], True),
-        ([(A, NOTHING), (B, FAILED)], True),  # not tried again by itself
-        ([(A, FAILED), (B, FAILED)], False),  # a build that failed in plain `asv run`, or a broken machine
-        ([(A, NOTHING), (B, NOTHING)], True),  # the commit is older than the kernel
-        ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], False),  # only another case was asked for
-        ([(A, dataclasses.replace(VALUE, count=3)), (B, NOTHING)], False),  # a first look
-        ([(A, VALUE), (B, dataclasses.replace(VALUE, count=7))], True),  # one round crashed
-        ([(("other", ("eager", "c")), VALUE)], False),
+        ([], {}, False),
+        ([(A, VALUE), (B, VALUE)], {}, True),
+        ([(A, VALUE), (B, NOTHING)], {B: 1}, True),  # native does not apply
+        ([(A, VALUE), (B, NOTHING)], {}, False),  # native was not asked for
+        ([(A, VALUE), (B, FAILED)], {}, True),
+        ([(A, NOTHING), (B, FAILED)], {A: 1}, True),  # not tried again by itself
+        ([(A, FAILED), (B, FAILED)], {B: 8}, False),  # a build that failed in plain `asv run`, or a broken machine
+        ([(A, NOTHING), (B, NOTHING)], {A: 1, B: 1}, True),  # the commit is older than the kernel
+        ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], {}, False),  # only another case was asked for
+        ([(A, dataclasses.replace(VALUE, count=3)), (B, NOTHING)], {B: 1}, False),  # a first look
+        ([(A, VALUE), (B, dataclasses.replace(VALUE, count=7))], {B: 1}, True),  # one round crashed
+        ([(A, VALUE), (B, dataclasses.replace(VALUE, count=3))], {B: 1}, False),  # in a first look
+        ([(("other", ("eager", "c")), VALUE)], {}, False),
     ],
 )
-def test_what_counts_as_measured(stored, measured):
-    assert selection.is_measured(stored, [A, B], rounds=8) is measured
+def test_what_counts_as_measured(stored, told, measured):
+    assert selection.is_measured(dict(stored), [A, B], 8, told=told, other_method=()) is measured
+
+
+def test_what_another_method_timed_is_not_measured():
+    assert not selection.is_measured({A: VALUE, B: VALUE}, [A, B], 8, told={}, other_method={B})

@@ -40,6 +40,14 @@ def test_settings_of_the_engine_are_checked_before_anything_is_built(name, value
         parse(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["a/b", "<b>x</b>", "../../esc", ".hidden", "-x", "a b", "é"])
+def test_a_machine_is_named_by_plain_letters(name):
+    with pytest.raises(UsageError, match="MACHINE=") as caught:
+        parse(MACHINE=name)
+    assert "\n" not in str(caught.value)
+    assert parse(MACHINE="Bench_2.x-y").machine == "Bench_2.x-y"
+
+
 @pytest.mark.parametrize(("text", "again"), [("1", True), ("0", False), ("yes", True), ("", False)])
 def test_again(text, again):
     assert parse(AGAIN=text).again is again
