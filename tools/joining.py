@@ -118,6 +118,8 @@ def _settle_value(stored: StoredSeries, evidence: Evidence) -> Settled:
     if raised or (found and raised_since(evidence.kept_failures, found)):
         return Settled(change=Change.WITHDRAW, rounds=rounds)
     died = any(failure.died for failure in evidence.new_failures)
+    if died and not session and not set(found) & set(evidence.new):  # in every round: the value is that of before
+        return Settled(change=Change.WITHDRAW, rounds=())
     if died and len(session) > len(found if stored.samples is None else stored.samples):
         return Settled(change=Change.RESTORE, rounds=session)
     return Settled(change=Change.NONE, rounds=rounds)

@@ -202,4 +202,5 @@ def _without_time(item: Measurement, rounds: Sequence[Round], failures: Sequence
 def _died(failures: Sequence[Failure]) -> tuple[str, ...]:
     if not failures:
         return ()
-    return (f"{units.count(len(failures), 'further round')} died, the last with: {failures[-1].error}",)
+    lost = f"{units.count(len(failures), 'further round')} lost to a crash or a timeout"
+    return (f"{lost}, the last with: {failures[-1].error}",)

@@ -132,12 +132,40 @@ def test_crash_in_the_last_round_leaves_the_other_rounds(tiny):
     assert "need 8 rounds, have 2" in page(tiny)
 
 
-@pytest.mark.slow
-def test_wrong_numbers_in_the_last_round_are_not_forgiven(tiny):
-    bad = tiny.commit("Fail late", kernel=ONCE.format(call=3, act="return 3"))
+@pytest.mark.parametrize(
+    "call",
+    [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)],
+    ids=["middle", "first", "last"],
+)
+def test_wrong_numbers_in_one_round_are_not_forgiven(tiny, call):
+    bad = tiny.commit("Fail once", kernel=ONCE.format(call=call, act="return 3"))
     done = tiny.track(KV_ROUNDS="3", KV_RANGE="HEAD", KV_BENCH="native.*1k")
-    assert recorded(tiny, bad) is None
+    assert recorded(tiny, bad) is None, done.stdout  # asv itself may have stored a time
     assert lines_with(done.stdout, "failed:", "is wrong: got 3")
+    assert done.returncode in (20, 22)  # 22: this series was all there was to measure
+    tiny.run("tools", "ingest")
+    assert recorded(tiny, bad) is None
+
+
+@pytest.mark.slow
+def test_crash_in_the_middle_keeps_the_rounds_before_it(tiny):
+    bad = tiny.commit("Fail once", kernel=ONCE.format(call=3, act="os.kill(os.getpid(), 11)"))
+    done = tiny.track(KV_ROUNDS="4", KV_RANGE="HEAD", KV_BENCH="native.*1k")
+    assert recorded(tiny, bad) > 0, done.stdout
+    assert lines_with(done.stdout, "value restored from 2 rounds")
+    assert "1 further round lost to a crash or a timeout, the last with: " in page(tiny)
+
+
+@pytest.mark.slow
+def test_kernel_that_crashes_today_does_not_keep_its_old_time(tiny):
+    crash = "if os.environ.get('TINY_DO') == 'crash': os.kill(os.getpid(), 11)"
+    commit = tiny.commit("Crash on demand", kernel=f"import os\ndef scale(x):\n    {crash}\n    return 2 * x\n")
+    settings = {"KV_ROUNDS": "2", "KV_RANGE": "HEAD", "KV_BENCH": "native.*1k"}
+    assert tiny.track(**settings).returncode == 0
+    assert recorded(tiny, commit) > 0
+    done = tiny.track(**settings, KV_AGAIN="1", TINY_DO="crash")
+    assert recorded(tiny, commit) is None, done.stdout
+    assert lines_with(done.stdout, "failed:", commit[:8])
 
 
 @pytest.mark.slow

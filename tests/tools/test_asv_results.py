@@ -246,7 +246,7 @@ def test_rounds_that_died_are_counted_in_a_footnote(tree):
     write_failures(tree, *({"t": time, "error": f"crash at {time:.1f}", "died": True} for time in times))
     item = of_native(tree)
     assert item.outcome is Outcome.MEASURED
-    assert item.warnings == (f"2 further rounds died, the last with: crash at {times[1]:.1f}",)
+    assert item.warnings == (f"2 further rounds lost to a crash or a timeout, the last with: crash at {times[1]:.1f}",)
 
 
 @pytest.mark.parametrize(("factor", "stale"), [(1 + 1e-7, False), (1.01, True)])

@@ -154,6 +154,14 @@ def test_what_was_measured_before_an_interrupted_session_keeps_its_rounds():
     assert settled(put_back, kept=old, new=new, new_failures=[failure(101.0, died=True)]) == (Change.NONE, old)
 
 
+def test_a_value_from_before_a_session_in_which_every_round_died_is_withdrawn():
+    old, value = rounds(1.0, 2.0), stored(value=1.5, samples=(1.0, 2.0))
+    death = failure(200.0, died=True)
+    assert settled(value, kept=old, new_failures=[death]) == (Change.WITHDRAW, [])
+    assert settled(value, kept=old, kept_failures=[death]) == (Change.NONE, old)  # was known when it was measured
+    assert settled(value, kept=old, new=old, new_failures=[death]) == (Change.NONE, old)  # an ingest was interrupted
+
+
 def test_only_what_raised_within_the_measurement_or_after_it_counts():
     assert raised_since([failure(99.5)], rounds(1.0))
     assert not raised_since([failure(90.0), failure(101.0, died=True)], rounds(1.0))
