@@ -120,16 +120,24 @@ def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -
 def _claimed(path: Path, decode: Callable[[str], Line], tally: _Tally) -> Iterator[list[Line]]:
     """Take a spool file away from its writers and yield its lines; at the end, what was taken is deleted.
 
-    Writers open the file for each line: after the rename they begin a new one. What an interrupted ingest
-    left claimed is taken too. Malformed lines are set aside in a file of their own.
+    Writers open the file for each line: after the rename they begin a new one, and one that was about to write holds a
+    lock, for which this waits. What an interrupted ingest left claimed is taken too. Malformed lines are set aside in a
+    file of their own.
     """
     if path.exists():
         path.rename(path.with_name(f"{path.name}{_CLAIMED}{time.time_ns()}"))
     taken = sorted(path.parent.glob(f"{path.name}{_CLAIMED}*"))
-    texts = [line for item in taken for line in _text(item).split("\n") if line.strip()]
+    texts = [line for item in taken for line in _unlocked_text(item).split("\n") if line.strip()]
     yield _decoded(path, dict.fromkeys(texts), decode, tally)
     for item in taken:
         item.unlink()
+
+
+def _unlocked_text(path: Path) -> str:
+    """Return what a file says once nobody is writing it any more."""
+    with path.open("rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        return _text(path)
 
 
 def _text(path: Path) -> str:

@@ -8,6 +8,7 @@ because there is one line per round, for ever: `KEYS` is the dictionary, and it 
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import math
 import os
@@ -204,13 +205,29 @@ def append(path: Path, record: Round) -> None:
 
 
 def _append_line(path: Path, line: str) -> None:
-    """Append in one write of one short line, so that lines of concurrent processes do not mix."""
+    """Append in one write of one short line, so that lines of concurrent processes do not mix.
+
+    The lock keeps ingest, which moves the file away and then reads it, from reading before the line is written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    written = False
+    while not written:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if _is_still(path, descriptor):
+                os.write(descriptor, (line + "\n").encode())
+                written = True
+        finally:
+            os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Return whether an open file is the one at `path`."""
     try:
-        os.write(descriptor, (line + "\n").encode())
-    finally:
-        os.close(descriptor)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: float, error: BaseException) -> None:

@@ -1,9 +1,12 @@
 """Ingest: every line ends in its place exactly once, whatever interrupts it."""
 
 import dataclasses
+import fcntl
 import io
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -145,6 +148,38 @@ def test_an_interruption_loses_nothing(tmp_path, monkeypatch, place):
     summary = ingest.ingest(tmp_path, now=10.0)
     assert estimates(tmp_path) == [1.0]
     assert summary.waiting == 2
+
+
+def test_ingest_waits_for_the_line_of_a_writer(tmp_path):
+    write_result(tmp_path, [None, 1.5], [None, [1.0, 2.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    with path.open("ab") as writer, ThreadPoolExecutor() as pool:
+        fcntl.flock(writer, fcntl.LOCK_SH)
+        summary = pool.submit(ingest.ingest, tmp_path, now=10.0)
+        while path.exists():  # until it is claimed
+            time.sleep(0.001)
+        writer.write(telemetry.encode(at(2.0, 2.0)).encode() + b"\n")
+        writer.close()
+        assert summary.result(timeout=10).moved == 2
+    assert estimates(tmp_path) == [1.0, 2.0]
+
+
+def test_a_writer_that_opened_a_file_which_was_claimed_begins_a_new_one(tmp_path, monkeypatch):
+    spool(tmp_path, at(1.0, 1.0))
+    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    flock = fcntl.flock
+
+    def claimed_before_the_lock(*args):
+        if path.exists():
+            path.rename(path.with_name("claimed"))
+            monkeypatch.setattr(fcntl, "flock", flock)
+        flock(*args)
+
+    monkeypatch.setattr(fcntl, "flock", claimed_before_the_lock)
+    spool(tmp_path, at(2.0, 2.0))
+    assert [telemetry.decode(line).estimate for line in waiting(tmp_path)] == [2.0]
+    assert path.with_name("claimed").read_text().count("\n") == 1
 
 
 def test_malformed_lines_are_reported_and_set_aside(tmp_path):
