@@ -1,6 +1,5 @@
 """Ingest: every line ends in its place exactly once, whatever interrupts it."""
 
-import dataclasses
 import fcntl
 import io
 import json
@@ -11,79 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from benchmarks.harness import telemetry
-from benchmarks.harness.telemetry import Round
+from tests.tools.spooled import (
+    COLUMNS,
+    COMMIT,
+    ENVIRONMENT,
+    NAME,
+    at,
+    estimates,
+    fail,
+    kept,
+    spool,
+    stored_values,
+    waiting,
+    write_result,
+)
 from tools import failures, ingest
 from tools.failures import Failure
-
-COMMIT = "a" * 40
-ENVIRONMENT = "host-py3.11-torch2.0"
-NAME = "k.Cpu.time_hot"
-ROUND = Round(
-    benchmark=NAME,
-    params=("native", "c"),
-    time=1000.0,
-    estimate=1e-3,
-    n=1,
-    batch=1,
-    spent=0.1,
-    stop="converged",
-    method="m",
-    launch="l",
-)
-COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"]
-COLUMNS += ["stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"]
-
-
-def write_result(root, result, samples, *, machine="box", repeat=None, commit=COMMIT):
-    """Write asv's file of one commit: benchmark NAME, implementations eager and native, one case."""
-    folder = root / "results" / machine
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "machine.json").write_text(json.dumps({"machine": machine, "version": 1}))
-    params = [["'eager'", "'native'"], ["'c'"]]
-    row = [result, params, "1", 1_000_000, 5.0, None, None, None, None, None, repeat, samples]
-    data = {
-        "commit_hash": commit,
-        "env_name": ENVIRONMENT,
-        "date": 1,
-        "params": {"machine": machine},
-        "python": "3.11",
-        "requirements": {},
-        "env_vars": {},
-        "result_columns": COLUMNS,
-        "results": {NAME: row},
-        "durations": {},
-        "version": 2,
-    }
-    path = folder / f"{commit[:8]}-{ENVIRONMENT}.json"
-    path.write_text(json.dumps(data))
-    return path
-
-
-def spool(root, *rounds):
-    for item in rounds:
-        telemetry.append(telemetry.spool_path(root, ENVIRONMENT, COMMIT), item)
-
-
-def at(time, estimate, params=("native", "c")):
-    return dataclasses.replace(ROUND, time=time, estimate=estimate, params=params)
-
-
-def kept(root, machine="box", suffix=".jsonl"):
-    path = root / "results" / machine / "telemetry" / f"{COMMIT[:8]}-{ENVIRONMENT}{suffix}"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def estimates(root, machine="box"):
-    return [telemetry.decode(line).estimate for line in kept(root, machine)]
-
-
-def waiting(root):
-    path = telemetry.spool_path(root, ENVIRONMENT, COMMIT)
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def stored_values(path):
-    return json.loads(path.read_text())["results"][NAME][0]
 
 
 def test_rounds_move_next_to_their_result(tmp_path):
@@ -264,90 +206,6 @@ def test_a_later_success_ends_a_failure(tmp_path):
     spool(tmp_path, at(50.0, 6.0))
     ingest.ingest(tmp_path, now=60.0)
     assert kept(tmp_path, suffix=".failures.jsonl") == []
-
-
-def fail(root, time, **fields):
-    given = {"benchmark": NAME, "params": ("native", "c"), "time": time, "error": "wrong by 3"} | fields
-    failures.append(failures.spool_path(root, ENVIRONMENT, COMMIT), Failure(**given))
-
-
-@pytest.mark.parametrize("when", [0.1, 1.5])  # before the rounds that asv kept, and between them
-def test_a_round_with_wrong_numbers_withdraws_the_value_for_good(tmp_path, when):
-    path = write_result(tmp_path, [4.0, 1.5], [[4.0], [1.0, 2.0]])
-    spool(tmp_path, at(100.0, 1.0), at(200.0, 2.0))
-    fail(tmp_path, when * 100)
-    (line,) = ingest.ingest(tmp_path, now=300.0, machine="box").restored
-    assert "value withdrawn" in line and NAME in line
-    assert stored_values(path) == [4.0, None]
-    assert len(kept(tmp_path, suffix=".failures.jsonl")) == 1
-    spool(tmp_path, at(300.0, 4.0, ("eager", "c")))  # the next ingest has something to do here
-    assert ingest.ingest(tmp_path, now=310.0, machine="box").restored == ()
-    assert stored_values(path) == [4.0, None]
-
-
-def test_rounds_before_a_crash_are_not_lost(tmp_path):
-    path = write_result(tmp_path, [None, 5.0], [None, [5.0]])
-    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0), at(3.0, 3.0), at(5.0, 5.0))
-    fail(tmp_path, 6.0, died=True, error="its process crashed")
-    (line,) = ingest.ingest(tmp_path, now=10.0, machine="box").restored
-    assert "restored from 4 rounds" in line
-    assert stored_values(path) == [None, 2.5]
-    assert estimates(tmp_path) == [1.0, 2.0, 3.0, 5.0]
-    assert waiting(tmp_path) == []
-
-
-def test_a_kernel_that_crashes_in_every_round_does_not_keep_its_old_time(tmp_path):
-    write_result(tmp_path, [4.0, 1.0], [[4.0], [1.0]])
-    spool(tmp_path, at(1.0, 1.0))
-    ingest.ingest(tmp_path, now=10.0, machine="box")
-    path = write_result(tmp_path, [4.0, None], [[4.0], None])
-    fail(tmp_path, 50.0, died=True, error="its process crashed")
-    for _ in range(2):
-        assert ingest.ingest(tmp_path, now=60.0, machine="box").restored == ()
-        assert stored_values(path) == [4.0, None]
-        spool(tmp_path, at(61.0, 4.0, ("eager", "c")))  # the second ingest, too, has something to do
-
-
-def test_a_value_that_was_put_back_after_an_interruption_keeps_its_telemetry(tmp_path):
-    before = write_result(tmp_path, [4.0, 2.0], [[4.0], [1.0, 2.0, 3.0]]).read_text()
-    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0), at(3.0, 3.0), at(4.0, 4.0, ("eager", "c")))
-    ingest.ingest(tmp_path, now=10.0, machine="box")
-    old = kept(tmp_path)
-    path = write_result(tmp_path, [4.0, 7.0], [[4.0], [7.0]])
-    spool(tmp_path, at(20.0, 7.0))
-    fail(tmp_path, 21.0, error="KeyboardInterrupt: ")
-    path.write_text(before)
-    assert ingest.ingest(tmp_path, now=30.0, machine="box").restored == ()
-    assert kept(tmp_path) == old
-    assert stored_values(path) == [4.0, 2.0]
-
-
-@pytest.mark.parametrize("machine", ["box", None])
-def test_the_machine_that_measured_gets_dropped_values_and_failures(tmp_path, machine):
-    path = write_result(tmp_path, [4.0, None], [[4.0], None])
-    other = write_result(tmp_path, [None, None], [None, None], machine="another")
-    os.utime(path, (1.0, 1.0))  # a checkout makes any file the newest
-    spool(tmp_path, at(1.0, 1.0), at(1.0, 4.0, ("eager", "c")))
-    fail(tmp_path, 2.0, died=True)
-    assert len(ingest.ingest(tmp_path, now=10.0, machine=machine).restored) == 1
-    assert stored_values(path) == [4.0, 1.0]
-    assert stored_values(other) == [None, None]
-    assert len(kept(tmp_path, suffix=".failures.jsonl")) == 1
-    assert kept(tmp_path, "another", ".failures.jsonl") == []
-
-
-@pytest.mark.parametrize(("when", "restored"), [(1002.0, 1), (900.0, 0), (2000.0, 0)])
-def test_without_the_machines_name_and_any_value_only_rounds_of_its_run_are_restored(tmp_path, when, restored):
-    write_result(tmp_path, [None, None], [None, None])  # from 1000 to 1005 s
-    spool(tmp_path, at(when, 1.0))
-    assert len(ingest.ingest(tmp_path, now=when).restored) == restored
-
-
-def test_rounds_of_another_machine_are_never_restored(tmp_path):
-    other = write_result(tmp_path, [None, None], [None, None], machine="another")
-    spool(tmp_path, at(1002.0, 1.0))
-    assert ingest.ingest(tmp_path, now=1010.0, machine="box").waiting == 1
-    assert stored_values(other) == [None, None]
 
 
 def test_bytes_that_are_no_text_are_set_aside_once(tmp_path):

@@ -1,0 +1,64 @@
+"""What asv stored and what telemetry says, together: which of them is shown, and when neither is."""
+
+import json
+
+import pytest
+
+from tests.tools.test_asv_results import edit, file_of, read
+from tools import recorded
+from tools.measurements import Outcome
+from tools.recorded import OTHER_TELEMETRY
+
+
+def of_native(tree):
+    """Return what the newest commit measured of native matmul's first case."""
+    items, _ = recorded.measurements(read(tree))
+    (item,) = [
+        item
+        for item in items
+        if (item.commit, item.key.benchmark) == (tree.commits[-1], "matmul.Cpu.time_hot")
+        and (item.key.implementation, item.key.case) == ("native", "float32-256x256x256")
+    ]
+    return item
+
+
+def write_failures(tree, *lines):
+    path = file_of(tree).parent / "telemetry" / f"{file_of(tree).stem}.failures.jsonl"
+    place = {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-256x256x256"]}
+    path.write_text("".join(json.dumps(place | line) + "\n" for line in lines))
+
+
+FIRST_ROUND = 1767225600.0 + 4000  # of the newest commit
+
+
+def test_a_round_that_raised_takes_the_time_away(tree):
+    failures = [{"t": FIRST_ROUND + 3.5, "error": "wrong by 3"}, {"t": FIRST_ROUND + 9, "error": "crash", "died": True}]
+    write_failures(tree, *failures)
+    item = of_native(tree)
+    assert (item.outcome, item.seconds, item.interval) == (Outcome.FAILED, None, None)
+    assert item.reason == "wrong by 3"
+    assert item.warnings == ("8 rounds timed before it failed",)
+    write_failures(tree, {"t": FIRST_ROUND - 60, "error": "wrong by 3"})  # of an earlier measurement
+    assert of_native(tree).outcome is Outcome.MEASURED
+
+
+def test_rounds_that_died_are_counted_in_a_footnote(tree):
+    times = (FIRST_ROUND + 2.5, FIRST_ROUND + 5.5)
+    write_failures(tree, *({"t": time, "error": f"crash at {time:.1f}", "died": True} for time in times))
+    item = of_native(tree)
+    assert item.outcome is Outcome.MEASURED
+    assert item.warnings == (f"2 further rounds lost to a crash or a timeout, the last with: crash at {times[1]:.1f}",)
+
+
+@pytest.mark.parametrize(("factor", "stale"), [(1 + 1e-7, False), (1.01, True)])
+def test_telemetry_of_another_run_is_not_shown_over_a_newer_value(tree, factor, stale):
+    def measured_again(data):
+        row = data["results"]["matmul.Cpu.time_hot"]
+        row[0] = [value if value is None else value * factor for value in row[0]]
+
+    before = of_native(tree).seconds
+    edit(file_of(tree), measured_again)
+    item = of_native(tree)
+    assert item.seconds == pytest.approx(before * factor if stale else before, rel=1e-9)
+    assert (item.warnings == (OTHER_TELEMETRY,)) == stale
+    assert (item.method is None) == stale
