@@ -1,7 +1,8 @@
 """What asv loads of ours (`plugins` in asv.conf.json): the environment of a commit, and our pages in `asv publish`.
 
-asv imports this module with the configuration's folder on `sys.path`, during the import only: everything needed later
-must be imported here, at module level.
+asv imports this module with the configuration's folder on `sys.path`, during the import only: the packages needed later
+must be imported here, at module level. Modules of these packages can be imported later, and what draws is: a machine
+that only measures has no Bokeh.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from tools.atomic import replace_text
 from tools.environment import HostTorch
 from tools.errors import KernelVelocityError
 from tools.ingest import ingest
-from tools.report import write_site
 
 __all__ = ["HostTorch", "KernelVelocityPages", "link_from_index"]  # HostTorch: asv finds it as a subclass
 
@@ -56,6 +56,8 @@ class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships n
             asv.util.UserError: what asv prints as one line and turns into exit status 1.
         """
         del repo, benchmarks, graphs, revisions
+        from tools.report import write_site  # noqa: PLC0415
+
         root, html = Path.cwd(), Path(conf.html_dir).absolute()
         try:
             for line in ingest(root, results=Path(conf.results_dir).absolute()).problems:

@@ -12,7 +12,6 @@ import argparse
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,15 +19,13 @@ from typing import Any, TextIO
 import bokeh
 import jinja2
 
-from tools import asv_results, charts, commit_page, history, index_page, kernel_page, recorded, trends
+from tools import charts, commit_page, index_page, kernel_page
 from tools.errors import ResultsError
-from tools.measurements import Measurement
-from tools.pages import SHORT, Findings
-from tools.recorded import History, Recorded
+from tools.findings import findings
+from tools.pages import Findings
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
-_LISTED = 5  # commits named in a note before it only counts them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,41 +86,6 @@ def write_site(*, results: Path, repository: Path, out: Path) -> SiteSummary:
         series=len(found.trends),
         notes=found.notes,
     )
-
-
-def findings(results: Path, repository: Path) -> Findings:
-    """Read everything, and return what the pages are made from."""
-    stored = asv_results.read(results)
-    items, notes = recorded.measurements(stored)
-    past = history.read(repository, (file.commit for file in stored.files))
-    order = {sha: place for place, sha in enumerate(past.line)}
-    return Findings(
-        machines=stored.machines,
-        benchmarks=stored.benchmarks or {},
-        history=past,
-        order=order,
-        trends=trends.applicable(trends.build(items, order)),
-        measurements=tuple(item for item in items if item.commit in past.commits),
-        notes=(*stored.notes, *notes, *_history_notes(stored, past, items)),
-    )
-
-
-def _history_notes(stored: Recorded, past: History, items: tuple[Measurement, ...]) -> Iterator[str]:
-    measured = dict.fromkeys(file.commit for file in stored.files)
-    gone = [sha for sha in measured if sha not in past.commits]
-    shown = dict.fromkeys(item.commit for item in items if item.commit in past.commits)
-    beside = [sha for sha in shown if sha not in past.line]
-    if gone:
-        yield f"results of commits that the repository does not have are kept, not shown: {_names(gone)}"
-    if beside:
-        yield f"commits beside the first-parent line of HEAD have a page, but no place on a trend: {_names(beside)}"
-    if past.shallow:
-        yield "the clone is shallow, so trends may begin too late: run `git fetch --unshallow`"
-
-
-def _names(shas: list[str]) -> str:
-    more = len(shas) - _LISTED
-    return ", ".join(sha[:SHORT] for sha in shas[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _render(found: Findings, folder: Path) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments; each default comes from KV_<NAME>."""
     for name, text in SETTINGS.items():
         parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
+    parser.add_argument("--no-site", action="store_true", help="measure only, write no pages")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
 
@@ -120,7 +121,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         status = _report(
             work, chosen.tier, out
         )  # before publishing: what was measured is said whatever becomes of the site
-        if not work.has_results():
+        if args.no_site or not work.has_results():
             return status
         index = work.publish(out)
         print(f"\n{len(work.measured)} commits measured, {time.time() - began:.0f} s in all", file=out)

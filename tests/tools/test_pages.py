@@ -9,14 +9,15 @@ import pytest
 
 from tests.golden import check_golden
 from tests.tools import synthetic
-from tools import commit_page, index_page, kernel_page, report
+from tools import commit_page, index_page, kernel_page
+from tools import findings as reading
 from tools.index_page import sparkline
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def findings(tree):
-    return report.findings(tree.results, tree.repository)
+    return reading.findings(tree.results, tree.repository)
 
 
 def as_text(page):
