@@ -4,6 +4,9 @@ Runs under any Python from 3.11 on with nothing installed, so it imports nothing
 is borrowed through a path file: a virtual environment made from inside another one (where GPU images keep theirs) does
 not see that one's packages by itself. Else the wanted one is installed. The project is not installed: what `make
 track` measures are its commits.
+
+Without a network: `--wheels DIR` installs what DIR/requirements-<Python>.txt lists, pip too, from wheels in that folder
+(tools/offline packs it).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -23,10 +27,10 @@ EXTRAS = ("track", "test")
 PATH_FILE = "host-packages.pth"
 
 
-def requirements(pyproject: str) -> list[str]:
-    """Return what the extras of a pyproject.toml's text ask for."""
+def requirements(pyproject: str, names: Sequence[str] = EXTRAS) -> list[str]:
+    """Return what the extras `names` of a pyproject.toml's text ask for."""
     extras = tomllib.loads(pyproject)["project"]["optional-dependencies"]
-    return [requirement for name in EXTRAS for requirement in extras[name]]
+    return [requirement for name in names for requirement in extras[name]]
 
 
 def borrowed_folders(paths: Sequence[str], target: Path) -> list[str]:
@@ -53,7 +57,7 @@ def is_ours(target: Path) -> bool:
     return (target / "bin" / "python").exists() and (site / "pip").is_dir()
 
 
-def make(target: Path, torch: str, torch_index: str) -> None:
+def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None) -> None:
     """Make or update the environment.
 
     Args:
@@ -61,6 +65,7 @@ def make(target: Path, torch: str, torch_index: str) -> None:
         torch: what pip installs where this Python has no PyTorch, such as "torch==2.13.0"; "" for none (the tests
             that do not need it still run).
         torch_index: the package index to take it from, "" for pip's own.
+        wheels: a folder of wheels with its lists of requirements, to do without a network; None: pip's index.
 
     Raises:
         subprocess.CalledProcessError: pip failed; it has said why.
@@ -68,7 +73,7 @@ def make(target: Path, torch: str, torch_index: str) -> None:
     python = target / "bin" / "python"
     if not is_ours(target):
         print(f"making {target} with {sys.executable}", flush=True)  # noqa: T201
-        venv.EnvBuilder(with_pip=True, symlinks=True, clear=True).create(target)
+        venv.EnvBuilder(with_pip=wheels is None, symlinks=True, clear=True).create(target)
     site = Path(
         subprocess.check_output(
             [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
@@ -76,9 +81,12 @@ def make(target: Path, torch: str, torch_index: str) -> None:
     )
     # Without the path file pip sees only what is really here: a borrowed asv or ruff would come without its command.
     (site / PATH_FILE).unlink(missing_ok=True)
-    wanted = requirements(Path("pyproject.toml").read_text(encoding="utf-8"))
+    if wheels is not None:
+        _pip_from(wheels, python)
+    wanted = requirements(Path("pyproject.toml").read_text(encoding="utf-8")) if wheels is None else []
     if has_torch():
-        _pip(python, [*wanted, *same_numpy()])
+        if wheels is None:
+            _pip(python, [*wanted, *same_numpy()])
         folders = borrowed_folders(sys.path, target)
         (site / PATH_FILE).write_text("".join(f"{folder}\n" for folder in folders), encoding="utf-8")
         print(f"torch {importlib.metadata.version('torch')} of {sys.executable} is used", flush=True)  # noqa: T201
@@ -87,11 +95,21 @@ def make(target: Path, torch: str, torch_index: str) -> None:
         _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
     else:
         print("TORCH is empty: nothing can be measured here, tests that need PyTorch are skipped", flush=True)  # noqa: T201
-    _pip(python, wanted)
+    if wanted:
+        _pip(python, wanted)
 
 
-def _pip(python: Path, arguments: Sequence[str]) -> None:
-    subprocess.run([python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments], check=True)
+def _pip(python: Path, arguments: Sequence[str], **variables: str) -> None:
+    command = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments]
+    subprocess.run(command, check=True, env={**os.environ, **variables})
+
+
+def _pip_from(wheels: Path, python: Path) -> None:
+    """Install exactly what is listed for this Python; pip itself runs out of its wheel, which is a zip file."""
+    listed = wheels / f"requirements-{sys.version_info.major}.{sys.version_info.minor}.txt"
+    (pip,) = wheels.glob("pip-*.whl")
+    offline = ["--no-index", "--no-deps", "--no-cache-dir", "--find-links", str(wheels), "-r", str(listed)]
+    _pip(python, offline, PYTHONPATH=str(pip))
 
 
 def main() -> int:
@@ -100,11 +118,12 @@ def main() -> int:
     parser.add_argument("target", type=Path)
     parser.add_argument("--torch", default="torch")
     parser.add_argument("--torch-index", default="")
+    parser.add_argument("--wheels", type=Path)
     args = parser.parse_args()
-    if importlib.util.find_spec("ensurepip") is None:
+    if args.wheels is None and importlib.util.find_spec("ensurepip") is None:
         return _failed(f"{sys.executable} has no ensurepip: install it, for example `apt install python3-venv`")
     try:
-        make(args.target, args.torch, args.torch_index)
+        make(args.target, args.torch, args.torch_index, args.wheels)
     except subprocess.CalledProcessError as error:
         return _failed(f"{' '.join(map(str, error.cmd))}: status {error.returncode}; what pip said stands above")
     return 0

@@ -18,7 +18,7 @@ from tools.stored_file import Series
 DEFAULT_COMMITS = 3
 BUILT_FROM = ("kernels", "CMakeLists.txt")  # pyproject.toml changes mostly for other reasons than the build
 EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
-_ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|\s|^\^")  # what makes a git revision a set of commits
+_ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # what makes a git revision a set of commits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def commits(repository: Path, wanted: str | None) -> tuple[str, ...]:
     """Return the commits to measure, newest first, along first parents (asv's trends show no others).
 
     Args:
-        repository: a folder of the clone. wanted: a git range, or a revision for itself alone; None: the
+        repository: a folder of the clone. wanted: a git range, or revisions for themselves alone; None: the
             last commits that changed what kernels are built from.
 
     Raises:
@@ -93,10 +93,11 @@ def commits(repository: Path, wanted: str | None) -> tuple[str, ...]:
     if wanted is None:
         found = _listed(repository, f"-{DEFAULT_COMMITS}", "HEAD", "--", *BUILT_FROM)
         return found or _listed(repository, "-1", "HEAD", "--")
-    alone = _ASKS_FOR_SET.search(wanted) is None
-    if wanted.startswith("-"):
+    words = wanted.split()
+    alone = not any(map(_ASKS_FOR_SET.search, words))
+    if any(word.startswith("-") for word in words):
         raise UsageError(f"RANGE={wanted!r} is an option of git; a range is wanted, {EXAMPLES}")
-    found = _listed(repository, *(["-1"] if alone else []), *wanted.split(), "--")
+    found = _listed(repository, *(["--no-walk"] if alone else []), *words, "--")
     if not found:
         raise UsageError(f"RANGE={wanted!r} names no commit of this repository; a git range is wanted, {EXAMPLES}")
     return found

@@ -68,6 +68,11 @@ def test_a_range_and_a_single_revision(clone):
     assert selection.commits(folder, f"{shas['docs']} ^{shas['one']}") == (shas["docs"],)
 
 
+def test_several_revisions_are_these_commits_alone(clone):
+    folder, shas = clone
+    assert set(selection.commits(folder, f"{shas['one']} {shas['cmake']}")) == {shas["one"], shas["cmake"]}
+
+
 @pytest.mark.parametrize("unknown", ["nope", "nope..HEAD", "HEAD..HEAD", "--all", "HEAD~99", "README", "kernels"])
 def test_unknown_ranges_say_what_is_wanted(clone, unknown):
     with pytest.raises(UsageError, match=r"RANGE=HEAD~3\.\.HEAD") as caught:

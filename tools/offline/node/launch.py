@@ -1,0 +1,238 @@
+"""On the node: finds the Python that has PyTorch, sets up beside it, and hands over to the repository's own code.
+
+Started by `run` under any Python from 3.8 on, with nothing installed and nothing in the environment; imports nothing
+of ours. What it makes lies in the work folder: a clone of the bundle, and a virtual environment that has the carried
+wheels and borrows PyTorch's site folders by a path file. Nothing is installed into PyTorch's own environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+HERE = Path(__file__).resolve().parent
+BUNDLE = "repository.bundle"
+# Where container images and clusters keep the environment with PyTorch, after what is active and what PATH names.
+PLACES = (
+    "/opt/*/bin/python3",
+    "/opt/*/.venv/bin/python3",
+    "/opt/*/venv/bin/python3",
+    "/opt/conda/envs/*/bin/python3",
+    "/.venv/bin/python3",
+    "/venv/bin/python3",
+    "/usr/local/bin/python3*",
+    "/usr/bin/python3*",
+    "/usr/local/*/bin/python3",
+    "/workspace/*/bin/python3",
+    "/workspace/*/.venv/bin/python3",
+)
+CUDA_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/opt/nvidia/cuda*")
+NEEDED = 1_500_000_000  # bytes free in the work folder: environment, builds, compiled packages, traces
+PROBE = (
+    "import importlib.metadata as m, json, sys\n"
+    "found = [d.version for d in m.distributions(name='torch')]\n"
+    "print(json.dumps([sys.version_info[:2], found[0] if found else None]))\n"
+)
+_log: list[Path] = []  # where lines are kept, once OUT is known
+
+
+def say(line: str, *, error: bool = False) -> None:
+    """Print a line, and keep it."""
+    print(line, file=sys.stderr if error else sys.stdout, flush=True)
+    for path in _log:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+
+def fail(line: str) -> NoReturn:
+    """End with the one line of an error."""
+    say(f"error: {line}", error=True)
+    raise SystemExit(2)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the pack's manifest, or fail: the folder is no whole pack."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        sizes: dict[str, int] = manifest["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fail(f"{folder}: no pack here (manifest.json: {error}); make one with `python -m tools offline pack DIR`")
+    for name, size in sizes.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != size:
+            got = f"{path.stat().st_size} bytes" if path.is_file() else "nothing"
+            fail(f"{path}: {size} bytes wanted, got {got}: the copy of the pack broke off, copy it again")
+    return manifest
+
+
+def check_platform(manifest: dict[str, Any]) -> None:
+    """Fail on a node with another processor than the pack's wheels are for."""
+    if platform.machine() != manifest["platform"]:
+        fail(
+            f"this node is {platform.machine()}, the pack is for {manifest['platform']}: "
+            f"pack again with --platform {platform.machine()}"
+        )
+
+
+def matching(pattern: str) -> list[str]:
+    """Return the paths that an absolute pattern matches, in order."""
+    return sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
+
+
+def candidates(named: str | None) -> list[str]:
+    """Return the Pythons to look for PyTorch in, the likeliest first; the one that was named alone."""
+    if named is not None:
+        return [named]
+    active = [os.environ[name] + "/bin/python3" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
+    on_path = [found for name in ("python3", "python") if (found := shutil.which(name))]
+    found = [*active, *on_path, *(path for pattern in PLACES for path in matching(pattern))]
+    return list(dict.fromkeys(path for path in found if not path.endswith("-config") and os.access(path, os.X_OK)))
+
+
+def probe(python: str) -> tuple[tuple[int, int], str | None] | None:
+    """Return (version, torch's version or None) of a Python; None where it does not run."""
+    try:
+        done = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, check=True, timeout=60)
+        version, torch = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return (version[0], version[1]), torch
+
+
+def find_python(named: str | None, packed: list[str]) -> str:
+    """Return the Python to measure with, or fail."""
+    tried = []
+    unfit = None
+    for path in candidates(named):
+        known = probe(path)
+        if known is None:
+            tried.append(f"{path} (does not run)")
+            continue
+        (major, minor), torch = known
+        if torch is None:
+            tried.append(f"{path} (no torch)")
+            continue
+        if f"{major}.{minor}" in packed:
+            say(f"torch {torch} of {path} (Python {major}.{minor})")
+            return path
+        unfit = unfit or f"torch {torch} lies in {path}, Python {major}.{minor}; the pack has wheels for "
+    if unfit is not None:
+        fail(f"{unfit}{', '.join(packed)}: pack again with --pythons, or name another Python with --python")
+    fail(f"no PyTorch found; looked in {', '.join(tried) or 'nothing'}: name the Python that has it with --python")
+
+
+def variables(work: Path, python: str) -> dict[str, str]:
+    """Return the environment of everything that runs here: whole where the node's is bare."""
+    home = work / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    own = {
+        "HOME": str(home),
+        "USER": os.environ.get("USER") or "node",  # torch's compiler asks for it where the user id has no name
+        "LANG": os.environ.get("LANG") or "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(work / "cache" / "inductor"),
+        "TRITON_CACHE_DIR": str(work / "cache" / "triton"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    cuda = cuda_home()
+    tools = [str(Path(python).parent), *([f"{cuda}/bin"] if cuda else [])]
+    path = os.pathsep.join([*tools, os.environ.get("PATH", "")])
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ASV", "PYTHONHOME"))}
+    return {**kept, **own, "PATH": path, **({"CUDA_HOME": cuda} if cuda else {})}
+
+
+def cuda_home() -> str | None:
+    """Return the CUDA toolkit's folder: the one that is named, or the usual ones; None where there is none."""
+    named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    nvcc = shutil.which("nvcc")
+    usual = [path for pattern in CUDA_HOMES for path in reversed(matching(pattern))]
+    for folder in [*named, *([str(Path(nvcc).resolve().parents[1])] if nvcc else []), *usual]:
+        if os.access(f"{folder}/bin/nvcc", os.X_OK):
+            return folder
+    return None
+
+
+def command(args: list[str], environ: dict[str, str], cwd: Path) -> None:
+    """Run a command, or fail with the last line that it printed."""
+    done = subprocess.run(
+        args, check=False, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        for line in done.stdout.splitlines():
+            say(f"  {line}")
+        last = [line for line in done.stdout.splitlines() if line.strip()] or ["it printed nothing"]
+        fail(f"{' '.join(args[:4])} ...: status {done.returncode}: {last[-1].strip()}")
+
+
+def check_out(repo: Path, manifest: dict[str, Any], environ: dict[str, str]) -> None:
+    """Bring the bundle's newest commit into the clone; what is recorded there stays."""
+    if shutil.which("git", path=environ["PATH"]) is None:
+        fail("git is not installed on this node: asv needs it; install it, or take an image that has it")
+    if not (repo / ".git").is_dir():
+        repo.mkdir(parents=True, exist_ok=True)
+        command(["git", "init", "-q", "."], environ, repo)
+    command(["git", "fetch", "-q", str(HERE / BUNDLE), "HEAD"], environ, repo)
+    command(["git", "checkout", "-q", "--detach", "--force", manifest["head"]], environ, repo)
+
+
+def arguments() -> tuple[argparse.Namespace, list[str]]:
+    """Return what this script needs of the command line, and what it hands on."""
+    parser = argparse.ArgumentParser(
+        prog="sh run",
+        description="Measure the packed commits on this node. Options that are not listed here go to the run itself: "
+        "--minutes M (a time slice; run again to go on), --device cpu|cuda, --rounds N, --tier core|full, "
+        "--bench REGEX, --stages NAMES, --together N.",
+    )
+    parser.add_argument("out", type=Path, help="where the tar, the summary and the log appear")
+    parser.add_argument(
+        "--work", type=Path, help="environment, builds, caches (default: OUT/work); keep it between slices"
+    )
+    parser.add_argument("--python", help="the Python that has PyTorch (default: looked for)")
+    return parser.parse_known_args()
+
+
+def prepare(args: argparse.Namespace, manifest: dict[str, Any], work: Path) -> tuple[Path, dict[str, str]]:
+    """Set up the clone and the environment; return the environment's Python and the variables to run it with."""
+    python = find_python(args.python, manifest["pythons"])
+    environ = variables(work, python)
+    repo, venv = work / "repository", work / "venv"
+    check_out(repo, manifest, environ)
+    make = [python, "-P", str(repo / "tools" / "make_venv.py"), str(venv), "--torch", ""]
+    command([*make, "--wheels", str(HERE / "wheels")], environ, repo)
+    environ.pop("PYTHONPATH", None)  # its site folders are borrowed by now
+    return venv / "bin" / "python", {**environ, "PATH": f"{venv / 'bin'}{os.pathsep}{environ['PATH']}"}
+
+
+def main() -> None:
+    """Set up, then become the run."""
+    args, handed_on = arguments()
+    out = args.out.absolute()
+    work = (args.work or out / "work").absolute()
+    try:
+        for folder in (out, work):
+            folder.mkdir(parents=True, exist_ok=True)
+        _log.append(out / "node.log")
+        say(f"== {' '.join(sys.argv)}")
+        manifest = read_manifest(HERE)
+        check_platform(manifest)
+        if not (work / "venv").exists() and shutil.disk_usage(work).free < NEEDED:
+            free = shutil.disk_usage(work).free
+            fail(f"{work}: {free / 1e6:.0f} MB free, {NEEDED / 1e6:.0f} needed: name another folder with --work")
+        python, environ = prepare(args, manifest, work)
+    except OSError as error:
+        fail(str(error))
+    repo = work / "repository"
+    run = [str(python), "-m", "tools", "offline", "run", str(out), "--manifest", str(HERE / "manifest.json")]
+    os.chdir(repo)
+    os.execve(str(python), [*run, *handed_on], environ)
+
+
+if __name__ == "__main__":
+    main()
