@@ -99,38 +99,3 @@ def test_pytorch_tensors_give_pytorch_tensors():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     a, b = torch.randn(50, 60), torch.randn(60, 70)
     torch.testing.assert_close(kernels.matmul(a, b), a @ b, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize(
-    "shape",
-    # The last two have more tiles of 128 than any device has processors: they run the large kernels.
-    [
-        (0, 3, 4),
-        (3, 4, 0),
-        (1, 1, 1),
-        (127, 129, 65),
-        (128, 128, 128),
-        (300, 500, 777),
-        (2051, 2049, 67),
-        (2052, 2048, 72),
-    ],
-)
-def test_cuda_is_within_the_error_bound_on_a_stream_of_its_own(shape):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    m, n, k = shape
-    a, b = float32_values(1, (m, k)), float32_values(2, (k, n))
-    on_device = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
-    out = torch.full((m, n), float("nan"), device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    kernels.matmul(*on_device, out=out, stream=stream)
-    stream.synchronize()
-    assert_close_to_float64(out.cpu().numpy(), a, b)
-
-
-@pytest.mark.cuda
-def test_cuda_unaligned_views_on_the_current_stream():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    a, b = torch.randn(512 * 256 + 1, device="cuda")[1:].view(512, 256), torch.randn(256, 384, device="cuda")
-    assert_close_to_float64(kernels.matmul(a, b).cpu().numpy(), a.cpu().numpy(), b.cpu().numpy())

@@ -121,18 +121,3 @@ def test_exactly_the_integers_of_pytorch():
         actual = kernels.quantize_int8(x, scale, zero_point)
         assert actual.dtype == torch.int8
         assert torch.equal(actual, expected)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("n", [0, 1, 5, 1023, 1_000_003])
-@pytest.mark.parametrize("shift", [0, 1])
-def test_cuda_gives_the_integers_of_the_cpu_on_a_stream_of_its_own(n, shift):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    x = torch.randn(n + shift) * 3
-    on_device = x.cuda()[shift:]
-    out = torch.full((n,), 77, dtype=torch.int8, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    kernels.quantize_int8(on_device, 0.05, 3, out=out, stream=stream)
-    stream.synchronize()
-    assert torch.equal(out.cpu(), kernels.quantize_int8(x[shift:], 0.05, 3))

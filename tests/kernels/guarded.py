@@ -1,0 +1,95 @@
+"""A call of a kernel on a device, its tensors amid poisoned memory: what is forgotten, or hit beside, is seen."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import kernels
+from tests.kernels.references import Case
+
+GUARD = 1024  # elements on either side: a block of 256 threads that overruns by a vector each stays within
+GUARD_VALUE = 77
+POISON = {"float32": float("nan"), "int8": 77}  # what a kernel that forgets an element leaves behind
+
+
+class GuardedOutput:
+    """An output that begins `offset` elements behind an aligned address, with guards before and behind it."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, device: str, offset: int = 0) -> None:
+        import torch
+
+        count = int(np.prod(shape, dtype=np.int64))
+        self.dtype = dtype
+        self.begin, self.end = GUARD + offset, GUARD + offset + count
+        self.memory = torch.full((self.end + GUARD,), GUARD_VALUE, dtype=getattr(torch, dtype), device=device)
+        self.tensor = self.memory[self.begin : self.end].view(shape)
+        self.poison()
+
+    def poison(self) -> None:
+        self.tensor.fill_(POISON[self.dtype])
+
+    def host(self) -> np.ndarray:
+        """Copy all of it, guards included, on PyTorch's current stream; returns when it is copied."""
+        return self.memory.cpu().numpy()
+
+    def read(self, host: np.ndarray) -> np.ndarray:
+        """Return the output of a copy, whose guards must be whole."""
+        outside = np.concatenate([host[: self.begin], host[self.end :]])
+        assert np.all(outside == GUARD_VALUE), f"{np.sum(outside != GUARD_VALUE)} elements beside the output written"
+        return host[self.begin : self.end].reshape(self.tensor.shape)
+
+    def is_poison(self, host: np.ndarray) -> bool:
+        """Return whether nothing of a copy has been written."""
+        return np.array_equal(self.read(host), np.full(self.tensor.shape, POISON[self.dtype]), equal_nan=True)
+
+
+def place(array: np.ndarray, device: str, offset: int = 0) -> Any:
+    """Return the array on a device, `offset` elements behind an aligned address, NaN on either side."""
+    import torch
+
+    memory = torch.full((GUARD + offset + array.size + GUARD,), float("nan"), device=device)
+    tensor = memory[GUARD + offset : GUARD + offset + array.size].view(array.shape)
+    # A copy: numpy arrays that may not be written make PyTorch warn.
+    return tensor.copy_(torch.from_numpy(np.array(array, order="C")))
+
+
+class Prepared:
+    """A case on a device: `call` and `bind` with the kernel's keywords, and `check` of what the output holds."""
+
+    def __init__(self, case: Case, device: str, offset: int = 0, out_offset: int = 0) -> None:
+        self.case, self.device = case, device
+        self.inputs = [place(array, device, offset) for array in case.arrays]
+        self.out = GuardedOutput(case.shape, case.dtype, device, out_offset)
+
+    def call(self, **keywords: Any) -> None:
+        result = getattr(kernels, self.case.kernel)(*self.inputs, *self.case.scalars, out=self.out.tensor, **keywords)
+        assert result is self.out.tensor
+
+    def bind(self, **keywords: Any) -> Callable[[], int]:
+        module = importlib.import_module(f"kernels.{self.case.kernel}")
+        return module.bind(*self.inputs, *self.case.scalars, out=self.out.tensor, **keywords)
+
+    def check(self, host: np.ndarray | None = None) -> np.ndarray:
+        """Check the output (or an earlier copy of it), its guards and that the inputs are as they were; return it."""
+        output = self.out.read(self.out.host() if host is None else host)
+        self.case.check(output, self.device.split(":")[0])
+        for tensor, array in zip(self.inputs, self.case.arrays, strict=True):
+            assert np.array_equal(tensor.cpu().numpy(), array, equal_nan=True), "an input was written"
+        return output
+
+
+def run(case: Case, device: str, offset: int = 0, out_offset: int = 0) -> np.ndarray:
+    """Call the kernel directly and twice through `bind`, check each time, and return the output."""
+    prepared = Prepared(case, device, offset, out_offset)
+    prepared.call()
+    direct = prepared.check()
+    bound = prepared.bind()
+    for _ in range(2):
+        prepared.out.poison()
+        assert bound() == 0
+        assert prepared.check().tobytes() == direct.tobytes(), "the same call gave other bits"
+    return direct
