@@ -7,6 +7,7 @@ and runs at the same speed. Packages are kept per torch version, shape, dtype, d
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import os
 import tempfile
@@ -23,18 +24,36 @@ def load(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Run:
     """Return the compiled reference as a function of the list of its tensors that returns the list of its outputs.
 
     Raises:
-        NotImplementedError: there is no compiler to make the package with.
+        NotImplementedError: this torch cannot run packages, or there is no compiler to make the package with.
     """
+    package_loader = _package_loader()
     package = cache / f"{_key(problem, case)}.pt2"
     if not package.exists():
         _compile(problem, inputs, package)
-    # The class behind torch._inductor.aoti_load_package, which would first import 1.3 s of compiler in every round.
-    import torch._C._aoti as native  # noqa: PLC0415
-
     # Single-threaded on CUDA: else each call waits on the host for the one before it, and nothing can be queued ahead.
-    loader = native.AOTIModelPackageLoader(str(package), "model", problem.device == "cuda", 1, -1)
+    loader = package_loader(str(package), "model", problem.device == "cuda", 1, -1)
     run: Run = loader.run
     return run
+
+
+def _package_loader() -> Any:
+    """Return the class behind torch._inductor.aoti_load_package, which would first import 1.3 s of compiler each round.
+
+    Raises:
+        NotImplementedError: this torch has none: it is too old, or built without.
+    """
+    try:
+        native: Any = importlib.import_module("torch._C._aoti")
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch._C", "torch._C._aoti"):
+            raise
+        native = None
+    loader = getattr(native, "AOTIModelPackageLoader", None)
+    if loader is None:
+        import torch  # noqa: PLC0415
+
+        raise NotImplementedError(f"this torch has no AOTInductor: {torch.__version__} cannot run compiled packages")
+    return loader
 
 
 def _threads() -> int:

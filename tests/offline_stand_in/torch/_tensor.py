@@ -1,0 +1,183 @@
+"""Tensors: numpy arrays with PyTorch's method names."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class dtype:  # noqa: N801 - PyTorch's name
+    """An element type; `str()` of it is "torch.float32" and so on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.array_type = np.dtype(name)
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+dtype.__module__ = "torch"  # whoever makes a tensor like another looks its dtypes up there
+
+float32, float64 = dtype("float32"), dtype("float64")
+int8, int32, int64, bool = dtype("int8"), dtype("int32"), dtype("int64"), dtype("bool")  # noqa: A001 - PyTorch's name
+DTYPES = {known.array_type: known for known in (float32, float64, int8, int32, int64, bool)}
+
+
+def _operation(function: Callable[[Any, Any], Any], *, swapped: builtins.bool = False) -> Callable[[Any, Any], Tensor]:
+    def method(self: Tensor, other: Any) -> Tensor:
+        pair = (self.array, _plain(other))
+        return Tensor(function(*(pair[::-1] if swapped else pair)))
+
+    return method
+
+
+def _plain(value: Any) -> Any:
+    """Return what numpy works with: the array of a tensor, and of an index each of its parts."""
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
+    return value.array if isinstance(value, Tensor) else value
+
+
+def extents(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the sizes that are given one by one, or as one sequence."""
+    return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+
+
+class Tensor:
+    """A numpy array, contiguous or not, on the CPU."""
+
+    device = "cpu"
+    __hash__ = None
+
+    def __init__(self, array: Any) -> None:
+        self.array = np.asarray(array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> dtype:
+        return DTYPES[self.array.dtype]
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data if self.array.size else 0
+
+    def numel(self) -> int:
+        return self.array.size
+
+    def is_contiguous(self) -> builtins.bool:
+        return self.array.flags.c_contiguous
+
+    def is_floating_point(self) -> builtins.bool:
+        return self.array.dtype.kind == "f"
+
+    __add__, __radd__ = _operation(operator.add), _operation(operator.add, swapped=True)
+    __sub__, __rsub__ = _operation(operator.sub), _operation(operator.sub, swapped=True)
+    __mul__, __rmul__ = _operation(operator.mul), _operation(operator.mul, swapped=True)
+    __truediv__ = _operation(operator.truediv)
+    __matmul__ = _operation(operator.matmul)
+    __eq__, __ne__ = _operation(operator.eq), _operation(operator.ne)
+    __le__, __lt__ = _operation(operator.le), _operation(operator.lt)
+    __ge__, __gt__ = _operation(operator.ge), _operation(operator.gt)
+    __and__, __or__ = _operation(operator.and_), _operation(operator.or_)
+
+    def __invert__(self) -> Tensor:
+        return Tensor(~self.array)
+
+    def __float__(self) -> float:
+        return float(self.array.item())
+
+    def __int__(self) -> int:
+        return int(self.array.item())
+
+    def __bool__(self) -> builtins.bool:
+        return builtins.bool(self.array.item())
+
+    def item(self) -> Any:
+        return self.array.item()
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return Tensor(self.array[_plain(index)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.array[_plain(index)] = _plain(value)
+
+    def fill_(self, value: float) -> Tensor:
+        self.array.fill(value)
+        return self
+
+    def copy_(self, source: Tensor) -> Tensor:
+        np.copyto(self.array, source.array)
+        return self
+
+    def clone(self) -> Tensor:
+        return Tensor(self.array.copy())
+
+    def to(self, target: Any) -> Tensor:
+        """Return it with another dtype, or itself: it is on the CPU already."""
+        if isinstance(target, dtype):
+            with np.errstate(invalid="ignore"):
+                return Tensor(self.array.astype(target.array_type))
+        if str(target) != "cpu":
+            raise NotImplementedError(f"the stand-in for PyTorch has no device {target}")
+        return self
+
+    def double(self) -> Tensor:
+        return self.to(float64)
+
+    def int(self) -> Tensor:
+        return self.to(int32)
+
+    def abs(self) -> Tensor:
+        return Tensor(np.abs(self.array))
+
+    def isnan(self) -> Tensor:
+        return Tensor(np.isnan(self.array))
+
+    def isfinite(self) -> Tensor:
+        return Tensor(np.isfinite(self.array))
+
+    def nan_to_num(self, *, posinf: float) -> Tensor:
+        return Tensor(np.nan_to_num(self.array, posinf=posinf))
+
+    def clamp_min(self, low: float) -> Tensor:
+        return Tensor(np.maximum(self.array, self.array.dtype.type(low)))
+
+    def any(self) -> Tensor:
+        return Tensor(self.array.any())
+
+    def sum(self) -> Tensor:
+        """Return the sum; of booleans and integers as int64, as PyTorch does."""
+        return Tensor(self.array.sum(dtype=None if self.is_floating_point() else np.int64))
+
+    def max(self) -> Tensor:
+        return Tensor(self.array.max())
+
+    def nonzero(self) -> Tensor:
+        """Return the indices of what is not zero, a row for each."""
+        return Tensor(np.argwhere(self.array))
+
+    def flatten(self) -> Tensor:
+        return Tensor(self.array.reshape(-1))
+
+    def reshape(self, *shape: Any) -> Tensor:
+        return Tensor(self.array.reshape(extents(shape)))
+
+    def repeat(self, *times: builtins.int) -> Tensor:
+        return Tensor(np.tile(self.array, times))
+
+    def contiguous(self) -> Tensor:
+        return Tensor(np.ascontiguousarray(self.array))
+
+    def new_empty(self, *shape: Any, dtype: dtype | None = None) -> Tensor:
+        return Tensor(np.empty(extents(shape), (dtype or self.dtype).array_type))
