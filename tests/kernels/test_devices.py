@@ -16,6 +16,7 @@ from tests.kernels.references import FLOAT32
 from tests.kernels.stand_in import float32_values
 
 torch = pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
+pytestmark = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
 # Other work on the machine must not fail a property: no deadline per example, pytest's timeout holds.
 properties = settings(deadline=None, max_examples=60)

@@ -1,12 +1,14 @@
 """A stand-in for PyTorch over numpy arrays: for a rehearsal of the machinery, not a device to measure `eager` by.
 
-It has what the CPU half of the suite touches (implementations eager and native), by PyTorch's names, dtypes and shapes,
-and nothing else: a rehearsal on an interpreter that has no PyTorch runs the suite's own code from end to end. Its
-random numbers are other ones than PyTorch's, its times mean nothing, it has no CUDA and no AOTInductor.
+It has what the CPU half of the suite and the kernels' tests touch (implementations eager and native, ceilings), by
+PyTorch's names, dtypes and shapes, and nothing else: a rehearsal on an interpreter that has no PyTorch runs the suite's
+own code from end to end. Its random numbers are other ones than PyTorch's, its times mean nothing, it has no CUDA and
+no AOTInductor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,12 +41,26 @@ class Generator:
         return self
 
 
-def randn(*shape: int, generator: Generator, dtype: dtype = float32) -> Tensor:
-    return Tensor(generator.numbers.standard_normal(shape, dtype=dtype.array_type))
+def randn(*shape: int, generator: Generator | None = None, dtype: dtype = float32) -> Tensor:
+    numbers = generator.numbers if generator else np.random.default_rng()
+    return Tensor(numbers.standard_normal(shape, dtype=dtype.array_type))
 
 
 def rand(*shape: int) -> Tensor:
     return Tensor(np.random.default_rng().random(shape, np.float32))
+
+
+def tensor(values: Sequence[float]) -> Tensor:
+    return Tensor(np.array(values, np.float32))
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """Return a tensor over the array's own memory."""
+    return Tensor(array)
+
+
+def full(shape: tuple[int, ...], value: float, *, dtype: dtype = float32, device: str = "cpu") -> Tensor:
+    return empty(shape, dtype=dtype, device=device).fill_(value)
 
 
 def empty(*shape: Any, dtype: dtype = float32, device: str = "cpu") -> Tensor:
@@ -81,6 +97,18 @@ def clamp(x: Tensor, low: float, high: float) -> Tensor:
 
 def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     return Tensor(np.matmul(a.array, b.array, out=None if out is None else out.array))
+
+
+def equal(a: Tensor, b: Tensor) -> Any:
+    return np.array_equal(a.array, b.array)
+
+
+def _assert_close(actual: Tensor, expected: Tensor, *, rtol: float, atol: float) -> None:
+    assert actual.dtype is expected.dtype
+    np.testing.assert_allclose(actual.array, expected.array, rtol=rtol, atol=atol)
+
+
+testing = SimpleNamespace(assert_close=_assert_close)
 
 
 def set_num_threads(count: int) -> None:

@@ -170,11 +170,32 @@ class Tensor:
     def flatten(self) -> Tensor:
         return Tensor(self.array.reshape(-1))
 
+    def view(self, *shape: Any) -> Tensor:
+        """Return the same memory in another shape; what is not contiguous has none here."""
+        if not self.is_contiguous():
+            raise RuntimeError("view: the stand-in for PyTorch views contiguous tensors only")
+        return self.reshape(*shape)
+
+    def cpu(self) -> Tensor:
+        return self
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        return Tensor(np.broadcast_to(self.array, other.shape))
+
+    def split(self, rows: builtins.int) -> tuple[Tensor, ...]:
+        return tuple(self[begin : begin + rows] for begin in range(0, self.shape[0], rows))
+
+    def all(self) -> Tensor:
+        return Tensor(self.array.all())
+
     def reshape(self, *shape: Any) -> Tensor:
         return Tensor(self.array.reshape(extents(shape)))
 
-    def repeat(self, *times: builtins.int) -> Tensor:
-        return Tensor(np.tile(self.array, times))
+    def repeat(self, *times: Any) -> Tensor:
+        return Tensor(np.tile(self.array, extents(times)))
 
     def contiguous(self) -> Tensor:
         return Tensor(np.ascontiguousarray(self.array))
