@@ -24,7 +24,7 @@ from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.sampling import RoundResult, measure
 from benchmarks.harness.stopping import from_environment, method_hash
 from benchmarks.harness.telemetry import Round, append, spool_path
-from benchmarks.harness.timers import CudaEventTimer, HostTimer, Timer, TorchEvents
+from benchmarks.harness.timers import Call, CudaEventTimer, HostTimer, Timer, TorchEvents
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
@@ -70,7 +70,7 @@ class _KernelBenchmark:
         """
         self._began = time()
         _check_package(os.environ)
-        _prepare_torch(self.device)
+        prepare_torch(self.device)
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
         cache = root_folder(os.environ) / ".asv" / "cache"
@@ -91,7 +91,7 @@ class _KernelBenchmark:
         """Measure one round; return it in asv's form and append its telemetry."""
         rule = from_environment(os.environ)
         began, before = time(), read_counters()
-        result = measure(self._bound.call, self._timer(), rule)
+        result = measure(self._bound.call, self.new_timer(), rule)
         host = activity(before, read_counters(), result.spent + result.warmup)
         self._bound.poison()  # after, too: a kernel that is right only once is wrong
         self._bound.call()
@@ -113,7 +113,13 @@ class _KernelBenchmark:
         _spool(record, os.environ)
         return {"samples": [result.estimate], "number": 1}
 
-    def _timer(self) -> Timer:
+    @property
+    def call(self) -> Call:
+        """The bound call that `time_hot` makes, without arguments; there is one after `setup`."""
+        return self._bound.call
+
+    def new_timer(self) -> Timer:
+        """Return the timer that measures this device (`timer` is a name that asv gives a meaning)."""
         return CudaEventTimer(TorchEvents(self.device)) if self.device == "cuda" else HostTimer()
 
     def _check(self, implementation: str, case: str, step: int) -> None:
@@ -162,8 +168,12 @@ def _check_package(environ: Mapping[str, str]) -> None:
         )
 
 
-def _prepare_torch(device: str) -> None:
-    """Set threads; raise NotImplementedError where torch or the device is missing."""
+def prepare_torch(device: str) -> None:
+    """Set threads and the arithmetic of float32 for this process.
+
+    Raises:
+        NotImplementedError: torch or the device is missing.
+    """
     try:
         import torch  # noqa: PLC0415
     except ModuleNotFoundError as error:

@@ -1,0 +1,131 @@
+"""What the operating system or the driver says of a machine: names, cache and memory sizes, clocks. Claims, not
+measurements; bytes, Hz, watts and degrees Celsius; what nobody says is None.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def last_level_cache(folder: Path = _CACHES) -> int | None:
+    """Return the size of the CPU's largest-numbered data cache, bytes, from sysfs; None where sysfs does not say."""
+    found = [(int(_text(index / "level")), _bytes(_text(index / "size"))) for index in _data_caches(folder)]
+    return max(found)[1] if found else None
+
+
+def _data_caches(folder: Path) -> list[Path]:
+    indexes = [size.parent for size in folder.glob("index*/size")]
+    return [index for index in indexes if _text(index / "type") in ("Data", "Unified")]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="ascii").strip()
+
+
+def _bytes(text: str) -> int:
+    """Return what sysfs means by "32768K"."""
+    return int(text[:-1]) * _UNITS[text[-1]] if text[-1] in _UNITS else int(text)
+
+
+def cache_size(device: str) -> int | None:
+    """Return the size of the last cache before memory, bytes: the CPU's last level, or the GPU's L2."""
+    if device == "cpu":
+        return last_level_cache()
+    import torch  # noqa: PLC0415 - discovery must work without torch
+
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size) or None
+
+
+def free_memory(device: str) -> int | None:
+    """Return the memory that could be allocated now, bytes: the kernel's estimate, or the driver's."""
+    if device == "cpu":
+        return _proc_field(Path("/proc/meminfo"), "MemAvailable", scale=1 << 10)
+    import torch  # noqa: PLC0415
+
+    return int(torch.cuda.mem_get_info()[0])
+
+
+def _proc_field(path: Path, field: str, scale: int) -> int | None:
+    """Return the number behind `field:` in a file of /proc, times `scale`; None where there is none."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    values = [line.split(":", 1)[1].split()[0] for line in lines if line.startswith(f"{field}:")]
+    return int(values[0]) * scale if values else None
+
+
+def name(device: str) -> str:
+    """Return the name of the processor or of the GPU."""
+    if device == "cuda":
+        import torch  # noqa: PLC0415
+
+        return str(torch.cuda.get_device_name())
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else os.uname().machine
+
+
+def threads() -> int:
+    """Return the number of threads that `prepare_torch` sets: KV_THREADS, else 1."""
+    return int(os.environ.get("KV_THREADS") or 1)
+
+
+def reported(device: str) -> dict[str, Any]:
+    """Return everything that is said of the device, by name; a GPU's driver adds what `nvml` knows."""
+    import torch  # noqa: PLC0415
+
+    said: dict[str, Any] = {"torch": torch.__version__, "threads": threads()}
+    said |= {"cache": cache_size(device), "free_memory": free_memory(device)}
+    if device == "cpu":
+        return said | {"cores": os.cpu_count()}
+    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    said |= {"memory": properties.total_memory, "multiprocessors": properties.multi_processor_count}
+    said |= {"capability": f"{properties.major}.{properties.minor}", "cuda": torch.version.cuda}
+    return said | {"nvml": nvml(f"GPU-{properties.uuid}")}
+
+
+def nvml(uuid: str) -> dict[str, Any] | str:
+    """Return what the driver says of the GPU with that UUID now, or why it cannot be asked."""
+    try:
+        library = importlib.import_module("pynvml")
+    except ModuleNotFoundError:
+        return "pynvml is not installed (the package nvidia-ml-py)"
+    try:
+        library.nvmlInit()
+        try:
+            return _ask(library, library.nvmlDeviceGetHandleByUUID(uuid))
+        finally:
+            library.nvmlShutdown()
+    except library.NVMLError as error:
+        return f"NVML: {error}"
+
+
+def _ask(library: Any, handle: Any) -> dict[str, Any]:
+    """Return clocks (Hz), power (W), temperature (degrees Celsius) and the driver's version."""
+    questions: dict[str, tuple[float, Callable[[], Any]]] = {
+        "sm_clock": (1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
+        "sm_clock_most": (1e6, lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM)),
+        "memory_clock": (1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM)),
+        "memory_clock_most": (1e6, lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM)),
+        "power": (1e-3, lambda: library.nvmlDeviceGetPowerUsage(handle)),
+        "power_limit": (1e-3, lambda: library.nvmlDeviceGetEnforcedPowerLimit(handle)),
+        "temperature": (1, lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
+    }
+    answers: dict[str, Any] = {"driver": library.nvmlSystemGetDriverVersion()}
+    for question, (scale, ask) in questions.items():
+        try:
+            answers[question] = ask() * scale
+        except library.NVMLError:  # a device may keep one of them to itself; the others are still known
+            answers[question] = None
+    return answers

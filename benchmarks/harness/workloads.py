@@ -1,0 +1,65 @@
+"""What ceilings are measured with: streams through memory, and products of matrices. Inputs are random, never zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from benchmarks.harness.problem import tiled
+from benchmarks.harness.timers import Call
+
+if TYPE_CHECKING:
+    import torch
+
+Stream = Callable[[str, int], tuple[Call, float]]  # device, working set in bytes -> a call, and the bytes it moves
+
+
+def _random(count: int, device: str) -> torch.Tensor:
+    """Return `count` float32 normal values on the device; 1M different ones, repeated."""
+    import torch  # noqa: PLC0415
+
+    values = torch.randn(min(count, 1_000_000), generator=torch.Generator().manual_seed(1), dtype=torch.float32)
+    return tiled(values.to(device), (count,))
+
+
+def _copy(device: str, size: int) -> tuple[Call, float]:
+    """Return a copy and the bytes that it reads and writes (a write that first fetches its line counts once)."""
+    source = _random(size // 8, device)
+    target = source.clone()
+    return lambda: target.copy_(source), 8 * source.numel()
+
+
+def _read(device: str, size: int) -> tuple[Call, float]:
+    """Return a sum over all, and the bytes that it reads."""
+    import torch  # noqa: PLC0415
+
+    source = _random(size // 4, device)
+    total = torch.empty((), dtype=torch.float32, device=device)
+    return lambda: torch.sum(source, dim=0, out=total), 4 * source.numel()
+
+
+def _triad(device: str, size: int) -> tuple[Call, float]:
+    """Return a = b + 1.5 c, and the bytes that it reads and writes."""
+    import torch  # noqa: PLC0415
+
+    b = _random(size // 12, device)
+    c, a = b.clone(), b.clone()
+    return lambda: torch.add(b, c, alpha=1.5, out=a), 12 * b.numel()
+
+
+STREAMS: Mapping[str, Stream] = {"copy": _copy, "read": _read, "triad": _triad}
+
+
+def product(device: str, dtype: str, n: int) -> Call:
+    """Return a product of two random n x n matrices, normal values or whole numbers from -127 to 127."""
+    import torch  # noqa: PLC0415
+
+    if dtype == "int8":
+        generator = torch.Generator().manual_seed(1)
+        left, right = (torch.randint(-127, 128, (n, n), generator=generator, dtype=torch.int8) for _ in range(2))
+        a, b = left.to(device), right.to(device).t()  # the second by columns, as cuBLASLt wants it for 8 bits
+        return lambda: torch._int_mm(a, b)
+    kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
+    a, b = (_random(n * n, device).reshape(n, n).to(kind) for _ in range(2))
+    out = torch.empty_like(a)
+    return lambda: torch.matmul(a, b, out=out)

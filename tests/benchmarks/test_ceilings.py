@@ -1,0 +1,294 @@
+"""What a machine can do: what may be believed, what is measured, and why not."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.harness import ceilings, reported
+from benchmarks.harness.ceilings import (
+    Ceiling,
+    affordable,
+    from_document,
+    peak,
+    roof,
+    spread_of,
+    warnings,
+    working_sets,
+)
+from tests.benchmarks import pretend_cuda
+from tests.kernels.stand_in import properties
+
+RATES = st.one_of(st.none(), st.floats(1.0, 1e15))
+BANDWIDTHS = st.builds(
+    Ceiling, what=st.sampled_from(["copy", "read"]), unit=st.just("B/s"), value=RATES, bytes=st.integers(1, 1 << 40)
+)
+PRODUCTS = st.builds(
+    Ceiling, what=st.just("matmul"), unit=st.just("FLOP/s"), value=RATES, dtype=st.sampled_from(["float32", "tf32"])
+)
+CEILINGS = st.lists(st.one_of(BANDWIDTHS, PRODUCTS), max_size=12)
+
+
+def copy(size, value, **more):
+    return Ceiling(what="copy", unit="B/s", bytes=size, value=value, **more)
+
+
+@properties
+@given(CEILINGS, st.integers(0, 1 << 41))
+def test_a_roof_is_above_all_that_was_measured_of_so_much_data_and_is_one_of_them(found, size):
+    rates = [c.value for c in found if c.bytes is not None and c.bytes >= size and c.value is not None]
+    top = roof(found, size)
+    assert (top is None) == (not rates)
+    assert top is None or (top in rates and all(rate <= top for rate in rates))
+
+
+@properties
+@given(CEILINGS, st.integers(0, 1 << 41), st.integers(0, 1 << 41), st.randoms())
+def test_more_data_never_has_a_higher_roof_and_order_means_nothing(found, one, other, random):
+    low, high = (roof(found, size) for size in sorted((one, other)))
+    assert high is None or (low is not None and low >= high)
+    shuffled = random.sample(found, len(found))
+    assert roof(shuffled, one) == roof(found, one)
+    assert peak(shuffled, "tf32") == peak(found, "tf32")
+
+
+@properties
+@given(CEILINGS)
+def test_a_peak_is_of_one_dtype(found):
+    rates = [c.value for c in found if c.dtype == "tf32" and c.value is not None]
+    assert peak(found, "tf32") == max(rates, default=None)
+    assert peak(found, "int8") is None
+
+
+@properties
+@given(CEILINGS)
+def test_a_document_says_what_the_ceilings_said(found):
+    text = json.dumps({"format": 1, "ceilings": [ceilings.asdict(each) for each in found]})
+    assert from_document(json.loads(text)) == tuple(found)
+
+
+def test_another_format_is_refused():
+    with pytest.raises(ValueError, match="format 2: wanted 1"):
+        from_document({"format": 2, "ceilings": []})
+
+
+def test_the_sweep_goes_well_beyond_the_cache_or_to_a_gigabyte():
+    assert working_sets(1 << 14, 1 << 25, 1 << 40)[-1] == 1 << 30
+    assert working_sets(1 << 14, 1 << 30, 1 << 40)[-1] == 1 << 32
+    assert working_sets(1 << 14, None, 1 << 40)[0] == 1 << 14
+
+
+def test_the_sweep_stays_within_a_part_of_the_memory():
+    assert working_sets(1 << 14, 1 << 25, 1 << 27)[-1] == 1 << 25
+    assert working_sets(1 << 14, 1 << 25, None)[-1] == 1 << 30
+    assert working_sets(1 << 14, 1 << 25, 0) == [1 << 14]
+
+
+def test_a_sweep_that_ended_within_the_cache_is_warned_of():
+    assert ceilings._short_sweep([copy(1 << 20, 1e9)], 1 << 20) == [
+        "no copy of 4 times the cache of 1048576 bytes: see memory"
+    ]
+    assert not ceilings._short_sweep([copy(1 << 22, 1e9)], 1 << 20)
+    assert ceilings._short_sweep([copy(1 << 22, None)], 1 << 20)  # it was tried, and failed
+    assert "not known" in ceilings._short_sweep([copy(1 << 22, 1e9)], None)[0]
+
+
+def test_the_largest_product_that_time_allows():
+    assert affordable((256, 512, 1024), 1e-3, 0.1) == 1024
+    assert affordable((256, 512, 1024), 2e-3, 0.1) == 512
+    assert affordable((256, 512, 1024), 1.0, 0.1) == 256
+
+
+def test_spread_is_that_of_the_bulk():
+    samples = [1.0] * 50 + [1.2] * 49 + [100.0]
+    assert 0 < spread_of(samples) < 0.2
+    assert spread_of([1.0] * 9) == 0
+    assert spread_of([1.0, 2.0, 3.0]) is None
+
+
+def test_what_is_doubtful_is_warned_of():
+    launch = Ceiling(what="launch", unit="s", value=1e-6)
+    drowned, fine = copy(1 << 10, 1e9), copy(1 << 30, 1e9, spread=0.049)
+    said = warnings([launch, drowned, fine, copy(1 << 20, 1e9, spread=0.051, flags=("underfed",))])
+    assert said == [
+        "copy (1048576 bytes): underfed",
+        "copy (1048576 bytes): its samples spread by 5%",
+        "copies up to 1024 bytes: over 5% of the time is the call; memory can more",
+    ]
+    assert warnings([launch, fine]) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device", "capability", "why"),
+    [
+        ("tf32", "cpu", (0, 0), "TF32 is a mode of CUDA devices"),
+        ("int8", "cpu", (0, 0), "measured on CUDA devices only"),
+        ("bfloat16", "cpu", (0, 0), ""),
+        ("bfloat16", "cuda", (7, 5), "needs compute capability 8.0, this device has 7.5"),
+        ("tf32", "cuda", (8, 0), ""),
+        ("int8", "cuda", (7, 0), "needs compute capability 7.5, this device has 7.0"),
+        ("float16", "cuda", (6, 0), ""),
+    ],
+)
+def test_what_a_device_lacks_has_a_reason(dtype, device, capability, why):
+    assert ceilings.absent(dtype, device, capability) == why
+
+
+def test_the_last_level_is_the_one_with_the_highest_number(tmp_path):
+    for index, (level, kind, size) in enumerate(
+        [("1", "Data", "48K"), ("1", "Instruction", "512M"), ("2", "Unified", "2048K"), ("3", "Unified", "36M")]
+    ):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for file, text in (("level", level), ("type", kind), ("size", size)):
+            (folder / file).write_text(text + "\n")
+    assert reported.last_level_cache(tmp_path) == 36 << 20
+    assert reported.last_level_cache(tmp_path / "none") is None
+
+
+class NVMLError(Exception):
+    pass
+
+
+def refuse(*_):
+    raise NVMLError("Not Supported")
+
+
+def nvml_library(**changes):
+    """Return a module that answers as pynvml does: MHz, mW."""
+    from types import SimpleNamespace
+
+    said = {"NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2, "NVML_TEMPERATURE_GPU": 0, "NVMLError": NVMLError, "open": []}
+    said |= {
+        "nvmlInit": lambda: said["open"].append(1),
+        "nvmlShutdown": said["open"].pop,
+        "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+        "nvmlSystemGetDriverVersion": lambda: "580.1",
+        "nvmlDeviceGetClockInfo": lambda handle, kind: 1000 * kind,
+        "nvmlDeviceGetMaxClockInfo": lambda handle, kind: 2000 * kind,
+        "nvmlDeviceGetPowerUsage": lambda handle: 350_000,
+        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
+        "nvmlDeviceGetTemperature": lambda handle, kind: 41,
+    }
+    return SimpleNamespace(**said | changes)
+
+
+def test_the_driver_is_asked_in_base_units(monkeypatch):
+    library = nvml_library(nvmlDeviceGetTemperature=refuse)
+    monkeypatch.setitem(reported.importlib.sys.modules, "pynvml", library)
+    said = reported.nvml("GPU-1")
+    assert said["sm_clock"] == 1e9
+    assert said["memory_clock_most"] == 4e9
+    assert said["power_limit"] == 700
+    assert said["temperature"] is None
+    assert said["driver"] == "580.1"
+    assert library.open == []
+
+
+def test_a_driver_that_cannot_be_asked_says_why(monkeypatch):
+    monkeypatch.setitem(reported.importlib.sys.modules, "pynvml", nvml_library(nvmlDeviceGetHandleByUUID=refuse))
+    assert reported.nvml("MIG-1") == "NVML: Not Supported"
+    monkeypatch.setitem(reported.importlib.sys.modules, "pynvml", None)
+    assert "not installed" in reported.nvml("GPU-1")
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="ceilings are measured through torch")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Small and short: the paths are tested, not the machine."""
+    for name, value in {"SECONDS": 0.002, "ENOUGH": 1 << 18, "BEYOND": 1, "FEWEST": 5}.items():
+        monkeypatch.setattr(ceilings, name, value)
+    monkeypatch.setattr(ceilings, "SIZES", {"cpu": (32, 64), "cuda": (32, 64)})
+    for name in ("WARM_UP", "WARM_UP_MOST"):
+        monkeypatch.setattr(f"benchmarks.harness.sampling.{name}", 0.001)
+    monkeypatch.setattr(ceilings, "cache_size", lambda device: 1 << 18)
+
+
+def by_what(document, what):
+    return [each for each in from_document(document) if each.what == what]
+
+
+def test_the_cpu_is_measured(torch, quick):
+    document = json.loads(json.dumps(ceilings.measure("cpu")))
+    sizes = [each.bytes for each in by_what(document, "copy")]
+    assert sizes == [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18]
+    assert [each.bytes for what in ("read", "triad") for each in by_what(document, what)] == [1 << 18] * 2
+    measured = {each.dtype for each in by_what(document, "matmul") if each.value is not None}
+    assert {"float64", "float32"} <= measured
+    assert "int8" not in measured
+    for each in from_document(document):
+        assert (each.value is None) == bool(each.why), each
+        assert each.value is None or 0 < each.value < math.inf
+        assert each.value is None or each.n >= 1
+    assert roof(from_document(document), 1 << 18) > 1e8
+    assert document["reported"]["cache"]
+    assert document["name"]
+
+
+def test_a_gpu_is_measured_by_events(torch, quick, monkeypatch):
+    waits = pretend_cuda.plant(monkeypatch, torch)
+    monkeypatch.setattr(ceilings, "SMALLEST", {"cuda": 1 << 17})
+    monkeypatch.setattr(reported, "nvml", lambda uuid: {"asked": uuid})
+    tf32 = []
+    multiply = torch.matmul
+
+    def seen(*args, **named):
+        tf32.append(torch.backends.cuda.matmul.allow_tf32)
+        return multiply(*args, **named)
+
+    monkeypatch.setattr(torch, "matmul", seen)
+    document = ceilings.measure("cuda")
+    assert [each.bytes for each in by_what(document, "copy")] == [1 << 17, 1 << 18]
+    assert all(each.value for each in by_what(document, "matmul")), document["ceilings"]
+    assert {each.dtype for each in by_what(document, "matmul")} == set(ceilings.DTYPES)
+    assert set(tf32) == {True, False}
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert by_what(document, "synchronised launch")[0].value
+    assert waits
+    assert document["name"] == "Pretend"
+    assert document["reported"]["nvml"] == document["reported"]["nvml_after"] == {"asked": "GPU-0-1-2"}
+    assert document["reported"]["cache"] == 1 << 20
+
+
+def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, monkeypatch):
+    def refuse(*args, **named):
+        raise RuntimeError("not implemented for 'Half'\nlong explanation")
+
+    monkeypatch.setattr(torch, "matmul", refuse)
+    document = ceilings.measure("cpu")
+    failed = [each for each in by_what(document, "matmul") if each.dtype == "float32"]
+    assert [(each.value, each.why) for each in failed] == [(None, "not implemented for 'Half'")]
+    assert by_what(document, "triad")[0].value
+
+
+def test_inputs_are_random_and_each_stream_moves_what_it_says(torch):
+    from benchmarks.harness.workloads import STREAMS, product
+
+    for what, buffers in (("copy", 2), ("read", 1), ("triad", 3)):
+        call, moved = STREAMS[what]("cpu", 1200)
+        assert moved == 1200
+        held = [value.cell_contents for value in call.__closure__]
+        tensors = [value for value in held if isinstance(value, torch.Tensor)]
+        assert sum(value.numel() * 4 for value in tensors if value.ndim) == 1200, what
+        assert len([value for value in tensors if value.ndim]) == buffers
+        assert all(value.std() > 0.5 for value in tensors if value.ndim)
+        call()
+    exact = product("cpu", "int8", 32)()
+    assert exact.dtype == torch.int32
+    assert exact.float().std() > 1000
+    assert product("cpu", "float64", 32)().dtype == torch.float64
+
+
+def test_a_host_that_cannot_keep_ahead_is_flagged(torch, quick, monkeypatch):
+    pretend_cuda.plant(monkeypatch, torch)
+    monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: True)
+    timer, nothing = ceilings._clock("cuda")
+    found = ceilings.ceiling_of(lambda: (nothing, 8.0), timer, what="copy", unit="B/s", bytes=8)
+    assert found.flags == ("underfed",)
+    assert found.value
