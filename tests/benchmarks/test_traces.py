@@ -1,0 +1,180 @@
+"""Raw traces: every timer and state, from the first call on, in order, nothing smoothed."""
+
+import json
+
+import pytest
+
+from benchmarks.harness import traces
+from benchmarks.harness.series import Series, core_series
+from benchmarks.harness.traces import STATES, Clock, State, record, take
+from tests.benchmarks import pretend_cuda
+
+
+class ScriptedTimer:
+    """Each sample is the number of the call that ended it; notes how it was asked."""
+
+    batch_limit = 64
+
+    def __init__(self, per_call=0.0):
+        self.flags = set()
+        self.asked = []
+        self.calls = 0
+        self.per_call = per_call
+
+    def samples(self, call, batch, n):
+        self.asked.append((batch, n))
+        found = []
+        for _ in range(n):
+            for _ in range(batch):
+                call()
+            self.calls += 1
+            found.append(float(self.calls))
+        return found
+
+    def tick(self):
+        return 1e-8
+
+    def overhead(self):
+        return 1e-7
+
+
+HOT = STATES[0]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves by a tenth of a second at each look."""
+    now = iter(x / 10 for x in range(10**9))
+    monkeypatch.setattr(traces, "perf_counter", lambda: next(now))
+
+
+def test_a_trace_begins_with_the_first_call_and_keeps_the_order():
+    timer, made = ScriptedTimer(), []
+    samples = take(timer, lambda: made.append(1), HOT, 3, 0.01)
+    assert samples == [float(i + 1) for i in range(len(samples))]
+    assert timer.asked[0] == (3, 1)
+    assert len(made) == 3 * len(samples)
+
+
+def test_a_trace_ends_at_the_cap(monkeypatch):
+    monkeypatch.setattr(traces, "CAP", 1000)
+    timer = ScriptedTimer()
+    assert len(take(timer, lambda: None, HOT, 1, 3600.0)) == 1000
+    assert max(n for _, n in timer.asked) > 100  # not a look at the clock per sample
+
+
+def test_a_slow_call_is_sampled_all_the_same_and_one_by_one(clock):
+    timer = ScriptedTimer()
+    assert len(take(timer, lambda: None, HOT, 1, 0.0)) == traces.FEWEST
+    assert timer.asked == [(1, 1)] * traces.FEWEST
+
+
+def test_the_time_is_up(clock):
+    assert traces.FEWEST < len(take(ScriptedTimer(), lambda: None, HOT, 1, 2.0)) <= 10
+
+
+SERIES = Series("matmul", "cpu", "eager", "float32-256x256x256")
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Series without kernels: a call that does nothing, a scripted timer per set-up."""
+    from types import SimpleNamespace
+
+    timers = []
+
+    def set_up(self):
+        return SimpleNamespace(call=lambda: None, new_timer=lambda: (timers.append(ScriptedTimer()), timers[-1])[1])
+
+    monkeypatch.setattr(Series, "set_up", set_up)
+    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1e-6, 0.05))
+    return timers
+
+
+def test_single_calls_first_then_the_batch_that_the_harness_takes(scripted):
+    found = dict(record(SERIES, 0.001, lambda name: None))
+    stem = "matmul-cpu-eager-float32-256x256x256-HostTimer-hot"
+    assert list(found) == [f"{stem}-single.json", f"{stem}-batched.json"]
+    single, batched = found.values()
+    assert single["batch"] == 1
+    assert single["chosen"] == batched["batch"] == 2  # max(20 x .1 us, 200 x .01 us) / 1 us
+    assert single["seconds"][0] == batched["seconds"][0] == 1.0  # each from the first call of a fresh set-up
+    assert len(scripted) == 2
+    assert single["unit"] == "s"
+    assert single["tick"] == 1e-8
+
+
+def test_no_second_trace_where_the_harness_takes_single_calls(scripted, monkeypatch):
+    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1.0, 0.05))
+    assert len(list(record(SERIES, 0.001, lambda name: None))) == 1
+
+
+def test_what_is_there_is_not_repeated_but_what_it_chose_is_believed(scripted):
+    (single, first), (batched, _) = record(SERIES, 0.001, lambda name: None)
+    kept = {single: {**first, "chosen": 7}}
+    ((name, second),) = record(SERIES, 0.001, kept.get)
+    assert name == batched
+    assert second["batch"] == 7
+    assert list(record(SERIES, 0.001, {**kept, batched: second}.get)) == []
+
+
+def test_a_further_state_is_an_entry_in_a_table(scripted, monkeypatch):
+    cold = State("cold", lambda timer, call, batch, n: [9.0] * n, batched=False)
+    monkeypatch.setattr(traces, "STATES", (*STATES, cold))
+    found = dict(record(SERIES, 0.001, lambda name: None))
+    states = [(trace["state"], trace["batch"]) for trace in found.values()]
+    assert states == [("hot", 1), ("hot", 2), ("cold", 1)]
+    assert set(list(found.values())[2]["seconds"]) == {9.0}
+
+
+def test_samples_have_six_digits(scripted, monkeypatch):
+    monkeypatch.setattr(ScriptedTimer, "samples", lambda self, call, batch, n: [1.23456789e-05] * n)
+    found = dict(record(SERIES, 0.001, lambda name: None))
+    assert all(set(trace["seconds"]) == {1.23457e-05} for trace in found.values())
+
+
+def test_flags_are_those_of_the_samples_alone(scripted, monkeypatch):
+    monkeypatch.setattr(ScriptedTimer, "tick", lambda self: self.flags.add("underfed") or 1e-8)
+    assert all(trace["flags"] == [] for _, trace in record(SERIES, 0.001, lambda name: None))
+    flagging = State("hot", lambda timer, call, batch, n: timer.flags.add("underfed") or [1.0] * n, batched=True)
+    monkeypatch.setattr(traces, "STATES", (flagging,))
+    assert all(trace["flags"] == ["underfed"] for _, trace in record(SERIES, 0.001, lambda name: None))
+
+
+def test_every_core_series_has_a_name_that_patterns_find():
+    everything = list(core_series("cpu"))
+    assert len(everything) == len({each.name for each in everything}) == 3 * 3 * 2
+    found = list(core_series("cuda", "matmul.*native.*4096"))
+    assert [each.name for each in found] == ["matmul.Cuda.time_hot('native', 'float32-4096x4096x4096')"]
+    assert found[0].bytes == 3 * 4 * 4096**2
+
+
+@pytest.fixture
+def short(monkeypatch):
+    torch = pytest.importorskip("torch", reason="traces are of torch tensors")
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    for name in ("WARM_UP", "WARM_UP_MOST"):
+        monkeypatch.setattr(f"benchmarks.harness.sampling.{name}", 0.001)
+    return torch
+
+
+def test_a_real_call_is_traced(short):
+    (_, trace), *_ = record(SERIES, 0.02, lambda name: None)
+    assert trace == json.loads(json.dumps(trace))
+    assert all(1e-6 < value < 1 for value in trace["seconds"])
+    assert 0 < trace["tick"] < 1e-4
+    assert trace["kernel"] == "matmul"
+
+
+def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
+    waits = pretend_cuda.plant(monkeypatch, short)
+    series = Series("add_mul_exp", "cuda", "eager", "float32-1M")
+    found = dict(record(series, 0.01, lambda name: None))
+    kinds = [(trace["timer"], trace["batch"] > 1, trace["device"]) for trace in found.values()]
+    assert kinds[0] == ("CudaEventTimer", False, "cuda")
+    assert kinds[-1] == ("HostTimer", False, "cuda")
+    before = len(waits)
+    host: Clock = traces.CLOCKS["cuda"][1]
+    made = []
+    host.make(None).samples(host.finish(lambda: made.append(len(waits))), 1, 5)
+    assert made == list(range(before, before + 5))  # a wait after every call, and none before the first
