@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "write the site: the trend of every kernel, a page per commit",
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",
+    "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 

@@ -100,7 +100,7 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
 
 
 def _pip(python: Path, arguments: Sequence[str], **variables: str) -> None:
-    command = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments]
+    command: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments]
     subprocess.run(command, check=True, env={**os.environ, **variables})
 
 

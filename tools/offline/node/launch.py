@@ -92,8 +92,8 @@ def candidates(named: str | None) -> list[str]:
         return [named]
     active = [os.environ[name] + "/bin/python3" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
     on_path = [found for name in ("python3", "python") if (found := shutil.which(name))]
-    found = [*active, *on_path, *(path for pattern in PLACES for path in matching(pattern))]
-    return list(dict.fromkeys(path for path in found if not path.endswith("-config") and os.access(path, os.X_OK)))
+    paths = [*active, *on_path, *(path for pattern in PLACES for path in matching(pattern))]
+    return list(dict.fromkeys(path for path in paths if not path.endswith("-config") and os.access(path, os.X_OK)))
 
 
 def probe(python: str) -> tuple[tuple[int, int], str | None] | None:
@@ -229,7 +229,7 @@ def main() -> None:
     except OSError as error:
         fail(str(error))
     repo = work / "repository"
-    run = [str(python), "-m", "tools", "offline", "run", str(out), "--manifest", str(HERE / "manifest.json")]
+    run = [str(python), "-m", "tools", "offline", "time_slice", str(out), "--manifest", str(HERE / "manifest.json")]
     os.chdir(repo)
     os.execve(str(python), [*run, *handed_on], environ)
 

@@ -1,0 +1,67 @@
+"""A node as clusters have them, made on this machine: a foreign environment with torch, and nothing else.
+
+The run gets an empty environment (`env -i`), namespaces of its own (no network: not even the loopback is up; its own
+/opt, where the foreign environment lies; its own processes, so that killing one kills all), no terminal and no HOME.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+NAMESPACES = ["unshare", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def why_not() -> str | None:
+    """Return why this machine cannot play a node, or None."""
+    if shutil.which("unshare") is None:
+        return "no unshare (util-linux): namespaces cannot be made"
+    done = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else f"no namespaces here: {done.stderr.strip()}"
+
+
+def torch_environment(folder: Path, python: str = sys.executable) -> Path:
+    """Make a virtual environment with this Python's torch and what torch needs, by hard links; return its folder."""
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for name in sorted(needed_by("torch") | {"numpy"}):
+        for file in importlib.metadata.distribution(name).files or ():
+            source, target = Path(file.locate()), site / file
+            if source.is_file() and site in target.parents and ".." not in file.parts:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                link(source.resolve(), target)
+    return folder
+
+
+def link(source: Path, target: Path) -> None:
+    """Link a file, or copy it where the folders lie on two file systems."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def needed_by(name: str) -> set[str]:
+    """Return the installed distributions that a distribution needs, itself included."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for requirement in importlib.metadata.requires(name) or ():
+            if ";" not in requirement:
+                waiting.append(re.match(r"[A-Za-z0-9._-]+", requirement)[0])
+    return found
+
+
+def command(opt: Path, script: Path, *arguments: str) -> list[str]:
+    """Return the command that runs a script on the node; `opt` is what the node has as /opt."""
+    inside = f'mount --bind "{opt}" /opt && cd / && exec env -i sh "$@"'
+    return [*NAMESPACES, "sh", "-c", inside, "node", str(script), *arguments]

@@ -1,0 +1,115 @@
+"""What cannot be true is said, with its reason; what can be true is left alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.harness.ceilings import Ceiling
+from tools.measurements import Interval, Measurement, Outcome, SeriesKey
+from tools.offline import doubts
+
+KEY = SeriesKey(
+    machine="node",
+    environment="host-py3.12-torch2.11",
+    benchmark="add_mul_exp.Cuda.time_hot",
+    implementation="native",
+    case="float32-1M",
+    version="1",
+)
+COMMIT = "c" * 40
+CEILINGS = (
+    Ceiling(what="copy", unit="B/s", value=8e12, bytes=1_000_000),
+    Ceiling(what="copy", unit="B/s", value=3e12, bytes=1_000_000_000),
+    Ceiling(what="matmul", unit="FLOP/s", value=60e12, dtype="float32"),
+    Ceiling(what="matmul", unit="FLOP/s", value=700e12, dtype="bfloat16"),
+    Ceiling(what="matmul", unit="FLOP/s", value=None, dtype="float64", why="not here"),
+)
+
+
+def measured(seconds, *, flop=3e6, moved=12e6, rounds=8, spread=0.001, warnings=()):
+    interval = Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m")
+    return Measurement(
+        key=KEY,
+        commit=COMMIT,
+        outcome=Outcome.MEASURED,
+        seconds=seconds,
+        interval=interval,
+        rounds=rounds,
+        flop=flop,
+        bytes_moved=moved,
+        warnings=warnings,
+    )
+
+
+def reasons(*items, ceilings=CEILINGS):
+    return [doubt.why for doubt in doubts.doubts(items, ceilings)]
+
+
+def test_what_can_be_true_is_left_alone():
+    assert reasons(measured(12e6 / 2.9e12)) == []
+    assert reasons(measured(12e6 / 2.9e12), ceilings=()) == []  # nothing known of the machine says nothing
+
+
+def test_faster_than_the_memory():
+    """1.2 GB are far past every cache: the bandwidth of the largest copy holds."""
+    (why,) = reasons(measured(1.2e9 / 3.3e12, moved=1.2e9))
+    assert why.startswith(
+        "impossible: 3,300 GB/s, where the highest bandwidth measured for that much data is 3,000 GB/s"
+    )
+    assert reasons(measured(1.2e9 / 3.1e12, moved=1.2e9)) == []  # within the ceiling's own error
+
+
+def test_a_working_set_near_a_caches_size_has_the_caches_limit():
+    assert reasons(measured(3e6 / 7.9e12, moved=3e6)) == []
+    assert reasons(measured(3e6 / 8.5e12, moved=3e6))
+
+
+def test_faster_than_the_arithmetic():
+    (why,) = reasons(measured(1e-3, flop=70e9, moved=1e6))
+    assert why.startswith("impossible: 70,000 GFLOPS, where 60,000 GFLOPS is the most measured for float32")
+
+
+@given(st.floats(0.1, 10))
+def test_impossible_is_a_matter_of_the_ratio_alone(factor):
+    found = reasons(measured(1.2e9 / (3e12 * factor), moved=1.2e9))
+    assert bool(found) == (factor > doubts.IMPOSSIBLE)
+
+
+def test_few_rounds_scatter_and_flags():
+    said = reasons(measured(1, rounds=2, spread=0.2, warnings=("underfed in 2 of 2 rounds", "need 8 rounds, have 2")))
+    assert said == [
+        "2 rounds of 8: no verdict can rest on it",
+        "its rounds scatter: interval of ±20.0%",
+        "underfed in 2 of 2 rounds",
+    ]
+
+
+def test_what_has_no_value_is_not_doubted():
+    absent = Measurement(key=KEY, commit=COMMIT, outcome=Outcome.NOT_APPLICABLE)
+    assert reasons(absent) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "end"), [(1, "cccccccc add_mul_exp.Cuda native float32-1M"), (9, "9 values, such as")]
+)
+def test_one_cause_is_one_line(count, end):
+    found = doubts.doubts([measured(1, rounds=2)] * count, CEILINGS)
+    (line,) = doubts.lines(found)
+    assert end in line and line.startswith("2 rounds of 8: no verdict can rest on it: ")
+
+
+def test_timers_that_disagree():
+    row = {
+        "kernel": "matmul",
+        "implementation": "native",
+        "case": "c",
+        "worst": 0.08,
+        "agrees": False,
+        "why": "clock rose",
+    }
+    document = {"rows": [row, {**row, "agrees": True}, {**row, "agrees": None, "worst": None}]}
+    assert doubts.of_timers(document) == ["matmul native c: timers differ by 8.0%: clock rose"]
+
+
+def test_failed_tests():
+    assert doubts.of_tests({"failures": [["t::a", "off by 3"]]}) == ["wrong: t::a: off by 3"]
