@@ -7,7 +7,11 @@ from benchmarks.harness.telemetry import decode
 from benchmarks.harness.timers import CudaEventTimer, TorchEvents
 
 torch = pytest.importorskip("torch", reason="CUDA is reached through torch")
-pytestmark = pytest.mark.cuda
+pytestmark = [
+    pytest.mark.cuda,
+    # Torch 2.9 to 2.11 say so about the setting that older versions know, and about their own compiler's use of it.
+    pytest.mark.filterwarnings("ignore:Please use the new API settings to control TF32:UserWarning"),
+]
 
 SMALLEST = {add_mul_exp: "float32-500k", quantize_int8: "float32-500k", matmul: "float32-512x512x512"}
 COMMIT = "c" * 40
@@ -20,7 +24,12 @@ def test_a_round_on_the_device(tmp_path, monkeypatch, module, implementation):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     bench = module.Cuda()
-    bench.setup(implementation, SMALLEST[module])
+    try:
+        bench.setup(implementation, SMALLEST[module])
+    except NotImplementedError as error:
+        if implementation != "compile":
+            raise
+        pytest.skip(f"n/a here: {error}")  # a node without a compiler or a CUDA toolkit
     bench.measure("k.Cuda.time_hot", implementation, SMALLEST[module])
     (line,) = (tmp_path / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl").read_text().splitlines()
     record = decode(line)

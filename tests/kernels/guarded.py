@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,12 +58,16 @@ def place(array: np.ndarray, device: str, offset: int = 0) -> Any:
 
 
 class Prepared:
-    """A case on a device: `call` and `bind` with the kernel's keywords, and `check` of what the output holds."""
+    """A case on a device: `call` and `bind` with the kernel's keywords, and `check` of what the output holds.
 
-    def __init__(self, case: Case, device: str, offset: int = 0, out_offset: int = 0) -> None:
+    `offsets` say how many elements behind an aligned address each input and then the output begins; none: all at one.
+    """
+
+    def __init__(self, case: Case, device: str, offsets: Sequence[int] = ()) -> None:
         self.case, self.device = case, device
-        self.inputs = [place(array, device, offset) for array in case.arrays]
-        self.out = GuardedOutput(case.shape, case.dtype, device, out_offset)
+        *of_inputs, of_output = offsets or (0,) * (len(case.arrays) + 1)
+        self.inputs = [place(array, device, offset) for array, offset in zip(case.arrays, of_inputs, strict=True)]
+        self.out = GuardedOutput(case.shape, case.dtype, device, of_output)
 
     def call(self, **keywords: Any) -> None:
         result = getattr(kernels, self.case.kernel)(*self.inputs, *self.case.scalars, out=self.out.tensor, **keywords)
@@ -82,9 +86,9 @@ class Prepared:
         return output
 
 
-def run(case: Case, device: str, offset: int = 0, out_offset: int = 0) -> np.ndarray:
+def run(case: Case, device: str, offsets: Sequence[int] = ()) -> np.ndarray:
     """Call the kernel directly and twice through `bind`, check each time, and return the output."""
-    prepared = Prepared(case, device, offset, out_offset)
+    prepared = Prepared(case, device, offsets)
     prepared.call()
     direct = prepared.check()
     bound = prepared.bind()

@@ -91,3 +91,10 @@ def random_case(kernel: str, seed: int) -> Case:
         return matmul(float32_values(seed, (127, 65)), float32_values(seed + 1, (65, 131)))
     x = float32_values(seed, (10_007,), 5)
     return quantize_int8(x, 0.05, 3) if kernel == "quantize_int8" else add_mul_exp(x, float32_values(seed + 1, x.shape))
+
+
+def even_cases() -> list[Case]:
+    """A call of every kernel, of a size that vectors, blocks and tiles divide: only addresses can prevent them."""
+    x, y = float32_values(1, (4096,), 5), float32_values(2, (4096,), 5)
+    a, b = float32_values(3, (128, 64)), float32_values(4, (64, 128))
+    return [add_mul_exp(x, y), quantize_int8(x, 0.05, 3), matmul(a, b)]

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", mark
 # Other work on the machine must not fail a property: no deadline per example, pytest's timeout holds.
 properties = settings(deadline=None, max_examples=60)
 SEEDS = st.integers(0, 2**32 - 2)
-PLACES = st.tuples(st.integers(0, 7), st.integers(0, 7))  # offsets of inputs and of the output, elements
+# Elements behind an aligned address at which a tensor begins. Half of them at 0: vectors need it of every tensor.
+OFFSET = st.one_of(st.just(0), st.integers(0, 7))
+TWO, THREE = st.tuples(OFFSET, OFFSET), st.tuples(OFFSET, OFFSET, OFFSET)  # the inputs, then the output
 ZERO_POINTS = st.integers(-128, 127)
 # Nothing, one, around vectors of 4 to 16, around blocks of 256 threads with one and with four elements each, primes.
 SIZES = st.one_of(
@@ -39,11 +41,19 @@ SPECIAL = np.array(
 )
 
 
+@pytest.mark.parametrize("offset", [1, 2, 3])
+@pytest.mark.parametrize("case", references.even_cases(), ids=lambda case: case.kernel)
+def test_one_tensor_alone_that_is_not_aligned(device, case, offset):
+    tensors = len(case.arrays) + 1
+    for which in range(tensors):
+        run(case, device, [offset if tensor == which else 0 for tensor in range(tensors)])
+
+
 @properties
-@given(SIZES, SEEDS, PLACES)
-def test_add_mul_exp_of_any_size_and_alignment(device, n, seed, place):
+@given(SIZES, SEEDS, THREE)
+def test_add_mul_exp_of_any_size_and_alignment(device, n, seed, offsets):
     case = references.add_mul_exp(float32_values(seed, (n,), 5), float32_values(seed + 1, (n,), 5))
-    run(case, device, *place)
+    run(case, device, offsets)
 
 
 @properties
@@ -70,20 +80,20 @@ def test_add_mul_exp_of_every_pair_of_special_values(device):
 @given(SIZES, SEEDS, st.sampled_from([0, 1, 4]))
 def test_add_mul_exp_in_place(device, n, seed, offset):
     case = references.add_mul_exp(float32_values(seed, (n,)), float32_values(seed + 1, (n,)))
-    apart = run(case, device, offset, offset)
+    apart = run(case, device, (offset,) * 3)
     for which in (0, 1):
         out = GuardedOutput((n,), "float32", device, offset)
-        inputs = list(Prepared(case, device, offset).inputs)
+        inputs = list(Prepared(case, device, (offset,) * 3).inputs)
         inputs[which] = out.tensor.copy_(inputs[which])
         kernels.add_mul_exp(*inputs, out=out.tensor)
         assert out.read(out.host()).tobytes() == apart.tobytes()
 
 
 @properties
-@given(SIZES, SEEDS, PLACES, st.tuples(st.floats(2**-7, 10, width=32), ZERO_POINTS))
-def test_quantize_int8_of_any_size_and_alignment(device, n, seed, place, step):
+@given(SIZES, SEEDS, TWO, st.tuples(st.floats(2**-7, 10, width=32), ZERO_POINTS))
+def test_quantize_int8_of_any_size_and_alignment(device, n, seed, offsets, step):
     case = references.quantize_int8(float32_values(seed, (n,), 60 * step[0]), *step)
-    run(case, device, *place)
+    run(case, device, offsets)
 
 
 @properties
@@ -117,11 +127,11 @@ def test_quantize_int8_divides(device):
 
 
 @properties
-@given(st.tuples(EXTENTS, EXTENTS, EXTENTS), SEEDS, PLACES)
-def test_matmul_of_any_shape_and_alignment(device, shape, seed, place):
+@given(st.tuples(EXTENTS, EXTENTS, EXTENTS), SEEDS, THREE)
+def test_matmul_of_any_shape_and_alignment(device, shape, seed, offsets):
     m, n, k = shape
     case = references.matmul(float32_values(seed, (m, k)), float32_values(seed + 1, (k, n)))
-    run(case, device, *place)
+    run(case, device, offsets)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +148,7 @@ def test_matmul_of_any_shape_and_alignment(device, shape, seed, place):
 @pytest.mark.parametrize("offset", [0, 1])
 def test_matmul_of_named_shapes(device, shape, offset):
     m, n, k = shape
-    run(references.matmul(float32_values(1, (m, k)), float32_values(2, (k, n))), device, offset, offset)
+    run(references.matmul(float32_values(1, (m, k)), float32_values(2, (k, n))), device, (offset,) * 3)
 
 
 def test_matmul_without_an_inner_axis_writes_zeros(device):

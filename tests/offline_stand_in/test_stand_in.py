@@ -104,6 +104,22 @@ def digest(path):
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
 
 
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ("torch.set_grad_enabled(True)", "NotImplementedError: the stand-in for PyTorch has no gradients"),
+        ("torch.set_num_threads(0)", "RuntimeError: set_num_threads expects a positive integer, got 0"),
+        ("torch.rand(2).to('cuda')", "NotImplementedError: the stand-in for PyTorch has no device cuda"),
+        ("torch.empty(2, device='cuda')", "NotImplementedError: the stand-in for PyTorch has no device cuda"),
+        ("torch.rand(4)[::2].view(2)", "RuntimeError: view: the stand-in for PyTorch views contiguous tensors only"),
+        ("torch.rand(2) == torch.rand(2) or 1", "ValueError: can only convert an array of size 1"),
+    ],
+)
+def test_what_it_cannot_do_it_refuses(site, asked, error):
+    script = f"import torch\ntry: {asked}\nexcept Exception as error: print(f'{{type(error).__name__}}: {{error}}')"
+    assert python([site], "-c", script).startswith(error)
+
+
 def test_it_is_not_planted_over_another_torch(site):
     with pytest.raises(FileExistsError):
         plant(site)
@@ -147,4 +163,13 @@ def test_a_torch_that_cannot_run_packages_says_so(monkeypatch, tmp_path, old):
     require_pytorch()
     monkeypatch.setitem(sys.modules, "torch._C._aoti", types.ModuleType("torch._C._aoti") if old else None)
     with pytest.raises(NotImplementedError, match=r"this torch has no AOTInductor: .* cannot run compiled packages"):
+        aoti.load(KERNELS["matmul"], "float32-128x128x128", (), tmp_path)
+
+
+def test_another_module_that_is_missing_is_not_taken_for_an_old_torch(monkeypatch, tmp_path):
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'numbers'", name="numbers")
+
+    monkeypatch.setattr(aoti.importlib, "import_module", missing)
+    with pytest.raises(ModuleNotFoundError, match="numbers"):
         aoti.load(KERNELS["matmul"], "float32-128x128x128", (), tmp_path)
