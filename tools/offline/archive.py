@@ -51,7 +51,6 @@ def write(path: Path, folder: Path, limit: int = LIMIT) -> list[str]:
     """
     temporary = path.with_name(f".{path.name}.new")  # one name: a killed writer's is overwritten by the next
     names = _names(folder, but=(path, temporary))
-    needed = [name for name in names if not _is_droppable(name)]
     streams = {name: _compressed(_member(folder, name)) for name in names}
     end = _compressed(bytes(2 * tarfile.BLOCKSIZE))
     total = len(end) + sum(map(len, streams.values()))
@@ -68,16 +67,15 @@ def write(path: Path, folder: Path, limit: int = LIMIT) -> list[str]:
             f"{path}: {total} bytes without a trace or a log, at most {limit} may leave the node: "
             f"everything lies in {folder}, carry that away, or measure fewer commits"
         )
-    kept = [name for name in names if name in streams]
-    _replace(path, temporary, [streams[name] for name in sorted(kept, key=lambda name: name not in needed)] + [end])
+    _replace(path, temporary, [streams[name] for name in sorted(streams, key=_is_droppable)] + [end])
     return lines
 
 
 def _names(folder: Path, but: Sequence[Path]) -> list[str]:
-    """Return the files below a folder, relative to it, sorted, the manifest first."""
+    """Return the files below a folder, relative to it, sorted."""
     left_out = {item.resolve() for item in but}
     found = [path for path in folder.rglob("*") if path.is_file() and path.resolve() not in left_out]
-    return sorted((path.relative_to(folder).as_posix() for path in found), key=lambda name: (name != MANIFEST, name))
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def _is_droppable(name: str) -> bool:

@@ -94,7 +94,8 @@ def _joined(here: Row, there: Row, taken: Mapping[Params, Cell]) -> Row:
     axes = tuple(tuple(dict.fromkeys([*one, *other])) for one, other in zip(here.axes, there.axes, strict=True))
     cells = {params: taken.get(params) or here.cells.get(params) or _NOT_ASKED for params in itertools.product(*axes)}
     last = there if (there.started_at or 0) > (here.started_at or 0) else here
-    return replace(here, axes=axes, cells=cells, started_at=last.started_at, duration=last.duration)
+    profile = last.profile or here.profile
+    return replace(here, axes=axes, cells=cells, started_at=last.started_at, duration=last.duration, profile=profile)
 
 
 def merge_lines(here: str, there: str, taken: Container[Series], decode: Decode) -> str:
@@ -147,7 +148,7 @@ def merge_benchmarks(
     the old one, the pages would hide what was just merged.
     """
     newer = [name for name in there if tar_is_current and _version(here.get(name)) != _version(there[name])]
-    return {**there, **here, **{name: there[name] for name in newer if name != "version"}}
+    return {**there, **here, **{name: there[name] for name in newer}}
 
 
 def versions(first: Mapping[str, object], second: Mapping[str, object]) -> dict[str, str]:

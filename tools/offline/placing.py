@@ -97,8 +97,7 @@ def _check_name(theirs: Path, there: _Side) -> None:
 
 def _write(path: Path, here: _Side, there: _Side, merged: Mapping[str, MergedRow]) -> None:
     for name, item in merged.items():
-        if item.changed:
-            rows.put(here.results, name, item.row)
+        rows.put(here.results, name, item.row)
     moved = _moved(merged)
     for suffix, decode in _DECODERS:
         before = here.lines.get(suffix, "")

@@ -250,6 +250,12 @@ def test_a_tar_of_a_bomb_is_refused_before_it_is_on_the_disk(path, into):
     assert archive.read(path, into) == node.manifest(COMMITS)
 
 
+def test_a_bomb_that_is_no_tar_is_refused_before_it_is_unpacked(path, into):
+    path.write_bytes(lzma.compress(bytes(3_000_000)))
+    with pytest.raises(ResultsError, match=r"more than 2\.0 MB unpacked"):
+        archive.read(path, into, limit=2_000_000)
+
+
 def test_a_member_that_claims_to_be_larger_than_the_tar_is_refused(path, into):
     """A sparse file of a tera is a few bytes in the tar."""
     info = tarfile.TarInfo("run/sparse")

@@ -1,12 +1,12 @@
 """What a node measured comes home: whole, once, under one name, and never over something better."""
 
+import argparse
 import dataclasses
 import io
 import json
 import math
 import shutil
 import subprocess
-import types
 
 import pytest
 from asv.results import iter_results
@@ -36,7 +36,9 @@ def tar(tmp_path, home):
 
 def run(home, tar, machine="h200", root=None):
     out, err = io.StringIO(), io.StringIO()
-    args = types.SimpleNamespace(tar=tar, machine=machine, root=home.root if root is None else root)
+    parser = argparse.ArgumentParser()
+    unpack.add_arguments(parser)
+    args = parser.parse_args([str(tar), f"--machine={machine}", "--root", str(home.root if root is None else root)])
     status = unpack.run(args, out, err)
     return status, out.getvalue(), err.getvalue()
 
@@ -74,7 +76,7 @@ def add_column(path, name, of):
     data = json.loads(path.read_text())
     data["result_columns"].append(name)
     for row in data["results"].values():
-        row.append([of(value) for value in row[0]])
+        row.append([None if value is None or math.isnan(value) else of(value) for value in row[0]])
     path.write_text(json.dumps(data))
 
 
@@ -115,45 +117,41 @@ def test_everything_has_its_place(home, tar):
     assert "Next: python -m tools report\n      git add -f " in out
 
 
-def test_values_stats_and_samples_come_whole(tmp_path, home):
+@pytest.mark.parametrize("here", ["nothing", "less"])
+def test_values_stats_and_samples_come_whole(tmp_path, home, tar, here):
     """Of a file that asv itself wrote in full, nothing but the machine's name differs."""
-    columns = {"samples": [[1e-3, 2e-3]] + [None] * 5, "stats_repeat": [2] + [None] * 5, "profile": "abc"}
 
     def edit(folder):
-        for path in (folder / "results/node").glob("*.json"):
-            data = json.loads(path.read_text())
-            if "results" not in data:
-                continue
-            data["result_columns"] += list(columns)
-            for row in data["results"].values():
-                row += list(columns.values())
-            data["durations"] = {"<build>": 3.0}
-            path.write_text(json.dumps(data))
-        wanted.update(state(folder / "results/node"))
+        (path,) = (folder / "results/node").glob(f"{home.commits[0][:8]}*.json")
+        add_column(path, "stats_repeat", lambda value: 9)
+        add_column(path, "samples", lambda value: [value] * 9)
+        data = json.loads(path.read_text())
+        data["result_columns"].append("profile")
+        for row in data["results"].values():
+            row[data["result_columns"].index("started_at")] += 1
+            row.append("abc")
+        path.write_text(json.dumps(data))
+        wanted.append(named_rows(path))
 
-    wanted = {}
+    wanted = []
+    if here == "less":
+        run(home, tar)
     run(home, packed_after(tmp_path, home, edit))
     path = results_path(home, 0)
-    stored, there = json.loads(path.read_text()), json.loads(wanted[path.relative_to(path.parent)])
-    for data in (stored, there):
-        for name, row in data["results"].items():
-            named = dict(zip(data["result_columns"], row, strict=False))
-            data["results"][name] = {key: value for key, value in named.items() if value is not None}
-        del data["result_columns"]
-    there["params"]["machine"] = "h200"
-    assert repr(stored["results"]) == repr({name: order(row) for name, row in there["results"].items()})
-    assert {**stored, "results": 0} == {**there, "results": 0}
+    assert repr(named_rows(path)) == repr(wanted[0])
+    assert len(named_rows(path)[NAME]) == 10
 
 
-def order(row):
-    """Return a row with its columns in asv's order, and its numbers with the digits that asv stores."""
-    names = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"]
-    rounded = {
-        key: [None if item is None else float(f"{item:.5g}") for item in value]
-        for key, value in row.items()
-        if key.startswith("stats_ci")
-    }
-    return {key: (row | rounded)[key] for key in [*names, "stats_repeat", "samples", "profile"]}
+def named_rows(path):
+    """Return the rows with their columns by name, sorted, and their bounds with the digits that asv stores."""
+    data = json.loads(path.read_text())
+    found = {}
+    for name, row in data["results"].items():
+        named = dict(zip(data["result_columns"], row, strict=False))
+        for key in ("stats_ci_99_a", "stats_ci_99_b"):
+            named[key] = [item and float(f"{item:.5g}") for item in named[key]]
+        found[name] = {key: value for key, value in sorted(named.items()) if value is not None}
+    return found
 
 
 def test_asv_finds_exactly_the_results(home, tar):
@@ -291,6 +289,36 @@ def edit_version(folder, version):
     path.write_text(json.dumps(data))
     for stored in (folder / "results/node").glob("*-*.json"):
         change(stored, field="version", to=lambda _old: version)
+
+
+def test_the_reason_why_a_series_does_not_apply_comes_too(tmp_path, home, tar):
+    """asv stores "does not apply" and "was not asked for" alike; only the line tells them apart."""
+    told = Failure(benchmark=NAME, params=("triton", SERIES[1][1]), time=4e9, error="no GPU", skipped=True)
+
+    def edit(folder):
+        (path,) = (folder / "results/node").glob(f"{home.commits[0][:8]}*.json")
+        failures.append(path.parent / "telemetry" / f"{path.stem}.failures.jsonl", told)
+
+    run(home, tar)
+    before = results_path(home, 0).read_bytes()
+    explained = packed_after(tmp_path, home, edit)
+    assert "1 series taken, 8 kept" in run(home, explained)[1]
+    assert lines(home, 0, ".failures.jsonl") == [failures.encode(told)]
+    assert results_path(home, 0).read_bytes() == before
+    assert "nothing new" in run(home, explained)[1]
+    assert "nothing new" in run(home, tar)[1]
+    assert lines(home, 0, ".failures.jsonl") == [failures.encode(told)]
+
+
+def test_two_commits_of_the_same_first_digits_are_not_mixed(home, tar):
+    path = results_path(home, 0)
+    synthetic.write_commit(home.results, home.commits[0], 0, machine="h200", rounds=1)
+    other = home.commits[0][:8] + "0" * 32
+    path.write_text(path.read_text().replace(home.commits[0], other))
+    before = path.read_bytes()
+    status, _, err = run(home, tar)
+    assert status == 0 and f"{path}: of commit {other}, the tar's is of {home.commits[0]}; not merged" in err
+    assert path.read_bytes() == before and results_path(home, 1).exists()
 
 
 def test_the_version_of_the_suite_wins(tmp_path, home, tar):
