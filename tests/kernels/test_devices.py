@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 import kernels
 from kernels._native.errors import LaunchError
 from tests.kernels import references
-from tests.kernels.guarded import GuardedOutput, Prepared, run
+from tests.kernels.guarded import GUARD_VALUE, GuardedOutput, Prepared, run
 from tests.kernels.references import FLOAT32
 from tests.kernels.stand_in import float32_values
 
@@ -39,6 +39,29 @@ SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, FLOAT32.tiny, -FLOAT32.tiny, 1e-45, -1e-45, FLOAT32.max, -FLOAT32.max],
     np.float32,
 )
+
+
+@pytest.mark.parametrize("kernel", kernels.KERNELS)
+def test_what_a_faulty_kernel_would_do_is_seen(device, kernel):
+    prepared = Prepared(references.random_case(kernel, 1), device)
+    assert prepared.out.is_poison(prepared.out.host())
+    with pytest.raises(AssertionError):
+        prepared.check()  # nothing written
+    prepared.call()
+    prepared.check()
+    assert not prepared.out.is_poison(prepared.out.host())
+    for index in (prepared.out.begin - 1, prepared.out.end):
+        prepared.out.memory[index] = 0
+        with pytest.raises(AssertionError, match="1 elements beside the output written"):
+            prepared.check()
+        prepared.out.memory[index] = GUARD_VALUE
+    for tensor, seen in ((prepared.inputs[0], "an input was written"), (prepared.out.tensor, "wrong|worst error")):
+        before = tensor.flatten()[-1].clone()
+        tensor.view(-1)[-1] = 100
+        with pytest.raises(AssertionError, match=seen):
+            prepared.check()
+        tensor.view(-1)[-1] = before
+    prepared.check()
 
 
 @pytest.mark.parametrize("offset", [1, 2, 3])

@@ -151,6 +151,12 @@ def test_what_it_computes_pytorch_finds_right(site, tmp_path, kernel):
     assert not bool((arrays[f"{kernel}-output-0"] == arrays[f"{kernel}-output-0"].flatten()[0]).all())
 
 
+def test_halves_are_rounded_to_even_and_nan_becomes_zero(site):
+    rounded = "print(torch.round(torch.tensor([.5, 1.5, 2.5, -1.5])).numpy().tolist())"
+    cast = "print(torch.tensor([float('nan'), -128., 127.]).to(torch.int8).numpy().tolist())"
+    assert python([site], "-c", f"import torch; {rounded}; {cast}") == "[0.0, 2.0, 2.0, -2.0]\n[0, -128, 127]\n"
+
+
 def require_pytorch():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if torch.__version__ == VERSION:
