@@ -37,7 +37,12 @@ def test_a_method_agrees_with_itself(times):
 
 
 def test_a_drift_of_the_machine_is_no_disagreement():
-    assert deviation([1.0, 2.0, 3.0], [1.01, 2.02, 3.03]).value == pytest.approx(0.01)
+    assert deviation([3.0, 1.0, 2.0], [3.03, 1.01, 2.3]).value == pytest.approx(0.01)  # the medians are 15% apart
+
+
+def test_noise_is_that_of_the_noisier_of_the_two():
+    quiet, noisy = [1.0, 1.0, 1.0], [1.0, 1.1, 0.9]
+    assert deviation(quiet, noisy).noise == deviation(noisy, quiet).noise == pytest.approx(0.2)
 
 
 def test_beyond_the_threshold_is_disagreement_unless_noise_hides_it():
@@ -343,6 +348,7 @@ def test_groups_follow_each_other_and_a_method_without_a_value_is_missing(script
     independent.measure(series, "cuda", saved.append)
     assert scripted == [*series, *series]
     assert saved[0]["missing"] == {"late": "not reached"}
+    assert len(saved[0]["rows"]) == 1  # of what has been begun
     document = independent.measure(series[1:], "cuda", saved.append)
     assert document["missing"] == dict.fromkeys(("slow", "other", "late"), "built without CUDA")
 

@@ -252,6 +252,12 @@ def test_a_file_that_is_no_json_is_named(tmp_path):
         trace(tmp_path)
 
 
+def test_a_trace_that_is_no_json_is_named_and_not_taken_for_a_failed_series(recorded, tmp_path):
+    (tmp_path / "eager-cpu-1.json").write_text('{"half')
+    with pytest.raises(ResultsError, match=r"eager-cpu-1\.json is not JSON"):
+        trace(tmp_path)
+
+
 def test_no_series_at_all_is_nothing_measured(recorded, tmp_path):
     recorded.behaviour |= dict.fromkeys(("eager", "compile", "native"), NotImplementedError("no torch"))
     with pytest.MonkeyPatch.context() as patch:
