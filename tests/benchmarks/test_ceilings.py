@@ -18,12 +18,18 @@ from benchmarks.harness.ceilings import (
     warnings,
     working_sets,
 )
+from benchmarks.harness.timers import HostTimer
 from tests.benchmarks import pretend_cuda
 from tests.kernels.stand_in import properties
 
 RATES = st.one_of(st.none(), st.floats(1.0, 1e15))
 BANDWIDTHS = st.builds(
-    Ceiling, what=st.sampled_from(["copy", "read"]), unit=st.just("B/s"), value=RATES, bytes=st.integers(1, 1 << 40)
+    Ceiling,
+    what=st.sampled_from(["copy", "read"]),
+    unit=st.just("B/s"),
+    value=RATES,
+    bytes=st.integers(1, 1 << 40),
+    flags=st.sampled_from([(), ("underfed",)]),
 )
 PRODUCTS = st.builds(
     Ceiling, what=st.just("matmul"), unit=st.just("FLOP/s"), value=RATES, dtype=st.sampled_from(["float32", "tf32"])
@@ -52,6 +58,11 @@ def test_more_data_never_has_a_higher_roof_and_order_means_nothing(found, one, o
     shuffled = random.sample(found, len(found))
     assert roof(shuffled, one) == roof(found, one)
     assert peak(shuffled, "tf32") == peak(found, "tf32")
+
+
+def test_only_bandwidths_make_a_roof():
+    odd = Ceiling(what="matmul", unit="FLOP/s", value=1e15, bytes=1 << 30)
+    assert roof([odd, copy(1 << 30, 1e9)], 1) == 1e9
 
 
 @properties
@@ -101,9 +112,17 @@ def test_the_largest_product_that_time_allows():
     assert affordable((256, 512, 1024), 1.0, 0.1) == 256
 
 
+def test_a_slow_call_has_samples_all_the_same():
+    made = []
+    samples = ceilings.samples_of(lambda: made.append(1), HostTimer(), 0.0)
+    assert len(samples) == ceilings.FEWEST - 1  # without the burn-in, a fifth
+    assert len(made) > ceilings.FEWEST
+
+
 def test_spread_is_that_of_the_bulk():
     samples = [1.0] * 50 + [1.2] * 49 + [100.0]
     assert 0 < spread_of(samples) < 0.2
+    assert spread_of([1e-6 * value for value in samples]) == pytest.approx(spread_of(samples))
     assert spread_of([1.0] * 9) == 0
     assert spread_of([1.0, 2.0, 3.0]) is None
 
@@ -200,6 +219,12 @@ def torch():
 
 
 @pytest.fixture
+def whole(torch):
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    return torch
+
+
+@pytest.fixture
 def quick(monkeypatch):
     """Small and short: the paths are tested, not the machine."""
     for name, value in {"SECONDS": 0.002, "ENOUGH": 1 << 18, "BEYOND": 1, "FEWEST": 5}.items():
@@ -231,7 +256,8 @@ def test_the_cpu_is_measured(torch, quick):
     assert document["name"]
 
 
-def test_a_gpu_is_measured_by_events(torch, quick, monkeypatch):
+def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
+    torch = whole
     waits = pretend_cuda.plant(monkeypatch, torch)
     monkeypatch.setattr(ceilings, "SMALLEST", {"cuda": 1 << 17})
     monkeypatch.setattr(reported, "nvml", lambda uuid: {"asked": uuid})
@@ -267,7 +293,20 @@ def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, m
     assert by_what(document, "triad")[0].value
 
 
-def test_inputs_are_random_and_each_stream_moves_what_it_says(torch):
+def test_a_product_counts_a_multiplication_and_an_addition_per_term(torch, quick):
+    _, work = ceilings._largest_product("cpu", "float32", HostTimer())
+    assert work in (2 * 32**3, 2 * 64**3)
+
+
+def test_tf32_is_off_again_whatever_happens(torch):
+    with pytest.raises(ValueError, match="inside"), ceilings._tf32(True):
+        assert torch.backends.cuda.matmul.allow_tf32
+        raise ValueError("inside")
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_inputs_are_random_and_each_stream_moves_what_it_says(whole):
+    torch = whole
     from benchmarks.harness.workloads import STREAMS, product
 
     for what, buffers in (("copy", 2), ("read", 1), ("triad", 3)):
@@ -285,8 +324,8 @@ def test_inputs_are_random_and_each_stream_moves_what_it_says(torch):
     assert product("cpu", "float64", 32)().dtype == torch.float64
 
 
-def test_a_host_that_cannot_keep_ahead_is_flagged(torch, quick, monkeypatch):
-    pretend_cuda.plant(monkeypatch, torch)
+def test_a_host_that_cannot_keep_ahead_is_flagged(whole, quick, monkeypatch):
+    pretend_cuda.plant(monkeypatch, whole)
     monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: True)
     timer, nothing = ceilings._clock("cuda")
     found = ceilings.ceiling_of(lambda: (nothing, 8.0), timer, what="copy", unit="B/s", bytes=8)

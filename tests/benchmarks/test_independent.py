@@ -358,7 +358,7 @@ def test_groups_follow_each_other_and_a_method_without_a_value_is_missing(script
 
 @pytest.fixture
 def real(monkeypatch):
-    pytest.importorskip("torch", reason="what is timed is torch's")
+    pytest.importorskip("torch.profiler", reason="what is timed, and by, is a whole PyTorch's")
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     monkeypatch.delenv("KV_THREADS", raising=False)
     for module in (independent, independent_methods):
@@ -373,7 +373,7 @@ def test_every_method_of_the_cpu_times_an_eager_call(real):
     (only,) = document["rows"]
     assert document["missing"] == {}
     for name, seconds in only["others"].items():
-        assert 0.2 < seconds / only["harness"] < 5, (name, only)  # a busy machine moves it; a wrong unit moves it more
+        assert 0.01 < seconds / only["harness"] < 100, (name, only)  # a busy machine moves it, a wrong unit more
 
 
 def test_the_profiler_says_nothing_of_calls_that_are_not_torch_s(real):
