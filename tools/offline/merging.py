@@ -46,9 +46,9 @@ class MergedRow:
     dropped: frozenset[Params] = frozenset()  # their places, where the new row has none
 
     @property
-    def changed(self) -> bool:
-        """Whether anything of the tar's was taken."""
-        return Verdict.TAKEN in self.verdicts.values()
+    def taken(self) -> frozenset[Params]:
+        """What is the tar's now."""
+        return frozenset(params for params, verdict in self.verdicts.items() if verdict is Verdict.TAKEN)
 
 
 def merge_rows(here: Row | None, there: Row, current: str | None) -> MergedRow:
@@ -98,13 +98,20 @@ def _joined(here: Row, there: Row, taken: Mapping[Params, Cell]) -> Row:
     return replace(here, axes=axes, cells=cells, started_at=last.started_at, duration=last.duration, profile=profile)
 
 
-def merge_lines(here: str, there: str, taken: Container[Series], decode: Decode) -> str:
+def merge_lines(
+    here: str, there: str, taken: Container[Series], decode: Decode, gone: Container[Series] = frozenset()
+) -> str:
     """Return the telemetry (or the failures) of a merged results file: each series with the lines of the side it is of.
 
     Args:
-        here, there: the files' texts. taken: the series that are the tar's now. decode: of a line.
+        here, there: the files' texts. taken: the series that are the tar's now. decode: of a line. gone: series that
+            are here no more, and not in the tar.
     """
-    kept = [(item, line) for item, line in _lines(here, decode) if item is None or not _is_of(item, taken)]
+    kept = [
+        (item, line)
+        for item, line in _lines(here, decode)
+        if item is None or not (_is_of(item, taken) or _is_of(item, gone))
+    ]
     kept += [(item, line) for item, line in _lines(there, decode) if item is not None and _is_of(item, taken)]
     kept.sort(key=lambda pair: math.inf if pair[0] is None else pair[0].time)
     return "".join(f"{line}\n" for line in dict.fromkeys(line for _, line in kept))

@@ -22,7 +22,6 @@ from tools.offline import merging, rows
 from tools.offline.manifest import Manifest
 from tools.offline.merging import Decode, MergedRow, Verdict
 from tools.offline.rows import Cell, Row
-from tools.stored_file import Series
 
 _DECODERS: tuple[tuple[str, Decode], ...] = (
     (".jsonl", telemetry.decode),
@@ -70,7 +69,7 @@ def results_file(theirs: Path, machine: Path, versions: Mapping[str, str]) -> Pl
     merged = {
         name: merging.merge_rows(here.rows.get(name), row, versions.get(name)) for name, row in there.rows.items()
     }
-    changed = not path.exists() or any(item.changed for item in merged.values())
+    changed = not path.exists() or any(item.taken for item in merged.values())
     if changed:
         _write(path, here, there, merged)
     return _placed(path, there, merged, changed)
@@ -98,21 +97,13 @@ def _check_name(theirs: Path, there: _Side) -> None:
 def _write(path: Path, here: _Side, there: _Side, merged: Mapping[str, MergedRow]) -> None:
     for name, item in merged.items():
         rows.put(here.results, name, item.row)
-    moved = _moved(merged)
+    taken = {rows.series(name, params) for name, item in merged.items() for params in item.taken}
+    gone = {rows.series(name, params) for name, item in merged.items() for params in item.dropped}
     for suffix, decode in _DECODERS:
         before = here.lines.get(suffix, "")
-        text = merging.merge_lines(before, there.lines[suffix], moved, decode)
+        text = merging.merge_lines(before, there.lines[suffix], taken, decode, gone)
         _replace(path.parent / "telemetry" / f"{path.stem}{suffix}", text)
     replace_text(path, rows.text(here.results))
-
-
-def _moved(merged: Mapping[str, MergedRow]) -> set[Series]:
-    """Return the series whose lines are the tar's now."""
-    return {
-        rows.series(name, params)
-        for name, item in merged.items()
-        for params in (*item.dropped, *(key for key, verdict in item.verdicts.items() if verdict is Verdict.TAKEN))
-    }
 
 
 def _replace(path: Path, text: str) -> None:

@@ -65,7 +65,7 @@ def test_a_row_that_is_not_here_is_taken_whole():
     there = row({"'a'": cell(None), "'b'": cell(1.0, 8)})
     found = merge_rows(None, there, None)
     assert found.row is there
-    assert set(found.verdicts.values()) == {Verdict.TAKEN} and found.changed
+    assert set(found.verdicts.values()) == {Verdict.TAKEN} and found.taken == there.cells.keys()
 
 
 def test_cases_of_both_stand_in_the_merged_row():
@@ -138,7 +138,7 @@ def knows(found):
 def test_twice_is_once(here, there):
     once = merge_rows(here, there, "1").row
     again = merge_rows(once, there, "1")
-    assert not again.changed and again.row is once
+    assert not again.taken and again.row is once
 
 
 @given(rows(), rows())
@@ -148,7 +148,7 @@ def test_nothing_is_worse_than_before_on_either_side(here, there):
         assert found.row.cells[key].rank >= item.rank
     for key, item in there.cells.items():
         assert found.row.cells[key].rank >= item.rank
-    if found.changed:
+    if found.taken:
         assert set(found.row.cells) == set(itertools.product(*found.row.axes))
 
 
@@ -187,6 +187,9 @@ def test_lines_go_with_the_side_that_won():
     found = merging.merge_lines(here, there, {series("a")}, telemetry.decode)
     assert found == f"{line(2.0, 'a', 5e-3)}\n{line(3.0, 'b')}\n"
     assert merging.merge_lines(here, there, set(), telemetry.decode) == here
+    assert (
+        merging.merge_lines(here, there, {series("a")}, telemetry.decode, {series("b")}) == found.split("\n")[0] + "\n"
+    )
     assert merging.merge_lines(found, there, {series("a")}, telemetry.decode) == found
 
 

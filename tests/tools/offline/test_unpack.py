@@ -332,6 +332,20 @@ def test_the_version_of_the_suite_wins(tmp_path, home, tar):
     assert summary.notes == ()
 
 
+def test_lines_of_a_case_that_the_new_version_dropped_go_too(tmp_path, home, tar):
+    def edit(folder):
+        edit_version(folder, "2")
+        (path,) = (folder / "results/node").glob(f"{home.commits[0][:8]}*.json")
+        for field in ("result", "stats_ci_99_a", "stats_ci_99_b"):
+            change(path, field=field, to=lambda values: values[::2])
+        change(path, field="params", to=lambda axes: [axes[0], axes[1][:1]])
+
+    run(home, tar)
+    run(home, packed_after(tmp_path, home, edit))
+    found = {telemetry.decode(line).params[1] for line in lines(home, 0) if NAME in line}
+    assert found == {"float32-256x256x256"}
+
+
 def commit_suite(home, text):
     """Commit a change of the suite; return nothing: HEAD moves on."""
     (home.root / "benchmarks").mkdir(exist_ok=True)
@@ -358,6 +372,20 @@ def test_another_run_of_the_same_second_has_its_own_folder(tmp_path, home, tar):
     assert sorted(path.name for path in (home.results / "h200" / "runs").iterdir()) == [node.STAMP, f"{node.STAMP}-2"]
 
 
+def test_no_file_of_a_run_takes_the_place_of_another(tmp_path, home):
+    def edit(folder):
+        (folder / "run" / "node.jsonl").write_text("{}\n")
+        (folder / "run" / "manifest.json").write_text("{}")
+
+    tar = packed_after(tmp_path, home, edit)
+    for _ in range(2):
+        run(home, tar)
+        (folder,) = (home.results / "h200" / "runs").iterdir()
+        assert (folder / "manifest.jsonl").read_text() == node.manifest(home.commits).to_json()
+        assert (folder / "node.jsonl").read_text() == "{}\n"
+        assert json.loads((folder / "node.json.txt").read_text()) == {"gpus": [node.GPU]}
+
+
 def test_commits_that_are_not_here_are_named_and_not_merged(tmp_path, home):
     gone = "d" * 40
 
@@ -382,6 +410,7 @@ def test_where_nothing_can_be_merged_the_status_is_2_and_the_run_is_kept(tmp_pat
     assert status == 2
     assert "no result was merged" in err and "Next:" not in out
     assert not (home.results / "h200" / "machine.json").exists()
+    assert not (home.results / "benchmarks.json").exists()
     assert (home.results / "h200" / "runs" / node.STAMP / "summary.md").exists()
 
 
