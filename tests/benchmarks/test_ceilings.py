@@ -157,7 +157,7 @@ def test_what_a_device_lacks_has_a_reason(dtype, device, capability, why):
 
 def test_the_last_level_is_the_one_with_the_highest_number(tmp_path):
     for index, (level, kind, size) in enumerate(
-        [("1", "Data", "48K"), ("1", "Instruction", "512M"), ("2", "Unified", "2048K"), ("3", "Unified", "36M")]
+        [("1", "Data", "48K"), ("3", "Instruction", "512M"), ("2", "Unified", "2048K"), ("3", "Unified", "36M")]
     ):
         folder = tmp_path / f"index{index}"
         folder.mkdir()
