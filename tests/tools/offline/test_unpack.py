@@ -346,20 +346,36 @@ def test_lines_of_a_case_that_the_new_version_dropped_go_too(tmp_path, home, tar
     assert found == {"float32-256x256x256"}
 
 
-def commit_suite(home, text):
-    """Commit a change of the suite; return nothing: HEAD moves on."""
-    (home.root / "benchmarks").mkdir(exist_ok=True)
-    (home.root / "benchmarks" / "matmul.py").write_text(text)
-    subprocess.run(["git", "add", "benchmarks"], cwd=home.root, check=True)
+def commit(home, name="benchmarks/matmul.py"):
+    """Commit a file; return the commit, which is HEAD now."""
+    (home.root / name).parent.mkdir(exist_ok=True)
+    (home.root / name).write_text("version = '2'")
     identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
-    subprocess.run(["git", *identity, "commit", "-qm", "Change the suite"], cwd=home.root, check=True)
+    for args in (["add", name], [*identity, "commit", "-qm", "Change something"]):
+        subprocess.run(["git", *args], cwd=home.root, check=True)
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=home.root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_suite_that_is_today_s_wins_whatever_else_was_committed(tmp_path, home, tar, behind):
+    """Since the folder was packed, nothing of the suite changed; or the clone here is behind what was packed."""
+    run(home, tar)
+    head = commit(home) if behind else home.commits[-1]
+    newer = packed_after(tmp_path, home, lambda folder: edit_version(folder, "2"), head=head)
+    if behind:
+        subprocess.run(["git", "checkout", "-q", "HEAD~1"], cwd=home.root, check=True)
+    else:
+        commit(home, "README.md")
+    run(home, newer)
+    assert StoredFile(results_path(home, 0)).version(NAME) == "2"
 
 
 def test_an_older_suite_s_version_loses(tmp_path, home, tar):
     """Since the folder was packed, the suite here moved on: what it measured is not overwritten."""
     newer = packed_after(tmp_path, home, lambda folder: edit_version(folder, "2"))
     run(home, newer)
-    commit_suite(home, "version = '2'")
+    commit(home)
     before = state(home.results)
     _, out, _ = run(home, tar)
     assert f"{NAME}: version 1 in the tar, 2 here; what is here stays" in out
