@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 from benchmarks.harness import statistics
 from benchmarks.harness.independent_methods import METHODS, SECONDS, Method, Subject
+from benchmarks.harness.machine import activity, read_counters
 from benchmarks.harness.reported import cache_size
 from benchmarks.harness.sampling import batch_for, warm_up
 from benchmarks.harness.series import Series
@@ -113,14 +115,18 @@ def compare(subject: Subject, group: Sequence[Method], findings: Findings) -> No
     harness = harness_method(subject.bench.call, subject.bench.new_timer())
     runs, absent = prepare(subject, group, harness())
     findings.reasons |= absent
+    before, began = read_counters(), perf_counter()
     times = interleave({"harness": harness, **runs}, findings.reasons)
+    busy = activity(before, read_counters(), perf_counter() - began).contended
     ours = times.pop("harness")
     findings.harness += ours
     for method in group:
         if method.name not in times:
             continue
         findings.others[method.name] = median(times[method.name])
-        if why := method.incomparable(subject, median(ours), DISAGREE):
+        if busy and method.alone:
+            findings.reasons[method.name] = "without what the scheduler gave to others, which was too much to compare"
+        elif why := method.incomparable(subject, median(ours), DISAGREE):
             findings.reasons[method.name] = why
         else:
             findings.deviations[method.name] = deviation(ours, times[method.name])

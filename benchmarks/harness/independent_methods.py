@@ -43,11 +43,18 @@ class Subject:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to time. `incomparable(subject, the harness's seconds, threshold)`: why it differs by nature, or ""."""
+    """A way to time.
+
+    Attributes:
+        prepare: returns a run of a call that takes about so many seconds.
+        incomparable: (subject, the harness's seconds, threshold) -> why it differs by nature, or "".
+        alone: whether it leaves out the time that the scheduler gave to others: then it differs on a busy machine.
+    """
 
     name: str
     prepare: Callable[[Subject, float], Run]
     incomparable: Callable[[Subject, float, float], str] = lambda *_: ""
+    alone: bool = False
 
 
 def _repeats(seconds: float, most: int) -> int:
@@ -210,7 +217,7 @@ METHODS: Mapping[str, tuple[tuple[Method, ...], ...]] = {
     "cpu": (
         (
             Method("blocked_autorange", _blocked_autorange),
-            Method("process_time", _process_time),
+            Method("process_time", _process_time, alone=True),
             Method("profiler", _profiler_cpu),
         ),
     ),

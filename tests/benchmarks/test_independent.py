@@ -342,6 +342,17 @@ def test_a_document_has_a_row_per_series_and_a_reason_for_every_hole(scripted):
     assert len(saved) == 2 * 3
 
 
+@pytest.mark.parametrize(("contended", "agrees"), [(True, None), (False, False)])
+def test_cpu_time_is_not_compared_on_a_busy_machine(scripted, monkeypatch, contended, agrees):
+    alone = Method("cpu", lambda subject, seconds: lambda: 1.0, alone=True)
+    monkeypatch.setattr(independent, "METHODS", {"cuda": ((alone,),)})
+    monkeypatch.setattr(independent, "activity", lambda *_: SimpleNamespace(contended=contended))
+    document = independent.measure([SERIES], "cuda", lambda found: None)
+    assert document["rows"][0]["others"] == {"cpu": 1.0}
+    assert document["rows"][0]["agrees"] is agrees
+    assert ("the scheduler gave" in document["rows"][0]["why"]) is contended
+
+
 def test_groups_follow_each_other_and_a_method_without_a_value_is_missing(scripted):
     series = list(core_series("cuda", "matmul.*(eager|native).*1024"))
     saved = []

@@ -1,6 +1,8 @@
 """Raw traces: every timer and state, from the first call on, in order, nothing smoothed."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,8 +81,6 @@ SERIES = Series("matmul", "cpu", "eager", "float32-256x256x256")
 @pytest.fixture
 def scripted(monkeypatch):
     """Series without kernels: a call that does nothing, a scripted timer per set-up."""
-    from types import SimpleNamespace
-
     timers = []
 
     def set_up(self):
@@ -102,6 +102,14 @@ def test_single_calls_first_then_the_batch_that_the_harness_takes(scripted):
     assert len(scripted) == 2
     assert single["unit"] == "s"
     assert single["tick"] == 1e-8
+
+
+def test_on_a_gpu_the_host_times_single_calls_only(scripted, monkeypatch):
+    torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    series = Series("matmul", "cuda", "eager", "float32-1024x1024x1024")
+    found = [(trace["timer"], trace["batch"], trace["chosen"]) for _, trace in record(series, 0.001, lambda name: None)]
+    assert found == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("HostTimer", 1, 1)]
 
 
 def test_no_second_trace_where_the_harness_takes_single_calls(scripted, monkeypatch):
