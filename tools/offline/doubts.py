@@ -97,7 +97,7 @@ def _impossible(item: Measurement, seconds: float, ceilings: Sequence[Ceiling]) 
 def of_timers(document: Mapping[str, Any]) -> list[str]:
     """Return a line for each case in which an independent method disagrees with our timer (`timers` stage)."""
     return [
-        f"{row['kernel']} {row['implementation']} {row['case']}: timers differ by {units.share(row['worst'])}"
+        f"{row['kernel']} {row['implementation']} {row['case']}: timers differ by {units.share(abs(row['worst']))}"
         + (f": {row['why']}" if row.get("why") else "")
         for row in document.get("rows", [])
         if row.get("agrees") is False

@@ -16,9 +16,10 @@ from tools.errors import UsageError
 
 # Asked in a process of its own: this half never imports torch, and a broken CUDA must not take the run with it.
 _PROBE = """
-import json, sys
+import importlib.util, json, sys
 import torch
-found = {"torch": torch.__version__, "torch_cuda": torch.version.cuda, "gpus": [], "capability": None, "reason": None}
+found = {"gpus": [], "capability": None, "reason": None, "numpy": importlib.util.find_spec("numpy") is not None}
+found |= {"torch": torch.__version__, "torch_cuda": torch.version.cuda}
 try:
     if torch.cuda.is_available():
         count = torch.cuda.device_count()
@@ -46,6 +47,7 @@ class Facts:
     capability: tuple[int, int] | None  # of the first
     reason: str | None  # why torch cannot use a GPU although it was built for it
     driver: str | None  # version of the NVIDIA driver; None: no driver
+    numpy: bool  # whether it lies beside torch
     toolchain: str  # compilers, as tools/toolchain.py says it
     processor: str
     cores: int
@@ -81,6 +83,7 @@ def gather() -> Facts:
         capability=None if torch["capability"] is None else (torch["capability"][0], torch["capability"][1]),
         reason=torch["reason"],
         driver=_driver(),
+        numpy=torch["numpy"],
         toolchain=toolchain.describe(os.environ),
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -141,6 +144,10 @@ def notes(facts: Facts, device: str) -> list[str]:
         found.append(
             "no nvcc (looked in CUDACXX, CUDA_HOME, CUDA_PATH, /usr/local/cuda, PATH): the native CUDA kernels are "
             "n/a, PyTorch's implementations are measured"
+        )
+    if not facts.numpy:
+        found.append(
+            "no NumPy beside torch: the tests of the kernels cannot run, nothing says that the kernels are right"
         )
     if device == "cpu" and facts.driver is None:
         found.append("no NVIDIA driver: the CPU is measured, nothing ran on a GPU")

@@ -12,6 +12,7 @@ from tools import units
 from tools.measurements import Measurement, Outcome
 from tools.offline import doubts
 from tools.offline.facts import Facts
+from tools.offline.timers import verdict
 
 SHORT = 8  # digits of a commit
 _LISTED = 40  # doubts printed in full; more than that are one cause, and counted
@@ -53,8 +54,8 @@ def render(report: Report) -> str:
 
 
 def _section(title: str, lines: Sequence[str] | Iterator[str], otherwise: str) -> str:
-    found = list(lines)
-    return f"## {title}\n\n" + "\n".join(found or [otherwise]) + "\n"
+    text = "\n".join(lines).strip() or otherwise
+    return f"## {title}\n\n{text}\n"
 
 
 def _head(report: Report) -> str:
@@ -99,6 +100,7 @@ def _ceilings(document: Mapping[str, Any] | None, ceilings: Sequence[Ceiling]) -
     rows = [["what", "working set, MB", "dtype", "value", "scatter"]]
     rows += [_ceiling_row(item) for item in ceilings]
     yield from table(rows)
+    yield ""
     yield from (f"- warning: {line}" for line in document["warnings"])
 
 
@@ -162,21 +164,14 @@ def _timers(document: Mapping[str, Any] | None) -> Iterator[str]:
     if document is None:
         return
     methods = list(dict.fromkeys(name for row in document["rows"] for name in row["others"]))
-    rows = [["series", "ours", *methods, "worst", "agrees"]]
+    rows = [["series", "ours", *methods, "worst", "verdict"]]
     for row in document["rows"]:
-        others = [row["others"].get(name) for name in methods]
-        verdict = {True: "yes", False: "NO", None: "-"}[row["agrees"]]
-        worst = "" if row["worst"] is None else units.share(row["worst"])
-        rows.append(
-            [
-                f"{row['kernel']} {row['implementation']} {row['case']}",
-                units.seconds(row["harness"]),
-                *("" if value is None else units.seconds(value) for value in others),
-                worst,
-                verdict,
-            ]
-        )
+        times = [row["harness"], *(row["others"].get(name) for name in methods)]
+        cells = ["" if value is None else units.seconds(value) for value in times]
+        worst = "" if row["worst"] is None else f"{row['worst']:+.1%}"
+        rows.append([f"{row['kernel']} {row['implementation']} {row['case']}", *cells, worst, verdict(row)])
     yield from table(rows)
+    yield ""
     yield from (f"- no {method}: {reason}" for method, reason in document["missing"].items())
 
 

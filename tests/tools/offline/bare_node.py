@@ -65,3 +65,8 @@ def command(opt: Path, script: Path, *arguments: str) -> list[str]:
     """Return the command that runs a script on the node; `opt` is what the node has as /opt."""
     inside = f'mount --bind "{opt}" /opt && cd / && exec env -i sh "$@"'
     return [*NAMESPACES, "sh", "-c", inside, "node", str(script), *arguments]
+
+
+def has_torch() -> bool:
+    """Return whether this Python has a torch to put into the node's foreign environment."""
+    return any(True for _ in importlib.metadata.distributions(name="torch"))

@@ -18,6 +18,7 @@ NODE = Facts(
     capability=(9, 0),
     reason=None,
     driver="580.1",
+    numpy=True,
     toolchain="c++ 13; Build cuda_13.0",
     processor="Xeon",
     cores=16,
@@ -75,6 +76,7 @@ def test_what_is_missing_is_said():
     (line,) = facts.notes(but(toolchain="c++ 13; no nvcc"), "cuda")
     assert line.startswith("no nvcc") and "native CUDA kernels are n/a" in line
     assert facts.notes(NODE, "cuda") == []
+    assert "no NumPy beside torch" in facts.notes(but(numpy=False), "cuda")[0]
     assert "nothing ran on a GPU" in facts.notes(but(driver=None), "cpu")[0]
     assert "nothing ran on the GPU" in facts.notes(NODE, "cpu")[0]
 
