@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness.ceilings import Ceiling, peak, roof
+from benchmarks.harness.telemetry import FLAGS
 from tools import units
 from tools.measurements import WANTED_ROUNDS, Measurement, Outcome
 
@@ -20,16 +21,23 @@ WIDE = 0.05  # relative half-width of the interval over rounds; a tenth of what 
 # A working set is compared with what was measured on sets down to a quarter of it: how much of one a cache holds is not
 # known to better than that (associativity, other tenants).
 FRACTION = 4
-MATRIX_DTYPE = "float32"  # what the arithmetic of today's kernels is done in
+ARITHMETIC = "float32"  # what today's kernels compute in
+_ASK = "was the work done, did the timer wait for it, was the machine busy when its ceiling was measured?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """A series at a commit, and what speaks against its value."""
+    """A series at a commit, and what speaks against its value: a reason that others may share, and its own figure."""
 
     series: str
     commit: str
     why: str
+    figure: str = ""
+
+    @property
+    def place(self) -> str:
+        """Return which value is meant, with the figure."""
+        return f"{self.commit[:8]} {self.series}" + (f" ({self.figure})" if self.figure else "")
 
 
 def series_name(item: Measurement) -> str:
@@ -40,10 +48,10 @@ def series_name(item: Measurement) -> str:
 def doubts(measurements: Iterable[Measurement], ceilings: Sequence[Ceiling]) -> list[Doubt]:
     """Return what speaks against each measured value."""
     return [
-        Doubt(series=series_name(item), commit=item.commit, why=why)
+        Doubt(series=series_name(item), commit=item.commit, why=why, figure=figure)
         for item in measurements
-        if item.outcome is Outcome.MEASURED
-        for why in _against(item, ceilings)
+        if item.outcome is Outcome.MEASURED and item.seconds is not None
+        for why, figure in _against(item, item.seconds, ceilings)
     ]
 
 
@@ -51,47 +59,44 @@ def lines(found: Iterable[Doubt]) -> list[str]:
     """Return the doubts as lines, one per reason: what speaks against many values is one cause."""
     by_reason: dict[str, list[str]] = {}
     for doubt in found:
-        by_reason.setdefault(doubt.why, []).append(f"{doubt.commit[:8]} {doubt.series}")
-    return [f"{why}: {_some(names)}" for why, names in by_reason.items()]
+        by_reason.setdefault(doubt.why, []).append(doubt.place)
+    return [f"{why}: {_some(places)}" for why, places in by_reason.items()]
 
 
-def _some(names: Sequence[str]) -> str:
-    if len(names) <= NAMED:
-        return ", ".join(names)
-    return f"{units.count(len(names), 'value')}, such as {names[0]}"
+def _some(places: Sequence[str]) -> str:
+    if len(places) <= NAMED:
+        return ", ".join(places)
+    return f"{units.count(len(places), 'value')}, such as {places[0]}"
 
 
-def _against(item: Measurement, ceilings: Sequence[Ceiling]) -> Iterator[str]:
-    if item.seconds is None:
-        return
-    yield from _impossible(item, item.seconds, ceilings)
-    if item.rounds is not None and item.rounds < WANTED_ROUNDS:
-        yield f"{units.count(item.rounds, 'round')} of {WANTED_ROUNDS}: no verdict can rest on it"
-    if item.interval is not None:
-        half = (item.interval.high - item.interval.low) / 2 / item.seconds
-        if half > WIDE:
-            yield f"its rounds scatter: interval of ±{units.share(half)}"
-    yield from (text for text in item.warnings if " rounds" in text and " in " in text)  # flags of its rounds
-
-
-def _impossible(item: Measurement, seconds: float, ceilings: Sequence[Ceiling]) -> Iterator[str]:
-    """Yield by how much a time is below what was measured of the machine; unknown ceilings say nothing."""
+def _against(item: Measurement, seconds: float, ceilings: Sequence[Ceiling]) -> Iterator[tuple[str, str]]:
+    """Yield reasons with their figures; unknown ceilings say nothing."""
     if item.bytes_moved is not None:
         limit = roof(ceilings, int(item.bytes_moved) // FRACTION)
         if limit is not None and item.bytes_moved / seconds > IMPOSSIBLE * limit:
-            rate = item.bytes_moved / seconds / 1e9
-            yield (
-                f"impossible: {units.gigabytes(rate)}, where the highest bandwidth measured for that much data is "
-                f"{units.gigabytes(limit / 1e9)}: was the work done, and did the timer wait for it?"
-            )
+            figure = f"{units.gigabytes(item.bytes_moved / seconds / 1e9)}, at most {units.gigabytes(limit / 1e9)}"
+            yield f"impossible: faster than the memory was measured to be; {_ASK}", figure
     if item.flop is not None:
-        limit = peak(ceilings, MATRIX_DTYPE)
+        limit = peak(ceilings, ARITHMETIC)
         if limit is not None and item.flop / seconds > IMPOSSIBLE * limit:
-            rate = item.flop / seconds / 1e9
-            yield (
-                f"impossible: {units.gflops(rate)}, where {units.gflops(limit / 1e9)} is the most measured for "
-                f"{MATRIX_DTYPE}: another precision, or work not done?"
-            )
+            figure = f"{units.gflops(item.flop / seconds / 1e9)}, at most {units.gflops(limit / 1e9)}"
+            yield f"impossible: faster than {ARITHMETIC} arithmetic was measured to be; {_ASK}", figure
+    if item.rounds is not None and item.rounds < WANTED_ROUNDS:
+        yield f"fewer than {WANTED_ROUNDS} rounds, no verdict can rest on it", units.count(item.rounds, "round")
+    if item.interval is not None:
+        half = (item.interval.high - item.interval.low) / 2 / seconds
+        if half > WIDE:
+            yield f"its rounds scatter by more than {units.share(WIDE)}", f"±{units.share(half)}"
+    for flag, count in _flags(item):
+        yield f"flagged {flag}", count
+
+
+def _flags(item: Measurement) -> Iterator[tuple[str, str]]:
+    """Yield the flags of a measurement's rounds, from its warnings: "underfed in 2 of 8 rounds"."""
+    for text in item.warnings:
+        flag, _, count = text.partition(" in ")
+        if flag in FLAGS:
+            yield flag, count
 
 
 def of_timers(document: Mapping[str, Any]) -> list[str]:
