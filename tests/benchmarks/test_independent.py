@@ -342,13 +342,14 @@ def test_a_document_has_a_row_per_series_and_a_reason_for_every_hole(scripted):
     assert len(saved) == 2 * 3
 
 
-@pytest.mark.parametrize(("contended", "agrees"), [(True, None), (False, False)])
+@pytest.mark.parametrize(("contended", "agrees"), [(True, True), (False, False)])
 def test_cpu_time_is_not_compared_on_a_busy_machine(scripted, monkeypatch, contended, agrees):
     alone = Method("cpu", lambda subject, seconds: lambda: 1.0, alone=True)
-    monkeypatch.setattr(independent, "METHODS", {"cuda": ((alone,),)})
+    wall = Method("wall", lambda subject, seconds: lambda: 2.0)
+    monkeypatch.setattr(independent, "METHODS", {"cuda": ((alone, wall),)})
     monkeypatch.setattr(independent, "activity", lambda *_: SimpleNamespace(contended=contended))
     document = independent.measure([SERIES], "cuda", lambda found: None)
-    assert document["rows"][0]["others"] == {"cpu": 1.0}
+    assert document["rows"][0]["others"] == {"cpu": 1.0, "wall": 2.0}
     assert document["rows"][0]["agrees"] is agrees
     assert ("the scheduler gave" in document["rows"][0]["why"]) is contended
 
@@ -398,6 +399,12 @@ def test_cpu_time_of_several_threads_is_not_compared(real, monkeypatch):
     monkeypatch.setenv("KV_THREADS", "2")
     with pytest.raises(NotImplementedError, match="only with one thread"):
         independent_methods._process_time(Subject(real, SimpleNamespace(call=lambda: None), 1), 1e-3)
+
+
+def test_cpu_time_alone_leaves_out_what_others_took():
+    assert [method.name for group in METHODS["cpu"] + METHODS["cuda"] for method in group if method.alone] == [
+        "process_time"
+    ]
 
 
 def test_cpu_time_is_divided_by_the_calls(monkeypatch):
