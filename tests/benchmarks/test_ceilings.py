@@ -331,3 +331,10 @@ def test_a_host_that_cannot_keep_ahead_is_flagged(whole, quick, monkeypatch):
     found = ceilings.ceiling_of(lambda: (nothing, 8.0), timer, what="copy", unit="B/s", bytes=8)
     assert found.flags == ("underfed",)
     assert found.value
+
+
+def test_a_ceiling_is_what_was_done_undisturbed():
+    quiet, disturbed = [1.0] * 30, [3.0] * 70
+    assert ceilings.undisturbed(quiet + disturbed) == 1.0
+    assert ceilings.undisturbed([0.1, *disturbed]) == 3.0  # one odd reading is no ceiling
+    assert ceilings.undisturbed([2.0]) == 2.0
