@@ -182,7 +182,7 @@ def spread_of(samples: Sequence[float]) -> float | None:
 def undisturbed(samples: Sequence[float]) -> float:
     """Return the time that one sample in ten undercuts: what the machine can do where nobody disturbs it.
 
-    A mean says what it did: beside other work a third of the bandwidth and of the FLOP/s, which made every honest timing
+    A mean says what it did: beside other work a third of the bandwidth and FLOP/s, which made every honest timing
     look impossible. The very fastest sample may be an error of the clock.
     """
     return sorted(samples)[len(samples) // 10]

@@ -21,6 +21,7 @@ from tools.errors import KernelVelocityError, UsageError
 from tools.host import measuring_variables
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
+_NOISE = "USDT:"  # what the library behind torch's profiler prints at each start and stop, whatever its log level
 PATIENCE = 5.0  # s that an interrupted stage has to end by itself
 
 
@@ -36,7 +37,7 @@ def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     Raises:
         UsageError: KV_THREADS is not a number of threads.
     """
-    environment = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS")), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "tools.offline.live", stage, *argv]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
@@ -55,8 +56,9 @@ def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
 
 def _pass_on(lines: IO[str] | None, to: TextIO) -> None:
     for line in lines or ():
-        to.write(line)
-        to.flush()
+        if not line.startswith(_NOISE):
+            to.write(line)
+            to.flush()
 
 
 def _end(process: subprocess.Popen[str]) -> None:

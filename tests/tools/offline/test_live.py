@@ -52,7 +52,7 @@ def interpreter(tmp_path, monkeypatch):
 def test_a_stage_runs_in_a_measuring_process(interpreter, monkeypatch, stage, argv, wanted):
     monkeypatch.setenv("KV_THREADS", "3")
     monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
-    interpreter('echo "$@"; echo "$MALLOC_MMAP_MAX_ $OMP_NUM_THREADS"; echo note >&2; exit 7')
+    interpreter('echo "$@"; echo "$MALLOC_MMAP_MAX_ $OMP_NUM_THREADS"; echo note >&2; echo USDT:noise >&2; exit 7')
     out, err = io.StringIO(), io.StringIO()
     argv = [f"--bench={value}" if value == "-x" else value for value in argv if value != "--bench"]
     assert stage.run(parsed(stage, *argv), out, err) == 7
@@ -336,3 +336,11 @@ def test_disagreement_is_a_finding_and_no_time_at_all_is_a_failure(tmp_path, mon
     documents.append({"rows": [made_row(harness=None)], "missing": {}})
     with pytest.raises(NothingMeasured, match="none of 1 series could be timed"):
         timers.measure(args, io.StringIO(), io.StringIO())
+
+
+def test_an_empty_number_of_threads_is_none(interpreter, monkeypatch):
+    monkeypatch.setenv("KV_THREADS", "")
+    interpreter('echo "$OMP_NUM_THREADS"')
+    out = io.StringIO()
+    assert live.run("timers", [], out, io.StringIO()) == 0
+    assert out.getvalue() == "1\n"
