@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from asv import util
 from asv.config import Config
 from asv.environment import EnvironmentUnavailable, get_environments
 from asv.machine import Machine, MachineCollection
 
-from tools.asv_process import run_asv
 from tools.environment import HostTorch
 from tools.errors import UsageError
 
@@ -18,24 +14,18 @@ from tools.errors import UsageError
 def machine(name: str | None) -> str:
     """Return the name of this machine in the results; asv's file of machines gets an entry where it has none.
 
-    Raises:
-        UsageError: asv cannot describe the machine.
+    Not by `asv machine --yes`: given a name, that records the name and nothing of the machine. An entry of that kind
+    is completed.
     """
+    name = name or Machine.get_unique_machine_name()
     try:
-        found: str = MachineCollection.load(name or Machine.get_unique_machine_name())["machine"]
-        return found
+        known = MachineCollection.load(name)
     except util.UserError:
-        lines: list[str] = []
-        named = [] if name is None else ["--machine", name]
-        log_path = Path(".asv", "logs", "machine.log")
-        status = run_asv(
-            ["machine", "--yes", *named], root=Path(), environment=os.environ, log=log_path, on_line=lines.append
-        )
-        if status != 0:
-            raise UsageError(
-                f"asv cannot describe this machine: {lines[-1] if lines else status} (log: {log_path})"
-            ) from None
-        return name or Machine.get_unique_machine_name()
+        known = {}
+    if "cpu" not in known:
+        known = {**Machine.get_defaults(), "machine": name, **known}
+        MachineCollection.save(name, known)
+    return str(known["machine"])
 
 
 def environment_of(conf: Config) -> HostTorch:

@@ -1,11 +1,14 @@
 """What the environment borrows from its host, and how a failed build is put into one line."""
 
+import json
 import os
+import platform
 import subprocess
 import sys
 
 import pytest
 from asv.config import Config
+from asv.machine import MachineCollection
 
 from tools import asv_setup, environment, host, toolchain
 from tools.environment import CommitNotBuilt, HostTorch, first_error_line
@@ -133,6 +136,29 @@ def test_why_the_environment_cannot_be_had_is_said(monkeypatch):
         asv_setup.environment_of(conf())
     with pytest.raises(UsageError, match="environment_type is 'virtualenv'; `host` is wanted"):
         asv_setup.environment_of(conf(environment_type="virtualenv"))
+
+
+@pytest.fixture
+def machines(tmp_path, monkeypatch):
+    """asv's file of machines."""
+    path = tmp_path / "machines.json"
+    monkeypatch.setattr(MachineCollection, "get_machine_file_path", staticmethod(lambda: str(path)))
+    return path
+
+
+@pytest.mark.parametrize("before", [None, {"box": {"machine": "box"}, "version": 1}])
+def test_a_named_machine_is_described(machines, before):
+    if before is not None:
+        machines.write_text(json.dumps(before))
+    assert asv_setup.machine("box") == "box"
+    known = json.loads(machines.read_text())["box"]
+    assert known["machine"] == "box" and known["cpu"] and known["arch"] == platform.machine()
+
+
+def test_what_is_known_of_a_machine_is_kept(machines):
+    machines.write_text(json.dumps({"box": {"machine": "box", "cpu": "mine"}, "version": 1}))
+    assert asv_setup.machine("box") == "box"
+    assert json.loads(machines.read_text())["box"] == {"machine": "box", "cpu": "mine"}
 
 
 def test_only_the_running_python_is_offered():
