@@ -32,6 +32,7 @@ BUNDLE = "repository.bundle"
 MANIFEST = "manifest.json"
 SCRIPTS = ("run", "launch.py")
 PYTHONS = "3.11,3.12,3.13"
+OLDEST = (3, 11)  # Python that the suite runs on
 EXTRA = "node"
 # What asv asks for its environment type `virtualenv`, which this project does not use: 6.4 MB.
 UNUSED = ("virtualenv", "distlib", "filelock", "platformdirs", "python-discovery")
@@ -101,7 +102,7 @@ def _check_replaceable(folder: Path) -> None:
 def _fill(folder: Path, args: argparse.Namespace, commits: Sequence[str]) -> None:
     folder.mkdir(parents=True)
     _git(args.root, "bundle", "create", "-q", str((folder / BUNDLE).absolute()), "HEAD")
-    pythons = [text.strip() for text in args.pythons.split(",") if text.strip()]
+    pythons = _pythons(args.pythons)
     wanted = requirements((args.root / "pyproject.toml").read_text(encoding="utf-8"), [EXTRA])
     left_out = {canonicalize_name(name) for name in (*UNUSED, *args.leave_out)}
     for python in pythons:
@@ -130,6 +131,24 @@ def _git(root: Path, *args: str) -> str:
     if done.returncode != 0:
         raise HistoryError(f"git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     return done.stdout
+
+
+def _pythons(text: str) -> list[str]:
+    """Return the versions of a list such as "3.11,3.12".
+
+    Raises:
+        UsageError: one is no version, or older than the suite.
+    """
+    found = [item.strip() for item in text.split(",") if item.strip()]
+    for item in found:
+        parts = item.split(".")
+        if len(parts) != 2 or not all(part.isdigit() for part in parts) or tuple(map(int, parts)) < OLDEST:
+            raise UsageError(
+                f"--pythons: {item!r}; versions from {OLDEST[0]}.{OLDEST[1]} on are wanted, such as {PYTHONS}"
+            )
+    if not found:
+        raise UsageError(f"--pythons {text!r} names none; versions are wanted, such as {PYTHONS}")
+    return found
 
 
 def _download(wheels: Path, python: str, machine: str, wanted: Sequence[str], left_out: Container[str]) -> None:

@@ -96,7 +96,7 @@ def test_torch_of_another_python_than_packed_for(packed, tmp_path):
     write_manifest(packed, pythons=["3.99"])
     python = python_with_torch(tmp_path)
     line = the_error(launched(packed, str(tmp_path / "out"), "--python", str(python)))
-    assert "torch 9.9 lies in" in line and "wheels for 3.99" in line and "--pythons" in line
+    assert "torch 9.9 lies in" in line and "packed for 3.99" in line and "pack again with --pythons" in line
 
 
 def test_no_git(packed, tmp_path):

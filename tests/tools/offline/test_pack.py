@@ -130,3 +130,10 @@ def test_uncommitted_changes_are_said_not_to_travel(clone, tmp_path):
     (clone / "kernels" / "a").write_text("3")
     status, said = packed(clone, tmp_path / "pack")
     assert status == 0 and "note: uncommitted changes do not travel, only commits: kernels/a" in said
+
+
+@pytest.mark.parametrize("pythons", ["3.10", "three", "3", "", "3.12,2.7"])
+def test_pythons_that_make_no_sense(clone, tmp_path, pythons):
+    status, said = packed(clone, tmp_path / "pack", "--pythons", pythons)
+    assert status == 2 and said.splitlines()[-1].startswith("error: --pythons") and "3.11" in said
+    assert not (tmp_path / "pack").exists()

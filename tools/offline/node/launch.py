@@ -34,6 +34,7 @@ PLACES = (
     "/workspace/*/.venv/bin/python3",
 )
 CUDA_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/opt/nvidia/cuda*")
+OLDEST = (3, 11)  # Python that the suite runs on (pyproject.toml)
 NEEDED = 1_500_000_000  # bytes free in the work folder: environment, builds, compiled packages, traces
 PROBE = (
     "import importlib.metadata as m, json, sys\n"
@@ -122,9 +123,10 @@ def find_python(named: str | None, packed: list[str]) -> str:
         if f"{major}.{minor}" in packed:
             say(f"torch {torch} of {path} (Python {major}.{minor})")
             return path
-        unfit = unfit or f"torch {torch} lies in {path}, Python {major}.{minor}; the pack has wheels for "
+        cure = "pack again with --pythons" if (major, minor) >= OLDEST else "that is too old for the suite"
+        unfit = unfit or f"torch {torch} lies in {path}, Python {major}.{minor}; packed for {', '.join(packed)}: {cure}"
     if unfit is not None:
-        fail(f"{unfit}{', '.join(packed)}: pack again with --pythons, or name another Python with --python")
+        fail(f"{unfit}, or name another Python with --python")
     fail(f"no PyTorch found; looked in {', '.join(tried) or 'nothing'}: name the Python that has it with --python")
 
 
