@@ -17,7 +17,23 @@ def pytest_collection_modifyitems(items):
         reason = None if torch.cuda.is_available() else "PyTorch sees no CUDA device"
     except ModuleNotFoundError:
         reason = "PyTorch is not installed"
-    if reason is not None:
-        for item in items:
-            if item.get_closest_marker("cuda"):
-                item.add_marker(pytest.mark.skip(reason=reason))
+    native = reason or _why_no_native_kernel()
+    for item in items:
+        if item.get_closest_marker("cuda"):
+            why = native if _is_native(item) else reason
+            if why is not None:
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+def _is_native(item):
+    """Whether a CUDA test calls a kernel of ours: those of the kernels, and the rounds of `native`."""
+    return "kernels" in item.path.parts or "native" in item.name
+
+
+def _why_no_native_kernel():
+    """Why the kernels that are built here cannot run on the GPU that PyTorch sees: no nvcc, an old driver."""
+    try:
+        import kernels
+    except ImportError as error:
+        return f"the kernels are not built: {error}"
+    return kernels.cuda_status()

@@ -135,7 +135,7 @@ def _claimed(path: Path, decode: Callable[[str], Line], tally: _Tally) -> Iterat
 
 def _unlocked_text(path: Path) -> str:
     """Return what a file says once nobody is writing it any more."""
-    with path.open("rb") as stream:
+    with path.open("r+b") as stream:  # writable, which an exclusive lock wants on NFS
         fcntl.flock(stream, fcntl.LOCK_EX)
         return _text(path)
 

@@ -84,6 +84,8 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
     if wheels is not None:
         _pip_from(wheels, python)
     wanted = requirements(Path("pyproject.toml").read_text(encoding="utf-8")) if wheels is None else []
+    if wheels is not None and not has_torch():
+        raise SystemExit(f"error: {sys.executable} has no PyTorch to borrow")
     if has_torch():
         if wheels is None:
             _pip(python, [*wanted, *same_numpy()])

@@ -45,7 +45,7 @@ class StoredFile:
             if not isinstance(data, dict) or not isinstance(data.get("results"), dict):
                 raise ResultsError(f"{path}: an object with `results` is wanted, got {str(data)[:60]!r}")
             self._results: Any = Results.load(str(path))
-        except (ValueError, TypeError, util.UserError) as error:
+        except (ValueError, TypeError, LookupError, util.UserError) as error:
             raise ResultsError(f"{path}: not a results file of asv: {error}") from None
         self._check()
         self.commit: str = self._results.commit_hash

@@ -222,7 +222,7 @@ METHODS: Mapping[str, tuple[tuple[Method, ...], ...]] = {
         ),
     ),
     "cuda": (
-        (Method("graph", _graph), Method("do_bench", _do_bench, _cold)),
+        (Method("graph", _graph, _gaps), Method("do_bench", _do_bench, _cold)),
         (Method("profiler", _profiler_cuda, _gaps),),
     ),
 }

@@ -40,7 +40,8 @@ def cache_size(device: str) -> int | None:
         return last_level_cache()
     import torch  # noqa: PLC0415 - discovery must work without torch
 
-    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size) or None
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return int(getattr(properties, "L2_cache_size", 0)) or None  # torch 2.5 and newer say
 
 
 def free_memory(device: str) -> int | None:
@@ -92,7 +93,8 @@ def reported(device: str) -> dict[str, Any]:
     properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
     said |= {"memory": properties.total_memory, "multiprocessors": properties.multi_processor_count}
     said |= {"capability": f"{properties.major}.{properties.minor}", "cuda": torch.version.cuda}
-    return said | {"nvml": nvml(f"GPU-{properties.uuid}")}
+    uuid = getattr(properties, "uuid", None)
+    return said | {"nvml": "this torch does not say the device's uuid" if uuid is None else nvml(f"GPU-{uuid}")}
 
 
 def nvml(uuid: str) -> dict[str, Any] | str:

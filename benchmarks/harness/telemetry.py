@@ -212,7 +212,8 @@ def _append_line(path: Path, line: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     written = False
     while not written:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        # Readable too: on NFS Linux makes a POSIX lock of it, which for a shared one wants that.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             if _is_still(path, descriptor):

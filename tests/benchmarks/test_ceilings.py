@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -338,3 +339,13 @@ def test_a_ceiling_is_what_was_done_undisturbed():
     assert ceilings.undisturbed(quiet + disturbed) == 1.0
     assert ceilings.undisturbed([0.1, *disturbed]) == 3.0  # one odd reading is no ceiling
     assert ceilings.undisturbed([2.0]) == 2.0
+
+
+def test_a_torch_that_does_not_say_how_large_the_cache_is(monkeypatch):
+    """2.4 and older know no L2_cache_size, and older ones no uuid."""
+    torch = pytest.importorskip("torch", reason="a device is asked through torch")
+    pretend_cuda.plant(monkeypatch, torch)
+    known = {key: value for key, value in vars(pretend_cuda.PROPERTIES).items() if key not in ("L2_cache_size", "uuid")}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(**known))
+    assert reported.cache_size("cuda") is None
+    assert "uuid" in reported.reported("cuda")["nvml"]

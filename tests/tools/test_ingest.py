@@ -262,3 +262,11 @@ def test_command_reports_and_signals_malformed_lines(tmp_path):
     (tmp_path / "asv.conf.json").write_text("{}")
     assert main(["ingest", "--root", str(tmp_path)], out, err) == 0
     assert out.getvalue() == "0 rounds and 0 failures moved, 0 lines wait for their result, 0 pruned\n"
+
+
+def test_locks_that_nfs_turns_into_posix_locks(tmp_path, monkeypatch):
+    """There a shared lock wants a file that is open for reading, an exclusive one for writing."""
+    monkeypatch.setattr(fcntl, "flock", fcntl.lockf)
+    write_result(tmp_path, [None, 1e-3], [None, [1e-3]])
+    spool(tmp_path, at(1000.0, 1e-3))
+    assert ingest.ingest(tmp_path, now=2000.0).moved == 1

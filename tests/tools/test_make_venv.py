@@ -77,6 +77,29 @@ def test_else_the_wanted_torch_is_installed_from_its_index(tmp_path, monkeypatch
     assert installed[:-1] == asked
 
 
+def test_without_a_network_torch_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(make_venv, "_pip", lambda *_, **__: None)
+    monkeypatch.setattr(make_venv, "has_torch", lambda: False)
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "pip-1.0-py3-none-any.whl").write_text("")
+    with pytest.raises(SystemExit, match="has no PyTorch to borrow"):
+        make_venv.make(tmp_path / "venv", "", "", tmp_path)
+
+
+def test_without_a_network_what_is_listed_is_installed(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(make_venv, "_pip", lambda _, arguments, **more: asked.append((arguments, more)))
+    monkeypatch.setattr(make_venv, "has_torch", lambda: True)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9")
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "pip-1.0-py3-none-any.whl").write_text("")
+    make_venv.make(tmp_path / "venv", "", "", tmp_path)
+    ((arguments, variables),) = asked  # and no NumPy: the borrowed one is all there is
+    listed = tmp_path / f"requirements-{sys.version_info.major}.{sys.version_info.minor}.txt"
+    assert {"--no-index", "--no-deps", str(tmp_path), str(listed)} <= set(arguments)
+    assert variables == {"PYTHONPATH": str(tmp_path / "pip-1.0-py3-none-any.whl")}
+
+
 def test_make_help_names_every_target_and_setting():
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     for word in ("venv", "build", "track", "test", "test-slow", "lint", "RANGE", "ROUNDS", "TORCH_INDEX"):

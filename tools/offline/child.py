@@ -19,6 +19,9 @@ from pathlib import Path
 PATIENCE = 20.0  # s between SIGINT and SIGKILL; asv ends within one call of its slowest benchmark
 
 
+_MARK = "KERNEL_VELOCITY_STAGE_OF"  # in the environment of all that a stage starts: the folder that it works in
+
+
 class TerminatedError(Exception):
     """SIGTERM: a batch system says that the time is up."""
 
@@ -61,7 +64,7 @@ def run(
         subprocess.Popen(
             command,
             cwd=cwd,
-            env=dict(environ),
+            env={**environ, _MARK: str(cwd.absolute())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -78,6 +81,7 @@ def run(
             return None
         finally:
             _end(process)
+            end_leftovers(cwd)
             reader.join()
 
 
@@ -98,13 +102,31 @@ def _drop(_line: bytes) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End what is left of the child's process group."""
-    if process.poll() is None:
-        _signal(process.pid, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE)
-    _signal(process.pid, signal.SIGKILL)  # what the child left behind holds the pipe open, and the machine busy
-    process.wait()
+    """End what is left of the child's process group, also where a signal to us comes in between."""
+    try:
+        if process.poll() is None:
+            _signal(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
+    finally:
+        _signal(process.pid, signal.SIGKILL)  # what the child left behind holds the pipe open, and the machine busy
+        process.wait()
+
+
+def end_leftovers(folder: Path) -> None:
+    """Kill what stages of this folder left running, in whichever process group.
+
+    asv's forking server has a group of its own; and a run that was killed itself, or lost its terminal, leaves its
+    stage, which would measure beside the next. Where there is no /proc nothing is found.
+    """
+    mark = f"{_MARK}={folder.absolute()}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        number = int(path.parent.name)
+        try:
+            if number != os.getpid() and mark in path.read_bytes().split(b"\0"):
+                os.kill(number, signal.SIGKILL)
+        except OSError:  # it has ended, or is another user's
+            continue
 
 
 def _signal(group: int, number: int) -> None:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tools import ingest
 from tools.atomic import replace_text
@@ -16,13 +16,10 @@ from tools.findings import findings
 from tools.measurements import Measurement
 from tools.offline import archive, summary
 from tools.offline.manifest import Manifest
-
-if TYPE_CHECKING:
-    from tools.offline.stages import Node
+from tools.offline.stages import MACHINE, Node
 
 TAR = archive.NAME
 SUMMARY = "summary.md"
-MACHINE = "node"
 RESULTS = Path("results")
 
 
@@ -31,8 +28,8 @@ def folder(root: Path) -> Path:
     return root.absolute().parent / "collected"
 
 
-def resume(tar: Path, collected: Path, *, root: str) -> None:
-    """Take over what an earlier slice measured on another node, unless this node has begun already.
+def resume(tar: Path, collected: Path, *, root: str) -> str | None:
+    """Take over what an earlier slice measured on another node, unless this node has begun already; return a note.
 
     Args:
         tar: of the earlier slice. collected: this node's folder. root: the project's first commit.
@@ -41,7 +38,7 @@ def resume(tar: Path, collected: Path, *, root: str) -> None:
         ResultsError: no tar of ours, or of another project.
     """
     if (collected / "run").exists():
-        return
+        return "--resume-from is passed over: this node has begun already, and goes on from there"
     with tempfile.TemporaryDirectory(dir=collected.parent) as scratch:
         unpacked = Path(scratch, "tar")
         unpacked.mkdir()
@@ -50,7 +47,9 @@ def resume(tar: Path, collected: Path, *, root: str) -> None:
             raise ResultsError(f"{tar}: of another project (first commit {manifest.root[:8]}, here {root[:8]})")
         if (unpacked / "results").is_dir():
             shutil.copytree(unpacked / "results", RESULTS, dirs_exist_ok=True)
-        shutil.copytree(unpacked, collected, dirs_exist_ok=True)
+        shutil.rmtree(collected, ignore_errors=True)
+        unpacked.rename(collected)  # in one step, the last: an interruption before it begins again
+    return None
 
 
 def collect(node: Node) -> None:
@@ -63,7 +62,11 @@ def collect(node: Node) -> None:
         node.note(line)
     _gather(node.collected)
     replace_text(node.collected / "run" / "node.json", node.facts.as_json() + "\n")
-    text = summary.render(_report(node))
+    try:
+        text = summary.render(_report(node))
+    except Exception as error:  # noqa: BLE001 - nobody watches: what cannot be summed up must still come back
+        text = f"The summary could not be made: {type(error).__name__}: {error}\n"
+        node.say(f"note: {text.strip()}")
     for path in (node.collected / "run" / SUMMARY, node.args.out / SUMMARY):
         replace_text(path, text)
     replace_text(node.collected / archive.MANIFEST, _manifest(node).to_json())
@@ -83,7 +86,7 @@ def _report(node: Node) -> summary.Report:
         tests=_document(run / "tests.json"),
         ceilings=_document(run / "ceilings.json"),
         timers=_document(run / "timers.json"),
-        traces=len(list((node.collected / "traces").glob("*.json"))),
+        traces=len(list((node.collected / "traces").glob("*-*.json"))),  # and not the lists beside them
         measurements=measured(),
         left=tuple(name for name in node.chosen if not node.is_done(name)),
         failed=node.failed(),
@@ -100,8 +103,11 @@ def _document(path: Path) -> dict[str, Any] | None:
 
 def _gather(collected: Path) -> None:
     """Copy asv's results, and the logs of builds."""
-    if (RESULTS / MACHINE).is_dir():
-        shutil.copytree(RESULTS / MACHINE, collected / "results" / MACHINE, dirs_exist_ok=True)
+    if (RESULTS / MACHINE).is_dir():  # a copy of its own: what ingest removed must not stay behind
+        shutil.rmtree(collected / "results" / MACHINE, ignore_errors=True)
+        shutil.copytree(RESULTS / MACHINE, collected / "results" / MACHINE)
+    if (RESULTS / "benchmarks.json").exists():  # asv writes it after the machine's file
+        (collected / "results").mkdir(parents=True, exist_ok=True)
         shutil.copy(RESULTS / "benchmarks.json", collected / "results" / "benchmarks.json")
     for log in Path(".asv", "logs").glob("*.log"):
         (collected / "logs").mkdir(parents=True, exist_ok=True)

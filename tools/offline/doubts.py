@@ -109,6 +109,23 @@ def of_timers(document: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def of_tests(tests: Mapping[str, Any]) -> list[str]:
-    """Return a line for each failed test: a kernel that is wrong has no speed."""
-    return [f"wrong: {name}: {why}" for name, why in tests.get("failures", [])]
+def of_tests(tests: Mapping[str, Any] | None, *, failed: bool, measured: bool) -> list[str]:
+    """Return a line for each failed test, or why nothing says that the kernels are right: a wrong kernel has no speed.
+
+    Args:
+        tests: what the stage wrote, None where it wrote nothing. failed: the stage ended with a failure. measured:
+            there are values.
+    """
+    if tests is None:
+        why = "the tests ended without a report" if failed else "the tests have not run"
+        return [f"nothing says that the kernels are right: {why}"] if failed or measured else []
+    if not tests["passed"]:
+        return [
+            f"nothing says that the kernels are right: no test passed, {tests['skipped']} were skipped",
+            *_wrong(tests),
+        ]
+    return _wrong(tests)
+
+
+def _wrong(tests: Mapping[str, Any]) -> list[str]:
+    return [f"wrong: {name}: {why}" for name, why in tests["failures"]]

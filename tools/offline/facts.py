@@ -59,6 +59,10 @@ class Facts:
         """Return whether CUDA code can be compiled."""
         return "no nvcc" not in self.toolchain
 
+    def machine(self, device: str) -> str:
+        """Return what makes this node another machine than the next: its GPUs, and what code is built for."""
+        return ", ".join([*(self.gpus if device == "cuda" else ()), self.processor])
+
     def as_json(self) -> str:
         """Return the facts as JSON."""
         return json.dumps(asdict(self), indent=1)
@@ -157,8 +161,12 @@ def notes(facts: Facts, device: str) -> list[str]:
 
 
 def settings(facts: Facts, device: str) -> Mapping[str, str]:
-    """Return the settings of the build that this node needs: its own GPU's code where ours would not fit it."""
+    """Return the variables that every stage needs here: the GPU hidden where the CPU is measured, and the build's
+    architecture where our machine code would not fit the GPU.
+    """
+    if device == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": ""}  # `track` and the tests look for a GPU by themselves
     capability = facts.capability
-    if device != "cuda" or capability is None or _OLDEST <= capability < _PORTABLE:
+    if capability is None or _OLDEST <= capability < _PORTABLE:
         return {}
     return {"KV_CUDA_ARCHITECTURES": f"sm_{capability[0]}{capability[1]}"}

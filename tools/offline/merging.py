@@ -33,6 +33,7 @@ class Verdict(enum.Enum):
     BETTER = "fewer rounds than here"
     EQUAL = "as many rounds as here"
     FAILED = "failed"  # in the tar; here it has a value
+    METHOD = "timed by another method"  # than the values here
     VERSION = "another version"  # than the suite's, or than the one here
 
 
@@ -51,11 +52,13 @@ class MergedRow:
         return frozenset(params for params, verdict in self.verdicts.items() if verdict is Verdict.TAKEN)
 
 
-def merge_rows(here: Row | None, there: Row, current: str | None) -> MergedRow:
+def merge_rows(here: Row | None, there: Row, current: str | None, method: str | None = None) -> MergedRow:
     """Return what stays of a benchmark's row here and the tar's.
 
     Args:
         here: the row here; None: there is none. there: the tar's. current: the version of the benchmark in the suite.
+        method: the suite's timing method, by its hash. Values of two methods are not compared: the suite's wins, else
+            what is here stays.
     """
     if here is None:
         return MergedRow(row=there, verdicts=dict.fromkeys(there.cells, Verdict.TAKEN))
@@ -63,7 +66,7 @@ def merge_rows(here: Row | None, there: Row, current: str | None) -> MergedRow:
         return _other_version(here, there, current)
     if len(here.axes) != len(there.axes):  # nothing of the one has a place in the other
         return MergedRow(row=here, verdicts=dict.fromkeys(there.cells, Verdict.VERSION))
-    verdicts = {params: _verdict(here.cells.get(params), cell) for params, cell in there.cells.items()}
+    verdicts = {params: _verdict(here.cells.get(params), cell, method) for params, cell in there.cells.items()}
     taken = {params: there.cells[params] for params, verdict in verdicts.items() if verdict is Verdict.TAKEN}
     return MergedRow(row=_joined(here, there, taken) if taken else here, verdicts=verdicts)
 
@@ -79,7 +82,9 @@ def _other_version(here: Row, there: Row, current: str | None) -> MergedRow:
     return MergedRow(row=here, verdicts=dict.fromkeys(there.cells, Verdict.VERSION))
 
 
-def _verdict(here: Cell | None, there: Cell) -> Verdict:
+def _verdict(here: Cell | None, there: Cell, method: str | None) -> Verdict:
+    if here is not None and here.measured and there.measured and _differ(here.method, there.method):
+        return Verdict.TAKEN if there.method == method else Verdict.METHOD
     if here is None or there.rank > here.rank:
         return Verdict.TAKEN
     if here.same_as(there):
@@ -87,6 +92,11 @@ def _verdict(here: Cell | None, there: Cell) -> Verdict:
     if here.measured and there.measured:
         return Verdict.EQUAL if there.rank == here.rank else Verdict.BETTER
     return Verdict.FAILED if there.failed else Verdict.SAME  # n/a, or not asked for: nothing was lost on the node
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    """Return whether two methods are known to differ."""
+    return one is not None and other is not None and one != other
 
 
 def _joined(here: Row, there: Row, taken: Mapping[Params, Cell]) -> Row:
@@ -117,11 +127,12 @@ def merge_lines(
     return "".join(f"{line}\n" for line in dict.fromkeys(line for _, line in kept))
 
 
-def estimates(text: str) -> dict[Series, list[float]]:
-    """Return the estimates of each series in telemetry, s per call; a line that stands there twice is one round."""
-    found: dict[Series, list[float]] = {}
-    for item in {item for item, _ in _lines(text, telemetry.decode) if isinstance(item, Round)}:
-        found.setdefault((item.benchmark, item.params), []).append(item.estimate)
+def rounds(text: str) -> dict[Series, list[Round]]:
+    """Return the rounds of each series in telemetry, oldest first; a line that stands there twice is one round."""
+    found: dict[Series, list[Round]] = {}
+    items = {item for item, _ in _lines(text, telemetry.decode) if isinstance(item, Round)}
+    for item in sorted(items, key=lambda item: item.time):
+        found.setdefault((item.benchmark, item.params), []).append(item)
     return found
 
 
@@ -151,10 +162,10 @@ def merge_benchmarks(
 ) -> dict[str, object]:
     """Return benchmarks.json with the benchmarks of both; what both have stays as it is here.
 
-    Only where the suite of the tar is today's and has another version of a benchmark, the tar's entry is taken: with
-    the old one, the pages would hide what was just merged.
+    Only where the suite of the tar is today's, its entries are taken: with an old one, the pages would hide what was
+    just merged, another version or a new case.
     """
-    newer = [name for name in there if tar_is_current and _version(here.get(name)) != _version(there[name])]
+    newer = [name for name in there if tar_is_current and here.get(name) != there[name]]
     return {**there, **here, **{name: there[name] for name in newer}}
 
 

@@ -28,12 +28,20 @@ def files(root: Path, device: str) -> list[str]:
 def command(python: str, report: Path, names: Sequence[str], device: str) -> list[str]:
     """Return pytest's command line; it writes its report as JUnit XML."""
     chosen = "cuda" if device == "cuda" else "not cuda and not slow"
-    return [python, "-m", "pytest", "-q", "-m", chosen, "-p", "no:cacheprovider", f"--junitxml={report}", *names]
+    options = ["-q", "-m", chosen, "-p", "no:cacheprovider", "-p", "pytest_timeout", f"--junitxml={report}"]
+    return [python, "-m", "pytest", *options, *names]
 
 
-def summarise(report: Path, to: Path) -> dict[str, object]:
-    """Write pytest's report as JSON: counts, and the first line of every failure; return it."""
-    cases = ET.parse(report).getroot().iter("testcase")
+def summarise(report: Path, to: Path) -> dict[str, object] | None:
+    """Write pytest's report as JSON: counts, and the first line of every failure; return it.
+
+    Where pytest wrote none, or was killed while it wrote, an earlier one is removed too, and None returned.
+    """
+    to.unlink(missing_ok=True)
+    try:
+        cases = list(ET.parse(report).getroot().iter("testcase"))
+    except (OSError, ET.ParseError):
+        return None
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     failures, skips = [], set()
     for case in cases:

@@ -15,6 +15,7 @@ from typing import Any
 from asv.results import get_filename
 
 from benchmarks.harness import telemetry
+from benchmarks.harness.stopping import from_environment, method_hash
 from tools import failures, units
 from tools.atomic import replace_text
 from tools.errors import ResultsError
@@ -27,6 +28,7 @@ _DECODERS: tuple[tuple[str, Decode], ...] = (
     (".jsonl", telemetry.decode),
     (failures.SUFFIX, failures.decode),
 )
+METHOD = method_hash(from_environment({}), None)  # the suite's own, as it is measured by default
 _NAMED = 3  # places that a line names before it says how many there are
 
 
@@ -67,7 +69,8 @@ def results_file(theirs: Path, machine: Path, versions: Mapping[str, str]) -> Pl
     if here.results.commit_hash != there.results.commit_hash:
         raise ResultsError(f"{path}: of commit {here.results.commit_hash}, the tar's is of {there.results.commit_hash}")
     merged = {
-        name: merging.merge_rows(here.rows.get(name), row, versions.get(name)) for name, row in there.rows.items()
+        name: merging.merge_rows(here.rows.get(name), row, versions.get(name), METHOD)
+        for name, row in there.rows.items()
     }
     changed = not path.exists() or any(item.taken for item in merged.values())
     if changed:
@@ -79,8 +82,11 @@ def _side(path: Path) -> _Side:
     results = rows.load(path)
     beside = path.parent / "telemetry"
     lines = {suffix: _text(beside / f"{path.stem}{suffix}") for suffix, _ in _DECODERS}
-    rounds, failed = merging.estimates(lines[".jsonl"]), merging.told(lines[failures.SUFFIX])
-    return _Side(results=results, rows=rows.rows(results, rounds, failed), lines=lines)
+    rounds, failed = merging.rounds(lines[".jsonl"]), merging.told(lines[failures.SUFFIX])
+    try:
+        return _Side(results=results, rows=rows.rows(results, rounds, failed), lines=lines)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"{path}: its columns do not fit together: {type(error).__name__}: {error}") from None
 
 
 def _text(path: Path) -> str:
@@ -136,6 +142,7 @@ def _notes(name: str, there: Row, item: MergedRow) -> list[str]:
         (Verdict.FAILED, "failed on the node; the values here stay"),
         (Verdict.EQUAL, "as many rounds here and in the tar; what is here stays"),
         (Verdict.BETTER, "fewer rounds in the tar; what is here stays"),
+        (Verdict.METHOD, "timed by another method; what is here stays"),
         (Verdict.VERSION, f"version {there.version} in the tar, {item.row.version} here; what is here stays"),
     ):
         found = [key for key, given in item.verdicts.items() if given is verdict and _says_something(there.cells[key])]

@@ -13,6 +13,7 @@ from typing import Any
 
 from asv.results import Results
 
+from benchmarks.harness.telemetry import Round
 from tools.asv_results import parameter
 from tools.recorded import AGREEMENT
 from tools.stored_file import Series, StoredFile
@@ -28,6 +29,7 @@ class Cell:
     stats: Mapping[str, float] | None
     samples: tuple[float, ...] | None  # round estimates, s per call
     evidence: int  # rounds of a value; lines that say why, where there is none
+    method: str | None = None  # hash of the timing method, where telemetry says
 
     @property
     def measured(self) -> bool:
@@ -73,13 +75,13 @@ def load(path: Path) -> Any:
     return Results.load(str(path))
 
 
-def rows(results: Any, rounds: Mapping[Series, Sequence[float]], failures: Mapping[Series, int]) -> dict[str, Row]:
+def rows(results: Any, rounds: Mapping[Series, Sequence[Round]], failures: Mapping[Series, int]) -> dict[str, Row]:
     """Return the rows of a results file by benchmark.
 
     Args:
-        results: asv's object. rounds: the estimates of each series in the telemetry beside it, s per call; they count
-            where asv stored neither a count nor samples, and the value is theirs. failures: the number of lines that
-            say why a series has no value.
+        results: asv's object. rounds: of each series in the telemetry beside it, oldest first; they count where asv
+            stored neither a count nor samples, and the value is theirs. failures: the number of lines that say why a
+            series has no value.
     """
     return {name: _row(results, name, rounds, failures) for name in results.get_all_result_keys()}
 
@@ -89,7 +91,7 @@ def series(name: str, params: Params) -> Series:
     return name, tuple(parameter(text) for text in params)
 
 
-def _row(results: Any, name: str, rounds: Mapping[Series, Sequence[float]], failures: Mapping[Series, int]) -> Row:
+def _row(results: Any, name: str, rounds: Mapping[Series, Sequence[Round]], failures: Mapping[Series, int]) -> Row:
     axes = results.get_result_params(name)
     columns = [get(name, axes) for get in (results.get_result_value, results.get_result_stats)]
     samples = results.get_result_samples(name, axes)
@@ -111,19 +113,26 @@ def _cell(
     value: float | None,
     stats: Mapping[str, float] | None,
     samples: list[float] | None,
-    rounds: Sequence[float],
+    rounds: Sequence[Round],
     failures: int,
 ) -> Cell:
     if value is None or not math.isfinite(value):
         count = failures
     else:
         count = int((stats or {}).get("repeat") or len(samples or ()) or _resting_on(rounds, value))
-    return Cell(value=value, stats=stats, samples=None if samples is None else tuple(samples), evidence=count)
+    return Cell(
+        value=value,
+        stats=stats,
+        samples=None if samples is None else tuple(samples),
+        evidence=count,
+        method=rounds[-1].method if rounds else None,
+    )
 
 
-def _resting_on(rounds: Sequence[float], value: float) -> int:
+def _resting_on(rounds: Sequence[Round], value: float) -> int:
     """Return how many rounds a value is the median of; 0 where they are of another run."""
-    if rounds and math.isclose(statistics.median(rounds), value, rel_tol=AGREEMENT):
+    estimates = [item.estimate for item in rounds]
+    if estimates and math.isclose(statistics.median(estimates), value, rel_tol=AGREEMENT):
         return len(rounds)
     return 0
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from tools import lock
+from tools.atomic import replace_text
 from tools.environment import first_error_line
 from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured, UsageError
 from tools.host import NO_COMPILER, has_compiler
@@ -31,6 +35,9 @@ _OPTIONS = {  # of the command line, that a stage's result depends on
     "core": ("bench", "rounds"),
     "full": ("bench", "rounds"),
 }
+CRASHES = 6  # of a live stage; one series is given up after three
+_KILLED = 128  # and more, or less than 0: a signal ended the process
+TIME_IS_UP = 75  # sysexits.h EX_TEMPFAIL: what is left is done by running again
 _ASKS_CUDA = "import kernels; print(kernels.cuda_status() or '')"
 
 
@@ -47,6 +54,9 @@ class Node:
     collected: Path  # what goes into the tar
     chosen: tuple[str, ...]  # stages that were asked for
     out: TextIO
+    cut_off: bool = False  # the clock or a signal ended this slice
+    errors: dict[str, int] = field(default_factory=dict)  # measuring that could not begin: log -> exit status
+    measured_any: bool = False  # by this slice
     _began: float = field(default_factory=time.monotonic)
 
     @property
@@ -60,8 +70,10 @@ class Node:
 
     def say(self, line: str) -> None:
         """Print a line and keep it in OUT/node.log."""
-        print(line, file=self.out, flush=True)
-        with (self.args.out / "node.log").open("a", encoding="utf-8") as stream:
+        # Neither a terminal that went away nor a full disk may stop a stage whose output this is.
+        with contextlib.suppress(OSError):
+            print(line, file=self.out, flush=True)
+        with contextlib.suppress(OSError), (self.args.out / "node.log").open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
 
     def introduce(self) -> None:
@@ -76,8 +88,16 @@ class Node:
         )
         if not has_compiler():
             raise UsageError(NO_COMPILER)
+        self.state.notes.clear()  # those of an earlier slice are found again where they still hold
         for line in facts.notes(self.facts, self.device):
             self.note(line)
+        if LIBRARY.exists():
+            self.ask_cuda()
+
+    def ask_cuda(self) -> None:
+        """Note why the native CUDA kernels that were built cannot run, where they cannot."""
+        if self.device == "cuda" and (why := cuda_status()):
+            self.note(f"the native CUDA kernels are n/a: {why}")
 
     def note(self, line: str) -> None:
         """Say what a reader of the results must know, and keep it for the summary."""
@@ -89,9 +109,11 @@ class Node:
     def asked(self, name: str) -> str:
         """Return what a stage's result depends on: with other options it is run again."""
         options = [name for name in _OPTIONS.get(name, ()) if getattr(self.args, name) is not None]
-        settings = sorted(f"{key}={value}" for key, value in os.environ.items() if key.startswith("KV_"))
+        settings = [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith("KV_")]
+        settings = [text for text in settings if not text.startswith(lock.HOLDER)]  # a process number: never the same
         chosen = [f"{option}={getattr(self.args, option)}" for option in options]
-        return " ".join([self.pack["head"][:12], self.device, *chosen, *settings])
+        host = [self.device, f"torch={self.facts.torch}", self.facts.toolchain]
+        return "; ".join([self.pack["head"][:12], *host, *chosen, *settings])
 
     def is_done(self, name: str) -> bool:
         """Return whether a stage has nothing left to do."""
@@ -106,20 +128,27 @@ class Node:
         return [commit for commit in wanted if not self.state.has_commit(tier, commit, self.asked(tier))]
 
     def status(self) -> int:
-        """Return the exit status of everything that is done, the first in the contract's order."""
-        statuses = {done.status for commits in self.state.commits.values() for done in commits.values()}
+        """Return the exit status: TIME_IS_UP where the clock ended the slice, else the contract's."""
+        if self.cut_off:
+            return TIME_IS_UP
+        statuses = {*self.errors.values()} | {
+            done.status for commits in self.state.commits.values() for done in commits.values()
+        }
         for name in self.failed():
             statuses.add(BuildFailed.exit_code if name == "build" else BenchmarkFailed.exit_code)
-        return next((code for code in _FINAL if code in statuses), 0)
+        return next((code for code in (UsageError.exit_code, *_FINAL) if code in statuses), 0)
 
     def failed(self) -> tuple[str, ...]:
         """Return the stages that ended with a failure."""
-        return tuple(name for name, done in self.state.stages.items() if done.status != 0)
+        ended = [name for name, done in self.state.stages.items() if done.status != 0]
+        return (*ended, *self.errors)
 
     def child(self, name: str, command: list[str]) -> int | None:
         """Run a stage's command until the slice ends; return its status, None where it was cut off."""
         log = self.collected / "logs" / f"{name}.log"
-        environ = {**os.environ, **facts.settings(self.facts, self.device)}
+        # Plugins that happen to lie beside torch are not ours to load.
+        ours = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **facts.settings(self.facts, self.device)}
+        environ = {**os.environ, **ours}
         left = self.clock.left
         status = child.run(
             command,
@@ -130,6 +159,7 @@ class Node:
             seconds=None if left is None else max(left, 1.0),
         )
         if status is None:
+            self.cut_off = True
             self.say(f"{name}: cut off, time is up")
         elif status != 0:
             self.say(f"{name}: ended with status {status} (log: logs/{log.name})")
@@ -156,8 +186,8 @@ def _build(node: Node) -> None:
                 node.note(f"the kernels do not build here: {first_error_line(log)}")
             break
     node.finish("build", status)
-    if status == 0 and node.device == "cuda" and (why := cuda_status()):
-        node.note(f"the native CUDA kernels are n/a: {why}")
+    if status == 0:
+        node.ask_cuda()
 
 
 def _tests(node: Node) -> None:
@@ -166,8 +196,8 @@ def _tests(node: Node) -> None:
     report.unlink(missing_ok=True)
     command = node_tests.command(sys.executable, report, node_tests.files(Path(), node.device), node.device)
     status = node.child("tests", command)
-    if report.exists():
-        found = node_tests.summarise(report, node.collected / "run" / "tests.json")
+    found = node_tests.summarise(report, node.collected / "run" / "tests.json")
+    if found is not None:
         node.say(f"tests: {found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped")
     node.finish("tests", status)
 
@@ -182,9 +212,25 @@ def _live(name: str, *arguments: str) -> Callable[[Node], None]:
         command += [text.format(seconds=node.args.trace_seconds) for text in arguments]
         if node.args.bench and name != "ceilings":
             command += ["--bench", node.args.bench]
-        node.finish(name, node.child(name, command))
+        if name == "traces":
+            _forget_others(target, node.asked(name))
+        status = node.child(name, command)
+        for _ in range(CRASHES):
+            if status is None or 0 <= status < _KILLED:
+                break
+            status = node.child(name, command)  # a series took its process with it; in the end it is left out
+        node.finish(name, status)
 
     return stage
+
+
+def _forget_others(folder: Path, asked: str) -> None:
+    """Empty the folder of traces where they are of another request: they are resumed file by file."""
+    label = folder / "asked.txt"
+    if not label.exists() or label.read_text(encoding="utf-8") != asked:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        replace_text(label, asked)
 
 
 def _measure(tier: str, newest_only: bool) -> Callable[[Node], None]:
@@ -193,6 +239,8 @@ def _measure(tier: str, newest_only: bool) -> Callable[[Node], None]:
     def stage(node: Node) -> None:
         while left := node.unmeasured(tier, newest_only):
             chunk = tuple(left[: _affordable(node, tier)])
+            if not chunk:
+                node.cut_off = True
             if not chunk or not _measure_chunk(node, tier, chunk):
                 return
 
@@ -200,11 +248,14 @@ def _measure(tier: str, newest_only: bool) -> Callable[[Node], None]:
 
 
 def _affordable(node: Node, tier: str) -> int:
-    """Return how many commits fit into what is left of the slice; the first is begun with half of its time."""
+    """Return how many commits fit into what is left of the slice.
+
+    One is begun with half of its time, and in any case where this slice has measured nothing: what is measured is kept.
+    """
     if node.clock.left is None:
         return int(node.args.together)
     fitting = node.clock.left / node.state.seconds.get(tier, LIMITS[tier])
-    return int(min(node.args.together, max(fitting, 1 if fitting >= 0.5 else 0)))
+    return int(min(node.args.together, max(fitting, 1 if fitting >= 0.5 or not node.measured_any else 0)))
 
 
 def _measure_chunk(node: Node, tier: str, commits: tuple[str, ...]) -> bool:
@@ -214,8 +265,11 @@ def _measure_chunk(node: Node, tier: str, commits: tuple[str, ...]) -> bool:
     command += ["--range", " ".join(commits), "--rounds", str(node.args.rounds)]
     if node.args.bench:
         command += ["--bench", node.args.bench]
-    status = node.child(f"track-{tier}", command)
-    if status not in _FINAL:
+    log = f"track-{tier}"
+    node.measured_any = True
+    status = node.child(log, command)
+    if status not in _FINAL:  # cut off, or it could not begin: the next slice tries again
+        node.errors |= {} if status is None else {log: UsageError.exit_code}
         return False
     each = (time.monotonic() - began) / len(commits)
     node.state.finish_commits(tier, commits, Done(status, node.asked(tier)), each)

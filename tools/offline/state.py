@@ -30,6 +30,7 @@ class State:
     commits: dict[str, dict[str, Done]] = field(default_factory=dict)  # tier -> commit
     seconds: dict[str, float] = field(default_factory=dict)  # tier -> s that one commit took
     slices: int = 0  # begun
+    machine: str | None = None  # whose results these are
     notes: list[str] = field(default_factory=list)  # what a reader of the results must know
 
     def save(self) -> None:
@@ -76,5 +77,6 @@ def _from(path: Path, data: dict[str, Any]) -> State:
         },
         seconds=data["seconds"],
         slices=data["slices"],
+        machine=data["machine"],
         notes=data["notes"],
     )

@@ -79,7 +79,7 @@ def _head(report: Report) -> str:
 
 def _doubts(report: Report, ceilings: Sequence[Ceiling]) -> list[str]:
     found = [
-        *(doubts.of_tests(report.tests) if report.tests else []),
+        *doubts.of_tests(report.tests, failed="tests" in report.failed, measured=bool(report.measurements)),
         *(doubts.of_timers(report.timers) if report.timers else []),
         *doubts.lines(doubts.doubts(report.measurements, ceilings)),
     ]

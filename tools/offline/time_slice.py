@@ -22,12 +22,12 @@ from typing import Any, NoReturn, TextIO
 from benchmarks.harness.sampling import ROUNDS
 from tools import lock
 from tools.errors import UsageError
-from tools.offline import collect, facts
+from tools.offline import child, collect, facts
 from tools.offline.child import Clock, TerminatedError
-from tools.offline.stages import STAGES, Node
-from tools.offline.state import load
+from tools.offline.stages import STAGES, TIME_IS_UP, Node
+from tools.offline.state import State, load
 
-TIME_IS_UP = 75  # sysexits.h EX_TEMPFAIL: what is left is done by running again
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 RESERVE = 45.0  # s of a slice kept for ending the stage and writing the tar
 
 
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes", type=float, help="end this slice after so many minutes (default: when all is done)"
     )
+    parser.add_argument("--began", type=float, help="Unix time from which --minutes count (default: now)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of every series (default {ROUNDS})")
     parser.add_argument(
@@ -53,20 +54,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run the stages; return 0, 75 where time is up and work is left, or what contract.md says of failures."""
     del err
-    began = time.monotonic()
+    spent = 0.0 if args.began is None else max(0.0, time.time() - args.began)  # by the set-up
     chosen = _chosen(args.stages, args.tier)
     args.out.mkdir(parents=True, exist_ok=True)
-    with lock.held(Path()), _terminated_by_signal():
-        clock = Clock(None if args.minutes is None else began + args.minutes * 60 - RESERVE)
-        node = _node(args, clock, chosen, out)
-        finished = _go_through(node)
-        status = node.status()
-        node.say(f"summary: {args.out / collect.SUMMARY}")
-        node.say(f"tar: {args.out / collect.TAR}")
-    if finished:
-        return status
-    node.say("time is up with work left: run the same command again to go on")
-    return status or TIME_IS_UP
+    until = None if args.minutes is None else time.monotonic() + args.minutes * 60 - RESERVE - spent
+    try:
+        with lock.held(Path()), _ended_by_signals():
+            child.end_leftovers(Path())
+            node = _node(args, Clock(until), chosen, out)
+            _go_through(node)
+    except TerminatedError as error:
+        print(f"{error} before anything was measured, or while it was packed: run the same command again", file=out)
+        return TIME_IS_UP
+    node.say(f"summary: {args.out / collect.SUMMARY}")
+    node.say(f"tar: {args.out / collect.TAR}")
+    if node.cut_off:
+        node.say("time is up with work left: run the same command again to go on")
+    return node.status()
 
 
 def _chosen(text: str | None, tier: str) -> tuple[str, ...]:
@@ -87,14 +91,16 @@ def _node(args: argparse.Namespace, clock: Clock, chosen: tuple[str, ...], out: 
         raise UsageError(f"--together {args.together}, --rounds {args.rounds}: positive numbers are wanted")
     pack = _manifest(args.manifest)
     collected = collect.folder(Path())
+    passed_over = None
     if args.resume_from is not None:
-        collect.resume(args.resume_from, collected, root=pack["root"])
+        passed_over = collect.resume(args.resume_from, collected, root=pack["root"])
     found = facts.gather()
     device = facts.device(found, args.device)
     state = load(collected / "run")
+    _check_same_machine(state, found.machine(device), args.out)
     state.slices += 1
     state.save()
-    return Node(
+    node = Node(
         args=args,
         pack=pack,
         facts=found,
@@ -105,6 +111,20 @@ def _node(args: argparse.Namespace, clock: Clock, chosen: tuple[str, ...], out: 
         chosen=chosen,
         out=out,
     )
+    if passed_over is not None:
+        node.say(f"note: {passed_over}")
+    return node
+
+
+def _check_same_machine(state: State, machine: str, out: Path) -> None:
+    """Refuse to mix two machines in one history.
+
+    Raises:
+        UsageError: what was measured so far, here or in the tar, is of another one.
+    """
+    if state.machine not in (None, machine):
+        raise UsageError(f"{out}: holds what {state.machine} measured, this is {machine}: name another folder")
+    state.machine = machine
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -115,34 +135,42 @@ def _manifest(path: Path) -> dict[str, Any]:
     return pack
 
 
-def _go_through(node: Node) -> bool:
-    """Run the stages that are left; return whether all are done."""
+def _go_through(node: Node) -> None:
+    """Run the stages that are left, and gather what they brought."""
     try:
         node.introduce()
         for name in node.chosen:
             if node.is_done(name):
                 continue
             if not node.clock.has(0):
+                node.cut_off = True
                 break
             node.say(f"== {name} ({node.elapsed():.0f} s)")
             STAGES[name](node)
             collect.collect(node)
     except (TerminatedError, KeyboardInterrupt):
+        node.cut_off = True
         node.say("told to end: what was measured is kept")
     collect.collect(node)
-    return all(node.is_done(name) for name in node.chosen)
 
 
 @contextlib.contextmanager
-def _terminated_by_signal() -> Iterator[None]:
-    """Turn SIGTERM, which batch systems send some seconds before SIGKILL, into an exception."""
-    before = signal.signal(signal.SIGTERM, _terminate)
+def _ended_by_signals() -> Iterator[None]:
+    """Turn what ends a run into an exception: SIGTERM, which batch systems send before SIGKILL, and a lost terminal.
+
+    SIGINT gets its default back: a shell starts background jobs with it ignored, and children inherit that, who
+    would then not save what they have when they are cut off.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    numbers = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    before = {number: signal.signal(number, _terminate) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the tar is being written
+def _terminate(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: the tar is being written
     raise TerminatedError(f"process {os.getpid()} was told to end")

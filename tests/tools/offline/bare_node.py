@@ -61,9 +61,15 @@ def needed_by(name: str) -> set[str]:
     return found
 
 
-def command(opt: Path, script: Path, *arguments: str) -> list[str]:
-    """Return the command that runs a script on the node; `opt` is what the node has as /opt."""
-    inside = f'mount --bind "{opt}" /opt && cd / && exec env -i sh "$@"'
+def command(opt: Path, script: Path, *arguments: str, processes: int = 0) -> list[str]:
+    """Return the command that runs a script on the node.
+
+    Args:
+        opt: what the node has as /opt. processes: how many ran there before; in a namespace the numbers of processes
+            would be the same at each start, as they never are on a real node.
+    """
+    before = f"i=0; while [ $i -lt {processes} ]; do env true; i=$((i + 1)); done"
+    inside = f'mount --bind "{opt}" /opt && cd / && {before}; env -i sh "$@"; exit $?'
     return [*NAMESPACES, "sh", "-c", inside, "node", str(script), *arguments]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,6 +26,11 @@ import signal, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 print("ready", flush=True)
 time.sleep(60)
+"""
+LEAVES_A_GROUP = """
+import subprocess, sys
+command = [sys.executable, "-c", "import time; time.sleep(60)"]
+print(subprocess.Popen(command, start_new_session=True).pid, flush=True)
 """
 LEAVES_A_CHILD = """
 import subprocess, sys
@@ -67,14 +73,49 @@ def test_what_does_not_end_is_killed(tmp_path, monkeypatch):
     assert time.monotonic() - began < 30
 
 
-def test_nothing_of_it_is_left_behind(tmp_path):
-    status, (pid,) = run(tmp_path, LEAVES_A_CHILD)
+@pytest.mark.parametrize("program", [LEAVES_A_CHILD, LEAVES_A_GROUP])
+def test_nothing_of_it_is_left_behind(tmp_path, program):
+    """asv's forking server has a process group of its own."""
+    status, (pid,) = run(tmp_path, program)
     assert status == 0
     for _ in range(100):
         if not alive(int(pid)):
             return
         time.sleep(0.05)
     pytest.fail(f"process {pid} is still there")
+
+
+def test_what_a_killed_run_left_is_ended_by_the_next(tmp_path):
+    """Else two would measure at once."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    processes = []
+    for folder in (here, elsewhere):
+        environ = {**os.environ, child._MARK: str(folder)}
+        processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=environ))
+    try:
+        child.end_leftovers(here)
+        assert processes[0].wait(30) == -signal.SIGKILL
+        assert processes[1].poll() is None  # another clone's is none of ours
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_signal_while_the_child_ends_leaves_nothing_either(tmp_path, monkeypatch):
+    def terminate(*_):
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGALRM, terminate)
+    signal.setitimer(signal.ITIMER_REAL, 2.5)
+    began = time.monotonic()
+    try:
+        with pytest.raises(TerminatedError):
+            run(tmp_path, IGNORES, seconds=2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 15  # and not what the child would have taken
 
 
 def alive(pid):

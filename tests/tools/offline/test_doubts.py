@@ -115,4 +115,23 @@ def test_timers_that_disagree():
 
 
 def test_failed_tests():
-    assert doubts.of_tests({"failures": [["t::a", "off by 3"]]}) == ["wrong: t::a: off by 3"]
+    some = {"passed": 3, "failed": 1, "skipped": 0, "failures": [["t::a", "off by 3"]]}
+    assert doubts.of_tests(some, failed=True, measured=True) == ["wrong: t::a: off by 3"]
+    assert doubts.of_tests({**some, "failures": []}, failed=False, measured=True) == []
+
+
+@pytest.mark.parametrize(
+    ("tests", "failed", "measured", "reason"),
+    [
+        (None, True, False, "the tests ended without a report"),
+        (None, False, True, "the tests have not run"),
+        ({"passed": 0, "failed": 0, "skipped": 91, "failures": []}, False, True, "no test passed, 91 were skipped"),
+    ],
+)
+def test_no_news_of_the_tests_is_no_good_news(tests, failed, measured, reason):
+    (line,) = doubts.of_tests(tests, failed=failed, measured=measured)
+    assert line == f"nothing says that the kernels are right: {reason}"
+
+
+def test_before_anything_is_measured_the_tests_may_be_missing():
+    assert doubts.of_tests(None, failed=False, measured=False) == []

@@ -88,7 +88,15 @@ def test_what_is_missing_is_said():
 def test_a_gpu_that_our_machine_code_does_not_fit_gets_its_own(capability, architecture):
     wanted = {} if architecture is None else {"KV_CUDA_ARCHITECTURES": architecture}
     assert facts.settings(but(capability=capability), "cuda") == wanted
-    assert facts.settings(but(capability=capability), "cpu") == {}
+
+
+def test_the_gpu_is_hidden_where_the_cpu_is_measured():
+    """`track` and the tests look for a GPU by themselves."""
+    assert facts.settings(NODE, "cpu") == {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_what_makes_a_node_another_machine():
+    assert NODE.machine("cuda") == "NVIDIA H200, Xeon" and NODE.machine("cpu") == "Xeon"
 
 
 def test_this_machine_can_be_asked():

@@ -1,5 +1,6 @@
 """The node's launcher: what it finds, what it refuses, each with one line and status 2."""
 
+import argparse
 import ast
 import json
 import platform
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.offline import pack
+from tools.offline import pack, time_slice
 from tools.offline.node import launch
 
 NODE = Path(launch.__file__).parent
@@ -157,3 +158,78 @@ def test_nvcc_is_found_where_cuda_home_says(tmp_path, monkeypatch):
 def test_it_runs_under_an_old_python():
     """Any Python 3.8 may start it; the one with torch is looked for from there."""
     ast.parse((NODE / "launch.py").read_text(), feature_version=(3, 8))
+
+
+def test_settings_of_the_image_stay_outside(tmp_path, monkeypatch):
+    """An image's pip constraints, or --user, would make an installation of what is carried here impossible."""
+    monkeypatch.setenv("PIP_CONSTRAINT", "/etc/constraint.txt")
+    monkeypatch.setenv("PIP_USER", "1")
+    found = launch.variables(tmp_path, "/p/python")
+    assert not {"PIP_CONSTRAINT", "PIP_USER"} & found.keys() and found["PIP_CONFIG_FILE"] == "/dev/null"
+
+
+def test_a_relative_python_is_the_one_meant_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "python").symlink_to(sys.executable)
+    assert launch.candidates("./python") == [str(tmp_path / "python")]  # and not what the link leads to
+
+
+def test_torch_in_the_users_own_packages_is_found_and_kept(tmp_path, monkeypatch):
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    info = tmp_path / "lib" / version / "site-packages" / "torch-9.9.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: torch\nVersion: 9.9\n")
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path))
+    base = Path(sys.executable).resolve()  # in a virtual environment there is no user site
+    known = launch.probe(str(base))
+    if known is None or known[1] is None:
+        pytest.skip("this Python has no user site")
+    assert known[2] == str(tmp_path)
+
+
+def test_one_run_at_a_time_in_a_work_folder(tmp_path, capsys):
+    launch.take_lock(tmp_path)
+    script = f"from tools.offline.node import launch; import pathlib; launch.take_lock(pathlib.Path({str(tmp_path)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=NODE.parents[2], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "another run is at work here" in done.stderr
+
+
+def test_what_a_killed_git_left_is_got_rid_of(tmp_path):
+    def git(*args, cwd):
+        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *who, *args], cwd=cwd, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    source, pack_folder, repo = tmp_path / "source", tmp_path / "pack", tmp_path / "repo"
+    for folder in (source, pack_folder):
+        folder.mkdir()
+    git("init", "-q", ".", cwd=source)
+    git("commit", "-q", "--allow-empty", "-m", "x", cwd=source)
+    git("bundle", "create", "-q", str(pack_folder / launch.BUNDLE), "HEAD", cwd=source)
+    manifest = {"head": git("rev-parse", "HEAD", cwd=source)}
+    environ = launch.variables(tmp_path / "work", sys.executable)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "HERE", pack_folder)
+        launch.check_out(repo, manifest, environ)
+        (repo / ".git" / "index.lock").write_text("")
+        (repo / "results").mkdir()
+        launch.check_out(repo, manifest, environ)
+    assert git("rev-parse", "HEAD", cwd=repo) == manifest["head"]
+    assert (repo / "results").is_dir()
+
+
+def test_options_are_handed_on_whatever_their_order(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["launch.py", "--minutes", "60", "out", "--resume-from", "a.tar.xz"])
+    args, handed_on = launch.arguments()
+    assert args.out == Path("out")
+    assert handed_on == ["--minutes=60", f"--resume-from={tmp_path / 'a.tar.xz'}"]
+
+
+def test_every_option_of_a_slice_can_be_given_to_run():
+    parser = argparse.ArgumentParser()
+    time_slice.add_arguments(parser)
+    known = {action.option_strings[0].removeprefix("--") for action in parser._actions if action.option_strings}
+    assert known - {"-h", "manifest", "began"} == launch.HANDED_ON.keys()

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -196,7 +197,8 @@ def test_lines_go_with_the_side_that_won():
 def test_a_line_that_stands_there_twice_is_one():
     text = f"{line(1.0, 'a')}\n" * 2
     assert merging.merge_lines("", text, {series("a")}, telemetry.decode) == f"{line(1.0, 'a')}\n"
-    assert merging.estimates(text + "half a li") == {series("a"): [1e-3]}
+    (item,) = merging.rounds(text + "half a li")[series("a")]
+    assert item.estimate == 1e-3
     text = f"{failures.encode(FAILURE)}\n" * 2 + "half a li"
     assert merging.told(text) == {series("a"): 1}
 
@@ -211,13 +213,40 @@ def entry(version, **more):
     return {"version": version, **more}
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "verdict"),
+    [
+        ("old", "suite", Verdict.TAKEN),  # a new harness measured again: its rounds need not be more
+        ("suite", "old", Verdict.METHOD),
+        ("old", "older", Verdict.METHOD),
+        ("suite", "suite", Verdict.BETTER),
+        (None, "suite", Verdict.BETTER),  # nothing is known of the one here
+        ("old", None, Verdict.BETTER),
+    ],
+)
+def test_values_of_two_methods_are_not_compared(here, there, verdict):
+    def of(method, count):
+        return row({"'a'": replace(cell(1.0 + count, count), method=method)})
+
+    found = merge_rows(of(here, 8), of(there, 7), "1", "suite")
+    assert found.verdicts["'native'", "'a'"] is verdict
+    assert merge_rows(of("x", 0), of("suite", 7), "1", None).verdicts["'native'", "'a'"] is Verdict.METHOD
+
+
+def test_rounds_are_in_the_order_of_time():
+    """The method of a value is that of its last round."""
+    earlier = telemetry.encode(replace(telemetry.decode(line(1.0, "a")), method="older"))
+    found = merging.rounds(f"{line(2.0, 'a')}\n{earlier}\n")[series("a")]
+    assert [item.method for item in found] == ["older", telemetry.decode(line(2.0, "a")).method]
+
+
 def test_benchmarks_are_added_and_those_here_kept():
     here = {"a": entry("1", flops=1), "b": entry("1"), "version": 2}
     there = {"a": entry("1", flops=2), "b": entry("2"), "c": entry("1"), "version": 2}
     kept = merging.merge_benchmarks(here, there, tar_is_current=False)
     assert kept == {**here, "c": entry("1")}
     newer = merging.merge_benchmarks(here, there, tar_is_current=True)
-    assert newer == {**here, "b": entry("2"), "c": entry("1")}
+    assert newer == there  # a new case does not raise the version, and has its FLOPs in the entry
 
 
 def test_the_first_file_says_which_version_is_the_suite_s():

@@ -60,11 +60,11 @@ def packed(clone, folder, *arguments):
     assert size <= pack.LIMIT, said
 
 
-def started(opt, folder, out, *arguments):
+def started(opt, folder, out, *arguments, processes=0):
     """Start a slice on the node, in a process group of its own."""
     (out.parent / "log").touch()
     with (out.parent / "log").open("a") as log:
-        command = bare_node.command(opt, folder / "run", str(out), *arguments)
+        command = bare_node.command(opt, folder / "run", str(out), *arguments, processes=processes)
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
@@ -101,7 +101,7 @@ def test_pack_run_kill_run_unpack(clone, tmp_path):
     assert (out / archive.NAME).exists()  # of the last stage that ended
     killed_after = len(log_of(out))
 
-    second = started(opt, tmp_path / "pack", out, *options)
+    second = started(opt, tmp_path / "pack", out, *options, processes=20)
     assert second.wait(PATIENCE) == 0, log_of(out)
     said = log_of(out)[killed_after:]
     assert "torch" in said and f"of {Path('/opt/torch/.venv/bin/python3')}" in said

@@ -1,6 +1,7 @@
 """A slice: which stages run, in which order, when it ends, what it leaves behind. The stages' commands are faked."""
 
 import argparse
+import dataclasses
 import io
 import json
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools import synthetic
 from tests.tools.offline.test_facts import NODE
 from tools import __main__, lock
 from tools.errors import UsageError
@@ -27,27 +29,37 @@ def node(tmp_path, monkeypatch):
     (clone / "kernels" / "_native" / "build-info.json").write_text("{}")
     (tmp_path / "manifest.json").write_text(json.dumps(PACK))
     monkeypatch.chdir(clone)
+    fake = FakeNode(tmp_path, monkeypatch)
     monkeypatch.delenv("KV_LOCK_HOLDER", raising=False)
-    monkeypatch.setattr(time_slice.facts, "gather", lambda: NODE)
+    monkeypatch.setattr(time_slice.facts, "gather", fake.gather)
     monkeypatch.setattr(stages, "cuda_status", lambda: "")
     monkeypatch.setattr(stages.node_tests, "files", lambda *_: ["tests/x.py"])
-    return FakeNode(tmp_path, monkeypatch)
+    return fake
 
 
 class FakeNode:
     def __init__(self, folder, monkeypatch):
         self.folder, self.ran, self.statuses, self.actions = folder, [], {}, {}
+        self.facts, self.slices, self.commands, self.environments = NODE, 0, {}, {}
         monkeypatch.setattr(child, "run", self._child)
+
+    def gather(self):
+        """The facts; each slice is another process, whose number the lock leaves in the environment."""
+        self.slices += 1
+        os.environ["KV_LOCK_HOLDER"] = str(self.slices)
+        return self.facts
 
     def _child(self, command, **options):
         name = Path(options["log"]).stem
+        self.commands[name], self.environments[name] = command, options["environ"]
         commits = command[command.index("--range") + 1].split() if "--range" in command else []
         self.ran.append(" ".join([name, *(sha[0] for sha in commits)]))
         options["log"].parent.mkdir(parents=True, exist_ok=True)
         options["log"].write_text("fatal error: no")
         if name in self.actions:
             self.actions[name]()
-        return self.statuses.get(name, 0)
+        status = self.statuses.get(name, 0)
+        return status.pop(0) if isinstance(status, list) else status
 
     def slice(self, *arguments):
         """Run a slice; return its status and what it printed."""
@@ -123,13 +135,166 @@ def test_a_stage_that_fails_costs_a_line_and_a_status_never_the_others(node, nam
         assert f"- failed: stage {name}" in node.summary
 
 
-def test_track_that_could_not_begin_is_tried_again_by_the_next_slice(node):
+def test_track_that_could_not_begin_is_an_error_and_tried_again_by_the_next_start(node):
+    """Not "time is up": a batch job would be requeued for ever."""
     node.statuses["track-core"] = 2
-    assert node.slice("--stages", "core,timers")[0] == time_slice.TIME_IS_UP
+    status, said = node.slice("--stages", "core,timers")
+    assert status == 2, said
+    assert "time is up" not in said and "- failed: stage track-core" in node.summary
     node.statuses.clear()
     node.ran.clear()
     assert node.slice("--stages", "core,timers")[0] == 0
     assert node.ran == ["track-core 1 2 3"]
+
+
+def test_work_that_is_left_comes_before_what_failed(node):
+    node.statuses |= {"tests": 1, "traces": None}
+    assert node.slice("--stages", "tests,traces")[0] == time_slice.TIME_IS_UP
+    node.statuses["traces"] = 0
+    assert node.slice("--stages", "tests,traces")[0] == 20
+
+
+def test_a_short_slice_begins_a_commit_all_the_same(node):
+    """Else one that is shorter than half a commit takes would be started for ever."""
+    node.statuses["track-full"] = None
+    status, _ = node.slice("--stages", "full", "--minutes", "2", "--together", "2")
+    assert (status, node.ran) == (time_slice.TIME_IS_UP, ["track-full 1"])
+
+
+def test_a_crash_of_the_traces_is_gone_on_from_in_the_same_slice(node):
+    node.statuses["traces"] = [-11, 139, 20]
+    assert node.slice("--stages", "traces")[0] == 20
+    assert node.ran == ["traces"] * 3
+    node.statuses["traces"] = [-11] * 99
+    node.slice("--stages", "traces", "--trace-seconds", "2")
+    assert len(node.ran) == 3 + 1 + stages.CRASHES
+
+
+def test_traces_of_another_request_are_not_kept(node):
+    node.slice("--stages", "traces")
+    trace = node.folder / "work" / "collected" / "traces" / "k-cpu.json"
+    trace.write_text("{}")
+    node.slice("--stages", "traces")
+    assert trace.exists() and "1 file" in node.summary
+    node.slice("--stages", "traces", "--trace-seconds", "2")
+    assert not trace.exists()
+
+
+def test_another_machine_is_refused(node):
+    node.slice("--stages", "tests")
+    node.facts = dataclasses.replace(NODE, gpus=("NVIDIA H100",))
+    status, said = node.slice("--stages", "timers")
+    assert status == 2 and "holds what NVIDIA H200, Xeon measured, this is NVIDIA H100, Xeon" in said
+    assert node.ran == ["tests"]
+
+
+def test_another_torch_or_compiler_measures_again(node):
+    node.slice("--stages", "tests,core", "--tier", "core")
+    node.facts = dataclasses.replace(NODE, toolchain="c++ 14; Build cuda_13.0")
+    node.ran.clear()
+    node.slice("--stages", "tests,core", "--tier", "core")
+    assert node.ran == ["tests", "track-core 1 2 3"]
+
+
+def test_notes_of_an_earlier_slice_are_gone_where_they_no_longer_hold(node):
+    node.facts = dataclasses.replace(NODE, toolchain="c++ 13; no nvcc")
+    node.slice("--stages", "build")
+    assert "note: no nvcc" in node.summary
+    node.facts = NODE
+    node.slice("--stages", "build")
+    assert "no nvcc" not in node.summary
+
+
+def test_what_was_asked_for_reaches_the_stages(node):
+    node.facts = dataclasses.replace(NODE, capability=(12, 0))
+    node.slice("--bench", "matmul", "--rounds", "3")
+    for name in ("track-core", "timers", "traces"):
+        command = node.commands[name]
+        assert command[command.index("--bench") + 1] == "matmul"
+    assert "--bench" not in node.commands["ceilings"]
+    assert node.commands["track-core"][node.commands["track-core"].index("--rounds") + 1] == "3"
+    assert "--no-site" in node.commands["track-core"]
+    for environment in node.environments.values():
+        assert environment["KV_CUDA_ARCHITECTURES"] == "sm_120"
+        assert environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] == "1"
+
+
+def test_results_telemetry_and_logs_are_in_the_tar_and_go_on_elsewhere(node, tmp_path):
+    """What `track` leaves in results/ is in the tar; --resume-from puts it where `track` looks for it."""
+
+    def record():
+        synthetic.write_json(Path("results/benchmarks.json"), synthetic.benchmarks_json())
+        synthetic.write_json(Path("results/node/machine.json"), synthetic.machine_json("node"))
+        Path("results/node/telemetry").mkdir()
+        Path("results/node/telemetry/x.jsonl").write_text("")
+        Path(".asv/logs").mkdir(parents=True, exist_ok=True)
+        Path(".asv/logs/build-1.log").write_text("built")
+
+    node.actions["track-core"] = record
+    node.slice("--stages", "core", "--tier", "core")
+    read = make(node.folder / "read")
+    archive.read(node.folder / "out" / archive.NAME, read)
+    wanted = [
+        "results/benchmarks.json",
+        "results/node/machine.json",
+        "results/node/telemetry/x.jsonl",
+        "logs/build-1.log",
+    ]
+    assert [name for name in wanted if not (read / name).is_file()] == []
+    Path("results/node/telemetry/x.jsonl").unlink()
+    node.slice("--stages", "timers")
+    other = tmp_path / "work2" / "repository"
+    other.mkdir(parents=True)
+    os.chdir(other)
+    status, said = node.slice("--stages", "timers", "--resume-from", str(node.folder / "out" / archive.NAME))
+    assert status == 0, said
+    assert Path("results/node/machine.json").is_file() and not Path("results/node/telemetry/x.jsonl").exists()
+    _, said = node.slice("--stages", "timers", "--resume-from", str(node.folder / "out" / archive.NAME))
+    assert "--resume-from is passed over" in said
+
+
+def test_a_machine_folder_without_benchmarks_is_no_obstacle(node):
+    """asv writes the machine's file first."""
+    node.actions["track-core"] = lambda: synthetic.write_json(Path("results/node/machine.json"), {"machine": "node"})
+    status, said = node.slice("--stages", "core,timers", "--tier", "core")
+    assert status == 0, said
+
+
+def test_a_summary_that_cannot_be_made_costs_no_tar(node, monkeypatch):
+    def broken(_):
+        raise ValueError("ceilings of format 9: wanted 1")
+
+    monkeypatch.setattr(collect.summary, "render", broken)
+    status, said = node.slice("--stages", "ceilings")
+    assert status == 0 and "The summary could not be made: ValueError: ceilings of format 9" in said
+    assert "could not be made" in node.summary and (node.folder / "out" / archive.NAME).exists()
+
+
+def test_a_terminal_that_went_away_stops_nothing(node):
+    class Gone(io.StringIO):
+        def write(self, _text):
+            raise BrokenPipeError
+
+    command = ["offline", "time_slice", str(node.folder / "out"), "--manifest", str(node.folder / "manifest.json")]
+    assert __main__.main([*command, "--stages", "ceilings"], Gone(), io.StringIO()) == 0
+    assert (node.folder / "out" / archive.NAME).exists()
+
+
+def test_a_log_on_a_full_disk_stops_nothing(node):
+    (node.folder / "out").mkdir()
+    (node.folder / "out" / "node.log").symlink_to("/dev/full")
+    assert node.slice("--stages", "ceilings")[0] == 0
+
+
+def test_the_set_up_counts(node):
+    status, _ = node.slice("--minutes", "10", "--began", str(time.time() - 590))
+    assert status == time_slice.TIME_IS_UP and node.ran == []
+
+
+def test_sigterm_before_anything_has_begun(node, monkeypatch):
+    monkeypatch.setattr(time_slice.facts, "gather", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    status, said = node.slice()
+    assert status == time_slice.TIME_IS_UP and "was told to end" in said
 
 
 def test_no_time_is_left(node):
@@ -225,11 +390,10 @@ def test_kernels_that_cannot_run_here_are_noted(node, monkeypatch):
     assert "driver too old" in node.summary
 
 
-def with_left(seconds, **known):
-    args = argparse.Namespace(together=3)
-    state = argparse.Namespace(seconds=known)
+def with_left(seconds, *, measured=True, **known):
+    args, state = argparse.Namespace(together=3), argparse.Namespace(seconds=known)
     clock = Clock(None if seconds is None else time.monotonic() + seconds)
-    return stages._affordable(argparse.Namespace(args=args, state=state, clock=clock), "core")
+    return stages._affordable(argparse.Namespace(args=args, state=state, clock=clock, measured_any=measured), "core")
 
 
 def test_as_many_commits_as_there_is_time_for():
@@ -239,6 +403,7 @@ def test_as_many_commits_as_there_is_time_for():
     assert with_left(310, core=20) == 3
     assert with_left(80) == 1  # half of it is worth beginning: what is measured is kept
     assert with_left(60) == 0
+    assert with_left(60, measured=False) == 1
 
 
 def test_a_manifest_that_is_none(node):

@@ -207,3 +207,24 @@ def test_an_interruption_leaves_whole_files_and_the_next_unpack_finishes(tmp_pat
         killed_after(math.inf, monkeypatch)
         run(home, tar)
         assert state(home.results) == finished
+
+
+@pytest.mark.parametrize(
+    ("column", "damage", "said"),
+    [
+        ("stats_ci_99_a", lambda _: [1.0], "not a results file of asv"),  # shorter than the values
+        ("result", lambda values: ["fast", *values[1:]], "its columns do not fit together"),
+    ],
+)
+def test_one_damaged_results_file_costs_no_other(tmp_path, home, column, damage, said):
+    def edit(folder):
+        path = next((folder / "results" / "node").glob(f"{home.commits[0][:8]}*.json"))
+        data = json.loads(path.read_text())
+        place, row = data["result_columns"].index(column), next(iter(data["results"].values()))
+        row[place] = damage(row[place])
+        path.write_text(json.dumps(data))
+
+    status, _, err = run(home, packed_after(tmp_path, home, edit))
+    assert status == 0
+    assert said in err and "not merged" in err
+    assert not results_path(home, 0).exists() and results_path(home, 1).exists()
