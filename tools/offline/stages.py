@@ -131,16 +131,17 @@ class Node:
         """Return the exit status: TIME_IS_UP where the clock ended the slice, else the contract's."""
         if self.cut_off:
             return TIME_IS_UP
-        statuses = {*self.errors.values()} | {
-            done.status for commits in self.state.commits.values() for done in commits.values()
-        }
+        statuses = {*self.errors.values()}
+        for tier, commits in self.state.commits.items():
+            statuses |= {done.status for done in commits.values() if done.asked == self.asked(tier)}
         for name in self.failed():
             statuses.add(BuildFailed.exit_code if name == "build" else BenchmarkFailed.exit_code)
         return next((code for code in (UsageError.exit_code, *_FINAL) if code in statuses), 0)
 
     def failed(self) -> tuple[str, ...]:
         """Return the stages that ended with a failure."""
-        ended = [name for name, done in self.state.stages.items() if done.status != 0]
+        stages = self.state.stages.items()
+        ended = [name for name, done in stages if done.status != 0 and done.asked == self.asked(name)]
         return (*ended, *self.errors)
 
     def child(self, name: str, command: list[str]) -> int | None:

@@ -154,6 +154,14 @@ def test_work_that_is_left_comes_before_what_failed(node):
     assert node.slice("--stages", "tests,traces")[0] == 20
 
 
+def test_a_failure_under_other_options_is_over(node):
+    node.statuses |= {"traces": 20, "track-core": 20}
+    assert node.slice("--stages", "traces,core", "--tier", "core", "--bench", "x")[0] == 20
+    node.statuses.clear()
+    assert node.slice("--stages", "traces,core", "--tier", "core")[0] == 0
+    assert "- failed" not in node.summary
+
+
 def test_a_short_slice_begins_a_commit_all_the_same(node):
     """Else one that is shorter than half a commit takes would be started for ever."""
     node.statuses["track-full"] = None
