@@ -75,7 +75,7 @@ def test_what_was_recorded_survives_an_interrupted_repetition(tiny, number):
     assert tiny.track(KV_ROUNDS="3", **settings).returncode == 0
     value = recorded(tiny, commit)
     process = begin(tiny, KV_AGAIN="1", **settings)
-    until(process, "round 3/8")
+    until(process, "round 2/8")  # on a busy machine it may get one round further before it is ended: still fewer than 3
     rest = end(process, number)
     done = tiny.track(KV_ROUNDS="3", **settings)
     assert lines_with(rest if number is signal.SIGINT else done.stdout, "is put back"), rest + done.stdout
