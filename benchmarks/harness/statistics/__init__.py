@@ -1,5 +1,10 @@
-"""Statistics of samples: pure numpy, values in and values out; what cannot be known is None, and says why."""
+"""Statistics of samples: pure numpy, values in and values out; what cannot be known is None, and says why.
 
+`primitives` are plain floats for hot loops; everything else returns a frozen value with its warnings.
+"""
+
+from benchmarks.harness.statistics.dependence import Drift, drift, effective_sample_size
+from benchmarks.harness.statistics.figures import FIGURES, describe
 from benchmarks.harness.statistics.primitives import (
     TRIM,
     FloatArray,
@@ -13,17 +18,62 @@ from benchmarks.harness.statistics.primitives import (
     t_975,
     trimmed_mean,
 )
+from benchmarks.harness.statistics.resampling import (
+    RESAMPLES,
+    bca_interval,
+    block_bootstrap_interval,
+    block_length,
+    bootstrap_distribution,
+    mean_of_rows,
+    median_of_rows,
+    trimmed_mean_of_rows,
+)
+from benchmarks.harness.statistics.shape import (
+    LorenzCurve,
+    OutlierClass,
+    Outliers,
+    gini,
+    lorenz_curve,
+    modality,
+    outliers,
+)
+from benchmarks.harness.statistics.slope import Slope, seconds_per_call
+from benchmarks.harness.statistics.values import Figure, Interval
 
 __all__ = [
+    "FIGURES",
+    "RESAMPLES",
     "TRIM",
+    "Drift",
+    "Figure",
     "FloatArray",
+    "Interval",
+    "LorenzCurve",
+    "OutlierClass",
+    "Outliers",
     "Samples",
+    "Slope",
     "autocorrelation",
+    "bca_interval",
+    "block_bootstrap_interval",
     "block_half_width",
+    "block_length",
+    "bootstrap_distribution",
     "concordance",
     "cv",
+    "describe",
+    "drift",
+    "effective_sample_size",
+    "gini",
     "half_width",
+    "lorenz_curve",
+    "mean_of_rows",
+    "median_of_rows",
+    "modality",
+    "outliers",
     "relative_standard_error",
+    "seconds_per_call",
     "t_975",
     "trimmed_mean",
+    "trimmed_mean_of_rows",
 ]
