@@ -96,6 +96,7 @@ def test_too_little_data_is_unknown():
     assert statistics.cv([-1.0, 1.0]) is None
     assert statistics.autocorrelation([1.0, 2.0]) is None
     assert statistics.autocorrelation([2.0] * 50) is None
+    assert statistics.autocorrelation([1.0, np.nextafter(1, 2)] * 50) is None  # rounding does not alternate
     assert statistics.half_width([1.0] * 15) is None
     assert statistics.half_width([]) is None
     assert statistics.block_half_width([1.0] * 15) is None

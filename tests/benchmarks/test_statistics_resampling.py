@@ -218,6 +218,8 @@ def test_too_few_or_equal_samples(interval):
     few = interval(SAMPLES[:8], resamples=2000)
     assert few.low < few.high
     assert few.warnings[0].startswith("need >= ")
+    assert few.warnings[0].endswith("have 8")
+    assert interval(np.random.default_rng(1).permutation(SAMPLES[:20]), resamples=2000).warnings == ()
 
 
 def test_bca_says_where_it_cannot_correct():

@@ -198,7 +198,7 @@ def block_bootstrap_interval(
     found = bootstrap_distribution(values, statistic, resamples=resamples, seed=seed, block=length)
     tails = [(1 - level) / 2, (1 + level) / 2]
     low, high = np.quantile(found, tails)
-    warnings = need(FEWEST_TO_BLOCK, "a block bootstrap interval", values.size)
+    warnings = need(FEWEST_TO_BLOCK, "an interval that sees correlation", values.size)
     warnings += need(FEWEST_BLOCKS * length, f"{FEWEST_BLOCKS} blocks of {length}", values.size)
     warnings += _warn_ends(tails, resamples)
     method = f"circular block bootstrap, blocks of {length}, {resamples} resamples"

@@ -15,6 +15,7 @@ FEWEST_FOR_QUARTILES = 4
 FEWEST_FOR_OUTLIERS = 20  # samples: of fewer normal ones, 2 to 9% lie outside by chance, against .7% of many
 # Over it more than one mode is suspected, as in BenchmarkDotNet's analyser; at Gregg's 2.4 it was 1 normal run in 8.
 MODES_SUSPECTED = 2.8
+FEWEST_VALUES = 5  # different samples: the fewest in which two modes with a valley between them have any width
 FEWEST_FOR_MODES, ENOUGH_FOR_MODES = 16, 64  # over 2.8 of normal runs: 4% at 32 samples, 2% at 64, under 1% from 256
 
 
@@ -162,9 +163,14 @@ def modality(samples: Samples) -> Figure:
     first, third = np.percentile(values, (25, 75))
     fence = MILD * (third - first)
     found = _mvalue(np.sort(values[(values >= first - fence) & (values <= third + fence)]))
-    few = need(ENOUGH_FOR_MODES, "an mvalue that chance alone does not raise", values.size)
+    return Figure(found, _warn_modes(found, values.size, np.unique(values).size))
+
+
+def _warn_modes(found: float, n: int, different: int) -> tuple[str, ...]:
+    few = need(ENOUGH_FOR_MODES, "an mvalue that chance alone does not raise", n)
+    ticks = (f"only {different} different values: a clock's ticks cannot be told from modes",)
     several = (f"mvalue {found:.2f} is over {MODES_SUSPECTED}: more than one mode is suspected",)
-    return Figure(found, few + (several if found > MODES_SUSPECTED else ()))
+    return few + (ticks if different < FEWEST_VALUES else ()) + (several if found > MODES_SUSPECTED else ())
 
 
 def _mvalue(ordered: FloatArray) -> float:
