@@ -4,11 +4,11 @@ measurements; bytes, Hz, watts and degrees Celsius; what nobody says is None.
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness import nvml
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -83,7 +83,7 @@ def threads() -> int:
 
 
 def reported(device: str) -> dict[str, Any]:
-    """Return everything that is said of the device, by name; a GPU's driver adds what `nvml` knows."""
+    """Return everything that is said of the device, by name; a GPU's driver adds what `nvml.describe` knows."""
     import torch  # noqa: PLC0415
 
     said: dict[str, Any] = {"torch": torch.__version__, "threads": threads()}
@@ -93,41 +93,6 @@ def reported(device: str) -> dict[str, Any]:
     properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
     said |= {"memory": properties.total_memory, "multiprocessors": properties.multi_processor_count}
     said |= {"capability": f"{properties.major}.{properties.minor}", "cuda": torch.version.cuda}
-    uuid = getattr(properties, "uuid", None)
-    return said | {"nvml": "this torch does not say the device's uuid" if uuid is None else nvml(f"GPU-{uuid}")}
-
-
-def nvml(uuid: str) -> dict[str, Any] | str:
-    """Return what the driver says of the GPU with that UUID now, or why it cannot be asked."""
-    try:
-        library = importlib.import_module("pynvml")
-    except ModuleNotFoundError:
-        return "pynvml is not installed (the package nvidia-ml-py)"
-    try:
-        library.nvmlInit()
-        try:
-            return _ask(library, library.nvmlDeviceGetHandleByUUID(uuid))
-        finally:
-            library.nvmlShutdown()
-    except library.NVMLError as error:
-        return f"NVML: {error}"
-
-
-def _ask(library: Any, handle: Any) -> dict[str, Any]:
-    """Return clocks (Hz), power (W), temperature (degrees Celsius) and the driver's version."""
-    questions: dict[str, tuple[float, Callable[[], Any]]] = {
-        "sm_clock": (1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
-        "sm_clock_most": (1e6, lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM)),
-        "memory_clock": (1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM)),
-        "memory_clock_most": (1e6, lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM)),
-        "power": (1e-3, lambda: library.nvmlDeviceGetPowerUsage(handle)),
-        "power_limit": (1e-3, lambda: library.nvmlDeviceGetEnforcedPowerLimit(handle)),
-        "temperature": (1, lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
-    }
-    answers: dict[str, Any] = {"driver": library.nvmlSystemGetDriverVersion()}
-    for question, (scale, ask) in questions.items():
-        try:
-            answers[question] = ask() * scale
-        except library.NVMLError:  # a device may keep one of them to itself; the others are still known
-            answers[question] = None
-    return answers
+    uuid = getattr(properties, "uuid", None)  # torch 2.5 and newer say
+    unknown = "this torch does not say the device's uuid"
+    return said | {"nvml": unknown if uuid is None else nvml.describe(f"GPU-{uuid}")}

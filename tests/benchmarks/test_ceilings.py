@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness import ceilings, reported
+from benchmarks.harness import ceilings, nvml, reported
 from benchmarks.harness.ceilings import (
     Ceiling,
     affordable,
@@ -168,52 +168,6 @@ def test_the_last_level_is_the_one_with_the_highest_number(tmp_path):
     assert reported.last_level_cache(tmp_path / "none") is None
 
 
-class NVMLError(Exception):
-    pass
-
-
-def refuse(*_):
-    raise NVMLError("Not Supported")
-
-
-def nvml_library(**changes):
-    """Return a module that answers as pynvml does: MHz, mW."""
-    from types import SimpleNamespace
-
-    said = {"NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2, "NVML_TEMPERATURE_GPU": 0, "NVMLError": NVMLError, "open": []}
-    said |= {
-        "nvmlInit": lambda: said["open"].append(1),
-        "nvmlShutdown": said["open"].pop,
-        "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
-        "nvmlSystemGetDriverVersion": lambda: "580.1",
-        "nvmlDeviceGetClockInfo": lambda handle, kind: 1000 * kind,
-        "nvmlDeviceGetMaxClockInfo": lambda handle, kind: 2000 * kind,
-        "nvmlDeviceGetPowerUsage": lambda handle: 350_000,
-        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
-        "nvmlDeviceGetTemperature": lambda handle, kind: 41,
-    }
-    return SimpleNamespace(**said | changes)
-
-
-def test_the_driver_is_asked_in_base_units(monkeypatch):
-    library = nvml_library(nvmlDeviceGetTemperature=refuse)
-    monkeypatch.setitem(reported.importlib.sys.modules, "pynvml", library)
-    said = reported.nvml("GPU-1")
-    assert said["sm_clock"] == 1e9
-    assert said["memory_clock_most"] == 4e9
-    assert said["power_limit"] == 700
-    assert said["temperature"] is None
-    assert said["driver"] == "580.1"
-    assert library.open == []
-
-
-def test_a_driver_that_cannot_be_asked_says_why(monkeypatch):
-    monkeypatch.setitem(reported.importlib.sys.modules, "pynvml", nvml_library(nvmlDeviceGetHandleByUUID=refuse))
-    assert reported.nvml("MIG-1") == "NVML: Not Supported"
-    monkeypatch.setitem(reported.importlib.sys.modules, "pynvml", None)
-    assert "not installed" in reported.nvml("GPU-1")
-
-
 @pytest.fixture
 def torch():
     return pytest.importorskip("torch", reason="ceilings are measured through torch")
@@ -261,7 +215,7 @@ def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
     torch = whole
     waits = pretend_cuda.plant(monkeypatch, torch)
     monkeypatch.setattr(ceilings, "SMALLEST", {"cuda": 1 << 17})
-    monkeypatch.setattr(reported, "nvml", lambda uuid: {"asked": uuid})
+    monkeypatch.setattr(nvml, "describe", lambda uuid: {"asked": uuid})
     tf32 = []
     multiply = torch.matmul
 

@@ -1,0 +1,78 @@
+"""A module that answers as pynvml does, in its units (MHz, mW); a test puts it in its place, or copies it there."""
+
+NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+opened: list[int] = []
+sm_clocks = [1980]  # MHz: each question takes the first, while there is another
+reasons = [0]
+refused: set[str] = set()  # questions that the device does not answer
+
+
+class NVMLError(Exception):
+    """As pynvml's."""
+
+
+def _ask(question):
+    if question in refused:
+        raise NVMLError("Not Supported")
+    if not opened:
+        raise NVMLError("Uninitialized")
+
+
+def reset():
+    """Answer as at the start."""
+    opened.clear()
+    refused.clear()
+    sm_clocks[:] = [1980]
+    reasons[:] = [0]
+
+
+def nvmlInit():
+    if "nvmlInit" in refused:
+        raise NVMLError("Driver Not Loaded")
+    opened.append(1)
+
+
+def nvmlShutdown():
+    opened.pop()
+
+
+def nvmlDeviceGetHandleByUUID(uuid):
+    if not uuid.startswith("GPU-"):
+        raise NVMLError("Not Found")
+    return f"handle of {uuid}"
+
+
+def nvmlSystemGetDriverVersion():
+    return "580.1"
+
+
+def nvmlDeviceGetClockInfo(handle, kind):
+    _ask("clock")
+    assert handle.startswith("handle of GPU-")
+    if kind == NVML_CLOCK_MEM:
+        return 2619
+    return sm_clocks.pop(0) if len(sm_clocks) > 1 else sm_clocks[0]
+
+
+def nvmlDeviceGetMaxClockInfo(handle, kind):
+    return {NVML_CLOCK_SM: 1980, NVML_CLOCK_MEM: 2619}[kind]
+
+
+def nvmlDeviceGetPowerUsage(handle):
+    _ask("power")
+    return 350_000
+
+
+def nvmlDeviceGetEnforcedPowerLimit(handle):
+    return 700_000
+
+
+def nvmlDeviceGetTemperature(handle, kind):
+    _ask("temperature")
+    assert kind == NVML_TEMPERATURE_GPU
+    return 41
+
+
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle):
+    _ask("reasons")
+    return reasons[0]
