@@ -36,6 +36,7 @@ class Matmul(Problem):
         "cuda": _cubes(512, 1024, 2048, 4096, 8192),
     }
     core: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(256, 512), "cuda": _cubes(1024, 4096)}
+    cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128, 256), "cuda": _cubes(512, 1024, 2048)}
 
     def __init__(self) -> None:
         super().__init__(name="matmul")

@@ -16,8 +16,7 @@ from asv.console import log
 from asv.repo import get_repo
 from asv.results import get_filename
 
-from benchmarks.harness import telemetry
-from benchmarks.harness.stopping import from_environment, method_hash
+from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
 from tools import failures as failure_lines
 from tools import ingest, kept_values, run_report
@@ -60,7 +59,7 @@ class Session:
         self._conf = Config.load()
         self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir).absolute()
-        self._method = method_hash(from_environment(os.environ), os.environ.get("KV_THREADS") or None)
+        self._method = timing.method(os.environ)
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
 
     @property

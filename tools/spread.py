@@ -21,10 +21,9 @@ from typing import TextIO
 
 from asv.config import Config
 
-from benchmarks.harness import telemetry
+from benchmarks.harness import telemetry, timing
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.sampling import ROUNDS
-from benchmarks.harness.stopping import from_environment, method_hash
 from benchmarks.harness.telemetry import Round
 from tools import failures, lock, selection
 from tools.adjustment import Logs, RoundKey, adjust
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         raise UsageError(f"--sessions {args.sessions}: at least {MIN_SESSIONS} make a spread")
     with contextlib.chdir(args.root), lock.held(Path()):
         (commit,) = selection.commits(Path(), args.commit)[:1]
-        method = method_hash(from_environment(os.environ), os.environ.get("KV_THREADS") or None)
+        method = timing.method(os.environ)
         folder = Path(".asv", "sessions", f"{environment_of(Config.load()).name}-{method}", commit[:8])
         chosen = selection.select(device(), args.tier, args.bench)
         for number in range(1, args.sessions + 1):

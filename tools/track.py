@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from benchmarks.harness import gpu, timing
 from benchmarks.harness.sampling import REFUSED_ROUNDS, ROUNDS
-from benchmarks.harness.stopping import from_environment
 from tools import lock, run_report, selection
 from tools.asv_setup import machine
 from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
@@ -67,7 +67,8 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     value = {name: getattr(args, name) or environ.get(f"KV_{name.upper()}") or None for name in SETTINGS}
     measuring_variables(environ.get("KV_THREADS") or None)
     try:
-        from_environment(environ)
+        timing.method(environ)
+        gpu.interval(environ)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return Settings(

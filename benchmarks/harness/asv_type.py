@@ -6,12 +6,14 @@ import os
 import re
 from pathlib import Path
 from time import time
+from types import SimpleNamespace
 from typing import Any
 
 from asv_runner.benchmarks._base import Benchmark
 
 from benchmarks.harness import running
 from benchmarks.harness.benchmark import root_folder
+from benchmarks.harness.cache import flush_size, is_cold
 from benchmarks.harness.sampling import ROUNDS
 from benchmarks.harness.telemetry import append_failure, spool_path
 
@@ -22,13 +24,14 @@ class RoundBenchmark(Benchmark):  # type: ignore[misc]  # asv_runner has no type
     name_regex = re.compile("^time_.+$")
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
-        super().__init__(name, func, attr_sources)
         owner = func.__self__
+        params = owner.cold_params if is_cold(func) else owner.params
+        super().__init__(name, func, [SimpleNamespace(params=params), *attr_sources])
         self.type = "time"
         self.unit = "seconds"
         self.rounds = ROUNDS
-        self.flops = owner.flops
-        self.bytes = owner.bytes
+        self.flops = {case: owner.flops[case] for case in params[1] if case in owner.flops}
+        self.bytes = {case: owner.bytes[case] for case in params[1] if case in owner.bytes}
         self._owner = owner
 
     def do_setup(self) -> bool:
@@ -41,6 +44,8 @@ class RoundBenchmark(Benchmark):  # type: ignore[misc]  # asv_runner has no type
         try:
             for setup in self._setups:
                 setup(*self._build_params())
+            if is_cold(self.func):
+                flush_size(self._owner.device)  # raises where the caches cannot be made cold: n/a, not failed
         except NotImplementedError as error:
             self._record_failure(error)
             print(f"asv: skipped: {error!r} ")  # noqa: T201 - as asv's own types say it

@@ -1,6 +1,6 @@
 """The base class of the suite's asv classes: two axes, checked before timed, timed by rounds.
 
-A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot`.
+A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot` and `.time_cold`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from time import time
 from typing import Any, ClassVar
 
+from benchmarks.harness import cache, timing
 from benchmarks.harness.accuracy import in_words
 from benchmarks.harness.cases import IMPLEMENTATIONS
+from benchmarks.harness.gpu import GpuWatch, interval, uuid
 from benchmarks.harness.implementations import Bound, bind
 from benchmarks.harness.machine import activity, read_counters
 from benchmarks.harness.problem import Inputs, Problem
+from benchmarks.harness.regions import Region, Timed, timed
 from benchmarks.harness.sampling import RoundResult, measure
-from benchmarks.harness.stopping import from_environment, method_hash
+from benchmarks.harness.stopping import from_environment
 from benchmarks.harness.telemetry import Round, append, spool_path
-from benchmarks.harness.timers import Call, CudaEventTimer, HostTimer, Timer, TorchEvents
+from benchmarks.harness.timers import Call, Timer
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
@@ -44,6 +48,7 @@ class _KernelBenchmark:
     problem: Problem
     device: ClassVar[str]
     params: ClassVar[list[list[str]]]
+    cold_params: ClassVar[list[list[str]]]  # of time_cold: what lies far beyond the caches is cold anyway
     param_names: ClassVar[list[str]] = ["implementation", "case"]
     version: ClassVar[str] = "1"  # raise it on purpose: asv forgets the results of another version
     timeout: ClassVar[float] = 120.0  # s; the plainest matmul needs 25 at its largest case, compiling a package as much
@@ -55,6 +60,7 @@ class _KernelBenchmark:
         cls.problem.device = cls.device
         tests = cls.problem.generate_test_cases()
         cls.params = [list(IMPLEMENTATIONS), [test["name"] for test in tests]]
+        cls.cold_params = [list(IMPLEMENTATIONS), list(cls.problem.cold[cls.device])]
         flops = {test["name"]: cls.problem.get_flops(test) for test in tests}
         cls.flops = {name: value for name, value in flops.items() if value is not None}
         traffic = {test["name"]: cls.problem.get_bytes(test) for test in tests}
@@ -71,11 +77,12 @@ class _KernelBenchmark:
         self._began = time()
         _check_package(os.environ)
         prepare_torch(self.device)
+        timing.prepare(self.device, os.environ)
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
-        cache = root_folder(os.environ) / ".asv" / "cache"
-        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, cache / "aoti")
-        marker = _marker(cache, self.problem, self.device, implementation, case)
+        kept = _kept(os.environ)
+        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, kept / "aoti")
+        marker = _marker(kept, self.problem, self.device, implementation, case)
         self._bound.poison()
         self._bound.call()
         self._check(implementation, case, 1 if marker is None or not marker.exists() else CHECK_STEP)
@@ -87,16 +94,30 @@ class _KernelBenchmark:
         """Call the implementation once, caches warm; the benchmark type times this by rounds."""
         self._bound.call()
 
+    @cache.cold
+    def time_cold(self, implementation: str, case: str) -> None:
+        """Call the implementation once, caches overwritten before."""
+        self._bound.call()
+
     def measure(self, name: str, implementation: str, case: str) -> dict[str, Any]:
-        """Measure one round; return it in asv's form and append its telemetry."""
+        """Measure one round of the method that a series' name ends in; return it in asv's form, append its telemetry.
+
+        Raises:
+            WrongResultError: the output is wrong after timing.
+            RegionError: the method does not time itself as it says.
+        """
         rule = from_environment(os.environ)
+        method = getattr(self, name.rpartition(".")[2])
+        call = self._call_of(method, implementation, case)
+        timer = timing.timer_of(self.device, method, self.region)
         began, before = time(), read_counters()
-        result = measure(self._bound.call, self.new_timer(), rule)
+        with self._watch(name, implementation, case, began) as watch:
+            result = measure(call, timer, rule, watch.look)
         host = activity(before, read_counters(), result.spent + result.warmup)
         self._bound.poison()  # after, too: a kernel that is right only once is wrong
         self._bound.call()
         self._check(implementation, case, CHECK_STEP)
-        flags = result.flags + (("contended",) if host.contended else ())
+        contended = ("contended",) if host.contended else ()
         record = Round(
             benchmark=name,
             params=(implementation, case),
@@ -105,9 +126,11 @@ class _KernelBenchmark:
             load=host.load,
             switches=host.switches,
             steal=host.steal,
-            method=method_hash(rule, os.environ.get("KV_THREADS")),
+            waiting=self._waiting(method, call, result.estimate),
+            gpu=watch.activity,
+            method=timing.method(os.environ),
             launch=LAUNCH,
-            flags=flags,
+            flags=(*result.flags, *contended, *watch.flags, *self._warm(method, case, result.estimate)),
             **_shared_fields(result),
         )
         _spool(record, os.environ)
@@ -118,9 +141,41 @@ class _KernelBenchmark:
         """The bound call that `time_hot` makes, without arguments; there is one after `setup`."""
         return self._bound.call
 
-    def new_timer(self) -> Timer:
-        """Return the timer that measures this device (`timer` is a name that asv gives a meaning)."""
-        return CudaEventTimer(TorchEvents(self.device)) if self.device == "cuda" else HostTimer()
+    @cached_property
+    def region(self) -> Region:
+        """The timed part of a method that times a region of itself (`regions`)."""
+        return Region()
+
+    def new_timer(self, flush: Call | None = None) -> Timer:
+        """Return the timer that measures this device, hot without flush (asv means something else by `timer`)."""
+        return timing.plain(self.device, flush)
+
+    def _call_of(self, method: Any, implementation: str, case: str) -> Call:
+        """Return what is timed of a method: of the base's own the bound call, without a Python function around it."""
+        if method.__func__ in (_KernelBenchmark.time_hot, _KernelBenchmark.time_cold):
+            return self._bound.call
+        return partial(method, implementation, case)
+
+    def _watch(self, name: str, implementation: str, case: str, began: float) -> GpuWatch:
+        gpu = uuid() if self.device == "cuda" else None
+        folder = root_folder(os.environ) / ".asv" / "clocks" / os.environ.get("ASV_COMMIT", "no-commit")
+        return GpuWatch(gpu, interval(os.environ), folder / f"{name}-{implementation}-{case}-{began:.3f}.jsonl")
+
+    def _waiting(self, method: Any, call: Call, estimate: float) -> float | None:
+        """Return the s that a caller waits for a hot call beyond the device's own time; None where that is no other."""
+        if self.device != "cuda" or timing.chosen(os.environ) == "sync":
+            return None
+        if cache.is_cold(method) or timed(method) is not Timed.WHOLE:
+            return None
+        return timing.wait(call, self.device) - estimate
+
+    def _warm(self, method: Any, case: str, estimate: float) -> tuple[str, ...]:
+        """Return ("warm",) where a cold call moved its bytes faster than memory can."""
+        moved = self.bytes.get(case)
+        if moved is None or not cache.is_cold(method):
+            return ()
+        folder = _kept(os.environ) / "memory"
+        return ("warm",) if cache.is_warm(moved / estimate, self.device, self.new_timer(), folder) else ()
 
     def _check(self, implementation: str, case: str, step: int) -> None:
         """Raise WrongResultError unless every `step`-th result of the last call is right."""
@@ -138,13 +193,18 @@ class _KernelBenchmark:
 
 
 def _shared_fields(result: RoundResult) -> dict[str, Any]:
-    names = ("estimate", "n", "batch", "warmup", "spent", "stop", "cv", "half_width", "autocorrelation")
+    names = ("estimate", "n", "batch", "warmup", "spent", "stop", "cv", "half_width", "autocorrelation", "drift")
     return {name: getattr(result, name) for name in (*names, "tick", "overhead")}
 
 
 def root_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of asv.conf.json."""
     return Path(environ.get("ASV_CONF_DIR") or Path(__file__).parents[2])
+
+
+def _kept(environ: Mapping[str, str]) -> Path:
+    """Return the folder of what is made once and kept."""
+    return root_folder(environ) / ".asv" / "cache"
 
 
 def _check_package(environ: Mapping[str, str]) -> None:

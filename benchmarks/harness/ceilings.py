@@ -16,10 +16,11 @@ from typing import Any
 
 from benchmarks.harness import statistics
 from benchmarks.harness.benchmark import prepare_torch
+from benchmarks.harness.cuda_timers import CudaEventTimer, TorchEvents
 from benchmarks.harness.reported import cache_size, free_memory, name, reported
 from benchmarks.harness.sampling import batch_for, warm_up
 from benchmarks.harness.stopping import without_burn_in
-from benchmarks.harness.timers import Call, CudaEventTimer, HostTimer, Timer, TorchEvents
+from benchmarks.harness.timers import Call, HostTimer, Timer
 from benchmarks.harness.workloads import STREAMS, product
 
 FORMAT = 1

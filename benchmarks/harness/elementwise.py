@@ -24,6 +24,11 @@ class ElementwiseProblem(Problem):
         "cpu": ("float32-1M", "float32-10M"),
         "cuda": ("float32-1M", "float32-50M"),
     }
+    # A last-level cache of tens of MB holds 6 and 12 MB, and an L2 of 50 MB a part of 60 MB (add_mul_exp's bytes).
+    cold: ClassVar[Mapping[str, Sequence[str]]] = {
+        "cpu": ("float32-500k", "float32-1M"),
+        "cuda": ("float32-500k", "float32-1M", "float32-5M"),
+    }
 
     def create_inputs(self, count: int) -> Inputs:
         """Return seeded inputs of `count` elements on `device`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -25,6 +26,8 @@ FAULTING = 100.0
 OVERHEAD_FACTOR = 20  # a batch lasts at least 20 empty calls ...
 TICK_FACTOR = 200  # ... and 200 clock ticks, so that neither moves the sample by more than 5% or .5%
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
+SHORT = 5  # flag: a call takes less than so many times what an empty one does: most of it may be the launch
+CONSTANT = 16  # flag: so many samples, or more, are all equal: their clock is too coarse to show any spread, or broken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +43,9 @@ class RoundResult:
     cv: float | None
     half_width: float | None
     autocorrelation: float | None
-    tick: float
-    overhead: float
+    drift: float | None  # of the last third of the samples against the first
+    tick: float | None
+    overhead: float | None
     flags: tuple[str, ...]
 
 
@@ -61,14 +65,14 @@ def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
             batch = min(2 * batch, timer.batch_limit)
 
 
-def batch_for(per_call: float, *, tick: float, overhead: float, limit: int) -> int:
-    """Return how many calls make a sample that the clock can resolve."""
-    wanted = max(OVERHEAD_FACTOR * overhead, TICK_FACTOR * tick)
+def batch_for(per_call: float, *, tick: float | None, overhead: float | None, limit: int) -> int:
+    """Return how many calls make a sample that the clock can resolve; 1 for a clock of which nothing is known."""
+    wanted = max(OVERHEAD_FACTOR * (overhead or 0.0), TICK_FACTOR * (tick or 0.0))
     return int(min(max(1, -(-wanted // per_call)), limit))
 
 
-def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
-    """Measure one round of `call`.
+def measure(call: Call, timer: Timer, rule: StoppingRule, look: Callable[[], object] = lambda: None) -> RoundResult:
+    """Measure one round of `call`; `look` is called when it is warm, and again right after its last sample.
 
     Raises:
         ValueError: the timer returned a time that is zero, negative or not finite.
@@ -77,16 +81,27 @@ def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
     tick, overhead = timer.tick(), timer.overhead()  # of a device that is awake
     batch = batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit)
     timer.flags.clear()  # what went wrong while warming up is in no sample
+    look()
     rule.start()
     faults, spent = 0, 0.0
     while not isinstance(decision := rule.decide(), Stop):
         before, began = page_faults(), perf_counter()
         samples = timer.samples(call, batch, decision.n)
-        spent += perf_counter() - began
+        lasted = perf_counter() - began
+        spent += lasted
         faults += page_faults() - before  # of the calls alone: the rule's own arithmetic has some, too
-        rule.add(samples, sum(samples) * batch)
+        rule.add(samples, lasted if timer.by_wall else sum(samples) * batch)
+    look()
     kept = without_burn_in(rule.samples)
     estimate = statistics.trimmed_mean(kept)
+    found = _flags(
+        kept,
+        per_batch=estimate * batch,
+        per_call=estimate,
+        tick=tick,
+        overhead=overhead,
+        faults_per_second=faults / spent,
+    )
     return RoundResult(
         estimate=estimate,
         n=len(rule.samples),
@@ -97,12 +112,38 @@ def measure(call: Call, timer: Timer, rule: StoppingRule) -> RoundResult:
         cv=statistics.cv(kept),
         half_width=statistics.half_width(kept),
         autocorrelation=statistics.autocorrelation(kept),
+        drift=drift(kept),
         tick=tick,
         overhead=overhead,
-        flags=tuple(sorted(timer.flags | _flags(estimate, batch, tick, faults / spent))),
+        flags=tuple(sorted(timer.flags | found)),
     )
 
 
-def _flags(estimate: float, batch: int, tick: float, faults_per_second: float) -> set[str]:
-    found = {"quantised": tick > QUANTISED * estimate * batch, "faulting": faults_per_second > FAULTING}
+def drift(samples: Sequence[float]) -> float | None:
+    """Return how much slower the last third of the samples was than the first, relative to it; None below six.
+
+    Robust locations of the two: one spike is no drift.
+    """
+    third = len(samples) // 3
+    if third < 2:
+        return None
+    first, last = (statistics.trimmed_mean(part) for part in (samples[:third], samples[-third:]))
+    return last / first - 1
+
+
+def _flags(
+    kept: Sequence[float],
+    *,
+    per_batch: float,
+    per_call: float,
+    tick: float | None,
+    overhead: float | None,
+    faults_per_second: float,
+) -> set[str]:
+    found = {
+        "quantised": tick is not None and tick > QUANTISED * per_batch,
+        "faulting": faults_per_second > FAULTING,
+        "short": overhead is not None and per_call < SHORT * overhead,
+        "constant": len(kept) >= CONSTANT and min(kept) == max(kept),
+    }
     return {flag for flag, raised in found.items() if raised}

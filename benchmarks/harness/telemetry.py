@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.nvml import GpuActivity
 from benchmarks.harness.running import EarlierRoundDiedError
 
 LINE_LIMIT = 300  # bytes, newline included (contract)
@@ -34,8 +35,11 @@ KEYS = {
     "half_width": "h",
     "cv": "c",
     "autocorrelation": "a",
+    "drift": "g",
     "tick": "i",
     "overhead": "o",
+    "waiting": "y",
+    "gpu": "v",
     "load": "d",
     "switches": "x",
     "steal": "z",
@@ -51,6 +55,12 @@ FLAGS = {
     "faulting": "p",  # page faults while timing: fresh memory was part of what was measured
     "underfed": "u",  # the device overtook the host: launch gaps are in the time
     "quantised": "q",  # one clock tick is more than .5% of a sample
+    "short": "s",  # less than 5 times what an empty call takes
+    "constant": "n",  # samples all equal: a clock that shows no spread
+    "ungraphed": "g",  # no CUDA graph could be captured: launches were timed
+    "warm": "w",  # a cold call faster than memory: its caches were not cold
+    "clock_drift": "d",  # the GPU's clocks moved by over 1%
+    "throttled": "t",  # the GPU was slowed down for power or heat
 }
 
 
@@ -79,8 +89,11 @@ class Round:
     half_width: float | None = None  # of the estimate, within this run, relative
     cv: float | None = None  # coefficient of variation of the samples
     autocorrelation: float | None = None  # lag 1
+    drift: float | None = None  # of the last third of the samples against the first, relative
     tick: float | None = None  # timer resolution, s
     overhead: float | None = None  # of an empty call, s
+    waiting: float | None = None  # s that a caller waits for a call beyond the device's own time: host minus device
+    gpu: GpuActivity | None = None
     load: float | None = None  # 1-minute load average when the round ended
     switches: int | None = None  # involuntary context switches while timing
     steal: float | None = None  # s of CPU time taken by the hypervisor while timing, all CPUs
@@ -99,11 +112,24 @@ class Round:
 
 # Only these may be rounded (to two digits, to save bytes): estimate and time identify the round, counts are exact.
 _ROUNDED = frozenset(
-    {"setup", "warmup", "spent", "half_width", "cv", "autocorrelation", "tick", "overhead", "load", "steal"}
+    {
+        *("setup", "warmup", "spent", "half_width", "cv", "autocorrelation", "drift"),
+        *("tick", "overhead", "waiting", "load", "steal"),
+    }
 )
 
 
-_LEAST_MISSED = ("steal", "load", "switches", "overhead", "tick", "autocorrelation")
+_LEAST_MISSED = ("steal", "load", "switches", "tick", "drift", "autocorrelation", "overhead", "waiting", "gpu")
+# A GPU's activity is a list of numbers: field -> what its unit is in ours. Whole MHz show a drift of 1%.
+_GPU = {
+    "sm_before": 1e6,
+    "sm_after": 1e6,
+    "memory_before": 1e6,
+    "memory_after": 1e6,
+    "power": 1,
+    "temperature": 1,
+    "reasons": 1,
+}
 
 
 def _short(name: str, value: object) -> object:
@@ -114,6 +140,9 @@ def _short(name: str, value: object) -> object:
         return round(value, 2)
     if name == "flags" and isinstance(value, tuple):
         return "".join(FLAGS[flag] for flag in value)
+    if isinstance(value, GpuActivity):
+        said = {field: getattr(value, field) for field in _GPU}
+        return [None if said[field] is None else round(said[field] / unit) for field, unit in _GPU.items()]
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -157,6 +186,8 @@ def decode(line: str) -> Round:
         fields["params"] = _strings("params", fields["params"])
     if "flags" in fields:
         fields["flags"] = _flags(fields["flags"])
+    if "gpu" in fields:
+        fields["gpu"] = _gpu(fields["gpu"])
     _check_types(fields)
     return Round(**fields)
 
@@ -175,6 +206,15 @@ def _flags(value: object) -> tuple[str, ...]:
     return tuple(names.get(letter, letter) for letter in value)
 
 
+def _gpu(value: object) -> GpuActivity:
+    numbers = value if isinstance(value, list) else ()
+    good = [number is None or (isinstance(number, int) and not isinstance(number, bool)) for number in numbers]
+    if len(good) != len(_GPU) or not all(good):
+        raise TelemetryError(f"gpu ({KEYS['gpu']}): {len(_GPU)} whole numbers or nulls are wanted, got {value!r}")
+    units = zip(_GPU.items(), numbers, strict=True)
+    return GpuActivity(**{field: None if n is None else n if unit == 1 else n * unit for (field, unit), n in units})
+
+
 def _check_types(fields: Mapping[str, object]) -> None:
     for field in dataclasses.fields(Round):
         if field.name not in fields:
@@ -189,7 +229,7 @@ def _check_types(fields: Mapping[str, object]) -> None:
         elif wanted.startswith("float"):
             good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         else:
-            good = isinstance(value, tuple)
+            good = isinstance(value, tuple | GpuActivity)
         if not good:
             raise TelemetryError(f"{field.name} ({KEYS[field.name]}): {wanted} is wanted, got {value!r}")
 

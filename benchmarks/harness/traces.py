@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from time import perf_counter, time
 from typing import Any
 
+from benchmarks.harness import cache
 from benchmarks.harness.benchmark import _KernelBenchmark
+from benchmarks.harness.reported import cache_size
 from benchmarks.harness.sampling import batch_for, warm_up
 from benchmarks.harness.series import Series
-from benchmarks.harness.timers import Call, HostTimer, Timer
+from benchmarks.harness.timers import Call, SyncTimer, Timer
 
 FORMAT = 1
 CAP = 20_000  # samples: 0.25 MB of JSON, and more than any rule of ours looks at
@@ -26,46 +28,41 @@ Load = Callable[[str], Document | None]  # file name -> the trace that is there 
 
 @dataclass(frozen=True)
 class State:
-    """What the caches hold before a call. `sample(timer, call, batch, n)` returns n samples taken in that state."""
+    """What the caches hold before a call; `flush(device)` makes what brings them there before every sample."""
 
     name: str
-    sample: Callable[[Timer, Call, int, int], list[float]]
+    flush: Callable[[str], Call | None]
     batched: bool  # whether calls back to back are all in that state: of a cold batch only the first is cold
 
 
 @dataclass(frozen=True)
 class Clock:
-    """A timer on a device, and how a call must end for it."""
+    """A timer on a device, of a benchmark's calls behind what flushes its caches."""
 
     name: str
-    make: Callable[[_KernelBenchmark], Timer]
-    finish: Callable[[Call], Call]
+    make: Callable[[_KernelBenchmark, Call | None], Timer]
     batched: bool
 
 
-def _hot(timer: Timer, call: Call, batch: int, n: int) -> list[float]:
-    return timer.samples(call, batch, n)
+def _as_it_is(_device: str) -> None:
+    """Leave what the call before left."""
 
 
-def _as_it_is(call: Call) -> Call:
-    return call
-
-
-def _synchronised(call: Call) -> Call:
-    """Return the call and a wait for the device: what a host's clock sees of a launch."""
+def _synchronised(_bench: _KernelBenchmark, flush: Call | None) -> Timer:
     import torch  # noqa: PLC0415 - discovery must work without torch
 
-    wait = torch.cuda.synchronize
-    return lambda: (call(), wait())
+    return SyncTimer(torch.cuda.synchronize, flush)
 
 
-STATES = (State("hot", _hot, batched=True),)
+def _own(bench: _KernelBenchmark, flush: Call | None) -> Timer:
+    return bench.new_timer(flush)
+
+
+HOT = State("hot", _as_it_is, batched=True)
+STATES = (HOT, State("cold", cache.flush, batched=False))
 CLOCKS: Mapping[str, tuple[Clock, ...]] = {
-    "cpu": (Clock("HostTimer", lambda bench: bench.new_timer(), _as_it_is, batched=True),),
-    "cuda": (
-        Clock("CudaEventTimer", lambda bench: bench.new_timer(), _as_it_is, batched=True),
-        Clock("HostTimer", lambda bench: HostTimer(), _synchronised, batched=False),
-    ),
+    "cpu": (Clock("HostTimer", _own, batched=True),),
+    "cuda": (Clock("CudaEventTimer", _own, batched=True), Clock("SyncTimer", _synchronised, batched=False)),
 }
 
 
@@ -78,6 +75,7 @@ def file_name(series: Series, clock: Clock, state: State, kind: str) -> str:
 def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Document]]:
     """Yield (file name, trace) of a series under every timer and cache state; those that `load` finds are not repeated.
 
+    Where the size of the cache is not known, no state but the hot one can be made, and there are no traces of others.
     Each is taken on inputs and outputs made anew, so that its warm-up is in it; the device's clocks remember the one
     before. A trace of batch 1 comes first and says, as "chosen", which batch the harness takes: where that is 1, there
     is no second trace.
@@ -91,8 +89,9 @@ def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Do
         NotImplementedError: n/a here.
         WrongResultError: the output is wrong.
     """
+    states = (HOT,) if cache_size(series.device) is None else STATES
     for clock in CLOCKS[series.device]:
-        for state in STATES:
+        for state in states:
             name = file_name(series, clock, state, "single")
             single = load(name)
             if single is None:
@@ -105,9 +104,9 @@ def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Do
 
 def _trace(series: Series, clock: Clock, state: State, batch: int, seconds: float) -> Document:
     bench = series.set_up()
-    timer, call = clock.make(bench), clock.finish(bench.call)
+    timer, call = clock.make(bench, state.flush(series.device)), bench.call
     began = time()
-    samples = take(timer, call, state, batch, seconds)
+    samples = take(timer, call, batch, seconds)
     flags = sorted(timer.flags)
     tick, overhead = timer.tick(), timer.overhead()  # after: asking before would warm the device up
     chosen = _chosen(timer, call, tick, overhead) if clock.batched and state.batched else 1
@@ -130,19 +129,19 @@ def _trace(series: Series, clock: Clock, state: State, batch: int, seconds: floa
     }
 
 
-def _chosen(timer: Timer, call: Call, tick: float, overhead: float) -> int:
+def _chosen(timer: Timer, call: Call, tick: float | None, overhead: float | None) -> int:
     """Return the batch that a round of the harness would take."""
     per_call, _ = warm_up(call, timer)
     return batch_for(per_call, tick=tick, overhead=overhead, limit=timer.batch_limit)
 
 
-def take(timer: Timer, call: Call, state: State, batch: int, seconds: float) -> list[float]:
+def take(timer: Timer, call: Call, batch: int, seconds: float) -> list[float]:
     """Return samples, s per call, in the order in which they were taken; the first of them is the first call."""
     found: list[float] = []
     portion, began = 1, perf_counter()
     while len(found) < FEWEST or (perf_counter() - began < seconds and len(found) < CAP):
         looked = perf_counter()
-        found += state.sample(timer, call, batch, min(portion, CAP - len(found)))
+        found += timer.samples(call, batch, min(portion, CAP - len(found)))
         if perf_counter() - looked < PORTION:
             portion *= 2
     return found

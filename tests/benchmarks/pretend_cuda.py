@@ -50,20 +50,21 @@ class HostEvents:
 
 def plant(monkeypatch, torch) -> list[int]:
     """Make "cuda" mean the CPU in `torch` and in our timers; return a list that grows by one with each synchronise."""
-    from benchmarks.harness import benchmark, ceilings
+    from benchmarks.harness import ceilings, timing
 
     synchronised: list[int] = []
-    move, empty = torch.Tensor.to, torch.empty
+    move = torch.Tensor.to
 
     def to(self, where, *rest, **named):
         return move(self, "cpu" if where == "cuda" else where, *rest, **named)
 
-    def new(*shape, device="cpu", **named):
-        return empty(*shape, device="cpu" if device == "cuda" else device, **named)
+    def on_the_cpu(make):
+        return lambda *shape, device="cpu", **named: make(*shape, device="cpu" if device == "cuda" else device, **named)
 
     monkeypatch.setattr(torch.Tensor, "to", to)
-    monkeypatch.setattr(torch, "empty", new)
-    for module in (benchmark, ceilings):
+    for name in ("empty", "zeros"):
+        monkeypatch.setattr(torch, name, on_the_cpu(getattr(torch, name)))
+    for module in (timing, ceilings):
         monkeypatch.setattr(module, "TorchEvents", HostEvents)
     answers = {
         "is_available": True,

@@ -3,8 +3,11 @@
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
+from benchmarks.harness import cache, gpu, nvml, timing
+from benchmarks.harness.cuda_timers import CudaEventTimer, CudaGraphTimer, TorchEvents
+from benchmarks.harness.regions import CudaRegionTimer, Region
 from benchmarks.harness.telemetry import decode
-from benchmarks.harness.timers import CudaEventTimer, TorchEvents
+from benchmarks.harness.timers import SyncTimer
 
 torch = pytest.importorskip("torch", reason="CUDA is reached through torch")
 pytestmark = [
@@ -49,3 +52,129 @@ def test_events_read_a_kernel_of_known_length_alike():
     assert max(samples) < 1.2 * min(samples)
     single, batched = sorted(samples)[32], sorted(timer.samples(spin, 16, 32))[16]
     assert batched == pytest.approx(single, rel=0.2)
+
+
+def median(samples):
+    return sorted(samples)[len(samples) // 2]
+
+
+@pytest.fixture
+def addition():
+    """An addition whose 12 MB every L2 since Ampere holds: hot and cold differ."""
+    x = torch.randn(1_000_000, device="cuda")
+    y, out = torch.randn_like(x), torch.empty_like(x)
+    return lambda: torch.add(x, y, out=out)
+
+
+def test_cold_is_slower_than_hot_and_no_faster_than_memory(addition):
+    if cache.cache_size("cuda") < 24e6:
+        pytest.skip("this L2 does not hold 12 MB")
+    hot, cold = CudaEventTimer(TorchEvents("cuda")), CudaEventTimer(TorchEvents("cuda"), cache.flush("cuda"))
+    hot.samples(addition, 16, 256)  # the clock rises
+    warm, cool = median(hot.samples(addition, 1, 256)), median(cold.samples(addition, 1, 256))
+    assert not (hot.flags | cold.flags)
+    assert cool > 1.05 * warm
+    assert 12e6 / cool < cache.WARM * cache.memory_peak("cuda", hot)
+
+
+def test_a_cold_loop_allocates_nothing(addition):
+    timer = CudaEventTimer(TorchEvents("cuda"), cache.flush("cuda"))
+    timer.samples(addition, 1, 8)
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    timer.samples(addition, 1, 64)
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+
+
+@pytest.fixture
+def own_stream():
+    """A stream that graphs can be captured from, current while the test runs."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        yield
+
+
+def test_a_graph_takes_what_its_launches_take(own_stream):
+    spin = lambda: torch.cuda._sleep(40_000)  # noqa: E731 - about 20 us: no gap between launches shows
+    events, graph = CudaEventTimer(TorchEvents("cuda")), CudaGraphTimer(TorchEvents("cuda"))
+    events.samples(spin, 16, 64)
+    launched, replayed = median(events.samples(spin, 32, 32)), median(graph.samples(spin, 32, 32))
+    assert not (events.flags | graph.flags)
+    assert replayed == pytest.approx(launched, rel=0.1)
+
+
+def test_a_call_that_waits_cannot_be_captured_and_is_timed_by_launches(own_stream, capsys):
+    x = torch.randn(1000, device="cuda")
+    timer = CudaGraphTimer(TorchEvents("cuda"))
+    samples = timer.samples(lambda: float(x.sum()), 1, 8)
+    assert min(samples) > 0
+    assert "ungraphed" in timer.flags
+    assert "no CUDA graph" in capsys.readouterr().err
+    torch.cuda.synchronize()  # the refused capture left the device usable
+
+
+def test_the_default_stream_cannot_be_captured_and_says_so(addition):
+    timer = CudaGraphTimer(TorchEvents("cuda"))
+    timer.samples(addition, 1, 8)
+    assert timer.flags >= {"ungraphed"}
+
+
+def test_work_on_another_stream_is_no_empty_graph(own_stream):
+    other = torch.cuda.Stream()
+
+    def elsewhere():
+        with torch.cuda.stream(other):
+            torch.cuda._sleep(1000)
+
+    timer = CudaGraphTimer(TorchEvents("cuda"))
+    timer.samples(elsewhere, 1, 4)
+    assert "ungraphed" in timer.flags
+
+
+def test_only_the_region_is_timed_on_the_device():
+    region = Region()
+    timer = CudaRegionTimer(TorchEvents("cuda"), region)
+
+    def call():
+        torch.cuda._sleep(400_000)  # about 200 us
+        with region:
+            torch.cuda._sleep(20_000)  # about 10 us
+
+    timer.samples(call, 1, 64)
+    assert median(timer.samples(call, 1, 64)) < 50e-6
+
+
+def test_a_caller_waits_longer_than_the_device_works(addition):
+    on_device = median(CudaEventTimer(TorchEvents("cuda")).samples(addition, 16, 64))
+    assert on_device < timing.wait(addition, "cuda") < 0.01
+    assert on_device < median(SyncTimer(torch.cuda.synchronize).samples(addition, 1, 64))
+
+
+def test_the_driver_knows_the_current_device():
+    said = nvml.describe(gpu.uuid())
+    if isinstance(said, str):
+        pytest.skip(said)  # no binding, or a part of a GPU (MIG), whose UUID is another
+    assert said["driver"]
+    with nvml.opened(gpu.uuid()) as (library, handle):
+        state = nvml.read(library, handle)
+    assert state.sm_clock is None or 1e8 < state.sm_clock < 4e9
+    assert state.power is None or 5 < state.power < 2000
+    assert state.temperature is None or 10 < state.temperature < 120
+
+
+@pytest.mark.parametrize("method", ["time_cold", "time_hot"])
+@pytest.mark.parametrize("timer", ["graph", "sync"])
+def test_other_timers_and_cold_caches_make_rounds(tmp_path, monkeypatch, method, timer):
+    settings = {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT, "KV_TIMER": timer}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    stream = torch.cuda.current_stream()
+    try:
+        bench = matmul.Cuda()
+        bench.setup("native", SMALLEST[matmul])
+        bench.measure(f"matmul.Cuda.{method}", "native", SMALLEST[matmul])
+    finally:
+        torch.cuda.set_stream(stream)
+    (line,) = (tmp_path / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl").read_text().splitlines()
+    record = decode(line)
+    assert not {"ungraphed", "warm"} & set(record.flags)
+    assert 1e-6 < record.estimate < 5e-3

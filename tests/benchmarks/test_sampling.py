@@ -11,18 +11,19 @@ class FakeTimer:
     """A timer whose calls take what a list says, without waiting."""
 
     batch_limit = 1 << 20
+    by_wall = False
 
-    def __init__(self, seconds=1e-5, tick=1e-7, overhead=5e-8, spike_every=0):
+    def __init__(self, seconds=1e-5, tick=9e-8, overhead=5e-8, spike_every=0, jitter=1e-4):
         self.flags = set()
         self.seconds, self._tick, self._overhead = seconds, tick, overhead
-        self.spike_every, self.taken = spike_every, 0
+        self.spike_every, self.taken, self.jitter = spike_every, 0, jitter
 
     def samples(self, call, batch, n):
         found = []
         for _ in range(n):
             self.taken += 1
             spike = self.spike_every and self.taken % self.spike_every == 0
-            found.append(self.seconds * (50 if spike else 1))
+            found.append(self.seconds * (50 if spike else 1) * (1 + self.jitter * (self.taken % 3 - 1)))
         return found
 
     def tick(self):
@@ -34,7 +35,13 @@ class FakeTimer:
 
 @pytest.mark.parametrize(
     ("per_call", "tick", "overhead", "batch"),
-    [(1e-3, 1e-7, 5e-8, 1), (1e-6, 1e-7, 5e-8, 20), (1e-6, 1e-9, 5e-7, 10), (1e-12, 1e-3, 1e-3, 1 << 20)],
+    [
+        (1e-3, 1e-7, 5e-8, 1),
+        (1e-6, None, None, 1),
+        (1e-6, 1e-7, 5e-8, 20),
+        (1e-6, 1e-9, 5e-7, 10),
+        (1e-12, 1e-3, 1e-3, 1 << 20),
+    ],
 )
 def test_batch_resolves_the_clock(per_call, tick, overhead, batch):
     assert batch_for(per_call, tick=tick, overhead=overhead, limit=1 << 20) == batch
@@ -43,7 +50,7 @@ def test_batch_resolves_the_clock(per_call, tick, overhead, batch):
 def test_estimate_is_robust():
     timer = FakeTimer(spike_every=15)  # 7% of the samples are 50 times too slow
     result = measure(lambda: None, timer, FixedTime(t_max=0.05))
-    assert result.estimate == pytest.approx(1e-5)
+    assert result.estimate == pytest.approx(1e-5, rel=1e-4)
     assert result.stop == "complete"
     assert result.cv > 1
 
@@ -53,6 +60,54 @@ def test_a_coarse_clock_is_flagged():
     timer.batch_limit = 1
     result = measure(lambda: None, timer, CoefficientOfVariation(t_min=1e-5, t_max=1e-4))
     assert result.flags == ("quantised",)
+
+
+def test_samples_all_equal_are_flagged():
+    rule = FixedTime(t_max=0.01)
+    assert measure(lambda: None, FakeTimer(jitter=0.0), rule).flags == ("constant",)
+    few = FakeTimer(seconds=2e-3, jitter=0.0)  # 5 samples of a millisecond's call may agree
+    assert measure(lambda: None, few, rule).flags == ()
+
+
+def test_a_call_that_is_mostly_its_launch_is_flagged():
+    rule = FixedTime(t_max=0.01)
+    assert measure(lambda: None, FakeTimer(seconds=4.9e-6, overhead=1e-6), rule).flags == ("short",)
+    assert measure(lambda: None, FakeTimer(seconds=5.1e-6, overhead=1e-6), rule).flags == ()
+
+
+def test_drift_is_the_last_third_against_the_first():
+    assert sampling.drift([1.0] * 30) == 0
+    assert sampling.drift([1.0] * 10 + [9.0] * 10 + [1.1] * 10) == pytest.approx(0.1)
+    assert sampling.drift([*[1.0] * 29, 100.0]) == 0  # one spike is none
+    assert sampling.drift([1.0] * 5) is None
+
+
+def test_a_drifting_call_says_so():
+    class Slowing(FakeTimer):
+        def samples(self, call, batch, n):
+            self.taken += n if n > 1 else 0  # warm-up comes one by one
+            return [self.seconds * (1 + 0.001 * (self.taken - n + i)) for i in range(n)]
+
+    assert measure(lambda: None, Slowing(seconds=1e-4), FixedTime(t_max=0.1)).drift > 0.1
+
+
+def test_where_much_passes_outside_the_samples_the_budget_is_the_hosts(monkeypatch):
+    now = iter(x / 100 for x in range(10**9))  # every look at the clock is 10 ms after the last
+    monkeypatch.setattr(sampling, "perf_counter", lambda: next(now))
+    timer = FakeTimer()
+    timer.by_wall = True
+    result = measure(lambda: None, timer, FixedTime(t_max=0.05))
+    assert result.n < 1000  # by its own times alone it would be 5000
+    assert result.spent == pytest.approx(0.05)
+
+
+def test_the_device_is_looked_at_when_it_is_warm_and_after_the_last_sample():
+    timer = FakeTimer()
+    looks = []
+    result = measure(lambda: None, timer, FixedTime(t_max=0.01), lambda: looks.append(timer.taken))
+    first, last = looks
+    assert first > 0
+    assert last - first == result.n
 
 
 def test_what_went_wrong_while_warming_up_is_in_no_sample():

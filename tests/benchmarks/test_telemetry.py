@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.harness import telemetry
+from benchmarks.harness.nvml import GpuActivity
 from benchmarks.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, append, decode, encode, spool_path
 
 FULL = Round(
-    benchmark="matmul.Cuda.time_hot",
-    params=("compile", "float32-8192x8192x8192"),
+    benchmark="matmul.Cpu.time_hot",
+    params=("compile", "float32-512x512x512"),
     time=1_764_000_000.12,
     estimate=1.2345678901234567e-05,
     n=12345,
@@ -25,6 +26,7 @@ FULL = Round(
     half_width=0.00123,
     cv=0.0456,
     autocorrelation=-0.123,
+    drift=0.00234,
     tick=4.0e-08,
     overhead=2.91e-08,
     load=12.34,
@@ -45,8 +47,51 @@ def test_round_trip_keeps_identity_exactly():
     assert back.estimate == FULL.estimate
     assert back.time == FULL.time
     assert back == dataclasses.replace(
-        FULL, spent=0.25, warmup=0.051, half_width=0.0012, cv=0.046, autocorrelation=-0.12, overhead=2.9e-8, load=12
+        FULL,
+        spent=0.25,
+        warmup=0.051,
+        half_width=0.0012,
+        cv=0.046,
+        autocorrelation=-0.12,
+        drift=0.0023,
+        overhead=2.9e-8,
+        load=12,
     )
+
+
+GPU = GpuActivity(
+    sm_before=1.98e9,
+    sm_after=1.755e9,
+    memory_before=2.619e9,
+    memory_after=None,
+    power=698.7,
+    temperature=71.0,
+    reasons=0x44,
+)
+ON_GPU = dataclasses.replace(
+    FULL, benchmark="quantize_int8.Cuda.time_hot", params=("compile", "float32-500k"), waiting=1.234e-05, gpu=GPU
+)
+
+
+def test_a_gpus_figures_stay_on_its_line():
+    back = decode(encode(ON_GPU))
+    assert back.gpu == dataclasses.replace(GPU, power=699, temperature=71)
+    assert back.waiting == 1.2e-05
+    assert back.cv == 0.046
+    assert back.half_width == 0.0012
+
+
+def test_a_gpus_drift_of_one_percent_survives_the_line():
+    small = dataclasses.replace(GPU, sm_before=1.98e9, sm_after=1.96e9)
+    back = decode(encode(dataclasses.replace(ON_GPU, gpu=small))).gpu
+    assert back.sm_before / back.sm_after == pytest.approx(1.98 / 1.96)
+
+
+@pytest.mark.parametrize("said", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
+def test_a_malformed_gpu_is_refused(said):
+    line = json.loads(encode(ON_GPU)) | {"v": json.loads(said)}
+    with pytest.raises(TelemetryError, match=r"gpu \(v\): 7 whole numbers or nulls"):
+        decode(json.dumps(line))
 
 
 @given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
@@ -59,6 +104,12 @@ def test_round_trip(estimate, n, flags):
 def test_keys_only_grow():
     assert set(KEYS) == {field.name for field in dataclasses.fields(Round)}
     assert len(set(KEYS.values())) == len(KEYS)
+
+
+def test_every_flag_has_a_letter_of_its_own():
+    assert len(set(telemetry.FLAGS.values())) == len(telemetry.FLAGS)
+    record = dataclasses.replace(FULL, params=("eager", "c"), flags=tuple(telemetry.FLAGS))
+    assert decode(encode(record)).flags == tuple(telemetry.FLAGS)
 
 
 def test_unknown_keys_are_ignored():

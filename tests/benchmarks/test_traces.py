@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.harness import traces
 from benchmarks.harness.series import Series, core_series
-from benchmarks.harness.traces import STATES, Clock, State, record, take
+from benchmarks.harness.traces import HOT, State, record, take
 from tests.benchmarks import pretend_cuda
 
 
@@ -40,9 +40,6 @@ class ScriptedTimer:
         return 1e-7
 
 
-HOT = STATES[0]
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that moves by a tenth of a second at each look."""
@@ -52,7 +49,7 @@ def clock(monkeypatch):
 
 def test_a_trace_begins_with_the_first_call_and_keeps_the_order():
     timer, made = ScriptedTimer(), []
-    samples = take(timer, lambda: made.append(1), HOT, 3, 0.01)
+    samples = take(timer, lambda: made.append(1), 3, 0.01)
     assert samples == [float(i + 1) for i in range(len(samples))]
     assert timer.asked[0] == (3, 1)
     assert len(made) == 3 * len(samples)
@@ -61,18 +58,18 @@ def test_a_trace_begins_with_the_first_call_and_keeps_the_order():
 def test_a_trace_ends_at_the_cap(monkeypatch):
     monkeypatch.setattr(traces, "CAP", 1000)
     timer = ScriptedTimer()
-    assert len(take(timer, lambda: None, HOT, 1, 3600.0)) == 1000
+    assert len(take(timer, lambda: None, 1, 3600.0)) == 1000
     assert max(n for _, n in timer.asked) > 100  # not a look at the clock per sample
 
 
 def test_a_slow_call_is_sampled_all_the_same_and_one_by_one(clock):
     timer = ScriptedTimer()
-    assert len(take(timer, lambda: None, HOT, 1, 0.0)) == traces.FEWEST
+    assert len(take(timer, lambda: None, 1, 0.0)) == traces.FEWEST
     assert timer.asked == [(1, 1)] * traces.FEWEST
 
 
 def test_the_time_is_up(clock):
-    assert traces.FEWEST < len(take(ScriptedTimer(), lambda: None, HOT, 1, 2.0)) <= 10
+    assert traces.FEWEST < len(take(ScriptedTimer(), lambda: None, 1, 2.0)) <= 10
 
 
 SERIES = Series("matmul", "cpu", "eager", "float32-256x256x256")
@@ -80,13 +77,17 @@ SERIES = Series("matmul", "cpu", "eager", "float32-256x256x256")
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Series without kernels: a call that does nothing, a scripted timer per set-up."""
+    """Series without kernels: a call that does nothing, a scripted timer per set-up; hot only."""
     timers = []
 
-    def set_up(self):
-        return SimpleNamespace(call=lambda: None, new_timer=lambda: (timers.append(ScriptedTimer()), timers[-1])[1])
+    def new_timer(flush=None):
+        timers.append(ScriptedTimer())
+        timers[-1].flush = flush
+        return timers[-1]
 
-    monkeypatch.setattr(Series, "set_up", set_up)
+    monkeypatch.setattr(Series, "set_up", lambda self: SimpleNamespace(call=lambda: None, new_timer=new_timer))
+    monkeypatch.setattr(traces, "STATES", (HOT,))
+    monkeypatch.setattr(traces, "cache_size", lambda device: 1 << 25)
     monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1e-6, 0.05))
     return timers
 
@@ -109,7 +110,7 @@ def test_on_a_gpu_the_host_times_single_calls_only(scripted, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
     series = Series("matmul", "cuda", "eager", "float32-1024x1024x1024")
     found = [(trace["timer"], trace["batch"], trace["chosen"]) for _, trace in record(series, 0.001, lambda name: None)]
-    assert found == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("HostTimer", 1, 1)]
+    assert found == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("SyncTimer", 1, 1)]
 
 
 def test_no_second_trace_where_the_harness_takes_single_calls(scripted, monkeypatch):
@@ -126,13 +127,26 @@ def test_what_is_there_is_not_repeated_but_what_it_chose_is_believed(scripted):
     assert list(record(SERIES, 0.001, {**kept, batched: second}.get)) == []
 
 
-def test_a_further_state_is_an_entry_in_a_table(scripted, monkeypatch):
-    cold = State("cold", lambda timer, call, batch, n: [9.0] * n, batched=False)
-    monkeypatch.setattr(traces, "STATES", (*STATES, cold))
+def test_cold_traces_are_of_single_calls_behind_a_flush(scripted, monkeypatch):
+    flushes = []
+    cold = State("cold", lambda device: flushes.append(device) or "flush", batched=False)
+    monkeypatch.setattr(traces, "STATES", (HOT, cold))
     found = dict(record(SERIES, 0.001, lambda name: None))
     states = [(trace["state"], trace["batch"]) for trace in found.values()]
     assert states == [("hot", 1), ("hot", 2), ("cold", 1)]
-    assert set(list(found.values())[2]["seconds"]) == {9.0}
+    assert [timer.flush for timer in scripted] == [None, None, "flush"]
+    assert flushes == ["cpu"]
+
+
+def test_where_the_cache_is_not_known_nothing_is_called_cold(scripted, monkeypatch):
+    monkeypatch.undo()
+    assert [state.name for state in traces.STATES] == ["hot", "cold"]
+    monkeypatch.setattr(
+        Series, "set_up", lambda self: SimpleNamespace(call=lambda: None, new_timer=lambda _: ScriptedTimer())
+    )
+    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1.0, 0.05))
+    monkeypatch.setattr(traces, "cache_size", lambda device: None)
+    assert {trace["state"] for _, trace in record(SERIES, 0.001, lambda name: None)} == {"hot"}
 
 
 def test_samples_have_six_digits(scripted, monkeypatch):
@@ -144,8 +158,8 @@ def test_samples_have_six_digits(scripted, monkeypatch):
 def test_flags_are_those_of_the_samples_alone(scripted, monkeypatch):
     monkeypatch.setattr(ScriptedTimer, "tick", lambda self: self.flags.add("underfed") or 1e-8)
     assert all(trace["flags"] == [] for _, trace in record(SERIES, 0.001, lambda name: None))
-    flagging = State("hot", lambda timer, call, batch, n: timer.flags.add("underfed") or [1.0] * n, batched=True)
-    monkeypatch.setattr(traces, "STATES", (flagging,))
+    flagging = lambda self, call, batch, n: self.flags.add("underfed") or [1.0] * n  # noqa: E731
+    monkeypatch.setattr(ScriptedTimer, "samples", flagging)
     assert all(trace["flags"] == ["underfed"] for _, trace in record(SERIES, 0.001, lambda name: None))
 
 
@@ -166,12 +180,14 @@ def short(monkeypatch):
     return torch
 
 
-def test_a_real_call_is_traced(short):
-    (_, trace), *_ = record(SERIES, 0.02, lambda name: None)
-    assert trace == json.loads(json.dumps(trace))
-    assert all(1e-6 < value < 1 for value in trace["seconds"])
-    assert 0 < trace["tick"] < 1e-4
-    assert trace["kernel"] == "matmul"
+def test_a_real_call_is_traced_hot_and_cold(short):
+    found = [trace for _, trace in record(SERIES, 0.02, lambda name: None)]
+    assert [trace["state"] for trace in found if trace["batch"] == 1] == ["hot", "cold"]
+    for trace in found:
+        assert trace == json.loads(json.dumps(trace))
+        assert all(1e-6 < value < 1 for value in trace["seconds"])
+        assert 0 < trace["tick"] < 1e-4
+        assert trace["kernel"] == "matmul"
 
 
 def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
@@ -179,11 +195,10 @@ def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
     waits = pretend_cuda.plant(monkeypatch, short)
     series = Series("add_mul_exp", "cuda", "eager", "float32-1M")
     found = dict(record(series, 0.01, lambda name: None))
-    kinds = [(trace["timer"], trace["batch"] > 1, trace["device"]) for trace in found.values()]
-    assert kinds[0] == ("CudaEventTimer", False, "cuda")
-    assert kinds[-1] == ("HostTimer", False, "cuda")
+    kinds = {(trace["timer"], trace["state"]) for trace in found.values()}
+    assert kinds == {(timer, state) for timer in ("CudaEventTimer", "SyncTimer") for state in ("hot", "cold")}
+    assert {trace["device"] for trace in found.values()} == {"cuda"}
     before = len(waits)
-    host: Clock = traces.CLOCKS["cuda"][1]
     made = []
-    host.make(None).samples(host.finish(lambda: made.append(len(waits))), 1, 5)
-    assert made == list(range(before, before + 5))  # a wait after every call, and none before the first
+    traces.CLOCKS["cuda"][1].make(None, None).samples(lambda: made.append(len(waits)), 1, 5)
+    assert made == [before + 1 + 2 * i for i in range(5)]  # a wait before every sample, and after every call
