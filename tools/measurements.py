@@ -20,6 +20,17 @@ WANTED_ROUNDS = 8  # asv's own test has power from 8 on, and cannot reach its th
 FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval that says nothing
 MEMORY_BOUND = 4.0  # FLOP per byte; below it a kernel lies left of every ridge point we know of (CPUs from 5 up)
 INTERVAL_METHOD = "95% interval over rounds (Student's t on the logarithms of the round estimates)"
+# What flags say of a time, where the name alone does not.
+MEANINGS = {
+    "underfed": "the device waited for the host: launch gaps are in the time",
+    "quantised": "the clock is too coarse for it",
+    "short": "less than 5 times what an empty call takes",
+    "constant": "samples all equal: a clock that shows no spread",
+    "ungraphed": "no CUDA graph could be captured: launches were timed",
+    "warm": "faster than memory: the caches were not cold",
+    "clock_drift": "the GPU's clocks moved by over 1%",
+    "throttled": "the GPU was slowed down for power or heat",
+}
 ASV_INTERVAL_METHOD = "asv's 99% interval"
 
 
@@ -128,8 +139,12 @@ def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
     if len({item.launch for item in rounds}) < len(rounds):
         found.append("its rounds shared a launch")
     flags = Counter(flag for item in rounds for flag in set(item.flags))
-    found += [f"{flag} in {count} of {len(rounds)} rounds" for flag, count in sorted(flags.items())]
+    found += [f"{flag} in {count} of {len(rounds)} rounds{_meaning(flag)}" for flag, count in sorted(flags.items())]
     return tuple(found)
+
+
+def _meaning(flag: str) -> str:
+    return f" ({MEANINGS[flag]})" if flag in MEANINGS else ""
 
 
 def from_rounds(

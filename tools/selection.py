@@ -112,7 +112,8 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
     """Return the series of the suite on a device.
 
     Args:
-        device: "cpu" or "cuda". tier: "core" (two test cases of every kernel) or "full". bench: a regular
+        device: "cpu" or "cuda". tier: "core" (two test cases of every kernel, hot) or "full" (all of them hot, and
+            those that caches hold cold, too). bench: a regular
             expression that a series, as asv writes it ("matmul.Cpu.time_hot('native', '...')"), must match;
             None: all.
 
@@ -126,11 +127,14 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
     versions = {}
     for problem in cases.problems():
         suite = getattr(importlib.import_module(f"benchmarks.{problem.kernel}"), cases.DEVICES[device])
-        name = f"{problem.kernel}.{cases.DEVICES[device]}.time_hot"
-        versions[name] = suite.version
-        implementations, names = suite.params
-        kept = [case for case in names if chosen is None or case in chosen[problem.name]]
-        found += [(name, params) for params in itertools.product(implementations, kept)]
+        timed = {"time_hot": suite.params}
+        if tier == "full" and hasattr(suite, "time_cold"):
+            timed["time_cold"] = suite.cold_params
+        for method, (implementations, names) in timed.items():
+            name = f"{problem.kernel}.{cases.DEVICES[device]}.{method}"
+            versions[name] = suite.version
+            kept = [case for case in names if chosen is None or case in chosen[problem.name]]
+            found += [(name, params) for params in itertools.product(implementations, kept)]
     return Selection(series=tuple(_matching(found, bench)), versions=versions)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.harness.telemetry import Round
+from benchmarks.harness.telemetry import FLAGS, Round
 from tools import measurements
 from tools.measurements import Interval, Measurement, Outcome, SeriesKey
 
@@ -99,6 +99,16 @@ def test_flags_are_counted():
     items = rounds([1.0] * 6) + rounds([1.0] * 2, flags=("contended",))
     items = [dataclasses.replace(item, launch=str(number)) for number, item in enumerate(items)]
     assert measure(items).warnings == ("contended in 2 of 8 rounds",)
+
+
+def test_flags_whose_names_do_not_explain_themselves_are_explained():
+    items = rounds([1.0] * 8, flags=("warm", "z"))
+    items = [dataclasses.replace(item, launch=str(number)) for number, item in enumerate(items)]
+    assert measure(items).warnings == (
+        "warm in 8 of 8 rounds (faster than memory: the caches were not cold)",
+        "z in 8 of 8 rounds",  # of a newer version
+    )
+    assert set(measurements.MEANINGS) <= set(FLAGS)
 
 
 def test_methods_are_not_mixed():

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.harness import cases
 from tools import selection
 from tools.errors import HistoryError, UsageError
 from tools.joining import StoredSeries
@@ -127,8 +128,27 @@ def test_core_has_every_kernel_and_implementation_and_two_cases():
 def test_full_has_more_and_bench_selects_from_the_tier():
     core, full = selection.select("cpu", "core", None), selection.select("cpu", "full", None)
     assert set(core.series) < set(full.series)
-    (only,) = selection.select("cpu", "full", r"^matmul.*'native', 'float32-128x").series
+    (only,) = selection.select("cpu", "full", r"^matmul.*hot.*'native', 'float32-128x").series
     assert only == ("matmul.Cpu.time_hot", ("native", "float32-128x128x128"))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(device):
+    core, full = selection.select(device, "core", None), selection.select(device, "full", None)
+    assert not any(name.endswith("time_cold") for name, _ in core.series)
+    hot, cold = (
+        {(name.rpartition(".")[0], *params) for name, params in full.series if name.endswith(method)}
+        for method in (".time_hot", ".time_cold")
+    )
+    assert cold < hot
+    assert len(cold) <= 0.6 * len(hot)  # a fifth of the time of tier full on two cores
+    for problem in cases.problems():
+        found = {case for kernel, _, case in cold if kernel.startswith(problem.name)}
+        assert found == set(problem.cold[device]) < set(problem.cases[device])
+        assert {implementation for kernel, implementation, _ in cold if kernel.startswith(problem.name)} == set(
+            cases.IMPLEMENTATIONS
+        )
+    assert set(full.versions) == {name for name, _ in full.series}
 
 
 @pytest.mark.parametrize(("tier", "bench"), [("best", None), ("core", "("), ("core", "no-such")])
