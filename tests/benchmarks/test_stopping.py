@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.harness.stopping import (
+    RULES,
     CoefficientOfVariation,
     Continue,
     FixedTime,
@@ -80,19 +81,38 @@ def test_start_forgets():
     assert isinstance(rule.decide(), Continue)
 
 
+@pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("bad", [0.0, -1e-6, math.nan, math.inf])
-def test_a_broken_timer_is_an_error(bad):
+def test_a_broken_timer_is_an_error(name, bad):
+    rule = RULES[name]()
+    rule.start()
+    with pytest.raises(ValueError, match=f"the timer returned {bad} s"):
+        rule.add([1e-3, bad], 1e-3)
+    assert not rule.samples
+
+
+@pytest.mark.parametrize("bad", [-1e-9, math.nan, math.inf])
+def test_time_spent_is_a_time(bad):
     rule = CoefficientOfVariation()
     rule.start()
-    with pytest.raises(ValueError, match="the timer returned"):
-        rule.add([1e-3, bad], 1e-3)
+    with pytest.raises(ValueError, match="wanted a finite time"):
+        rule.add([1e-3], bad)
 
 
 @pytest.mark.parametrize(
     ("environ", "says"),
     [
-        ({"KV_RULE": "nosuch"}, "no stopping rule 'nosuch'; there are cv, fixed_time"),
+        (
+            {"KV_RULE": "nosuch"},
+            "no stopping rule 'nosuch'; there are adaptive, cv, cv_gflops, entropy, fixed, fixed_time, rse_",
+        ),
         ({"KV_RULE": "fixed_time", "KV_EPS": ".01"}, "rule fixed_time has no parameter eps"),
+        ({"KV_RULE": "fixed_time", "KV_MAX_NOISE": ".01"}, "KV_MAX_NOISE: rule fixed_time has no parameter max_noise"),
+        ({"KV_RULE": "fixed", "KV_N": "2.5"}, "KV_N: got '2.5'; wanted a whole number"),
+        ({"KV_RULE": "fixed", "KV_N": "0"}, "rule fixed: n = 0; wanted a positive number"),
+        ({"KV_RULE": "adaptive", "KV_T_SOFT": "3"}, "rule adaptive: t_soft = 3.0 s is more than t_max = 2.0 s"),
+        ({"KV_RULE": "stdrel", "KV_MIN_TIME": "16"}, "min_time = 16.0 s is more than timeout = 15.0 s"),
+        ({"KV_RULE": "cv_gflops", "KV_N_MIN": "21"}, "rule cv_gflops: n_min = 21 is more than n_max = 20$"),
         ({"KV_EPS": "small"}, "KV_EPS: got 'small'; wanted a number"),
         ({"KV_EPS": "-1"}, "wanted a positive number"),
         ({"KV_T_MAX": "nan"}, "wanted a positive number"),
@@ -112,6 +132,28 @@ def test_settings_reach_the_rule_and_its_hash():
     assert finer.parameters()["eps"] == 0.005
     hashes = {method_hash(rule) for rule in (default, finer, FixedTime())}
     assert len(hashes) == 3
+
+
+def test_a_method_that_was_recorded_keeps_its_hash():
+    assert method_hash(CoefficientOfVariation()) == "90cbf29b"
+    assert method_hash(FixedTime()) == "58b94106"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("rse_autocorrelation.conservative", {"factor": 2.0, "min_time": 1.0}),
+        ("rse_autocorrelation.cube_root", {"exponent": 1 / 3}),
+        ("rse_autocorrelation.thinned", {"thin": 2}),
+    ],
+)
+def test_a_published_set_of_parameters_has_a_name(name, parameters):
+    rule = from_environment({"KV_RULE": name})
+    assert parameters.items() <= rule.parameters().items()
+    spelled_out = {f"KV_{key.upper()}": str(value) for key, value in parameters.items()}
+    same = from_environment({"KV_RULE": "rse_autocorrelation", **spelled_out})
+    assert method_hash(same) == method_hash(rule)
+    assert from_environment({"KV_RULE": name, "KV_RUNS": "30"}).parameters()["runs"] == 30
 
 
 def test_threads_are_part_of_the_method():
