@@ -206,6 +206,7 @@ def test_influence_values_give_the_trimmed_means_standard_error():
     wanted = scipy_stats.mstats.trimmed_stde(samples, limits=(0.1, 0.1))
     found = primitives.influence(samples).std(ddof=1) / len(samples) ** 0.5
     assert found == pytest.approx(wanted)
+    assert primitives.influence(samples).mean() == pytest.approx(0, abs=1e-12)
 
 
 def test_blocks_carry_what_neighbours_share():

@@ -30,6 +30,22 @@ def test_effective_sample_size_is_the_theorys(phi):
     assert found == pytest.approx(n * (1 - phi) / (1 + phi), rel=0.15)
 
 
+def test_effective_sample_size_is_geyers_sum():
+    """A pulse in every eighth sample over slow levels: autocorrelations in pairs fall and rise, above zero."""
+    rng = np.random.default_rng(7)
+    samples = np.repeat(rng.normal(0, 1, 8), 50) + 2 * (np.arange(400) % 8 == 0) + rng.normal(0, 0.2, 400)
+    r = [1.0, *(statistics.autocorrelation(samples, lag) for lag in range(1, 398))]
+    total, lowest, rose = 0.0, math.inf, False
+    for even, odd in zip(r[::2], r[1::2], strict=True):
+        if even + odd <= 0:
+            break
+        rose = rose or even + odd > lowest
+        lowest = min(lowest, even + odd)
+        total += lowest
+    assert rose
+    assert statistics.effective_sample_size(samples).value == pytest.approx(400 / (2 * total - 1))
+
+
 def test_alternation_is_worth_no_more_than_all_samples():
     samples = ar1(1, 2000, -0.6)
     assert statistics.effective_sample_size(samples).value == len(samples)
@@ -114,6 +130,7 @@ def test_drift_of_too_little_is_unknown():
     assert (few.s, few.tau, few.p) == (equal.s, equal.tau, equal.p) == (None, None, None)
     assert few.warnings == ("need >= 16 samples for drift over 16 block means, have 14",)
     assert "all 64 samples are equal" in equal.warnings[0]
+    assert statistics.drift([1.0]).warnings == ("need >= 16 samples for drift over 16 block means, have 1",)
     tied = statistics.drift([1.0, 2.0] * 32)
     assert (tied.s, tied.tau, tied.p) == (0, None, None)
     assert "all block means are equal" in tied.warnings[0]

@@ -156,6 +156,8 @@ def test_blocks_hold_neighbours_in_their_order():
     inside = np.diff(rows.reshape(-1, 4), axis=1) % 12
     assert (inside == 1).all()
     assert len(np.unique(rows[:, 0])) == 12  # a block may begin anywhere
+    statistics.bootstrap_distribution(samples, spy, resamples=50, block=5)
+    assert seen[-1].shape == (50, 12)  # the last block is cut: a resample is as long as the samples
 
 
 def test_a_block_of_all_samples_is_always_the_sample_itself():
@@ -188,8 +190,10 @@ def test_block_length_of_independent_short_constant_and_wild_samples():
     assert statistics.block_length(np.arange(15.0)) == 1
     assert statistics.block_length([0.1] * 100) == 1
     assert statistics.block_length([1.0, 2.0] * 100) == 1
-    assert statistics.block_length(np.arange(100.0)) <= 30  # a trend: no more than 3 sqrt(n)
-    assert statistics.block_length(np.arange(18.0)) <= 6  # nor a third of the samples
+    walk = np.cumsum(np.random.default_rng(0).normal(size=2000))
+    assert statistics.block_length(walk) == 135  # at most 3 sqrt(n)
+    # Alternating samples: the mean's variance is next to nothing, the quotient anything.
+    assert max(statistics.block_length(ar1(seed, 18, -0.9)) for seed in range(200)) == 6  # at most a third
 
 
 def test_the_block_can_be_chosen_and_is_named():

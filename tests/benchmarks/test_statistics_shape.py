@@ -105,7 +105,9 @@ def test_gini_ignores_order_and_unit(samples, random):
 
 
 def test_gini_at_its_ends():
-    assert statistics.gini([0.1] * 7).value == pytest.approx(0, abs=1e-15)
+    equal = [statistics.gini([share] * n).value for n in range(2, 300) for share in (0.1, 0.3, 1 / 3)]
+    assert equal == pytest.approx([0] * len(equal), abs=1e-15)
+    assert min(equal) >= 0  # rounding is no negative inequality
     assert statistics.gini([0.0] * 9 + [5.0]).value == pytest.approx(0.9)
     assert statistics.gini([1.0]).warnings == ("need >= 2 samples for inequality, have 1",)
 
@@ -140,6 +142,8 @@ def test_the_lorenz_curve_is_read_between_samples():
     assert statistics.lorenz_curve([1.0, 3.0], 5).share == pytest.approx((0, 0.125, 0.25, 0.625, 1))
     assert statistics.lorenz_curve([2.0] * 10, 3).share == pytest.approx((0, 0.5, 1))
     assert len(statistics.lorenz_curve(np.arange(1000.0)).share) == 101
+    assert statistics.lorenz_curve([1.0, 3.0]).warnings == ()
+    assert statistics.lorenz_curve([1.0]).warnings == ("need >= 2 samples for inequality, have 1",)
     with pytest.raises(ValueError, match="wanted at least 2"):
         statistics.lorenz_curve([1.0, 2.0], 1)
 
@@ -186,12 +190,17 @@ def test_a_clocks_ticks_are_no_modes(ticks):
     """Bins that are no whole number of ticks hold one tick or two by turns: a comb, an mvalue of dozens."""
     for seed in range(20):
         samples = np.random.default_rng(seed).normal(100, ticks / 2, 1000)
-        assert statistics.modality(1e-6 * np.round(samples)).value < 2.8
+        found = statistics.modality(1e-6 * np.round(samples)).value
+        assert found < 2.8
+        assert found == statistics.modality(np.round(samples)).value  # where ticks lie between bins, rounding decides
+        jitter = 1e-13 * np.random.default_rng(seed).normal(size=1000)
+        assert found == statistics.modality(1e-6 * np.round(samples) * (1 + jitter)).value
 
 
 def test_modality_looks_past_outliers():
-    samples = np.concatenate([np.random.default_rng(4).normal(10, 1, 500), [1e6, -1e6]])
-    assert statistics.modality(samples).value < 2.8
+    samples = np.random.default_rng(4).normal(10, 1, 500)
+    assert statistics.modality(np.concatenate([samples, [1e6, -1e6]])).value < 2.8
+    assert statistics.modality(np.concatenate([samples, [99.0] * 60])).value < 2.8
 
 
 def test_modality_of_little_or_degenerate_data():

@@ -15,6 +15,7 @@ FEWEST_FOR_QUARTILES = 4
 FEWEST_FOR_OUTLIERS = 20  # samples: of fewer normal ones, 2 to 9% lie outside by chance, against .7% of many
 # Over it more than one mode is suspected, as in BenchmarkDotNet's analyser; at Gregg's 2.4 it was 1 normal run in 8.
 MODES_SUSPECTED = 2.8
+ROUNDING = 1e-6  # of a bin: samples nearer to each other are one value; ticks so small do no harm to a histogram
 FEWEST_VALUES = 5  # different samples: the fewest in which two modes with a valley between them have any width
 FEWEST_FOR_MODES, ENOUGH_FOR_MODES = 16, 64  # over 2.8 of normal runs: 4% at 32 samples, 2% at 64, under 1% from 256
 
@@ -175,14 +176,14 @@ def _warn_modes(found: float, n: int, different: int) -> tuple[str, ...]:
 
 def _mvalue(ordered: FloatArray) -> float:
     span = float(ordered[-1] - ordered[0])
+    first, third = np.percentile(ordered, (25, 75))
+    wanted = 2 * float(third - first) / ordered.size ** (1 / 3)
     gaps = np.diff(ordered)
-    gaps = gaps[gaps > 1e-9 * span]
+    gaps = gaps[gaps > ROUNDING * (wanted or span)]
     if gaps.size == 0:
         return 2.0  # one value is left: one mode
     # Bins of whole ticks, with the ticks inside: else a clock's ticks fall into them unevenly and look like modes.
     tick = float(gaps.min())
-    first, third = np.percentile(ordered, (25, 75))
-    wanted = 2 * float(third - first) / ordered.size ** (1 / 3)
     width = tick * max(1, math.ceil(wanted / tick))
     best = 0.0
     while True:
