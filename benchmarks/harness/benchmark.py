@@ -60,7 +60,8 @@ class _KernelBenchmark:
         cls.problem.device = cls.device
         tests = cls.problem.generate_test_cases()
         cls.params = [list(IMPLEMENTATIONS), [test["name"] for test in tests]]
-        cls.cold_params = [list(IMPLEMENTATIONS), list(cls.problem.cold[cls.device])]
+        names = cls.problem.core.get(cls.device, cls.params[1])
+        cls.cold_params = [list(IMPLEMENTATIONS), list(cls.problem.cold.get(cls.device, names))]
         flops = {test["name"]: cls.problem.get_flops(test) for test in tests}
         cls.flops = {name: value for name, value in flops.items() if value is not None}
         traffic = {test["name"]: cls.problem.get_bytes(test) for test in tests}

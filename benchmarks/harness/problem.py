@@ -56,7 +56,8 @@ class Problem(ABC):
         kernel: name of the folder below `kernels/` that holds the native code, None for a foreign problem.
         cases: names of the test cases of each device, in order. Fixed lists: a new size is a new case (contract).
         core: of these, the two that tier `core` measures.
-        cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of.
+        cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of; where
+            nothing is said of a device, its core.
     """
 
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = ()
@@ -65,7 +66,7 @@ class Problem(ABC):
     kernel: ClassVar[str | None] = None
     cases: ClassVar[Mapping[str, Sequence[str]]] = {}
     core: ClassVar[Mapping[str, Sequence[str]]] = {}
-    cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": (), "cuda": ()}
+    cold: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, name: str, time_limit: float | None = None) -> None:
         self.name = name

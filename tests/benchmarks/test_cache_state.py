@@ -109,6 +109,18 @@ def test_cold_has_the_same_axes_and_fewer_cases(root):
     assert {repr(case) for case in hot.flops} == set(hot.params[1])
 
 
+def test_a_problem_that_says_nothing_of_cold_caches_has_its_core_timed():
+    class Plain(matmul.Matmul):
+        cold = {}  # noqa: RUF012 - as a definition from elsewhere writes it
+
+    class Bare(Plain):
+        core = {}  # noqa: RUF012
+
+    for kind, wanted in ((Plain, matmul.Matmul.core["cpu"]), (Bare, matmul.Matmul.cases["cpu"])):
+        suite = type("Cpu", (base._KernelBenchmark,), {"problem": kind(), "device": "cpu"})
+        assert suite.cold_params[1] == list(wanted)
+
+
 @pytest.mark.parametrize(("method", "skipped"), [("time_cold", True), ("time_hot", False)])
 def test_where_the_cache_is_not_known_cold_does_not_apply(root, monkeypatch, capsys, method, skipped):
     monkeypatch.setattr(cache, "cache_size", lambda device: None)
