@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 from collections.abc import Callable
@@ -130,7 +131,7 @@ def _read(path: Path) -> float | None:
         found = json.loads(path.read_text(encoding="utf-8"))["bytes_per_second"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return float(found) if isinstance(found, int | float) and found > 0 else None
+    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
 
 
 def _keep(path: Path, document: dict[str, Any]) -> None:

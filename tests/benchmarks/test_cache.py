@@ -96,7 +96,7 @@ def test_machines_and_threads_have_peaks_of_their_own(memory, tmp_path, monkeypa
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"bytes_per_second": "1"}', '{"bytes_per_second": 0}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"bytes_per_second": "1"}', '{"bytes_per_second": Infinity}'])
 def test_a_kept_peak_that_is_none_is_measured_anew(memory, tmp_path, text):
     memory[:] = [100e9, 100e9]
     cache.is_warm(1e9, "cpu", None, tmp_path)

@@ -79,6 +79,13 @@ def test_coarse_ticks_ask_for_a_batch(device, monkeypatch):
     assert "quantised" not in result.flags
 
 
+def test_a_clock_that_shows_nothing_is_an_error(device, monkeypatch):
+    device.event_tick = 0.1
+    monkeypatch.setattr("benchmarks.harness.sampling.WARM_UP", 0.0)
+    with pytest.raises(ValueError, match=r"the timer returned 0\.0"):
+        measure(lambda: device.kernel(3.3e-6), CudaEventTimer(device), FixedTime(t_max=0.005))
+
+
 def test_hot_calls_find_what_the_call_before_left(device):
     device.cold = True
     samples = CudaEventTimer(device).samples(lambda: device.kernel(3e-6, missing=7e-6), 1, 50)

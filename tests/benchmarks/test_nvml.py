@@ -132,6 +132,7 @@ def test_a_round_is_looked_at_twice(library, tmp_path):
         assert library.opened
         watch.look()
         watch.look()
+    assert library.opened == []
     assert (watch.activity.sm_before, watch.activity.sm_after) == (1.98e9, 1.8e9)
     assert watch.flags == ("clock_drift",)
     assert not (tmp_path / "samples").exists()
