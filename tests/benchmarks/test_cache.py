@@ -5,7 +5,11 @@ import json
 import pytest
 
 from benchmarks.harness import cache
+from benchmarks.harness.cuda_timers import CudaEventTimer
 from benchmarks.harness.timers import HostTimer
+from tests.benchmarks.simulated_cuda import device
+
+__all__ = ["device"]
 
 MB = 1 << 20
 
@@ -77,6 +81,15 @@ def test_faster_than_memory_is_warm(memory, tmp_path):
     assert len(memory) == 1  # measured once, then kept
     assert cache.is_warm(cache.WARM * 100e9 * 1.01, "cpu", None, tmp_path) is True
     assert memory == []  # but again before it speaks against a call
+
+
+@pytest.mark.parametrize("empties", [True, False])
+def test_a_flush_that_empties_nothing_gives_itself_away(memory, tmp_path, device, empties):
+    memory[:] = [2.4e12] * 2
+    flush = device.flush if empties else lambda: device.work(70e-6)
+    timer = CudaEventTimer(device, flush)
+    samples = timer.samples(lambda: device.kernel(3e-6, missing=3e-6), 1, 50)  # 12 MB: 4 TB/s from L2, 2 from memory
+    assert cache.is_warm(12e6 / samples[25], "cpu", None, tmp_path) is not empties
 
 
 def test_a_peak_measured_on_a_busy_machine_is_corrected(memory, tmp_path):

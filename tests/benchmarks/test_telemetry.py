@@ -82,9 +82,16 @@ def test_a_gpus_figures_stay_on_its_line():
 
 
 def test_a_gpus_drift_of_one_percent_survives_the_line():
-    small = dataclasses.replace(GPU, sm_before=1.98e9, sm_after=1.96e9)
+    small = dataclasses.replace(GPU, sm_before=1.98e9, sm_after=1.96e9, memory_after=2.592e9)
     back = decode(encode(dataclasses.replace(ON_GPU, gpu=small))).gpu
     assert back.sm_before / back.sm_after == pytest.approx(1.98 / 1.96)
+    assert back.memory_before / back.memory_after == pytest.approx(2.619 / 2.592)
+
+
+def test_a_gpus_figures_go_before_a_round_is_lost():
+    back = decode(encode(dataclasses.replace(ON_GPU, params=("compile", "x" * 60))))
+    assert (back.gpu, back.waiting) == (None, None)
+    assert (back.estimate, back.method) == (ON_GPU.estimate, ON_GPU.method)
 
 
 @pytest.mark.parametrize("said", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
