@@ -197,6 +197,26 @@ def test_a_clocks_ticks_are_no_modes(ticks):
         assert found == statistics.modality(1e-6 * np.round(samples) * (1 + jitter)).value
 
 
+@pytest.mark.parametrize("seed", [39, 88, 995, 1875, 2806])
+def test_where_a_clock_begins_and_what_its_tick_is_makes_no_mode(seed):
+    """Of 3000 seeds, those where rounding put a tick on the other side of a bin's edge or of an outlier's fence."""
+    rng = np.random.default_rng(seed)
+    tick = 10.0 ** rng.uniform(-9, 0) * rng.uniform(1, 10)
+    begin = rng.uniform(0, 1e5) * tick
+    ticks = np.round(rng.normal(100, rng.uniform(1, 30), 300))
+    assert statistics.modality(begin + tick * ticks).value == statistics.modality(ticks).value
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-12])
+def test_nearly_equal_samples_make_no_endless_histogram(noise):
+    """Without the outliers at 5 the middle half is equal, or nearly: bins that fit it number billions up to 11."""
+    samples = np.repeat([5.0, 9.0, 10.0, 11.0], [24, 2, 60, 14])
+    samples[25] += 1e-12
+    samples[26:86] += noise * np.random.default_rng(1).normal(size=60)
+    found = statistics.modality(samples)
+    assert found.value == pytest.approx(2.0) if noise == 0 else found.value >= 2.0
+
+
 def test_modality_looks_past_outliers():
     samples = np.random.default_rng(4).normal(10, 1, 500)
     assert statistics.modality(np.concatenate([samples, [1e6, -1e6]])).value < 2.8

@@ -162,7 +162,7 @@ def modality(samples: Samples) -> Figure:
     if few or constant(values):
         return Figure(None if few else 2.0, few + warn_constant(values))
     first, third = np.percentile(values, (25, 75))
-    fence = MILD * (third - first)
+    fence = MILD * (1 + ROUNDING) * (third - first)  # a tick on the fence is inside, whichever way it was rounded
     found = _mvalue(np.sort(values[(values >= first - fence) & (values <= third + fence)]))
     return Figure(found, _warn_modes(found, values.size, np.unique(values).size))
 
@@ -187,8 +187,16 @@ def _mvalue(ordered: FloatArray) -> float:
     width = tick * max(1, math.ceil(wanted / tick))
     best = 0.0
     while True:
-        heights = np.bincount(((ordered - ordered[0] + tick / 2) / width).astype(np.int64))
-        best = max(best, float(np.abs(np.diff(heights, prepend=0, append=0)).sum() / heights.max()))
+        best = max(best, _ups_and_downs((ordered - ordered[0] + tick / 2) / width))
         if width > span:
             return best
         width *= 2
+
+
+def _ups_and_downs(positions: FloatArray) -> float:
+    """Return the summed steps between the heights of bins of width 1, empty ones included, over the highest."""
+    # Only bins that hold something: where most samples are nearly equal, there may be endless empty ones.
+    bins, heights = np.unique(np.floor(positions), return_counts=True)
+    neighbours = np.diff(bins) == 1
+    steps = np.where(neighbours, np.abs(np.diff(heights)), heights[:-1] + heights[1:])
+    return float((heights[0] + steps.sum() + heights[-1]) / heights.max())
