@@ -26,6 +26,8 @@ COMMANDS = {
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",
     "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
+    "record": "record raw traces of every kernel, a file for each process",
+    "replay": "replay every stopping rule on recorded and synthetic traces",
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 

@@ -23,7 +23,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-EXTRAS = ("track", "test")
+EXTRAS = ("track", "plot", "test")
 PATH_FILE = "host-packages.pth"
 
 

@@ -1,0 +1,84 @@
+"""Recorded traces as files: what `python -m tools record` and `python -m tools offline traces` write."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.statistics import trimmed_mean
+from benchmarks.harness.stopping import without_burn_in
+from benchmarks.harness.traces import FORMAT
+from tools.errors import ResultsError, UsageError
+from tools.replaying import Trace
+
+BASELINE = 10_000  # samples that a baseline wants, the number that the published comparisons take
+NOT_TRACES = ("missing.json", "started.json")  # what the recorder keeps beside its traces
+
+
+def files(places: Iterable[Path]) -> list[Path]:
+    """Return the trace files that are named, and those in the folders that are named, at any depth.
+
+    Raises:
+        UsageError: a place does not exist, or a folder holds no trace.
+    """
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            inside = sorted(path for path in place.rglob("*.json") if path.name not in NOT_TRACES)
+            if not inside:
+                raise UsageError(f"{place}: no traces; `python -m tools record` records some into .asv/traces")
+            found += inside
+        elif place.is_file():
+            found.append(place)
+        else:
+            raise UsageError(f"{place}: no such file or folder of traces")
+    return found
+
+
+def read(paths: Iterable[Path]) -> Iterator[Trace]:
+    """Yield the traces of files.
+
+    The truth is the location of the last 10,000 samples, where there are 12,500 or more; else that of the whole trace
+    without its first fifth.
+
+    Raises:
+        ResultsError: a file is no trace: cut off, of another format, or with a sample that is no positive time.
+    """
+    for path in paths:
+        document = _document(path)
+        samples = _samples(path, document)
+        settled = samples[-BASELINE:] if 4 * len(samples) >= 5 * BASELINE else without_burn_in(samples)
+        truth = trimmed_mean(np.asarray(settled))
+        yield Trace(source=str(path), samples=samples, batch=_batch(path, document), truth=truth)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ResultsError(f"{path}: no trace ({error}); it may be cut off: record it again") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("unit") != "s":
+        raise ResultsError(f"{path}: no trace of format {FORMAT} in seconds; `python -m tools record` writes those")
+    return found
+
+
+def _samples(path: Path, document: dict[str, Any]) -> list[float]:
+    samples = document.get("seconds")
+    if not isinstance(samples, list) or not samples:
+        raise ResultsError(f"{path}: no samples; wanted a list under 'seconds'")
+    for number, sample in enumerate(samples):
+        if not isinstance(sample, int | float) or not (math.isfinite(sample) and sample > 0):
+            raise ResultsError(f"{path}: sample {number} is {sample!r}; wanted a positive finite time in seconds")
+    return [float(sample) for sample in samples]
+
+
+def _batch(path: Path, document: dict[str, Any]) -> int:
+    batch = document.get("batch")
+    if not isinstance(batch, int) or batch < 1:
+        raise ResultsError(f"{path}: batch {batch!r}; wanted a positive number of calls")
+    return batch
