@@ -210,6 +210,12 @@ def test_graphs_are_captured_from_a_stream_of_their_own(root, a_gpu, monkeypatch
     assert streams == []
     timing.prepare("cuda", {"KV_TIMER": "graph"})
     assert streams == ["stream"]
+    monkeypatch.setenv("KV_TIMER", "graph")
+    bound = []
+    monkeypatch.setattr(base, "bind", lambda *_: bound.append(len(streams)))
+    with pytest.raises(AttributeError):  # nothing is bound: what matters is what was done before
+        add_mul_exp.Cuda().setup("eager", CASE)
+    assert bound == [2]
 
 
 def test_a_refused_capture_is_an_error_with_its_words(monkeypatch):
