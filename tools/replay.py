@@ -37,8 +37,7 @@ REPETITIONS = 15  # of every mixture whose repeatability is looked at
 REPEATED = 4  # mixtures
 RECORDED = Path(".asv", "traces")
 OUT = Path(".asv", "replay")
-OURS = Adaptive.name
-EQUAL = "fixed_time, equal time"  # as long per trace as makes its total that of OURS
+OURS = (Adaptive.name, f"{Adaptive.name}.round")  # each is compared with a fixed time that costs as much in total
 CONTENDERS: Mapping[str, MakeRule] = {
     **RULES,
     "fixed_time, 1 s": partial(FixedTime, t_max=1.0),
@@ -119,19 +118,24 @@ def outcomes(traces: Iterable[Trace], rules: Mapping[str, MakeRule]) -> Outcomes
 
 
 def result(title: str, traces: Iterable[Trace], seed: int) -> Result:
-    """Return every rule's figures on a set, and `fixed_time`'s at the total time of ours."""
+    """Return every rule's figures on a set, and `fixed_time`'s at the total time of each of ours."""
     found = outcomes(traces, CONTENDERS)
     costs = Costs(SECONDS)
     for trace in traces:
         costs.add(trace)
-    seconds = costs.time_for(sum(each.spent for each in found[OURS]))
-    found |= outcomes(traces, {EQUAL: partial(FixedTime, t_max=seconds)})
+    seconds = {name: costs.time_for(sum(each.spent for each in found[name])) for name in OURS}
+    found |= outcomes(traces, {equal_time(name): partial(FixedTime, t_max=each) for name, each in seconds.items()})
     return Result(
         title=title,
-        traces=len(found[OURS]),
+        traces=len(found[OURS[0]]),
         summaries=tuple(summary(name, each) for name, each in found.items()),
-        comparison=compare(OURS, EQUAL, found, seed),
+        comparisons=tuple(compare(name, equal_time(name), found, seed) for name in OURS),
     )
+
+
+def equal_time(rule: str) -> str:
+    """Return what the fixed time is called that costs as much in total as `rule`."""
+    return f"fixed_time, equal to {rule}"
 
 
 def by_family(seed: int) -> dict[str, dict[str, float]]:

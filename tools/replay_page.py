@@ -88,12 +88,12 @@ def _row(found: Summary) -> tuple[str, ...]:
 
 
 def _result(found: Result) -> Table:
-    compared = found.comparison
-    note = (
-        f"{found.traces} traces; paired bootstrap over what was measured: {compared.first} is worse than "
-        f"{compared.second} in the median in {percent(compared.worse_median)}, in p90 in {percent(compared.worse_p90)} "
-        "of resamples"
+    compared = "; ".join(
+        f"{each.first} is worse in the median in {percent(each.worse_median)}, in p90 in {percent(each.worse_p90)}"
+        for each in found.comparisons
     )
+    note = f"{found.traces} traces; paired bootstrap over what was measured, with a fixed time that costs as much: "
+    note += f"{compared} of resamples"
     rows = [_row(each) for each in sorted(found.summaries, key=lambda each: each.median)]
     return Table(found.title, note, COLUMNS, rows)
 

@@ -192,7 +192,7 @@ class Result:
     title: str
     traces: int
     summaries: tuple[Summary, ...]
-    comparison: Comparison  # of our rule with `fixed_time` at equal total time
+    comparisons: tuple[Comparison, ...]  # of each of our rules with `fixed_time` at equal total time
 
 
 @dataclass(frozen=True, kw_only=True)

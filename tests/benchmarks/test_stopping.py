@@ -104,7 +104,7 @@ def test_time_spent_is_a_time(bad):
     [
         (
             {"KV_RULE": "nosuch"},
-            "no stopping rule 'nosuch'; there are adaptive, cv, cv_gflops, entropy, fixed, fixed_time, rse_",
+            "no stopping rule 'nosuch'; there are adaptive, adaptive.round, cv, cv_gflops, entropy, fixed",
         ),
         ({"KV_RULE": "fixed_time", "KV_EPS": ".01"}, "rule fixed_time has no parameter eps"),
         ({"KV_RULE": "fixed_time", "KV_MAX_NOISE": ".01"}, "KV_MAX_NOISE: rule fixed_time has no parameter max_noise"),
@@ -112,6 +112,8 @@ def test_time_spent_is_a_time(bad):
         ({"KV_RULE": "fixed", "KV_N": "0"}, "rule fixed: n = 0; wanted a positive number"),
         ({"KV_RULE": "adaptive", "KV_T_SOFT": "3"}, "rule adaptive: t_soft = 3.0 s is more than t_max = 2.0 s"),
         ({"KV_RULE": "stdrel", "KV_MIN_TIME": "16"}, "min_time = 16.0 s is more than timeout = 15.0 s"),
+        ({"KV_RULE": "rse_autocorrelation", "KV_FACTOR": "0"}, "factor = 0.0; wanted a positive number"),
+        ({"KV_RULE": "rse_autocorrelation", "KV_THIN": "-1"}, "thin = -1; wanted a positive number"),
         ({"KV_RULE": "cv_gflops", "KV_N_MIN": "21"}, "rule cv_gflops: n_min = 21 is more than n_max = 20$"),
         ({"KV_EPS": "small"}, "KV_EPS: got 'small'; wanted a number"),
         ({"KV_EPS": "-1"}, "wanted a positive number"),
@@ -142,6 +144,7 @@ def test_a_method_that_was_recorded_keeps_its_hash():
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
+        ("adaptive.round", {"eps": 0.01, "t_soft": 0.3, "t_max": 0.5}),
         ("rse_autocorrelation.conservative", {"factor": 2.0, "min_time": 1.0}),
         ("rse_autocorrelation.cube_root", {"exponent": 1 / 3}),
         ("rse_autocorrelation.thinned", {"thin": 2}),
@@ -151,9 +154,11 @@ def test_a_published_set_of_parameters_has_a_name(name, parameters):
     rule = from_environment({"KV_RULE": name})
     assert parameters.items() <= rule.parameters().items()
     spelled_out = {f"KV_{key.upper()}": str(value) for key, value in parameters.items()}
-    same = from_environment({"KV_RULE": "rse_autocorrelation", **spelled_out})
+    same = from_environment({"KV_RULE": name.split(".")[0], **spelled_out})
     assert method_hash(same) == method_hash(rule)
-    assert from_environment({"KV_RULE": name, "KV_RUNS": "30"}).parameters()["runs"] == 30
+    last, value = list(rule.parameters().items())[-1]
+    changed = from_environment({"KV_RULE": name, f"KV_{last.upper()}": str(value + 1)})
+    assert changed.parameters() == {**rule.parameters(), last: value + 1}
 
 
 def test_threads_are_part_of_the_method():

@@ -67,7 +67,7 @@ def test_a_drift_is_named_when_the_budget_is_up():
     assert run(Adaptive(), lambda number: 1e-3 * 0.9995**number + 1e-6) is Reason.BUDGET_DRIFT
 
 
-def test_slow_calls_are_not_asked_for_64():
+def test_slow_calls_are_not_asked_for_the_fewest():
     rule = Adaptive()
     assert run(rule, noisy(0.01, mean=0.3)) is Reason.BUDGET
     assert len(rule.samples) in (7, 8)
@@ -76,10 +76,10 @@ def test_slow_calls_are_not_asked_for_64():
     assert len(rule.samples) == 3
 
 
-def test_64_samples_are_asked_for_while_there_is_time():
+def test_the_fewest_are_asked_for_while_there_is_time():
     rule = Adaptive()
-    run(rule, noisy(0.0001, mean=0.005))
-    assert len(rule.samples) == 64
+    run(rule, noisy(0.00001, mean=0.01))
+    assert len(rule.samples) == rule.n_min == 24
 
 
 def test_looks_are_geometric():
@@ -110,6 +110,24 @@ def test_drift_is_a_trend_and_not_noise():
     assert drifts(np.arange(160.0))
     assert drifts(-np.arange(160.0))
     assert not drifts(np.arange(15.0))
+
+
+def test_a_look_is_a_tenth_to_a_quarter_after_the_last():
+    rule = Adaptive()
+    assert rule._portion(1000, 1.0001) in (100, 101)  # rounding may count one more
+    assert rule._portion(1000, 1.5) == 146  # 1.02 * 1.5^(1/3.5), aimed at where the width will meet the limit
+    assert rule._portion(1000, 100.0) == rule._portion(1000, math.inf) == 250
+    assert rule._portion(3, 1.0001) == 1
+
+
+def test_the_target_is_for_a_time_of_t_soft():
+    samples = [noisy(0.1)(number) for number in range(400)]
+    width = relative_half_width(without_burn_in(samples))
+    for spent, stops in ((0.29, False), (0.31, True)):
+        rule = Adaptive(eps=width, t_soft=0.3, t_max=0.5)
+        rule.start()
+        rule.add(samples, spent)
+        assert isinstance(rule.decide(), Stop) is stops
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0])

@@ -30,11 +30,11 @@ class Adaptive(StoppingRule):
     """
 
     eps: float = 0.005
-    power: float = 2.0
+    power: float = 3.0
     t_min: float = 0.1
     t_soft: float = 1.0
     t_max: float = 2.0
-    n_min: int = 64
+    n_min: int = 24
     n_floor: int = 3
 
     name: ClassVar[str] = "adaptive"
@@ -53,7 +53,7 @@ class Adaptive(StoppingRule):
             return Continue(min(self.n_min - n, self._samples_within(self.t_max - self._spent)))
         width = relative_half_width(without_burn_in(self._samples))
         accepted = self.eps * (self._spent / self.t_soft) ** self.power
-        if width <= accepted and n >= self.n_min:
+        if width <= accepted:
             return Stop(Reason.CONVERGED if width <= self.eps else Reason.NOISE_FLOOR)
         if self._spent >= self.t_max:
             return Stop(self._out_of_time(width))
