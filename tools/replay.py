@@ -7,6 +7,8 @@ other was not ("held out"), and is what counts. Recorded traces are replayed bes
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.harness.stopping import RULES, Adaptive, FixedTime
-from tools import replay_page, replay_plot, trace_files
+from tools import replay_plot, replay_tables, trace_files
 from tools.errors import UsageError
 from tools.mixtures import HELD_OUT, SECONDS, TUNING, mixtures, repetition, single_families
 from tools.replaying import (
@@ -78,11 +80,14 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     places = args.traces or ([RECORDED] if RECORDED.is_dir() else [])
     recorded = trace_files.files(places)
     found = prove(args.seed, full=args.full, recorded=recorded)
-    out.write(replay_page.text(found))
+    out.write(replay_tables.text(found))
     plot = replay_plot.write(found, args.out / "replay.png")
     if plot is None:
         print("note: no replay.png: matplotlib is not installed (extra `plot`)", file=err)
-    page = replay_page.write(found, args.out, plot)
+    if importlib.util.find_spec("bokeh") is None:
+        print("note: no page: bokeh is not installed (extra `track`)", file=err)
+        return 0
+    page: Path = importlib.import_module("tools.replay_page").write(found, args.out, plot)
     print(f"page: {page.resolve().as_uri()}", file=out)
     return 0
 

@@ -1,6 +1,7 @@
 """Replaying: what rules take of a trace, how far off they are, what is printed and written."""
 
 import argparse
+import importlib.util
 import io
 import json
 import re
@@ -18,7 +19,7 @@ from benchmarks.harness.stopping import (
     ReactiveBenchmarking,
 )
 from tools import replay as command
-from tools import replay_page, replay_plot, replaying, trace_files
+from tools import replay_plot, replay_tables, replaying, trace_files
 from tools.errors import ResultsError, UsageError
 from tools.mixtures import HELD_OUT
 from tools.replaying import ENDED, Costs, Outcome, Trace, compare, repeatability, replay, summary
@@ -257,11 +258,22 @@ def test_the_picture_is_a_picture(small, tmp_path):
 def test_without_matplotlib_it_says_so(small, tmp_path, monkeypatch):
     pytest.importorskip("bokeh", reason="the page needs the extra `track`")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(replay_plot.importlib.util, "find_spec", lambda name: None)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name))
     _, _, err = run()
     assert err == "note: no replay.png: matplotlib is not installed (extra `plot`)\n"
     assert not list((tmp_path / ".asv").rglob("*.png"))
     assert "replay.png" not in (tmp_path / ".asv/replay/index.html").read_text()
+
+
+def test_without_bokeh_it_says_so_and_prints_the_tables(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    status, out, err = run()
+    assert status == 0
+    assert "held out (seed 0): 6 traces" in out
+    assert err.splitlines()[-1] == "note: no page: bokeh is not installed (extra `track`)"
+    assert not (tmp_path / ".asv").exists()
 
 
 def test_a_seed_is_a_number_from_zero_on(small):
@@ -289,7 +301,7 @@ def test_every_rule_and_the_honest_baselines_contend():
 
 @pytest.mark.parametrize(("value", "shown"), [(None, "-"), (0.0, "0%"), (0.00123, "0.123%"), (0.5, "50.0%")])
 def test_percentages(value, shown):
-    assert replay_page.percent(value) == shown
+    assert replay_tables.percent(value) == shown
 
 
 def test_common_random_numbers():
