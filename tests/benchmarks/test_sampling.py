@@ -35,7 +35,7 @@ class FakeTimer:
 
 @pytest.fixture(autouse=True)
 def no_faults(monkeypatch):
-    """A timer that does not wait is done in microseconds, in which one page fault of the test's own is many a second."""
+    """A timer that does not wait is done in microseconds: one page fault of the test's own is many a second."""
     monkeypatch.setattr(sampling, "page_faults", lambda: 0)
 
 
