@@ -98,7 +98,7 @@ def test_a_summary_is_over_all_traces():
 
 
 def test_the_same_total_time_is_found_and_never_less():
-    traces = [trace([1e-3] * 5000), trace([7e-3] * 700), trace([0.03] * 150)]
+    traces = [trace([1e-3] * 5000), trace([7e-3] * 700), trace([0.03] * 50, batch=3)]
     costs = Costs(4.0)
     for each in traces:
         costs.add(each)
@@ -106,7 +106,7 @@ def test_the_same_total_time_is_found_and_never_less():
         seconds = costs.time_for(total)
         spent = sum(replay(FixedTime(t_max=seconds), each).spent for each in traces)
         assert total <= spent * 1.0001
-        assert spent < 1.02 * total + 0.04  # half a percent, and one sample of each
+        assert spent < 1.01 * total + 0.1  # half a percent, and one sample of each
 
 
 def test_no_time_costs_more_than_there_is():
@@ -126,11 +126,11 @@ def test_a_rule_that_is_worse_everywhere_is_always_worse():
 
 
 def test_sources_are_drawn_with_all_their_repetitions():
-    # one source of nine decides: with sources drawn, it is left out of 35% of resamples; with outcomes drawn, never
+    # one source of nine decides: it is in 1 - (8/9)^9 = 65% of resamples; with outcomes drawn one by one in 56%
     good = [outcome(0.001, str(number // 5)) for number in range(45)]
     bad = [outcome(0.5 if each.source == "0" else 0.001, each.source) for each in good]
     found = compare("bad", "good", {"bad": bad, "good": good}, seed=1)
-    assert 0.5 < found.worse_p90 < 0.8
+    assert 0.62 < found.worse_p90 < 0.69
 
 
 def test_repeatability_is_within_a_source():

@@ -67,7 +67,7 @@ _CLASSES = (
 # A rule by its name, and after a point a published set of parameters; the same parameters are the same method.
 RULES: Mapping[str, Callable[..., StoppingRule]] = {
     **{rule.name: rule for rule in _CLASSES},
-    "adaptive.round": partial(Adaptive, eps=0.01, t_soft=0.3, t_max=0.5),
+    "adaptive.round": partial(Adaptive, eps=0.003, t_soft=0.3, t_max=0.3),
     "rse_autocorrelation.conservative": partial(ReactiveBenchmarking, factor=2.0, min_time=1.0),
     "rse_autocorrelation.cube_root": partial(ReactiveBenchmarking, exponent=1 / 3),
     "rse_autocorrelation.thinned": partial(ReactiveBenchmarking, thin=2),
