@@ -8,7 +8,9 @@ from pathlib import Path
 
 from tools.replaying import Proof
 
-SIZE = (9.0, 5.5)  # inches
+SIZE = (10.0, 5.0)  # inches, of a set's panel
+COLOURS = 10  # in matplotlib's cycle, C0 to C9; then another mark begins
+MARKS = ("o", "s", "^")
 RESOLUTION = 120  # dots per inch
 
 
@@ -30,9 +32,10 @@ def write(found: Proof, path: Path) -> Path | None:
         times = [summary.total / summary.traces for summary in shown]
         medians = [100 * summary.median for summary in shown]
         panel.vlines(times, medians, [100 * summary.p90 for summary in shown], color="#9aa4ad", linewidth=1)
-        panel.scatter(times, medians, color="#1f8a5b", zorder=3)
-        for summary, time, median in zip(shown, times, medians, strict=True):
-            panel.annotate(summary.rule, (time, median), xytext=(4, 4), textcoords="offset points", fontsize=7)
+        for index, (summary, time, median) in enumerate(zip(shown, times, medians, strict=True)):
+            mark = {"color": f"C{index % COLOURS}", "marker": MARKS[index // COLOURS % len(MARKS)]}
+            panel.scatter([time], [median], label=summary.rule, zorder=3, **mark)
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=7)  # labels at the marks would overlap
         panel.set(xscale="log", yscale="log", title=f"{each.title}: {each.traces} traces, seed {found.seed}")
         panel.set(xlabel="time per trace, s", ylabel="error, %: median (mark), p90 (end of line)")
     path.parent.mkdir(parents=True, exist_ok=True)
