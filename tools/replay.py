@@ -1,7 +1,8 @@
 """``python -m tools replay``: every stopping rule on the same traces, and how far off each was for the time it took.
 
-Synthetic mixtures of noise have a known truth. One set was used to choose the constants of `adaptive` ("tuned on"); the
-other was not ("held out"), and is what counts. Recorded traces are replayed beside them, where there are any.
+Synthetic mixtures of noise have a known truth. Mixtures like those of one set chose the constants of `adaptive`
+("tuning": 1,000 of its seed 2); those of the other did not ("held out"), and are what counts. Recorded traces are
+replayed beside them, where there are any.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def prove(seed: int, *, full: bool, recorded: list[Path]) -> Proof:
     count, repetitions = (FULL_MIXTURES, FULL_REPETITIONS) if full else (DEFAULT_MIXTURES, DEFAULT_REPETITIONS)
     sets: list[tuple[str, Iterable[Trace]]] = [
         (title, Synthetic(namespace=namespace, seed=seed, mixtures=count, repetitions=repetitions))
-        for title, namespace in (("tuned on", TUNING), ("held out", HELD_OUT))
+        for title, namespace in (("tuning", TUNING), ("held out", HELD_OUT))
     ]
     if recorded:
         sets.append(("recorded", list(trace_files.read(recorded))))

@@ -19,8 +19,8 @@ from tools.replay_tables import FOOTNOTES, Table, percent, tables
 from tools.replaying import Proof
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
-MARKS = {"tuned on": "circle", "held out": "square", "recorded": "triangle"}
-COLOURS = {"tuned on": "#8a63d2", "held out": "#1f8a5b", "recorded": "#c2651a"}
+MARKS = {"tuning": "circle", "held out": "square", "recorded": "triangle"}
+COLOURS = {"tuning": "#8a63d2", "held out": "#1f8a5b", "recorded": "#c2651a"}
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,10 @@ def rows(sessions: Mapping[str, Iterable[Round]]) -> list[Row]:
 def _row(series: Series, logs: Mapping[Series, Logs]) -> Row:
     """Adjust each session with a beta that was fitted on the others."""
     values = logs[series]
-    controls = [found for (_, params), found in logs.items() if params[0] in CONTROLS]
+    state = series[0].rpartition(".")[2]  # hot or cold: what empties the caches says nothing of a round that has them
+    controls = [
+        found for (name, params), found in logs.items() if params[0] in CONTROLS and name.rpartition(".")[2] == state
+    ]
     raw = _medians(values)
     row = Row(
         series=series,

@@ -38,12 +38,13 @@ def interval(environ: Mapping[str, str]) -> float | None:
     return seconds
 
 
-def uuid() -> str:
-    """Return the UUID of the current CUDA device as NVML writes it."""
+def uuid() -> str | None:
+    """Return the UUID of the current CUDA device as NVML writes it; None where this torch does not say (before 2.5)."""
     import torch  # noqa: PLC0415 - discovery must work without torch
 
     properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return f"GPU-{properties.uuid}"
+    found = getattr(properties, "uuid", None)
+    return None if found is None else f"GPU-{found}"
 
 
 class GpuWatch:
@@ -74,12 +75,12 @@ class GpuWatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._sampler is not None:
-            between = self._sampler.stop()
-            began, ended = (self._looks[0][0], self._looks[-1][0]) if self._looks else (math.inf, -math.inf)
-            self._looks += [(when, state) for when, state in between if began <= when <= ended]
-            self._looks.sort(key=lambda look: look[0])
-        self._stack.close()
+        with self._stack:
+            if self._sampler is not None:
+                between = self._sampler.stop()
+                began, ended = (self._looks[0][0], self._looks[-1][0]) if self._looks else (math.inf, -math.inf)
+                self._looks += [(when, state) for when, state in between if began <= when <= ended]
+                self._looks.sort(key=lambda look: look[0])
 
     def look(self) -> None:
         """Take the GPU's state now."""

@@ -49,7 +49,7 @@ def _steal() -> float | None:
 
 
 def activity(before: HostCounters, after: HostCounters, spent: float) -> HostActivity:
-    """Return what happened between two readings that lie `spent` seconds of timing apart."""
+    """Return what happened between two readings that lie `spent` seconds apart."""
     switches = after.switches - before.switches
     steal = after.steal - before.steal if before.steal is not None and after.steal is not None else None
     stolen = steal is not None and steal > STEAL_SHARE * spent * (os.cpu_count() or 1)

@@ -13,8 +13,9 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -112,11 +113,12 @@ def opened(uuid: str) -> Iterator[tuple[Any, Any]]:
     try:
         try:
             handle = library.nvmlDeviceGetHandleByUUID(uuid)
-        except library.NVMLError as error:
+        except (library.NVMLError, TypeError) as error:  # TypeError: an old binding that wants bytes
             raise NvmlError(f"NVML: {error}") from None
         yield library, handle
     finally:
-        library.nvmlShutdown()
+        with suppress(library.NVMLError):  # what was read is read
+            library.nvmlShutdown()
 
 
 def describe(uuid: str) -> dict[str, Any] | str:
@@ -135,11 +137,21 @@ def describe(uuid: str) -> dict[str, Any] | str:
 def read(library: Any, handle: Any) -> GpuState:
     """Return the state of an opened GPU now."""
     answers = _answers(library, _questions(library, handle))
-    # One question under two names: NVML 12.2 calls events what it called throttling before.
-    ask = getattr(library, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    ask = ask or getattr(library, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
-    reasons = _answers(library, {"reasons": (1, lambda: ask(handle))} if ask else {}).get("reasons")
-    return GpuState(**answers, reasons=None if reasons is None else int(reasons))
+    reasons = _reasons(library, handle)
+    return GpuState(**answers, reasons=reasons)
+
+
+def _reasons(library: Any, handle: Any) -> int | None:
+    """Return why the clocks are what they are.
+
+    NVML 12.2 calls events what was throttling: a binding may know both names, and an old driver only the old one.
+    """
+    for word in ("Event", "Throttle"):
+        ask = getattr(library, f"nvmlDeviceGetCurrentClocks{word}Reasons", None)
+        found = _answers(library, {"reasons": (1, partial(ask, handle))}).get("reasons") if ask else None
+        if found is not None:
+            return int(found)
+    return None
 
 
 Questions = dict[str, tuple[float, Callable[[], Any]]]  # name -> what one of NVML's units is in ours, and the question
@@ -196,7 +208,11 @@ class Sampler:
     def stop(self) -> list[tuple[float, GpuState]]:
         """End the sampling; return the states in order, each behind its Unix time, s."""
         self._process.communicate()  # closes its input, which ends it; so does the death of this process
-        lines = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
+        # A sampler that was killed leaves its last line unended.
+        texts = [
+            text for text in self._path.read_text(encoding="utf-8").splitlines(keepends=True) if text.endswith("\n")
+        ]
+        lines = [json.loads(text) for text in texts]
         return [(line.pop("t"), GpuState(**line)) for line in lines]
 
 

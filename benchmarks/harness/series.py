@@ -37,6 +37,11 @@ class Series:
         return bench
 
     @property
+    def has_cold(self) -> bool:
+        """Return whether the suite times this case with cold caches, too."""
+        return self.case in self._owner().cold_params[1]
+
+    @property
     def bytes(self) -> int | None:
         """Return the least memory traffic of a call, bytes: the size of its working set, too."""
         return self._owner().bytes.get(self.case)

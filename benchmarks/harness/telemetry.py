@@ -159,14 +159,27 @@ def encode(record: Round) -> str:
         for name, key in KEYS.items()
         if (value := getattr(record, name)) is not None and value != ()
     }
-    for name in (None, *_LEAST_MISSED):
-        line.pop(KEYS.get(name or "", ""), None)
-        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False)
-        if len(text.encode()) < LINE_LIMIT:
-            return text
-    raise TelemetryError(
-        f"{record.benchmark}: telemetry line of {len(text.encode()) + 1} bytes, at most {LINE_LIMIT} allowed"
-    )
+    whole = dict(line)
+    for name in _LEAST_MISSED:
+        if _size(line) >= LINE_LIMIT:
+            line.pop(KEYS[name], None)
+    if _size(line) >= LINE_LIMIT:
+        raise TelemetryError(
+            f"{record.benchmark}: telemetry line of {_size(line) + 1} bytes, at most {LINE_LIMIT} allowed"
+        )
+    for name in reversed(_LEAST_MISSED):  # what makes room may have been more than was wanted
+        fuller = {key: value for key, value in whole.items() if key in line or key == KEYS[name]}
+        if _size(fuller) < LINE_LIMIT:
+            line = fuller
+    return _text(line)
+
+
+def _text(line: Mapping[str, object]) -> str:
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=False)
+
+
+def _size(line: Mapping[str, object]) -> int:
+    return len(_text(line).encode())
 
 
 def decode(line: str) -> Round:

@@ -19,6 +19,7 @@ ON_CUDA: Mapping[str, Callable[[EventSource, Call | None], Timer]] = {
     "graph": CudaGraphTimer,
     "sync": lambda source, flush: SyncTimer(source.synchronize, flush),
 }
+LAUNCH_MATTERS = 1e-3  # s per call: a launch takes about 10 us
 SYNCHRONISED = 21  # samples of what a caller waits; the median counts
 
 
@@ -85,7 +86,13 @@ def plain(device: str, flush: Call | None = None) -> Timer:
     return CudaEventTimer(TorchEvents(device), flush) if device == "cuda" else HostTimer(flush)
 
 
-def wait(call: Call, device: str) -> float:
-    """Return how long a caller waits for a call and for its device, s: the median of SYNCHRONISED samples, hot."""
+def wait(call: Call, device: str, estimate: float) -> float | None:
+    """Return how long a caller waits for a call and for its device, s: the median of SYNCHRONISED samples, hot.
+
+    None where a call takes so long (`estimate`, s) that its launch is less than 1% of it: the samples would cost more
+    than they say.
+    """
+    if estimate > LAUNCH_MATTERS:
+        return None
     samples = SyncTimer(TorchEvents(device).synchronize).samples(call, 1, SYNCHRONISED)
     return sorted(samples)[SYNCHRONISED // 2]

@@ -75,7 +75,8 @@ def file_name(series: Series, clock: Clock, state: State, kind: str) -> str:
 def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Document]]:
     """Yield (file name, trace) of a series under every timer and cache state; those that `load` finds are not repeated.
 
-    Where the size of the cache is not known, no state but the hot one can be made, and there are no traces of others.
+    Where the size of the cache is not known no state but the hot one can be made; where a case lies far beyond the
+    caches there is no other.
     Each is taken on inputs and outputs made anew, so that its warm-up is in it; the device's clocks remember the one
     before. A trace of batch 1 comes first and says, as "chosen", which batch the harness takes: where that is 1, there
     is no second trace.
@@ -89,7 +90,7 @@ def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Do
         NotImplementedError: n/a here.
         WrongResultError: the output is wrong.
     """
-    states = (HOT,) if cache_size(series.device) is None else STATES
+    states = STATES if series.has_cold and cache_size(series.device) is not None else (HOT,)
     for clock in CLOCKS[series.device]:
         for state in states:
             name = file_name(series, clock, state, "single")

@@ -166,7 +166,7 @@ def test_without_a_driver_a_round_is_a_round(root, a_gpu, monkeypatch):
 
 
 def test_what_a_caller_waits_beyond_the_device_is_a_figure_of_hot_rounds(root, a_gpu, monkeypatch):
-    monkeypatch.setattr(timing, "wait", lambda call, device: 0.0)
+    monkeypatch.setattr(timing, "wait", lambda call, device, estimate: 0.0)
     hot, cold = cuda_round(root), cuda_round(root, "time_cold")
     assert hot.waiting == pytest.approx(-hot.estimate, rel=0.06)  # two digits are kept
     assert cold.waiting is None
@@ -183,9 +183,17 @@ def test_waiting_is_a_call_and_a_wait(monkeypatch):
 
     monkeypatch.setattr(timing, "TorchEvents", Source)
     called = []
-    assert timing.wait(lambda: called.append(Source.waits), "cuda") > 0
+    assert timing.wait(lambda: called.append(Source.waits), "cuda", 1e-4) > 0
     assert len(called) == timing.SYNCHRONISED
     assert Source.waits == 2 * len(called)  # before each sample, and after each call
+
+
+def test_a_call_that_takes_long_is_not_made_again_for_its_launch(monkeypatch):
+    """An hour of a slow kernel would go into a figure of less than 1%."""
+    monkeypatch.setattr(timing, "TorchEvents", pretend_cuda.HostEvents)
+    called = []
+    assert timing.wait(lambda: called.append(1), "cuda", 0.3) is None
+    assert called == []
 
 
 def test_samples_of_the_gpu_go_to_a_file_of_their_own(root, a_gpu, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,6 +70,42 @@ def test_the_newer_name_of_a_question_is_preferred(library, monkeypatch):
     monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x8, raising=False)
     with nvml.opened("GPU-1") as (asked, handle):
         assert nvml.read(asked, handle).reasons == 0x8
+
+
+def test_an_old_driver_knows_the_old_name_alone(library, monkeypatch):
+    def refuse(_handle):
+        raise library.NVMLError("Function Not Found")
+
+    monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", refuse, raising=False)
+    library.reasons[:] = [0x4]
+    with nvml.opened("GPU-1") as (asked, handle):
+        assert nvml.read(asked, handle).reasons == 0x4
+
+
+def test_what_fails_in_the_end_takes_nothing_back(library, monkeypatch):
+    def refuse():
+        library.opened.pop()
+        raise library.NVMLError("Unknown Error")
+
+    monkeypatch.setattr(library, "nvmlShutdown", refuse)
+    assert nvml.describe("GPU-1")["driver"] == "580.1"
+
+
+def test_a_binding_that_wants_bytes_is_one_that_cannot_be_asked(library, monkeypatch):
+    def bytes_only(_uuid):
+        raise TypeError("bytes or integer address expected")
+
+    monkeypatch.setattr(library, "nvmlDeviceGetHandleByUUID", bytes_only)
+    assert nvml.describe("GPU-1") == "NVML: bytes or integer address expected"
+
+
+def test_a_torch_that_does_not_say_the_uuid(monkeypatch):
+    torch = pytest.importorskip("torch", reason="a device is asked through torch")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="old"))
+    assert gpu.uuid() is None
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid="1-2"))
+    assert gpu.uuid() == "GPU-1-2"
 
 
 def test_a_library_without_that_question_leaves_reasons_unknown(library, monkeypatch):
@@ -170,6 +207,15 @@ def test_a_gpu_is_sampled_by_a_process_of_its_own(elsewhere, tmp_path):
     times = [when for when, _ in found]
     assert times == sorted(times)
     assert began - 1 < times[0] <= times[-1] < time.time() + 1
+
+
+def test_a_sampler_that_was_killed_leaves_what_it_wrote(elsewhere, tmp_path):
+    sampler = Sampler("GPU-1", 0.01, tmp_path / "samples")
+    time.sleep(0.2)
+    sampler._process.kill()
+    with (tmp_path / "samples").open("a") as file:
+        file.write('{"t": 1')
+    assert all(state == STATE for _, state in sampler.stop())
 
 
 def test_a_sampler_that_cannot_begin_says_why(elsewhere, tmp_path):

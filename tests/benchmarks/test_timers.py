@@ -50,4 +50,4 @@ def test_without_a_flush_budgets_are_spent_on_samples_alone():
 def test_the_overhead_of_cold_calls_is_taken_cold():
     flushed = []
     HostTimer(lambda: flushed.append(1)).overhead()
-    assert len(flushed) == 21
+    assert len(flushed) == 5  # each costs milliseconds

@@ -202,3 +202,8 @@ def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
     made = []
     traces.CLOCKS["cuda"][1].make(None, None).samples(lambda: made.append(len(waits)), 1, 5)
     assert made == [before + 1 + 2 * i for i in range(5)]  # a wait before every sample, and after every call
+
+
+def test_a_case_far_beyond_the_caches_has_no_cold_trace():
+    cold = {series.case: series.has_cold for series in core_series("cpu", "add_mul_exp.*native")}
+    assert cold == {"float32-1M": True, "float32-10M": False}

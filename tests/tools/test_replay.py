@@ -232,11 +232,11 @@ def test_the_command_prints_tables_and_writes_a_page(small, tmp_path, monkeypatc
     written(tmp_path / ".asv/traces", "t.json", document((1e-3 * np.exp(0.01 * rng.standard_normal(900))).tolist()))
     status, out, _ = run("--seed", 3)
     assert status == 0
-    for title in ("tuned on (seed 3): 6 traces", "held out (seed 3): 6 traces", "recorded (seed 3): 1 traces"):
+    for title in ("tuning (seed 3): 6 traces", "held out (seed 3): 6 traces", "recorded (seed 3): 1 traces"):
         assert title in out
     assert len(re.findall(r"^fixed_time, equal to adaptive(\.round)?  ", out, re.MULTILINE)) == 6
     page = (tmp_path / ".asv/replay/index.html").read_text()
-    for text in ("held out", "adaptive", "noise_floor", "trace ended"):
+    for text in ("held out", "adaptive", "budget", "trace ended"):
         assert text in page
     assert (tmp_path / ".asv/replay/static/bokeh.min.js").exists()
     assert (tmp_path / ".asv/replay/static/style.css").exists()
@@ -288,7 +288,7 @@ def test_the_full_proof_is_two_hundred_mixtures_ten_times(monkeypatch):
     monkeypatch.setattr(command, "repeated", lambda seed: ())
     command.prove(5, full=True, recorded=[])
     assert [(title, each.mixtures, each.repetitions, each.seed) for title, each in asked] == [
-        ("tuned on", 200, 10, 5),
+        ("tuning", 200, 10, 5),
         ("held out", 200, 10, 5),
     ]
     assert asked[0][1].namespace != asked[1][1].namespace == HELD_OUT

@@ -49,6 +49,25 @@ def test_only_our_series_are_rows_and_adjusting_helps():
     assert "native float32-256x256x256" in spread.table([row])
 
 
+def test_cold_rounds_are_no_controls_of_hot_ones():
+    """What empties the caches scatters by itself."""
+    rng = random.Random(7)
+    found = planted()
+    for rounds in found.values():
+        rounds += [
+            dataclasses.replace(
+                item,
+                benchmark="matmul.Cpu.time_cold",
+                estimate=item.estimate * (1 + rng.gauss(0, 0.3)),
+                time=item.time + 0.5,
+            )
+            for item in list(rounds)
+        ]
+    (hot,) = (row for row in spread.rows(found) if row.series[0].endswith("time_hot"))
+    (alone,) = spread.rows(planted())
+    assert hot.adjusted == pytest.approx(alone.adjusted)
+
+
 def test_without_controls_only_the_raw_spread_is_shown():
     bare = {name: [item for item in rounds if item.params[0] == "native"] for name, rounds in planted().items()}
     (row,) = spread.rows(bare)
