@@ -207,3 +207,14 @@ def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
 def test_a_case_far_beyond_the_caches_has_no_cold_trace():
     cold = {series.case: series.has_cold for series in core_series("cpu", "add_mul_exp.*native")}
     assert cold == {"float32-1M": True, "float32-10M": False}
+
+
+@pytest.mark.parametrize(
+    ("case", "states"), [("float32-256x256x256", {"hot", "cold"}), ("float32-512x512x512", {"hot"})]
+)
+def test_only_what_the_suite_times_cold_is_traced_cold(monkeypatch, tmp_path, case, states):
+    pytest.importorskip("torch", reason="eager is PyTorch's")
+    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(traces, "cache_size", lambda _: 1 << 20)
+    found = traces.record(Series("matmul", "cpu", "eager", case), 0.001, lambda _: None)
+    assert {trace["state"] for _, trace in found} == states

@@ -29,8 +29,9 @@ time.sleep(60)
 """
 LEAVES_A_GROUP = """
 import subprocess, sys
-command = [sys.executable, "-c", "import time; time.sleep(60)"]
-print(subprocess.Popen(command, start_new_session=True).pid, flush=True)
+command = [sys.executable, "-c", "import time; time.sleep(600)"]
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # nobody waits for the end of its output
+print(subprocess.Popen(command, start_new_session=True, **quiet).pid, flush=True)
 """
 LEAVES_A_CHILD = """
 import subprocess, sys

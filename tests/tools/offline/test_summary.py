@@ -103,6 +103,11 @@ def test_before_anything_is_known():
         assert words in text
 
 
+def test_tests_that_ended_without_a_report_are_no_good_news():
+    text = summary.render(Report(**{**vars(NOTHING), "failed": ("tests",)}))
+    assert "nothing says that the kernels are right: the tests ended without a report" in text
+
+
 def test_what_it_reads_is_what_the_stages_write():
     """Documents of the live stages on this machine are rendered whole: keys are not renamed on one side only."""
     document = {**CEILINGS, "ceilings": [asdict(Ceiling(what="copy", unit="B/s", value=1e9, bytes=1000))]}

@@ -157,6 +157,7 @@ def test_work_that_is_left_comes_before_what_failed(node):
 def test_a_failure_under_other_options_is_over(node):
     node.statuses |= {"traces": 20, "track-core": 20}
     assert node.slice("--stages", "traces,core", "--tier", "core", "--bench", "x")[0] == 20
+    assert node.slice("--stages", "ceilings")[0] == 0  # what was asked for now is fine
     node.statuses.clear()
     assert node.slice("--stages", "traces,core", "--tier", "core")[0] == 0
     assert "- failed" not in node.summary
