@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import bokeh
-import jinja2
 from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.plotting import figure
@@ -17,8 +16,8 @@ from bokeh.plotting import figure
 from tools.atomic import replace_text
 from tools.replay_tables import FOOTNOTES, Table, percent, tables
 from tools.replaying import Proof
+from tools.report import TEMPLATES, page_templates
 
-TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MARKS = {"tuning": "circle", "held out": "square", "recorded": "triangle"}
 COLOURS = {"tuning": "#8a63d2", "held out": "#1f8a5b", "recorded": "#c2651a"}
 
@@ -71,19 +70,10 @@ def write(found: Proof, folder: Path, plot: Path | None) -> Path:
         folder: made where it does not exist.
         plot: the PNG that lies in it already, None where there is none.
     """
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # Bokeh's documents define a model where they first name it: sorted keys would name it before (jinja's default)
-    templates.policies["json.dumps_kwargs"] = {"sort_keys": False}
     page = Page(tables(found), FOOTNOTES, _chart(found), plot.name if plot else None)
     (folder / "static").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(TEMPLATES / "static" / "style.css", folder / "static" / "style.css")
     script = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
     shutil.copyfile(script, folder / "static" / script.name)
-    replace_text(folder / "index.html", templates.get_template("replay.html").render(page=page))
+    replace_text(folder / "index.html", page_templates().get_template("replay.html").render(page=page))
     return folder / "index.html"

@@ -88,8 +88,8 @@ def write_site(*, results: Path, repository: Path, out: Path) -> SiteSummary:
     )
 
 
-def _render(found: Findings, folder: Path) -> tuple[str, ...]:
-    """Write every file of the site into `folder`; return their names, the index last."""
+def page_templates() -> jinja2.Environment:
+    """Return the templates of the pages, strict: what a page does not have is an error, and text is escaped."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -99,6 +99,12 @@ def _render(found: Findings, folder: Path) -> tuple[str, ...]:
     )
     # Bokeh's documents define a model where they first name it: sorted keys would name it before (jinja's default)
     templates.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    return templates
+
+
+def _render(found: Findings, folder: Path) -> tuple[str, ...]:
+    """Write every file of the site into `folder`; return their names, the index last."""
+    templates = page_templates()
     names = _copy_static(folder)
     for commit in commit_page.build(found):
         names.append(_write(folder, commit.name, templates.get_template("commit.html").render(page=commit)))

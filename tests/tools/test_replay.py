@@ -238,6 +238,7 @@ def test_the_command_prints_tables_and_writes_a_page(small, tmp_path, monkeypatc
     page = (tmp_path / ".asv/replay/index.html").read_text()
     for text in ("held out", "adaptive", "budget", "trace ended"):
         assert text in page
+    assert "GFLOPS" not in page  # the other pages' explanations are not about this one
     assert (tmp_path / ".asv/replay/static/bokeh.min.js").exists()
     assert (tmp_path / ".asv/replay/static/style.css").exists()
     again = run("--seed", 3, "--out", tmp_path / "b")[1]
