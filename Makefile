@@ -17,7 +17,7 @@ STAMP := $(VENV)/.up-to-date
 IN_VENV := env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH"
 
 # Settings of `make track`: exported only when given, under the names that tools and benchmarks read.
-KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER NVML_SAMPLE
+KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER NVML_SAMPLE PATIENCE
 $(foreach name,$(KV_SETTINGS),$(if $(value $(name)),$(eval export KV_$(name) := $$(value $(name)))))
 
 FORCE:

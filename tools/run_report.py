@@ -11,6 +11,7 @@ from tools.asv_process import Death, Step
 from tools.failures import Failure
 from tools.measurements import Measurement, Outcome
 from tools.stored_file import Series
+from tools.text_tables import columns
 
 SHORT = 8  # digits of a commit, as asv prints it
 LIMITS = {"core": 150, "full": 600}  # s that a commit may cost on two cores, by tier (contract)
@@ -27,11 +28,12 @@ class Cost:
     setup: float  # inputs, loading, verification
     warmup: float
     timing: float
+    waiting: float  # for a quiet core
 
     @property
     def rest(self) -> float:
         """Starting processes, importing torch, forking, checks after timing, and asv itself."""
-        return max(self.measuring - self.setup - self.warmup - self.timing, 0.0)
+        return max(self.measuring - self.setup - self.warmup - self.timing - self.waiting, 0.0)
 
 
 def wall_clock(steps: Sequence[Step], end: float) -> dict[str, float]:
@@ -53,14 +55,18 @@ def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -
         setup=sum(item.setup or 0.0 for item in rounds),
         warmup=sum(item.warmup or 0.0 for item in rounds),
         timing=sum(item.spent for item in rounds),
+        waiting=sum(item.lost or 0.0 for item in rounds),
     )
 
 
 def cost_table(costs: Sequence[Cost], tier: str) -> str:
     """Return the costs of the commits and their sum, in seconds, and which of them are over the tier's limit."""
-    rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "launch and rest"]]
+    rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "waiting", "launch and rest"]]
     numbers = {
-        item.commit: [item.build + item.measuring, item.build, item.setup, item.warmup, item.timing, item.rest]
+        item.commit: [
+            *(item.build + item.measuring, item.build, item.setup, item.warmup),
+            *(item.timing, item.waiting, item.rest),
+        ]
         for item in costs
     }
     if len(numbers) > 1:
@@ -68,19 +74,8 @@ def cost_table(costs: Sequence[Cost], tier: str) -> str:
     rows += [[name, *(f"{value:.1f}" for value in values)] for name, values in numbers.items()]
     over = [item.commit for item in costs if item.build + item.measuring > LIMITS[tier]]
     said = f"over it: {', '.join(over)} (the first run of a machine also compiles PyTorch's packages, once)"
-    return (
-        f"{table(rows)}\nlimit per commit (tier {tier}, two cores): {LIMITS[tier]} s; {said if over else 'all within'}"
-    )
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as aligned lines; the first column to the left, the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
-    return "\n".join(lines)
+    limit = f"limit per commit (tier {tier}, two cores): {LIMITS[tier]} s"
+    return f"{columns(rows)}\n{limit}; {said if over else 'all within'}"
 
 
 def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> str:
@@ -94,7 +89,7 @@ def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> 
         return ""
     rows = [["GFLOPS", *(commit[:SHORT] for commit in shown)]]
     rows += [[" ".join(key), *(cells[key].get(commit, "-") for commit in shown)] for key in cells]
-    return table(rows)
+    return columns(rows)
 
 
 def _speed(item: Measurement) -> str:

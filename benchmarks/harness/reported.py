@@ -5,12 +5,14 @@ measurements; bytes, Hz, watts and degrees Celsius; what nobody says is None.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import nvml
 
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CPUS = Path("/sys/devices/system/cpu")
+_CACHES = _CPUS / "cpu0" / "cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -20,9 +22,39 @@ def last_level_cache(folder: Path = _CACHES) -> int | None:
     return max(found)[1] if found else None
 
 
+def private_cache(folder: Path = _CACHES) -> int | None:
+    """Return the size of the largest data cache below the last level, bytes: the core's own; None if unknown."""
+    found = sorted((int(_text(index / "level")), _bytes(_text(index / "size"))) for index in _data_caches(folder))
+    return found[-2][1] if len(found) > 1 else None
+
+
 def _data_caches(folder: Path) -> list[Path]:
     indexes = [size.parent for size in folder.glob("index*/size")]
     return [index for index in indexes if _text(index / "type") in ("Data", "Unified")]
+
+
+def neighbours(cpus: Path = _CPUS) -> list[int]:
+    """Return the cores that this process may run on and that share a last-level cache with the first of them.
+
+    To them a thread can move and find its data as far away as before. [] where nobody says; Linux only.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    allowed = os.sched_getaffinity(0)
+    indexes = _data_caches(cpus / f"cpu{min(allowed)}" / "cache")
+    if not indexes:
+        return []
+    last = max(indexes, key=lambda index: int(_text(index / "level")))
+    return sorted(_numbers(_text(last / "shared_cpu_list")) & allowed)
+
+
+def _numbers(text: str) -> set[int]:
+    """Return what sysfs means by "0-3,8"."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def _text(path: Path) -> str:
@@ -77,9 +109,9 @@ def name(device: str) -> str:
     return models[0] if models else os.uname().machine
 
 
-def threads() -> int:
+def threads(environ: Mapping[str, str] = os.environ) -> int:
     """Return the number of threads that `prepare_torch` sets: KV_THREADS, else 1."""
-    return int(os.environ.get("KV_THREADS") or 1)
+    return int(environ.get("KV_THREADS") or 1)
 
 
 def reported(device: str) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
 from time import perf_counter
 
 from benchmarks.harness import statistics
+from benchmarks.harness.gate import ENOUGH, Gate
 from benchmarks.harness.machine import page_faults
-from benchmarks.harness.stopping import Stop, StoppingRule, without_burn_in
+from benchmarks.harness.stopping import Reason, Stop, StoppingRule, without_burn_in
 from benchmarks.harness.timers import Call, Timer
 
 # 8 rounds x 1 estimate: .3% false alarms by asv's own test with 42 to 98% power at +3%; 2 x 5 samples: 18 to 24%.
@@ -27,6 +30,7 @@ OVERHEAD_FACTOR = 20  # a batch lasts at least 20 empty calls ...
 TICK_FACTOR = 200  # ... and 200 clock ticks, so that neither moves the sample by more than 5% or .5%
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
 SHORT = 5  # flag: a call takes less than so many times what an empty one does: most of it may be the launch
+BLOCKS = 16  # means that are kept of a round where its blocks are asked for
 CONSTANT = 16  # flag: so many samples, or more, are all equal: their clock is too coarse to show any spread, or broken
 
 
@@ -46,6 +50,10 @@ class RoundResult:
     drift: float | None  # of the last third of the samples against the first
     tick: float | None
     overhead: float | None
+    core_gauge: float | None  # what the gauges read beside the samples; None without a gate
+    memory_gauge: float | None
+    lost: float | None  # s of waiting for a quiet core
+    blocks: tuple[float, ...]  # means of consecutive samples after the burn-in
     flags: tuple[str, ...]
 
 
@@ -71,8 +79,17 @@ def batch_for(per_call: float, *, tick: float | None, overhead: float | None, li
     return int(min(max(1, -(-wanted // per_call)), limit))
 
 
-def measure(call: Call, timer: Timer, rule: StoppingRule, look: Callable[[], object] = lambda: None) -> RoundResult:
+def measure(
+    call: Call,
+    timer: Timer,
+    rule: StoppingRule,
+    look: Callable[[], object] = lambda: None,
+    gate: Gate | None = None,
+) -> RoundResult:
     """Measure one round of `call`; `look` is called when it is warm, and again right after its last sample.
+
+    With a gate, only samples that it lets through reach the rule. When its patience ends, what it has let through
+    stands if that is ENOUGH; else all samples count from there on, and the round is flagged.
 
     Raises:
         ValueError: the timer returned a time that is zero, negative or not finite.
@@ -83,14 +100,23 @@ def measure(call: Call, timer: Timer, rule: StoppingRule, look: Callable[[], obj
     timer.flags.clear()  # what went wrong while warming up is in no sample
     look()
     rule.start()
-    faults, spent = 0, 0.0
-    while not isinstance(decision := rule.decide(), Stop):
-        before, began = page_faults(), perf_counter()
-        samples = timer.samples(call, batch, decision.n)
-        lasted = perf_counter() - began
-        spent += lasted
+    faults, spent, reason = 0, 0.0, None
+    waiting, disturbed = gate is not None and not gate.is_open, False
+    taken_by = _take if gate is None else gate.take
+    while reason is None:
+        decision = rule.decide()
+        if isinstance(decision, Stop):
+            reason = decision.reason
+            break
+        before = page_faults()
+        samples, lasted = taken_by(timer, call, batch, decision.n, per_call * batch)
         faults += page_faults() - before  # of the calls alone: the rule's own arithmetic has some, too
+        spent += lasted
         rule.add(samples, lasted if timer.by_wall else sum(samples) * batch)
+        if waiting and gate is not None and gate.is_open:
+            waiting = False
+            disturbed = len(rule.samples) < ENOUGH
+            reason = None if disturbed else Reason.CONTENDED
     look()
     kept = without_burn_in(rule.samples)
     estimate = statistics.trimmed_mean(kept)
@@ -100,7 +126,7 @@ def measure(call: Call, timer: Timer, rule: StoppingRule, look: Callable[[], obj
         per_call=estimate,
         tick=tick,
         overhead=overhead,
-        faults_per_second=faults / spent,
+        faults_per_second=(faults if gate is None else gate.faults) / spent,
     )
     return RoundResult(
         estimate=estimate,
@@ -108,15 +134,33 @@ def measure(call: Call, timer: Timer, rule: StoppingRule, look: Callable[[], obj
         batch=batch,
         warmup=warmed,
         spent=spent,
-        stop=decision.reason.value,
+        stop=reason.value,
         cv=statistics.cv(kept),
         half_width=statistics.half_width(kept),
         autocorrelation=statistics.autocorrelation(kept),
         drift=drift(kept),
         tick=tick,
         overhead=overhead,
-        flags=tuple(sorted(timer.flags | found)),
+        core_gauge=None if gate is None else gate.core(),
+        memory_gauge=None if gate is None else gate.memory(),
+        lost=None if gate is None else gate.lost,
+        blocks=block_means(kept),
+        flags=tuple(sorted(timer.flags | found | ({"contended"} if disturbed else set()))),
     )
+
+
+def _take(timer: Timer, call: Call, batch: int, n: int, _: float) -> tuple[list[float], float]:
+    """Return n samples, and the s that taking them took: what a gate does that nobody needs."""
+    began = perf_counter()
+    samples = timer.samples(call, batch, n)
+    return samples, perf_counter() - began
+
+
+def block_means(samples: Sequence[float]) -> tuple[float, ...]:
+    """Return the means of BLOCKS consecutive parts of the samples; of fewer samples, they themselves."""
+    parts = min(BLOCKS, len(samples))
+    edges = [len(samples) * number // parts for number in range(parts + 1)]
+    return tuple(fmean(samples[begin:end]) for begin, end in pairwise(edges))
 
 
 def drift(samples: Sequence[float]) -> float | None:

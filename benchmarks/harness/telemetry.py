@@ -39,6 +39,9 @@ KEYS = {
     "tick": "i",
     "overhead": "o",
     "waiting": "y",
+    "core_gauge": "j",
+    "memory_gauge": "J",
+    "lost": "q",
     "gpu": "v",
     "load": "d",
     "switches": "x",
@@ -51,7 +54,7 @@ KEYS = {
 
 # Flags are stored as letters, "cu". A flagged round is kept and shown as flagged.
 FLAGS = {
-    "contended": "c",  # the process was preempted, or the hypervisor took time
+    "contended": "c",  # the process was preempted, the hypervisor took time, or the core was never quiet
     "faulting": "p",  # page faults while timing: fresh memory was part of what was measured
     "underfed": "u",  # the device overtook the host: launch gaps are in the time
     "quantised": "q",  # one clock tick is more than .5% of a sample
@@ -93,6 +96,9 @@ class Round:
     tick: float | None = None  # timer resolution, s
     overhead: float | None = None  # of an empty call, s
     waiting: float | None = None  # s that a caller waits for a call beyond the device's own time: host minus device
+    core_gauge: float | None = None  # s that fixed work in the first-level cache took beside the samples (gauges.py)
+    memory_gauge: float | None = None  # s that a fixed copy in memory took beside them
+    lost: float | None = None  # s of waiting for a quiet core
     gpu: GpuActivity | None = None
     load: float | None = None  # 1-minute load average when the round ended
     switches: int | None = None  # involuntary context switches while timing
@@ -114,12 +120,12 @@ class Round:
 _ROUNDED = frozenset(
     {
         *("setup", "warmup", "spent", "half_width", "cv", "autocorrelation", "drift"),
-        *("tick", "overhead", "waiting", "load", "steal"),
+        *("tick", "overhead", "waiting", "lost", "load", "steal"),
     }
 )
 
 
-_LEAST_MISSED = ("steal", "load", "switches", "tick", "drift", "autocorrelation", "overhead", "waiting", "gpu")
+_LEAST_MISSED = ("steal", "load", "switches", "tick", "drift", "autocorrelation", "overhead", "lost", "waiting", "gpu")
 # A GPU's activity is a list of numbers: field -> what its unit is in ours. Whole MHz show a drift of 1%.
 _GPU = {
     "sm_before": 1e6,
@@ -136,6 +142,8 @@ def _short(name: str, value: object) -> object:
     if name in _ROUNDED and isinstance(value, float):
         rounded = float(f"{value:.2g}")
         return int(rounded) if rounded.is_integer() else rounded
+    if name in ("core_gauge", "memory_gauge") and isinstance(value, float):
+        return float(f"{value:.4g}")  # the adjustment needs a tenth of a percent
     if name == "time" and isinstance(value, float):
         return round(value, 2)
     if name == "flags" and isinstance(value, tuple):
@@ -254,10 +262,10 @@ def spool_path(root: Path, environment: str, commit: str) -> Path:
 
 def append(path: Path, record: Round) -> None:
     """Append a round."""
-    _append_line(path, encode(record))
+    append_line(path, encode(record))
 
 
-def _append_line(path: Path, line: str) -> None:
+def append_line(path: Path, line: str) -> None:
     """Append in one write of one short line, so that lines of concurrent processes do not mix.
 
     The lock keeps ingest, which moves the file away and then reads it, from reading before the line is written.
@@ -297,4 +305,4 @@ def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: f
         line["skipped"] = True
     if isinstance(error, EarlierRoundDiedError):
         line["died"] = True
-    _append_line(path, json.dumps(line, separators=(",", ":")))
+    append_line(path, json.dumps(line, separators=(",", ":")))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.harness import cache
+from benchmarks.harness import cache, gate
 from benchmarks.harness.cuda_timers import CudaEventTimer, CudaGraphTimer, EventSource, TorchEvents
 from benchmarks.harness.regions import CudaRegionTimer, HostRegionTimer, Region, ReportedTimer, Timed, timed
 from benchmarks.harness.stopping import from_environment, method_hash
@@ -40,14 +40,16 @@ def chosen(environ: Mapping[str, str]) -> str:
 
 
 def method(environ: Mapping[str, str]) -> str:
-    """Return the hash of the timing method that the settings ask for: rule, threads, and a timer not the default.
+    """Return the hash of the timing method that the settings ask for: rule, threads, what is not the default.
 
     Raises:
-        RuleError, TimerError: a setting that makes no sense.
+        RuleError, TimerError, GateError: a setting that makes no sense.
     """
     identity = method_hash(from_environment(environ), environ.get("KV_THREADS") or None)
-    timer = chosen(environ)
-    return identity if timer == DEFAULT else hashlib.sha256(f"{identity} {timer}".encode()).hexdigest()[:8]
+    timer, patience = chosen(environ), gate.patience(environ)
+    others = [] if timer == DEFAULT else [timer]
+    others += [] if patience == gate.PATIENCE else [f"patience {patience:g}"]
+    return hashlib.sha256(" ".join([identity, *others]).encode()).hexdigest()[:8] if others else identity
 
 
 def prepare(device: str, environ: Mapping[str, str]) -> None:

@@ -1,5 +1,6 @@
 """From an asv class to a telemetry line, without asv: checked before timed, n/a told from failed."""
 
+import dataclasses
 import importlib
 import importlib.util
 import json
@@ -13,7 +14,9 @@ from benchmarks import add_mul_exp, matmul, quantize_int8
 from benchmarks.harness import benchmark as base
 from benchmarks.harness.benchmark import WrongPackageError, WrongResultError
 from benchmarks.harness.implementations import KernelFailedError
+from benchmarks.harness.machine import HostActivity
 from benchmarks.harness.running import EarlierRoundDiedError
+from benchmarks.harness.sampling import measure
 from benchmarks.harness.telemetry import decode
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
@@ -31,7 +34,9 @@ def asv_environment(tmp_path, monkeypatch):
         "ASV_ENV_NAME": "env",
         "ASV_COMMIT": COMMIT,
         "KV_T_MIN": ".002",
+        "KV_T_SOFT": ".004",
         "KV_T_MAX": ".004",
+        "KV_PATIENCE": "0",  # a busy machine measures as long
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
@@ -66,7 +71,9 @@ def test_a_round_from_setup_to_telemetry(asv_environment, name, implementation):
     assert result == {"samples": [record.estimate], "number": 1}
     assert record.params == (implementation, CASE[name])
     assert 1e-7 < record.estimate < 1
-    assert record.stop in {"converged", "budget"}
+    assert record.stop in {"converged", "budget", "budget+drift"}
+    assert 0 < record.core_gauge < 1e-2
+    assert record.lost == 0
 
 
 def test_the_second_round_of_a_commit_is_checked_in_part(asv_environment, kernel):
@@ -164,6 +171,45 @@ def test_without_a_commit_there_is_no_telemetry(asv_environment, monkeypatch, ca
     bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
     assert not rounds(asv_environment)
     assert "no telemetry is kept" in capsys.readouterr().err
+
+
+def test_a_round_is_gated_and_lets_its_thread_go(asv_environment, monkeypatch):
+    monkeypatch.delenv("KV_PATIENCE")
+    before = os.sched_getaffinity(0)
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    seen = []
+    monkeypatch.setattr(base, "measure", lambda *given: seen.append(given[-1]) or measure(*given))
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    (record,) = rounds(asv_environment)
+    assert record.lost == pytest.approx(seen[0].lost, rel=0.1)
+    assert os.sched_getaffinity(0) == before
+    assert len(list((asv_environment / ".asv" / "cache" / "gauge").glob("*.json"))) == 1
+
+
+def test_a_round_is_flagged_contended_once(asv_environment, monkeypatch):
+    def disturbed(*given):
+        return dataclasses.replace(measure(*given), flags=("contended",))
+
+    monkeypatch.setattr(base, "measure", disturbed)
+    monkeypatch.setattr(base, "activity", lambda *_: HostActivity(9999, None, None, contended=True))
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    (record,) = rounds(asv_environment)
+    assert record.flags == ("contended",)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_block_means_are_kept_where_they_are_asked_for(asv_environment, monkeypatch, asked):
+    monkeypatch.setenv("KV_BLOCKS", "1" if asked else "")
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    (record,) = rounds(asv_environment)
+    kept = [json.loads(path.read_text()) for path in (asv_environment / ".asv" / "blocks" / "env").glob("*.jsonl")]
+    assert [(one["b"], one["l"]) for one in kept] == ([(record.benchmark, record.launch)] if asked else [])
+    assert all(0.1 < mean / record.estimate < 100 for one in kept for mean in one["seconds"])
 
 
 @pytest.mark.slow

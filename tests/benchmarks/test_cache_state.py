@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 import sys
 import warnings
@@ -11,7 +12,7 @@ import pytest
 
 from benchmarks import add_mul_exp, matmul
 from benchmarks.harness import benchmark as base
-from benchmarks.harness import cache, timing
+from benchmarks.harness import cache, gate, timing
 from benchmarks.harness.cuda_timers import CaptureError, TorchEvents
 from benchmarks.harness.sampling import measure
 from benchmarks.harness.stopping import FixedTime
@@ -33,7 +34,9 @@ def root(tmp_path, monkeypatch):
         "ASV_ENV_NAME": "env",
         "ASV_COMMIT": COMMIT,
         "KV_T_MIN": ".002",
+        "KV_T_SOFT": ".004",
         "KV_T_MAX": ".004",
+        "KV_PATIENCE": "0",  # a busy machine measures as long
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
@@ -73,6 +76,20 @@ def test_a_hot_round_flushes_nothing(root, flushes):
 
 
 @pytest.mark.usefixtures("flushes")
+def test_what_is_cold_comes_from_memory_and_what_is_hot_may_not(root, monkeypatch):
+    sets = []
+    on_cpu = gate.on_cpu
+    monkeypatch.setattr(
+        gate, "on_cpu", lambda size, folder, environ: sets.append(size) or on_cpu(size, folder, environ)
+    )
+    bench = add_mul_exp.Cpu()
+    bench.setup("eager", CASE)
+    for method in ("hot", "cold"):
+        bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
+    assert sets == [add_mul_exp.Cpu.bytes[CASE], math.inf]
+
+
+@pytest.mark.usefixtures("flushes")
 @pytest.mark.parametrize(
     ("method", "factor", "flags"), [("cold", 0.5, {"warm"}), ("cold", 2, set()), ("hot", 0.5, set())]
 )
@@ -81,7 +98,7 @@ def test_a_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, fa
     bench.setup("eager", CASE)
     needed = add_mul_exp.Cpu.bytes[CASE] / (100 * GB)
 
-    def timed(call, timer, rule, look):
+    def timed(call, timer, rule, look, gate):
         found = measure(call, timer, FixedTime(t_max=0.002))
         return dataclasses.replace(found, estimate=factor * needed, flags=())
 
@@ -161,6 +178,7 @@ def test_what_the_driver_says_is_on_the_line_of_a_round(root, a_gpu):
 def test_without_a_driver_a_round_is_a_round(root, a_gpu, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     record = cuda_round(root)
+    assert (record.core_gauge, record.memory_gauge, record.lost) == (None, None, None)  # a gate is the CPU's
     assert record.gpu is None
     assert not {"clock_drift", "throttled"} & set(record.flags)
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from benchmarks.harness import regions, timing
+from benchmarks.harness.gate import GateError
 from benchmarks.harness.regions import (
     CudaRegionTimer,
     HostRegionTimer,
@@ -184,7 +185,7 @@ def users(tmp_path, monkeypatch):
 
     for name, value in {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}.items():
         monkeypatch.setenv(name, value)
-    for name, value in {"KV_T_MIN": ".01", "KV_T_MAX": ".02"}.items():
+    for name, value in {"KV_T_MIN": ".01", "KV_T_SOFT": ".02", "KV_T_MAX": ".02", "KV_PATIENCE": "0"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
 
@@ -259,3 +260,11 @@ def test_another_timer_is_another_series_and_the_default_is_none():
     hashes = {timing.method({"KV_TIMER": name}) for name in ("events", "graph", "sync")}
     assert len(hashes) == 3
     assert timing.method({"KV_THREADS": "2"}) == method_hash(from_environment({}), "2")
+
+
+def test_another_patience_is_another_series():
+    assert timing.method({}) == timing.method({"KV_PATIENCE": "0.350"}) == "4013bd87"
+    assert timing.method({"KV_PATIENCE": "0"}) == "063caaf8"
+    assert timing.method({"KV_PATIENCE": "2", "KV_TIMER": "sync"}) == "99a7e249"
+    with pytest.raises(GateError, match="KV_PATIENCE: got 'long'"):
+        timing.method({"KV_PATIENCE": "long"})

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.harness import sampling
+from benchmarks.harness import gate, sampling
 from benchmarks.harness.sampling import batch_for, measure
-from benchmarks.harness.stopping import CoefficientOfVariation, FixedTime
+from benchmarks.harness.stopping import CoefficientOfVariation, FixedTime, without_burn_in
 
 
 class FakeTimer:
@@ -94,7 +94,10 @@ def test_a_drifting_call_says_so():
             self.taken += n if n > 1 else 0  # warm-up comes one by one
             return [self.seconds * (1 + 0.001 * (self.taken - n + i)) for i in range(n)]
 
-    assert measure(lambda: None, Slowing(seconds=1e-4), FixedTime(t_max=0.1)).drift > 0.1
+    rule = FixedTime(t_max=0.1)
+    result = measure(lambda: None, Slowing(seconds=1e-4), rule)
+    assert result.drift > 0.1
+    assert result.blocks == sampling.block_means(without_burn_in(rule.samples))
 
 
 def test_where_much_passes_outside_the_samples_the_budget_is_the_hosts(monkeypatch):
@@ -124,6 +127,162 @@ def test_what_went_wrong_while_warming_up_is_in_no_sample():
             return super().samples(call, batch, n)
 
     assert measure(lambda: None, Underfed(), CoefficientOfVariation(t_min=1e-5, t_max=1e-4)).flags == ()
+
+
+class SharedCore(FakeTimer):
+    """A timer and a gauge of a core that somebody else slows down at times: a third of what it usually does.
+
+    Its clock moves when it is used. The rule must not see what was slow.
+    """
+
+    def __init__(self, busy, **settings):
+        super().__init__(seconds=1e-4, jitter=1e-4, **settings)
+        self.now, self._busy = 0.0, busy
+
+    def _use(self, seconds):
+        slowed = seconds * (1.5 if self._busy(self.now) else 1.0)
+        self.now += slowed
+        return slowed
+
+    def gauge(self):
+        return self._use(3e-5)
+
+    def samples(self, call, batch, n):
+        return [self._use(sample) for sample in super().samples(call, batch, n)]
+
+    def overhead(self):
+        self.now = 0.0  # warm: the round begins
+        return super().overhead()
+
+
+def gated(core, monkeypatch, rule, patience=0.35):
+    """Measure a round on a shared core; return what it found, and its gate."""
+    for module in (gate, sampling):
+        monkeypatch.setattr(module, "perf_counter", lambda: core.now)
+    made = gate.Gate(core.gauge, 3e-5, patience)
+    return measure(lambda: None, core, rule, gate=made), made
+
+
+def test_a_quiet_core_is_measured_as_without_a_gate(monkeypatch):
+    result, made = gated(SharedCore(lambda now: False), monkeypatch, FixedTime(t_max=0.04995))
+    assert (result.n, result.stop, result.flags, result.lost) == (500, "complete", (), 0)
+    assert result.core_gauge == pytest.approx(3e-5)
+    assert result.memory_gauge is None
+    assert len(made.readings) >= 100
+    assert result.spent == pytest.approx(0.05, rel=1e-4)  # the gauge's time is not the samples'
+
+
+def test_the_rule_sees_what_counts_and_nothing_else(monkeypatch):
+    rule = FixedTime(t_max=0.04995)
+    core = SharedCore(lambda now: now % 0.008 > 0.005)  # 3 ms of every 8
+    result, made = gated(core, monkeypatch, rule)
+    slow = [sample for sample in rule.samples if sample > 1.01e-4]
+    assert slow == []
+    assert (result.n, result.stop, result.flags) == (500, "complete", ())
+    assert (result.spent, rule.spent) == pytest.approx((0.05, 0.05), rel=1e-4)
+    assert 0.015 < result.lost < 0.05
+    assert made.core() == result.core_gauge == pytest.approx(3e-5, rel=0.01)
+    assert core.now == pytest.approx(result.spent + result.lost + 3e-5 * len(made.readings), rel=0.05)
+
+
+def test_without_a_gate_the_same_core_is_measured_as_it_comes():
+    rule = FixedTime(t_max=0.05)
+    result = measure(lambda: None, SharedCore(lambda now: now % 0.008 > 0.005), rule)
+    assert max(rule.samples) > 1.4e-4
+    assert (result.core_gauge, result.memory_gauge, result.lost) == (None, None, None)
+
+
+def test_enough_quiet_samples_end_a_round_whose_core_is_busy_for_good(monkeypatch):
+    rule = FixedTime(t_max=1.0)
+    core = SharedCore(lambda now: now > 0.004)
+    result, _ = gated(core, monkeypatch, rule, 0.05)
+    assert (result.stop, result.flags) == ("contended", ())
+    assert gate.ENOUGH <= result.n < 40
+    assert max(rule.samples) < 1.01e-4
+    assert result.lost == 0.05
+    assert core.now < 0.06  # and nothing was taken after
+
+
+class Impatient:
+    """A gate whose patience ends once it has let so many samples through."""
+
+    is_open, lost, per_batch = False, 0.35, None
+
+    def __init__(self, most, faults=0):
+        self._left = most
+        self.faults = faults
+
+    def take(self, timer, call, batch, n, per_batch):
+        allowed = n if self.is_open else min(n, self._left)
+        self._left -= allowed
+        self.is_open = self.is_open or allowed < n
+        self.per_batch = per_batch
+        found = timer.samples(call, batch, allowed)
+        return found, sum(found)
+
+    def core(self):
+        return None
+
+    memory = core
+
+
+@pytest.mark.parametrize(
+    ("quiet", "stop", "flags"), [(gate.ENOUGH, "contended", ()), (gate.ENOUGH - 1, "complete", ("contended",))]
+)
+def test_as_many_as_a_rule_wants_at_least_are_enough(quiet, stop, flags):
+    result = measure(lambda: None, FakeTimer(), FixedTime(t_max=0.01), gate=Impatient(quiet))
+    assert (result.stop, result.flags) == (stop, flags)
+    assert (result.n == quiet) is (stop == "contended")
+
+
+def test_a_gate_is_told_how_long_a_sample_takes():
+    made = Impatient(10**9)
+    result = measure(lambda: None, FakeTimer(seconds=1e-6), FixedTime(t_max=0.01), gate=made)
+    assert result.batch > 1
+    assert made.per_batch == pytest.approx(1e-6 * result.batch, rel=1e-3)
+
+
+def test_with_a_gate_the_faults_are_those_that_it_counted():
+    made = Impatient(10**9, faults=1000)
+    assert measure(lambda: None, FakeTimer(), FixedTime(t_max=0.01), gate=made).flags == ("faulting",)
+
+
+def test_too_few_quiet_samples_are_added_to_and_the_round_is_flagged(monkeypatch):
+    rule = FixedTime(t_max=0.05)
+    result, _ = gated(SharedCore(lambda now: now > 0.0015), monkeypatch, rule, 0.02)
+    assert (result.stop, result.flags) == ("complete", ("contended",))
+    assert result.n > 300
+    assert sum(sample < 1.01e-4 for sample in rule.samples) < gate.ENOUGH
+    assert result.lost == 0.02
+    assert result.core_gauge == pytest.approx(4.5e-5)  # what it read beside them is kept
+
+
+def test_a_core_that_was_never_quiet_is_measured_all_the_same(monkeypatch):
+    result, _ = gated(SharedCore(lambda now: True), monkeypatch, FixedTime(t_max=0.05), 0.02)
+    assert (result.stop, result.flags, result.lost) == ("complete", ("contended",), 0.02)
+    assert result.estimate == pytest.approx(1.5e-4, rel=1e-3)
+
+
+def test_without_patience_nothing_is_lost_or_flagged(monkeypatch):
+    result, _ = gated(SharedCore(lambda now: True), monkeypatch, FixedTime(t_max=0.05), 0.0)
+    assert (result.stop, result.flags, result.lost) == ("complete", (), 0)
+    assert result.core_gauge == pytest.approx(4.5e-5)
+
+
+def test_where_much_passes_outside_the_samples_what_counts_is_charged(monkeypatch):
+    rule = FixedTime(t_max=0.04975)
+    core = SharedCore(lambda now: now % 0.008 > 0.005)
+    core.by_wall, taken = True, core.samples
+
+    def flushed(call, batch, n):
+        core.now += 4e-4 * n
+        return taken(call, batch, n)
+
+    core.samples = flushed
+    result, _ = gated(core, monkeypatch, rule)
+    assert result.n == 100  # of .5 ms each, however many were lost
+    assert result.spent == rule.spent == pytest.approx(0.05, rel=1e-4)
+    assert result.lost > 0.01
 
 
 def test_a_timer_that_returns_zero_is_an_error():

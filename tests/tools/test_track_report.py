@@ -81,14 +81,14 @@ def test_wall_clock_is_split_over_the_commits():
 
 def test_cost_table():
     costs = [
-        Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0),
-        Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0),
+        Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0, waiting=1.5),
+        Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0, waiting=0.0),
     ]
     assert run_report.cost_table(costs, "core").splitlines() == [
-        "cost, s   total  build  set-up  warm-up  timing  launch and rest",
-        "aaaaaaaa   28.0    8.0     5.0      1.2    10.0              3.8",
-        "bbbbbbbb    1.0    0.0     2.0      0.0     0.0              0.0",
-        "all        29.0    8.0     7.0      1.2    10.0              3.8",
+        "cost, s   total  build  set-up  warm-up  timing  waiting  launch and rest",
+        "aaaaaaaa   28.0    8.0     5.0      1.2    10.0      1.5              2.2",
+        "bbbbbbbb    1.0    0.0     2.0      0.0     0.0      0.0              0.0",
+        "all        29.0    8.0     7.0      1.2    10.0      1.5              2.2",
         "limit per commit (tier core, two cores): 150 s; all within",
     ]
     slow = dataclasses.replace(costs[1], measuring=151.0)
@@ -98,9 +98,9 @@ def test_cost_table():
 
 
 def test_cost_sums_the_rounds_and_takes_unknown_as_nothing():
-    rounds = [dataclasses.replace(ROUND, spent=1.0, setup=2.0, warmup=None), dataclasses.replace(ROUND, spent=3.0)]
-    found = run_report.cost("a" * 40, 1.0, 10.0, rounds)
-    assert (found.setup, found.warmup, found.timing, found.rest) == (2.0, 0.0, 4.0, 4.0)
+    first = dataclasses.replace(ROUND, spent=1.0, setup=2.0, warmup=None, lost=0.5)
+    found = run_report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
+    assert (found.setup, found.warmup, found.timing, found.waiting, found.rest) == (2.0, 0.0, 4.0, 0.5, 3.5)
 
 
 def measurement(commit, implementation="native", *, outcome=Outcome.MEASURED, seconds=1e-3, flop=1.234e9, case="c"):

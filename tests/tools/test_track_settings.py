@@ -38,7 +38,7 @@ def test_rounds_that_make_no_sense(rounds):
     ("name", "value"),
     [
         *(("THREADS", "0"), ("RULE", "guess"), ("EPS", "small"), ("EPS", "-1")),
-        *(("TIMER", "sundial"), ("NVML_SAMPLE", "often"), ("NVML_SAMPLE", "0")),
+        *(("TIMER", "sundial"), ("NVML_SAMPLE", "often"), ("NVML_SAMPLE", "0"), ("PATIENCE", "-1")),
     ],
 )
 def test_settings_of_the_engine_are_checked_before_anything_is_built(name, value):

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     NOISE_FLOOR = "noise_floor"  # the budget cannot reach the target: given back
     BUDGET = "budget"  # the time, or the number of samples, was up before the target was reached
     BUDGET_DRIFT = "budget+drift"  # and the samples still went up or down
+    CONTENDED = "contended"  # the core was busy for longer than the gate waits: what was taken in quiet moments stands
     COMPLETE = "complete"  # a rule without a target took what it was told to take
 
 

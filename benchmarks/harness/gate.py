@@ -1,0 +1,222 @@
+"""The gate: a kernel's samples count while the core is quiet, which a fixed piece of work beside them tells.
+
+Whoever shares a core's hardware (the sibling hyper-thread of another tenant, a lowered clock) slows a gauge down in the
+same milliseconds as the kernel: on a shared machine by a third, for .1 to 4 ms at a time, a quarter of the time. So
+samples are taken in short portions between two readings of the gauge, and a portion counts if both were quiet. It is
+the gauge that decides, never the kernel's own time: a kernel's own unsteadiness stays in its samples.
+
+Whoever waits for quiet waits in vain on some days. The gate's patience is limited, the readings travel with the round
+(`Round.core_gauge`), and what was taken after all patience was lost is flagged.
+
+Note: on the same two shared cores, rounds without any quiet were 35% where a round waited on its core, 17% where it
+moved to the other one, 6 to 10% with portions of .5 instead of 1 ms. Lower quantiles of what passed the gate scattered
+half as much between rounds as the trimmed mean for what the caches hold, no less for what they do not; rejected,
+because every rule's error bar is the trimmed mean's.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks.harness import reported
+from benchmarks.harness.gauges import Gauge, cpu_gauge, memory_gauge, reference
+from benchmarks.harness.machine import page_faults
+from benchmarks.harness.statistics import trimmed_mean
+from benchmarks.harness.timers import Call, Timer
+
+PORTION = 5e-4  # s of samples between two readings of 28 us each: quiet lasts .2 to 4 ms
+# Times the reference: a quiet core reads up to 8% above it (its clock varies), a shared one a third.
+# Note: 1.05 found no quiet in most rounds, once a core with a higher clock had set the reference.
+QUIET = 1.1
+EVERY = 5e-3  # s of samples between two readings of the memory's gauge, which takes .1 ms
+PATIENCE = 0.35  # s of a round, at most: 144 rounds of tier `core` then wait 50 s, within its limit of 150
+ENOUGH = 24  # quiet samples that are better than more of any kind; as many as `adaptive` wants at least
+
+
+class GateError(ValueError):
+    """A patience that is no time."""
+
+
+class Cores:
+    """Cores of equal distance to a thread's memory, on one of which it is held; `release` lets it go.
+
+    Args:
+        numbers: at least one, as the operating system counts them.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._before = os.sched_getaffinity(0)
+        self._numbers = numbers
+        self._index = -1
+        self.move()
+
+    @property
+    def here(self) -> int:
+        """Return the number of the core that the thread is held on."""
+        return self._numbers[self._index]
+
+    def move(self) -> None:
+        """Go on to the next core."""
+        self._index = (self._index + 1) % len(self._numbers)
+        os.sched_setaffinity(0, {self.here})
+
+    def release(self) -> None:
+        """Let the thread run where it might before."""
+        os.sched_setaffinity(0, self._before)
+
+
+class Gate:
+    """Takes samples while the gauge is quiet, on whichever core it is.
+
+    Args:
+        gauge: read before and after every portion.
+        reference: what the gauge reads on a quiet core, s.
+        patience: s that a round may look for quiet, and lose on portions that were not.
+        cores: those that the thread may move to; without them it waits where it is.
+        memory: another gauge, of the memory, read now and then; it decides nothing.
+    """
+
+    def __init__(
+        self,
+        gauge: Gauge,
+        reference: float,
+        patience: float = PATIENCE,
+        cores: Cores | None = None,
+        memory: Gauge | None = None,
+    ) -> None:
+        self._gauge = gauge
+        self._memory = memory
+        self._due = 0.0  # s of samples until the memory's gauge is read
+        self._limit = QUIET * reference
+        self._patience = patience
+        self._cores = cores
+        self._before: float | None = None  # the reading that ended the portion before, on the same core
+        self.readings: list[float] = []  # mean of the two around each portion that counted, s
+        self.memory_readings: list[float] = []  # s
+        self.lost = 0.0  # s
+        self.faults = 0  # page faults while the samples that counted were taken
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the patience is spent: every sample counts."""
+        return self.lost >= self._patience
+
+    def take(self, timer: Timer, call: Call, batch: int, n: int, per_batch: float) -> tuple[list[float], float]:
+        """Return samples that count, and the s that taking them took.
+
+        Args:
+            timer: takes the samples.
+            call: what is timed.
+            batch: calls per sample.
+            n: samples wanted; fewer are returned when the patience ends.
+            per_batch: s that a sample takes, about.
+        """
+        portion = 1 if timer.by_wall else max(1, int(PORTION / per_batch))  # with its flush, one takes 10 ms
+        found: list[float] = []
+        spent = 0.0
+        was_open = self.is_open
+        is_long = per_batch > self._patience  # one that does not count would be the last
+        while len(found) < n:
+            size = min(portion, n - len(found))
+            before = self._quiet(partial(timer.samples, call, batch, size))
+            if self.is_open != was_open:
+                break
+            faults, began = page_faults(), perf_counter()
+            samples = timer.samples(call, batch, size)
+            lasted, faults = perf_counter() - began, page_faults() - faults
+            self._before = self._gauge()
+            if was_open or is_long or self._before <= self._limit:
+                found += samples
+                spent += lasted
+                self.faults += faults
+                self.readings.append((before + self._before) / 2)
+                self._read_memory(lasted)
+            else:
+                self.lost += lasted
+        return found, spent
+
+    def _read_memory(self, lasted: float) -> None:
+        self._due -= lasted
+        if self._memory is not None and self._due <= 0:
+            self.memory_readings.append(self._memory())
+            self._due = EVERY
+
+    def _quiet(self, settle: Call) -> float:
+        """Look for quiet until the patience is spent; return the gauge's reading.
+
+        On another core than before, `settle` fills its caches first.
+        """
+        reading = self._gauge() if self._before is None else self._before
+        if reading <= self._limit or self.is_open:
+            return reading
+        began = perf_counter()
+        here = self._cores.here if self._cores else None
+        while reading > self._limit and self.lost + perf_counter() - began < self._patience:
+            if self._cores:
+                self._cores.move()
+            reading = self._gauge()
+            if reading <= self._limit and self._cores and self._cores.here != here:
+                here = self._cores.here
+                settle()
+                reading = self._gauge()
+        self.lost = self._patience if reading > self._limit else self.lost + perf_counter() - began
+        self._before = reading  # if the patience ended, the first portion after it opens with this one
+        return reading
+
+    def core(self) -> float | None:
+        """Return what the gauge read around the samples that counted, s: a trimmed mean; None without any."""
+        return trimmed_mean(np.asarray(self.readings)) if self.readings else None
+
+    def memory(self) -> float | None:
+        """Return what the memory's gauge read in between, s: a trimmed mean; None where it was not read."""
+        return trimmed_mean(np.asarray(self.memory_readings)) if self.memory_readings else None
+
+
+@contextmanager
+def on_cpu(working_set: float, folder: Path, environ: Mapping[str, str]) -> Iterator[Gate]:
+    """Yield the gate of a round on the CPU; its thread is held on one core until the end, where it has one thread.
+
+    The memory's gauge would displace a working set that the core's own caches hold; for larger ones it is read.
+
+    Args:
+        working_set: bytes that a call touches; infinity where its caches are cold anyway.
+        folder: where the gauge's reference is kept.
+        environ: KV_PATIENCE, KV_THREADS.
+
+    Raises:
+        GateError: KV_PATIENCE is no number of seconds.
+    """
+    gauge, waits = cpu_gauge(), patience(environ)
+    numbers = reported.neighbours() if reported.threads(environ) == 1 and waits > 0 else []
+    cores = Cores(numbers) if numbers else None
+    try:
+        own, last = reported.private_cache(), reported.last_level_cache()
+        memory = memory_gauge(last) if own is not None and last is not None and working_set > own else None
+        yield Gate(gauge, reference(gauge, folder), waits, cores, memory)
+    finally:
+        if cores:
+            cores.release()
+
+
+def patience(environ: Mapping[str, str]) -> float:
+    """Return the patience that KV_PATIENCE sets, s; 0 takes every sample as it comes.
+
+    Raises:
+        GateError: no number of seconds.
+    """
+    text = environ.get("KV_PATIENCE") or str(PATIENCE)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise GateError(f"KV_PATIENCE: got {text!r}; wanted seconds, 0 or more")
+    return value

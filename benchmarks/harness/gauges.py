@@ -1,0 +1,105 @@
+"""Gauges: fixed pieces of work whose time says how fast the core, or the memory, is just now.
+
+What slows a kernel down from outside slows them down as well, and no commit can change them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks.harness import reported
+
+Gauge = Callable[[], float]  # returns the s that its work took
+
+# Work that needs the core alone: exponentials of half the first-level cache of today's smallest, no memory beyond it.
+ELEMENTS = 2048
+PASSES, UNTIMED = 25, 3  # the first passes fetch from further out what a kernel displaced: 59 instead of 55 us
+# Work that needs the memory: a copy of a slice, the next one each time, of buffers as large as the last-level cache.
+SLICE = 512 << 10  # bytes
+LARGEST = 64 << 20  # bytes of a buffer
+CALIBRATION = 64  # readings, of which the fastest tenth is the reference
+FRESH = 24 * 3600.0  # s that a kept reference is believed: a machine's clocks may be set otherwise
+
+
+def cpu_gauge() -> Gauge:
+    """Return the gauge of the core that this process runs on: float32 exponentials in the first-level cache, 25 us."""
+    values = np.full(3 * ELEMENTS, 0.5, dtype=np.float32)  # one array: the distance of input and output never differs
+    source, target = values[:ELEMENTS], values[-ELEMENTS:]
+
+    def read() -> float:
+        for _ in range(UNTIMED):
+            np.exp(source, out=target)
+        began = perf_counter()
+        for _ in range(PASSES):
+            np.exp(source, out=target)
+        return perf_counter() - began
+
+    return read
+
+
+def memory_gauge(size: int) -> Gauge:
+    """Return the gauge of the memory: copies of slices of two buffers of `size` bytes each."""
+    size = max(min(size, LARGEST), 2 * SLICE) // SLICE * SLICE
+    source, target = (np.full(size, 1, dtype=np.uint8) for _ in range(2))
+    begin = 0
+
+    def read() -> float:
+        nonlocal begin
+        end = begin + SLICE
+        began = perf_counter()
+        np.copyto(target[begin:end], source[begin:end])
+        lasted = perf_counter() - began
+        begin = end % size
+        return lasted
+
+    return read
+
+
+def reference(gauge: Gauge, folder: Path) -> float:
+    """Return what the gauge reads on a quiet core of this machine, s.
+
+    The least of what rounds of the last day found, kept in `folder`: a round that begins in a busy second knows quiet
+    all the same.
+    """
+    found = sorted(gauge() for _ in range(CALIBRATION))[CALIBRATION // 10]
+    path = folder / f"{_machine()}.json"
+    known = _read(path)
+    if known is not None and known <= found:
+        return known
+    _keep(path, found)
+    return found
+
+
+def _machine() -> str:
+    """Return the name under which a reference is kept: another numpy computes otherwise."""
+    identity = f"{reported.name('cpu')}-{os.uname().nodename}-{np.__version__}-{ELEMENTS}-{PASSES}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def _read(path: Path) -> float | None:
+    """Return the reference that is kept; None where there is none, no positive number, or one of another day."""
+    try:
+        if time.time() - path.stat().st_mtime > FRESH:
+            return None
+        found = json.loads(path.read_text(encoding="utf-8"))["seconds"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return float(found) if isinstance(found, int | float) and math.isfinite(found) and found > 0 else None
+
+
+def _keep(path: Path, seconds: float) -> None:
+    """Write whole or not at all: rounds of two runs may keep a reference at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    draft.write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
+    draft.replace(path)
