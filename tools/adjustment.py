@@ -1,33 +1,41 @@
-"""Adjusting by the controls: freeing a series of what the machine did to everything in the same round.
+"""Adjusting: freeing a series of what the machine did to it, by what it did to something that no commit can change.
 
-Sessions of identical code minutes apart differ by a common factor. The controls, implementations that our commits
-cannot change (PyTorch's), are measured in every round too, so
+Such witnesses are the gauges, fixed work timed beside the very samples of a round (benchmarks/harness/gauges.py), and
+the controls, PyTorch's implementations measured in the same session. Of each the deviation from its median is a signal,
 
-    adjusted = log t - beta * (mean deviation of the controls in that round)
+    adjusted = log t - sum over signals of beta * deviation in that round
 
-with beta fitted per series and shrunk to 0 where the controls do not move with it. Pure: values in, values out.
+with the betas fitted per series, and shrunk to 0 where the series does not move with the signal. Pure.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from benchmarks.harness.statistics import FloatArray
+
 RoundKey = tuple[str, str]  # session, launch: what was measured under one key shared a process and its seconds
 
-Logs = Mapping[RoundKey, float]  # log of seconds per call, by round
+Logs = Mapping[RoundKey, float]  # log of seconds, by round
 
-MIN_ROUNDS = 8  # below this many rounds in common, beta is 0: a slope of fewer points is noise
+IntArray = np.ndarray[tuple[int], np.dtype[np.intp]]
+
+HUBER = 1.345  # residuals beyond so many standard deviations count less: 95% efficient where the noise is normal
+NORMAL_MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
+ITERATIONS = 20  # of reweighting; it has settled to .1% after ten
+MIN_ROUNDS = 8  # per signal: with fewer rounds in common beta is 0, a slope of fewer points is noise
 
 
 @dataclass(frozen=True)
 class Adjusted:
-    """A series freed of what its controls did."""
+    """A series freed of what its signals tell."""
 
-    beta: float  # 0: not adjusted
-    correlation: float | None  # of series and controls over the rounds; None where either is constant
+    betas: tuple[float, ...]  # one per signal; 0: not adjusted by it
+    explained: float | None  # share of the variance of the rounds (R^2); None where nothing was fitted
     values: Logs
     warnings: tuple[str, ...] = ()
 
@@ -42,42 +50,87 @@ def deviations(controls: Sequence[Logs]) -> dict[RoundKey, float]:
     return {key: statistics.fmean(values) for key, values in found.items()}
 
 
-def slope(series: Logs, common: Mapping[RoundKey, float]) -> tuple[float, float | None]:
-    """Return (shrunk least-squares slope of the series on the controls' deviation, correlation).
+def slopes(series: Logs, signals: Sequence[Logs]) -> tuple[tuple[float, ...], float | None]:
+    """Return (shrunk slopes of the series on the signals, share of the rounds' variance that they explain).
 
-    The slope b with standard error s is multiplied by b^2 / (b^2 + s^2), the empirical Bayes estimate under a normal
-    prior about 0 whose variance is estimated by b^2: near 1 where the controls explain the series, near 0 where not.
+    Fitted on how rounds differ within their session or commit, never on how those differ: a commit may have changed the
+    code. Huber's M-estimate, because a round that went wrong (page faults, a crash of a neighbour) differs by factors.
+
+    A slope b with standard error s is multiplied by b^2 / (b^2 + s^2), the empirical Bayes estimate under a normal
+    prior about 0 whose variance is estimated by b^2: near 1 where the signal explains the series, near 0 where not.
     """
-    keys = [key for key in series if key in common]
-    if len(keys) < MIN_ROUNDS:
-        return 0.0, None
-    x = [common[key] for key in keys]
-    y = [series[key] for key in keys]
-    mean_x, mean_y = statistics.fmean(x), statistics.fmean(y)
-    xx = sum((a - mean_x) ** 2 for a in x)
-    yy = sum((b - mean_y) ** 2 for b in y)
-    xy = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    if xx <= 0 or yy <= 0:
-        return 0.0, None
-    fitted, correlation = xy / xx, xy / math.sqrt(xx * yy)
-    variance = yy * max(0.0, 1 - correlation**2) / (len(keys) - 2) / xx
-    shrunk = fitted * fitted**2 / (fitted**2 + variance) if fitted else 0.0
-    return shrunk, correlation
+    nothing = (0.0,) * len(signals), None
+    keys = [key for key in series if all(key in signal for signal in signals)]
+    if not signals or len(keys) < MIN_ROUNDS * len(signals):
+        return nothing
+    sessions = np.unique([key[0] for key in keys], return_inverse=True)[1]
+    y = _centred(np.array([[series[key]] for key in keys]), sessions)[:, 0]
+    x = _centred(np.array([[signal[key] for signal in signals] for key in keys]), sessions)
+    fitted, weights = _huber_positive(x, y)
+    gram = (x * weights[:, None]).T @ x
+    freedom = len(keys) - len(signals) - int(sessions.max()) - 1
+    if np.linalg.matrix_rank(gram) < len(signals) or not y.any() or freedom < 1:
+        return nothing
+    residual = (y - x @ fitted) * weights
+    variances = float(residual @ residual) / freedom * np.diag(np.linalg.inv(gram))
+    scale = np.where(fitted == 0, 0.0, fitted**2 / np.where(fitted == 0, 1.0, fitted**2 + variances))
+    explained = 1 - float(weights @ (y - x @ fitted) ** 2) / float(weights @ y**2)
+    return tuple(map(float, fitted * scale)), explained
 
 
-def adjust(series: Logs, controls: Sequence[Logs], fitted_on: Logs | None = None) -> Adjusted:
-    """Return the series adjusted by the controls of the same rounds.
+def _centred(values: FloatArray, sessions: IntArray) -> FloatArray:
+    """Return (rounds, columns) less the median of their session."""
+    found = values.astype(np.float64)
+    for session in range(int(sessions.max()) + 1):
+        found[sessions == session] -= np.median(found[sessions == session], axis=0)
+    return found
+
+
+def _huber_positive(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return `_huber`'s answer with the slopes below 0 left out: what slows a gauge down makes no kernel faster."""
+    kept = np.arange(x.shape[1])
+    while True:
+        slopes_, weights = _huber(x[:, kept], y)
+        if not (slopes_ < 0).any():
+            break
+        kept = np.delete(kept, int(np.argmin(slopes_)))
+    fitted = np.zeros(x.shape[1])
+    fitted[kept] = slopes_
+    return fitted, weights
+
+
+def _huber(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the slopes of y on x without intercept, and the weights of the rounds, by reweighted least squares."""
+    weights, fitted = np.ones(len(y)), np.zeros(x.shape[1])
+    for _ in range(ITERATIONS if x.shape[1] else 0):
+        root = np.sqrt(weights)
+        fitted = np.asarray(np.linalg.lstsq(x * root[:, None], y * root, rcond=None)[0], dtype=np.float64)
+        size = np.abs(y - x @ fitted)
+        scale = NORMAL_MAD * float(np.median(size))
+        if scale == 0:
+            break
+        weights = np.asarray(np.minimum(1.0, HUBER * scale / np.maximum(size, scale * 1e-9)))
+    return fitted, weights
+
+
+def adjust(series: Logs, signals: Sequence[Logs], fitted_on: Logs | None = None) -> Adjusted:
+    """Return the series adjusted by the signals of the same rounds; rounds without one of them are left out.
 
     Args:
         series: log seconds per call of the series to adjust.
-        controls: the same of each control series.
-        fitted_on: rounds that beta is fitted on; all of `series` by default. For an honest figure of how well
+        signals: deviations of the witnesses.
+        fitted_on: rounds that the betas are fitted on; all of `series` by default. For an honest figure of how well
             adjusting works, fit on other sessions than those judged.
     """
-    common = deviations(controls)
-    beta, correlation = slope(series if fitted_on is None else fitted_on, common)
-    missing = [key for key in series if key not in common]
-    warnings = (f"{len(missing)} of {len(series)} rounds have no control",) if missing else ()
+    betas, explained = slopes(series if fitted_on is None else fitted_on, signals)
+    whole = {key: value for key, value in series.items() if all(key in signal for signal in signals)}
+    missing = len(series) - len(whole)
     return Adjusted(
-        beta, correlation, {key: value - beta * common[key] for key, value in series.items() if key in common}, warnings
+        betas,
+        explained,
+        {
+            key: value - sum(beta * signal[key] for beta, signal in zip(betas, signals, strict=True))
+            for key, value in whole.items()
+        },
+        (f"{missing} of {len(series)} rounds have no control",) if missing else (),
     )

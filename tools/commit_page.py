@@ -19,6 +19,7 @@ class Row:
     implementation: str
     case: str
     time: str  # with unit; empty where there is none
+    adjusted: str  # rate freed of what the machine did in the same rounds; empty where that is not known
     gigabytes: str  # GB/s; empty for a kernel that memory does not bound
     rounds: str
     cell: Cell
@@ -33,6 +34,7 @@ class Table:
     state: str
     href: str  # empty where no trend shows the kernel
     left_out: str  # the test cases without a value of any implementation; empty for none
+    has_adjusted: bool
     has_gigabytes: bool
     rows: tuple[Row, ...]
 
@@ -172,6 +174,7 @@ def _table(
         state=state,
         href=href if href in known else "",
         left_out=f"not measured: {', '.join(left_out)}" if left_out else "",
+        has_adjusted=any(point.measurement.adjusted is not None for point in points),
         has_gigabytes=any(point.measurement.gigabytes is not None for point in points),
         rows=tuple(_row(point, commit, notes) for point in points),
     )
@@ -189,6 +192,7 @@ def _row(point: Point, commit: Commit, notes: Footnotes) -> Row:
         implementation=item.key.implementation,
         case=item.key.case,
         time="" if item.seconds is None else units.seconds(item.seconds),
+        adjusted=pages.adjusted(item),
         gigabytes="" if item.gigabytes is None else units.gigabytes(item.gigabytes),
         rounds="" if item.rounds is None else str(item.rounds),
         cell=pages.cell(point, notes, more=more, with_time=False),

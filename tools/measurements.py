@@ -64,6 +64,14 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Adjusted:
+    """A time freed of what the machine did in the same rounds, s per call; changes are judged by it."""
+
+    seconds: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """A commit's rounds of one series together; unknown is None."""
 
@@ -73,6 +81,7 @@ class Measurement:
     seconds: float | None = None  # per call
     interval: Interval | None = None
     rounds: int | None = None
+    adjusted: Adjusted | None = None  # None: nothing was read beside its rounds that it could be adjusted by
     method: str | None = None  # hash of the timing method; values of two methods are not compared
     flop: float | None = None  # per call
     bytes_moved: float | None = None  # per call, each input read once, each output written once

@@ -219,6 +219,15 @@ def rate(item: Measurement) -> str:
     return units.seconds(item.seconds) if item.gflops is None else units.gflops(item.gflops)
 
 
+def adjusted(item: Measurement) -> str:
+    """Return the adjusted rate, or time, of a measured value; empty where it was not adjusted."""
+    if item.adjusted is None:
+        return ""
+    if item.flop is None:
+        return units.seconds(item.adjusted.seconds)
+    return units.gflops(item.flop / item.adjusted.seconds / 1e9)
+
+
 def interval(item: Measurement) -> str:
     """Return the interval of a measured value: "11.9 to 12.4 GFLOPS"; empty where it is unknown."""
     bounds = item.gflops_bounds

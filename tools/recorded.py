@@ -16,9 +16,10 @@ from datetime import datetime
 
 from benchmarks.harness.telemetry import Round
 from tools import units
+from tools.adjusted_series import Place, adjusted
 from tools.failures import Failure
 from tools.joining import raised_since
-from tools.measurements import Interval, Measurement, Outcome, SeriesKey, from_rounds
+from tools.measurements import Adjusted, Interval, Measurement, Outcome, SeriesKey, from_rounds, round_interval
 
 AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 OTHER_TELEMETRY = "telemetry is of another run: asv's stored value with its 99% interval"
@@ -109,6 +110,7 @@ class History:
 def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
     """Return the measurement of every value that can be shown, and a note for each kind that cannot."""
     found: dict[tuple[SeriesKey, str], Measurement] = {}
+    rounds: dict[Place, dict[str, Sequence[Round]]] = {}
     left_out: Counter[str] = Counter()
     for file, value in _values(recorded):
         reason = _unshowable(value, recorded)
@@ -117,12 +119,24 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
             reason = f"stands in two files for commit {item.commit[:8]} on {item.key.machine}; the first is shown"
         if reason is None:
             found[item.key, item.commit] = item
+            if item.outcome is Outcome.MEASURED and item.method is not None:
+                rounds.setdefault((item.key, item.method), {})[item.commit] = _kept(file, value, item.method)
         else:
             left_out[f"{value.benchmark} {reason}"] += 1
     notes = tuple(
         f"{text} ({units.count(number, 'value')} kept, not shown)" for text, number in sorted(left_out.items())
     )
+    for (key, _), by_commit in adjusted(rounds).items():
+        for commit, estimates in by_commit.items():
+            fair = Adjusted(seconds=statistics.median(estimates), interval=round_interval(estimates))
+            found[key, commit] = replace(found[key, commit], adjusted=fair)
     return tuple(found.values()), notes
+
+
+def _kept(file: ResultsFile, value: StoredValue, method: str) -> list[Round]:
+    """Return the rounds that a measurement is made of."""
+    place = (value.benchmark, value.implementation, value.case)
+    return [item for item in file.rounds[place] if item.method == method]
 
 
 def _values(recorded: Recorded) -> Iterator[tuple[ResultsFile, StoredValue]]:

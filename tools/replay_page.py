@@ -14,9 +14,10 @@ from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.plotting import figure
 
 from tools.atomic import replace_text
-from tools.replay_tables import FOOTNOTES, Table, percent, tables
+from tools.replay_tables import FOOTNOTES, tables
 from tools.replaying import Proof
 from tools.report import TEMPLATES, page_templates
+from tools.text_tables import Table, percent
 
 MARKS = {"tuning": "circle", "held out": "square", "recorded": "triangle"}
 COLOURS = {"tuning": "#8a63d2", "held out": "#1f8a5b", "recorded": "#c2651a"}

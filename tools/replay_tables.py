@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from tools.replaying import Proof, Result, Summary
-from tools.units import seconds, significant
+from tools.text_tables import Table, aligned, percent
+from tools.units import seconds
 
 COLUMNS = (
     "rule",
@@ -27,21 +27,6 @@ FOOTNOTES = (
     "lag 1: median autocorrelation of a sample with the next, of all samples taken; kept: of those behind the estimate",
     "trace ended: the rule wanted more than the trace had; on recorded traces its error is then near 0 by construction",
 )
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table ready to be printed: a title, a line below it, heads, rows of the same length."""
-
-    title: str
-    note: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def percent(fraction: float | None) -> str:
-    """Return a fraction in percent with three significant digits; "-" for what is not known."""
-    return "-" if fraction is None else f"{significant(100 * fraction)}%"
 
 
 def _plain(value: float | None) -> str:
@@ -100,13 +85,5 @@ def tables(found: Proof) -> list[Table]:
 
 def text(found: Proof) -> str:
     """Return the tables as text, columns aligned."""
-    parts = []
-    for table in tables(found):
-        cells = [list(table.heads), *(list(row) for row in table.rows)]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(table.heads))]
-        lines = [
-            "  ".join(cell.ljust(width) if not column else cell.rjust(width) for column, (cell, width) in aligned)
-            for aligned in (list(enumerate(zip(row, widths, strict=True))) for row in cells)
-        ]
-        parts.append("\n".join((f"{table.title} (seed {found.seed}): {table.note}", *lines)))
+    parts = [aligned(replace(table, title=f"{table.title} (seed {found.seed})")) for table in tables(found)]
     return "\n\n".join((*parts, *FOOTNOTES)) + "\n"

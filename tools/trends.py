@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tools.measurements import Measurement, Outcome, SeriesKey
+from tools.measurements import Interval, Measurement, Outcome, SeriesKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +56,23 @@ class Trend:
 def compare(new: Measurement, old: Measurement) -> Change | None:
     """Return the change from `old` to `new`; None unless both have a time taken by one and the same method.
 
-    A method that is unknown (a time without telemetry) is no ground to refuse.
+    Of the adjusted times where both have one. A method that is unknown (a time without telemetry) is no ground to
+    refuse.
     """
     if new.seconds is None or old.seconds is None:
         return None
     if new.method is not None and old.method is not None and new.method != old.method:
         return None
-    overlapping = None
-    if new.interval is not None and old.interval is not None:
-        overlapping = new.interval.low <= old.interval.high and old.interval.low <= new.interval.high
-    return Change(ratio=old.seconds / new.seconds, against=old.commit, overlapping=overlapping)
+    if new.adjusted is not None and old.adjusted is not None:
+        ratio = old.adjusted.seconds / new.adjusted.seconds
+        overlapping = _overlap(new.adjusted.interval, old.adjusted.interval)
+    else:
+        ratio, overlapping = old.seconds / new.seconds, _overlap(new.interval, old.interval)
+    return Change(ratio=ratio, against=old.commit, overlapping=overlapping)
+
+
+def _overlap(new: Interval | None, old: Interval | None) -> bool | None:
+    return None if new is None or old is None else new.low <= old.high and old.low <= new.high
 
 
 def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict[SeriesKey, Trend]:

@@ -1,4 +1,4 @@
-"""Adjusting by the controls: a common factor goes, a change of the series' own stays."""
+"""Adjusting by signals: a common factor goes, a change of the series' own stays."""
 
 import math
 import random
@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tools import adjustment
-from tools.adjustment import adjust, deviations, slope
+from tools.adjustment import adjust, deviations, slopes
 
 KEYS = [(f"s{session}", f"r{round_}") for session in range(10) for round_ in range(8)]
 
 
 def planted(seed=0, *, common=0.03, noise=0.002, beta=1.0, step=0.0):
-    """Return (series, controls) in which every session has a common factor, and the series a step at session 5."""
+    """Return (series, controls) that share a factor of every round, and the series has a step at session 5."""
     rng = random.Random(seed)
-    factor = {f"s{session}": rng.gauss(0, common) for session in range(10)}
-    controls = [{key: 1.0 + factor[key[0]] + rng.gauss(0, noise) for key in KEYS} for _ in range(4)]
+    sessions = {f"s{session}": rng.gauss(0, common) for session in range(10)}
+    factor = {key: sessions[key[0]] + rng.gauss(0, 2 / 3 * common) for key in KEYS}
+    controls = [{key: 1.0 + factor[key] + rng.gauss(0, noise) for key in KEYS} for _ in range(4)]
     series = {
-        key: -3.0 + beta * factor[key[0]] + (step if int(key[0][1:]) >= 5 else 0.0) + rng.gauss(0, noise)
-        for key in KEYS
+        key: -3.0 + beta * factor[key] + (step if int(key[0][1:]) >= 5 else 0.0) + rng.gauss(0, noise) for key in KEYS
     }
     return series, controls
 
@@ -32,22 +32,25 @@ def spread(values):
 
 def test_a_common_factor_is_removed():
     series, controls = planted()
-    fixed = adjust(series, controls)
-    assert fixed.beta == pytest.approx(1, abs=0.05)
+    fixed = adjust(series, [deviations(controls)])
+    assert fixed.betas == pytest.approx((1,), abs=0.05)
+    assert fixed.explained > 0.98
     assert spread(series.values()) > 0.02
     assert spread(fixed.values.values()) < 0.004
 
 
 def test_independent_controls_change_next_to_nothing():
     series, controls = planted(beta=0.0)
-    fixed = adjust(series, controls)
-    assert abs(fixed.beta) < 0.05
+    fixed = adjust(series, [deviations(controls)])
+    (beta,) = fixed.betas
+    assert abs(beta) < 0.05
+    assert fixed.explained < 0.1
     assert spread(fixed.values.values()) < 1.1 * spread(series.values())
 
 
 def test_a_step_of_the_series_itself_stays():
     series, controls = planted(step=0.05)
-    fixed = adjust(series, controls).values
+    fixed = adjust(series, [deviations(controls)]).values
     before = [value for key, value in fixed.items() if int(key[0][1:]) < 5]
     after = [value for key, value in fixed.items() if int(key[0][1:]) >= 5]
     assert sum(after) / len(after) - sum(before) / len(before) == pytest.approx(0.05, abs=0.02)
@@ -58,10 +61,11 @@ def test_units_do_not_matter(shift, control_shift):
     series, controls = planted()
     moved = adjust(
         {key: value + shift for key, value in series.items()},
-        [{key: value + control_shift for key, value in control.items()} for control in controls],
+        [deviations([{key: value + control_shift for key, value in control.items()} for control in controls])],
     )
-    still = adjust(series, controls)
-    assert moved.beta == pytest.approx(still.beta, rel=1e-6)
+    still = adjust(series, [deviations(controls)])
+    assert moved.betas == pytest.approx(still.betas, rel=1e-6)
+    assert moved.explained == pytest.approx(still.explained, rel=1e-6)
     for key, value in still.values.items():
         assert moved.values[key] == pytest.approx(value + shift, abs=1e-6)
 
@@ -69,16 +73,104 @@ def test_units_do_not_matter(shift, control_shift):
 def test_too_few_rounds_are_not_adjusted():
     series, controls = planted()
     few = dict(list(series.items())[: adjustment.MIN_ROUNDS - 1])
-    assert slope(few, deviations(controls)) == (0.0, None)
+    assert slopes(few, [deviations(controls)]) == ((0.0,), None)
+
+
+def test_every_signal_asks_for_its_rounds():
+    series, controls = planted()
+    signals = [deviations(controls[:2]), deviations(controls[2:])]
+    enough = dict(list(series.items())[: 2 * adjustment.MIN_ROUNDS])
+    assert slopes(dict(list(enough.items())[:-1]), signals) == ((0.0, 0.0), None)
+    assert slopes(enough, signals)[1] is not None
 
 
 def test_constant_controls_are_not_divided_by():
     series, _ = planted()
-    assert adjust(series, [dict.fromkeys(KEYS, 1.0)]).beta == 0
+    fixed = adjust(series, [deviations([dict.fromkeys(KEYS, 1.0)])])
+    assert (fixed.betas, fixed.explained) == ((0,), None)
+
+
+def test_a_constant_series_is_not_divided_by():
+    _, controls = planted()
+    assert slopes(dict.fromkeys(KEYS, 1.0), [deviations(controls)]) == ((0.0,), None)
+
+
+def test_two_signals_that_say_the_same_are_not_told_apart():
+    series, controls = planted()
+    signal = deviations(controls)
+    assert slopes(series, [signal, signal]) == ((0.0, 0.0), None)
+
+
+def test_without_signals_nothing_changes():
+    series, _ = planted()
+    assert adjust(series, []) == adjustment.Adjusted((), None, series)
+
+
+def test_a_step_of_the_series_itself_moves_no_beta():
+    series, controls = planted(step=0.05)
+    unmoved, _ = planted()
+    assert slopes(series, [deviations(controls)])[0] == pytest.approx(slopes(unmoved, [deviations(controls)])[0])
+
+
+def test_each_signal_has_its_own_beta():
+    rng = random.Random(3)
+    first, second = ({key: rng.gauss(0, 0.02) for key in KEYS} for _ in range(2))
+    series = {key: 0.8 * first[key] + 0.3 * second[key] + rng.gauss(0, 0.0005) for key in KEYS}
+    fixed = adjust(series, [first, second])
+    assert fixed.betas == pytest.approx((0.8, 0.3), abs=0.02)
+    assert spread(fixed.values.values()) < 0.001
+
+
+def test_what_slows_a_gauge_down_makes_no_kernel_faster():
+    rng = random.Random(3)
+    first, second = ({key: rng.gauss(0, 0.02) for key in KEYS} for _ in range(2))
+    series = {key: 0.8 * first[key] - 0.3 * second[key] + rng.gauss(0, 0.0005) for key in KEYS}
+    one, other = adjust(series, [first, second]).betas
+    assert one == pytest.approx(0.8, abs=0.1)
+    assert other == 0
+    assert adjust({key: -value for key, value in first.items()}, [first]).betas == (0,)
+
+
+def test_rounds_that_went_wrong_move_no_beta():
+    series, controls = planted()
+    signal = deviations(controls)
+    for key in KEYS[::16]:
+        series[key] += 1.0
+    assert slopes(series, [signal])[0] == pytest.approx(slopes(planted()[0], [signal])[0], abs=0.03)
+
+
+@pytest.mark.parametrize("size", [0.001, 0.1, 1.0])
+def test_a_slope_is_shrunk_by_its_standard_error(size):
+    """Least squares by hand: deviations -4 to 4 but not 0, b = .5, and residuals of +-size that they cannot explain."""
+    steps, signs = (-4, -3, -2, -1, 1, 2, 3, 4), (-1, 1, 1, -1, 1, -1, -1, 1)
+    signal = {key: float(step) for key, step in zip(KEYS, steps * 10, strict=True)}
+    series = {key: 0.5 * step + size * sign for key, step, sign in zip(KEYS, steps * 10, signs * 10, strict=True)}
+    squared_error = 80 * size**2 / (80 - 1 - 10) / 600  # 80 rounds less one slope and ten centres; the sum of squares
+    betas, explained = slopes(series, [signal])
+    assert betas == pytest.approx((0.5 * 0.25 / (0.25 + squared_error),))
+    assert explained == pytest.approx(1 - 80 * size**2 / (150 + 80 * size**2))
+
+
+def test_betas_can_be_fitted_on_other_rounds():
+    series, controls = planted()
+    signal = deviations(controls)
+    half = {key: value for key, value in series.items() if int(key[0][1:]) < 5}
+    fixed = adjust(series, [signal], fitted_on=half)
+    assert fixed.betas == slopes(half, [signal])[0] != slopes(series, [signal])[0]
+    assert fixed.values.keys() == series.keys()
 
 
 def test_rounds_without_a_control_are_said():
     series, controls = planted()
-    fixed = adjust(series | {("s99", "r0"): 0.0}, controls)
+    fixed = adjust(series | {("s99", "r0"): 0.0}, [deviations(controls)])
     assert fixed.warnings == ("1 of 81 rounds have no control",)
     assert ("s99", "r0") not in fixed.values
+
+
+def test_a_round_needs_all_signals():
+    series, controls = planted()
+    whole, lacking = deviations(controls[:2]), deviations(controls[2:])
+    del lacking[KEYS[7]]
+    fixed = adjust(series, [whole, lacking])
+    assert fixed.warnings == ("1 of 80 rounds have no control",)
+    assert series.keys() - fixed.values.keys() == {KEYS[7]}

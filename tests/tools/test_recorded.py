@@ -62,3 +62,15 @@ def test_telemetry_of_another_run_is_not_shown_over_a_newer_value(tree, factor, 
     assert item.seconds == pytest.approx(before * factor if stale else before, rel=1e-9)
     assert (item.warnings == (OTHER_TELEMETRY,)) == stale
     assert (item.method is None) == stale
+
+
+def test_a_measurement_with_gauges_has_an_adjusted_time(tree):
+    """One round of three was read beside a busy neighbour."""
+    for path in (tree.results / "bench-1" / "telemetry").glob("*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for number, line in enumerate(lines):
+            line["j"] = 3e-5 * (1.3 if number % 3 == 0 else 1.0)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    item = of_native(tree)
+    assert item.adjusted.interval.low <= item.adjusted.seconds <= item.adjusted.interval.high
+    assert item.adjusted.seconds == pytest.approx(item.seconds, rel=0.02)

@@ -19,7 +19,7 @@ from benchmarks.harness.stopping import (
     ReactiveBenchmarking,
 )
 from tools import replay as command
-from tools import replay_plot, replay_tables, replaying, trace_files
+from tools import replay_plot, replaying, text_tables, trace_files
 from tools.errors import ResultsError, UsageError
 from tools.mixtures import HELD_OUT
 from tools.replaying import ENDED, Costs, Outcome, Trace, compare, repeatability, replay, summary
@@ -302,7 +302,7 @@ def test_every_rule_and_the_honest_baselines_contend():
 
 @pytest.mark.parametrize(("value", "shown"), [(None, "-"), (0.0, "0%"), (0.00123, "0.123%"), (0.5, "50.0%")])
 def test_percentages(value, shown):
-    assert replay_tables.percent(value) == shown
+    assert text_tables.percent(value) == shown
 
 
 def test_common_random_numbers():

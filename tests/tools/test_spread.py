@@ -1,42 +1,27 @@
-"""The table of sessions: hand-made telemetry in, spreads out."""
+"""The table of sessions: generated sessions in, spreads out."""
 
-import argparse
-import dataclasses
 import io
 import random
-from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.telemetry import Round, append
-from tools import spread
+from tests.tools import sessions as generated
+from tests.tools.sessions import changed
+from tools import identical_sessions, spread
 from tools.__main__ import main
-from tools.errors import NothingMeasured, ResultsError
+from tools.adjustment import slopes
+from tools.errors import ResultsError
 
 
-def planted(sessions=8, *, common=0.03):
+def planted(sessions=8, *, common=0.03, gauges=False):
     """Return sessions of 8 rounds in which native and two controls share a factor."""
-    rng = random.Random(5)
-    found = {}
-    for session in range(sessions):
-        factor = 1 + rng.gauss(0, common)
-        found[f"{session:02}"] = [
-            Round(
-                benchmark="matmul.Cpu.time_hot",
-                params=(implementation, "float32-256x256x256"),
-                time=float(session * 100 + launch),
-                estimate=seconds * factor * (1 + rng.gauss(0, 0.002)),
-                n=9,
-                batch=1,
-                spent=0.1,
-                stop="budget",
-                method="m",
-                launch=f"{session}-{launch}",
-            )
-            for launch in range(8)
-            for implementation, seconds in (("native", 1e-3), ("eager", 5e-4), ("compile", 4e-4))
-        ]
-    return found
+    everyone = ("native", "eager", "compile")
+    return generated.sessions(sessions, common=common, implementations=everyone, gauges=gauges, seed=5)
+
+
+def without(found, name, *implementations):
+    """Return the sessions without these implementations in one of them."""
+    return found | {name: [item for item in found[name] if item.round.params[0] not in implementations]}
 
 
 def test_only_our_series_are_rows_and_adjusting_helps():
@@ -44,9 +29,16 @@ def test_only_our_series_are_rows_and_adjusting_helps():
     assert row.series == ("matmul.Cpu.time_hot", ("native", "float32-256x256x256"))
     assert row.raw > 0.02
     assert row.adjusted < 0.005
-    assert row.beta == pytest.approx(1, abs=0.1)
+    assert row.betas == pytest.approx((1,), abs=0.1)
+    assert row.explained > 0.9
     assert row.seconds == pytest.approx(1e-3, rel=0.1)
     assert "native float32-256x256x256" in spread.table([row])
+
+
+def test_gauges_adjust_without_any_control():
+    (row,) = spread.rows(generated.sessions(8, common=0.03, seed=5))
+    assert row.raw > 0.02
+    assert row.adjusted < 0.005
 
 
 def test_cold_rounds_are_no_controls_of_hot_ones():
@@ -55,11 +47,11 @@ def test_cold_rounds_are_no_controls_of_hot_ones():
     found = planted()
     for rounds in found.values():
         rounds += [
-            dataclasses.replace(
+            changed(
                 item,
                 benchmark="matmul.Cpu.time_cold",
-                estimate=item.estimate * (1 + rng.gauss(0, 0.3)),
-                time=item.time + 0.5,
+                estimate=item.round.estimate * (1 + rng.gauss(0, 0.3)),
+                time=item.round.time + 0.5,
             )
             for item in list(rounds)
         ]
@@ -69,51 +61,48 @@ def test_cold_rounds_are_no_controls_of_hot_ones():
 
 
 def test_without_controls_only_the_raw_spread_is_shown():
-    bare = {name: [item for item in rounds if item.params[0] == "native"] for name, rounds in planted().items()}
+    bare = planted()
+    for name in bare:
+        bare = without(bare, name, "eager", "compile")
     (row,) = spread.rows(bare)
     assert row.raw > 0.02 and row.adjusted is None
     assert spread.table([row]).splitlines()[1].split()[-3:] == ["-", "-", "-"]
 
 
+@pytest.mark.parametrize("ours_failed_in", [(), ("02",)])
+def test_a_session_without_controls_leaves_no_adjusted_spread(ours_failed_in):
+    """The two spreads would be of different sessions."""
+    found = without(planted(), "04", "eager", "compile")
+    for name in ours_failed_in:
+        found = without(found, name, "native")
+    (row,) = spread.rows(found)
+    assert row.adjusted is None
+
+
+def test_controls_of_a_session_in_which_ours_failed_do_no_harm():
+    (row,) = spread.rows(without(planted(), "02", "native"))
+    assert row.adjusted < 0.005
+
+
+def test_a_session_is_adjusted_by_what_the_others_say():
+    found = planted()
+    (series,) = (name for name in identical_sessions.logs(found) if name[1][0] == "native")
+    values, signals = identical_sessions.logs(found)[series], identical_sessions.signals(found)[series]
+    adjusted, betas = spread.out_of_sample(values, signals)
+    assert adjusted.keys() == values.keys()
+    for name, fit in zip(found, betas, strict=True):
+        assert fit == slopes({key: value for key, value in values.items() if key[0] != name}, signals)[0]
+        for key in values:
+            if key[0] == name:
+                assert adjusted[key] == values[key] - fit[0] * signals[0][key]
+    assert len(set(betas)) == len(found)
+
+
 def test_a_series_that_failed_in_most_sessions_is_left_out():
     found = planted()
     for name in list(found)[2:]:
-        found[name] = [item for item in found[name] if item.params[0] != "native"]
+        found = without(found, name, "native")
     assert spread.rows(found) == []
-
-
-def test_sessions_of_two_methods_are_refused():
-    found = planted(3)
-    found["00"] = [dataclasses.replace(item, method="other") for item in found["00"]]
-    with pytest.raises(ResultsError, match=r"2 methods \(m, other\)"):
-        spread._check_method(found)
-
-
-def spread_run(monkeypatch, status):
-    """Run one session of a fake asv that spools a round and a failure and ends with `status`."""
-    monkeypatch.setattr(spread, "environment_of", lambda _: argparse.Namespace(name="env"))
-    monkeypatch.setattr(spread, "machine", lambda name: name)
-    monkeypatch.setattr(spread.Config, "load", lambda: argparse.Namespace(results_dir="results"))
-    spool = spread.telemetry.spool_path(Path.cwd(), "env", "c0ffee")
-
-    def asv(*_, **__):
-        append(spool, planted()["00"][0])
-        spool.with_suffix(".failures.jsonl").write_text("{}")
-        return status
-
-    monkeypatch.setattr(spread, "run_asv", asv)
-    try:
-        return spread._measure("c0ffee", ["x"], Path("kept", "01.jsonl"))
-    finally:
-        assert not list(spool.parent.iterdir())  # nothing blocks the next run
-
-
-def test_a_failed_series_does_not_discard_the_session(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert spread_run(monkeypatch, 2) is True
-    assert len(spread._read(Path("kept", "01.jsonl"))) == 1
-    with pytest.raises(NothingMeasured, match="status 1"):
-        spread_run(monkeypatch, 1)
 
 
 def test_two_sessions_are_no_spread():
@@ -121,16 +110,14 @@ def test_two_sessions_are_no_spread():
         spread.rows(planted(2))
 
 
-def test_a_broken_session_file_is_named(tmp_path):
-    path = tmp_path / "01.jsonl"
-    append(path, planted()["00"][0])
-    with path.open("a") as stream:
-        stream.write('{"b":')
-    with pytest.raises(ResultsError, match=r"01\.jsonl: not JSON"):
-        spread._read(path)
-
-
 def test_too_few_sessions_is_a_usage_error():
     err = io.StringIO()
     assert main(["spread", "--sessions", "2"], io.StringIO(), err) == 2
-    assert err.getvalue() == "error: --sessions 2: at least 3 make a spread\n"
+    assert err.getvalue() == "error: --sessions 2: at least 3 say something\n"
+
+
+def test_columns_line_up_with_several_signals():
+    (row,) = spread.rows(planted(gauges=True))
+    assert len(row.betas) > 1
+    head, line = spread.table([row]).splitlines()
+    assert len(head) == len(line)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tools.test_measurements import KEY
 from tools import trends
-from tools.measurements import Interval, Measurement, Outcome
+from tools.measurements import Adjusted, Interval, Measurement, Outcome
 from tools.trends import Change
 
 ORDER = {name: place for place, name in enumerate("abcdef")}
@@ -53,6 +53,17 @@ def test_what_was_not_measured_is_bridged(outcome):
 def test_values_of_two_timing_methods_are_not_compared():
     assert changes(measured("a", 1.0), measured("b", 0.5, method="two")) == [None, None]
     assert changes(measured("a", 1.0), measured("b", 0.5, method=None))[1].ratio == 2.0
+
+
+def adjusted(item, seconds, spread=0.001):
+    interval = Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m")
+    return dataclasses.replace(item, adjusted=Adjusted(seconds=seconds, interval=interval))
+
+
+def test_changes_are_of_adjusted_values_where_both_have_one():
+    busy, quiet = adjusted(measured("a", 1.3, spread=0.4), 1.0), adjusted(measured("b", 0.9), 0.9)
+    assert changes(busy, quiet)[1] == Change(ratio=1 / 0.9, against="a", overlapping=False)
+    assert changes(busy, measured("b", 0.9))[1] == Change(ratio=1.3 / 0.9, against="a", overlapping=True)
 
 
 def test_commits_beside_the_line_are_on_no_trend():

@@ -1,0 +1,89 @@
+"""Adjusting recorded series: what the machine did goes, what a commit did stays."""
+
+import dataclasses
+import math
+import random
+import statistics
+
+import pytest
+
+from benchmarks.harness.telemetry import Round
+from tools.adjusted_series import adjusted
+from tools.measurements import SeriesKey
+
+KEY = SeriesKey(
+    machine="box", environment="e", benchmark="k.Cpu.time_hot", implementation="native", case="c", version="1"
+)
+BUSY = 1.4  # times slower beside a busy neighbour
+
+
+def rounds(seconds, seed, *, gauges=True, factor=lambda rng: BUSY if rng.random() < 0.4 else 1.0):
+    """Return 8 rounds, some of them beside a busy neighbour that the gauge feels twice as much as the kernel."""
+    rng = random.Random(seed)
+    found = []
+    for number in range(8):
+        busy = factor(rng)
+        found.append(
+            Round(
+                benchmark=KEY.benchmark,
+                params=(KEY.implementation, KEY.case),
+                time=1000.0 * seed + number,
+                estimate=seconds * math.sqrt(busy) * math.exp(rng.gauss(0, 0.002)),
+                n=9,
+                batch=1,
+                spent=0.1,
+                stop="budget",
+                method="m",
+                launch=f"{seed}-{number}",
+                core_gauge=3e-5 * busy if gauges else None,
+            )
+        )
+    return found
+
+
+def medians(found):
+    return {commit: statistics.median(values) for commit, values in found.items()}
+
+
+def test_what_the_gauge_felt_is_taken_out_and_what_a_commit_did_stays():
+    history = {f"c{number}": rounds(1e-3 if number < 3 else 0.95e-3, number + 1) for number in range(6)}
+    found = medians(adjusted({(KEY, "m"): history})[KEY, "m"])
+    raw = {commit: statistics.median(item.estimate for item in items) for commit, items in history.items()}
+    assert max(raw.values()) / min(raw.values()) > 1.1
+    for number in range(6):
+        assert found[f"c{number}"] == pytest.approx(1e-3 if number < 3 else 0.95e-3, rel=0.005)
+
+
+def test_a_commit_whose_every_round_was_disturbed_is_not_blamed():
+    history = {f"c{number}": rounds(1e-3, number + 1) for number in range(5)}
+    history["c5"] = rounds(1e-3, 6, factor=lambda rng: BUSY * (1 + 0.01 * rng.random()))
+    assert medians(adjusted({(KEY, "m"): history})[KEY, "m"])["c5"] == pytest.approx(1e-3, rel=0.005)
+
+
+def test_without_gauges_the_controls_of_the_same_state_and_method_tell():
+    control = dataclasses.replace(KEY, implementation="eager")
+    native = {f"c{number}": rounds(1e-3, number + 1, gauges=False) for number in range(4)}
+    eager = {
+        commit: [dataclasses.replace(item, estimate=item.estimate * 3) for item in items]
+        for commit, items in native.items()
+    }
+    found = adjusted({(KEY, "m"): native, (control, "m"): eager})
+    assert set(found) == {(KEY, "m")}  # a control is its own witness: nothing would be left of it
+    values = [value for commit in found[KEY, "m"].values() for value in commit]
+    assert max(values) / min(values) < 1.001
+    for other in (
+        (control, "another method"),
+        (dataclasses.replace(control, benchmark="k.Cpu.time_cold"), "m"),
+        (dataclasses.replace(control, environment="another torch"), "m"),
+        (dataclasses.replace(control, machine="elsewhere"), "m"),
+    ):
+        assert adjusted({(KEY, "m"): native, other: eager}) == {}
+
+
+def test_rounds_that_shared_a_launch_are_told_apart():
+    shared = [dataclasses.replace(item, launch="one") for item in rounds(1e-3, 1)]
+    assert len(adjusted({(KEY, "m"): {"c0": shared}})[KEY, "m"]["c0"]) == 8
+
+
+def test_nothing_to_adjust_by():
+    assert adjusted({(KEY, "m"): {"c0": rounds(1e-3, 1, gauges=False)}}) == {}

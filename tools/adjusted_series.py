@@ -1,0 +1,72 @@
+"""Adjusting recorded series: what a commit's rounds would have read had the machine kept its usual pace.
+
+A series is adjusted by its gauges; one without (a GPU's) by the controls of the same machine, environment, method and
+cache state. All of its rounds share an environment, so no adjustment crosses a change of torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.harness.cases import CONTROLS
+from benchmarks.harness.telemetry import Round
+from tools.adjustment import Logs, RoundKey, adjust, deviations
+from tools.measurements import SeriesKey
+
+Place = tuple[SeriesKey, str]  # a series and the method that timed it
+Rounds = Mapping[str, Sequence[Round]]  # by commit
+
+
+def adjusted(recorded: Mapping[Place, Rounds]) -> dict[Place, dict[str, list[float]]]:
+    """Return, for each series and commit, the adjusted estimates of its rounds, s.
+
+    Only of series with something to adjust by, and of rounds for which that was read.
+    """
+    found = {}
+    for place, rounds in recorded.items():
+        signals = _signals(place, rounds, recorded)
+        if signals:
+            values = adjust(_logs(rounds, lambda item: item.estimate), signals).values
+            by_commit: dict[str, list[float]] = {}
+            for (commit, _), value in values.items():
+                by_commit.setdefault(commit, []).append(math.exp(value))
+            found[place] = by_commit
+    return found
+
+
+def _signals(place: Place, rounds: Rounds, recorded: Mapping[Place, Rounds]) -> list[Logs]:
+    gauges = [_logs(rounds, lambda item: item.core_gauge), _logs(rounds, lambda item: item.memory_gauge)]
+    if any(gauges):
+        return [deviations([gauge]) for gauge in gauges if gauge]
+    if place[0].implementation in CONTROLS:
+        return []
+    controls = [
+        _logs(other, lambda item: item.estimate) for witness, other in recorded.items() if _is_control(witness, place)
+    ]
+    return [deviations(controls)] if controls else []
+
+
+def _is_control(witness: Place, place: Place) -> bool:
+    """Return whether a series tells of the seconds and the machine that another was measured in."""
+    (one, method), (other, wanted) = witness, place
+    state, wanted_state = (key.benchmark.rpartition(".")[2] for key in (one, other))
+    return one.implementation in CONTROLS and (method, state, one.machine, one.environment) == (
+        wanted,
+        wanted_state,
+        other.machine,
+        other.environment,
+    )
+
+
+def _logs(rounds: Rounds, value: Callable[[Round], float | None]) -> dict[RoundKey, float]:
+    """Return the logarithm of what rounds have of a value, in s; rounds of one launch are told apart by their order."""
+    found: dict[RoundKey, float] = {}
+    for commit, items in rounds.items():
+        counts: dict[str, int] = {}
+        for item in sorted(items, key=lambda item: item.time):
+            number = counts[item.launch] = counts.get(item.launch, 0) + 1
+            seconds = value(item)
+            if seconds is not None:
+                found[commit, f"{item.launch} {number}"] = math.log(seconds)
+    return found
