@@ -23,7 +23,7 @@ def test_every_setting_is_read():
 
 
 def test_every_command_exists():
-    (listed,) = re.findall(r"`python -m tools ([a-z |]+)`, and", README)
+    (listed,) = re.findall(r"`python -m tools ([a-z |-]+)`, and", README)
     assert set(listed.replace(" ", "").split("|")) == set(COMMANDS)
 
 

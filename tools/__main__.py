@@ -17,6 +17,7 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn, TextIO
 
 from tools.errors import KernelVelocityError, UsageError
@@ -25,6 +26,7 @@ COMMANDS = {
     "report": "write the site: the trend of every kernel, a page per commit",
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",
+    "false-alarms": "how often identical code is called different between sessions, and planted changes are found",
     "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
     "record": "record raw traces of every kernel, a file for each process",
     "replay": "replay every stopping rule on recorded and synthetic traces",
@@ -41,6 +43,10 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"tools.{command.replace('-', '_')}")
+
+
 def _parser(requested: str | None) -> argparse.ArgumentParser:
     """Return the parser; only the requested command's module is imported, for its arguments."""
     parser = _Parser(prog="python -m tools", description="kernel-velocity: what the recorded history says.")
@@ -48,7 +54,7 @@ def _parser(requested: str | None) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         if name == requested:
-            importlib.import_module(f"tools.{name}").add_arguments(command)
+            _module(name).add_arguments(command)
     return parser
 
 
@@ -56,7 +62,7 @@ def _dispatch(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     requested = argv[0] if argv else None
     with contextlib.redirect_stdout(out):  # argparse prints --help to sys.stdout, whatever we were given
         args = _parser(requested).parse_args(argv)
-    status: int = importlib.import_module(f"tools.{args.command}").run(args, out, err)
+    status: int = _module(args.command).run(args, out, err)
     return status
 
 

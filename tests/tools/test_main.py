@@ -43,6 +43,12 @@ def test_help_names_every_command():
     assert all(name in out for name in COMMANDS)
 
 
+def test_a_command_may_have_two_words():
+    status, out, err = run("false-alarms", "--help")
+    assert (status, err) == (0, "")
+    assert "python -m tools false-alarms" in out and "--read FOLDER" in out
+
+
 @pytest.mark.parametrize("argv", [(), ("dance",), ("--loud",)])
 def test_usage_errors_are_one_line(argv):
     status, out, err = run(*argv)
