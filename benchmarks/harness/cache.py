@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
+from benchmarks.harness import kept_figure
 from benchmarks.harness.reported import cache_size, free_memory, name, threads
 from benchmarks.harness.timers import Call, Timer
 from benchmarks.harness.workloads import STREAMS
@@ -88,14 +86,14 @@ def is_warm(bytes_per_second: float, device: str, timer: Timer, folder: Path) ->
     Returns: None where memory cannot be measured: the cache's size is unknown, or too little is free.
     """
     path = folder / f"{_machine(device)}.json"
-    known = _read(path)
+    known = kept_figure.read(path, "bytes_per_second")
     if known is not None and bytes_per_second <= WARM * known:
         return False
     measured = memory_peak(device, timer)
     if measured is None:
         return None
     peak = max(measured, known or 0.0)
-    _keep(path, {"device": name(device), "threads": threads(), "bytes_per_second": peak})
+    kept_figure.keep(path, {"device": name(device), "threads": threads(), "bytes_per_second": peak})
     return bytes_per_second > WARM * peak
 
 
@@ -123,20 +121,3 @@ def _machine(device: str) -> str:
 
     identity = f"{device}-{name(device)}-{os.uname().nodename}-{torch.__version__}-{threads()}"
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
-
-
-def _read(path: Path) -> float | None:
-    """Return the peak that is kept; None where there is none, or no number."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))["bytes_per_second"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
-
-
-def _keep(path: Path, document: dict[str, Any]) -> None:
-    """Write whole or not at all: rounds of two runs may keep a peak at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    draft.write_text(json.dumps(document), encoding="utf-8")
-    draft.replace(path)

@@ -6,10 +6,7 @@ What slows a kernel down from outside slows them down as well, and no commit can
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.harness import reported
+from benchmarks.harness import kept_figure, reported
 
 Gauge = Callable[[], float]  # returns the s that its work took
 
@@ -76,7 +73,7 @@ def reference(gauge: Gauge, folder: Path) -> float:
     known = _read(path)
     if known is not None and known <= found:
         return known
-    _keep(path, found)
+    kept_figure.keep(path, {"seconds": found})
     return found
 
 
@@ -89,17 +86,8 @@ def _machine() -> str:
 def _read(path: Path) -> float | None:
     """Return the reference that is kept; None where there is none, no positive number, or one of another day."""
     try:
-        if time.time() - path.stat().st_mtime > FRESH:
-            return None
-        found = json.loads(path.read_text(encoding="utf-8"))["seconds"]
-    except (OSError, ValueError, LookupError, TypeError):
+        age = time.time() - path.stat().st_mtime
+    except OSError:
         return None
-    return float(found) if isinstance(found, int | float) and math.isfinite(found) and found > 0 else None
-
-
-def _keep(path: Path, seconds: float) -> None:
-    """Write whole or not at all: rounds of two runs may keep a reference at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    draft.write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
-    draft.replace(path)
+    found = kept_figure.read(path, "seconds")
+    return found if found is not None and found > 0 and age <= FRESH else None
