@@ -21,17 +21,20 @@ Rounds = Mapping[str, Sequence[Round]]  # by commit
 def adjusted(recorded: Mapping[Place, Rounds]) -> dict[Place, dict[str, list[float]]]:
     """Return, for each series and commit, the adjusted estimates of its rounds, s.
 
-    Only of series with something to adjust by, and of rounds for which that was read.
+    Only of series with something to adjust by that they move with, and of commits all of whose rounds have it: half of
+    the rounds, adjusted, would say less than all of them as they are.
     """
     found = {}
     for place, rounds in recorded.items():
         signals = _signals(place, rounds, recorded)
         if signals:
-            values = adjust(_logs(rounds, lambda item: item.estimate), signals).values
+            fit = adjust(_logs(rounds, lambda item: item.estimate), signals)
             by_commit: dict[str, list[float]] = {}
-            for (commit, _), value in values.items():
+            for (commit, _), value in fit.values.items():
                 by_commit.setdefault(commit, []).append(math.exp(value))
-            found[place] = by_commit
+            whole = {commit: values for commit, values in by_commit.items() if len(values) == len(rounds[commit])}
+            if any(fit.betas) and whole:
+                found[place] = whole
     return found
 
 
@@ -50,7 +53,7 @@ def _signals(place: Place, rounds: Rounds, recorded: Mapping[Place, Rounds]) -> 
 def _is_control(witness: Place, place: Place) -> bool:
     """Return whether a series tells of the seconds and the machine that another was measured in."""
     (one, method), (other, wanted) = witness, place
-    state, wanted_state = (key.benchmark.rpartition(".")[2] for key in (one, other))
+    state, wanted_state = (key.benchmark.partition(".")[2] for key in (one, other))  # device and cache state
     return one.implementation in CONTROLS and (method, state, one.machine, one.environment) == (
         wanted,
         wanted_state,

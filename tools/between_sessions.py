@@ -13,7 +13,7 @@ from itertools import permutations
 
 import numpy as np
 
-from benchmarks.harness.statistics import FloatArray
+from benchmarks.harness.statistics import FloatArray, t_975
 from tools import differing
 
 RESAMPLES = 10_000
@@ -66,6 +66,19 @@ def _in_direction(found: Matrix, medians: FloatArray, change: float) -> Matrix:
     return np.asarray(found * ((medians[None, :] * (1 + change) - medians[:, None]) * change > 0))
 
 
+def by_intervals(values: FloatArray, change: float) -> Matrix:
+    """Judge all pairs as the pages do: their intervals over rounds lie apart. It knows of no other session."""
+    rounds = values.mean(axis=2)
+    number = rounds.shape[1]
+    middle, centre = np.median(rounds, axis=1), rounds.mean(axis=1)
+    half = t_975(number - 1) * rounds.std(axis=1, ddof=1) / math.sqrt(number)
+    low, high = np.minimum(centre - half, middle), np.maximum(centre + half, middle)
+    moved = math.log1p(change)
+    found = ((low[None, :] + moved > high[:, None]) | (high[None, :] + moved < low[:, None])).astype(float)
+    np.fill_diagonal(found, 0.0)
+    return _in_direction(found, np.exp(middle), change) if change else found
+
+
 def by_ours(values: FloatArray, change: float) -> Matrix:
     """Judge all pairs by ours; the floor of a pair is that of the other sessions."""
     flat = values.reshape(values.shape[0], -1)
@@ -83,7 +96,9 @@ def rate(matrices: Sequence[Matrix], seed: int = SEED) -> Rate:
 
     A resample draws as many sessions as there are, the same for all series, and compares all its pairs of different
     ones: a session that is unlike the others is in none, in some or in many of them. Of what never happened no
-    bootstrap knows; there the n pairs that share no session, none of which differed, give 1 - .05^(1/n).
+    bootstrap knows; there the n pairs that share no session, none of which differed, give 1 - .05^(1/n), the series
+    taken as independent. Of rare events the bound is too narrow: simulated with 25 sessions, it held the true rate in
+    63% (normal noise) to 85% (heavy tails) of cases.
     """
     total = np.sum(matrices, axis=0)
     number = len(total)

@@ -1,8 +1,9 @@
 """``python -m tools false-alarms``: how often identical code is called different from one session to another.
 
 Measures sessions of one commit (or reads recorded ones), compares each with each, and prints how often a test said
-"different": asv's and ours, on raw and on adjusted values, in several layouts of rounds and samples; and how often it
-found a change that was planted. Betas and floors are those of the other sessions.
+"different": asv's, the pages' (intervals apart) and ours, on raw and on adjusted values, in several layouts of rounds
+and samples; and how often it found a change that was planted. A session is adjusted with betas of the others; a pair's
+floor is that of the others.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import argparse
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TextIO
 
 import numpy as np
@@ -20,7 +20,7 @@ from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.statistics import FloatArray
 from tools import identical_sessions
 from tools.adjustment import Logs
-from tools.between_sessions import Judge, Layout, Rate, by_asv, by_ours, power, rate
+from tools.between_sessions import Judge, Layout, Rate, by_asv, by_intervals, by_ours, power, rate
 from tools.errors import ResultsError
 from tools.identical_sessions import Measured, Sessions
 from tools.spread import out_of_sample
@@ -37,7 +37,7 @@ LAYOUTS = (
     Layout(rounds=8, samples=1),  # ours
 )
 OURS = LAYOUTS[-1]
-TESTS: Mapping[str, Judge] = {"asv's": by_asv, "ours": by_ours}
+TESTS: Mapping[str, Judge] = {"asv's": by_asv, "intervals": by_intervals, "ours": by_ours}
 RAW, ADJUSTED = "raw", "adjusted"
 
 
@@ -57,15 +57,11 @@ class Judged:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     identical_sessions.add_arguments(parser, DEFAULT_SESSIONS)
-    parser.add_argument("--read", metavar="FOLDER", type=Path, help="recorded sessions; nothing is measured")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure or read the sessions, print the tables."""
-    if args.read:
-        sessions = identical_sessions.read(args.read)
-    else:
-        sessions = identical_sessions.obtain(args, MIN_SESSIONS, out, err)
+    sessions = identical_sessions.obtain(args, MIN_SESSIONS, out, err)
     found = judge(sessions)
     print("\n\n".join(aligned(table) for table in (summary(found, len(sessions)), by_series(found))), file=out)
     return 0
@@ -85,7 +81,7 @@ def judge(sessions: Sessions) -> list[Judged]:
         values = {
             series: logs[series] if kind == RAW else out_of_sample(logs[series], signals[series])[0]
             for series in sorted(logs)
-            if series[1][0] not in CONTROLS
+            if series[1][0] not in CONTROLS and (kind == RAW or signals[series])
         }
         for layout in LAYOUTS:
             arrays = {series: _array(layout, series, value, sessions) for series, value in values.items()}

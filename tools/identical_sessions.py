@@ -63,16 +63,19 @@ def add_arguments(parser: argparse.ArgumentParser, sessions: int) -> None:
     parser.add_argument("--commit", default="HEAD", help="the commit to measure (default HEAD)")
     parser.add_argument("--tier", default="core", help="core (default) or full")
     parser.add_argument("--bench", help="a regular expression that the series to measure match")
+    parser.add_argument("--read", metavar="FOLDER", type=Path, help="recorded sessions; nothing is measured")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
 
 def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> dict[str, list[Measured]]:
-    """Measure the sessions that are missing; return all.
+    """Measure the sessions that are missing, or read those asked for; return all.
 
     Raises:
         UsageError: fewer are asked for than a statement takes.
         ResultsError: what is kept cannot be read, or was timed by different methods.
     """
+    if args.read:
+        return read(args.read)
     if args.sessions < least:
         raise UsageError(f"--sessions {args.sessions}: at least {least} say something")
     with contextlib.chdir(args.root), lock.held(Path()):
@@ -179,6 +182,8 @@ def _rounds(path: Path) -> list[Measured]:
         found = [_measured(line) for line in text.splitlines()]
         if not found:
             raise telemetry.TelemetryError("no rounds")
+        if len({(item.series, item.round.launch) for item in found}) < len(found):
+            raise telemetry.TelemetryError("rounds of one series share a launch; wanted a run with --interleave-rounds")
     except (telemetry.TelemetryError, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ResultsError(f"{path}: {error}; remove the file to measure that session again") from None
     return found
@@ -233,5 +238,5 @@ def signals(sessions: Sessions) -> dict[Series, list[Logs]]:
 
 
 def _state(series: Series) -> str:
-    """Return hot or cold: what empties the caches says nothing of a round that has them."""
-    return series[0].rpartition(".")[2]
+    """Return device and cache state: what empties the caches says nothing of a round that has them."""
+    return series[0].partition(".")[2]

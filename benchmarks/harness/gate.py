@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -39,7 +39,9 @@ QUIET = 1.1
 # s of samples between two readings of the memory's gauge, which takes .1 ms. Note: at 5 ms the adjusted rounds of the
 # three native cases that memory bounds scattered by 3.2 to 5.3%, with one beside every portion by 1.6 to 2.7%.
 EVERY = 1e-3
-PATIENCE = 0.35  # s of a round, at most: 144 rounds of tier `core` then wait 50 s, within its limit of 150
+# s of a round, at most: 144 rounds of tier `core` then wait 36 s. Note: with .35 a commit took 152 s on a busy evening,
+# beyond the tier's 150.
+PATIENCE = 0.25
 ENOUGH = 24  # quiet samples that are better than more of any kind; as many as `adaptive` wants at least
 
 
@@ -68,11 +70,13 @@ class Cores:
     def move(self) -> None:
         """Go on to the next core."""
         self._index = (self._index + 1) % len(self._numbers)
-        os.sched_setaffinity(0, {self.here})
+        with suppress(OSError):  # whoever runs this process has taken the core away: it stays where it is
+            os.sched_setaffinity(0, {self.here})
 
     def release(self) -> None:
         """Let the thread run where it might before."""
-        os.sched_setaffinity(0, self._before)
+        with suppress(OSError):
+            os.sched_setaffinity(0, self._before)
 
 
 class Gate:
@@ -183,8 +187,10 @@ class Gate:
 
 
 @contextmanager
-def on_cpu(working_set: float, folder: Path, environ: Mapping[str, str]) -> Iterator[Gate]:
-    """Yield the gate of a round on the CPU; its thread is held on one core until the end, where it has one thread.
+def on_cpu(working_set: float, folder: Path, environ: Mapping[str, str]) -> Iterator[Gate | None]:
+    """Yield the gate of a round on the CPU, whose thread is held on one core until the end; None for several threads.
+
+    A gauge sees one core, and the kernel's own workers, which spin for a while after it, would slow it down.
 
     The memory's gauge would displace a working set that the core's own caches hold; for larger ones it is read.
 
@@ -197,7 +203,10 @@ def on_cpu(working_set: float, folder: Path, environ: Mapping[str, str]) -> Iter
         GateError: KV_PATIENCE is no number of seconds.
     """
     gauge, waits = cpu_gauge(), patience(environ)
-    numbers = reported.neighbours() if reported.threads(environ) == 1 and waits > 0 else []
+    if reported.threads(environ) != 1:
+        yield None
+        return
+    numbers = reported.neighbours() if waits > 0 else []
     cores = Cores(numbers) if numbers else None
     try:
         own, last = reported.private_cache(), reported.last_level_cache()

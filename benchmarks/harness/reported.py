@@ -45,7 +45,11 @@ def neighbours(cpus: Path = _CPUS) -> list[int]:
     if not indexes:
         return []
     last = max(indexes, key=lambda index: int(_text(index / "level")))
-    return sorted(_numbers(_text(last / "shared_cpu_list")) & allowed)
+    try:
+        shared = _numbers(_text(last / "shared_cpu_list"))
+    except (OSError, ValueError):  # masked, or empty
+        return []
+    return sorted(shared & allowed)
 
 
 def _numbers(text: str) -> set[int]:

@@ -125,7 +125,7 @@ _ROUNDED = frozenset(
 )
 
 
-_LEAST_MISSED = ("steal", "load", "switches", "tick", "drift", "autocorrelation", "overhead", "lost", "waiting", "gpu")
+_LEAST_MISSED = ("load", "tick", "steal", "overhead", "drift", "autocorrelation", "switches", "lost", "waiting", "gpu")
 # A GPU's activity is a list of numbers: field -> what its unit is in ours. Whole MHz show a drift of 1%.
 _GPU = {
     "sm_before": 1e6,

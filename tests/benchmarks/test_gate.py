@@ -266,7 +266,6 @@ def host(monkeypatch):
     [
         ({}, True),
         ({"KV_THREADS": "1"}, True),
-        ({"KV_THREADS": "2"}, False),
         ({"KV_PATIENCE": "0"}, False),
     ],
 )
@@ -280,6 +279,21 @@ def test_a_single_thread_is_held_on_one_core_while_it_is_measured(host, tmp_path
             assert host[-1] == {1}
     assert host[-1] == {0, 1, 2}
     assert (made._cores is not None) is held
+
+
+def test_of_several_threads_a_gauge_of_one_core_says_nothing(host, tmp_path):
+    with on_cpu(0, tmp_path, {"KV_THREADS": "2"}) as made:
+        assert made is None
+        assert host == [{0, 1, 2}]
+
+
+def test_a_core_that_was_taken_away_is_not_missed(host, tmp_path, monkeypatch):
+    def refuse(pid, cores):
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    with on_cpu(0, tmp_path, {}) as made:
+        made._cores.move()
 
 
 def test_a_thread_is_let_go_whatever_happens(host, tmp_path, monkeypatch):

@@ -93,3 +93,8 @@ def test_another_machine_has_another_reference(tmp_path, monkeypatch):
     assert reference(always(2.0), tmp_path) == 2.0
     monkeypatch.setattr(np, "__version__", "0")
     assert reference(always(3.0), tmp_path) == 3.0
+
+
+def test_a_folder_that_cannot_be_written_to_costs_nothing_but_the_memory(tmp_path):
+    (tmp_path / "gauge").write_text("a file where the folder should be")
+    assert reference(always(2.0), tmp_path / "gauge") == 2.0

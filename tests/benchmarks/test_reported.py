@@ -87,3 +87,11 @@ def test_threads_are_what_the_settings_say(monkeypatch):
     assert reported.threads() == 3
     assert reported.threads({"KV_THREADS": "2"}) == 2
     assert reported.threads({"KV_THREADS": ""}) == reported.threads({}) == 1
+
+
+@pytest.mark.parametrize("text", ["", "all", None])
+def test_a_masked_list_of_neighbours_is_none(sysfs, text):
+    cpus = sysfs({0, 1}, cpu0="0-1")
+    (path,) = (found for found in cpus.rglob("shared_cpu_list") if "0-1" in found.read_text())
+    path.unlink() if text is None else path.write_text(text)
+    assert reported.neighbours(cpus) == []

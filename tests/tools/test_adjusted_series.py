@@ -74,6 +74,7 @@ def test_without_gauges_the_controls_of_the_same_state_and_method_tell():
     for other in (
         (control, "another method"),
         (dataclasses.replace(control, benchmark="k.Cpu.time_cold"), "m"),
+        (dataclasses.replace(control, benchmark="k.Cuda.time_hot"), "m"),
         (dataclasses.replace(control, environment="another torch"), "m"),
         (dataclasses.replace(control, machine="elsewhere"), "m"),
     ):
@@ -83,6 +84,17 @@ def test_without_gauges_the_controls_of_the_same_state_and_method_tell():
 def test_rounds_that_shared_a_launch_are_told_apart():
     shared = [dataclasses.replace(item, launch="one") for item in rounds(1e-3, 1)]
     assert len(adjusted({(KEY, "m"): {"c0": shared}})[KEY, "m"]["c0"]) == 8
+
+
+def test_a_commit_with_rounds_that_no_gauge_was_read_in_is_left_as_it_is():
+    history = {f"c{number}": rounds(1e-3, number + 1) for number in range(5)}
+    history["c2"][3] = dataclasses.replace(history["c2"][3], core_gauge=None)
+    assert set(adjusted({(KEY, "m"): history})[KEY, "m"]) == {"c0", "c1", "c3", "c4"}
+
+
+def test_a_series_that_does_not_move_with_its_gauge_is_not_adjusted():
+    still = {"c0": [dataclasses.replace(item, core_gauge=3e-5) for item in rounds(1e-3, 1)]}
+    assert adjusted({(KEY, "m"): still}) == {}
 
 
 def test_nothing_to_adjust_by():

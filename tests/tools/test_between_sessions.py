@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from tools.between_sessions import Layout, by_asv, by_ours, power, rate
+from tools.between_sessions import Layout, by_asv, by_intervals, by_ours, power, rate
+from tools.measurements import round_interval
 
 APART = 0.05
 
@@ -25,7 +26,7 @@ def matrix(number, *pairs):
     return found
 
 
-JUDGES = pytest.mark.parametrize("judge", [by_asv, by_ours])
+JUDGES = pytest.mark.parametrize("judge", [by_asv, by_intervals, by_ours])
 
 
 @JUDGES
@@ -169,3 +170,12 @@ def test_of_what_never_happened_disjoint_pairs_tell():
     found = rate([np.zeros((7, 7)), np.zeros((7, 7))])
     assert (found.different, found.bound) == (0, 0)
     assert (1 - found.unseen) ** 6 == pytest.approx(0.05)  # six pairs without an alarm happen in 5% of cases
+
+
+def test_intervals_are_the_pages():
+    """What lies apart by the intervals that a page shows differs, and nothing else."""
+    sample = values(0.0, 0.002, 0.004, 0.0015, 0.0, spread=0.001, seed=3)
+    shown = [round_interval(np.exp(row[:, 0]).tolist()) for row in sample]
+    wanted = [[one.high < other.low or other.high < one.low for other in shown] for one in shown]
+    assert by_intervals(sample, 0.0).astype(bool).tolist() == wanted
+    assert 0 < sum(map(sum, wanted)) < 20

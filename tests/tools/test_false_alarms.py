@@ -12,7 +12,7 @@ from tests.tools.sessions import changed, series
 from tools import false_alarms, identical_sessions
 from tools.__main__ import main
 from tools.errors import ResultsError
-from tools.false_alarms import ADJUSTED, LAYOUTS, OURS, RAW, judge
+from tools.false_alarms import ADJUSTED, LAYOUTS, OURS, RAW, TESTS, judge
 
 GOLDEN = Path(__file__).parent / "golden" / "false_alarms.txt"
 NAMES = [str(layout) for layout in LAYOUTS]
@@ -62,7 +62,7 @@ def test_the_same_sessions_give_the_same_tables(said):
 def test_every_layout_is_judged_by_every_test_raw_and_adjusted():
     found = judge(generated.sessions(5))
     kinds = {(item.layout, item.test, item.values) for item in found}
-    assert len(found) == len(kinds) == len(LAYOUTS) * 2 * 2
+    assert len(found) == len(kinds) == len(LAYOUTS) * len(TESTS) * 2
 
 
 def test_controls_are_not_judged():
@@ -215,3 +215,13 @@ def test_an_absent_folder(tmp_path):
     err = io.StringIO()
     assert main(["false-alarms", "--read", str(tmp_path / "absent")], io.StringIO(), err) == 2
     assert err.getvalue().startswith(f"error: {tmp_path / 'absent'}: no sessions")
+
+
+def test_a_series_with_nothing_to_adjust_by_has_no_adjusted_row(said):
+    bare = {
+        name: [changed(item, core_gauge=None, memory_gauge=None) for item in rounds]
+        for name, rounds in generated.sessions(5).items()
+    }
+    _, out, _ = said(bare)
+    assert not any(line.split()[4:5] == ["adjusted"] for line in out.splitlines())
+    assert out.splitlines()[-1].split()[5:7] == ["-", "-"]

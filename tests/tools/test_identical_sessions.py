@@ -341,3 +341,13 @@ def test_a_series_is_adjusted_by_its_own_gauges():
     assert signal.keys() == core.keys()
     for key in others:
         assert signal[key] - signal[first] == pytest.approx(math.log(core[key] / core[first]))
+
+
+def test_rounds_that_shared_a_launch_are_refused(tmp_path):
+    """One of them would stand for all, as if nothing scattered."""
+    folder = generated.write(generated.sessions(3), tmp_path)
+    path = folder / "01.jsonl"
+    lines = [json.loads(line) | {"l": "one"} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(ResultsError, match=r"01\.jsonl: rounds of one series share a launch"):
+        identical_sessions.read(folder)
