@@ -37,7 +37,8 @@ PORTION = 5e-4  # s of samples between two readings of 28 us each: quiet lasts .
 # Note: 1.05 found no quiet in most rounds, once a core with a higher clock had set the reference.
 QUIET = 1.1
 # s of samples between two readings of the memory's gauge, which takes .1 ms. Note: at 5 ms the adjusted rounds of the
-# three native cases that memory bounds scattered by 3.2 to 5.3%, with one beside every portion by 1.6 to 2.7%.
+# three native cases that memory bounds scattered by 3.2 to 5.3%, with one beside every portion by 1.6 to 2.7%, but
+# minutes later, in sessions of their own; with 1 ms, in 12 sessions after that, by 2.0 to 2.7%.
 EVERY = 1e-3
 # s of a round, at most: 144 rounds of tier `core` then wait 36 s. Note: with .35 a commit took 152 s on a busy evening,
 # beyond the tier's 150.
