@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from benchmarks.harness.cases import CONTROLS
-from benchmarks.harness.telemetry import Round
-from tools.adjustment import Logs, RoundKey, adjust, deviations
+from benchmarks.harness.telemetry import GAUGES, Round
+from tools.adjustment import Logs, RoundKey, adjust, deviations, usable
 from tools.measurements import SeriesKey
 
 Place = tuple[SeriesKey, str]  # a series and the method that timed it
@@ -39,9 +40,9 @@ def adjusted(recorded: Mapping[Place, Rounds]) -> dict[Place, dict[str, list[flo
 
 
 def _signals(place: Place, rounds: Rounds, recorded: Mapping[Place, Rounds]) -> list[Logs]:
-    gauges = [_logs(rounds, lambda item: item.core_gauge), _logs(rounds, lambda item: item.memory_gauge)]
+    gauges = [_logs(rounds, attrgetter(name)) for name in GAUGES]
     if any(gauges):
-        return [deviations([gauge]) for gauge in gauges if gauge]
+        return usable(gauges, _logs(rounds, lambda item: item.estimate))
     if place[0].implementation in CONTROLS:
         return []
     controls = [

@@ -27,6 +27,7 @@ IntArray = np.ndarray[tuple[int], np.dtype[np.intp]]
 HUBER = 1.345  # residuals beyond so many standard deviations count less: 95% efficient where the noise is normal
 NORMAL_MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 ITERATIONS = 20  # of reweighting; it has settled to .1% after ten
+WHOLE = 0.9  # share of the rounds that a gauge must have been read in; those without it are not adjusted
 MIN_ROUNDS = 8  # per signal: with fewer rounds in common beta is 0, a slope of fewer points is noise
 
 
@@ -38,6 +39,14 @@ class Adjusted:
     explained: float | None  # share of the variance of the rounds (R^2); None where nothing was fitted
     values: Logs
     warnings: tuple[str, ...] = ()
+
+
+def usable(gauges: Sequence[Logs], series: Logs) -> list[Logs]:
+    """Return, as signals, the gauges that were read in nearly all rounds of the series.
+
+    One that was now and then read in time, because it takes long, would leave out most of the rounds.
+    """
+    return [deviations([gauge]) for gauge in gauges if gauge and len(gauge) >= WHOLE * len(series)]
 
 
 def deviations(controls: Sequence[Logs]) -> dict[RoundKey, float]:
@@ -59,23 +68,32 @@ def slopes(series: Logs, signals: Sequence[Logs]) -> tuple[tuple[float, ...], fl
     A slope b with standard error s is multiplied by b^2 / (b^2 + s^2), the empirical Bayes estimate under a normal
     prior about 0 whose variance is estimated by b^2: near 1 where the signal explains the series, near 0 where not.
     """
-    nothing = (0.0,) * len(signals), None
     keys = [key for key in series if all(key in signal for signal in signals)]
+    shrunk = np.zeros(len(signals))
     if not signals or len(keys) < MIN_ROUNDS * len(signals):
-        return nothing
+        return tuple(shrunk), None
     sessions = np.unique([key[0] for key in keys], return_inverse=True)[1]
     y = _centred(np.array([[series[key]] for key in keys]), sessions)[:, 0]
     x = _centred(np.array([[signal[key] for signal in signals] for key in keys]), sessions)
+    moves = x.any(axis=0)  # a gauge that never moved tells nothing, and keeps none of the others from telling
+    found = _shrunk(x[:, moves], y, len(keys) - int(moves.sum()) - int(sessions.max()) - 1)
+    if found is None:
+        return tuple(map(float, shrunk)), None
+    shrunk[moves], explained = found
+    return tuple(map(float, shrunk)), explained
+
+
+def _shrunk(x: FloatArray, y: FloatArray, freedom: int) -> tuple[FloatArray, float] | None:
+    """Return (shrunk slopes, share explained); None where the columns of x cannot be told apart, or y never moves."""
     fitted, weights = _huber_positive(x, y)
     gram = (x * weights[:, None]).T @ x
-    freedom = len(keys) - len(signals) - int(sessions.max()) - 1
-    if np.linalg.matrix_rank(gram) < len(signals) or not y.any() or freedom < 1:
-        return nothing
+    if not x.size or np.linalg.matrix_rank(gram) < x.shape[1] or not y.any() or freedom < 1:
+        return None
     residual = (y - x @ fitted) * weights
     variances = float(residual @ residual) / freedom * np.diag(np.linalg.inv(gram))
     scale = np.where(fitted == 0, 0.0, fitted**2 / np.where(fitted == 0, 1.0, fitted**2 + variances))
     explained = 1 - float(weights @ (y - x @ fitted) ** 2) / float(weights @ y**2)
-    return tuple(map(float, fitted * scale)), explained
+    return np.asarray(fitted * scale), explained
 
 
 def _centred(values: FloatArray, sessions: IntArray) -> FloatArray:

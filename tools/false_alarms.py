@@ -35,8 +35,9 @@ LAYOUTS = (
     Layout(rounds=4, samples=16),
     Layout(rounds=4, samples=1),
     Layout(rounds=8, samples=1),  # ours
+    Layout(rounds=16, samples=1),  # ours, when a change is to be confirmed
 )
-OURS = LAYOUTS[-1]
+OURS, CONFIRMING = LAYOUTS[-2:]
 TESTS: Mapping[str, Judge] = {"asv's": by_asv, "intervals": by_intervals, "ours": by_ours}
 RAW, ADJUSTED = "raw", "adjusted"
 
@@ -63,7 +64,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure or read the sessions, print the tables."""
     sessions = identical_sessions.obtain(args, MIN_SESSIONS, out, err)
     found = judge(sessions)
-    print("\n\n".join(aligned(table) for table in (summary(found, len(sessions)), by_series(found))), file=out)
+    layouts = [layout for layout in (OURS, CONFIRMING) if any(item.layout == layout for item in found)]
+    tables = [summary(found, len(sessions)), *(by_series(found, layout) for layout in layouts)]
+    print("\n\n".join(map(aligned, tables)), file=out)
     return 0
 
 
@@ -152,9 +155,9 @@ def summary(found: Sequence[Judged], sessions: int) -> Table:
     return Table("false alarms", note, heads, rows)
 
 
-def by_series(found: Sequence[Judged]) -> Table:
-    """Return, for our layout and test, every series by itself."""
-    ours = {item.values: item for item in found if (item.layout, item.test) == (OURS, "ours")}
+def by_series(found: Sequence[Judged], layout: Layout) -> Table:
+    """Return, for our test in a layout, every series by itself."""
+    ours = {item.values: item for item in found if (item.layout, item.test) == (layout, "ours")}
     heads = ["series", "raw", "bound", "adjusted", "bound"]
     heads += [f"+{change:.0%} {kind}" for change in CHANGES[1:] for kind in (RAW, ADJUSTED)]
     rows = []
@@ -162,7 +165,7 @@ def by_series(found: Sequence[Judged]) -> Table:
         raw, adjusted = (_figures(ours.get(kind), series) for kind in (RAW, ADJUSTED))
         powers = [power for both in zip(raw[2:], adjusted[2:], strict=True) for power in both]
         rows.append([f"{series[0]} {' '.join(series[1])}", *raw[:2], *adjusted[:2], *powers])
-    return Table("by series", f"{OURS}, our test: called different, and found when planted", heads, rows)
+    return Table("by series", f"{layout}, our test: called different, and found when planted", heads, rows)
 
 
 def _figures(judged: Judged | None, series: Series) -> list[str]:

@@ -19,6 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TextIO
 
@@ -27,9 +28,9 @@ from asv.config import Config
 from benchmarks.harness import blocks, telemetry, timing
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.sampling import ROUNDS
-from benchmarks.harness.telemetry import Round
+from benchmarks.harness.telemetry import GAUGES, Round
 from tools import atomic, failures, lock, selection
-from tools.adjustment import Logs, RoundKey, deviations
+from tools.adjustment import Logs, RoundKey, deviations, usable
 from tools.asv_process import run_asv
 from tools.asv_setup import environment_of, machine
 from tools.errors import NothingMeasured, ResultsError, UsageError
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser, sessions: int) -> None:
     parser.add_argument("--commit", default="HEAD", help="the commit to measure (default HEAD)")
     parser.add_argument("--tier", default="core", help="core (default) or full")
     parser.add_argument("--bench", help="a regular expression that the series to measure match")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of every series in a session ({ROUNDS})")
     parser.add_argument("--read", metavar="FOLDER", type=Path, help="recorded sessions; nothing is measured")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
@@ -78,17 +80,20 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
         return read(args.read)
     if args.sessions < least:
         raise UsageError(f"--sessions {args.sessions}: at least {least} say something")
+    if args.rounds < 2:
+        raise UsageError(f"--rounds {args.rounds}: at least 2 have a spread")
     with contextlib.chdir(args.root), lock.held(Path()):
         (commit,) = selection.commits(Path(), args.commit)[:1]
         method = timing.method(os.environ)
         chosen = selection.select(device(), args.tier, args.bench)
         what = commit[:8] if (args.tier, args.bench) == ("core", None) else f"{commit[:8]}-{_digest(chosen)}"
+        what += "" if args.rounds == ROUNDS else f"-{args.rounds}"
         folder = Path(".asv", "sessions", f"{environment_of(Config.load()).name}-{method}", what)
         for number in range(1, args.sessions + 1):
             kept = folder / f"{number:02}.jsonl"
             if not any(path.exists() for path in (kept, kept.with_name(f"{kept.name}.gz"))):
                 began = time.time()
-                if _measure(commit, chosen.expressions(), kept):
+                if _measure(commit, chosen.expressions(), args.rounds, kept):
                     print(f"session {number}: a series failed (log: {LOG.absolute()})", file=err, flush=True)
                 print(f"session {number}/{args.sessions}: {time.time() - began:.0f} s", file=out, flush=True)
         return read(folder)
@@ -99,7 +104,7 @@ def _digest(chosen: selection.Selection) -> str:
     return hashlib.sha256("\n".join(chosen.expressions()).encode()).hexdigest()[:8]
 
 
-def _measure(commit: str, expressions: Sequence[str], kept: Path) -> bool:
+def _measure(commit: str, expressions: Sequence[str], rounds: int, kept: Path) -> bool:
     """Run one session and keep its rounds in `kept`; return whether a series failed.
 
     Nothing of a session stays in the spool, however it ends: no result will ever claim it.
@@ -111,7 +116,7 @@ def _measure(commit: str, expressions: Sequence[str], kept: Path) -> bool:
     if spool.exists():
         raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `python -m tools ingest` first")
     benches = [text for expression in expressions for text in ("--bench", expression)]
-    options = ["--interleave-rounds", "--machine", machine(MACHINE), "--attribute", f"rounds={ROUNDS}"]
+    options = ["--interleave-rounds", "--machine", machine(MACHINE), "--attribute", f"rounds={rounds}"]
     try:
         means.unlink(missing_ok=True)  # of a session that was cut off
         status = run_asv(
@@ -191,7 +196,7 @@ def _rounds(path: Path) -> list[Measured]:
 
 def _measured(line: str) -> Measured:
     item = telemetry.decode(line)
-    for name, seconds in (("e", item.estimate), ("j", item.core_gauge), ("J", item.memory_gauge)):
+    for name, seconds in (("e", item.estimate), *((telemetry.KEYS[name], getattr(item, name)) for name in GAUGES)):
         if seconds is not None and not _is_time(seconds):  # its logarithm is taken
             raise telemetry.TelemetryError(f"{name}: a positive time is wanted, got {seconds!r}")
     means = json.loads(line).get("blocks", [])
@@ -226,10 +231,10 @@ def signals(sessions: Sessions) -> dict[Series, list[Logs]]:
     cache state. Not both: on 2 shared cores the controls, seconds away, added more noise than they took out.
     """
     values = logs(sessions)
-    gauges = [_logs(sessions, lambda item: item.core_gauge), _logs(sessions, lambda item: item.memory_gauge)]
+    gauges = [_logs(sessions, attrgetter(name)) for name in GAUGES]
     found: dict[Series, list[Logs]] = {}
     for series in values:
-        own: list[Logs] = [deviations([gauge[series]]) for gauge in gauges if series in gauge]
+        own = usable([gauge.get(series, {}) for gauge in gauges], values[series])
         controls = [
             value for other, value in values.items() if other[1][0] in CONTROLS and _state(other) == _state(series)
         ]

@@ -13,6 +13,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter, time
@@ -20,15 +21,16 @@ from typing import Any, ClassVar
 
 from benchmarks.harness import blocks, cache, gate, timing
 from benchmarks.harness.accuracy import in_words
-from benchmarks.harness.cases import IMPLEMENTATIONS
+from benchmarks.harness.cases import CONTROLS, IMPLEMENTATIONS
+from benchmarks.harness.gate import Gate
 from benchmarks.harness.gpu import GpuWatch, interval, uuid
 from benchmarks.harness.implementations import Bound, bind
 from benchmarks.harness.machine import activity, read_counters
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.regions import Region, Timed, timed
 from benchmarks.harness.sampling import RoundResult, measure
-from benchmarks.harness.stopping import StoppingRule, from_environment
-from benchmarks.harness.telemetry import Round, append, spool_path
+from benchmarks.harness.stopping import from_environment
+from benchmarks.harness.telemetry import GAUGES, Round, append, spool_path
 from benchmarks.harness.timers import Call, Timer
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
@@ -113,8 +115,8 @@ class _KernelBenchmark:
         call = self._call_of(method, implementation, case)
         timer = timing.timer_of(self.device, method, self.region)
         began, before, clock = time(), read_counters(), perf_counter()
-        with self._watch(name, implementation, case, began) as watch:
-            result = self._measure(call, timer, rule, watch, self._working_set(method, case))
+        with self._watch(name, implementation, case, began) as watch, self._gate(method, implementation, case) as quiet:
+            result = measure(call, timer, rule, watch.look, quiet)
         host = activity(before, read_counters(), perf_counter() - clock)
         self._bound.poison()  # after, too: a kernel that is right only once is wrong
         self._bound.call()
@@ -168,14 +170,18 @@ class _KernelBenchmark:
         """Return the bytes that a call touches, as far as its caches are concerned."""
         return math.inf if cache.is_cold(method) else self.bytes.get(case, 0)
 
-    def _measure(
-        self, call: Call, timer: Timer, rule: StoppingRule, watch: GpuWatch, working_set: float
-    ) -> RoundResult:
-        """Measure a round: on the CPU behind a gate; a GPU's pace is NVML's to tell."""
+    def _gate(self, method: Any, implementation: str, case: str) -> AbstractContextManager[Gate | None]:
+        """Return what lets samples through: on the CPU a gate; a GPU's pace is NVML's to tell.
+
+        Beside hot calls it times a control, if they are of no control themselves; a cold call's flush takes longer
+        than all of them.
+        """
         if self.device != "cpu":
-            return measure(call, timer, rule, watch.look)
-        with gate.on_cpu(working_set, _kept(os.environ) / "gauge", os.environ) as quiet:
-            return measure(call, timer, rule, watch.look, quiet)
+            return nullcontext()
+        kept, control = _kept(os.environ), None
+        if implementation not in CONTROLS and not cache.is_cold(method):
+            control = bind(CONTROLS[0], self.problem, case, self._inputs, kept / "aoti").call
+        return gate.on_cpu(self._working_set(method, case), kept / "gauge", os.environ, control)
 
     def _waiting(self, method: Any, call: Call, estimate: float) -> float | None:
         """Return the s that a caller waits for a hot call beyond the device's own time; None where that is no other."""
@@ -211,7 +217,7 @@ class _KernelBenchmark:
 
 def _shared_fields(result: RoundResult) -> dict[str, Any]:
     names = ("estimate", "n", "batch", "warmup", "spent", "stop", "cv", "half_width", "autocorrelation", "drift")
-    return {name: getattr(result, name) for name in (*names, "tick", "overhead", "core_gauge", "memory_gauge", "lost")}
+    return {name: getattr(result, name) for name in (*names, "tick", "overhead", *GAUGES, "lost")}
 
 
 def root_folder(environ: Mapping[str, str]) -> Path:

@@ -27,7 +27,7 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.harness import reported
-from benchmarks.harness.gauges import Gauge, cpu_gauge, memory_gauge, reference
+from benchmarks.harness.gauges import Gauge, control_gauge, cpu_gauge, memory_gauge, reference
 from benchmarks.harness.machine import page_faults
 from benchmarks.harness.statistics import trimmed_mean
 from benchmarks.harness.timers import Call, Timer
@@ -43,6 +43,7 @@ EVERY = 1e-3
 # s of a round, at most: 144 rounds of tier `core` then wait 36 s. Note: with .35 a commit took 152 s on a busy evening,
 # beyond the tier's 150.
 PATIENCE = 0.25
+SHARE = 0.3  # s of the control's timed calls per s of samples
 ENOUGH = 24  # quiet samples that are better than more of any kind; as many as `adaptive` wants at least
 
 
@@ -89,6 +90,7 @@ class Gate:
         patience: s that a round may look for quiet, and lose on portions that were not.
         cores: those that the thread may move to; without them it waits where it is.
         memory: another gauge, of the memory, read now and then; it decides nothing.
+        control: another gauge, of a control implementation, called in between; nor does it.
     """
 
     def __init__(
@@ -97,17 +99,23 @@ class Gate:
         reference: float,
         patience: float = PATIENCE,
         cores: Cores | None = None,
+        *,
         memory: Gauge | None = None,
+        control: Gauge | None = None,
     ) -> None:
         self._gauge = gauge
         self._memory = memory
+        self._control = control
         self._due = 0.0  # s of samples until the memory's gauge is read
+        self._control_due = 0.0
         self._limit = QUIET * reference
         self._patience = patience
         self._cores = cores
         self._before: float | None = None  # the reading that ended the portion before, on the same core
         self.readings: list[float] = []  # mean of the two around each portion that counted, s
         self.memory_readings: list[float] = []  # s
+        self.control_readings: list[float] = []  # s
+        self._disturbed: list[float] = []  # s: the control's that do not count
         self.lost = 0.0  # s
         self.faults = 0  # page faults while the samples that counted were taken
 
@@ -146,6 +154,7 @@ class Gate:
                 self.faults += faults
                 self.readings.append((before + self._before) / 2)
                 self._read_memory(lasted)
+                self._read_control(lasted, partial(timer.samples, call, batch, 1))
             else:
                 self.lost += lasted
         return found, spent
@@ -155,6 +164,20 @@ class Gate:
         if self._memory is not None and self._due <= 0:
             self.memory_readings.append(self._memory())
             self._due = EVERY
+
+    def _read_control(self, lasted: float, settle: Call) -> None:
+        """Call the control when it is its turn; its time counts if the core was quiet to the end of it.
+
+        `settle` then fetches what the control displaced.
+        """
+        self._control_due -= lasted
+        if self._control is not None and self._control_due <= 0:
+            reading = self._control()
+            self._control_due = reading / SHARE
+            is_quiet = self.is_open or self._gauge() <= self._limit
+            (self.control_readings if is_quiet else self._disturbed).append(reading)
+            settle()
+            self._before = None
 
     def _quiet(self, settle: Call) -> float:
         """Look for quiet until the patience is spent; return the gauge's reading.
@@ -186,19 +209,32 @@ class Gate:
         """Return what the memory's gauge read in between, s: a trimmed mean; None where it was not read."""
         return trimmed_mean(np.asarray(self.memory_readings)) if self.memory_readings else None
 
+    def control(self) -> float | None:
+        """Return what the control's calls took in between, s: a trimmed mean, of disturbed ones if there are no others.
+
+        A round that had no quiet one would else be without, and left out of what is adjusted. None without any.
+        """
+        readings = self.control_readings or self._disturbed
+        return trimmed_mean(np.asarray(readings)) if readings else None
+
 
 @contextmanager
-def on_cpu(working_set: float, folder: Path, environ: Mapping[str, str]) -> Iterator[Gate | None]:
+def on_cpu(
+    working_set: float, folder: Path, environ: Mapping[str, str], control: Call | None = None
+) -> Iterator[Gate | None]:
     """Yield the gate of a round on the CPU, whose thread is held on one core until the end; None for several threads.
 
     A gauge sees one core, and the kernel's own workers, which spin for a while after it, would slow it down.
 
-    The memory's gauge would displace a working set that the core's own caches hold; for larger ones it is read.
+    The memory's gauge would displace a working set that the core's own caches hold; for larger ones it is read. The
+    control is called beside working sets that the last-level cache holds: beyond it the memory's gauge tells as much
+    (add_mul_exp 10M: rounds less the first differ by 2.9, less both by 1.9 to 2.7%), and a control takes long.
 
     Args:
         working_set: bytes that a call touches; infinity where its caches are cold anyway.
         folder: where the gauge's reference is kept.
         environ: KV_PATIENCE, KV_THREADS.
+        control: a call of a control implementation on the same inputs, where there is one to compare with.
 
     Raises:
         GateError: KV_PATIENCE is no number of seconds.
@@ -211,8 +247,12 @@ def on_cpu(working_set: float, folder: Path, environ: Mapping[str, str]) -> Iter
     cores = Cores(numbers) if numbers else None
     try:
         own, last = reported.private_cache(), reported.last_level_cache()
-        memory = memory_gauge(last) if own is not None and last is not None and working_set > own else None
-        yield Gate(gauge, reference(gauge, folder), waits, cores, memory)
+        memory = witness = None
+        if own is not None and last is not None and working_set > own:
+            memory = memory_gauge(last, untimed=int(working_set > last))
+        if control is not None and working_set <= (last or 0):
+            witness = control_gauge(control)
+        yield Gate(gauge, reference(gauge, folder), waits, cores, memory=memory, control=witness)
     finally:
         if cores:
             cores.release()

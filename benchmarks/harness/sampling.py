@@ -52,6 +52,7 @@ class RoundResult:
     overhead: float | None
     core_gauge: float | None  # what the gauges read beside the samples; None without a gate
     memory_gauge: float | None
+    control_gauge: float | None
     lost: float | None  # s of waiting for a quiet core
     blocks: tuple[float, ...]  # means of consecutive samples after the burn-in
     flags: tuple[str, ...]
@@ -143,6 +144,7 @@ def measure(
         overhead=overhead,
         core_gauge=None if gate is None else gate.core(),
         memory_gauge=None if gate is None else gate.memory(),
+        control_gauge=None if gate is None else gate.control(),
         lost=None if gate is None else gate.lost,
         blocks=block_means(kept),
         flags=tuple(sorted(timer.flags | found | ({"contended"} if disturbed else set()))),

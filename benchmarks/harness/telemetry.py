@@ -41,6 +41,7 @@ KEYS = {
     "waiting": "y",
     "core_gauge": "j",
     "memory_gauge": "J",
+    "control_gauge": "K",
     "lost": "q",
     "gpu": "v",
     "load": "d",
@@ -51,6 +52,8 @@ KEYS = {
     "flags": "f",
 }
 
+
+GAUGES = ("core_gauge", "memory_gauge", "control_gauge")  # fields: what fixed work took beside the samples, s
 
 # Flags are stored as letters, "cu". A flagged round is kept and shown as flagged.
 FLAGS = {
@@ -98,6 +101,7 @@ class Round:
     waiting: float | None = None  # s that a caller waits for a call beyond the device's own time: host minus device
     core_gauge: float | None = None  # s that fixed work in the first-level cache took beside the samples (gauges.py)
     memory_gauge: float | None = None  # s that a fixed copy in memory took beside them
+    control_gauge: float | None = None  # s that a call of a control implementation took in between
     lost: float | None = None  # s of waiting for a quiet core
     gpu: GpuActivity | None = None
     load: float | None = None  # 1-minute load average when the round ended
@@ -142,7 +146,7 @@ def _short(name: str, value: object) -> object:
     if name in _ROUNDED and isinstance(value, float):
         rounded = float(f"{value:.2g}")
         return int(rounded) if rounded.is_integer() else rounded
-    if name in ("core_gauge", "memory_gauge") and isinstance(value, float):
+    if name in GAUGES and isinstance(value, float):
         return float(f"{value:.4g}")  # the adjustment needs a tenth of a percent
     if name == "time" and isinstance(value, float):
         return round(value, 2)

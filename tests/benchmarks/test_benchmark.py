@@ -73,6 +73,7 @@ def test_a_round_from_setup_to_telemetry(asv_environment, name, implementation):
     assert 1e-7 < record.estimate < 1
     assert record.stop in {"converged", "budget", "budget+drift"}
     assert 0 < record.core_gauge < 1e-2
+    assert (record.control_gauge is not None) is (implementation == "native")  # a control is no witness of itself
     assert record.lost == 0
 
 

@@ -80,7 +80,7 @@ def test_what_is_cold_comes_from_memory_and_what_is_hot_may_not(root, monkeypatc
     sets = []
     on_cpu = gate.on_cpu
     monkeypatch.setattr(
-        gate, "on_cpu", lambda size, folder, environ: sets.append(size) or on_cpu(size, folder, environ)
+        gate, "on_cpu", lambda size, folder, environ, _: sets.append(size) or on_cpu(size, folder, environ)
     )
     bench = add_mul_exp.Cpu()
     bench.setup("eager", CASE)

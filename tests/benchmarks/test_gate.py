@@ -32,6 +32,11 @@ class Scripted:
         self.did.append("memory")
         return 100 * BUSY
 
+    def control(self):
+        self.now += 2 * self._sample
+        self.did.append("control")
+        return 2 * self._sample
+
     def samples(self, call, batch, n):
         """Return n samples that are numbers: 1, 2, 3, ..."""
         self.now += n * self._sample
@@ -48,10 +53,11 @@ class Scripted:
 def gated(monkeypatch):
     """Return a function that makes a gate of a script, and one that takes samples through it."""
 
-    def make(script, patience=1.0, *, memory=False):
+    def make(script, patience=1.0, *, memory=False, control=False):
         monkeypatch.setattr(gate, "perf_counter", lambda: script.now)
         cores = script if script._cores > 1 else None
-        made = Gate(script.gauge, QUIET, patience, cores, script.memory if memory else None)
+        gauges = {"memory": script.memory if memory else None, "control": script.control if control else None}
+        made = Gate(script.gauge, QUIET, patience, cores, **gauges)
         return made, lambda n, per_batch=SAMPLE: made.take(script, None, 1, n, per_batch)
 
     return make
@@ -84,6 +90,40 @@ def test_a_portion_that_ends_busy_does_not_count(gated):
     assert spent == pytest.approx(10 * SAMPLE)
     assert made.lost == pytest.approx(5 * SAMPLE + READING)  # and what it took to find quiet again
     assert made.readings == [QUIET, QUIET]
+
+
+def test_a_control_is_called_in_turns_with_the_samples(gated):
+    """It takes 2 samples' time, three tenths of theirs: its next turn is after 7, two portions."""
+    script = Scripted()
+    made, take = gated(script, control=True)
+    assert take(15)[0] == [*numbers(1, 5), *numbers(7, 16)]  # the sixth fetched what the control displaced
+    turn = ["control", "read", 1]
+    assert script.did == ["read", 5, "read", *turn, "read", 5, "read", 5, "read", *turn]
+    assert made.control_readings == pytest.approx([2 * SAMPLE] * 2)
+    assert made.control() == pytest.approx(2 * SAMPLE)
+    assert made.lost == 0
+
+
+def test_a_control_that_ends_busy_does_not_count(gated):
+    script = Scripted(QUIET, QUIET, BUSY)
+    made, take = gated(script, control=True)
+    take(5)
+    assert script.did == ["read", 5, "read", "control", "read", 1]
+    assert made.control_readings == []
+    assert made.control() == pytest.approx(2 * SAMPLE)  # for want of another
+    script.control = lambda: 4 * SAMPLE
+    made._control = script.control
+    take(10)  # quiet now
+    assert made.control() == pytest.approx(4 * SAMPLE)
+    impatient, take = gated(Scripted(then=BUSY), patience=0.0, control=True)
+    take(5)
+    assert impatient.control() == pytest.approx(2 * SAMPLE)  # as the samples beside it do, when the patience is over
+
+
+def test_a_portion_that_does_not_count_has_no_control(gated):
+    script = Scripted(QUIET, BUSY)
+    gated(script, control=True)[1](5)
+    assert script.did[:5] == ["read", 5, "read", "read", 5]
 
 
 def test_a_sample_that_outlasts_all_patience_counts_as_it_is(gated):
@@ -302,7 +342,7 @@ def test_a_thread_is_let_go_whatever_happens(host, tmp_path, monkeypatch):
         raise ZeroDivisionError
     assert host[-1] == {0, 1, 2}
 
-    def no_room(size):
+    def no_room(size, untimed):
         assert host[-1] == {1}
         raise MemoryError
 
@@ -325,17 +365,35 @@ def test_where_nobody_says_what_cores_there_are_the_thread_waits_where_it_is(hos
 )
 def test_memory_is_read_beside_what_a_cores_own_caches_do_not_hold(host, tmp_path, monkeypatch, working_set, read):
     sizes = []
-    monkeypatch.setattr(gate, "memory_gauge", lambda size: sizes.append(size) or always(BUSY))
+    monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: sizes.append(size) or always(BUSY))
     with on_cpu(working_set, tmp_path, {}) as made:
         assert (made._memory is not None) is read
     assert sizes == ([8 << 20] if read else [])
 
 
+@pytest.mark.parametrize(("working_set", "untimed"), [((2 << 20), 0), (8 << 20, 0), ((8 << 20) + 1, 1), (math.inf, 1)])
+def test_what_leaves_the_last_cache_full_of_its_output_is_pushed_out_first(
+    host, tmp_path, monkeypatch, working_set, untimed
+):
+    told = []
+    monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: told.append(untimed) or always(BUSY))
+    with on_cpu(working_set, tmp_path, {}):
+        assert told == [untimed]
+
+
+@pytest.mark.parametrize(("working_set", "called"), [(0, 10), (8 << 20, 10), ((8 << 20) + 1, 0), (math.inf, 0)])
+def test_a_control_is_called_beside_what_the_last_cache_holds(host, tmp_path, working_set, called):
+    calls = []
+    with on_cpu(working_set, tmp_path, {}, lambda: calls.append(1)) as made:
+        assert (made._control is not None) is bool(called)
+    assert len(calls) == called  # to warm it
+
+
 @pytest.mark.parametrize("unknown", ["private_cache", "last_level_cache"])
 def test_memory_is_not_read_where_the_caches_are_not_known(host, tmp_path, monkeypatch, unknown):
     monkeypatch.setattr(reported, unknown, lambda: None)
-    with on_cpu(math.inf, tmp_path, {}) as made:
-        assert made._memory is None
+    with on_cpu(math.inf, tmp_path, {}, lambda: None) as made:
+        assert made._memory is made._control is None
 
 
 def test_a_gate_knows_the_kept_reference_and_the_patience(host, tmp_path):

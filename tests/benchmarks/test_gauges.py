@@ -33,6 +33,54 @@ def test_memory_is_copied_slice_by_slice(monkeypatch, size, slices):
     assert abs(target - source) >= slices * SLICE
 
 
+def test_slices_before_the_timed_one_are_not_timed(monkeypatch):
+    now, copied = [0.0], []
+    monkeypatch.setattr(gauges, "perf_counter", lambda: now[0])
+
+    def copy(to, source):
+        now[0] += 1.0 if len(copied) % 3 == 2 else 10.0
+        copied.append(source.nbytes)
+
+    monkeypatch.setattr(np, "copyto", copy)
+    read = gauges.memory_gauge(4 * SLICE, untimed=2)
+    assert [read(), read()] == [1.0, 1.0]
+    assert copied == [SLICE] * 6
+
+
+class Controlled:
+    """A control whose calls cost so many s each, the last of them from there on, by a clock of its own."""
+
+    def __init__(self, monkeypatch, *costs):
+        self.now, self.calls, self._costs = 0.0, 0, costs
+        monkeypatch.setattr(gauges, "perf_counter", lambda: self.now)
+
+    def __call__(self):
+        cost = self._costs[min(self.calls, len(self._costs) - 1)]
+        self.calls += 1
+        self.now = round(self.now + cost, 9)
+
+
+def test_a_control_is_warm_when_it_is_read_and_finds_what_it_left_itself(monkeypatch):
+    """The kernel's own leavings are not to be told apart from a slow machine."""
+    control = Controlled(monkeypatch, *[0.001] * 10, 0.009, 0.002)
+    read = gauges.control_gauge(control)
+    assert control.calls == 10
+    assert read() == pytest.approx(0.002)
+    assert control.calls == 12
+
+
+def test_a_control_is_not_warmed_for_long(monkeypatch):
+    control = Controlled(monkeypatch, 0.025)
+    assert gauges.control_gauge(control) is not None
+    assert control.calls == 4
+
+
+@pytest.mark.parametrize(("seconds", "read"), [(0.03, True), (0.031, False)])
+def test_a_control_that_takes_long_is_not_read(monkeypatch, seconds, read):
+    control = Controlled(monkeypatch, 1.0, seconds) if not read else Controlled(monkeypatch, 0.05, seconds)
+    assert (gauges.control_gauge(control) is not None) is read
+
+
 def always(seconds):
     return lambda: seconds
 

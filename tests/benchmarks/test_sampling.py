@@ -159,6 +159,7 @@ def gated(core, monkeypatch, rule, patience=0.35):
     """Measure a round on a shared core; return what it found, and its gate."""
     for module in (gate, sampling):
         monkeypatch.setattr(module, "perf_counter", lambda: core.now)
+        monkeypatch.setattr(module, "page_faults", lambda: 0)  # this process's are not the script's
     made = gate.Gate(core.gauge, 3e-5, patience)
     return measure(lambda: None, core, rule, gate=made), made
 
@@ -167,7 +168,7 @@ def test_a_quiet_core_is_measured_as_without_a_gate(monkeypatch):
     result, made = gated(SharedCore(lambda now: False), monkeypatch, FixedTime(t_max=0.04995))
     assert (result.n, result.stop, result.flags, result.lost) == (500, "complete", (), 0)
     assert result.core_gauge == pytest.approx(3e-5)
-    assert result.memory_gauge is None
+    assert (result.memory_gauge, result.control_gauge) == (None, None)
     assert len(made.readings) >= 100
     assert result.spent == pytest.approx(0.05, rel=1e-4)  # the gauge's time is not the samples'
 
@@ -223,7 +224,7 @@ class Impatient:
     def core(self):
         return None
 
-    memory = core
+    memory = control = core
 
 
 @pytest.mark.parametrize(
@@ -297,7 +298,7 @@ def test_real_calls_on_the_real_clock():
     assert 1e-7 < result.estimate < 1e-2
     assert result.n >= 3
     assert result.warmup >= sampling.WARM_UP
-    assert result.spent == pytest.approx(0.015, abs=0.03)
+    assert result.spent >= 0.01
 
 
 def faulting_calls(monkeypatch, faults):

@@ -106,18 +106,21 @@ def test_no_more_is_left_out_than_room_asks_for(length):
             assert len(json.dumps(fuller, separators=(",", ":"), ensure_ascii=False).encode()) >= LINE_LIMIT, name
 
 
-GATED = dataclasses.replace(FULL, core_gauge=2.834561e-05, memory_gauge=0.000104567, lost=0.123456)
+GATED = dataclasses.replace(
+    FULL, core_gauge=2.834561e-05, memory_gauge=0.000104567, control_gauge=0.00123456, lost=0.123456
+)
 
 
 def test_gauges_keep_a_tenth_of_a_percent():
     back = decode(encode(GATED))
-    assert (back.core_gauge, back.memory_gauge, back.lost) == (2.835e-05, 0.0001046, 0.12)
+    assert (back.core_gauge, back.memory_gauge, back.control_gauge) == (2.835e-05, 0.0001046, 0.001235)
+    assert back.lost == 0.12
     assert decode(encode(dataclasses.replace(GATED, lost=0.0))).lost == 0  # 0 is said, and is not unknown
     without = decode(encode(FULL))
-    assert (without.core_gauge, without.memory_gauge, without.lost) == (None, None, None)
+    assert {getattr(without, name) for name in (*telemetry.GAUGES, "lost")} == {None}
 
 
-@pytest.mark.parametrize("name", ["core_gauge", "memory_gauge", "lost"])
+@pytest.mark.parametrize("name", [*telemetry.GAUGES, "lost"])
 @pytest.mark.parametrize("said", ["1e-5", True, float("nan")])
 def test_a_malformed_gauge_is_refused(name, said):
     line = json.loads(encode(GATED)) | {KEYS[name]: said}

@@ -92,6 +92,30 @@ def test_a_commit_with_rounds_that_no_gauge_was_read_in_is_left_as_it_is():
     assert set(adjusted({(KEY, "m"): history})[KEY, "m"]) == {"c0", "c1", "c3", "c4"}
 
 
+def test_a_gauge_that_was_seldom_read_is_done_without():
+    """Else the rounds without it, most of them, would be left out."""
+    history = {f"c{number}": rounds(1e-3, number + 1) for number in range(5)}
+    whole = adjusted({(KEY, "m"): history})
+    seldom = {
+        commit: [dataclasses.replace(item, control_gauge=1e-3 * number if number else None) for item in items]
+        for number, (commit, items) in enumerate(history.items())
+    }
+    assert adjusted({(KEY, "m"): seldom}) == whole
+
+
+def test_what_only_a_control_beside_the_samples_felt_is_taken_out():
+    """The gauge of the core saw nothing."""
+    history = {
+        f"c{number}": [
+            dataclasses.replace(item, core_gauge=3e-5, control_gauge=item.core_gauge * 20)
+            for item in rounds(1e-3, number + 1)
+        ]
+        for number in range(5)
+    }
+    found = medians(adjusted({(KEY, "m"): history})[KEY, "m"])
+    assert list(found.values()) == pytest.approx([1e-3] * 5, rel=0.005)
+
+
 def test_a_series_that_does_not_move_with_its_gauge_is_not_adjusted():
     still = {"c0": [dataclasses.replace(item, core_gauge=3e-5) for item in rounds(1e-3, 1)]}
     assert adjusted({(KEY, "m"): still}) == {}

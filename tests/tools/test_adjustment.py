@@ -70,6 +70,13 @@ def test_units_do_not_matter(shift, control_shift):
         assert moved.values[key] == pytest.approx(value + shift, abs=1e-6)
 
 
+@pytest.mark.parametrize(("read", "kept"), [(80, True), (72, True), (71, False), (0, False)])
+def test_a_gauge_is_usable_that_was_read_in_nine_rounds_of_ten(read, kept):
+    series = dict.fromkeys(KEYS, -3.0)
+    gauge = dict.fromkeys(KEYS[:read], -5.0)
+    assert adjustment.usable([gauge], series) == ([deviations([gauge])] if kept else [])
+
+
 def test_too_few_rounds_are_not_adjusted():
     series, controls = planted()
     few = dict(list(series.items())[: adjustment.MIN_ROUNDS - 1])
@@ -93,6 +100,14 @@ def test_constant_controls_are_not_divided_by():
 def test_a_constant_series_is_not_divided_by():
     _, controls = planted()
     assert slopes(dict.fromkeys(KEYS, 1.0), [deviations(controls)]) == ((0.0,), None)
+
+
+def test_a_gauge_that_never_moved_does_not_silence_the_others():
+    series, controls = planted()
+    still = dict.fromkeys(KEYS, 0.0)
+    told = deviations(controls)
+    betas, explained = slopes(series, [still, told])
+    assert (betas[0], (betas[1],), explained) == (0.0, *slopes(series, [told]))
 
 
 def test_two_signals_that_say_the_same_are_not_told_apart():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import blocks, telemetry
+from benchmarks.harness.sampling import ROUNDS
 from tests.tools import sessions as generated
 from tests.tools.sessions import changed, series
 from tools import failures, identical_sessions, lock
@@ -25,7 +26,7 @@ class Asv:
     """What runs instead of asv: it spools the rounds of the next session, keeps their blocks and ends as it is told."""
 
     def __init__(self):
-        self.sessions = list(generated.sessions(5, common=0.03, kernels=("add", "matmul")).values())
+        self.sessions = list(generated.sessions(6, common=0.03, kernels=("add", "matmul")).values())
         self.calls = []
         self.ends = 0  # a status, or an exception
         self.spools = True
@@ -79,7 +80,7 @@ def asv(tmp_path, monkeypatch):
 
 
 def measure():
-    return identical_sessions._measure(COMMIT, ["one", "two"], KEPT)
+    return identical_sessions._measure(COMMIT, ["one", "two"], ROUNDS, KEPT)
 
 
 def command(*argv):
@@ -104,6 +105,7 @@ def test_asv_is_asked_for_blocks_of_all_series_of_one_commit(asv):
     ((arguments, environment),) = asv.calls
     assert environment["KV_BLOCKS"] == "1"
     assert arguments[:2] == ["run", f"{COMMIT}^!"]
+    assert f"rounds={ROUNDS}" in arguments
     assert arguments[-4:] == ["--bench", "one", "--bench", "two"]
     assert "--interleave-rounds" in arguments
     assert arguments[arguments.index("--machine") + 1] == identical_sessions.MACHINE
@@ -215,6 +217,22 @@ def test_a_series_that_failed_is_said_and_its_session_kept(asv):
     ]
 
 
+def test_other_rounds_are_other_sessions(asv):
+    command("spread", "--sessions", "3")
+    command("spread", "--sessions", "3", "--rounds", "16")
+    assert [next(text for text in arguments if text.startswith("rounds=")) for arguments, _ in asv.calls] == [
+        *["rounds=8"] * 3,
+        *["rounds=16"] * 3,
+    ]
+    assert len({path.parent for path in Path(".asv", "sessions").rglob("*.jsonl")}) == 2
+
+
+def test_one_round_has_no_spread(asv):
+    status, out, err = command("spread", "--sessions", "3", "--rounds", "1")
+    assert (status, out, err) == (2, "", "error: --rounds 1: at least 2 have a spread\n")
+    assert not asv.calls
+
+
 def test_another_method_is_another_folder(asv, monkeypatch):
     command("spread", "--sessions", "3")
     monkeypatch.setenv("KV_THREADS", "2")
@@ -256,6 +274,7 @@ BROKEN = {
     "negative time": (spoilt(e=-1e-3), "e: a positive time"),
     "no gauge": (spoilt(j=0.0), "j: a positive time"),
     "no other gauge": (spoilt(J=-1.0), "J: a positive time"),
+    "no control": (spoilt(K=0.0), "K: a positive time"),
     **{
         f"blocks {value!r}": (spoilt(blocks=value), "blocks: a list of positive times is wanted, got")
         for value in ([0], [1e-3, -1e-3], ["a"], 5, None, {}, [True], [float("nan")], [float("inf")], [[1e-3]])
@@ -341,6 +360,19 @@ def test_a_series_is_adjusted_by_its_own_gauges():
     assert signal.keys() == core.keys()
     for key in others:
         assert signal[key] - signal[first] == pytest.approx(math.log(core[key] / core[first]))
+
+
+def test_a_gauge_that_was_seldom_read_is_no_signal():
+    found = generated.sessions(3, common=0.03)
+    usual = identical_sessions.signals(found)[series()]
+    assert len(usual) == 2
+    always = {
+        name: [generated.changed(item, control_gauge=item.round.core_gauge * 9) for item in rounds]
+        for name, rounds in found.items()
+    }
+    assert len(identical_sessions.signals(always)[series()]) == 3
+    seldom = always | {"00": found["00"]}  # a third of the rounds without
+    assert identical_sessions.signals(seldom)[series()] == usual
 
 
 def test_rounds_that_shared_a_launch_are_refused(tmp_path):
