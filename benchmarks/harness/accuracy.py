@@ -21,12 +21,23 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import error_sums
 from benchmarks.harness.error_sums import FloatErrors, IntegerErrors
-from benchmarks.harness.tolerance import EPSILON as EPSILON
-from benchmarks.harness.tolerance import INTEGERS, parse_tolerance, tolerance_of
-from benchmarks.harness.tolerance import Tolerance as Tolerance
+from benchmarks.harness.tolerance import EPSILON, INTEGERS, Tolerance, parse_tolerance, tolerance_of
 
 if TYPE_CHECKING:
     import torch
+
+# What a script needs; the tolerances are `tolerance`'s.
+__all__ = [  # noqa: RUF022 - by use
+    "accuracy",
+    "compare",
+    "compare_outputs",
+    "verdict",
+    "in_words",
+    "Figures",
+    "Tolerance",
+    "parse_tolerance",
+    "tolerance_of",
+]
 
 Figures = dict[str, Any]
 

@@ -29,9 +29,7 @@ _EXPONENT = 0x7FF0_0000_0000_0000  # the bits of a float64 that hold its exponen
 _LARGEST = 2**63 - 1
 
 
-def blocks(
-    expected: torch.Tensor, actual: torch.Tensor, size: int
-) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+def blocks(expected: torch.Tensor, actual: torch.Tensor, size: int) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
     """Yield two tensors of one shape in blocks: flat index of the first element, and both blocks, 1-D, row-major.
 
     Strided tensors are copied a block at a time, never as a whole; of an empty one there is no block.
@@ -224,7 +222,9 @@ class IntegerErrors(_Errors):
 def _difference(got: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """Return got - wanted, both int64; what int64 cannot hold becomes its largest number, with the sign."""
     difference = got - wanted
-    over = ((got ^ wanted) & (got ^ difference)) < 0  # operands of unlike sign, and the result's sign is not the first's
+    over = (
+        (got ^ wanted) & (got ^ difference)
+    ) < 0  # operands of unlike sign, and the result's sign is not the first's
     if bool(over.any()):
         difference.masked_fill_(over & (got > wanted), _LARGEST).masked_fill_(over & (got < wanted), -_LARGEST)
     return difference.clamp_min(-_LARGEST)  # -2^63 has no absolute value
