@@ -208,7 +208,7 @@ class _KernelBenchmark:
         return ("warm",) if cache.is_warm(moved / estimate, self.device, self.new_timer(), folder) else ()
 
     def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
-        """Return the error figures of every `step`-th result of the last call; WrongResultError unless all are right."""
+        """Return the error figures of every `step`-th result of the last call; WrongResultError where one is wrong."""
         output = self._bound.output()
         if self.device == "cuda":
             import torch  # noqa: PLC0415
