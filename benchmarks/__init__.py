@@ -1,7 +1,7 @@
 """The asv suite, always of HEAD: one module per kernel, and the measuring engine in `harness`.
 
-Importing it has no effect outside asv. Inside (asv_runner is loaded, and asv has set its variables) our benchmark type
-is put before asv's own, which would claim every `time_*`, and the server that forks the rounds imports torch once.
+Importing it has no effect outside asv. Inside (asv_runner is loaded, and asv has set its variables) our benchmark types
+are put before asv's own, which would claim every `time_*`, and the server that forks the rounds imports torch once.
 """
 
 import importlib.util
@@ -16,10 +16,11 @@ def _inside_asv() -> bool:
 def _register() -> None:
     from asv_runner.benchmarks import benchmark_types  # noqa: PLC0415
 
-    from benchmarks.harness.asv_type import RoundBenchmark  # noqa: PLC0415
+    from benchmarks.harness.asv_type import ErrorBenchmark, RoundBenchmark  # noqa: PLC0415
 
-    if RoundBenchmark not in benchmark_types:
-        benchmark_types.insert(0, RoundBenchmark)
+    for kind in (ErrorBenchmark, RoundBenchmark):
+        if kind not in benchmark_types:
+            benchmark_types.insert(0, kind)
     if "run_server" in sys.argv and importlib.util.find_spec("torch") is not None:
         importlib.import_module("torch")  # 1.3 s, paid once per launch instead of once per round
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.harness.accuracy import compare_floats
+from benchmarks.harness.accuracy import compare
 from benchmarks.harness.benchmark import _KernelBenchmark
 from benchmarks.harness.elementwise import ElementwiseProblem
 from benchmarks.harness.problem import Inputs, TestCase, Verdict
+from benchmarks.harness.tolerance import Tolerance
 
 if TYPE_CHECKING:
     import torch
@@ -27,8 +28,8 @@ class AddMulExp(ElementwiseProblem):
 
     # All implementations round x + y alike, and * 2 is exact; what differs is exp, a few units in the last place
     # (2^-23 = 1.2e-7 each) wherever the result is a normal number. 1e-5 is also what published suites allow.
-    RTOL = 1e-5
-    ATOL = 2.0**-126  # below the smallest normal float32 an implementation may flush to zero
+    # Below the smallest normal float32 an implementation may flush to zero.
+    tolerance = Tolerance(rtol=1e-5, atol=2.0**-126, source="add_mul_exp: a few units in the last place of exp")
 
     def __init__(self) -> None:
         super().__init__(name="add_mul_exp")
@@ -52,9 +53,9 @@ class AddMulExp(ElementwiseProblem):
         return torch.exp(((x + y) * 2).double())
 
     def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
-        """Return whether every element is within RTOL, and the error figures."""
-        details = compare_floats(expected, actual, rtol=self.RTOL, atol=self.ATOL)
-        return details["wrong"] == 0, details
+        """Return whether every element is within the tolerance, and the error figures."""
+        details = compare(expected, actual, self.tolerance, dtype="float32")
+        return details["right"], details
 
     def get_flops(self, test_case: TestCase) -> int:
         """Return 3 per element: one addition, one multiplication, one exponential counted as one.

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.harness.accuracy import compare_floats
+from benchmarks.harness.accuracy import compare
 from benchmarks.harness.benchmark import _KernelBenchmark
 from benchmarks.harness.cases import dims_of
 from benchmarks.harness.problem import Inputs, Problem, TestCase, Verdict
+from benchmarks.harness.tolerance import Tolerance
 
 if TYPE_CHECKING:
     import torch
@@ -82,8 +83,9 @@ class Matmul(Problem):
     def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
         """Return whether every element is within `atol` of its inner product's length, and the error figures."""
         k = expected.shape[-1]  # the cases are cubes: a row of the result is as long as an inner product
-        details = compare_floats(expected, actual, rtol=1e-5, atol=self.atol(k))
-        return details["wrong"] == 0, details
+        allowed = Tolerance(rtol=1e-5, atol=self.atol(k), source=f"matmul: rounding of inner products of length {k}")
+        details = compare(expected, actual, allowed, dtype="float32")
+        return details["right"], details
 
     def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
         """Return every `step`-th row of a and of the output, counted back from the last, and all of b."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.harness.accuracy import compare_integers
+from benchmarks.harness.accuracy import compare
 from benchmarks.harness.benchmark import _KernelBenchmark
 from benchmarks.harness.elementwise import ElementwiseProblem
 from benchmarks.harness.problem import Inputs, TestCase, Verdict
+from benchmarks.harness.tolerance import Tolerance
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +24,7 @@ class QuantizeInt8(ElementwiseProblem):
 
     kernel = "quantize_int8"
     is_exact = True  # five IEEE operations with one right answer each: no tolerance
+    tolerance = Tolerance(rtol=0.0, atol=0.0, source="quantize_int8: exact")
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
         {"name": "x", "type": "float", "pointer": True, "const": True},
         {"name": "scale", "type": "float", "pointer": False, "const": False},
@@ -62,8 +64,8 @@ class QuantizeInt8(ElementwiseProblem):
 
     def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
         """Return whether every integer is equal, and how many are not (and of those how many by one)."""
-        details = compare_integers(expected, actual)
-        return details["wrong"] == 0, details
+        details = compare(expected, actual, self.tolerance, dtype="int8")
+        return details["right"], details
 
     def get_flops(self, test_case: TestCase) -> int:
         """Return 5 per element: division, rounding, addition and the two comparisons of the clamp.

@@ -115,6 +115,17 @@ def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Seq
     return lines
 
 
+def error_lines(wrong: Mapping[str, Sequence[Series]], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
+    """Return a line per error (track_max_error) that failed, with its reason; both by full commit."""
+    lines = []
+    for commit, found in wrong.items():
+        said = {_series(failure): failure.error for failure in failures.get(commit, ())}
+        for series in found:
+            why = said.get(series, "its process ended without a reason")
+            lines.append(f"failed: {commit[:SHORT]} {series[0]} {' '.join(series[1])}: {why}")
+    return lines
+
+
 def short_lines(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[Death]) -> list[str]:
     """Return a line per series that has a value of fewer than `rounds` rounds, or one of whose rounds died just now."""
     died: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}

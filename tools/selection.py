@@ -17,24 +17,34 @@ from tools.stored_file import Series
 
 DEFAULT_COMMITS = 3
 BUILT_FROM = ("kernels", "CMakeLists.txt")  # pyproject.toml changes mostly for other reasons than the build
+HOT, ERROR = ".time_hot", ".track_max_error"  # how the names of benchmarks end (contract)
 EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
 _ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # what makes a git revision a set of commits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The series to measure."""
+    """The series to measure: times in rounds, errors once."""
 
     series: tuple[Series, ...]
     versions: dict[str, str]  # benchmark -> its version in the suite
+    errors: tuple[Series, ...] = ()  # track_max_error of what is timed hot, where the suite tracks it
 
     def expressions(self) -> list[str]:
-        """Return the regular expressions that make asv's `--bench` select exactly these series."""
-        found = []
-        for name, group in itertools.groupby(self.series, key=lambda series: series[0]):
-            combinations = "|".join(re.escape(", ".join(map(repr, params))) for _, params in group)
-            found.append(rf"^{re.escape(name)}\((?:{combinations})\)$")
-        return found
+        """Return the regular expressions that make asv's `--bench` select exactly the timed series."""
+        return _expressions(self.series)
+
+    def error_expressions(self) -> list[str]:
+        """Return those that select exactly the tracked errors."""
+        return _expressions(self.errors)
+
+
+def _expressions(series: Sequence[Series]) -> list[str]:
+    found = []
+    for name, group in itertools.groupby(series, key=lambda one: one[0]):
+        combinations = "|".join(re.escape(", ".join(map(repr, params))) for _, params in group)
+        found.append(rf"^{re.escape(name)}\((?:{combinations})\)$")
+    return found
 
 
 def git(repository: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -124,6 +134,7 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
         raise UsageError(f"TIER={tier!r}; there are core (two test cases per kernel) and full")
     chosen = cases.core(device) if tier == "core" else None
     found: list[Series] = []
+    tracked: set[Series] = set()
     versions = {}
     for problem in cases.problems():
         suite = getattr(importlib.import_module(f"benchmarks.{problem.kernel}"), cases.DEVICES[device])
@@ -135,7 +146,20 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
             versions[name] = suite.version
             kept = [case for case in names if chosen is None or case in chosen[problem.name]]
             found += [(name, params) for params in itertools.product(implementations, kept)]
-    return Selection(series=tuple(_matching(found, bench)), versions=versions)
+        if hasattr(suite, "error_params"):
+            name = f"{problem.kernel}.{cases.DEVICES[device]}{ERROR}"
+            versions[name] = suite.version
+            tracked |= {(name, params) for params in itertools.product(*suite.error_params)}
+    series = tuple(_matching(found, bench))
+    twins = (_twin(one, HOT, ERROR) for one in series)
+    errors = tuple(error for error in twins if error in tracked)
+    return Selection(series=series, versions=versions, errors=errors)
+
+
+def _twin(series: Series, method: str, other: str) -> Series:
+    """Return the same series of another method; of a series that is not of `method`, one that exists nowhere."""
+    name, params = series
+    return f"{name.removesuffix(method)}{other}", params
 
 
 def _matching(series: Sequence[Series], bench: str | None) -> list[Series]:
@@ -184,3 +208,26 @@ def is_measured(
         ):
             return False
     return True
+
+
+def is_tracked(stored: Mapping[Series, StoredSeries], wanted: Iterable[Series]) -> bool:
+    """Return whether a commit's stored results leave no error to track.
+
+    Every one of `wanted` (errors) must have a value or have failed; or else the time of the same call must have none:
+    what does not apply or fails there does here. What failed is not tried again by itself.
+    """
+    for series in wanted:
+        item, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
+        if item is None or (item.value is None and not item.failed and (hot is None or hot.value is not None)):
+            return False
+    return True
+
+
+def wrong_errors(stored: Mapping[Series, StoredSeries], wanted: Iterable[Series]) -> list[Series]:
+    """Return those of `wanted` (errors) that failed although the same call has a time: nobody else names them."""
+    found = []
+    for series in wanted:
+        item, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
+        if item is not None and item.failed and hot is not None and hot.value is not None:
+            found.append(series)
+    return found

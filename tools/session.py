@@ -27,10 +27,10 @@ from tools.environment import CommitNotBuilt
 from tools.errors import KernelVelocityError, ResultsError
 from tools.failures import Failure, FailureLineError
 from tools.findings import findings
-from tools.joining import join
+from tools.joining import StoredSeries, join
 from tools.measurements import Measurement
 from tools.run_report import SHORT, Cost
-from tools.selection import Selection, is_measured
+from tools.selection import Selection, is_measured, is_tracked, wrong_errors
 from tools.stored_file import Series, StoredFile
 
 PAGES = "kernel-velocity"
@@ -50,6 +50,7 @@ class Session:
     failed_builds: dict[str, str] = field(default_factory=dict)  # commit -> one line
     unreadable: dict[str, str] = field(default_factory=dict)  # commit -> one line: its results file is broken
     measured: tuple[str, ...] = ()  # by this run
+    tracked: tuple[str, ...] = ()  # of which this run had the errors computed
     notes: dict[str, None] = field(default_factory=dict)  # what could not be read or shown, one line each, in order
     reader: Reader = field(default_factory=Reader)
     _began: float = field(default_factory=time.time)
@@ -112,6 +113,7 @@ class Session:
     def measure(self, again: bool, out: TextIO) -> None:
         """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
 
+        Errors, where the suite tracks them, are computed once, after the last round: that disturbs no time.
         However it ends, no series has fewer rounds afterwards than it had, and than were asked for.
 
         Raises:
@@ -121,33 +123,40 @@ class Session:
         self.measured = tuple(commit for commit in built if again or not self._is_measured(commit))
         if len(self.measured) < len(built):
             print(f"{len(built) - len(self.measured)} commits are measured already (AGAIN=1 repeats them)", file=out)
-        if not self.measured:
+        errors = self.series.errors
+        pending = (commit for commit in built if not is_tracked(self._known(commit), errors))
+        self.tracked = tuple(dict.fromkeys((*(self.measured if errors else ()), *pending)))
+        if not self.measured and not self.tracked:
             return
-        hashes = self.root / ".asv" / "track-commits.txt"
-        replace_text(hashes, "".join(f"{commit}\n" for commit in self.measured))
-        lines: list[str] = []
         self._began = time.time()
-        kept_values.keep(self.root, map(self._path, self.measured))
+        kept_values.keep(self.root, map(self._path, {*self.measured, *self.tracked}))
         try:
-            status = run_asv(
-                self._arguments(hashes),
-                root=self.root,
-                environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
-                log=self._log,
-                on_line=lambda line: self._progress(line, lines, out),
-            )
+            if self.measured:
+                rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={self.rounds}"]
+                self._run(self.measured, rounds, self.series.expressions(), out)
+            if self.tracked:
+                self._run(self.tracked, ["--record-samples"], self.series.error_expressions(), out)
         finally:
             self._ended = time.time()
             for line in kept_values.put_back(self.root, self._results, self.rounds):
                 print(line, file=out)
-        if status not in (0, 2):  # 2: a benchmark failed; the report says which
-            raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
         self._note_deaths()
 
-    def _arguments(self, hashes: Path) -> list[str]:
-        benches = [text for expression in self.series.expressions() for text in ("--bench", expression)]
-        options = ["--interleave-rounds", "--record-samples", "--show-stderr", "--attribute", f"rounds={self.rounds}"]
-        return ["run", f"HASHFILE:{hashes}", "--machine", self.machine, *options, *benches]
+    def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
+        """Have asv run what the expressions select of some commits; KernelVelocityError where asv itself failed."""
+        hashes = self.root / ".asv" / "track-commits.txt"
+        replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
+        benches = [text for expression in expressions for text in ("--bench", expression)]
+        lines: list[str] = []
+        status = run_asv(
+            ["run", f"HASHFILE:{hashes}", "--machine", self.machine, "--show-stderr", *options, *benches],
+            root=self.root,
+            environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
+            log=self._log,
+            on_line=lambda line: self._progress(line, lines, out),
+        )
+        if status not in (0, 2):  # 2: a benchmark failed; the report says which
+            raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
 
     def _progress(self, line: str, lines: list[str], out: TextIO) -> None:
         now = time.time()
@@ -177,14 +186,7 @@ class Session:
         return commit not in self.unreadable
 
     def _is_measured(self, commit: str) -> bool:
-        stored = self._stored(commit)
-        if stored is None:
-            return False
-        known = {
-            series: item
-            for series, item in stored.series()
-            if stored.version(series[0]) == self.series.versions.get(series[0])
-        }
+        known = self._known(commit)
         rounds: dict[Series, list[Round]] = {}
         for line in self._rounds(commit):
             rounds.setdefault((line.benchmark, line.params), []).append(line)
@@ -193,9 +195,15 @@ class Session:
         told = Counter((item.benchmark, item.params) for item in self._failures(commit))
         return is_measured(known, self.series.series, self.rounds, told=told, other_method=other)
 
+    def _known(self, commit: str) -> dict[Series, StoredSeries]:
+        """Return what is stored of a commit in the versions of today's suite."""
+        stored, versions = self._stored(commit), self.series.versions
+        found = stored.series() if stored else ()
+        return {one: item for one, item in found if stored and stored.version(one[0]) == versions.get(one[0])}
+
     def _note_deaths(self) -> None:
         """Write the failures of processes that could not do so themselves."""
-        full = {commit[:SHORT]: commit for commit in self.measured}
+        full = {commit[:SHORT]: commit for commit in (*self.measured, *self.tracked)}
         for death in self.reader.deaths:
             path = failure_lines.spool_path(self.root, self.environment, full[death.commit])
             failure = Failure(
@@ -249,6 +257,11 @@ class Session:
 
     def _failures(self, commit: str) -> list[Failure]:
         return self._decoded(self._beside(commit, ".failures.jsonl"), failure_lines.decode)
+
+    def wrong_errors(self) -> dict[str, list[Series]]:
+        """Return, by commit, the errors that failed although the same call has a time."""
+        readable = (commit for commit in self.commits if commit not in self.unreadable)
+        return {commit: wrong_errors(self._known(commit), self.series.errors) for commit in readable}
 
     def costs(self) -> list[Cost]:
         """Return what each commit cost in this run."""

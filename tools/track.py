@@ -165,7 +165,10 @@ def _report(work: Session, tier: str, out: TextIO) -> int:
         if text:
             print(f"\n{text}", file=out)
     failures = work.failures()
-    failed = run_report.failed_lines(measurements, failures)
+    failed = [
+        *run_report.failed_lines(measurements, failures),
+        *run_report.error_lines(work.wrong_errors(), failures),
+    ]
     short = run_report.short_lines(
         [item for item in measurements if item.commit in work.measured], work.rounds, work.reader.deaths
     )

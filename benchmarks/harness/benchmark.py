@@ -1,6 +1,7 @@
 """The base class of the suite's asv classes: two axes, checked before timed, timed by rounds.
 
-A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot` and `.time_cold`.
+A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot`, `.time_cold` and
+`.track_max_error`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class _KernelBenchmark:
     device: ClassVar[str]
     params: ClassVar[list[list[str]]]
     cold_params: ClassVar[list[list[str]]]  # of time_cold: what lies far beyond the caches is cold anyway
+    error_params: ClassVar[list[list[str]]]  # of track_max_error: the cases of tier core
     param_names: ClassVar[list[str]] = ["implementation", "case"]
     version: ClassVar[str] = "1"  # raise it on purpose: asv forgets the results of another version
     timeout: ClassVar[float] = 120.0  # s; the plainest matmul needs 25 at its largest case, compiling a package as much
@@ -65,6 +67,7 @@ class _KernelBenchmark:
         cls.params = [list(IMPLEMENTATIONS), [test["name"] for test in tests]]
         names = cls.problem.core.get(cls.device, cls.params[1])
         cls.cold_params = [list(IMPLEMENTATIONS), list(cls.problem.cold.get(cls.device, names))]
+        cls.error_params = [list(IMPLEMENTATIONS), list(names)]
         flops = {test["name"]: cls.problem.get_flops(test) for test in tests}
         cls.flops = {name: value for name, value in flops.items() if value is not None}
         traffic = {test["name"]: cls.problem.get_bytes(test) for test in tests}
@@ -102,6 +105,16 @@ class _KernelBenchmark:
     def time_cold(self, implementation: str, case: str) -> None:
         """Call the implementation once, caches overwritten before."""
         self._bound.call()
+
+    def track_max_error(self, implementation: str, case: str) -> float | None:
+        """Return the largest error of all results of the call that `setup` made (`max_error` in `accuracy.compare`).
+
+        Each is absolute or relative, whichever is smaller; of integers absolute. None where the problem says none.
+
+        Raises:
+            WrongResultError: a result is wrong that `setup`, which looks at 1% once a commit is known, did not see.
+        """
+        return self._check(implementation, case, 1).get("max_error")
 
     def measure(self, name: str, implementation: str, case: str) -> dict[str, Any]:
         """Measure one round of the method that a series' name ends in; return it in asv's form, append its telemetry.
@@ -200,8 +213,8 @@ class _KernelBenchmark:
         folder = _kept(os.environ) / "memory"
         return ("warm",) if cache.is_warm(moved / estimate, self.device, self.new_timer(), folder) else ()
 
-    def _check(self, implementation: str, case: str, step: int) -> None:
-        """Raise WrongResultError unless every `step`-th result of the last call is right."""
+    def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
+        """Return the error figures of every `step`-th result of the last call; WrongResultError where one is wrong."""
         output = self._bound.output()
         if self.device == "cuda":
             import torch  # noqa: PLC0415
@@ -213,6 +226,7 @@ class _KernelBenchmark:
         right, details = self.problem.verify_result(self.problem.expected(*inputs), output)
         if not right:
             raise WrongResultError(f"{self.problem.name} {implementation} {case} is wrong: {in_words(details)}")
+        return details
 
 
 def _shared_fields(result: RoundResult) -> dict[str, Any]:

@@ -59,6 +59,25 @@ def test_the_site_has_an_index_and_a_page_for_every_kernel_and_commit(tree):
     assert summary.index == (out / "index.html").resolve()
 
 
+def test_tracked_errors_change_no_page(tree):
+    """track_max_error: a value, n/a and failed; zero, which no time is."""
+    _, before = write(tree, "before")
+    name, params = "matmul.Cpu.track_max_error", [["'eager'", "'native'"], ["'a'", "'b'"]]
+    benchmarks = tree.results / "benchmarks.json"
+    entry = {"name": name, "type": "track", "unit": "1", "version": "1", "params": params}
+    benchmarks.write_text(json.dumps({**json.loads(benchmarks.read_text()), name: entry}))
+    for path in (tree.results / synthetic.MACHINE).glob("*-*.json"):
+        data = json.loads(path.read_text())
+        data["results"][name] = [[0, 1.5e-7, None, float("nan")], params, "1", 1767225600000, 1.0]
+        path.write_text(json.dumps(data))
+    summary, after = write(tree, "after")
+    assert summary.notes == ()
+    assert pages(before) == pages(after)
+    for page in pages(before):
+        texts = [re.sub(r"\bp\d+\b", "", (folder / page).read_text()) for folder in (before, after)]  # Bokeh counts on
+        assert texts[0] == texts[1]
+
+
 def test_nothing_is_fetched_from_elsewhere_and_every_link_leads_somewhere(tree):
     _, out = write(tree)
     for path in out.glob("*.html"):

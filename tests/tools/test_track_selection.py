@@ -148,7 +148,22 @@ def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(de
         assert {implementation for kernel, implementation, _ in cold if kernel.startswith(problem.name)} == set(
             cases.IMPLEMENTATIONS
         )
-    assert set(full.versions) == {name for name, _ in full.series}
+    assert set(full.versions) == {name for name, _ in (*full.series, *full.errors)}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_errors_are_tracked_of_the_core_cases_that_are_timed_hot(device):
+    for tier in ("core", "full"):
+        found = selection.select(device, tier, None)
+        hot = {(name, params) for name, params in selection.select(device, "core", None).series}
+        assert {(name.replace("track_max_error", "time_hot"), params) for name, params in found.errors} == hot
+        assert not {name for name, _ in found.series if "track" in name}
+    native = selection.select(device, "full", "matmul.*native")
+    assert {params for _, params in native.errors} == {("native", case) for case in cases.core(device)["matmul"]}
+    assert selection.select(device, "full", "time_cold").errors == ()
+    (expression,) = native.error_expressions()
+    ((name, params), *_) = native.errors
+    assert re.search(expression, f"{name}({', '.join(map(repr, params))})")
 
 
 @pytest.mark.parametrize(("tier", "bench"), [("best", None), ("core", "("), ("core", "no-such")])
@@ -208,3 +223,24 @@ def test_what_counts_as_measured(stored, told, measured):
 
 def test_what_another_method_timed_is_not_measured():
     assert not selection.is_measured({A: VALUE, B: VALUE}, [A, B], 8, told={}, other_method={B})
+
+
+HOT, ERROR = ("k.Cpu.time_hot", ("native", "c")), ("k.Cpu.track_max_error", ("native", "c"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "tracked", "wrong"),
+    [
+        ([], False, []),
+        ([(HOT, VALUE)], False, []),  # recorded before errors were tracked
+        ([(HOT, VALUE), (ERROR, NOTHING)], False, []),  # another case was asked for
+        ([(HOT, VALUE), (ERROR, VALUE)], True, []),
+        ([(HOT, VALUE), (ERROR, FAILED)], True, [ERROR]),  # not tried again by itself
+        ([(HOT, FAILED), (ERROR, FAILED)], True, []),  # its time says so already
+        ([(HOT, NOTHING), (ERROR, NOTHING)], True, []),  # does not apply
+        ([(ERROR, NOTHING)], False, []),
+    ],
+)
+def test_what_counts_as_tracked(stored, tracked, wrong):
+    assert selection.is_tracked(dict(stored), [ERROR]) is tracked
+    assert selection.wrong_errors(dict(stored), [ERROR]) == wrong

@@ -82,6 +82,10 @@ def sum(x: Tensor, *, dim: int, out: Tensor) -> Tensor:  # noqa: A001 - PyTorch'
     return out
 
 
+def minimum(x: Tensor, y: Tensor) -> Tensor:
+    return Tensor(np.minimum(x.array, y.array))
+
+
 def exp(x: Tensor) -> Tensor:
     return Tensor(np.exp(x.array))
 

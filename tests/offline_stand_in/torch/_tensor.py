@@ -123,11 +123,11 @@ class Tensor:
     def clone(self) -> Tensor:
         return Tensor(self.array.copy())
 
-    def to(self, target: Any) -> Tensor:
+    def to(self, target: Any, *, copy: builtins.bool = True) -> Tensor:
         """Return it with another dtype, or itself: it is on the CPU already."""
         if isinstance(target, dtype):
-            with np.errstate(invalid="ignore"):
-                return Tensor(self.array.astype(target.array_type))
+            with np.errstate(invalid="ignore", over="ignore"):
+                return Tensor(self.array.astype(target.array_type, copy=copy))
         if str(target) != "cpu":
             raise NotImplementedError(f"the stand-in for PyTorch has no device {target}")
         return self
@@ -138,27 +138,64 @@ class Tensor:
     def int(self) -> Tensor:
         return self.to(int32)
 
+    def detach(self) -> Tensor:
+        return self
+
     def abs(self) -> Tensor:
         return Tensor(np.abs(self.array))
 
     def isnan(self) -> Tensor:
         return Tensor(np.isnan(self.array))
 
+    def isinf(self) -> Tensor:
+        return Tensor(np.isinf(self.array))
+
     def isfinite(self) -> Tensor:
         return Tensor(np.isfinite(self.array))
 
-    def nan_to_num(self, *, posinf: float) -> Tensor:
-        return Tensor(np.nan_to_num(self.array, posinf=posinf))
-
     def clamp_min(self, low: float) -> Tensor:
         return Tensor(np.maximum(self.array, self.array.dtype.type(low)))
+
+    def mul(self, factor: float) -> Tensor:
+        return self * factor
+
+    def masked_fill_(self, mask: Tensor, value: float) -> Tensor:
+        self.array[mask.array] = value
+        return self
+
+    def _store(self, result: Any) -> Tensor:
+        self.array[...] = result
+        return self
+
+    def abs_(self) -> Tensor:
+        return self._store(np.abs(self.array))
+
+    def add_(self, other: Any) -> Tensor:
+        return self._store(self.array + _plain(other))
+
+    def sub_(self, other: Tensor) -> Tensor:
+        with np.errstate(invalid="ignore"):
+            return self._store(self.array - other.array)
+
+    def mul_(self, factor: float) -> Tensor:
+        return self._store(self.array * factor)
+
+    def div_(self, other: Tensor) -> Tensor:
+        return self._store(self.array / other.array)
+
+    def clamp_min_(self, low: float) -> Tensor:
+        return self._store(self.clamp_min(low).array)
+
+    def bitwise_and_(self, bits: builtins.int) -> Tensor:
+        return self._store(self.array & bits)
 
     def any(self) -> Tensor:
         return Tensor(self.array.any())
 
     def sum(self) -> Tensor:
         """Return the sum; of booleans and integers as int64, as PyTorch does."""
-        return Tensor(self.array.sum(dtype=None if self.is_floating_point() else np.int64))
+        with np.errstate(invalid="ignore"):
+            return Tensor(self.array.sum(dtype=None if self.is_floating_point() else np.int64))
 
     def max(self) -> Tensor:
         return Tensor(self.array.max())
@@ -171,7 +208,9 @@ class Tensor:
         return Tensor(self.array.reshape(-1))
 
     def view(self, *shape: Any) -> Tensor:
-        """Return the same memory in another shape; what is not contiguous has none here."""
+        """Return the same memory as another dtype or in another shape; what is not contiguous has none here."""
+        if isinstance(shape[0], dtype):
+            return Tensor(self.array.view(shape[0].array_type))
         if not self.is_contiguous():
             raise RuntimeError("view: the stand-in for PyTorch views contiguous tensors only")
         return self.reshape(*shape)
