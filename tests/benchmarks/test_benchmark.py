@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import json
 import os
+import statistics
 import sys
 import types
 
@@ -215,7 +216,7 @@ def test_block_means_are_kept_where_they_are_asked_for(asv_environment, monkeypa
     (record,) = rounds(asv_environment)
     kept = [json.loads(path.read_text()) for path in (asv_environment / ".asv" / "blocks" / "env").glob("*.jsonl")]
     assert [(one["b"], one["l"]) for one in kept] == ([(record.benchmark, record.launch)] if asked else [])
-    assert all(0.1 < mean / record.estimate < 100 for one in kept for mean in one["seconds"])
+    assert all(0.1 < statistics.median(one["seconds"]) / record.estimate < 10 for one in kept)  # s, whatever befell one
 
 
 @pytest.mark.slow
