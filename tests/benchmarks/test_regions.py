@@ -19,7 +19,7 @@ from benchmarks.harness.regions import (
     times_itself,
 )
 from benchmarks.harness.sampling import measure
-from benchmarks.harness.stopping import FixedTime
+from benchmarks.harness.stopping import RULES, FixedTime
 from benchmarks.harness.telemetry import decode
 from tests.benchmarks.simulated_cuda import device
 
@@ -268,3 +268,17 @@ def test_another_patience_is_another_series():
     assert timing.method({"KV_PATIENCE": "2", "KV_TIMER": "sync"}) == "b93ca544"
     with pytest.raises(GateError, match="KV_PATIENCE: got 'long'"):
         timing.method({"KV_PATIENCE": "long"})
+
+
+@pytest.mark.parametrize(
+    ("rule", "device", "products"), [("cv_gflops", "cuda", 10), ("cv_gflops", "cpu", 0), ("adaptive.round", "cuda", 0)]
+)
+def test_the_published_rule_of_rates_warms_a_gpu_with_products(monkeypatch, rule, device, products):
+    torch = pytest.importorskip("torch")
+    multiplied, waited = [], []
+    monkeypatch.setattr(torch, "rand", lambda *shape, device: (*shape, device))
+    monkeypatch.setattr(torch, "matmul", lambda a, b: multiplied.append((a, b)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(len(multiplied)))
+    timing.pre_warm(RULES[rule](), device)
+    assert multiplied == [((5000, 5000, "cuda"),) * 2] * products
+    assert waited == ([products] if products else [])

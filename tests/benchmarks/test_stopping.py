@@ -115,6 +115,7 @@ def test_time_spent_is_a_time(bad):
         ({"KV_RULE": "stdrel", "KV_MIN_TIME": "16"}, "min_time = 16.0 s is more than timeout = 15.0 s"),
         ({"KV_RULE": "rse_autocorrelation", "KV_FACTOR": "0"}, "factor = 0.0; wanted a positive number"),
         ({"KV_RULE": "rse_autocorrelation", "KV_THIN": "-1"}, "thin = -1; wanted a positive number"),
+        ({"KV_RULE": "rse_autocorrelation", "KV_THIN": "11"}, r"thin = 11; wanted 0 to 10 \(one sample in 2\^thin\)"),
         ({"KV_RULE": "cv_gflops", "KV_N_MIN": "21"}, "rule cv_gflops: n_min = 21 is more than n_max = 20$"),
         ({"KV_EPS": "small"}, "KV_EPS: got 'small'; wanted a number"),
         ({"KV_EPS": "-1"}, "wanted a positive number"),

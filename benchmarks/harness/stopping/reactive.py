@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchmarks.harness.statistics import autocorrelation, relative_standard_error
-from benchmarks.harness.stopping.rule import Continue, Decision, Reason, Stop, StoppingRule
+from benchmarks.harness.stopping.rule import Continue, Decision, Reason, RuleError, Stop, StoppingRule
 
 # (lag-1 autocorrelation, relative standard error): above both of any pair, more samples are wanted. As published.
 CRITERIA = ((0.95, 0.0010), (0.75, 0.0015), (0.65, 0.0025), (0.45, 0.0050), (0.00, 0.0100))
+THIN_MOST = 10  # one sample in 1,024: with fewer looked at, a round would only ever end by its time
 FEWEST = 4  # samples that a lag-1 autocorrelation and an error can be read from, after thinning
 
 
@@ -38,6 +39,8 @@ class ReactiveBenchmarking(StoppingRule):
 
     def __post_init__(self) -> None:
         self._check(may_be_zero=("thin",), ordered=("min_time", "max_time"))
+        if self.thin > THIN_MOST:
+            raise RuleError(f"rule {self.name}: thin = {self.thin}; wanted 0 to {THIN_MOST} (one sample in 2^thin)")
 
     def start(self) -> None:
         """Forget everything: a new round begins."""

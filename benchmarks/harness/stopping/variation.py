@@ -56,8 +56,7 @@ class VariationOfRates(StoppingRule):
 
     eps 1%, n_min 5 and n_max 20 runs, every run counted. A rate is work over time, so the variation is that of 1/t,
     which a slow outlier moves less than it moves the variation of t. The published suite runs ten products of
-    5000 x 5000 matrices before the first run, to bring clocks up; no rule sees a device, so that pre-warming is
-    `sampling.warm_up`'s work here.
+    5000 x 5000 matrices before the first run, to bring clocks up; no rule sees a device: `timing.pre_warm` does that.
     """
 
     eps: float = 0.01
