@@ -45,7 +45,12 @@ def load_file(path: Path, name: str | None, device: str, dtype: str) -> Problem:
             case does not.
     """
     found = problem_class(path, name)
-    own: dict[str, Any] = {"__module__": found.__module__, "__doc__": found.__doc__, "_kv_file": path, "_kv_dtype": dtype}
+    own: dict[str, Any] = {
+        "__module__": found.__module__,
+        "__doc__": found.__doc__,
+        "_kv_file": path,
+        "_kv_dtype": dtype,
+    }
     problem = made(path, cast(type[Problem], type(found.__name__, (_Adapted, found), own)))
     problem.device = device
     _check_cases(path, problem.generate_test_cases())
@@ -119,7 +124,9 @@ class _Adapted(Problem):
     def _checked(self, case: Any) -> TestCase:
         lacking = [key for key in KEYS if key not in case] if isinstance(case, dict) else list(KEYS)
         if lacking:
-            raise UsageError(f"{self._kv_file}: a test case lacks {', '.join(lacking)}: {' '.join(str(case).split())[:80]}")
+            raise UsageError(
+                f"{self._kv_file}: a test case lacks {', '.join(lacking)}: {' '.join(str(case).split())[:80]}"
+            )
         return cast(TestCase, {**case, "create_inputs": partial(self._inputs, case["name"], case["create_inputs"])})
 
     def _inputs(self, case: str, create: Callable[[], Any]) -> Inputs:

@@ -1,4 +1,4 @@
-"""The arguments of a kernel that is to be written: read from text or from a Problem, checked, sorted into their kinds."""
+"""The arguments of a kernel that is to be written: read from text or a Problem, checked, sorted into their kinds."""
 
 from __future__ import annotations
 
@@ -45,16 +45,22 @@ _HALVES = ("float16", "bfloat16")
 # What the generated C++ and, for what a caller gives, the generated Python call something else.
 _TAKEN = {"threads", "device", "stream", "begin", "end", "i", "elements", "step", "queue", "solution"}
 _TAKEN_BY_PYTHON = {
-    *("self", "inputs", "output", "shape", "count", "ctypes", "read", "out", "bind", "torch", "math", "partial", "cases"),
-    *("new_like", "require_no_overlap", "require_same_device", "require_shape", "raise_for_status", "annotations", "got"),
+    *re.findall(r"\w+", "self inputs output shape count total ctypes read out call got bind torch math partial cases"),
+    *re.findall(r"\w+", "tensors values new_like require_no_overlap require_same_device require_shape annotations"),
+    "raise_for_status",
 }
 # C++ keywords that Python has not, and macros and types that the headers bring.
 _CPP = frozenset(
-    """alignas alignof auto bool case catch char const constexpr const_cast decltype default delete do double
+    re.findall(
+        r"\w+",
+        """
+    alignas alignof auto bool case catch char const constexpr const_cast decltype default delete do double
     dynamic_cast enum explicit export extern false float friend goto inline int long mutable namespace new noexcept
     nullptr operator private protected public register reinterpret_cast short signed sizeof static static_assert
     static_cast struct switch template this thread_local throw true typedef typeid typename union unsigned using
-    virtual void volatile wchar_t NULL unix linux size_t threadIdx blockIdx blockDim gridDim kv""".split()
+    virtual void volatile wchar_t NULL unix linux size_t threadIdx blockIdx blockDim gridDim kv
+    """,
+    )
 )
 
 
@@ -168,7 +174,9 @@ def _checked(where: str, found: list[Parameter]) -> Signature:
 def _check_name(where: str, item: Parameter) -> None:
     name = item.name
     if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9_]*[A-Za-z0-9])?", name) or len(name) > LONGEST:
-        raise UsageError(f"{where}: {name!r} is no name; wanted a letter, then letters, digits and _ (not last), {LONGEST} at most")
+        raise UsageError(
+            f"{where}: {name!r} is no name; wanted a letter, then letters, digits and _ (not last), {LONGEST} at most"
+        )
     if keyword.iskeyword(name) or name in _CPP or name in TYPES:
         raise UsageError(f"{where}: {name!r} is a keyword or a type; give the argument another name")
     taken = _TAKEN if item.output else _TAKEN | _TAKEN_BY_PYTHON
@@ -182,4 +190,6 @@ def _check_type(where: str, item: Parameter) -> None:
     known = {*TYPES, SIZE} - ({SIZE} if item.pointer else set(_HALVES))
     if item.type not in known:
         kind = "pointer" if item.pointer else "number"
-        raise UsageError(f"{where}: {item.name} is a {kind} of type {item.type!r}; there are {', '.join(sorted(known))}")
+        raise UsageError(
+            f"{where}: {item.name} is a {kind} of type {item.type!r}; there are {', '.join(sorted(known))}"
+        )

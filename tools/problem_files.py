@@ -11,10 +11,11 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from benchmarks.harness.problem import Problem
 from tools.errors import UsageError
@@ -129,8 +130,8 @@ def made(path: Path, found: type[Problem]) -> Problem:
             'super().__init__(name="...")'
         )
     try:
-        problem = found()
-    except Exception as error:  # noqa: BLE001 - a user's class may raise anything
+        problem = cast(Callable[[], Problem], found)()
+    except Exception as error:
         where = _line(error, path.resolve())
         raise UsageError(f"{path}:{where} {found.__name__}() fails: {in_one_line(error)}") from error
     if not isinstance(getattr(problem, "name", None), str):

@@ -131,7 +131,7 @@ def _as_c(problem: Problem, index: int, kind: Any, value: Any) -> Any:
 
 
 def ordered(problem: Problem, case: str, inputs: Inputs, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the arguments of a solution in the order of `parameters`: inputs, outputs, and what `get_extra_params` adds.
+    """Return the arguments of a solution as `parameters` orders them: inputs, outputs, what `get_extra_params` adds.
 
     Without `parameters` (older definitions) the outputs come between the two.
     """

@@ -86,7 +86,9 @@ def _check_support(problem: Problem, supports: Mapping[str, tuple[str, ...]]) ->
     """Raise NotImplementedError when the commit's kernel, or this machine, cannot run the problem's device."""
     devices = supports["devices"]
     if not devices:
-        raise NotImplementedError(f"at this commit kernels.{problem.kernel} is not written yet: SUPPORTS names no device")
+        raise NotImplementedError(
+            f"at this commit kernels.{problem.kernel} is not written yet: SUPPORTS names no device"
+        )
     if problem.device not in devices:
         raise NotImplementedError(f"at this commit {problem.name} runs on {devices}, not {problem.device}")
     if problem.device == "cuda":

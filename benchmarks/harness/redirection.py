@@ -44,9 +44,11 @@ def _mode(here: Any) -> Any:
 
     class Redirected(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is torch.device:  # an object only: it is redirected where it is used
+                return function(*args, **(kwargs or {}))
             if function is torch.Tensor.cuda:
                 return args[0].to(here)
             given = {name: _moved(value, here) for name, value in (kwargs or {}).items()}
             return function(*(_moved(value, here) for value in args), **given)
 
-    return Redirected()  # type: ignore[no-untyped-call]
+    return Redirected()

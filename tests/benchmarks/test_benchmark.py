@@ -151,7 +151,7 @@ def test_a_kernel_without_the_device_is_not_applicable(asv_environment, kernel):
     with pytest.raises(NotImplementedError, match="at this commit matmul runs on"):
         matmul.Cpu().setup("native", CASE["matmul"])
     kernel("matmul", lambda a, b, out: 0, devices=())
-    with pytest.raises(NotImplementedError, match="kernels.matmul is not written yet: SUPPORTS names no device"):
+    with pytest.raises(NotImplementedError, match=r"kernels\.matmul is not written yet: SUPPORTS names no device"):
         matmul.Cpu().setup("native", CASE["matmul"])
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from benchmarks.harness import cases
 from benchmarks.harness.problem import Problem
 
-
 # The stand-in has what these touch of PyTorch; a kernel that is added may use more.
 KERNELS = ("add_mul_exp", "matmul", "quantize_int8")
 

@@ -58,7 +58,7 @@ class leaky_relu(Problem):
 '''
 
 # The older form: methods that take a dtype, a signature of its own and no `parameters`.
-OLDER = '''
+OLDER = """
 import ctypes
 import torch
 from problem import Problem
@@ -94,10 +94,10 @@ class vector_addition(Problem):
     def get_function_signature(self):
         pointer = ctypes.POINTER(ctypes.c_float)
         return {"argtypes": [pointer, pointer, pointer, ctypes.c_size_t], "restype": None}
-'''
+"""
 
 # Two outputs, and ours to import from.
-TWO_OUTPUTS = '''
+TWO_OUTPUTS = """
 import torch
 from benchmarks.harness.problem import Problem
 
@@ -121,4 +121,4 @@ class MinMax(Problem):
 
     def verify_result(self, expected, actual):
         return all(torch.equal(one, other) for one, other in zip(expected, actual, strict=True)), {}
-'''
+"""

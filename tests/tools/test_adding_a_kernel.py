@@ -23,7 +23,10 @@ BUILD = [
     "cmake --install build --prefix .",
 ]
 TARGETS = {
-    "make test": [*BUILD, f"{sys.executable} -m pytest -q tests/kernels/test_my_op.py tests/benchmarks tests/test_architecture.py"],
+    "make test": [
+        *BUILD,
+        f"{sys.executable} -m pytest -q tests/kernels/test_my_op.py tests/benchmarks tests/test_architecture.py",
+    ],
     "make track": [f"{sys.executable} -m tools track"],
 }
 FEWER = {"KV_ROUNDS": "1", "KV_RANGE": "HEAD", "KV_BENCH": "my_op.*1M", "KV_MACHINE": "box", "KV_PATIENCE": "0"}

@@ -1,4 +1,4 @@
-"""`python -m tools new`: what it writes compiles, is formatted, typed and measured at once; what it refuses, it names."""
+"""`python -m tools new`: what it writes compiles, is formatted, typed and measured; what it refuses, it names."""
 
 import io
 import shutil

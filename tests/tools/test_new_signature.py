@@ -78,7 +78,7 @@ def test_what_cannot_be_a_kernel(text, words):
 
 
 def test_a_problem_that_says_too_little():
-    with pytest.raises(UsageError, match="def.py: the Problem has no `parameters`; say them: --parameters"):
+    with pytest.raises(UsageError, match=r"def\.py: the Problem has no `parameters`; say them: --parameters"):
         from_problem("def.py", [])
-    with pytest.raises(UsageError, match="def.py: `parameters` lacks 'const'; wanted name, type, pointer, const"):
+    with pytest.raises(UsageError, match=r"def\.py: `parameters` lacks 'const'; wanted name, type, pointer, const"):
         from_problem("def.py", [{"name": "x", "type": "float", "pointer": True}])

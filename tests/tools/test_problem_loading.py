@@ -119,7 +119,9 @@ def test_a_users_own_compile(tmp_path):
 
 
 def test_a_library_and_a_python_file_solve_it(tmp_path):
-    python = "def solution(x, alpha, out, n, m):\n    assert n * m == x.numel()\n    out.copy_(x.where(x > 0, alpha * x))\n"
+    python = (
+        "def solution(x, alpha, out, n, m):\n    assert n * m == x.numel()\n    out.copy_(x.where(x > 0, alpha * x))\n"
+    )
     solutions = [compiled(tmp_path, "fast", LEAKY), written(tmp_path, "plain.py", python)]
     loaded = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu", solutions)
     assert list(loaded.implementations) == ["eager", "compile", "fast", "plain"]
@@ -182,7 +184,8 @@ def test_one_of_several_problems_is_named(tmp_path):
 
 
 def test_the_last_of_a_family_is_meant(tmp_path):
-    text = TWO_OUTPUTS + '\n\nclass Narrow(MinMax):\n    def __init__(self):\n        super().__init__()\n        self.name = "narrow"\n'
+    text = TWO_OUTPUTS + '\n\nclass Narrow(MinMax):\n    def generate_sample(self):\n        self.name = "narrow"\n'
+    text += "        return self.generate_test_cases()[0]\n"
     assert load(str(written(tmp_path, "p.py", text)), "cpu").problem.name == "narrow"
 
 
@@ -264,7 +267,11 @@ def test_shapes_that_disagree_are_named_when_the_file_is_loaded(tmp_path):
     ("name", "text", "words"),
     [
         ("s.py", "x = 3\n", ["no function `solution`; wanted def solution(*inputs, *outputs, *scalars)"]),
-        ("s.py", "def solution(x, y):\n    pass\n", ["solution does not take the 4 arguments of min_max", "x, low, high, n"]),
+        (
+            "s.py",
+            "def solution(x, y):\n    pass\n",
+            ["solution does not take the 4 arguments of min_max", "x, low, high, n"],
+        ),
         ("s.py", "def solution(:\n", ["s.py:1: does not import: SyntaxError"]),
         ("s.so", "not a library", ["s.so: the library does not load"]),
         ("s.cpp", "", ["wanted a shared library (.so) or a Python file (.py)", "c++ -O3 -shared -fPIC s.cpp -o s.so"]),
@@ -279,7 +286,9 @@ def test_a_solution_that_is_none(tmp_path, name, text, words):
 def test_a_library_without_solution_and_a_file_that_is_not_there(tmp_path):
     path = written(tmp_path, "two.py", TWO_OUTPUTS)
     library = compiled(tmp_path, "other", 'extern "C" void solve() {}\n')
-    wanted = 'no function `solution`; wanted extern "C" void solution(const float* x, float* low, float* high, size_t n)'
+    wanted = (
+        'no function `solution`; wanted extern "C" void solution(const float* x, float* low, float* high, size_t n)'
+    )
     refused(path, wanted, solutions=[library])
     refused(path, "none.so: no such file", solutions=[tmp_path / "none.so"])
 
