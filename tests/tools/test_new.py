@@ -225,13 +225,14 @@ def test_what_exists_stays_as_it_is(repository, there):
     assert not path.suffix or path.read_text() == "mine"
 
 
-def test_all_files_or_none(repository, monkeypatch):
+@pytest.mark.parametrize("last", [1, 2, 5])
+def test_all_files_or_none(repository, monkeypatch, last):
     before = sorted(repository.rglob("*"))
     real, count = new.replace_text, []
 
     def full_disk(path, text):
         count.append(path)
-        if len(count) == 4:
+        if len(count) == last:
             raise OSError(28, "No space left on device")
         real(path, text)
 
