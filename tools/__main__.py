@@ -27,6 +27,7 @@ COMMANDS = {
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",
     "false-alarms": "how often identical code is called different between sessions, and planted changes are found",
+    "new": "write the files of a new kernel: C++, CUDA, the problem, the test",
     "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
     "record": "record raw traces of every kernel, a file for each process",
     "replay": "replay every stopping rule on recorded and synthetic traces",

@@ -86,7 +86,7 @@ def _key(problem: Problem, case: str) -> str:
     return f"{problem.name}-{case}-{problem.device}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def _check_toolchain(device: str) -> None:
+def check_toolchain(device: str) -> None:
     """Raise NotImplementedError where AOTInductor would find no compiler, or no CUDA toolkit to link with."""
     from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
     from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
@@ -108,7 +108,7 @@ def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
     import torch  # noqa: PLC0415
     import torch._inductor.config as inductor  # noqa: PLC0415
 
-    _check_toolchain(problem.device)
+    check_toolchain(problem.device)
     scalars = [None if hasattr(value, "data_ptr") else value for value in inputs]
 
     class Reference(torch.nn.Module):

@@ -46,7 +46,7 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
     return _BINDERS[implementation](problem, case, inputs, cache)
 
 
-def _fresh(function: Callable[[], Any]) -> Bound:
+def fresh(function: Callable[[], Any]) -> Bound:
     """Bind a call that returns a new output each time: there is nothing to overwrite but the reference to it."""
     last: list[Any] = [None]
 
@@ -61,7 +61,7 @@ def _fresh(function: Callable[[], Any]) -> Bound:
 
 def _bind_eager(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> Bound:
     reference = problem.reference_solution
-    return _fresh(lambda: reference(*inputs))
+    return fresh(lambda: reference(*inputs))
 
 
 def _bind_native(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> Bound:
@@ -79,20 +79,25 @@ def _bind_native(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> 
     call: Call = module.bind(*problem.native_arguments(inputs), out=output)
     if status := call():
         raise KernelFailedError(f"kernels.{kernel} returned status {status}")
-    return Bound(call, lambda: output, lambda: _poison(output))
+    return Bound(call, lambda: output, lambda: poison(output))
 
 
 def _check_support(problem: Problem, supports: Mapping[str, tuple[str, ...]]) -> None:
     """Raise NotImplementedError when the commit's kernel, or this machine, cannot run the problem's device."""
-    if problem.device not in supports["devices"]:
-        raise NotImplementedError(f"at this commit {problem.name} runs on {supports['devices']}, not {problem.device}")
+    devices = supports["devices"]
+    if not devices:
+        raise NotImplementedError(
+            f"at this commit kernels.{problem.kernel} is not written yet: SUPPORTS names no device"
+        )
+    if problem.device not in devices:
+        raise NotImplementedError(f"at this commit {problem.name} runs on {devices}, not {problem.device}")
     if problem.device == "cuda":
         reason = importlib.import_module("kernels").cuda_status()
         if reason is not None:
             raise NotImplementedError(reason)
 
 
-def _poison(output: Any) -> None:
+def poison(output: Any) -> None:
     """Overwrite an output with values that no kernel here produces: NaN, or 77 in every element."""
     output.fill_(float("nan") if output.is_floating_point() else 77)
 
@@ -100,7 +105,7 @@ def _poison(output: Any) -> None:
 def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Bound:
     run = aoti.load(problem, case, inputs, cache)
     tensors = [value for value in inputs if hasattr(value, "data_ptr")]
-    return _fresh(lambda: run(tensors)[0])
+    return fresh(lambda: run(tensors)[0])
 
 
 _BINDERS: Mapping[str, Callable[[Problem, str, Inputs, Path], Bound]] = {

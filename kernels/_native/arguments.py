@@ -13,7 +13,16 @@ from typing import Any, Protocol
 
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError
 
-ITEM_SIZES = {"float32": 4, "int8": 1}  # bytes
+ITEM_SIZES = {  # bytes
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int8": 1,
+    "uint8": 1,
+}
 CUDA_DEVICE = re.compile(r"cuda:\d+")
 
 

@@ -157,6 +157,9 @@ def test_a_kernel_without_the_device_is_not_applicable(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
     with pytest.raises(NotImplementedError, match="at this commit matmul runs on"):
         matmul.Cpu().setup("native", CASE["matmul"])
+    kernel("matmul", lambda a, b, out: 0, devices=())
+    with pytest.raises(NotImplementedError, match=r"kernels\.matmul is not written yet: SUPPORTS names no device"):
+        matmul.Cpu().setup("native", CASE["matmul"])
 
 
 def test_no_gpu_is_not_applicable(asv_environment, monkeypatch):

@@ -20,7 +20,8 @@ def problem(request):
 
 def small(problem):
     """Return inputs and eager output of a small size of the problem."""
-    inputs = problem.create_inputs(64, 64, 64) if problem.name == "matmul" else problem.create_inputs(5000)
+    axes = len(problem.generate_sample()["dims"])
+    inputs = problem.create_inputs(*(5000,) if axes == 1 else (64 if axes < 4 else 8,) * axes)
     return inputs, problem.reference_solution(*inputs)
 
 
@@ -70,7 +71,8 @@ def test_a_subset_is_right_and_contains_the_last_result(problem, step):
 def test_inputs_are_seeded_and_random(problem):
     first, again = small(problem)[0][0], small(problem)[0][0]
     assert torch.equal(first, again)
-    assert 0.9 < float(first.std()) < 1.1
+    assert float(first.double().std()) > 0.9  # integers spread further
+    assert first.unique().numel() > 50
 
 
 def test_int8_outputs_do_not_saturate():

@@ -16,6 +16,10 @@ FLOAT32 = np.finfo(np.float32)
 EXP_ULP = {"cpu": 1.1, "cuda": 2.5}
 
 
+# Kernels with a case here, for the checks that they share. A new kernel has a test of its own, and needs none.
+KERNELS = ("add_mul_exp", "matmul", "quantize_int8")
+
+
 @dataclass(frozen=True)
 class Case:
     """One call of a kernel. `check(output, device)` raises AssertionError unless the output is right."""

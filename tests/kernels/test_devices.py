@@ -41,7 +41,7 @@ SPECIAL = np.array(
 )
 
 
-@pytest.mark.parametrize("kernel", kernels.KERNELS)
+@pytest.mark.parametrize("kernel", references.KERNELS)
 def test_what_a_faulty_kernel_would_do_is_seen(device, kernel):
     prepared = Prepared(references.random_case(kernel, 1), device)
     assert prepared.out.is_poison(prepared.out.host())
@@ -212,7 +212,7 @@ def test_more_columns_than_a_launch_has_blocks_are_right_or_refused_and_the_next
     run(references.random_case("matmul", 1), device)
 
 
-@pytest.mark.parametrize("kernel", kernels.KERNELS)
+@pytest.mark.parametrize("kernel", references.KERNELS)
 def test_an_output_that_is_not_given_is_allocated_beside_the_input(device, kernel):
     case = references.random_case(kernel, 5)
     prepared = Prepared(case, device)

@@ -7,10 +7,10 @@ import pytest
 import kernels
 from kernels._native.errors import ArgumentValueError, LaunchError
 from tests.kernels.guarded import Prepared
-from tests.kernels.references import random_case
+from tests.kernels.references import KERNELS, random_case
 
 torch = pytest.importorskip("torch", reason="streams are PyTorch's")
-pytestmark = [pytest.mark.cuda, pytest.mark.parametrize("kernel", kernels.KERNELS)]
+pytestmark = [pytest.mark.cuda, pytest.mark.parametrize("kernel", KERNELS)]
 
 # Clock cycles that keep a stream busy: a third of a second at least, for no device clocks above 3 GHz. What is done
 # meanwhile takes a few milliseconds.

@@ -143,9 +143,9 @@ def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(de
     assert cold < hot
     assert len(cold) <= 0.6 * len(hot)  # a fifth of the time of tier full on two cores
     for problem in cases.problems():
-        found = {case for kernel, _, case in cold if kernel.startswith(problem.name)}
+        found = {case for kernel, _, case in cold if kernel.startswith(f"{problem.name}.")}
         assert found == set(problem.cold[device]) < set(problem.cases[device])
-        assert {implementation for kernel, implementation, _ in cold if kernel.startswith(problem.name)} == set(
+        assert {implementation for kernel, implementation, _ in cold if kernel.startswith(f"{problem.name}.")} == set(
             cases.IMPLEMENTATIONS
         )
     assert set(full.versions) == {name for name, _ in (*full.series, *full.errors)}
