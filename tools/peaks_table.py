@@ -1,0 +1,129 @@
+"""The ceilings of a machine as rows, and as the table that `python -m tools peaks` prints. Values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.harness.device_figures import figures
+from tools import units
+from tools.roofs import CeilingSession, roof
+from tools.text_tables import Table, aligned
+from tools.vendor_peaks import Vendor, vendor
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One ceiling, base units; None: not known.
+
+    Attributes:
+        value: of the session shown. spread: of its samples, relative. roof: over the last sessions.
+        reported: what the OS or the driver says. vendor: what the vendor says; `share` is the roof's share of it.
+        why: why there is no value.
+    """
+
+    name: str
+    unit: str
+    value: float | None
+    spread: float | None
+    roof: float | None
+    reported: float | None
+    vendor: float | None
+    share: float | None
+    why: str
+
+
+def rows(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> list[Row]:
+    """Return a row for each figure of a document, with the roof over the sessions that it is one of."""
+    known, said = vendor(document["name"]), _reported(document)
+    return [
+        _row(figure.name, figure.unit, figure.value, figure.spread, figure.why, sessions, said, known)
+        for figure in figures(document)
+    ]
+
+
+def _row(
+    name: str,
+    unit: str,
+    value: float | None,
+    spread: float | None,
+    why: str,
+    sessions: Sequence[CeilingSession],
+    said: Mapping[str, float],
+    known: Vendor | None,
+) -> Row:
+    top, claimed = roof(sessions, name), None if known is None else known.figures.get(name)
+    return Row(
+        name=name,
+        unit=unit,
+        value=value,
+        spread=spread,
+        roof=top,
+        reported=said.get(name),
+        vendor=claimed,
+        share=None if top is None or claimed is None else top / claimed,
+        why=why,
+    )
+
+
+def _reported(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return what the OS or the driver says of figures that were measured."""
+    caches: Mapping[str, int] = document["reported"].get("caches", {})
+    return {f"{name.lower()}_size": size for name, size in caches.items()}
+
+
+def text(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> str:
+    """Return the whole table, ready to be printed: title, columns, why figures are missing, warnings."""
+    found = rows(document, sessions)
+    known = vendor(document["name"])
+    heads = ["ceiling", "measured", "spread", "roof", "reported", "vendor", "share"]
+    note = f"{document['name']}, {units.count(int(document['reported']['threads']), 'thread')}; {_note(sessions)}"
+    table = Table("Ceilings", note, heads, [_cells(row) for row in found])
+    return "\n".join([aligned(table), "", *_notes(found, known), *(f"warning: {w}" for w in document["warnings"])])
+
+
+def _note(sessions: Sequence[CeilingSession]) -> str:
+    return f"the roof is the upper quartile of {units.count(len(sessions), 'session')}"
+
+
+def _notes(found: Sequence[Row], known: Vendor | None) -> Iterator[str]:
+    if known is not None:
+        yield f"vendor: {known.source}"
+    yield from (f"n/a: {title(row.name)}: {row.why}" for row in found if row.value is None)
+
+
+def title(name: str) -> str:
+    """Return a figure's name in words: "DRAM copy bandwidth", "L2 size", "peak float32"."""
+    first, *rest = name.split("_")
+    return " ".join([first.upper() if first in ("dram", "l1", "l2", "l3") else first, *rest])
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        title(row.name),
+        value(row.value, row.unit),
+        "-" if row.spread is None else units.share(row.spread),
+        value(row.roof, row.unit),
+        value(row.reported, row.unit),
+        value(row.vendor, row.unit),
+        "-" if row.share is None else units.share(row.share),
+    ]
+
+
+def value(amount: float | None, unit: str) -> str:
+    """Return an amount in base units with the unit that people read; "-" where it is not known."""
+    if amount is None:
+        return "-"
+    if unit == "s":
+        return units.seconds(amount)
+    if unit == "B/s":
+        return units.gigabytes(amount * 1e-9)
+    if unit == "FLOP/s":
+        return units.gflops(amount * 1e-9)
+    return size(amount) if unit == "B" else units.significant(amount)
+
+
+def size(amount: float) -> str:
+    """Return a cache's size, bytes, as caches are sold: "32 KiB", "1 MiB"."""
+    prefix, scale = ("MiB", 1 << 20) if amount >= 1 << 20 else ("KiB", 1 << 10)
+    return f"{amount / scale:.3g} {prefix}"
