@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.cases import DEVICES
-from benchmarks.harness.device_figures import FORMAT, UNITS, figures
+from benchmarks.harness.device_figures import FORMAT, UNITS, doubts, figures
 from benchmarks.harness.reported import data_caches, threads
 from tools.atomic import replace_text
 from tools.roofs import CeilingSession
@@ -56,7 +56,7 @@ def session_of(document: Document, began: float) -> CeilingSession:
         began=began,
         figures={figure.name: figure.value for figure in figures(document)},
         reported=document["reported"].get("caches", {}),
-        warnings=tuple(document["warnings"]),
+        warnings=doubts(document),
     )
 
 

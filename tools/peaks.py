@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
+from benchmarks.harness.device_figures import doubts
 from tools import host, kept_ceilings, peaks_table
 from tools.errors import ResultsError, UsageError
 from tools.offline import live
@@ -43,7 +44,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if args.read:
         document = kept_ceilings.newest_document(args.root, device)
         if document is None:
-            raise UsageError(f"--read: no ceilings of {device} are kept here yet; `python -m tools peaks` measures them")
+            raise UsageError(
+                f"--read: no ceilings of {device} are kept here yet; `python -m tools peaks` measures them"
+            )
     else:
         print(f"measuring what {device} can do at most, about half a minute", file=err, flush=True)
         document = measure_document(device)
@@ -111,6 +114,6 @@ def _json(document: dict[str, Any], known: list[CeilingSession]) -> str:
         "threads": document["reported"]["threads"],
         "sessions": len(known),
         "ceilings": [asdict(row) for row in peaks_table.rows(document, known)],
-        "warnings": document["warnings"],
+        "warnings": list(doubts(document)),
     }
     return json.dumps(found, indent=1)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness.device_figures import figures
+from benchmarks.harness.device_figures import Figure, doubts, figures
 from tools import units
 from tools.roofs import CeilingSession, roof
 from tools.text_tables import Table, aligned
 from tools.vendor_peaks import Vendor, vendor
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -36,33 +37,22 @@ class Row:
 def rows(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> list[Row]:
     """Return a row for each figure of a document, with the roof over the sessions that it is one of."""
     known, said = vendor(document["name"]), _reported(document)
-    return [
-        _row(figure.name, figure.unit, figure.value, figure.spread, figure.why, sessions, said, known)
-        for figure in figures(document)
-    ]
+    return [_row(figure, roof(sessions, figure.name), said, known) for figure in figures(document)]
 
 
-def _row(
-    name: str,
-    unit: str,
-    value: float | None,
-    spread: float | None,
-    why: str,
-    sessions: Sequence[CeilingSession],
-    said: Mapping[str, float],
-    known: Vendor | None,
-) -> Row:
-    top, claimed = roof(sessions, name), None if known is None else known.figures.get(name)
+def _row(figure: Figure, top: float | None, said: Mapping[str, float], known: Vendor | None) -> Row:
+    claimed = None if known is None else known.figures.get(figure.name)
+    is_rate = figure.unit in ("B/s", "FLOP/s")
     return Row(
-        name=name,
-        unit=unit,
-        value=value,
-        spread=spread,
+        name=figure.name,
+        unit=figure.unit,
+        value=figure.value,
+        spread=figure.spread,
         roof=top,
-        reported=said.get(name),
+        reported=said.get(figure.name),
         vendor=claimed,
-        share=None if top is None or claimed is None else top / claimed,
-        why=why,
+        share=top / claimed if is_rate and top is not None and claimed is not None else None,
+        why=figure.why,
     )
 
 
@@ -79,7 +69,7 @@ def text(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> str
     heads = ["ceiling", "measured", "spread", "roof", "reported", "vendor", "share"]
     note = f"{document['name']}, {units.count(int(document['reported']['threads']), 'thread')}; {_note(sessions)}"
     table = Table("Ceilings", note, heads, [_cells(row) for row in found])
-    return "\n".join([aligned(table), "", *_notes(found, known), *(f"warning: {w}" for w in document["warnings"])])
+    return "\n".join([aligned(table), "", *_notes(found, known), *(f"warning: {w}" for w in doubts(document))])
 
 
 def _note(sessions: Sequence[CeilingSession]) -> str:
@@ -120,7 +110,7 @@ def value(amount: float | None, unit: str) -> str:
         return units.gigabytes(amount * 1e-9)
     if unit == "FLOP/s":
         return units.gflops(amount * 1e-9)
-    return size(amount) if unit == "B" else units.significant(amount)
+    return size(amount) if unit == "B" else f"{amount:g}"
 
 
 def size(amount: float) -> str:

@@ -246,6 +246,4 @@ def memory_traffic(bytes_moved: float, seconds: float, unfused_bytes: float | No
     if unfused_bytes is not None and not unfused_bytes > 0:
         raise ValueError(f"{unfused_bytes!r} bytes of the unfused sequence: wanted a positive number, or None")
     reduction = None if unfused_bytes is None else 1 - bytes_moved / unfused_bytes
-    return Traffic(
-        bytes=bytes_moved, bandwidth=bytes_moved / seconds, unfused_bytes=unfused_bytes, reduction=reduction
-    )
+    return Traffic(bytes=bytes_moved, bandwidth=bytes_moved / seconds, unfused_bytes=unfused_bytes, reduction=reduction)

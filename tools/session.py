@@ -18,8 +18,8 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
-from tools import failures as failure_lines
 from tools import ceiling_run, ingest, kept_values, run_report
+from tools import failures as failure_lines
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import environment_of
 from tools.atomic import replace_text

@@ -89,9 +89,7 @@ def _cuts(values: Sequence[float], count: int) -> list[int]:
     for _ in range(count - 1):
         best = {
             end: min(
-                (best[cut][0] + _misfit(values[cut:end]), [*best[cut][1], end])
-                for cut in best
-                if cut <= end - STRETCH
+                (best[cut][0] + _misfit(values[cut:end]), [*best[cut][1], end]) for cut in best if cut <= end - STRETCH
             )
             for end in ends
             if any(cut <= end - STRETCH for cut in best)
@@ -107,13 +105,18 @@ def _misfit(values: Sequence[float]) -> float:
 def falls(points: Sequence[tuple[int, float]], most: int) -> list[int]:
     """Return the working sets after which the pace falls, bytes: the last that is nearer to the pace before.
 
-    Nearer in ratio: the pace is above the geometric mean of those on both sides.
+    Nearer in ratio: the pace is above the geometric mean of those on both sides. Where disturbed points are on the
+    wrong side, the place counts that leaves the fewest of them there.
     """
     found = []
     for inner, outer in pairwise(levels(points, most)):
         middle = math.sqrt(inner.pace * outer.pace)
-        between = [size for size, pace in points if inner.first <= size <= outer.last and pace >= middle]
-        found.append(max(between))
+        joint = [(size, pace >= middle) for size, pace in points if inner.first <= size <= outer.last]
+        wrong = [
+            sum(not above for _, above in joint[:cut]) + sum(above for _, above in joint[cut:])
+            for cut in range(1, len(joint))
+        ]
+        found.append(joint[wrong.index(min(wrong))][0])
     return found
 
 

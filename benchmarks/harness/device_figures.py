@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.harness import cache_sweep
-from benchmarks.harness.ceilings import BEYOND, Ceiling, from_document
+from benchmarks.harness.ceilings import BEYOND, SPREAD, Ceiling, from_document, warnings
 
 # Name -> unit, in the order in which they are shown; of the two devices that which both have stands first.
 _MEMORY = {"dram_copy_bandwidth": "B/s", "dram_read_bandwidth": "B/s", "dram_triad_bandwidth": "B/s"}
@@ -66,7 +66,21 @@ def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
     chosen |= {f"peak_{c.dtype}": c for c in found if c.what == "matmul"}
     chosen |= {"launch_overhead": _best(found, "launch"), "timer_tick": _best(found, "tick")}
     chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
-    return tuple(_figure(name, unit, chosen[name]) for name, unit in UNITS[device].items())
+    absent = Ceiling(what="", unit="", value=None, why="it was not measured")
+    return tuple(_figure(name, unit, chosen.get(name, absent)) for name, unit in UNITS[device].items())
+
+
+def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the warnings of a document; those of samples that spread, on a busy machine dozens, as one."""
+    found = from_document(document)
+    of_spread = set(warnings(found)) - set(warnings([replace(each, spread=None) for each in found]))
+    wide = sum(each.spread is not None and each.spread > SPREAD for each in found)
+    kept = [warning for warning in document["warnings"] if warning not in of_spread]
+    if wide:
+        kept.append(
+            f"the samples of {wide} of {len(found)} measurements spread by more than {SPREAD:.0%}: a busy machine"
+        )
+    return tuple(kept)
 
 
 def _figure(name: str, unit: str, chosen: Ceiling) -> Figure:

@@ -1,5 +1,6 @@
 """The caches that a sweep shows: planted sizes are found, noise shows none, and real rows are read as often as said."""
 
+import itertools
 import random
 
 import pytest
@@ -22,7 +23,7 @@ def planted(caches, paces, *, noise=0.0, seed=0, sizes=SIZES):
     points = []
     for size in sizes:
         seconds = 1 / paces[0]
-        for cache, (inner, outer) in zip(caches, zip(paces, paces[1:], strict=False), strict=True):
+        for cache, (inner, outer) in zip(caches, itertools.pairwise(paces), strict=True):
             missing = min(max(size / cache - 1, 0), 1)
             seconds += missing * (1 / outer - 1 / inner)
         points.append((size, rng.gauss(1, noise) / seconds))
@@ -102,8 +103,8 @@ def test_levels_cover_the_sweep_and_fall(paces, most):
     found = levels(points, most)
     assert 1 <= len(found) <= most
     assert (found[0].first, found[-1].last) == (points[0][0], points[-1][0])
-    assert all(inner.last < outer.first for inner, outer in zip(found, found[1:], strict=False))
-    assert all(inner.pace >= FALL * outer.pace for inner, outer in zip(found, found[1:], strict=False))
+    assert all(inner.last < outer.first for inner, outer in itertools.pairwise(found))
+    assert all(inner.pace >= FALL * outer.pace for inner, outer in itertools.pairwise(found))
     if len(found) > 1:
         assert all(sum(one.first <= size <= one.last for size, _ in points) >= STRETCH for one in found)
 

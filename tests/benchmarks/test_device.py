@@ -49,7 +49,9 @@ def test_it_is_really_measured(quick, monkeypatch):
     pytest.importorskip("torch", reason="ceilings are measured through torch")
     for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
         monkeypatch.setattr(cache_sweep, name, lambda device, answer=answer: answer)
+    monkeypatch.setattr("benchmarks.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
     document = json.loads(json.dumps(device.Cpu().setup_cache()))
     assert set(document["figures"]) == set(UNITS["cpu"])
-    for name in ("dram_triad_bandwidth", "peak_float32", "launch_overhead", "timer_tick", "threads"):
-        assert document["figures"][name] > 0 or name.startswith("dram_"), name
+    for name in ("dram_triad_bandwidth", "l1_bandwidth", "peak_float32", "launch_overhead", "timer_tick", "threads"):
+        assert document["figures"][name] > 0, name
+    assert document["figures"]["l2_bandwidth"] is None  # nobody says that there is one

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks.harness.ceilings import DTYPES, Ceiling
-from benchmarks.harness.device_figures import UNITS, figures, largest_cache
+from benchmarks.harness.ceilings import DTYPES, Ceiling, warnings
+from benchmarks.harness.device_figures import UNITS, doubts, figures, largest_cache
 from tests.benchmarks.test_cache_sweep import CPU, KIB, MIB, planted
 
 PACES = (100e9, 60e9, 30e9, 12e9)
@@ -77,6 +77,7 @@ def test_what_could_not_be_measured_is_none_and_says_why():
     assert figure["l3_bandwidth"].why == "nobody says how large L3 is"
     assert "no fall" in figure["l2_size"].why
     assert figure["peak_float32"].value == 1e11
+    assert found(a_machine()[:2])["peak_float32"].why == "it was not measured"
     assert all(bool(each.why) for each in figure.values() if each.value is None)
 
 
@@ -97,6 +98,18 @@ def test_the_larger_size_of_the_last_cache_counts():
     assert largest_cache({"L2": 1, "L3": 5}, {"L3": 7}) == 7
     assert largest_cache({"L2": 1, "L3": 9}, {"L3": 7}) == 9
     assert largest_cache({"L2": 1, "L3": None}, {"L2": 7}) is None
+
+
+def test_samples_that_spread_are_one_warning():
+    wide = [stream("copy", size, 1e9, spread=0.2) for size in (1 << 20, 1 << 21)]
+    given = document([*wide, stream("read", 1 << 21, 1e9, spread=0.01, flags=("underfed",))])
+    given["warnings"] = [*warnings(wide), "read (2097152 bytes): underfed", "no copy of 4 times the cache"]
+    assert doubts(given) == (
+        "read (2097152 bytes): underfed",
+        "no copy of 4 times the cache",
+        "the samples of 2 of 3 measurements spread by more than 5%: a busy machine",
+    )
+    assert doubts(document([])) == ()
 
 
 def test_another_format_is_refused():

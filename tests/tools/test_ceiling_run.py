@@ -18,7 +18,9 @@ def asv(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "device.py").touch()
-    monkeypatch.setattr(ceiling_run, "Config", SimpleNamespace(load=lambda: SimpleNamespace(benchmark_dir="benchmarks")))
+    monkeypatch.setattr(
+        ceiling_run, "Config", SimpleNamespace(load=lambda: SimpleNamespace(benchmark_dir="benchmarks"))
+    )
     asked = []
 
     def measure(status=0, said=()):

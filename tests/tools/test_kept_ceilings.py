@@ -22,7 +22,7 @@ def keep(root, monkeypatch, when, **changes):
     return kept_ceilings.keep(root, {**document(a_machine()), **changes})
 
 
-def record(root, name, started_at, values, version=FORMAT, machine=None):
+def record(root, name, started_at, values, *, version=FORMAT, machine=None):
     """Write a results file of asv."""
     columns = ["result", "params", "version", "started_at", "duration"]
     rows = {f"{KEY}{key}": [[value], [], version, started_at * 1000, 0.1] for key, value in values.items()}

@@ -44,12 +44,10 @@ def any_roofs(draw):
         Level(name=f"L{number}", size=size if sure else None, bandwidth=draw(RATES))
         for number, (size, sure) in enumerate(zip(sizes, known, strict=True), start=1)
     ]
-    return Roofs(
-        levels=(*caches, Level(name="DRAM", size=None, bandwidth=draw(RATES))), peaks={"float32": draw(RATES)}
-    )
+    return Roofs(levels=(*caches, Level(name="DRAM", size=None, bandwidth=draw(RATES))), peaks={"float32": draw(RATES)})
 
 
-def line(flops, moved, seconds, roofs=ROOFS, dtype="float32", working_set=None):
+def line(flops, moved, seconds, roofs=ROOFS, *, dtype="float32", working_set=None):
     return roofline(flops=flops, bytes=moved, seconds=seconds, roofs=roofs, dtype=dtype, working_set=working_set)
 
 

@@ -28,9 +28,7 @@ FIGURES = {
 
 
 def session(began=0.0, **figures):
-    return CeilingSession(
-        began=began, figures=FIGURES | figures, reported={"L1": 48 * KIB, "L2": MIB, "L3": 32 * MIB}
-    )
+    return CeilingSession(began=began, figures=FIGURES | figures, reported={"L1": 48 * KIB, "L2": MIB, "L3": 32 * MIB})
 
 
 def test_the_roof_is_the_upper_quartile_of_the_last_ten_sessions():
