@@ -5,8 +5,9 @@ import json
 import pytest
 
 from benchmarks import device
-from benchmarks.harness import cache_sweep, ceilings
+from benchmarks.harness import cache_sweep, ceilings, nvml
 from benchmarks.harness.device_figures import UNITS
+from tests.benchmarks import pretend_cuda
 from tests.benchmarks.test_ceilings import quick as quick  # noqa: PLC0414 - a fixture
 
 
@@ -55,3 +56,15 @@ def test_it_is_really_measured(quick, monkeypatch):
     for name in ("dram_triad_bandwidth", "l1_bandwidth", "peak_float32", "launch_overhead", "timer_tick", "threads"):
         assert document["figures"][name] > 0, name
     assert document["figures"]["l2_bandwidth"] is None  # nobody says that there is one
+
+
+def test_a_gpu_is_measured_by_its_own_clock(quick, monkeypatch):
+    torch = pytest.importorskip("torch", reason="ceilings are measured through torch")
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    pretend_cuda.plant(monkeypatch, torch)
+    monkeypatch.setattr(nvml, "describe", lambda uuid: {"asked": uuid})
+    monkeypatch.setattr(cache_sweep, "PER_CALL", {"cuda": 1 << 21})
+    document = json.loads(json.dumps(device.Cuda().setup_cache()))
+    assert set(document["figures"]) == set(UNITS["cuda"])
+    for name in ("dram_read_bandwidth", "peak_tf32", "peak_int8", "launch_overhead"):
+        assert document["figures"][name] > 0, name

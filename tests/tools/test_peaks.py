@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.device_figures import Figure
 from tests.benchmarks.test_device_figures import a_machine, document
 from tests.golden import check_golden
 from tools import kept_ceilings, peaks, peaks_table
@@ -51,6 +52,11 @@ def test_rows_are_in_base_units_with_the_share_of_the_vendors_figure():
     assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
     assert (rows["l2_size"].reported, rows["l2_size"].vendor, rows["l2_size"].share) == (50 * MIB, 50 * MIB, None)
     assert (rows["peak_int8"].value, rows["peak_int8"].roof, rows["peak_int8"].share) == (None, None, None)
+
+
+def test_a_size_has_no_share():
+    row = peaks_table._row(Figure(name="l2_size", unit="B", value=40.0 * MIB), 40.0 * MIB, {}, vendor("NVIDIA H200"))
+    assert (row.vendor, row.share) == (50 * MIB, None)
 
 
 @pytest.mark.parametrize(
