@@ -30,9 +30,9 @@ def keep(root: Path, document: Document) -> Path:
     return path
 
 
-def newest_document(root: Path, device: str) -> dict[str, Any] | None:
-    """Return the newest document that `peaks` kept of this node and this number of threads; None: there is none."""
-    return next((document for _, document in _documents(root, device)), None)
+def newest_document(root: Path, device: str) -> tuple[float, dict[str, Any]] | None:
+    """Return the newest document that `peaks` kept of this node, and its Unix time, s; None: there is none."""
+    return next(_documents(root, device), None)
 
 
 def sessions(root: Path, device: str, results: Path | None = None, machine: str | None = None) -> list[CeilingSession]:
@@ -74,7 +74,8 @@ def _documents(root: Path, device: str) -> Iterator[tuple[float, dict[str, Any]]
     A checkout may be on a disk that many nodes share, and a node may get another GPU.
     """
     name = None
-    for path in sorted(_folder(root, device).glob("*.json"), reverse=True):
+    paths = sorted(_folder(root, device).glob("*.json"), key=lambda path: path.stem.zfill(20), reverse=True)
+    for path in paths:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             figures(document)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness.device_figures import Figure, doubts, figures
+from benchmarks.harness.device_figures import UNITS, Figure, doubts, figures
 from tools import units
 from tools.roofs import CeilingSession, roof
 from tools.text_tables import Table, aligned
@@ -34,10 +34,43 @@ class Row:
     why: str
 
 
-def rows(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> list[Row]:
-    """Return a row for each figure of a document, with the roof over the sessions that it is one of."""
-    known, said = vendor(document["name"]), _reported(document)
-    return [_row(figure, roof(sessions, figure.name), said, known) for figure in figures(document)]
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The measurement that a table shows. `name` is the device's, "" where nobody says; sizes of caches in bytes."""
+
+    device: str
+    name: str
+    figures: tuple[Figure, ...]
+    reported: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def of_document(document: Mapping[str, Any]) -> Shown:
+    """Return what was measured into a document (`ceilings.measure`)."""
+    return Shown(
+        device=document["device"],
+        name=document["name"],
+        figures=figures(document),
+        reported=document["reported"].get("caches", {}),
+        warnings=doubts(document),
+    )
+
+
+def of_session(session: CeilingSession, device: str, name: str) -> Shown:
+    """Return what a recorded session measured; asv keeps neither spreads nor reasons."""
+    found = (
+        Figure(name=each, unit=unit, value=value, why="" if value is not None else "recorded without a value")
+        for each, unit in UNITS[device].items()
+        for value in [session.figures.get(each)]
+    )
+    return Shown(device=device, name=name, figures=tuple(found), reported=session.reported, warnings=session.warnings)
+
+
+def rows(shown: Shown, sessions: Sequence[CeilingSession]) -> list[Row]:
+    """Return a row for each figure shown, with the roof over the sessions that it is one of."""
+    known = vendor(shown.name)
+    said = {f"{name.lower()}_size": float(size) for name, size in shown.reported.items()}
+    return [_row(figure, roof(sessions, figure.name), said, known) for figure in shown.figures]
 
 
 def _row(figure: Figure, top: float | None, said: Mapping[str, float], known: Vendor | None) -> Row:
@@ -56,20 +89,13 @@ def _row(figure: Figure, top: float | None, said: Mapping[str, float], known: Ve
     )
 
 
-def _reported(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the OS or the driver says of figures that were measured."""
-    caches: Mapping[str, int] = document["reported"].get("caches", {})
-    return {f"{name.lower()}_size": size for name, size in caches.items()}
-
-
-def text(document: Mapping[str, Any], sessions: Sequence[CeilingSession]) -> str:
+def text(shown: Shown, sessions: Sequence[CeilingSession]) -> str:
     """Return the whole table, ready to be printed: title, columns, why figures are missing, warnings."""
-    found = rows(document, sessions)
-    known = vendor(document["name"])
+    found, known = rows(shown, sessions), vendor(shown.name)
     heads = ["ceiling", "measured", "spread", "roof", "reported", "vendor", "share"]
-    note = f"{document['name']}, {units.count(int(document['reported']['threads']), 'thread')}; {_note(sessions)}"
+    note = f"{shown.name or shown.device}; {_note(sessions)}"
     table = Table("Ceilings", note, heads, [_cells(row) for row in found])
-    return "\n".join([aligned(table), "", *_notes(found, known), *(f"warning: {w}" for w in doubts(document))])
+    return "\n".join([aligned(table), "", *_notes(found, known), *(f"warning: {each}" for each in shown.warnings)])
 
 
 def _note(sessions: Sequence[CeilingSession]) -> str:

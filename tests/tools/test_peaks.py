@@ -9,10 +9,12 @@ import pytest
 from benchmarks.harness.device_figures import Figure
 from tests.benchmarks.test_device_figures import a_machine, document
 from tests.golden import check_golden
+from tests.tools.test_kept_ceilings import record
 from tools import kept_ceilings, peaks, peaks_table
 from tools.__main__ import main
 from tools.errors import ResultsError, UsageError
 from tools.offline import live
+from tools.peaks_table import of_document
 from tools.vendor_peaks import vendor
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,17 +38,19 @@ def on_an_h100():
 def test_the_table_of_a_cpu(accept):
     given = document(a_machine())
     slower = document([*a_machine()[:-6]])
-    check_golden(GOLDEN / "peaks_cpu.txt", peaks_table.text(given, [session(slower), session(given)]), accept=accept)
+    check_golden(
+        GOLDEN / "peaks_cpu.txt", peaks_table.text(of_document(given), [session(slower), session(given)]), accept=accept
+    )
 
 
 def test_the_table_of_a_known_gpu(accept):
     given = on_an_h100()
-    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(given, [session(given)]), accept=accept)
+    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(of_document(given), [session(given)]), accept=accept)
 
 
 def test_rows_are_in_base_units_with_the_share_of_the_vendors_figure():
     given = on_an_h100()
-    rows = {row.name: row for row in peaks_table.rows(given, [session(given)])}
+    rows = {row.name: row for row in peaks_table.rows(of_document(given), [session(given)])}
     assert rows["peak_tf32"].vendor == 494.5e12
     assert rows["peak_tf32"].share == pytest.approx(410 / 494.5)
     assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
@@ -149,6 +153,19 @@ def test_what_is_measured_is_printed_kept_and_read_again(stage, tmp_path, monkey
     assert by_name["l2_size"]["reported"] == MIB
     assert peaks.latest_roofs(tmp_path, "cpu").levels[-1].bandwidth == pytest.approx(12e9)
     assert peaks.latest_roofs(tmp_path, "cuda") is None
+
+
+def test_what_the_history_recorded_can_be_read_without_measuring(stage, tmp_path, monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    record(tmp_path, "a-env", 4e9, {"peak_float32": 7e10, "threads": 1, "l2_size": None})
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")
+    assert status == 0
+    assert "70.0 GFLOPS" in table and "n/a: L2 size: recorded without a value" in table
+    stage(document(a_machine()))
+    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")  # the recorded one is the newer still
+    assert "Some device; the roof is the upper quartile of 2 sessions" in table
+    assert "n/a: L2 size: recorded without a value" in table
 
 
 def test_nothing_kept_is_said(tmp_path):
