@@ -126,6 +126,7 @@ def test_a_call_reads_its_set_again_and_again():
 
 def test_a_real_sweep_has_a_pace_for_every_size(monkeypatch):
     pytest.importorskip("torch", reason="sets are read by torch")
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     monkeypatch.setattr(ceilings, "SECONDS", 0.001)
     for name in ("WARM_UP", "WARM_UP_MOST"):
         monkeypatch.setattr(f"benchmarks.harness.sampling.{name}", 0.001)

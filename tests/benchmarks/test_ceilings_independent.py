@@ -84,7 +84,7 @@ def agree(what, theirs, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "what"), [(0, "dram_copy_bandwidth"), (1, "dram_triad_bandwidth")])
 def test_memory_against_a_loop_in_c(loops, kind, what, monkeypatch):
-    pytest.importorskip("torch", reason="ceilings are measured through torch")
+    pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
     count = ceilings.BEYOND * (last_level_cache() or 1 << 26) // 8  # floats per array: 6 times the cache in all
     agree(what, lambda: loops(kind, count), monkeypatch)
 

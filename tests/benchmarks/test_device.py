@@ -48,6 +48,7 @@ def test_the_two_devices_are_measured_apart():
 
 def test_it_is_really_measured(quick, monkeypatch):
     pytest.importorskip("torch", reason="ceilings are measured through torch")
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
         monkeypatch.setattr(cache_sweep, name, lambda device, answer=answer: answer)
     monkeypatch.setattr("benchmarks.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
