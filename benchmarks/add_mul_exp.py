@@ -68,6 +68,10 @@ class AddMulExp(ElementwiseProblem):
         """Return 12 per element: two float32 read, one written."""
         return 12 * test_case["dims"][0]
 
+    def get_unfused_bytes(self, test_case: TestCase) -> int:
+        """Return 28 per element: the addition moves 3 float32, the multiplication and the exponential 2 each."""
+        return 28 * test_case["dims"][0]
+
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised float32 tensor like x."""
         import torch  # noqa: PLC0415

@@ -78,6 +78,10 @@ class QuantizeInt8(ElementwiseProblem):
         """Return 5 per element: one float32 read, one int8 written."""
         return 5 * test_case["dims"][0]
 
+    def get_unfused_bytes(self, test_case: TestCase) -> int:
+        """Return 37 per element: four operations read and write a float32 each, the conversion writes an int8."""
+        return 37 * test_case["dims"][0]
+
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised int8 tensor of x's shape."""
         import torch  # noqa: PLC0415

@@ -11,7 +11,17 @@ ROOT = Path(__file__).parents[1]
 HALVES = {"kernels": set(), "benchmarks": {"kernels"}, "tools": {"benchmarks"}}
 # torch belongs to the measured half, and there inside functions: discovery must work without it.
 TORCH = {"torch", "triton"}
-PURE = ("errors", "units", "measurements", "trends", "pages")  # take and return frozen values
+PURE = (
+    "errors",
+    "units",
+    "measurements",
+    "trends",
+    "pages",
+    "roofline",
+    "cache_benefit",
+    "roofs",
+    "vendor_peaks",
+)  # take and return frozen values
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
 
 

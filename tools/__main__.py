@@ -29,6 +29,7 @@ COMMANDS = {
     "false-alarms": "how often identical code is called different between sessions, and planted changes are found",
     "new": "write the files of a new kernel: C++, CUDA, the problem, the test",
     "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
+    "peaks": "what this machine can do at most: bandwidths, caches, FLOP/s; measured, and what others say",
     "record": "record raw traces of every kernel, a file for each process",
     "replay": "replay every stopping rule on recorded and synthetic traces",
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",

@@ -18,8 +18,8 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
+from tools import ceiling_run, ingest, kept_values, run_report
 from tools import failures as failure_lines
-from tools import ingest, kept_values, run_report
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import environment_of
 from tools.atomic import replace_text
@@ -157,6 +157,14 @@ class Session:
         )
         if status not in (0, 2):  # 2: a benchmark failed; the report says which
             raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
+
+    def measure_ceilings(self, device: str, out: TextIO) -> None:
+        """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured."""
+        for commit in self.measured[:1]:
+            problem = ceiling_run.measure(
+                commit, self._path(commit), machine=self.machine, device=device, log=self._log, out=out
+            )
+            self.notes.update({} if problem is None else {problem: None})
 
     def _progress(self, line: str, lines: list[str], out: TextIO) -> None:
         now = time.time()

@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in SETTINGS.items():
         parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
     parser.add_argument("--no-site", action="store_true", help="measure only, write no pages")
+    parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
 
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         raise UsageError(f"{args.root.absolute()}: no asv.conf.json here; run this in the repository, or give --root")
     with contextlib.chdir(args.root), lock.held(Path()):
         chosen = settings(args, os.environ)
-        commits, series = _check(chosen, out)
+        where, commits, series = _check(chosen, out)
         work = Session(
             root=Path.cwd(),
             commits=commits,
@@ -118,6 +119,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         work.recover(out)
         work.build(chosen.again, out)
         work.measure(chosen.again, out)
+        if not args.no_ceilings:
+            work.measure_ceilings(where, out)
         work.ingest(err)
         status = _report(
             work, chosen.tier, out
@@ -130,8 +133,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         return status
 
 
-def _check(chosen: Settings, out: TextIO) -> tuple[tuple[str, ...], selection.Selection]:
-    """Look at everything that a run needs; return the commits, newest first, and the series.
+def _check(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], selection.Selection]:
+    """Look at everything that a run needs; return the device, the commits, newest first, and the series.
 
     Raises:
         KernelVelocityError: something is missing or unknown.
@@ -151,7 +154,7 @@ def _check(chosen: Settings, out: TextIO) -> tuple[tuple[str, ...], selection.Se
         file=out,
         flush=True,
     )
-    return commits, series
+    return where, commits, series
 
 
 def _report(work: Session, tier: str, out: TextIO) -> int:

@@ -96,8 +96,12 @@ def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
     return tuple(Ceiling(**each | {"flags": tuple(each["flags"])}) for each in document["ceilings"])
 
 
-def measure(device: str) -> dict[str, Any]:
+def measure(device: str, *further: Callable[[str, Timer], Iterable[Ceiling]]) -> dict[str, Any]:
     """Measure every ceiling of "cpu" or "cuda"; return the document, ready for JSON.
+
+    Args:
+        device: "cpu" or "cuda".
+        further: what else to measure with the device's timer, such as `cache_sweep.measured`.
 
     Raises:
         NotImplementedError: torch or the device is missing.
@@ -106,6 +110,7 @@ def measure(device: str) -> dict[str, Any]:
     timer, nothing = _clock(device)
     before = reported(device)
     found = [*_costs(device, timer, nothing), *_bandwidths(device, timer), *_products(device, timer)]
+    found += [each for more in further for each in more(device, timer)]
     return {
         "format": FORMAT,
         "device": device,

@@ -2,7 +2,8 @@
 
 The method names are those of public kernel-challenge definitions (Tensara's), with the same meanings, so that such a
 class runs here unchanged. What is ours stands beside them, each with a default that keeps a foreign definition
-working: `get_bytes` (absent: no bandwidth, no roofline), `expected`, `subset`, `poison`, `native_arguments`.
+working: `get_bytes` (absent: no bandwidth, no roofline), `get_unfused_bytes`, `expected`, `subset`, `poison`,
+`native_arguments`.
 
 No torch at import: discovery must be the same on a machine that has none.
 """
@@ -129,6 +130,14 @@ class Problem(ABC):
         return int.from_bytes(digest[:4], "little") & 0x7FFFFFFF
 
     # Ours -----------------------------------------------------------------------------------------------------------
+
+    def get_unfused_bytes(self, test_case: TestCase) -> int | None:
+        """Return the least memory traffic of PyTorch's sequence of operations, None where there is no sequence.
+
+        Each operation reads its inputs and writes its output once, the intermediate results among them. What fusing
+        saves is measured against it.
+        """
+        return None
 
     def expected(self, *inputs: Any) -> torch.Tensor:
         """Return what `verify_result` compares with; a problem may compute it in a higher precision."""

@@ -28,6 +28,18 @@ def private_cache(folder: Path = _CACHES) -> int | None:
     return found[-2][1] if len(found) > 1 else None
 
 
+def data_caches(device: str, folder: Path = _CACHES) -> dict[str, int]:
+    """Return the size of each of a device's data caches by name ("L1", ...), bytes; {} where nobody says.
+
+    Of a GPU, its L2: what lies nearer to its cores is not coherent, and holds nothing that two of them share.
+    """
+    if device == "cpu":
+        found = {f"L{_text(index / 'level')}": _bytes(_text(index / "size")) for index in _data_caches(folder)}
+        return dict(sorted(found.items()))
+    size = cache_size(device)
+    return {} if size is None else {"L2": size}
+
+
 def _data_caches(folder: Path) -> list[Path]:
     indexes = [size.parent for size in folder.glob("index*/size")]
     return [index for index in indexes if _text(index / "type") in ("Data", "Unified")]
@@ -123,7 +135,7 @@ def reported(device: str) -> dict[str, Any]:
     import torch  # noqa: PLC0415
 
     said: dict[str, Any] = {"torch": torch.__version__, "threads": threads()}
-    said |= {"cache": cache_size(device), "free_memory": free_memory(device)}
+    said |= {"cache": cache_size(device), "caches": data_caches(device), "free_memory": free_memory(device)}
     if device == "cpu":
         return said | {"cores": os.cpu_count()}
     properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())

@@ -47,6 +47,25 @@ def _triad(device: str, size: int) -> tuple[Call, float]:
     return lambda: torch.add(b, c, alpha=1.5, out=a), 12 * b.numel()
 
 
+def reread(device: str, largest: int, per_call: int) -> Callable[[int], tuple[Call, float]]:
+    """Return what makes, of a working set in bytes up to `largest`, a call that reads it again and again.
+
+    One call reads `per_call` bytes at least, and the whole set at least once: the sums over the rows of a matrix
+    whose rows are all the same memory. All sets are parts of one buffer, so that none of them costs an allocation.
+    """
+    import torch  # noqa: PLC0415
+
+    buffer = _random(largest // 4, device)
+
+    def of_size(size: int) -> tuple[Call, float]:
+        count, rows = size // 4, max(1, per_call // size)
+        matrix = buffer[:count].expand(rows, count)
+        sums = torch.empty(rows, dtype=torch.float32, device=device)
+        return lambda: torch.sum(matrix, dim=1, out=sums), 4.0 * rows * count
+
+    return of_size
+
+
 STREAMS: Mapping[str, Stream] = {"copy": _copy, "read": _read, "triad": _triad}
 
 

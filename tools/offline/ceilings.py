@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.harness import ceilings
+from benchmarks.harness import cache_sweep, ceilings
 from benchmarks.harness.ceilings import Ceiling
 from tools.atomic import replace_text
 from tools.errors import UsageError
@@ -20,11 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the step's arguments."""
     parser.add_argument("file", metavar="FILE.json", type=Path, help="where the ceilings are written")
     live.add_device(parser)
+    parser.add_argument("--caches", action="store_true", help="sweep the caches, too (some 10 s more)")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure in a process of its own; return its exit status."""
-    return live.run("ceilings", [str(args.file), *live.given(args, ("device",))], out, err)
+    caches = ["--caches"] if args.caches else []
+    return live.run("ceilings", [str(args.file), *live.given(args, ("device",)), *caches], out, err)
 
 
 def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -34,7 +36,7 @@ def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         UsageError: torch or the device is missing.
     """
     try:
-        document = ceilings.measure(args.device)
+        document = ceilings.measure(args.device, *([cache_sweep.measured] if args.caches else []))
     except NotImplementedError as error:
         raise UsageError(f"--device {args.device}: {error}; nothing was measured") from None
     replace_text(args.file, json.dumps(document, indent=1) + "\n")

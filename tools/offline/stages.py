@@ -262,7 +262,18 @@ def _affordable(node: Node, tier: str) -> int:
 def _measure_chunk(node: Node, tier: str, commits: tuple[str, ...]) -> bool:
     """Measure commits, their rounds interleaved; return whether the next ones may begin."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "tools", "track", "--no-site", "--machine", MACHINE, "--tier", tier]
+    command = [
+        sys.executable,
+        "-m",
+        "tools",
+        "track",
+        "--no-site",
+        "--no-ceilings",
+        "--machine",
+        MACHINE,
+        "--tier",
+        tier,
+    ]
     command += ["--range", " ".join(commits), "--rounds", str(node.args.rounds)]
     if node.args.bench:
         command += ["--bench", node.args.bench]

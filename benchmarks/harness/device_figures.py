@@ -1,0 +1,141 @@
+"""The figures by which a machine's ceilings are tracked: one number each, made from a whole document of ceilings.
+
+Their names are those of the series `device.<Device>.track_<name>`: once recorded, never renamed (contract). Pure, and
+without torch: `tools` reads them, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.harness import cache_sweep
+from benchmarks.harness.ceilings import BEYOND, SPREAD, Ceiling, from_document, warnings
+
+# Name -> unit, in the order in which they are shown; of the two devices that which both have stands first.
+_MEMORY = {"dram_copy_bandwidth": "B/s", "dram_read_bandwidth": "B/s", "dram_triad_bandwidth": "B/s"}
+_PEAKS = {f"peak_{dtype}": "FLOP/s" for dtype in ("float64", "float32", "float16", "bfloat16")}
+_COSTS = {"launch_overhead": "s", "timer_tick": "s", "threads": "threads"}
+UNITS: Mapping[str, Mapping[str, str]] = {
+    device: {
+        **_MEMORY,
+        **{f"{name.lower()}_bandwidth": "B/s" for name in names},
+        **{f"{name.lower()}_size": "B" for name in names},
+        **_PEAKS,
+        **peaks,
+        **_COSTS,
+    }
+    for device, names, peaks in (
+        ("cpu", cache_sweep.NAMES["cpu"], {}),
+        ("cuda", cache_sweep.NAMES["cuda"], {"peak_tf32": "FLOP/s", "peak_int8": "FLOP/s"}),
+    )
+}
+# A cache's pace is taken of sets well within it, and well beyond the one before: how much of a set a cache holds near
+# its edge is not known (associativity, other tenants).
+INSIDE, OUTSIDE = 0.75, 2.0
+FORMAT = "1"  # of the figures; raise it where one begins to mean something else (asv then starts new series)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure. `value` is None where it could not be measured, and `why` then says why.
+
+    `spread` is that of the samples (robust standard deviation over median), None where it has none.
+    """
+
+    name: str
+    unit: str
+    value: float | None
+    spread: float | None = None
+    why: str = ""
+
+
+def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
+    """Return the figures of a document that `ceilings.measure` made with `cache_sweep.measured`.
+
+    Raises:
+        ValueError: the document is of another format.
+    """
+    device, found = document["device"], from_document(document)
+    reported: Mapping[str, int] = document["reported"].get("caches", {})
+    points = [(c.bytes, c.value) for c in found if c.what == cache_sweep.WHAT and c.bytes and c.value]
+    seen = cache_sweep.sizes_seen(points, device, reported)
+    chosen = _memory(found, largest_cache(seen, reported)) | _caches(found, seen, reported) | _sizes(seen)
+    chosen |= {f"peak_{c.dtype}": c for c in found if c.what == "matmul"}
+    chosen |= {"launch_overhead": _best(found, "launch"), "timer_tick": _best(found, "tick")}
+    chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
+    absent = Ceiling(what="", unit="", value=None, why="it was not measured")
+    return tuple(_figure(name, unit, chosen.get(name, absent)) for name, unit in UNITS[device].items())
+
+
+def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the warnings of a document; those of samples that spread, on a busy machine dozens, as one."""
+    found = from_document(document)
+    of_spread = set(warnings(found)) - set(warnings([replace(each, spread=None) for each in found]))
+    wide = sum(each.spread is not None and each.spread > SPREAD for each in found)
+    kept = [warning for warning in document["warnings"] if warning not in of_spread]
+    if wide:
+        kept.append(
+            f"the samples of {wide} of {len(found)} measurements spread by more than {SPREAD:.0%}: a busy machine"
+        )
+    return tuple(kept)
+
+
+def _figure(name: str, unit: str, chosen: Ceiling) -> Figure:
+    return Figure(name=name, unit=unit, value=chosen.value, spread=chosen.spread, why=chosen.why)
+
+
+def _best(found: Iterable[Ceiling], *whats: str, low: float = 0.0, high: float = math.inf) -> Ceiling:
+    """Return the highest measured of these, on sets from `low` to `high` bytes; else one that says why there is none.
+
+    The highest: each is what the machine did undisturbed, and no more than it can.
+    """
+    of_kind = [each for each in found if each.what in whats and low <= (each.bytes or 0) <= high]
+    measured = [each for each in of_kind if each.value is not None]
+    if measured:
+        return max(measured, key=lambda each: each.value or 0.0)
+    why = next((each.why for each in of_kind if each.why), "no set of that size was measured")
+    return Ceiling(what=whats[0], unit="", value=None, why=why)
+
+
+def largest_cache(seen: Mapping[str, int | None], reported: Mapping[str, int]) -> int | None:
+    """Return the larger of the last cache's sizes, as reported and as seen, bytes; None where neither is known."""
+    name = list(seen)[-1]
+    return max((size for size in (seen[name], reported.get(name)) if size), default=None)
+
+
+def _memory(found: Sequence[Ceiling], cache: int | None) -> dict[str, Ceiling]:
+    """Return memory's bandwidths, of sets BEYOND the last cache; where its size is not known, of the largest set."""
+    kinds = {"copy": ("copy",), "read": ("read", cache_sweep.WHAT), "triad": ("triad",)}
+    chosen = {}
+    for name, whats in kinds.items():
+        largest = max((each.bytes or 0 for each in found if each.what in whats), default=0)
+        chosen[f"dram_{name}_bandwidth"] = _best(found, *whats, low=BEYOND * cache if cache else largest)
+    return chosen
+
+
+def _caches(
+    found: Sequence[Ceiling], seen: Mapping[str, int | None], reported: Mapping[str, int]
+) -> dict[str, Ceiling]:
+    """Return the bandwidth of each cache, on sets that lie within it and not within the one before."""
+    chosen, inner = {}, 0
+    for name in seen:
+        size = seen[name] or reported.get(name)
+        key = f"{name.lower()}_bandwidth"
+        if size is None:
+            chosen[key] = Ceiling(what=name, unit="B/s", value=None, why=f"nobody says how large {name} is")
+            continue
+        chosen[key] = _best(found, cache_sweep.WHAT, "copy", low=OUTSIDE * inner, high=INSIDE * size)
+        inner = size
+    return chosen
+
+
+def _sizes(seen: Mapping[str, int | None]) -> dict[str, Ceiling]:
+    """Return the sizes of the caches as they were seen; what is reported is no measurement."""
+    why = "the sweep shows no fall of the pace near its size"
+    return {
+        f"{name.lower()}_size": Ceiling(what=name, unit="B", value=size, why="" if size else why)
+        for name, size in seen.items()
+    }

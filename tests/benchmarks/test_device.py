@@ -1,0 +1,71 @@
+"""The machine as series of asv: one for each figure, measured once, null where it cannot be, n/a without the device."""
+
+import json
+
+import pytest
+
+from benchmarks import device
+from benchmarks.harness import cache_sweep, ceilings, nvml
+from benchmarks.harness.device_figures import UNITS
+from tests.benchmarks import pretend_cuda
+from tests.benchmarks.test_ceilings import quick as quick  # noqa: PLC0414 - a fixture
+
+
+def tracks(cls):
+    return {name.removeprefix("track_"): getattr(cls, name) for name in dir(cls) if name.startswith("track_")}
+
+
+@pytest.mark.parametrize(("cls", "where"), [(device.Cpu, "cpu"), (device.Cuda, "cuda")])
+def test_there_is_a_series_for_each_figure(cls, where):
+    assert {name: method.unit for name, method in tracks(cls).items()} == UNITS[where]
+    document = {"figures": {name: float(place) for place, name in enumerate(UNITS[where])}}
+    for name, method in tracks(cls).items():
+        assert method(cls(), document) == document["figures"][name]
+
+
+def test_what_cannot_be_measured_is_none():
+    document = {"figures": dict.fromkeys(UNITS["cpu"])}
+    assert device.Cpu().track_peak_float16(document) is None
+    assert device.Cpu().setup(document) is None
+
+
+def test_without_the_device_it_does_not_apply(monkeypatch):
+    def refuse(*_):
+        raise NotImplementedError("PyTorch sees no CUDA device")
+
+    monkeypatch.setattr(ceilings, "measure", refuse)
+    document = device.Cuda().setup_cache()
+    with pytest.raises(NotImplementedError, match="sees no CUDA device"):
+        device.Cuda().setup(document)
+
+
+def test_the_two_devices_are_measured_apart():
+    """asv keeps what setup_cache returns by the line that it begins in."""
+    base = pytest.importorskip("asv_runner.benchmarks._base", reason="asv's own key is what is tested")
+    keys = {base.get_setup_cache_key(cls.setup_cache) for cls in (device.Cpu, device.Cuda)}
+    assert len(keys) == 2
+
+
+def test_it_is_really_measured(quick, monkeypatch):
+    pytest.importorskip("torch", reason="ceilings are measured through torch")
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
+        monkeypatch.setattr(cache_sweep, name, lambda device, answer=answer: answer)
+    monkeypatch.setattr("benchmarks.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
+    document = json.loads(json.dumps(device.Cpu().setup_cache()))
+    assert set(document["figures"]) == set(UNITS["cpu"])
+    for name in ("dram_triad_bandwidth", "l1_bandwidth", "peak_float32", "launch_overhead", "timer_tick", "threads"):
+        assert document["figures"][name] > 0, name
+    assert document["figures"]["l2_bandwidth"] is None  # nobody says that there is one
+
+
+def test_a_gpu_is_measured_by_its_own_clock(quick, monkeypatch):
+    torch = pytest.importorskip("torch", reason="ceilings are measured through torch")
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    pretend_cuda.plant(monkeypatch, torch)
+    monkeypatch.setattr(nvml, "describe", lambda uuid: {"asked": uuid})
+    monkeypatch.setattr(cache_sweep, "PER_CALL", {"cuda": 1 << 21})
+    document = json.loads(json.dumps(device.Cuda().setup_cache()))
+    assert set(document["figures"]) == set(UNITS["cuda"])
+    for name in ("dram_read_bandwidth", "peak_tf32", "peak_int8", "launch_overhead"):
+        assert document["figures"][name] > 0, name

@@ -1,0 +1,43 @@
+"""The traffic of PyTorch's sequence of operations, against the operations that PyTorch really runs."""
+
+import pytest
+
+from benchmarks.harness import cases
+
+torch = pytest.importorskip("torch", reason="the operations are PyTorch's")
+
+
+def traffic(run):
+    """Return the bytes that the operations within `run` read and write, scalars left out."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    moved = []
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            result = operation(*args, **(kwargs or {}))
+            tensors = [value for value in tree_leaves((args, kwargs, result)) if isinstance(value, torch.Tensor)]
+            moved.append(sum(value.nbytes for value in tensors if value.ndim))
+            return result
+
+    with Count():
+        run()
+    return sum(moved)
+
+
+@pytest.mark.parametrize("name", ["add_mul_exp", "quantize_int8"])
+def test_it_is_what_the_operations_move(name):
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    problem = next(problem for problem in cases.problems() if problem.name == name)
+    problem.device = "cpu"
+    inputs = problem.create_inputs(1000)
+    test = {"name": "float32-1k", "dims": (1000,), "create_inputs": lambda: inputs}
+    assert problem.get_unfused_bytes(test) == traffic(lambda: problem.reference_solution(*inputs))
+    assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
+
+
+def test_a_single_operation_has_no_sequence():
+    problem = next(problem for problem in cases.problems() if problem.name == "matmul")
+    problem.device = "cpu"
+    assert problem.get_unfused_bytes(problem.generate_sample()) is None

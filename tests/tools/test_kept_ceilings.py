@@ -1,0 +1,83 @@
+"""Where sessions' ceilings are kept and found again: asv's results, and what `peaks` measured."""
+
+import json
+import os
+
+import pytest
+
+from benchmarks.harness.device_figures import FORMAT
+from tests.benchmarks.test_device_figures import a_machine, document
+from tools import kept_ceilings
+
+KEY = "device.Cpu.track_"
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+
+
+def keep(root, monkeypatch, when, **changes):
+    monkeypatch.setattr(kept_ceilings.time, "time_ns", lambda: int(when * 1e9))
+    return kept_ceilings.keep(root, {**document(a_machine()), **changes})
+
+
+def record(root, name, started_at, values, *, version=FORMAT, machine=None):
+    """Write a results file of asv."""
+    columns = ["result", "params", "version", "started_at", "duration"]
+    rows = {f"{KEY}{key}": [[value], [], version, started_at * 1000, 0.1] for key, value in values.items()}
+    rows["matmul.Cpu.time_hot"] = [[1.0], [["'a'"], ["'b'"]], "1", 9e15, 0.1]
+    path = root / "results" / (machine or os.uname().nodename) / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"result_columns": columns, "results": rows, "version": 2}))
+    return path
+
+
+def test_what_peaks_measured_is_found_again_oldest_first(tmp_path, monkeypatch):
+    keep(tmp_path, monkeypatch, 200.0)
+    keep(tmp_path, monkeypatch, 1000.0)
+    found = kept_ceilings.sessions(tmp_path, "cpu")
+    assert [each.began for each in found] == [200.0, 1000.0]
+    assert found[0].figures["dram_copy_bandwidth"] == 11e9
+    assert found[0].reported["L2"] == 1 << 20
+    began, newest = kept_ceilings.newest_document(tmp_path, "cpu")
+    assert (began, newest["node"]) == (1000.0, os.uname().nodename)
+    assert kept_ceilings.sessions(tmp_path, "cuda") == []
+    assert kept_ceilings.newest_document(tmp_path, "cuda") is None
+
+
+def test_other_nodes_other_devices_and_other_threads_do_not_count(tmp_path, monkeypatch):
+    keep(tmp_path, monkeypatch, 1.0, name="the one before")
+    keep(tmp_path, monkeypatch, 2.0)
+    other = keep(tmp_path, monkeypatch, 3.0)
+    other.write_text(json.dumps(json.loads(other.read_text()) | {"node": "elsewhere"}))
+    assert [each.began for each in kept_ceilings.sessions(tmp_path, "cpu")] == [2.0]
+    monkeypatch.setenv("KV_THREADS", "2")
+    assert kept_ceilings.sessions(tmp_path, "cpu") == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"node": 1}', '{"format": 9}'])
+def test_a_file_that_says_nothing_is_passed_over(tmp_path, monkeypatch, text):
+    path = keep(tmp_path, monkeypatch, 1.0)
+    path.with_name("2000.json").write_text(text)
+    assert [each.began for each in kept_ceilings.sessions(tmp_path, "cpu")] == [1.0]
+
+
+def test_the_recorded_history_counts_too_in_order_of_time(tmp_path, monkeypatch):
+    keep(tmp_path, monkeypatch, 200.0)
+    record(tmp_path, "a-env", 300.0, {"peak_float32": 5.0, "threads": 1, "l3_size": None})
+    record(tmp_path, "b-env", 100.0, {"peak_float32": 7.0, "threads": 1, "peak_float16": float("nan")})
+    found = kept_ceilings.sessions(tmp_path, "cpu")
+    assert [each.began for each in found] == [100.0, 200.0, 300.0]
+    assert found[2].figures == {"peak_float32": 5.0, "threads": 1.0, "l3_size": None}
+    assert found[0].figures["peak_float16"] is None
+
+
+def test_recorded_sessions_of_other_kinds_do_not_count(tmp_path):
+    record(tmp_path, "two-threads", 1.0, {"peak_float32": 5.0, "threads": 2})
+    record(tmp_path, "other-version", 1.0, {"peak_float32": 5.0, "threads": 1}, version="0")
+    record(tmp_path, "other-machine", 1.0, {"peak_float32": 5.0, "threads": 1}, machine="box")
+    record(tmp_path, "failed", 1.0, {"peak_float32": None, "threads": None})
+    record(tmp_path, "none", 1.0, {}).with_name("broken.json").write_text(f'{{"results": "{KEY}"}}')
+    assert kept_ceilings.sessions(tmp_path, "cpu") == []
+    assert len(kept_ceilings.sessions(tmp_path, "cpu", machine="box")) == 1

@@ -1,0 +1,116 @@
+"""Sessions' ceilings, where they are kept: asv's results of `device.*`, and what `python -m tools peaks` measured.
+
+The first are the history (one value a commit, measured in each session of `make track`); the second are there without
+one, in `.asv/cache/peaks/<device>/<Unix time in ms>.json`. No session is in both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.cases import DEVICES
+from benchmarks.harness.device_figures import FORMAT, UNITS, doubts, figures
+from benchmarks.harness.reported import data_caches, threads
+from tools.atomic import replace_text
+from tools.roofs import CeilingSession
+
+Document = Mapping[str, Any]
+
+
+def keep(root: Path, document: Document) -> Path:
+    """Write what `peaks` measured now; return the file."""
+    path = _folder(root, document["device"]) / f"{time.time_ns() // 1_000_000}.json"
+    replace_text(path, json.dumps({**document, "node": os.uname().nodename}, indent=1) + "\n")
+    return path
+
+
+def newest_document(root: Path, device: str) -> tuple[float, dict[str, Any]] | None:
+    """Return the newest document that `peaks` kept of this node, and its Unix time, s; None: there is none."""
+    return next(_documents(root, device), None)
+
+
+def sessions(root: Path, device: str, results: Path | None = None, machine: str | None = None) -> list[CeilingSession]:
+    """Return the sessions of this machine with as many threads as KV_THREADS says, oldest first.
+
+    A file that cannot be read is passed over: it is a measurement that can be made again.
+
+    Args:
+        root: the folder of asv.conf.json, or any other that has `.asv`. device: "cpu" or "cuda".
+        results: asv's results directory; None: `root/results`. machine: asv's name of this machine; None: the host's.
+    """
+    folder = (root / "results" if results is None else results) / (machine or os.uname().nodename)
+    kept = [session_of(document, began) for began, document in _documents(root, device)]
+    found = [*kept, *_recorded(folder, device)]
+    return sorted((each for each in found if _has_our_threads(each, device)), key=lambda each: each.began)
+
+
+def session_of(document: Document, began: float) -> CeilingSession:
+    """Return the session of a whole document, which began at that Unix time, s."""
+    return CeilingSession(
+        began=began,
+        figures={figure.name: figure.value for figure in figures(document)},
+        reported=document["reported"].get("caches", {}),
+        warnings=doubts(document),
+    )
+
+
+def _has_our_threads(session: CeilingSession, device: str) -> bool:
+    return device != "cpu" or session.figures.get("threads") == threads()
+
+
+def _folder(root: Path, device: str) -> Path:
+    return root / ".asv" / "cache" / "peaks" / device
+
+
+def _documents(root: Path, device: str) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Yield the times, s, and documents that `peaks` kept of this node, newest first; of GPUs, those like the newest.
+
+    A checkout may be on a disk that many nodes share, and a node may get another GPU.
+    """
+    name = None
+    paths = sorted(_folder(root, device).glob("*.json"), key=lambda path: path.stem.zfill(20), reverse=True)
+    for path in paths:
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            figures(document)
+            ours = document["node"] == os.uname().nodename and name in (None, document["name"])
+            began = int(path.stem) * 1e-3
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        if ours:
+            name = document["name"]
+            yield began, document
+
+
+def _recorded(folder: Path, device: str) -> Iterator[CeilingSession]:
+    """Yield the sessions of a machine's results files."""
+    prefix = f"device.{DEVICES[device]}.track_"
+    reported = data_caches("cpu") if device == "cpu" else {}  # a GPU's driver is asked through torch, which is not here
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        try:
+            text = path.read_text(encoding="utf-8")
+            data = json.loads(text) if prefix in text else {"results": {}, "result_columns": []}
+            rows = {
+                name.removeprefix(prefix): dict(zip(data["result_columns"], row, strict=False))
+                for name, row in data["results"].items()
+                if name.startswith(prefix)
+            }
+            found = {name: _value(row) for name, row in rows.items() if row.get("version") == FORMAT}
+            began = max((row["started_at"] for row in rows.values() if row.get("started_at")), default=None)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+        known = {name: value for name, value in found.items() if name in UNITS[device]}
+        if began is not None and any(value is not None for value in known.values()):
+            yield CeilingSession(began=began * 1e-3, figures=known, reported=reported)
+
+
+def _value(row: Mapping[str, Any]) -> float | None:
+    """Return the one value of a row; None for asv's null (could not be measured) and NaN (does not apply)."""
+    (value,) = row["result"] or (None,)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
