@@ -1,0 +1,289 @@
+"""The page of a comparison: its data, its charts, and the page in a browser, offline."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("bokeh", reason="pages are drawn with Bokeh (extra track)")
+
+from tests.tools.comparisons import (
+    BEGAN,
+    DRAM,
+    HOSTILE,
+    PEAK,
+    ROOFS,
+    case,
+    comparison,
+    hostile,
+    timed,
+    under_the_roofs,
+    with_rows,
+)
+from tests.tools.test_browser import chromium, is_complaint, tab  # noqa: F401 - fixtures
+from tools import compare_formats, compare_formats_page
+from tools.compare_formats_charts import POINTS, batches, charts, correlogram
+from tools.compare_formats_roofline import roofs_of
+from tools.comparison import Timed
+from tools.errors import UsageError
+
+TITLES = ("Histogram", "Density", "Time series", "Lag plot", "Autocorrelation", "Lorenz curve", "Least-squares line")
+
+
+def page(found=None, roofs=ROOFS):
+    return compare_formats_page.build(found or comparison(), roofs)
+
+
+def drawn(row):
+    return {each.title: each for each in charts(row, "#123456")}
+
+
+# The page's data -----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_was_found():
+    found = page()
+    assert found.title == "add_mul_exp, matmul"
+    assert found.failed is True
+    assert found.verdict.startswith("FAIL: 2 results wrong or failed: native on float32-512x512x512, compile on")
+    assert found.when == "2023-11-14 22:13 UTC, 12.5 s"
+    assert found.notes == (*comparison().warnings, *ROOFS.warnings)
+    assert [table.problem for table in found.tables] == ["add_mul_exp", "matmul"]
+    assert len(found.details) == 7
+
+
+def test_a_line_of_the_table():
+    line = page().tables[0].lines[0]
+    assert (line.case, line.span, line.implementation) == ("float32-5M", 3, "eager")
+    assert line.where == "DRAM · 20.0 MB per tensor · 5,000,000 elements"
+    texts = dict(zip(page().heads, line.cells, strict=True))
+    assert texts["time ± 95%"].text.endswith(" ms")
+    assert texts["time ± 95%"].detail.startswith("± ")
+    assert texts["rate"].text.endswith(" GFLOPS")
+    assert texts["rate"].detail.endswith(" GB/s")
+    assert texts["efficiency"].text.endswith("% (room)")
+    assert texts["efficiency"].detail == "memory, DRAM"
+    assert texts["mean of samples"].detail.startswith("sd ")
+    assert texts["whole function"].detail.startswith("+1.")
+    assert texts["maximum error"].text == "1.2e-07"
+    assert texts["result"].text == "right"
+    assert [line.span for line in page().tables[0].lines] == [3, 0, 0, 2, 0]
+
+
+def test_lines_without_a_time_say_why():
+    missing = page().tables[0].lines[2]
+    assert (missing.cells[-1].text, missing.cells[-1].detail, missing.cells[-1].tone) == ("n/a", "no CUDA device", "n/a")
+    assert missing.anchor == ""
+    wrong, failed = (page().tables[1].lines[index].cells for index in (1, 2))
+    assert (wrong[-1].text, wrong[-1].tone, wrong[-2].text) == ("WRONG", "failed", "NaN in 1 element")
+    assert (failed[-1].text, failed[-1].detail) == ("FAILED", "RuntimeError: no compiler")
+
+
+def test_one_round_has_no_interval_and_says_so():
+    assert page().tables[1].lines[3].cells[0].detail == "no interval: needs 3 rounds"
+
+
+def test_an_impossible_efficiency_is_loud():
+    compared = case()
+    row = timed("eager", 5e-3, compared)
+    impossible = dataclasses.replace(row.roofline, impossible=True, roof_ratio=1.2, efficiency=1.0)
+    found = page(comparison(with_rows(compared, dataclasses.replace(row, roofline=impossible))))
+    cell = found.tables[0].lines[0].cells[3]
+    assert (cell.text, cell.tone) == ("100.0% (impossible: 1.20 of the roof)", "failed")
+
+
+def test_without_ceilings_there_is_no_roofline():
+    found = page(comparison(with_rows(case(), timed("eager", 1e-3))), roofs=None)
+    assert found.roofline is None
+    assert found.tables[0].lines[0].cells[3].text == "–"
+
+
+def test_roofs_follow_from_the_rows_where_none_are_given():
+    memory = under_the_roofs(case(), 10e-3)
+    compute = under_the_roofs(case(flops=1000 * 5_000_000), 10e-3)
+    assert (memory.bound, compute.bound) == ("memory", "compute")
+    for one in (memory, compute):
+        found = roofs_of({"float32": one})
+        assert found.levels[-1].bandwidth == pytest.approx(DRAM)
+        assert found.peaks["float32"] == pytest.approx(PEAK)
+    unknown = roofs_of({"float32": dataclasses.replace(memory, ridge=None)})
+    assert (unknown.levels[-1].bandwidth, unknown.peaks["float32"]) == (pytest.approx(DRAM), None)
+
+
+def test_the_roofline_draws_every_roof_and_every_point():
+    text = json.dumps(page().roofline.document)
+    for wanted in ("L2 40.0 GB/s", "DRAM 10.0 GB/s", "float32 100 GFLOPS", "GFLOPS", "FLOP per byte"):
+        assert wanted in text
+    assert text.count('"name": "point"') == 7
+    assert "Not measured: L1." in page().roofline.caption
+    assert "circle add_mul_exp, square matmul" in page().roofline.caption
+    derived = json.dumps(page(roofs=None).roofline.document)
+    assert "DRAM 10.0 GB/s" in derived
+    assert "float32 100 GFLOPS" in derived
+
+
+# Charts --------------------------------------------------------------------------------------------------------------
+
+
+def test_every_chart_of_a_row():
+    rows = {row.implementation: row for row in comparison().compared[0].timed}
+    assert tuple(drawn(rows["eager"])) == TITLES
+    assert tuple(drawn(rows["native"])) == (*TITLES, "Power over time")
+    assert all(chart.document is not None for chart in drawn(rows["native"]).values())
+
+
+def test_captions_have_the_figures():
+    row = timed("a", 1.0, rounds=((1e-3,) * 4 + (3e-3,) * 4, (2e-3,) * 8))
+    found = drawn(row)
+    assert "median 2.00 ms (line), mean 2.00 ms (dashed)" in found["Histogram"].caption
+    assert found["Time series"].caption.startswith("16 samples of 2 rounds")
+    assert "Gini coefficient 0.1875" in found["Lorenz curve"].caption  # 48 * (3 - 1) of 16 * 32
+    power = dataclasses.replace(row, power=((0.0, 10.0), (1.0, 30.0)))
+    assert drawn(power)["Power over time"].caption.startswith("mean 20.0 W, highest 30.0 W")
+
+
+def test_an_outlier_does_not_squeeze_the_histogram_and_is_mentioned():
+    values = (*np.linspace(1.0, 1.1, 400).tolist(), 50.0)
+    found = drawn(timed("a", 1.0, rounds=(values,)))["Histogram"]
+    assert "samples up to 50.0 s not drawn" in found.caption
+
+
+@pytest.mark.parametrize(("title", "wanted"), [("Histogram", "needs 8 samples, have 3"), ("Autocorrelation", "at least 16")])
+def test_too_few_samples_draw_nothing_and_say_so(title, wanted):
+    found = drawn(timed("a", 1.0, rounds=((1.0, 2.0, 3.0),)))[title]
+    assert found.document is None
+    assert wanted in found.caption
+
+
+def test_equal_samples_have_no_density():
+    found = drawn(timed("a", 1.0, rounds=((1.0,) * 50,)))
+    assert found["Density"].document is None
+    assert "too coarse" in found["Density"].caption
+    assert found["Histogram"].document is not None
+
+
+def test_a_row_of_estimates_alone_draws_nothing():
+    found = drawn(Timed(implementation="a", estimates=(1.0, 1.1)))
+    assert {chart.document for chart in found.values()} == {None}
+
+
+def test_a_long_series_is_thinned():
+    text = json.dumps(drawn(timed("a", 1.0, rounds=(tuple(np.linspace(1, 2, 50_000).tolist()),)))["Time series"].document)
+    assert len(text) < 16 * 2 * POINTS * 2
+
+
+def test_correlogram():
+    alternating = np.tile([1.0, -1.0], 100)
+    lags, values = correlogram([alternating])
+    assert lags[:2] == [1, 2]
+    assert values[:2] == pytest.approx([-0.995, 0.99])
+    assert correlogram([np.ones(100)]) == ([], [])
+    assert correlogram([np.arange(3.0)]) == ([], [])
+
+
+def test_batches_use_every_sample_once():
+    values = np.arange(1000, dtype=float)
+    counts, totals = batches(values)
+    used = sum(counts)
+    assert used <= 1000
+    assert used > 900
+    assert sum(totals) == pytest.approx(values[:used].sum())
+    assert counts == sorted(set(counts))
+    assert batches(np.ones(6)) == ([1, 2, 3], [1.0, 2.0, 3.0])
+
+
+def test_the_slope_is_the_time_per_call():
+    found = drawn(timed("a", 1.0, rounds=((2e-3,) * 500,)))["Least-squares line"]
+    assert found.caption.startswith("slope 2.00 ms")
+    assert "R² 1.00000" in found.caption
+
+
+def test_documents_are_strict_json():
+    def refuse(text):
+        raise AssertionError(f"{text} is not JSON")
+
+    for each in (*drawn(comparison().compared[0].timed[1]).values(), page().roofline):
+        json.loads(json.dumps(each.document), parse_constant=refuse)
+
+
+# The page itself -----------------------------------------------------------------------------------------------------
+
+
+def test_it_needs_nothing_else():
+    text = compare_formats.as_html(comparison(), ROOFS)
+    head = text.split("<script>")[0]
+    assert 'src="' not in text.split("</head>")[1]
+    assert "stylesheet" not in head
+    assert "static/" not in head
+    assert text.startswith("<!doctype html>")
+
+
+def test_without_bokeh_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "bokeh" else object())
+    with pytest.raises(UsageError, match=r"bokeh not installed.*`track`"):
+        compare_formats.as_html(comparison())
+
+
+def test_half_of_a_surrogate_pair_is_no_error():
+    found = comparison(warnings=("\ud800",))
+    assert "\ud800" not in compare_formats.as_html(found)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("comparison")
+    for name, found in (("plain", comparison()), ("hostile", hostile())):
+        (folder / f"{name}.html").write_text(compare_formats.as_html(found, ROOFS), encoding="utf-8")
+    return folder
+
+
+def draw_all(tab, path):  # noqa: F811
+    """Open a page and every row of it, and wait for the charts."""
+    tab.goto(path.as_uri())
+    tab.evaluate("document.querySelectorAll('details').forEach((row) => { row.open = true; })")
+    for figure in tab.locator("figure.plot:has(.canvas)").all():
+        figure.scroll_into_view_if_needed()
+    tab.wait_for_function(
+        "[...document.querySelectorAll('figure.plot')].every((each) => !each.querySelector('.canvas') ||"
+        " each.dataset.state === 'ready')"
+    )
+
+
+def test_every_chart_is_drawn(tab, written):  # noqa: F811
+    draw_all(tab, written / "plain.html")
+    assert tab.locator("figure.plot[data-state=ready]").count() == 1 + 6 * 7 + 1 + 5  # once: some need more samples
+    assert tab.evaluate("Bokeh.documents.length") == tab.locator("figure.plot[data-state=ready]").count()
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_is_not_wider_than_its_window(tab, written, width):  # noqa: F811
+    tab.set_viewport_size({"width": width, "height": 800})
+    for name in ("plain", "hostile"):
+        draw_all(tab, written / f"{name}.html")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_it_follows_the_readers_colours(tab, written):  # noqa: F811
+    colour = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
+    tab.emulate_media(color_scheme="light")
+    draw_all(tab, written / "plain.html")
+    light = tab.evaluate(colour)
+    tab.emulate_media(color_scheme="dark")
+    tab.wait_for_function(f"{colour} !== {light!r}")
+
+
+def test_a_link_opens_its_row(tab, written):  # noqa: F811
+    tab.goto((written / "plain.html").as_uri())
+    second = tab.locator("details").nth(1)
+    assert second.get_attribute("open") is None
+    tab.locator(f"a[href='#{second.get_attribute('id')}']").click()
+    assert second.get_attribute("open") is not None
+
+
+def test_hostile_text_is_shown_and_not_executed(tab, written):  # noqa: F811
+    draw_all(tab, written / "hostile.html")
+    assert tab.evaluate("window.pwned") is None
+    assert tab.locator("main img, main b, main code, main script:not([type])").count() == 0
+    assert HOSTILE.splitlines()[0] in tab.locator("h1").inner_text()
+    assert "49" not in tab.locator("h1").inner_text()
