@@ -6,7 +6,7 @@ Neutral lines are of a grey that keeps a contrast of 3:1 on white and on near-bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ GRID = 160  # points of a density
 DENSITY_SAMPLES = 5000  # a density of more takes seconds and looks the same
 LAGS = 40
 BATCHES = 40  # of growing length
+POWER = "Power over time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +45,18 @@ class Chart:
 
 def charts(timed: Timed, colour: str) -> tuple[Chart, ...]:
     """Return every chart of a row's samples; power over time only where there is any."""
-    samples = _Samples.of(timed)
-    drawn = [draw(samples, colour) for draw in _CHARTS]
-    return (*drawn, _power(timed, colour)) if timed.power else tuple(drawn)
+    return tuple(chart(timed, title, colour) for title in TITLES if title != POWER or timed.power)
+
+
+def chart(timed: Timed, title: str, colour: str) -> Chart:
+    """Return one chart of a row's samples; `title` is one of TITLES.
+
+    Raises:
+        ValueError: power over time of a row that has none.
+    """
+    if title == POWER:
+        return _power(timed, colour)
+    return _CHARTS[title](_Samples.of(timed), colour)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +125,7 @@ def _done(title: str, caption: str, plot: figure) -> Chart:
 def _thinned(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the numbers, from 1, and the values of at most POINTS evenly spaced samples."""
     chosen = np.arange(0, values.size, max(1, -(-values.size // POINTS)))
-    return chosen + 1.0, values[chosen]
+    return np.asarray(chosen + 1, dtype=np.float64), values[chosen]
 
 
 def _centres(plot: figure, samples: _Samples) -> str:
@@ -141,7 +151,8 @@ def _histogram(samples: _Samples, colour: str) -> Chart:
     edges = np.histogram_bin_edges(samples.shown, bins="fd")
     heights, edges = np.histogram(samples.shown, bins=min(BINS, max(8, edges.size - 1)))
     plot = _plot(f"time per call, {samples.unit}", "samples")
-    plot.quad(top=heights, bottom=0, left=edges[:-1], right=edges[1:], fill_color=colour, fill_alpha=0.7, line_color=None)
+    bars = {"top": heights, "bottom": 0, "left": edges[:-1], "right": edges[1:]}
+    plot.quad(**bars, fill_color=colour, fill_alpha=0.7, line_color=None)
     plot.y_range.start = 0
     return _done(title, _centres(plot, samples) + _cut(samples), plot)
 
@@ -168,12 +179,10 @@ def _series(samples: _Samples, colour: str) -> Chart:
         return few
     plot = _plot("sample, in the order taken", f"time per call, {samples.unit}")
     plot.scatter(*_thinned(samples.values), size=3, fill_color=colour, line_color=None, fill_alpha=0.6)
-    ends = np.cumsum([one.size for one in samples.rounds])
-    begins = ends - [one.size for one in samples.rounds]
-    for begin, end, estimate in zip(begins, ends, samples.estimates, strict=False):
-        plot.line([begin + 0.5, end + 0.5], [estimate, estimate], line_color=NEUTRAL, line_width=3)
-    for begin in begins[1:]:
-        plot.add_layout(Span(location=begin + 0.5, dimension="height", line_color=NEUTRAL, line_dash="dotted"))
+    ends = np.cumsum([one.size for one in samples.rounds])[: len(samples.estimates)]
+    begins = np.concatenate([[0], ends[:-1]])
+    ys = list(samples.estimates[: ends.size])
+    plot.segment(x0=begins + 0.5, y0=ys, x1=ends + 0.5, y1=ys, line_color=NEUTRAL, line_width=3)
     caption = f"{units.count(samples.values.size, 'sample')} of {units.count(len(samples.rounds), 'round')}"
     return _done(title, f"{caption}; grey: the estimate of each round", plot)
 
@@ -255,10 +264,10 @@ def _slope_in_words(samples: _Samples, slope: Slope) -> str:
 def batches(values: FloatArray) -> tuple[list[int], list[float]]:
     """Return the lengths and the total times of batches of k, 2k, 3k, ... samples in a row, at most BATCHES of them.
 
-    No sample is in two batches, so that their times are as independent as the samples are; k lets BATCHES of them use the
-    samples up. The slope of time over length is what Haskell's criterion reports.
+    No sample is in two batches, so that their times are as independent as the samples are; k lets BATCHES of them use
+    the samples up. The slope of time over length is what Haskell's criterion reports.
     """
-    step = max(1, 2 * values.size // (BATCHES * (BATCHES + 1)))
+    step = max(1, -(-2 * values.size // (BATCHES * (BATCHES + 1))))
     counts: list[int] = []
     totals: list[float] = []
     begin, length = 0, step
@@ -270,21 +279,24 @@ def batches(values: FloatArray) -> tuple[list[int], list[float]]:
 
 
 def _power(timed: Timed, colour: str) -> Chart:
+    if not timed.power:
+        raise ValueError(f"{timed.implementation} has no power to draw")
     times, watts = (list(column) for column in zip(*timed.power, strict=True))
     plot = _plot("time since the start, s", "power, W")
     plot.line(times, watts, line_color=colour, line_width=2)
     plot.scatter(times, watts, size=4, fill_color=colour, line_color=None)
     plot.y_range.start = 0
     mean, most = float(np.mean(watts)), max(watts)
-    return _done("Power over time", f"mean {mean:.1f} W, highest {most:.1f} W, as the driver reports it", plot)
+    return _done(POWER, f"mean {mean:.1f} W, highest {most:.1f} W, as the driver reports it", plot)
 
 
-_CHARTS: tuple[Callable[[_Samples, str], Chart], ...] = (
-    _histogram,
-    _density,
-    _series,
-    _lag,
-    _autocorrelation,
-    _lorenz,
-    _least_squares,
-)
+_CHARTS: Mapping[str, Callable[[_Samples, str], Chart]] = {
+    "Histogram": _histogram,
+    "Density": _density,
+    "Time series": _series,
+    "Lag plot": _lag,
+    "Autocorrelation": _autocorrelation,
+    "Lorenz curve": _lorenz,
+    "Least-squares line": _least_squares,
+}
+TITLES = (*_CHARTS, POWER)

@@ -26,7 +26,8 @@ from tools.comparison import Comparison
 from tools.roofline import Roofline
 
 Value = str | float | int | None
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes text that begins so for a formula (OWASP, CSV Injection)
+# A spreadsheet takes text that begins so for a formula (OWASP, CSV Injection)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 DIGITS = 9  # significant: more than any clock resolves
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-
 from tools import compare_formats_words as words
 from tools import units
 from tools.compare_formats_figures import MISSING, RIGHT, Row, SpeedUp, by_problem, is_bad, rows, speed_ups, status

@@ -1,9 +1,9 @@
 """A comparison in nvbench's JSON, so that its nvbench_compare.py reads it.
 
-The form is that of NVIDIA/nvbench's json_printer (file version 1.0.0) and what python/scripts/nvbench_compare.py asks of
-it: equal `devices` on both sides; benchmarks found by `name`, states by `name`, with `axes` and `axis_values`; of a
-state's `summaries` those tagged nv/cold/time/gpu/mean and stdev/relative, of later versions median and ir/relative, then
-iqr/relative. Values are text with a type beside it, since JSON's numbers would cut 64-bit integers.
+The form is that of NVIDIA/nvbench's json_printer (file version 1.0.0), and what python/scripts/nvbench_compare.py asks
+of it: equal `devices` on both sides; benchmarks found by `name`, states by `name`, with `axes` and `axis_values`; of a
+state's `summaries` those tagged nv/cold/time/gpu/mean and stdev/relative; of later versions median and ir/relative,
+then iqr/relative. Values are text with a type beside it, since JSON's numbers would cut 64-bit integers.
 
 nvbench's tags say "cold" and "gpu". Its scripts know no others, so that hot times and times of a CPU are written under
 them, too; `meta` says what they are. An implementation without a time is a state that `is_skipped`.
@@ -23,6 +23,7 @@ from tools.comparison import Comparison
 
 FILE_VERSION = (1, 0, 0)
 COLD, GPU = "nv/cold/", "nv/cold/time/gpu/"
+TIMING = "tags of nvbench's cold GPU times hold this comparison's times, whatever their cache state and device"
 HIDDEN = "Hidden by default."
 CASE_AXIS, IMPLEMENTATION_AXIS = "Case", "Implementation"
 
@@ -54,7 +55,7 @@ def _meta(comparison: Comparison) -> dict[str, Any]:
         "argv": ["python", "-m", "tools", "compare"],
         "version": {"json": version},
         "kernel-velocity": {
-            "timing": "tags of nvbench's cold GPU times hold the comparison's times, whatever their cache state and device",
+            "timing": TIMING,
             "environment": comparison.environment,
             "settings": comparison.settings,
         },
@@ -114,7 +115,7 @@ def _summaries(row: Row, found: Figures) -> Iterator[dict[str, Any]]:
 
 
 def _locations(row: Row, found: Figures) -> Iterator[tuple[str, str, float]]:
-    """Return tag, name and value of every time that is not a spread; of the quartile ranges, too (relative ones apart)."""
+    """Return tag, name and value of every time that is not a spread, and of the quartile ranges."""
     first, third = _quartiles(row)
     yield "min", "Min GPU Time", found.minimum
     yield "max", "Max GPU Time", found.maximum

@@ -46,7 +46,10 @@ def chart(found: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str])
 
 
 def roofs_of(rooflines: Mapping[str, Roofline]) -> Roofs:
-    """Return DRAM's slope and the dtypes' peaks as rooflines by dtype say them: attainable = min(peak, slope * intensity)."""
+    """Return DRAM's slope and the dtypes' peaks as rooflines by dtype say them.
+
+    What is attainable is the smaller of peak and slope * intensity; at the ridge they are equal.
+    """
     bandwidth: float | None = None
     peaks: dict[str, float | None] = {}
     for dtype, each in rooflines.items():

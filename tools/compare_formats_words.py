@@ -85,8 +85,6 @@ def memory(row: Row) -> str:
     return row.compared.memory or DASH
 
 
-
-
 def result(row: Row) -> str:
     """Return the status, with the reason where there is one: "n/a: no CUDA device"."""
     why = reason(row.timed)

@@ -1,8 +1,8 @@
 """What PyTorch's profiler sees of one implementation: a table of operations, and a trace file for a viewer.
 
 The native kernels are called through ctypes, which the profiler does not see: each call is a region of its own, named
-after the implementation, so that it has a line on the CPU; a CUDA kernel is seen as such. A profiled call is slower than
-a timed one: the table says where the time goes, not how much it is.
+after the implementation, so that it has a line on the CPU; a CUDA kernel is seen as such. A profiled call is slower
+than a timed one: the table says where the time goes, not how much it is.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import pytest
 pytest.importorskip("bokeh", reason="pages are drawn with Bokeh (extra track)")
 
 from tests.tools.comparisons import (
-    BEGAN,
     DRAM,
     HOSTILE,
     PEAK,
@@ -23,20 +23,24 @@ from tests.tools.comparisons import (
 )
 from tests.tools.test_browser import chromium, is_complaint, tab  # noqa: F401 - fixtures
 from tools import compare_formats, compare_formats_page
-from tools.compare_formats_charts import POINTS, batches, charts, correlogram
+from tools.compare_formats_charts import POINTS, POWER, TITLES, batches, chart, charts, correlogram
 from tools.compare_formats_roofline import roofs_of
 from tools.comparison import Timed
 from tools.errors import UsageError
 
-TITLES = ("Histogram", "Density", "Time series", "Lag plot", "Autocorrelation", "Lorenz curve", "Least-squares line")
+
+@cache
+def page():
+    """Return the page of every kind of row."""
+    return compare_formats_page.build(comparison(), ROOFS)
 
 
-def page(found=None, roofs=ROOFS):
-    return compare_formats_page.build(found or comparison(), roofs)
+def page_of(*rows, roofs=ROOFS):
+    return compare_formats_page.build(comparison(with_rows(case(), *rows)), roofs)
 
 
-def drawn(row):
-    return {each.title: each for each in charts(row, "#123456")}
+def drawn(row, title):
+    return chart(row, title, "#123456")
 
 
 # The page's data -----------------------------------------------------------------------------------------------------
@@ -73,7 +77,8 @@ def test_a_line_of_the_table():
 
 def test_lines_without_a_time_say_why():
     missing = page().tables[0].lines[2]
-    assert (missing.cells[-1].text, missing.cells[-1].detail, missing.cells[-1].tone) == ("n/a", "no CUDA device", "n/a")
+    last = missing.cells[-1]
+    assert (last.text, last.detail, last.tone) == ("n/a", "no CUDA device", "n/a")
     assert missing.anchor == ""
     wrong, failed = (page().tables[1].lines[index].cells for index in (1, 2))
     assert (wrong[-1].text, wrong[-1].tone, wrong[-2].text) == ("WRONG", "failed", "NaN in 1 element")
@@ -88,13 +93,13 @@ def test_an_impossible_efficiency_is_loud():
     compared = case()
     row = timed("eager", 5e-3, compared)
     impossible = dataclasses.replace(row.roofline, impossible=True, roof_ratio=1.2, efficiency=1.0)
-    found = page(comparison(with_rows(compared, dataclasses.replace(row, roofline=impossible))))
+    found = page_of(dataclasses.replace(row, roofline=impossible, rounds=()))
     cell = found.tables[0].lines[0].cells[3]
     assert (cell.text, cell.tone) == ("100.0% (impossible: 1.20 of the roof)", "failed")
 
 
 def test_without_ceilings_there_is_no_roofline():
-    found = page(comparison(with_rows(case(), timed("eager", 1e-3))), roofs=None)
+    found = page_of(Timed(implementation="eager", estimates=(1e-3,)), roofs=None)
     assert found.roofline is None
     assert found.tables[0].lines[0].cells[3].text == "–"
 
@@ -118,7 +123,12 @@ def test_the_roofline_draws_every_roof_and_every_point():
     assert text.count('"name": "point"') == 7
     assert "Not measured: L1." in page().roofline.caption
     assert "circle add_mul_exp, square matmul" in page().roofline.caption
-    derived = json.dumps(page(roofs=None).roofline.document)
+
+
+def test_the_roofline_draws_the_roofs_that_the_rows_know():
+    compared = case()
+    row = dataclasses.replace(timed("eager", 14e-3, compared), rounds=())
+    derived = json.dumps(page_of(row, roofs=None).roofline.document)
     assert "DRAM 10.0 GB/s" in derived
     assert "float32 100 GFLOPS" in derived
 
@@ -127,50 +137,53 @@ def test_the_roofline_draws_every_roof_and_every_point():
 
 
 def test_every_chart_of_a_row():
-    rows = {row.implementation: row for row in comparison().compared[0].timed}
-    assert tuple(drawn(rows["eager"])) == TITLES
-    assert tuple(drawn(rows["native"])) == (*TITLES, "Power over time")
-    assert all(chart.document is not None for chart in drawn(rows["native"]).values())
+    for detail, titles in ((page().details[0], TITLES[:-1]), (page().details[1], TITLES)):
+        assert tuple(each.title for each in detail.charts) == titles
+        assert all(each.document is not None for each in detail.charts)
+    with pytest.raises(ValueError, match="no power"):
+        drawn(timed("eager", 1e-3), POWER)
 
 
 def test_captions_have_the_figures():
     row = timed("a", 1.0, rounds=((1e-3,) * 4 + (3e-3,) * 4, (2e-3,) * 8))
-    found = drawn(row)
-    assert "median 2.00 ms (line), mean 2.00 ms (dashed)" in found["Histogram"].caption
-    assert found["Time series"].caption.startswith("16 samples of 2 rounds")
-    assert "Gini coefficient 0.1875" in found["Lorenz curve"].caption  # 48 * (3 - 1) of 16 * 32
+    assert "median 2.00 ms (line), mean 2.00 ms (dashed)" in drawn(row, "Histogram").caption
+    assert drawn(row, "Time series").caption.startswith("16 samples of 2 rounds")
+    assert "Gini coefficient 0.1875" in drawn(row, "Lorenz curve").caption  # 48 * (3 - 1) of 16 * 32
     power = dataclasses.replace(row, power=((0.0, 10.0), (1.0, 30.0)))
-    assert drawn(power)["Power over time"].caption.startswith("mean 20.0 W, highest 30.0 W")
+    assert drawn(power, POWER).caption.startswith("mean 20.0 W, highest 30.0 W")
 
 
 def test_an_outlier_does_not_squeeze_the_histogram_and_is_mentioned():
     values = (*np.linspace(1.0, 1.1, 400).tolist(), 50.0)
-    found = drawn(timed("a", 1.0, rounds=(values,)))["Histogram"]
+    found = drawn(timed("a", 1.0, rounds=(values,)), "Histogram")
     assert "samples up to 50.0 s not drawn" in found.caption
 
 
-@pytest.mark.parametrize(("title", "wanted"), [("Histogram", "needs 8 samples, have 3"), ("Autocorrelation", "at least 16")])
+@pytest.mark.parametrize(
+    ("title", "wanted"), [("Histogram", "needs 8 samples, have 3"), ("Autocorrelation", "at least 16")]
+)
 def test_too_few_samples_draw_nothing_and_say_so(title, wanted):
-    found = drawn(timed("a", 1.0, rounds=((1.0, 2.0, 3.0),)))[title]
+    found = drawn(timed("a", 1.0, rounds=((1.0, 2.0, 3.0),)), title)
     assert found.document is None
     assert wanted in found.caption
 
 
 def test_equal_samples_have_no_density():
-    found = drawn(timed("a", 1.0, rounds=((1.0,) * 50,)))
-    assert found["Density"].document is None
-    assert "too coarse" in found["Density"].caption
-    assert found["Histogram"].document is not None
+    row = timed("a", 1.0, rounds=((1.0,) * 50,))
+    assert drawn(row, "Density").document is None
+    assert "too coarse" in drawn(row, "Density").caption
+    assert drawn(row, "Histogram").document is not None
 
 
 def test_a_row_of_estimates_alone_draws_nothing():
-    found = drawn(Timed(implementation="a", estimates=(1.0, 1.1)))
-    assert {chart.document for chart in found.values()} == {None}
+    found = charts(Timed(implementation="a", estimates=(1.0, 1.1)), "#123456")
+    assert {each.document is None for each in found} == {True}
 
 
 def test_a_long_series_is_thinned():
-    text = json.dumps(drawn(timed("a", 1.0, rounds=(tuple(np.linspace(1, 2, 50_000).tolist()),)))["Time series"].document)
-    assert len(text) < 16 * 2 * POINTS * 2
+    values = tuple(np.linspace(1, 2, 50_000).tolist())
+    text = json.dumps(drawn(timed("a", 1.0, rounds=(values,)), "Time series").document)
+    assert len(text) < 50_000 < 16 * 2 * POINTS * 2  # two columns of 8 bytes, as base64
 
 
 def test_correlogram():
@@ -187,14 +200,14 @@ def test_batches_use_every_sample_once():
     counts, totals = batches(values)
     used = sum(counts)
     assert used <= 1000
-    assert used > 900
+    assert used > 900  # the last batch may not fit
     assert sum(totals) == pytest.approx(values[:used].sum())
     assert counts == sorted(set(counts))
     assert batches(np.ones(6)) == ([1, 2, 3], [1.0, 2.0, 3.0])
 
 
 def test_the_slope_is_the_time_per_call():
-    found = drawn(timed("a", 1.0, rounds=((2e-3,) * 500,)))["Least-squares line"]
+    found = drawn(timed("a", 1.0, rounds=((2e-3,) * 500,)), "Least-squares line")
     assert found.caption.startswith("slope 2.00 ms")
     assert "R² 1.00000" in found.caption
 
@@ -203,15 +216,15 @@ def test_documents_are_strict_json():
     def refuse(text):
         raise AssertionError(f"{text} is not JSON")
 
-    for each in (*drawn(comparison().compared[0].timed[1]).values(), page().roofline):
+    for each in (*page().details[1].charts, page().roofline):
         json.loads(json.dumps(each.document), parse_constant=refuse)
 
 
 # The page itself -----------------------------------------------------------------------------------------------------
 
 
-def test_it_needs_nothing_else():
-    text = compare_formats.as_html(comparison(), ROOFS)
+def test_it_needs_nothing_else(written):
+    text = (written / "plain.html").read_text(encoding="utf-8")
     head = text.split("<script>")[0]
     assert 'src="' not in text.split("</head>")[1]
     assert "stylesheet" not in head
@@ -226,14 +239,29 @@ def test_without_bokeh_it_says_what_to_install(monkeypatch):
 
 
 def test_half_of_a_surrogate_pair_is_no_error():
-    found = comparison(warnings=("\ud800",))
+    found = comparison(with_rows(case(), Timed(implementation="a", missing="n/a")), warnings=("\ud800",))
     assert "\ud800" not in compare_formats.as_html(found)
+
+
+def few():
+    """Return a comparison of few rows: the browser draws every chart of them."""
+    compared = case()
+    power = ((0.0, 20.0), (0.5, 41.5), (1.0, 44.0))
+    return comparison(
+        with_rows(
+            compared,
+            timed("eager", 14e-3, compared),
+            timed("native", 6e-3, compared, power=power),
+            timed("once", 4e-3, compared, rounds=((4e-3, 4.1e-3, 3.9e-3),)),
+            Timed(implementation="triton", missing="no CUDA device"),
+        )
+    )
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("comparison")
-    for name, found in (("plain", comparison()), ("hostile", hostile())):
+    for name, found in (("plain", few()), ("hostile", hostile())):
         (folder / f"{name}.html").write_text(compare_formats.as_html(found, ROOFS), encoding="utf-8")
     return folder
 
@@ -252,7 +280,7 @@ def draw_all(tab, path):  # noqa: F811
 
 def test_every_chart_is_drawn(tab, written):  # noqa: F811
     draw_all(tab, written / "plain.html")
-    assert tab.locator("figure.plot[data-state=ready]").count() == 1 + 6 * 7 + 1 + 5  # once: some need more samples
+    assert tab.locator("figure.plot[data-state=ready]").count() == 1 + 7 + 8 + 3  # once: most need more samples
     assert tab.evaluate("Bokeh.documents.length") == tab.locator("figure.plot[data-state=ready]").count()
 
 
