@@ -206,7 +206,8 @@ def _autocorrelation(samples: _Samples, colour: str) -> Chart:
     if not lags:
         return Chart(title=title, caption="needs rounds of at least 16 samples that are not all equal")
     band = 1.96 / np.sqrt(sum(one.size for one in samples.rounds))
-    plot = _plot("lag, samples", "autocorrelation")
+    bounds = (1.15 * min(-band, *means), 1.15 * max(band, *means))
+    plot = _plot("lag, samples", "autocorrelation", y_range=bounds)
     plot.vbar(x=lags, top=means, width=0.6, fill_color=colour, line_color=None)
     for location in (-band, band):
         plot.add_layout(Span(location=location, dimension="width", line_color=NEUTRAL, line_dash="dashed"))

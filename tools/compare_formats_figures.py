@@ -106,8 +106,8 @@ def figures(compared: Compared, timed: Timed) -> Figures | None:
 
 
 def speed_ups(compared: Compared) -> tuple[SpeedUp, ...]:
-    """Return every pair's ratio of times, later implementations against earlier ones."""
-    found = [(timed, figures(compared, timed)) for timed in compared.timed]
+    """Return every pair's ratio of times, later implementations against earlier ones; a wrong one is in no pair."""
+    found = [(timed, figures(compared, timed)) for timed in compared.timed if not is_bad(timed)]
     measured = [(timed, each) for timed, each in found if each is not None]
     return tuple(_speed_up(earlier, later) for earlier, later in combinations(measured, 2))
 

@@ -56,17 +56,15 @@ def run_name(row: Row) -> str:
 
 
 def _context(comparison: Comparison) -> dict[str, Any]:
-    """Return the context; the environment's names stand beside the library's own, as text, as custom ones do."""
-    own = {
+    """Return the context: what the library writes of it and is known, and the environment under our own name."""
+    return {
         "date": datetime.fromtimestamp(comparison.began, UTC).isoformat(timespec="seconds"),
         "executable": "python -m tools compare",
-        "caches": [],
-        "load_avg": [],
         "json_schema_version": SCHEMA_VERSION,
         "cpu_time": CPU_TIME,
         "iterations": ITERATIONS,
+        "kernel-velocity": {"environment": comparison.environment, "settings": comparison.settings},
     }
-    return {**comparison.environment, **comparison.settings, **own}
 
 
 def _entries(row: Row, place: Mapping[str, int]) -> list[dict[str, Any]]:

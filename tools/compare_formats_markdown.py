@@ -60,7 +60,7 @@ def _problem(found: Sequence[Row]) -> list[str]:
     compared = list({id(row.compared): row.compared for row in found}.values())
     ratios = [_ratios(each) for each in compared]
     lines = [line for line in ratios if line]
-    speeds = ["Times faster than the implementation before it (± one standard error over rounds):", "\n".join(lines)]
+    speeds = ["Times faster, ± one standard error over rounds:", "\n".join(lines)]
     return [
         f"### {literal(first.problem)} on {literal(first.device)}",
         _table(list(_COLUMNS), [[of(row) for of in _COLUMNS.values()] for row in found]),
@@ -74,7 +74,7 @@ def _ratios(compared: Compared) -> str:
 
 
 def _pair(found: SpeedUp) -> str:
-    return f"{literal(found.faster)} / {literal(found.slower)} {words.speed_up(found)}"
+    return f"{literal(found.faster)} over {literal(found.slower)} {words.speed_up(found)}"
 
 
 def _facts(title: str, facts: Mapping[str, str]) -> str:

@@ -26,16 +26,7 @@ from tools.comparison import Comparison
 from tools.pages import Cell
 from tools.roofline import Roofs
 
-HEADS = (
-    "time ± 95%",
-    "mean of samples",
-    "rate",
-    "efficiency",
-    "cache benefit",
-    "whole function",
-    "maximum error",
-    "result",
-)
+HEADS = ("result", "time ± 95%", "mean of samples", "p50", "rate", "efficiency", "cache benefit", "whole function")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,20 +145,19 @@ def _lines(group: Sequence[Row], colours: Mapping[str, str], anchors: Mapping[in
 def _cells(row: Row) -> tuple[Cell, ...]:
     found = row.figures
     if found is None:
-        blank = Cell(text=words.DASH, tone="absent")
-        return (*[blank] * (len(HEADS) - 2), Cell(text=words.error(row)), _result(row))
+        return (_result(row), *[Cell(text=words.DASH, tone="absent")] * (len(HEADS) - 1))
     value, _, half = words.time(found).partition(" ± ")
     mean, _, spread = words.mean(found).partition(", ")
     whole, _, overhead = words.function(row).partition(" (")
     return (
-        Cell(text=value, detail=f"± {half}" if half else "no interval: needs 3 rounds"),
-        Cell(text=mean, detail=f"{spread} · {words.percentiles(found)}" if spread else words.percentiles(found)),
+        _result(row),
+        Cell(text=value, detail=f"± {half}" if half else "no interval"),
+        Cell(text=mean, detail=spread),
+        Cell(text=units.seconds(found.p50), detail=f"p99 {units.seconds(found.p99)}"),
         Cell(text=words.rate(found), detail=words.bandwidth(found)),
         Cell(text=words.efficiency(row), detail=words.bound(row), tone=_efficiency_tone(row)),
         Cell(text=words.cache_benefit(row)),
         Cell(text=whole, detail=overhead.rstrip(")")),
-        Cell(text=words.error(row)),
-        _result(row),
     )
 
 
@@ -177,7 +167,8 @@ def _efficiency_tone(row: Row) -> str:
 
 def _result(row: Row) -> Cell:
     tone = "failed" if is_bad(row.timed) else "n/a" if row.timed.missing is not None else ""
-    return Cell(text=status(row.timed), detail=reason(row.timed), tone=tone)
+    detail = reason(row.timed) or (f"maximum error {words.error(row)}" if row.timed.accuracy else "")
+    return Cell(text=status(row.timed), detail=detail, tone=tone)
 
 
 def _speeds(comparison: Comparison) -> list[str]:

@@ -24,7 +24,8 @@ HEIGHT = 440  # px
 MARKS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "star")  # one per problem, then from the start
 GIGA = 1e9
 DRAM = "DRAM"
-ROOM = 4.0  # times: how far the axes go beyond what is drawn
+ROOM = 4.0  # times: how far the intensities go beyond the points and ridges
+MARGIN = 2.0  # times: likewise the rates; labels stand there
 
 
 def chart(found: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str]) -> Chart | None:
@@ -84,8 +85,8 @@ def _axes(placed: Sequence[Roofline], roofs: Roofs, peaks: Mapping[str, float]) 
     xs = [each.intensity for each in placed if each.intensity > 0] + ridges
     low, high = min(xs) / ROOM, max(xs) * ROOM
     ys = [each.achieved / GIGA for each in placed] + [peak / GIGA for peak in peaks.values()]
-    ys += [level.bandwidth * min(each.intensity for each in placed) / GIGA for level in roofs.levels if level.bandwidth]
-    return _figure((low, high), (min(ys) / ROOM, max(ys) * ROOM / 2))
+    ys += [level.bandwidth * low / GIGA for level in roofs.levels if level.bandwidth]
+    return _figure((low, high), (min(ys) / MARGIN, max(ys) * MARGIN))
 
 
 def _figure(xs: tuple[float, float], ys: tuple[float, float]) -> figure:
@@ -122,7 +123,7 @@ def _draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float]) -> None:
         ends = [level.bandwidth * x / GIGA for x in (left, end)]
         plot.line([left, end], ends, line_color=NEUTRAL, line_width=2, **style)
         text = f"{level.name} {units.gigabytes(level.bandwidth / GIGA)}"
-        _write(plot, left, level.bandwidth * left / GIGA, text, "left")
+        _write(plot, left, level.bandwidth * left / GIGA, text, "left")  # below the slope, which rises away from it
     for dtype, peak in peaks.items():
         start = min((peak / level.bandwidth for level in roofs.levels if level.bandwidth), default=left)
         plot.line([start, right], [peak / GIGA] * 2, line_color=NEUTRAL, line_width=2)
@@ -130,8 +131,8 @@ def _draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float]) -> None:
 
 
 def _write(plot: figure, x: float, y: float, text: str, align: str) -> None:
-    offset = 6 if align == "left" else -4
-    label = Label(x=x, y=y, text=text, text_align=align, text_font_size="12px", x_offset=offset, y_offset=6)
+    x_offset, y_offset = (14, -16) if align == "left" else (-4, 6)
+    label = Label(x=x, y=y, text=text, text_align=align, text_font_size="12px", x_offset=x_offset, y_offset=y_offset)
     plot.add_layout(label)
 
 

@@ -6,7 +6,6 @@ import math
 
 from tools import units
 from tools.compare_formats_figures import MAXIMUM_KEYS, Figures, Row, SpeedUp, half_width, reason, status, worst
-from tools.text_tables import percent
 
 DASH = "–"
 MEGABYTE = 1e6  # bytes
@@ -17,18 +16,18 @@ NEVER_RIGHT = {"nan": "NaN", "infinite": "infinity", "missing": "no NaN or infin
 def time(found: Figures) -> str:
     """Return the value with its interval in percent: "61.2 µs ± 0.4%"; without it where there is none."""
     half = half_width(found)
-    return units.seconds(found.seconds) if half is None else f"{units.seconds(found.seconds)} ± {percent(half)}"
+    return units.seconds(found.seconds) if half is None else f"{units.seconds(found.seconds)} ± {_two(100 * half)}%"
+
+
+def _two(value: float) -> str:
+    """Return an error with two significant digits, as errors are given; of 100 and more, all before the point."""
+    return f"{value:.2g}" if value < 99.5 else f"{value:,.0f}"
 
 
 def mean(found: Figures) -> str:
     """Return mean and standard deviation of the samples: "61.5 µs, sd 1.20 µs"."""
     spread = "" if found.std is None else f", sd {units.seconds(found.std)}"
     return f"{units.seconds(found.mean)}{spread}"
-
-
-def percentiles(found: Figures) -> str:
-    """Return p50 and p99: "p50 61.2 µs, p99 66.0 µs"."""
-    return f"p50 {units.seconds(found.p50)}, p99 {units.seconds(found.p99)}"
 
 
 def rate(found: Figures) -> str:
@@ -95,7 +94,7 @@ def speed_up(found: SpeedUp) -> str:
     """Return a ratio with its error: "2.10x ± 0.02"; without it where there were too few rounds."""
     if found.error is None:
         return f"{units.significant(found.ratio)}x"
-    return f"{units.significant(found.ratio)}x ± {units.significant(found.error)}"
+    return f"{units.significant(found.ratio)}x ± {_two(found.error)}"
 
 
 def error(row: Row) -> str:

@@ -269,3 +269,8 @@ def test_nothing_measured_is_written_too(name):
 
 def test_rows_number_the_cases_of_a_problem():
     assert [row.number for row in rows(comparison())] == [1, 1, 1, 2, 2, 1, 1, 1, 1]
+
+
+def test_a_wrong_implementation_is_in_no_pair():
+    wrong = timed("b", 1e-3, accuracy=(NAN,))
+    assert speed_ups(with_rows(case(), timed("a", 1e-3), wrong)) == ()

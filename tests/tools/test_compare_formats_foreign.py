@@ -127,7 +127,7 @@ def test_gbench_says_what_its_times_are():
     context = gbench(comparison())["context"]
     assert context["date"] == "2023-11-14T22:13:20+00:00"
     assert "one clock" in context["cpu_time"]
-    assert context["torch"] == "2.13.0"
+    assert context["kernel-velocity"]["environment"]["torch"] == "2.13.0"
 
 
 def test_gbench_of_one_round_has_no_spread():
