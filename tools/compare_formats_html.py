@@ -33,10 +33,14 @@ def _style() -> Markup:
 
 @cache
 def _bokeh() -> Markup:
-    """Return Bokeh's script (from the installed package: no CDN) so that it cannot end its own element.
-
-    In a script's strings and regular expressions "\\/" is "/"; elsewhere neither sequence is JavaScript.
-    """
+    """Return Bokeh's script (from the installed package: no CDN)."""
     path = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
-    text = path.read_text(encoding="utf-8")
-    return Markup(text.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+    return Markup(within_script(path.read_text(encoding="utf-8")))
+
+
+def within_script(text: str) -> str:
+    """Return JavaScript that cannot end, or swallow the end of, the element it stands in.
+
+    Neither sequence is JavaScript but in strings and regular expressions, where a backslash in them changes nothing.
+    """
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -21,9 +21,10 @@ from tests.tools.comparisons import (
     under_the_roofs,
     with_rows,
 )
-from tests.tools.test_browser import chromium, is_complaint, tab  # noqa: F401 - fixtures
+from tests.tools.test_browser import chromium, tab  # noqa: F401 - fixtures
 from tools import compare_formats, compare_formats_page
 from tools.compare_formats_charts import POINTS, POWER, TITLES, batches, chart, charts, correlogram
+from tools.compare_formats_html import within_script
 from tools.compare_formats_roofline import roofs_of
 from tools.comparison import Timed
 from tools.errors import UsageError
@@ -134,6 +135,39 @@ def test_the_roofline_draws_every_roof_and_every_point():
     assert text.count('"name": "point"') == 7
     assert "Not measured: L1." in page().roofline.caption
     assert "circle add_mul_exp, square matmul" in page().roofline.caption
+
+
+def lines_of(document):
+    """Return the (xs, ys) of every line of a Bokeh document."""
+    found = []
+
+    def walk(node):
+        if isinstance(node, dict):
+            entries = dict(node["entries"]) if node.get("type") == "map" else {}
+            if isinstance(entries.get("x"), list) and len(entries["x"]) == 2:
+                found.append((entries["x"], entries["y"]))
+        for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            walk(child)
+
+    walk(document)
+    return found
+
+
+def test_slopes_meet_the_peak_at_their_ridges():
+    document = page().roofline.document
+    slopes = [(xs, ys) for xs, ys in lines_of(document) if ys[0] != ys[1]]
+    ((peak_xs, peak_ys),) = [(xs, ys) for xs, ys in lines_of(document) if ys[0] == ys[1]]
+    assert [ys[0] / xs[0] for xs, ys in slopes] == pytest.approx([40, 10])  # GB/s of L2 and DRAM
+    assert [xs[1] for xs, _ in slopes] == pytest.approx([2.5, 10])  # FLOP/B
+    assert [ys[1] for _, ys in slopes] == pytest.approx([100, 100])
+    assert (peak_xs[0], peak_ys[0]) == (pytest.approx(2.5), pytest.approx(100))
+
+
+def test_both_axes_are_logarithmic_and_tooltips_take_no_markup():
+    text = json.dumps(page().roofline.document)
+    assert text.count('"LogAxis"') == 2
+    assert "@implementation" in text
+    assert "{safe}" not in text
 
 
 def test_the_roofline_draws_the_roofs_that_the_rows_know():
@@ -247,6 +281,10 @@ def test_without_bokeh_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "bokeh" else object())
     with pytest.raises(UsageError, match=r"bokeh not installed.*`track`"):
         compare_formats.as_html(comparison())
+
+
+def test_a_script_cannot_end_its_element():
+    assert within_script("'</script>' + '<!--'") == "'<\\/script>' + '<\\!--'"
 
 
 def test_half_of_a_surrogate_pair_is_no_error():
