@@ -6,7 +6,7 @@ Neutral lines are of a grey that keeps a contrast of 3:1 on white and on near-bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from scipy.stats import gaussian_kde
 from benchmarks.harness import statistics
 from benchmarks.harness.statistics import FloatArray, Slope
 from tools import units
+from tools.compare_formats_series import batches, correlogram
 from tools.comparison import Timed
 
 NEUTRAL = "#7d8790"
@@ -29,8 +30,6 @@ BEYOND = 99.5  # percentile where histogram and density end: one outlier would s
 BINS = 50
 GRID = 160  # points of a density
 DENSITY_SAMPLES = 5000  # a density of more takes seconds and looks the same
-LAGS = 40
-BATCHES = 40  # of growing length
 POWER = "Power over time"
 
 
@@ -215,19 +214,6 @@ def _autocorrelation(samples: _Samples, colour: str) -> Chart:
     return _done(title, caption, plot)
 
 
-def correlogram(rounds: Sequence[FloatArray]) -> tuple[list[int], list[float]]:
-    """Return lags from 1 and the rounds' mean autocorrelation at each; empty where no round has enough samples."""
-    long = [one for one in rounds if one.size >= 16]
-    if not long:
-        return [], []
-    found: dict[int, float] = {}
-    for lag in range(1, min(LAGS, min(one.size for one in long) // 4) + 1):
-        values = [value for one in long if (value := statistics.autocorrelation(one, lag)) is not None]
-        if values:
-            found[lag] = float(np.mean(values))
-    return list(found), list(found.values())
-
-
 def _lorenz(samples: _Samples, colour: str) -> Chart:
     title = "Lorenz curve"
     if few := _few(title, samples, 2):
@@ -260,23 +246,6 @@ def _slope_in_words(samples: _Samples, slope: Slope) -> str:
     error = "" if slope.error is None else f" ± {samples.text(slope.error)}"
     fit = "" if slope.r_squared is None else f", R² {slope.r_squared:.5f}"
     return f"slope {per_call}{error} per call{fit}"
-
-
-def batches(values: FloatArray) -> tuple[list[int], list[float]]:
-    """Return the lengths and the total times of batches of k, 2k, 3k, ... samples in a row, at most BATCHES of them.
-
-    No sample is in two batches, so that their times are as independent as the samples are; k lets BATCHES of them use
-    the samples up. The slope of time over length is what Haskell's criterion reports.
-    """
-    step = max(1, -(-2 * values.size // (BATCHES * (BATCHES + 1))))
-    counts: list[int] = []
-    totals: list[float] = []
-    begin, length = 0, step
-    while begin + length <= values.size and len(counts) < BATCHES:
-        counts.append(length)
-        totals.append(float(values[begin : begin + length].sum()))
-        begin, length = begin + length, length + step
-    return counts, totals
 
 
 def _power(timed: Timed, colour: str) -> Chart:

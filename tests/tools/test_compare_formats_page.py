@@ -23,9 +23,10 @@ from tests.tools.comparisons import (
 )
 from tests.tools.test_browser import chromium, tab  # noqa: F401 - fixtures
 from tools import compare_formats, compare_formats_page
-from tools.compare_formats_charts import POINTS, POWER, TITLES, batches, chart, charts, correlogram
+from tools.compare_formats_charts import POINTS, POWER, TITLES, chart, charts
 from tools.compare_formats_html import within_script
 from tools.compare_formats_roofline import roofs_of
+from tools.compare_formats_series import batches, correlogram
 from tools.comparison import Timed
 from tools.errors import UsageError
 
