@@ -30,6 +30,7 @@ COMMANDS = {
     "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
     "record": "record raw traces of every kernel, a file for each process",
     "replay": "replay every stopping rule on recorded and synthetic traces",
+    "compare": "implementations side by side on the working tree: times, speed-ups, roofline, errors",
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 

@@ -1,0 +1,285 @@
+"""``python -m tools compare``: implementations of a problem side by side, on the working tree, without git history.
+
+Every implementation is verified before and after it is timed; they take turns in rounds. The exit status is 1 when one
+is wrong, 2 for a mistake of the user's, 22 when there was nothing to measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchmarks.harness import cases as harness_cases
+from benchmarks.harness.benchmark import root_folder
+from benchmarks.harness.stopping import RULES
+from tools import compare_selection, compare_settings, compare_statistics, compare_table, comparing, host
+from tools.atomic import replace_text
+from tools.compare_settings import PRESETS, Settings
+from tools.comparison import Comparison
+from tools.errors import NothingMeasured, UsageError
+from tools.roofline import Roofs
+
+DTYPE = "float32"  # of definitions that make their cases for one dtype
+WRONG = 1  # exit status (contract)
+ALL = "all"
+FORMATS = ("json", "csv", "markdown", "html", "gbench", "nvbench")
+WIDE = 160  # characters, where there is no terminal to ask
+BAR = 24  # characters of the progress bar
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("what", nargs="+", metavar="PROBLEM", help=f"a kernel, a file with a Problem, or {ALL}")
+    parser.add_argument("--solution", action="append", type=Path, default=[], metavar="FILE", help="a shared library, or a Python file, with a `solution`; may be repeated")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
+    parser.add_argument("--sizes", "--cases", dest="sizes", metavar="NAMES", help="test cases: names or regular expressions, commas between")
+    parser.add_argument("--dtype", help="only test cases of that dtype, such as float32")
+    parser.add_argument("--implementations", metavar="NAMES", help="names or regular expressions, commas between")
+    parser.add_argument("--reference", metavar="NAME", help="the implementation that speed-ups are relative to (default: the first)")
+    parser.add_argument("--tolerance", help="what is right: 1e-3, rtol=1e-3,atol=1e-5, epsilon; integers: 1 allows off by one")
+    parser.add_argument("--threads", type=int, help="of the CPU (default: KV_THREADS, else 1)")
+    measuring = parser.add_argument_group("how it is measured")
+    measuring.add_argument("--rounds", type=int, help="how often each takes its turn (default 8)")
+    measuring.add_argument("--rule", metavar="NAME", help=f"stopping rule of a round: {', '.join(sorted(RULES))}")
+    measuring.add_argument("--warmups", type=int, help="calls before the first sample; a sample is then one call")
+    measuring.add_argument("--iters", type=int, help="samples of a round, one call each")
+    measuring.add_argument("--preset", metavar="NAME", help=f"a published way of measuring: {', '.join(PRESETS)}")
+    measuring.add_argument("--no-roofline", action="store_true", help="no efficiency: the machine's ceilings are neither read nor measured")
+    printed = parser.add_argument_group("what is printed and written")
+    printed.add_argument("--stats", action="store_true", help="also mean, std, min, max, p50, p99 of all samples")
+    printed.add_argument("--oneline", action="store_true", help="instead of tables a line each: 61us (RSD 0.124; min -41%%; max +182%%)")
+    printed.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
+    for name in FORMATS:
+        printed.add_argument(f"--{name}", metavar="FILE", help="write the comparison in that form; -: to standard output, tables to standard error")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Compare, print, write; return the exit status.
+
+    Raises:
+        UsageError: an option, a problem or a size that cannot be; nothing was measured yet.
+    """
+    chosen = _settings(args, os.environ)
+    _check_files(args)
+    if _is_command() and out is sys.stdout:
+        _as_measuring_process(str(chosen.threads))
+    device = args.device or host.device()
+    with comparing.prepared(device, chosen.threads):
+        jobs = [_job(what, args, device, chosen) for what in _expanded(args.what)]
+        for job in jobs:  # every size, before the first is allocated or anything is measured
+            job.check_fits()
+    roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
+    bar = _Bar(err, shown=not args.quiet and err.isatty())
+    found = []
+    try:
+        for number, job in enumerate(jobs):
+            found.append(job.compare(roofs, bar.part(number, len(jobs))))
+    finally:
+        bar.clear()
+    return _report(merged(found), args, roofs, out, err)
+
+
+class Job:
+    """A problem with its implementations and settings, ready to be compared."""
+
+    def __init__(self, loaded: Any, args: argparse.Namespace, settings: Settings) -> None:
+        self._problem = loaded.problem
+        where = f"{self._problem.name} on {self._problem.device}"
+        self._implementations = compare_selection.implementations(loaded.implementations, args.implementations, where)
+        self._sizes, self._dtype = args.sizes, args.dtype
+        self._tests = compare_selection.cases(self._problem, self._sizes, self._dtype)
+        comparing.check_reference(settings, self._implementations)
+        self._settings = settings
+
+    def check_fits(self) -> None:
+        """Refuse sizes that do not fit into memory.
+
+        Raises:
+            UsageError: one does not.
+        """
+        free = comparing.free_memory(self._problem.device)
+        for test in self._tests:
+            compare_selection.check_fits(self._problem, test, len(self._implementations), free)
+
+    def compare(self, roofs: Roofs | None, progress: comparing.Progress) -> Comparison:
+        """Measure."""
+        return comparing.compare(
+            self._problem,
+            self._implementations,
+            cases=self._sizes,
+            dtype=self._dtype,
+            settings=self._settings,
+            roofs=roofs,
+            progress=progress,
+        )
+
+
+def _job(what: str, args: argparse.Namespace, device: str, settings: Settings) -> Job:
+    loading = importlib.import_module("tools.problem_loading")
+    return Job(loading.load(what, device, args.solution, args.dtype or DTYPE), args, settings)
+
+
+def _expanded(whats: Sequence[str]) -> list[str]:
+    """Return the problems named, `all` replaced by every kernel's."""
+    every = [str(problem.kernel) for problem in harness_cases.problems()]
+    return list(dict.fromkeys(name for what in whats for name in (every if what == ALL else [what])))
+
+
+def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    """Return the settings of the command line, else of the environment.
+
+    Raises:
+        UsageError: one makes no sense.
+    """
+    threads = str(args.threads) if args.threads is not None else environ.get("KV_THREADS") or None
+    host.measuring_variables(threads)  # refuses what is no number of threads
+    return compare_settings.settings(
+        environ=environ,
+        preset=args.preset,
+        rule=args.rule,
+        warmups=args.warmups,
+        iters=args.iters,
+        rounds=args.rounds,
+        tolerance=_tolerance(args.tolerance),
+        reference=args.reference,
+        threads=int(threads or 1),
+    )
+
+
+def _tolerance(text: str | None) -> Any:
+    """Return the tolerance that was asked for; None: none was.
+
+    Raises:
+        UsageError: it is no tolerance.
+    """
+    if text is None:
+        return None
+    try:
+        return importlib.import_module("benchmarks.harness.accuracy").parse_tolerance(text)
+    except ValueError as error:
+        raise UsageError(f"--tolerance: {error}") from None
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """Refuse files that cannot be written, before anything is measured.
+
+    Raises:
+        UsageError: no such folder, a folder in the file's place, or standard output asked for twice.
+    """
+    targets = {name: target for name in FORMATS if (target := getattr(args, name)) is not None}
+    if list(targets.values()).count("-") > 1:
+        raise UsageError("standard output (-) can take one format only: give the others a file")
+    for name, target in targets.items():
+        path = Path(target)
+        if target != "-" and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise UsageError(f"--{name} {target}: wanted a file in a folder that is there")
+
+
+def _is_command() -> bool:
+    """Return whether this process is `python -m tools`, and not one that calls `main`."""
+    return getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None) == "tools.__main__"
+
+
+def _as_measuring_process(threads: str) -> None:
+    """Start this command anew with the environment of every measuring process, unless it has that.
+
+    The allocator reads its settings when a process starts.
+    """
+    wanted = {**host.measuring_variables(threads), "KV_THREADS": threads}
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **wanted})
+
+
+def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
+    """Return the ceilings as last measured; where none are kept, they are measured now."""
+    peaks = importlib.import_module("tools.peaks")
+    found: Roofs | None = peaks.latest_roofs(root_folder(os.environ), device)
+    if found is not None:
+        return found
+    if not quiet:
+        print("note: no ceilings of this machine are kept: measuring them first (--no-roofline skips it)", file=err)
+    measured: Roofs = peaks.measure_roofs(device)
+    return measured
+
+
+def merged(found: Sequence[Comparison]) -> Comparison:
+    """Return the comparisons of several problems as one; the first says what they ran on."""
+    first = found[0]
+    return replace(
+        first,
+        compared=tuple(each for comparison in found for each in comparison.compared),
+        took=sum(comparison.took for comparison in found),
+        warnings=tuple(dict.fromkeys(each for comparison in found for each in comparison.warnings)),
+    )
+
+
+def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, out: TextIO, err: TextIO) -> int:
+    """Print and write what was found; return the exit status."""
+    to = err if "-" in [getattr(args, name) for name in FORMATS] else out
+    width = shutil.get_terminal_size((WIDE, 24)).columns if to.isatty() else WIDE
+    to.write(compare_statistics.one_lines(found) if args.oneline else compare_table.table(found, width))
+    if args.stats:
+        to.write("\n" + compare_statistics.table(found))
+    for name in FORMATS:
+        if (target := getattr(args, name)) is not None:
+            _write(_formatted(name, found, roofs), target, out)
+    return status(found)
+
+
+def _formatted(name: str, found: Comparison, roofs: Roofs | None) -> str:
+    formats = importlib.import_module("tools.compare_formats")
+    write = getattr(formats, f"as_{name}")
+    made: str = write(found, roofs) if name == "html" else write(found)
+    return made
+
+
+def _write(text: str, target: str, out: TextIO) -> None:
+    if target == "-":
+        out.write(text)
+    else:
+        replace_text(Path(target), text)
+
+
+def status(found: Comparison) -> int:
+    """Return the exit status: 1 where an implementation is wrong, 22 where nothing has a time, else 0."""
+    timed = [each for compared in found.compared for each in compared.timed]
+    if any(each.failed is not None for each in timed):
+        return WRONG
+    return 0 if any(each.estimates for each in timed) else NothingMeasured.exit_code
+
+
+class _Bar:
+    """A progress bar on one line of a terminal, with the time that is left if the rest takes as long."""
+
+    def __init__(self, err: TextIO, *, shown: bool) -> None:
+        self._err, self._shown, self._began = err, shown, time.monotonic()
+
+    def part(self, number: int, count: int) -> comparing.Progress:
+        """Return the progress of one problem of several."""
+        return lambda what, done: self._show(what, (number + done) / count)
+
+    def _show(self, what: str, done: float) -> None:
+        if not self._shown:
+            return
+        spent = time.monotonic() - self._began
+        left = f", {spent / done * (1 - done):.0f} s left" if done > 0 else ""
+        filled = int(BAR * done)
+        line = f"[{'#' * filled}{'.' * (BAR - filled)}] {what}{left}"
+        self._err.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
+        self._err.flush()
+
+    def clear(self) -> None:
+        """Leave an empty line."""
+        if self._shown:
+            self._err.write("\r\x1b[K")
+            self._err.flush()
