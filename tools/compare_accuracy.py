@@ -49,7 +49,7 @@ def verify(problem: Problem, expected: Any, actual: Any, tolerance: accuracy.Tol
     except ValueError:
         if tolerance is not None:
             raise
-        found = dict.fromkeys(names[: len(outputs_of(expected))] or ["out"], {})
+        found = {name: {} for name in names[: len(outputs_of(expected))] or ["out"]}
     if tolerance is None and not any("wrong" in each and each["wrong"] is None for each in found.values()):
         found = _as_the_problem_says(problem, expected, actual, found)
     return tuple(Accuracy(output=name, right=bool(each["right"]), details=each) for name, each in found.items())

@@ -42,7 +42,7 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where rounds are taken: the device, the bytes that a call touches, the number of threads, what makes its timer."""
+    """Where rounds are taken: the device, the bytes that a call touches, the CPU's threads, what makes its timer."""
 
     device: str
     working_set: float  # bytes

@@ -107,7 +107,7 @@ class Subject:
             self.missing = " ".join(str(error).split()) or "not implemented"
         except (UsageError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 - anything, see above
+        except Exception as error:
             if is_out_of_memory(error):
                 raise
             self.failed = f"raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -163,5 +163,3 @@ def synchronize(device: str) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that memory ran out: PyTorch's on the CPU is a plain RuntimeError."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
-
-

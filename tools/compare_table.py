@@ -87,9 +87,7 @@ def times(rows: Sequence[Row], width: int) -> str:
         "histogram": (compare_rows.histogram, 4),
     }
     found = [Column(head="case", cells=blank_repeats([row.compared.case for row in rows]))]
-    found += [
-        Column(head=head, cells=[cell(row) for row in rows], keep=keep) for head, (cell, keep) in named.items()
-    ]
+    found += [Column(head=head, cells=[cell(row) for row in rows], keep=keep) for head, (cell, keep) in named.items()]
     return text(found, width)
 
 

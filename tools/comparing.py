@@ -117,7 +117,9 @@ def compare(
         found = []
         for number, test in enumerate(tests):
             part = _part(progress, f"{problem.name} {test['name']}", number, len(tests))
-            found.append(compare_case(problem, implementations, test, chosen, roofs, began, part))
+            found.append(
+                compare_case(problem, implementations, test, settings=chosen, roofs=roofs, began=began, progress=part)
+            )
     return Comparison(
         compared=tuple(found),
         environment=environment,
@@ -193,6 +195,7 @@ def compare_case(
     problem: Problem,
     implementations: Mapping[str, Bind],
     test: TestCase,
+    *,
     settings: Settings,
     roofs: Roofs | None,
     began: float,
@@ -278,9 +281,7 @@ def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: 
     )
 
 
-def _with_roofline(
-    timed: Timed, flops: int | None, moved: int | None, dtype: str, roofs: Roofs | None
-) -> Timed:
+def _with_roofline(timed: Timed, flops: int | None, moved: int | None, dtype: str, roofs: Roofs | None) -> Timed:
     """Return a timing with its place below the roofs; as it is where it has no time that counts."""
     if roofs is None or not timed.estimates or timed.failed is not None:
         return timed

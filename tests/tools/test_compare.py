@@ -65,7 +65,14 @@ def run(*argv):
 def test_a_comparison_from_start_to_end(planted):
     code, out, err = run("doubling", *QUICK)
     assert (code, err) == (0, "")
-    for said in ("system: device", "doubling on cpu", "float32-small", "native vs eager", "efficiency", "4 of 4 outputs"):
+    for said in (
+        "system: device",
+        "doubling on cpu",
+        "float32-small",
+        "native vs eager",
+        "efficiency",
+        "4 of 4 outputs",
+    ):
         assert said in out
     assert planted.loaded == [("doubling", "cpu", [], "float32")] and planted.measured == []
 
@@ -223,7 +230,11 @@ def test_the_command_starts_itself_with_the_measuring_environment(monkeypatch):
     command._as_measuring_process("2")
     ((program, argv, environment),) = started
     assert (program, argv[1:]) == (sys.executable, sys.orig_argv[1:])
-    assert (environment["MALLOC_MMAP_MAX_"], environment["OMP_NUM_THREADS"], environment["KV_THREADS"]) == ("0", "2", "2")
+    assert (environment["MALLOC_MMAP_MAX_"], environment["OMP_NUM_THREADS"], environment["KV_THREADS"]) == (
+        "0",
+        "2",
+        "2",
+    )
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     command._as_measuring_process("2")

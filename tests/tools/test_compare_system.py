@@ -1,6 +1,5 @@
 """What a comparison ran on, as text."""
 
-
 import pytest
 
 from benchmarks.harness import gpu, nvml, reported
@@ -56,7 +55,13 @@ def test_a_gpu_says_what_its_driver_knows(monkeypatch):
     from tests.benchmarks import pretend_cuda
 
     pretend_cuda.plant(monkeypatch, torch)
-    answers = {"driver": "560.1", "sm_clock": 1.98e9, "sm_clock_most": 1.98e9, "memory_clock": 2.6e9, "power_limit": 700.0}
+    answers = {
+        "driver": "560.1",
+        "sm_clock": 1.98e9,
+        "sm_clock_most": 1.98e9,
+        "memory_clock": 2.6e9,
+        "power_limit": 700.0,
+    }
     monkeypatch.setattr(gpu, "uuid", lambda: "GPU-0")
     monkeypatch.setattr(nvml, "describe", lambda uuid: answers)
     found = compare_system.environment("cuda", 1)

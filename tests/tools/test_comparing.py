@@ -170,7 +170,7 @@ def test_implementations_take_turns(monkeypatch):
 
     settings = Settings(rounds=4, rule=partial(FixedCount, n=1), warmups=0)
     compare(Doubling(), {name: named(name) for name in "abc"}, cases="small", settings=settings)
-    assert "".join(taken[3:-3]) == "abc" "bca" "cab" "cba"  # between the two verifications
+    assert "".join(taken[3:-3]) == "abcbcacabcba"  # between the two verifications
 
 
 def test_progress_goes_from_nothing_to_all():
