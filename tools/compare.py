@@ -11,7 +11,6 @@ import importlib
 import os
 import shutil
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +19,30 @@ from typing import Any, TextIO
 from benchmarks.harness import cases as harness_cases
 from benchmarks.harness.benchmark import root_folder
 from benchmarks.harness.stopping import RULES
-from tools import compare_selection, compare_settings, compare_statistics, compare_table, comparing, host
+from tools import (
+    compare_inside,
+    compare_selection,
+    compare_settings,
+    compare_statistics,
+    compare_table,
+    comparing,
+    host,
+    kept_ceilings,
+    peaks,
+)
 from tools.atomic import replace_text
 from tools.compare_settings import PRESETS, Settings
 from tools.comparison import Comparison
 from tools.errors import NothingMeasured, UsageError
+from tools.progress_bar import ProgressBar
 from tools.roofline import Roofs
 
 DTYPE = "float32"  # of definitions that make their cases for one dtype
+INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
 ALL = "all"
 FORMATS = ("json", "csv", "markdown", "html", "gbench", "nvbench")
 WIDE = 160  # characters, where there is no terminal to ask
-BAR = 24  # characters of the progress bar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measuring.add_argument(
         "--no-roofline", action="store_true", help="no efficiency: the machine's ceilings are neither read nor measured"
     )
+    compare_inside.add_arguments(parser)
     printed = parser.add_argument_group("what is printed and written")
     printed.add_argument("--stats", action="store_true", help="also mean, std, min, max, p50, p99 of all samples")
     printed.add_argument(
@@ -94,6 +105,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """
     chosen = _settings(args, os.environ)
     _check_files(args)
+    compare_inside.check(args)
     if _is_command() and out is sys.stdout:
         _as_measuring_process(str(chosen.threads))
     device = args.device or host.device()
@@ -101,21 +113,30 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         jobs = [_job(what, args, device, chosen) for what in _expanded(args.what)]
         for job in jobs:  # every size, before the first is allocated or anything is measured
             job.check_fits()
-    roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
-    bar = _Bar(err, shown=not args.quiet and err.isatty())
+        roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
+    bar = ProgressBar(err, shown=not args.quiet and err.isatty())
     found = []
     try:
         for number, job in enumerate(jobs):
             found.append(job.compare(roofs, bar.part(number, len(jobs))))
+    except KeyboardInterrupt:
+        print("interrupted: a comparison keeps nothing", file=err)
+        return INTERRUPTED
     finally:
         bar.clear()
-    return _report(merged(found), args, roofs, out, err)
+    code = _report(merged(found), args, roofs, out, err)
+    if args.profile is not None or args.ncu is not None or args.tops:
+        with comparing.prepared(device, chosen.threads):
+            inside = [job.inside(one) for job, one in zip(jobs, found, strict=True)]
+            compare_inside.look(inside, args, device, _for_tables(args, out, err))
+    return code
 
 
 class Job:
     """A problem with its implementations and settings, ready to be compared."""
 
-    def __init__(self, loaded: Any, args: argparse.Namespace, settings: Settings) -> None:
+    def __init__(self, what: str, loaded: Any, args: argparse.Namespace, settings: Settings) -> None:
+        self._what, self._solutions = what, args.solution
         self._problem = loaded.problem
         where = f"{self._problem.name} on {self._problem.device}"
         self._implementations = compare_selection.implementations(loaded.implementations, args.implementations, where)
@@ -146,10 +167,20 @@ class Job:
             progress=progress,
         )
 
+    def inside(self, found: Comparison) -> compare_inside.Inside:
+        """Return what can be looked into, with what was found of it."""
+        return compare_inside.Inside(
+            what=self._what,
+            problem=self._problem,
+            implementations=self._implementations,
+            solutions=self._solutions,
+            found=found,
+        )
+
 
 def _job(what: str, args: argparse.Namespace, device: str, settings: Settings) -> Job:
     loading = importlib.import_module("tools.problem_loading")
-    return Job(loading.load(what, device, args.solution, args.dtype or DTYPE), args, settings)
+    return Job(what, loading.load(what, device, args.solution, args.dtype or DTYPE), args, settings)
 
 
 def _expanded(whats: Sequence[str]) -> list[str]:
@@ -226,15 +257,19 @@ def _as_measuring_process(threads: str) -> None:
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
-    """Return the ceilings as last measured; where none are kept, they are measured now."""
-    peaks = importlib.import_module("tools.peaks")
-    found: Roofs | None = peaks.latest_roofs(root_folder(os.environ), device)
+    """Return the ceilings as last measured; where none are kept, they are measured now, and kept."""
+    root = root_folder(os.environ)
+    found = peaks.latest_roofs(root, device)
     if found is not None:
         return found
     if not quiet:
-        print("note: no ceilings of this machine are kept: measuring them first (--no-roofline skips it)", file=err)
-    measured: Roofs = peaks.measure_roofs(device)
-    return measured
+        print(
+            "note: no ceilings of this machine are kept: measuring them first, half a minute (--no-roofline skips it)",
+            file=err,
+            flush=True,
+        )
+    kept_ceilings.keep(root, peaks.measure_document(device))
+    return peaks.latest_roofs(root, device)
 
 
 def merged(found: Sequence[Comparison]) -> Comparison:
@@ -250,7 +285,7 @@ def merged(found: Sequence[Comparison]) -> Comparison:
 
 def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, out: TextIO, err: TextIO) -> int:
     """Print and write what was found; return the exit status."""
-    to = err if "-" in [getattr(args, name) for name in FORMATS] else out
+    to = _for_tables(args, out, err)
     width = shutil.get_terminal_size((WIDE, 24)).columns if to.isatty() else WIDE
     to.write(compare_statistics.one_lines(found) if args.oneline else compare_table.table(found, width))
     if args.stats:
@@ -259,6 +294,11 @@ def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, ou
         if (target := getattr(args, name)) is not None:
             _write(_formatted(name, found, roofs), target, out)
     return status(found)
+
+
+def _for_tables(args: argparse.Namespace, out: TextIO, err: TextIO) -> TextIO:
+    """Return where tables are printed: beside a format on standard output, standard error."""
+    return err if "-" in [getattr(args, name) for name in FORMATS] else out
 
 
 def _formatted(name: str, found: Comparison, roofs: Roofs | None) -> str:
@@ -281,30 +321,3 @@ def status(found: Comparison) -> int:
     if any(each.failed is not None for each in timed):
         return WRONG
     return 0 if any(each.estimates for each in timed) else NothingMeasured.exit_code
-
-
-class _Bar:
-    """A progress bar on one line of a terminal, with the time that is left if the rest takes as long."""
-
-    def __init__(self, err: TextIO, *, shown: bool) -> None:
-        self._err, self._shown, self._began = err, shown, time.monotonic()
-
-    def part(self, number: int, count: int) -> comparing.Progress:
-        """Return the progress of one problem of several."""
-        return lambda what, done: self._show(what, (number + done) / count)
-
-    def _show(self, what: str, done: float) -> None:
-        if not self._shown:
-            return
-        spent = time.monotonic() - self._began
-        left = f", {spent / done * (1 - done):.0f} s left" if done > 0 else ""
-        filled = int(BAR * done)
-        line = f"[{'#' * filled}{'.' * (BAR - filled)}] {what}{left}"
-        self._err.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
-        self._err.flush()
-
-    def clear(self) -> None:
-        """Leave an empty line."""
-        if self._shown:
-            self._err.write("\r\x1b[K")
-            self._err.flush()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tools import speed_ups, units
 from tools.compare_columns import bars
 from tools.comparison import Accuracy, Compared, Timed
+from tools.roofline import percent as roofs_percent
 from tools.speed_ups import Spread, Timing
 
 NONE = "-"
@@ -104,7 +105,7 @@ def efficiency(found: Row) -> str:
     roofline = found.timed.roofline
     if roofline is None or found.timing is None:
         return NONE
-    return units.share(roofline.efficiency) + ("!" if roofline.impossible else "")
+    return roofs_percent(roofline.efficiency) + ("!" if roofline.impossible else "")
 
 
 def bound(found: Row) -> str:

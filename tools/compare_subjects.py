@@ -12,6 +12,7 @@ from benchmarks.harness.implementations import Bound
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.timers import Call
 from tools import compare_accuracy, speed_ups
+from tools.compare_inputs import Shared
 from tools.compare_rounds import Place, Taken, take_round, time_of_function
 from tools.compare_settings import Settings
 from tools.comparison import Accuracy, Timed
@@ -28,6 +29,8 @@ class Bench:
     problem: Problem
     case: str
     inputs: Inputs
+    create: Callable[[], Inputs]  # makes them again
+    shared: Shared  # what they must stay
     expected: Any  # a tensor, or several
     place: Place
     settings: Settings
@@ -73,8 +76,12 @@ class Subject:
         assert self.bound is not None  # it runs
         self.bound.poison()
         self.bound.call()
-        synchronize(self.bench.place.device)
         bench = self.bench
+        synchronize(bench.place.device)
+        if changed := bench.shared.changed():
+            bench.shared.restore(bench.create, self.name)
+            self.failed = f"it changed its inputs: {', '.join(changed)} ({when})"
+            return
         self.accuracy = compare_accuracy.verify(
             bench.problem, bench.expected, self.bound.output(), bench.settings.tolerance
         )

@@ -72,19 +72,20 @@ def problem(compared: Sequence[Compared], reference: str | None, width: int) -> 
 def times(rows: Sequence[Row], width: int) -> str:
     """Return the table of times and rates; columns that are missed least are left out where it is narrow."""
     named = {
-        "implementation": (lambda row: row.timed.implementation, None),
-        "memory": (lambda row: row.compared.memory or NONE, 6),
-        "MB/tensor": (lambda row: compare_rows.size(row.compared), 2),
+        "by": (lambda row: row.timed.implementation, None),
+        "memory": (lambda row: row.compared.memory or NONE, 7),
+        "MB": (lambda row: compare_rows.size(row.compared), 3),
         "elements": (lambda row: f"{row.compared.elements:,}", 1),
         "time ±95%": (compare_rows.time, None),
-        "p50": (compare_rows.p50, 3),
-        "p99": (compare_rows.p99, 5),
+        "mean ±std": (compare_rows.mean, 2),
+        "p50": (compare_rows.p50, 4),
+        "p99": (compare_rows.p99, 6),
         "GFLOPS": (compare_rows.rate, 12),
         "GB/s": (compare_rows.bandwidth, 11),
-        "efficiency": (compare_rows.efficiency, 10),
-        "bound": (compare_rows.bound, 8),
-        "cache": (compare_rows.cache_benefit, 7),
-        "histogram": (compare_rows.histogram, 4),
+        "eff.": (compare_rows.efficiency, 10),
+        "bound": (compare_rows.bound, 9),
+        "cache": (compare_rows.cache_benefit, 8),
+        "histogram": (compare_rows.histogram, 5),
     }
     found = [Column(head="case", cells=blank_repeats([row.compared.case for row in rows]))]
     found += [Column(head=head, cells=[cell(row) for row in rows], keep=keep) for head, (cell, keep) in named.items()]
@@ -93,11 +94,13 @@ def times(rows: Sequence[Row], width: int) -> str:
 
 def _legend(rows: Sequence[Row]) -> str:
     """Return what the columns mean that do not say so themselves."""
-    said = ["time: median of the rounds, ± half of its 95% interval over rounds"]
+    said = ["MB: of the largest tensor; time: median of the rounds, ± half of its 95% interval over rounds"]
     if any(row.timing is not None and row.timing.half_width is None for row in rows):
         said[0] += " (from 3 rounds on)"
     if any(row.timed.roofline is not None for row in rows):
-        said.append("efficiency: of the DRAM roof or the peak, at most 100%; cache: times faster than DRAM allows")
+        said.append(
+            "eff.: efficiency, of the DRAM roof or the peak, at most 100%; cache: benefit, times faster than DRAM allows"
+        )
     if any(row.spread is not None for row in rows):
         said.append("histogram: fastest sample to p99")
     return "\n".join(f"  {each}" for each in said)
@@ -214,9 +217,11 @@ def accuracy_line(comparison: Comparison) -> str:
         for each in timed.accuracy
     ]
     raised = sum(
-        timed.failed is not None and not timed.accuracy for each in comparison.compared for timed in each.timed
+        timed.failed is not None and all(output.right for output in timed.accuracy)
+        for each in comparison.compared
+        for timed in each.timed
     )
-    failed = f"; {units.count(raised, 'implementation')} FAILED without an output" if raised else ""
+    failed = f"; {units.count(raised, 'implementation')} FAILED otherwise" if raised else ""
     if not found:
         return f"accuracy: nothing was verified{failed}"
     wrong = [what for what, each in found if not each.right]
@@ -227,13 +232,13 @@ def accuracy_line(comparison: Comparison) -> str:
 
 
 def _largest(found: Sequence[tuple[str, Accuracy]]) -> str:
-    """Return the largest relative error and whose it is."""
-    errors = [(_known(each.details, "max_relative_error"), what) for what, each in found]
+    """Return the largest error and whose it is: of every element the absolute or the relative, whichever is smaller."""
+    errors = [(_known(each.details, "max_error"), what) for what, each in found]
     known = [(error, what) for error, what in errors if error is not None]
     if not known:
         return ""
     error, what = max(known)
-    return "; all exact" if error == 0 else f"; largest relative error {error:.3g} ({what})"
+    return "; all exact" if error == 0 else f"; largest error {error:.3g}, absolute or relative ({what})"
 
 
 def _passing(found: Sequence[Accuracy]) -> str:

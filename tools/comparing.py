@@ -43,11 +43,12 @@ from typing import Any, TypeVar
 from benchmarks.harness import implementations as harness
 from benchmarks.harness import timing
 from benchmarks.harness.benchmark import prepare_torch, root_folder
-from benchmarks.harness.problem import Problem, TestCase
+from benchmarks.harness.problem import Inputs, Problem, TestCase
 from benchmarks.harness.reported import free_memory
 from benchmarks.harness.timers import Call
 from tools import compare_selection, compare_settings, compare_system, speed_ups
 from tools.compare_accuracy import outputs_of
+from tools.compare_inputs import shared
 from tools.compare_rounds import Place, take_round
 from tools.compare_settings import Settings
 from tools.compare_subjects import Bench, Bind, Subject, is_out_of_memory
@@ -63,7 +64,7 @@ Item = TypeVar("Item")
 def order(items: Sequence[Item], number: int) -> list[Item]:
     """Return the items in the order of round `number`, from 0: A B C, B C A, C A B, then each of these backwards.
 
-    So over the rounds every item is as often the first, and follows every other.
+    So every item is as often the first as any other, and comes as often after one neighbour as after the other.
     """
     if not items:
         return []
@@ -226,20 +227,39 @@ def compare_case(
 
 
 def _bench(problem: Problem, test: TestCase, settings: Settings, began: float) -> Bench:
-    inputs = test["create_inputs"]()
+    inputs, expected = _made(problem, test)
     moved = problem.get_bytes(test)
-    expected = problem.expected(*inputs)
     touched = moved if moved is not None else sum(_size(each) for each in _tensors(inputs, expected))
     place = Place(device=problem.device, working_set=touched, threads=settings.threads)
     return Bench(
         problem=problem,
         case=test["name"],
         inputs=inputs,
+        create=test["create_inputs"],
+        shared=shared(problem, inputs),
         expected=expected,
         place=place,
         settings=settings,
         began=began,
     )
+
+
+def _made(problem: Problem, test: TestCase) -> tuple[Inputs, Any]:
+    """Return a case's inputs and what is expected of them.
+
+    Raises:
+        UsageError: the problem, which may be a user's file, raised.
+    """
+    step = "create_inputs"
+    try:
+        inputs = test["create_inputs"]()
+        step = "its reference"
+        return inputs, problem.expected(*inputs)
+    except Exception as error:
+        if isinstance(error, MemoryError) or is_out_of_memory(error):
+            raise
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise UsageError(f"{problem.name} {test['name']}: {step} raised {what}") from error
 
 
 def _take_rounds(subjects: Sequence[Subject], rounds: int, progress: Progress) -> None:

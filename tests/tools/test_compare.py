@@ -38,13 +38,16 @@ def planted(monkeypatch):
         asked.problem.device = device
         return types.SimpleNamespace(problem=asked.problem, implementations=asked.implementations)
 
-    def measure_roofs(device):
-        asked.measured.append(device)
-        return ROOFS
+    def keep(root, document):
+        asked.measured.append(document)
+        asked.kept = ROOFS
+
+    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device: asked.kept)
+    monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
+    monkeypatch.setattr(command.kept_ceilings, "keep", keep)
 
     for name, functions in {
         "problem_loading": {"load": load},
-        "peaks": {"latest_roofs": lambda root, device: asked.kept, "measure_roofs": measure_roofs},
         "compare_formats": {
             "as_json": lambda found: json.dumps([each.case for each in found.compared]) + "\n",
             "as_csv": lambda found: "case\n",
@@ -84,6 +87,14 @@ def test_wrong_is_status_one_and_named(planted):
     assert "FAIL: doubling float32-small native: out is wrong" in out and "(999,)" in out
 
 
+def test_an_interruption_says_that_nothing_is_kept(planted):
+    def interrupt(problem, case, inputs):
+        raise KeyboardInterrupt
+
+    planted.implementations["native"] = interrupt
+    assert run("doubling", *QUICK) == (130, "", "interrupted: a comparison keeps nothing\n")
+
+
 def test_nothing_to_measure_is_status_22(planted):
     def refuse(problem, case, inputs):
         raise NotImplementedError("no GPU")
@@ -118,6 +129,9 @@ def test_ceilings_are_measured_where_none_are_kept(planted):
     planted.kept = None
     _, out, err = run("doubling", *QUICK)
     assert planted.measured == ["cpu"] and "measuring them first" in err and "efficiency" in out
+    run("doubling", *QUICK)
+    assert planted.measured == ["cpu"]  # they are kept
+    planted.kept = None
     _, _, err = run("doubling", *QUICK, "--quiet")
     assert err == ""
 
@@ -244,6 +258,6 @@ def test_the_command_starts_itself_with_the_measuring_environment(monkeypatch):
 
 def test_a_job_needs_no_device_to_be_refused(planted):
     loaded = types.SimpleNamespace(problem=planted.problem, implementations=planted.implementations)
-    args = types.SimpleNamespace(implementations=None, sizes="none", dtype=None)
+    args = types.SimpleNamespace(implementations=None, sizes="none", dtype=None, solution=[])
     with pytest.raises(UsageError, match="--sizes 'none'"):
-        Job(loaded, args, command.Settings())
+        Job("doubling", loaded, args, command.Settings())

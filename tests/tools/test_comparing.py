@@ -94,6 +94,28 @@ def test_what_is_wrong_is_named_and_not_timed(problem, bind, said):
     assert not found.accuracy[0].right
 
 
+def test_a_kernel_that_changes_its_inputs_is_named_and_harms_no_other():
+    def greedy(problem, case, inputs):
+        bound = writing()(problem, case, inputs)
+        return type(bound)(lambda: (bound.call(), inputs[0].add_(1)), bound.output, bound.poison)
+
+    found = compare(Doubling(), {"greedy": greedy, **EAGER}, cases="small", settings=QUICK).compared[0].timed
+    assert found[0].failed == "it changed its inputs: x (before timing)"
+    assert found[1].failed is None and len(found[1].rounds) == 2
+
+
+def test_inputs_that_cannot_be_made_again_end_the_comparison():
+    class Unseeded(Doubling):
+        def create(self, name, n):
+            return (torch.rand(n),)
+
+    def greedy(problem, case, inputs):
+        return returning(lambda x: x.mul_(2))(problem, case, inputs)
+
+    with pytest.raises(UsageError, match="mine changed its inputs"):
+        compare(Unseeded(), {"mine": greedy}, cases="small", settings=QUICK)
+
+
 def test_a_problem_that_lets_nan_pass_does_not_decide_on_it():
     class Lax(Doubling):
         def verify_result(self, expected, actual):
@@ -147,7 +169,7 @@ def test_what_raises_costs_the_others_nothing():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_every_implementation_is_as_often_the_first_and_follows_every_other(count):
+def test_every_implementation_is_as_often_the_first(count):
     names = list(range(count))
     rounds = [order(names, number) for number in range(2 * count)]
     assert all(sorted(each) == names for each in rounds)
@@ -231,6 +253,15 @@ def test_sizes_that_do_not_fit_are_refused_before_anything_is_allocated(monkeypa
         compare(problem, EAGER, settings=QUICK)
     assert problem.made == []
     assert len(compare(problem, EAGER, cases="small", settings=QUICK).compared) == 1
+
+
+def test_a_problem_that_raises_is_one_line():
+    class Broken(Doubling):
+        def reference_solution(self, *inputs):
+            raise AssertionError("Torch not compiled with CUDA enabled")
+
+    with pytest.raises(UsageError, match="doubling float32-small: its reference raised AssertionError: Torch not comp"):
+        compare(Broken(), EAGER, settings=QUICK)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 bytes")])
