@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.harness import cases as harness_cases
+from benchmarks.harness import reported
 from benchmarks.harness.benchmark import root_folder
 from benchmarks.harness.stopping import RULES
 from tools import (
@@ -28,6 +29,7 @@ from tools import (
     comparing,
     host,
     kept_ceilings,
+    measuring_process,
     peaks,
 )
 from tools.atomic import replace_text
@@ -106,10 +108,10 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     chosen = _settings(args, os.environ)
     _check_files(args)
     compare_inside.check(args)
-    if _is_command() and out is sys.stdout:
-        _as_measuring_process(str(chosen.threads))
+    if measuring_process.is_command() and out is sys.stdout:
+        measuring_process.restart(str(chosen.threads))
     device = args.device or host.device()
-    with comparing.prepared(device, chosen.threads):
+    with measuring_process.prepared(device, chosen.threads):
         jobs = [_job(what, args, device, chosen) for what in _expanded(args.what)]
         for job in jobs:  # every size, before the first is allocated or anything is measured
             job.check_fits()
@@ -126,7 +128,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         bar.clear()
     code = _report(merged(found), args, roofs, out, err)
     if args.profile is not None or args.ncu is not None or args.tops:
-        with comparing.prepared(device, chosen.threads):
+        with measuring_process.prepared(device, chosen.threads):
             inside = [job.inside(one) for job, one in zip(jobs, found, strict=True)]
             compare_inside.look(inside, args, device, _for_tables(args, out, err))
     return code
@@ -151,7 +153,7 @@ class Job:
         Raises:
             UsageError: one does not.
         """
-        free = comparing.free_memory(self._problem.device)
+        free = reported.free_memory(self._problem.device)
         for test in self._tests:
             compare_selection.check_fits(self._problem, test, len(self._implementations), free)
 
@@ -237,23 +239,6 @@ def _check_files(args: argparse.Namespace) -> None:
         path = Path(target)
         if target != "-" and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise UsageError(f"--{name} {target}: wanted a file in a folder that is there")
-
-
-def _is_command() -> bool:
-    """Return whether this process is `python -m tools`, and not one that calls `main`."""
-    return getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None) == "tools.__main__"
-
-
-def _as_measuring_process(threads: str) -> None:
-    """Start this command anew with the environment of every measuring process, unless it has that.
-
-    The allocator reads its settings when a process starts.
-    """
-    wanted = {**host.measuring_variables(threads), "KV_THREADS": threads}
-    if any(os.environ.get(name) != value for name, value in wanted.items()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **wanted})
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:

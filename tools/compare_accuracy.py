@@ -14,8 +14,10 @@ from benchmarks.harness.problem import Problem
 from tools.comparison import Accuracy
 
 # What is said of an output under one tolerance only: not carried over where another judged it.
-_JUDGEMENT = ("right", "why", "wrong", "first_wrong", "first_wrong_index", "first_expected", "first_actual")
-_JUDGEMENT += ("rtol", "atol", "tolerance")
+_JUDGEMENT = (
+    *("right", "why", "wrong", "first_wrong", "first_wrong_index", "first_expected", "first_actual"),
+    *("rtol", "atol", "tolerance"),
+)
 _NEVER_RIGHT = ("nan", "infinite", "missing")  # counts of elements
 
 
@@ -63,13 +65,13 @@ def _as_the_problem_says(
     blamed = [name for name, each in found.items() if not each.get("right", True)] or list(found)
     judged = {}
     for name, each in found.items():
-        bare = {key: value for key, value in each.items() if key not in _JUDGEMENT}
+        right = (bool(said) or name not in blamed) and not any(each.get(count) for count in _NEVER_RIGHT)
+        # A default tolerance's word on what is wrong and where; not where the problem allows more.
+        kept = {key: value for key, value in each.items() if key not in _JUDGEMENT or not (right or each["right"])}
         if len(found) == 1:
-            bare |= {key: value for key, value in details.items() if value is not None}
-        unexpected = [f"{each[count]} {count}" for count in _NEVER_RIGHT if each.get(count)]
-        right = (bool(said) or name not in blamed) and not unexpected
-        why = bare.get("why") or ", ".join(unexpected) or f"the problem's own check refuses it: {_listed(details)}"
-        judged[name] = {**bare, "right": right, "why": None if right else why}
+            kept |= {key: value for key, value in details.items() if value is not None}
+        why = kept.get("why") or f"the problem's own check refuses it: {_listed(details)}"
+        judged[name] = {**kept, "right": right, "why": None if right else why}
     return judged
 
 

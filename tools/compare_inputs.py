@@ -1,4 +1,4 @@
-"""The inputs of a test case are everybody's: an implementation that changes one is wrong, and must not make others so."""
+"""The inputs of a test case are everybody's: one that changes them is wrong, and must not make others so."""
 
 from __future__ import annotations
 

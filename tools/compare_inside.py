@@ -65,7 +65,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def look(inside: Sequence[Inside], args: argparse.Namespace, device: str, out: TextIO) -> None:
-    """Print what was asked for; inside `comparing.prepared`."""
+    """Print what was asked for; inside `measuring_process.prepared`."""
     texts = _texts(inside, args, device)
     for text in texts:
         out.write(f"\n{text}\n")

@@ -13,7 +13,7 @@ from tools.roofline import percent as roofs_percent
 from tools.speed_ups import Spread, Timing
 
 NONE = "-"
-BINS = 10  # of the histogram in a row
+BINS = 8  # of the histogram in a row
 MEGABYTE = 1e6
 CONSTANT = "all equal"
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from tools import compare_rows, speed_ups, units
-from tools.compare_columns import Column, text
+from tools.compare_columns import Column, fitting, text
 from tools.compare_rows import NONE, Row, blank_repeats
 from tools.comparison import Accuracy, Compared, Comparison
 
 WIDEST = 160  # characters: more than that is no easier to read
 NARROWEST = 60
+LEGEND: Mapping[str, str] = {  # of the columns that do not say it themselves
+    "where": "where: the innermost memory that holds the working set",
+    "MB": "MB: of the largest tensor",
+    "time ±95%": "time: median of the rounds, ± half of its interval over rounds",
+    "mean ±std": "mean, std, p50, p99: of all samples",
+    "eff.": "eff.: efficiency, of the DRAM roof or the peak, at most 100%",
+    "cache": "cache: benefit, times faster than DRAM allows",
+    "samples": "samples: fastest to p99",
+}
 _SYSTEM = ("device", "caches", "clocks", "free memory", "load", "cores", "threads", "python", "torch", "cuda", "driver")
 _SETTINGS = ("preset", "rule", "parameters", "rounds", "warm-up", "sample", "tolerance", "reference")
 
@@ -61,7 +70,7 @@ def problem(compared: Sequence[Compared], reference: str | None, width: int) -> 
     rows = [row for each in compared for row in compare_rows.rows(each)]
     title = f"{compared[0].problem} on {compared[0].device}"
     return [
-        f"{title}\n{times(rows, width)}\n{_legend(rows)}",
+        f"{title}\n{times(rows, width)}",
         speed_up_table(compared, reference, width),
         _functions(rows, width),
         _accuracies(rows, width),
@@ -70,10 +79,10 @@ def problem(compared: Sequence[Compared], reference: str | None, width: int) -> 
 
 
 def times(rows: Sequence[Row], width: int) -> str:
-    """Return the table of times and rates; columns that are missed least are left out where it is narrow."""
-    named = {
+    """Return the table of times and rates, and what its columns mean; where it is narrow those missed least go."""
+    named: Mapping[str, tuple[Callable[[Row], str], int | None]] = {
         "by": (lambda row: row.timed.implementation, None),
-        "memory": (lambda row: row.compared.memory or NONE, 7),
+        "where": (lambda row: row.compared.memory or NONE, 7),
         "MB": (lambda row: compare_rows.size(row.compared), 3),
         "elements": (lambda row: f"{row.compared.elements:,}", 1),
         "time ±95%": (compare_rows.time, None),
@@ -85,25 +94,15 @@ def times(rows: Sequence[Row], width: int) -> str:
         "eff.": (compare_rows.efficiency, 10),
         "bound": (compare_rows.bound, 9),
         "cache": (compare_rows.cache_benefit, 8),
-        "histogram": (compare_rows.histogram, 5),
+        "samples": (compare_rows.histogram, 5),
     }
     found = [Column(head="case", cells=blank_repeats([row.compared.case for row in rows]))]
     found += [Column(head=head, cells=[cell(row) for row in rows], keep=keep) for head, (cell, keep) in named.items()]
-    return text(found, width)
-
-
-def _legend(rows: Sequence[Row]) -> str:
-    """Return what the columns mean that do not say so themselves."""
-    said = ["MB: of the largest tensor; time: median of the rounds, ± half of its 95% interval over rounds"]
+    kept = fitting(found, width)
+    said = [LEGEND[column.head] for column in kept if column.head in LEGEND]
     if any(row.timing is not None and row.timing.half_width is None for row in rows):
-        said[0] += " (from 3 rounds on)"
-    if any(row.timed.roofline is not None for row in rows):
-        said.append(
-            "eff.: efficiency, of the DRAM roof or the peak, at most 100%; cache: benefit, times faster than DRAM allows"
-        )
-    if any(row.spread is not None for row in rows):
-        said.append("histogram: fastest sample to p99")
-    return "\n".join(f"  {each}" for each in said)
+        said.append("±95% needs 3 rounds")
+    return f"{text(kept, width)}\n{_wrapped('  ', said, width)}"
 
 
 def speed_up_table(compared: Sequence[Compared], reference: str | None, width: int) -> str:
@@ -165,8 +164,8 @@ def _accuracies(rows: Sequence[Row], width: int) -> str:
     heads = {
         "max abs error": ("max_absolute_error", None),
         "mean abs error": ("mean_absolute_error", None),
-        "total error": ("total_error", 3),
-        "max rel error": ("max_relative_error", 4),
+        "total error": ("total_error", 4),
+        "max rel error": ("max_relative_error", 3),
         "max ulp": ("max_ulp_error", 1),
         "off by one": ("off_by_one", 2),
     }

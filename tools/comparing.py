@@ -31,20 +31,16 @@ with the variables of `tools.host.measuring_variables`, as the command does.
 
 from __future__ import annotations
 
-import importlib
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from benchmarks.harness import implementations as harness
-from benchmarks.harness import timing
-from benchmarks.harness.benchmark import prepare_torch, root_folder
+from benchmarks.harness import reported, timing
+from benchmarks.harness.benchmark import root_folder
 from benchmarks.harness.problem import Inputs, Problem, TestCase
-from benchmarks.harness.reported import free_memory
 from benchmarks.harness.timers import Call
 from tools import compare_selection, compare_settings, compare_system, speed_ups
 from tools.compare_accuracy import outputs_of
@@ -54,6 +50,7 @@ from tools.compare_settings import Settings
 from tools.compare_subjects import Bench, Bind, Subject, is_out_of_memory
 from tools.comparison import Compared, Comparison, Timed
 from tools.errors import UsageError
+from tools.measuring_process import prepared
 from tools.roofline import Roofs, memory_of, roofline
 from tools.units import memory
 
@@ -113,7 +110,7 @@ def compare(
     with prepared(problem.device, chosen.threads):
         tests = compare_selection.cases(problem, cases, dtype)
         for test in tests:  # all, before the first is allocated
-            compare_selection.check_fits(problem, test, len(implementations), free_memory(problem.device))
+            compare_selection.check_fits(problem, test, len(implementations), reported.free_memory(problem.device))
         environment = compare_system.environment(problem.device, chosen.threads)
         found = []
         for number, test in enumerate(tests):
@@ -160,38 +157,6 @@ def _part(progress: Progress, what: str, number: int, count: int) -> Progress:
     return lambda text, done: progress(f"{what} {text}", (number + done) / count)
 
 
-@contextmanager
-def prepared(device: str, threads: int) -> Iterator[None]:
-    """Set PyTorch up as measuring processes have it, and set it back at the end.
-
-    Raises:
-        UsageError: PyTorch or the device is not there.
-    """
-    try:
-        torch = importlib.import_module("torch")
-    except ModuleNotFoundError:
-        raise UsageError("PyTorch is not installed for this Python: `make venv` installs it") from None
-    before = torch.get_num_threads(), torch.is_grad_enabled(), torch.backends.cuda.matmul.allow_tf32
-    variable = os.environ.get("KV_THREADS")
-    os.environ["KV_THREADS"] = str(threads)  # what native kernels, compiled packages and PyTorch go by
-    try:
-        _prepare_torch(device)
-        yield
-    finally:
-        os.environ.pop("KV_THREADS")
-        os.environ |= {} if variable is None else {"KV_THREADS": variable}
-        torch.set_num_threads(before[0])
-        torch.set_grad_enabled(before[1])
-        torch.backends.cuda.matmul.allow_tf32 = before[2]
-
-
-def _prepare_torch(device: str) -> None:
-    try:
-        prepare_torch(device)
-    except NotImplementedError as error:
-        raise UsageError(f"--device {device}: {error}; take --device cpu") from None
-
-
 def compare_case(
     problem: Problem,
     implementations: Mapping[str, Bind],
@@ -219,7 +184,7 @@ def compare_case(
                 subject.verify("after timing")
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or is_out_of_memory(error):
-            free = free_memory(problem.device)
+            free = reported.free_memory(problem.device)
             rest = "" if free is None else f" ({memory(free)} are free)"
             raise UsageError(f"{problem.name} {test['name']}: memory ran out{rest}; take smaller cases") from None
         raise

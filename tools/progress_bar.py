@@ -18,7 +18,7 @@ class ProgressBar:
         self._err, self._shown, self._began = err, shown, time.monotonic()
 
     def part(self, number: int, count: int) -> Callable[[str, float], None]:
-        """Return what shows the progress of one part of several: called with what is done, and its share from 0 to 1."""
+        """Return what shows the progress of one part of several: called with what is done, and its share, 0 to 1."""
         return lambda what, done: self._show(what, (number + done) / count)
 
     def _show(self, what: str, done: float) -> None:

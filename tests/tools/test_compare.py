@@ -2,12 +2,12 @@
 
 import io
 import json
-import os
 import sys
 import types
 
 import pytest
 
+from benchmarks.harness import reported
 from tests.tools.live_comparisons import Doubling, case, comparison, returning, roofline, timed, writing
 from tools import compare as command
 from tools.__main__ import main
@@ -110,7 +110,7 @@ def test_sizes_implementations_and_reference(planted):
         "doubling", "--sizes", "small", "--implementations", "nat,eager", "--reference", "native", *QUICK
     )
     assert code == 0
-    assert "eager vs native" in out and "large" not in out
+    assert "eager vs native" in out and "float32-large" not in out
 
 
 def test_a_users_files_are_handed_on(planted):
@@ -198,7 +198,7 @@ def test_a_gpu_that_is_not_there(planted, monkeypatch):
 
 
 def test_sizes_of_every_problem_are_looked_at_before_the_first_is_measured(planted, monkeypatch):
-    monkeypatch.setattr(command.comparing, "free_memory", lambda device: 1000)
+    monkeypatch.setattr(reported, "free_memory", lambda device: 1000)
     code, out, err = run("doubling", *QUICK)
     assert (code, out) == (2, "") and "needs about" in err
     assert planted.problem.made == []
@@ -235,25 +235,6 @@ def test_several_problems_are_one_comparison():
     found = merged([one, other])
     assert [each.case for each in found.compared] == ["a-1", "b-1"]
     assert found.warnings == ("w", "v") and found.took == pytest.approx(one.took + other.took)
-
-
-def test_the_command_starts_itself_with_the_measuring_environment(monkeypatch):
-    started = []
-    monkeypatch.setattr(os, "execve", lambda program, argv, environment: started.append((program, argv, environment)))
-    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
-    command._as_measuring_process("2")
-    ((program, argv, environment),) = started
-    assert (program, argv[1:]) == (sys.executable, sys.orig_argv[1:])
-    assert (environment["MALLOC_MMAP_MAX_"], environment["OMP_NUM_THREADS"], environment["KV_THREADS"]) == (
-        "0",
-        "2",
-        "2",
-    )
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    command._as_measuring_process("2")
-    assert len(started) == 1  # it has it now
-    assert not command._is_command()
 
 
 def test_a_job_needs_no_device_to_be_refused(planted):

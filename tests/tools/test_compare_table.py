@@ -33,16 +33,23 @@ def test_tables_fit(width):
 
 
 def test_wide_terminals_show_more():
+    texts = (compare_table.table(whole(), width) for width in (100, 160))
+    narrow, wide = (next(line for line in text.splitlines() if line.startswith("case ")) for text in texts)
+    for head in (" MB ", "elements", "mean ±std", "p50"):
+        assert head in wide and head not in narrow
+    for head in ("where", "GFLOPS", "GB/s", "eff.", "bound", "cache", "p99", "samples"):
+        assert head in wide and head in narrow
+
+
+def test_only_columns_that_are_shown_are_explained():
     narrow, wide = (compare_table.table(whole(), width) for width in (100, 160))
-    for head in (" MB ", "elements", "mean ±std", "p50", "histogram"):
-        assert head in wide
-    assert "elements" not in narrow
-    for head in ("GFLOPS", "GB/s", "eff.", "bound", "p99"):
-        assert head in narrow
+    assert "MB: of the largest tensor" in wide and "MB: of the largest tensor" not in narrow.split("quantize_int8")[0]
 
 
 def test_a_wrong_implementation_has_no_time_and_no_speed_up():
-    bad = timed("native", 1e-6, failed="out is wrong: 1 element", accuracy=(Accuracy("out", False, {}),))
+    bad = timed(
+        "native", 1e-6, failed="out is wrong: 1 element", accuracy=(Accuracy(output="out", right=False, details={}),)
+    )
     text = compare_table.table(comparison(case("float32-1M", 10**6, timed("eager", 1e-3), bad)), 160)
     assert "1.00 µs" not in text and "native vs eager" not in text
     assert "FAIL: add_mul_exp float32-1M native: out is wrong: 1 element" in text

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from benchmarks.harness import reported
 from benchmarks.harness.stopping import FixedCount
 from tests.tools.live_comparisons import ELEMENTS, Doubling, DoublingBytes, returning, writing
 from tools import compare_rounds, compare_subjects, comparing
@@ -247,7 +248,7 @@ def test_the_native_function_is_timed_with_its_allocation(monkeypatch):
 
 
 def test_sizes_that_do_not_fit_are_refused_before_anything_is_allocated(monkeypatch):
-    monkeypatch.setattr(comparing, "free_memory", lambda device: 3 * 8 * 2 * ELEMENTS)  # the large one needs all of it
+    monkeypatch.setattr(reported, "free_memory", lambda device: 3 * 8 * 2 * ELEMENTS)  # the large one needs all of it
     problem = Doubling()
     with pytest.raises(UsageError, match=r"doubling float32-large: needs about .* free on cpu"):
         compare(problem, EAGER, settings=QUICK)
@@ -282,17 +283,6 @@ def test_a_device_that_is_not_there(monkeypatch):
 def test_an_unknown_reference():
     with pytest.raises(UsageError, match="--reference 'fast': not among the implementations compared: eager"):
         compare(Doubling(), EAGER, settings=Settings(reference="fast"))
-
-
-def test_pytorch_is_left_as_it_was(monkeypatch):
-    import os
-
-    monkeypatch.setenv("KV_THREADS", "7")
-    before = torch.get_num_threads()
-    torch.set_grad_enabled(True)
-    with comparing.prepared("cpu", 2):
-        assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("2", 2, False)
-    assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("7", before, True)
 
 
 def test_on_cuda_events_time_rounds_and_functions_are_waited_for(monkeypatch):
