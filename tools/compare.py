@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from benchmarks.harness import cases as harness_cases
 from benchmarks.harness import reported
 from benchmarks.harness.benchmark import root_folder
+from benchmarks.harness.problem import TestCase
 from benchmarks.harness.stopping import RULES
 from tools import (
     compare_inside,
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         measuring_process.restart(str(chosen.threads))
     device = args.device or host.device()
     with measuring_process.prepared(device, chosen.threads):
-        jobs = [_job(what, args, device, chosen) for what in _expanded(args.what)]
+        jobs = _jobs(args, device, chosen)
         for job in jobs:  # every size, before the first is allocated or anything is measured
             job.check_fits()
         roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
@@ -137,13 +138,14 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 class Job:
     """A problem with its implementations and settings, ready to be compared."""
 
-    def __init__(self, what: str, loaded: Any, args: argparse.Namespace, settings: Settings) -> None:
+    def __init__(
+        self, what: str, loaded: Any, tests: Sequence[TestCase], args: argparse.Namespace, settings: Settings
+    ) -> None:
         self._what, self._solutions = what, args.solution
         self._problem = loaded.problem
+        self._tests = tests
         where = f"{self._problem.name} on {self._problem.device}"
         self._implementations = compare_selection.implementations(loaded.implementations, args.implementations, where)
-        self._sizes, self._dtype = args.sizes, args.dtype
-        self._tests = compare_selection.cases(self._problem, self._sizes, self._dtype)
         comparing.check_reference(settings, self._implementations)
         self._settings = settings
 
@@ -162,8 +164,7 @@ class Job:
         return comparing.compare(
             self._problem,
             self._implementations,
-            cases=self._sizes,
-            dtype=self._dtype,
+            cases=[test["name"] for test in self._tests],
             settings=self._settings,
             roofs=roofs,
             progress=progress,
@@ -180,9 +181,18 @@ class Job:
         )
 
 
-def _job(what: str, args: argparse.Namespace, device: str, settings: Settings) -> Job:
-    loading = importlib.import_module("tools.problem_loading")
-    return Job(what, loading.load(what, device, args.solution, args.dtype or DTYPE), args, settings)
+def _jobs(args: argparse.Namespace, device: str, settings: Settings) -> list[Job]:
+    """Return what is to be compared; a problem of which no case was asked for is left out, where others have some.
+
+    Raises:
+        UsageError: a problem, case, implementation or reference that is not there.
+    """
+    load = importlib.import_module("tools.problem_loading").load
+    whats = _expanded(args.what)
+    loaded = [load(what, device, args.solution, args.dtype or DTYPE) for what in whats]
+    tests = compare_selection.cases_of([each.problem for each in loaded], args.sizes, args.dtype)
+    found = zip(whats, loaded, tests, strict=True)
+    return [Job(what, each, chosen, args, settings) for what, each, chosen in found if chosen]
 
 
 def _expanded(whats: Sequence[str]) -> list[str]:

@@ -101,11 +101,11 @@ def _per_second(amount: int | None, timing: Timing | None) -> str:
 
 
 def efficiency(found: Row) -> str:
-    """Return the share of the attainable rate, capped at 100%; with "!" where the timing is beyond belief."""
+    """Return the share of the attainable rate, capped at 100%; with "!" where the roofline warns of it."""
     roofline = found.timed.roofline
     if roofline is None or found.timing is None:
         return NONE
-    return roofs_percent(roofline.efficiency) + ("!" if roofline.impossible else "")
+    return roofs_percent(roofline.efficiency) + ("!" if roofline.impossible or roofline.warnings else "")
 
 
 def bound(found: Row) -> str:

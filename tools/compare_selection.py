@@ -11,6 +11,7 @@ from tools.errors import UsageError
 from tools.units import memory
 
 Chosen = TypeVar("Chosen")
+Pattern = str | Sequence[str] | None  # names or regular expressions, commas between or each its own; None: all
 
 SHARE = 0.9  # of the free memory that a case may take: what is free now need not be in a second
 # Beside the output of every implementation (as large as inputs and outputs together at most): the inputs, and the
@@ -32,20 +33,36 @@ def dtype_of(problem: Problem, case: str) -> str:
     return _DTYPES.get(found, found)
 
 
-def cases(problem: Problem, pattern: str | None, dtype: str | None) -> list[TestCase]:
+def cases(problem: Problem, pattern: Pattern, dtype: str | None) -> list[TestCase]:
     """Return the test cases whose name matches, of that dtype; all where nothing is asked for.
 
     Raises:
         UsageError: none does, or `pattern` is no regular expression.
     """
-    tests = problem.generate_test_cases()
-    names = [test["name"] for test in tests]
-    of_dtype = [name for name in names if dtype is None or dtype_of(problem, name) == dtype]
-    if dtype is not None and not of_dtype:
-        there = ", ".join(sorted({dtype_of(problem, name) for name in names}))
-        raise UsageError(f"--dtype {dtype}: {problem.name} has no case of that dtype on {problem.device}; of {there}")
-    wanted = set(matching("--sizes", pattern, of_dtype, f"{problem.name} on {problem.device}"))
-    return [test for test in tests if test["name"] in wanted]
+    return cases_of([problem], pattern, dtype)[0]
+
+
+def cases_of(problems: Sequence[Problem], pattern: Pattern, dtype: str | None) -> list[list[TestCase]]:
+    """Return the test cases of each problem, as `cases`; what matches in one of them need not match in another.
+
+    Raises:
+        UsageError: a part of the pattern matches in none, or `pattern` is no regular expression.
+    """
+    tests = [problem.generate_test_cases() for problem in problems]
+    dtypes = [
+        {test["name"]: dtype_of(problem, test["name"]) for test in of}
+        for problem, of in zip(problems, tests, strict=True)
+    ]
+    names = list(dict.fromkeys(name for of in dtypes for name, its in of.items() if dtype in (None, its)))
+    where = f"{' and '.join(problem.name for problem in problems)} on {problems[0].device}"
+    if dtype is not None and not names:
+        there = ", ".join(sorted({its for of in dtypes for its in of.values()}))
+        raise UsageError(f"--dtype {dtype}: {where}: no case of that dtype; of {there}")
+    wanted = set(matching("--sizes", pattern, names, where))
+    return [
+        [test for test in of if test["name"] in wanted and dtype in (None, its[test["name"]])]
+        for of, its in zip(tests, dtypes, strict=True)
+    ]
 
 
 def implementations(found: Mapping[str, Chosen], pattern: str | None, problem: str) -> dict[str, Chosen]:
@@ -57,18 +74,20 @@ def implementations(found: Mapping[str, Chosen], pattern: str | None, problem: s
     return {name: found[name] for name in matching("--implementations", pattern, list(found), problem)}
 
 
-def matching(option: str, pattern: str | None, names: Sequence[str], where: str) -> list[str]:
+def matching(option: str, pattern: Pattern, names: Sequence[str], where: str) -> list[str]:
     """Return the names that `pattern` means: names or regular expressions, commas between them; None means all.
 
-    A name that is there means itself alone; what is no name is searched for.
+    A name that is there means itself alone, commas in it or not; what is no name is searched for.
 
     Raises:
         UsageError: a part that matches nothing, or is no regular expression.
     """
     if pattern is None:
         return list(names)
+    if isinstance(pattern, str):  # a comma separates, but not that of x{1,2}
+        pattern = [pattern] if pattern in names else re.split(r",(?![^{]*})", pattern)
     found: set[str] = set()
-    for part in re.split(r",(?![^{]*})", pattern):  # not the comma of x{1,2}
+    for part in pattern:
         matched = [part] if part in names else _searched(option, part, names)
         if not matched:
             raise UsageError(f"{option} {part!r}: nothing of {where} matches; there are {', '.join(names)}")

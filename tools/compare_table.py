@@ -17,7 +17,7 @@ LEGEND: Mapping[str, str] = {  # of the columns that do not say it themselves
     "MB": "MB: of the largest tensor",
     "time ±95%": "time: median of the rounds, ± half of its interval over rounds",
     "mean ±std": "mean, std, p50, p99: of all samples",
-    "eff.": "eff.: efficiency, of the DRAM roof or the peak, at most 100%",
+    "eff.": "eff.: efficiency, of the DRAM roof or the peak, at most 100% (!: doubtful, see below)",
     "cache": "cache: benefit, times faster than DRAM allows",
     "samples": "samples: fastest to p99",
 }
@@ -195,16 +195,22 @@ def absent(rows: Sequence[Row]) -> list[str]:
 
 
 def _doubts(rows: Sequence[Row]) -> list[str]:
-    """Return what speaks against timings: flags of rounds, warnings of the roofline; each once, with whom it is of."""
+    """Return what speaks against timings: flags of rounds, warnings of the roofline; each once, with whom it is of.
+
+    What a warning says behind its first semicolon, which is what to look at, stands once below them all.
+    """
     said: dict[str, list[str]] = {}
+    advice: dict[str, None] = {}
     for row in rows:
         if row.timing is None:
             continue
         whom = f"{row.timed.implementation} {row.compared.case}"
         warned = row.timed.roofline.warnings if row.timed.roofline is not None else ()
         for doubt in (*(f"flagged {flag}" for flag in row.timed.flags), *warned):
-            said.setdefault(doubt, []).append(whom)
-    return [f"{doubt}: {', '.join(whom)}" for doubt, whom in said.items()]
+            what, _, rest = doubt.partition("; ")
+            said.setdefault(what, []).append(whom)
+            advice |= {rest: None} if rest else {}
+    return [*(f"{doubt}: {', '.join(whom)}" for doubt, whom in said.items()), *(f"  {each}" for each in advice)]
 
 
 def accuracy_line(comparison: Comparison) -> str:

@@ -3,12 +3,11 @@
 Implementations take turns in rounds, so that they share the machine's mood; each is verified before and after timing:
 
     >>> from benchmarks.add_mul_exp import AddMulExp
-    >>> from tools.compare_settings import Settings
+    >>> from tools.compare_settings import settings
     >>> from tools.comparing import binders, compare
     >>> from tools.speed_ups import pairwise, timing
-    >>> found = compare(
-    ...     AddMulExp(), binders("eager", "native"), cases="float32-500k", settings=Settings(rounds=3)
-    ... )
+    >>> quick = settings(environ={}, preset="fused", rounds=3)
+    >>> found = compare(AddMulExp(), binders("eager", "native"), cases="float32-500k", settings=quick)
     >>> (compared,) = found.compared
     >>> [(each.implementation, each.failed, len(each.rounds)) for each in compared.timed]
     [('eager', None, 3), ('native', None, 3)]
@@ -84,7 +83,7 @@ def compare(
     problem: Problem,
     implementations: Mapping[str, Bind],
     *,
-    cases: str | None = None,
+    cases: compare_selection.Pattern = None,
     dtype: str | None = None,
     settings: Settings | None = None,
     roofs: Roofs | None = None,

@@ -2,8 +2,10 @@
 
 import io
 import json
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +13,14 @@ from benchmarks.harness import reported
 from tests.tools.live_comparisons import Doubling, case, comparison, returning, roofline, timed, writing
 from tools import compare as command
 from tools.__main__ import main
-from tools.compare import Job, merged, status
+from tools.compare import merged, status
 from tools.comparison import Timed
 from tools.errors import UsageError
 from tools.roofline import Level, Roofs
 
 torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
 
+ROOT = Path(__file__).parents[2]
 ROOFS = Roofs(
     levels=(Level(name="L2", size=1 << 20, bandwidth=1e15), Level(name="DRAM", size=None, bandwidth=1e14)),
     peaks={"float32": 1e15},
@@ -168,7 +171,7 @@ def test_files_are_written_and_standard_output_carries_one_format(planted, tmp_p
         (("doubling", "--sizes", "huge"), "--sizes 'huge': nothing of doubling on cpu matches"),
         (("doubling", "--implementations", "triton"), "--implementations 'triton': nothing of doubling"),
         (("doubling", "--reference", "fast"), "--reference 'fast': not among the implementations compared"),
-        (("doubling", "--dtype", "float16"), "--dtype float16: doubling has no case of that dtype"),
+        (("doubling", "--dtype", "float16"), "--dtype float16: doubling on cpu: no case of that dtype; of float32"),
         (("doubling", "--rule", "soon"), "--rule soon: no stopping rule"),
         (("doubling", "--preset", "mine"), "--preset 'mine'"),
         (("doubling", "--rounds", "0"), "--rounds 0"),
@@ -237,8 +240,33 @@ def test_several_problems_are_one_comparison():
     assert found.warnings == ("w", "v") and found.took == pytest.approx(one.took + other.took)
 
 
-def test_a_job_needs_no_device_to_be_refused(planted):
-    loaded = types.SimpleNamespace(problem=planted.problem, implementations=planted.implementations)
-    args = types.SimpleNamespace(implementations=None, sizes="none", dtype=None, solution=[])
-    with pytest.raises(UsageError, match="--sizes 'none'"):
-        Job("doubling", loaded, args, command.Settings())
+def test_a_problem_without_the_sizes_asked_for_is_left_out(planted, monkeypatch):
+    other = Doubling()
+    other.name, other.sizes = "other", {"odd": 3}
+    load = sys.modules["tools.problem_loading"].load
+
+    def either(what, *rest):
+        found = load(what, *rest)
+        other.device = "cpu"
+        return (
+            found if what == "doubling" else types.SimpleNamespace(problem=other, implementations=found.implementations)
+        )
+
+    monkeypatch.setattr(sys.modules["tools.problem_loading"], "load", either)
+    _, out, _ = run("doubling", "other", "--sizes", "small", *QUICK)
+    assert "doubling on cpu" in out and "other on cpu" not in out
+    _, out, _ = run("doubling", "other", "--sizes", "small,odd", *QUICK)
+    assert "doubling on cpu" in out and "other on cpu" in out
+
+
+def test_the_command_as_a_user_types_it(tmp_path):
+    argv = ["compare", "matmul", "--sizes", "float32-128x128x128", "--implementations", "eager,native", "--no-roofline"]
+    argv += ["--rounds", "3", "--iters", "5", "--device", "cpu", "--json", str(tmp_path / "a.json")]
+    done = subprocess.run(
+        [sys.executable, "-m", "tools", *argv], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "allocator keeps freed memory" in done.stdout  # it has started itself anew
+    assert "native vs eager" in done.stdout and "2 of 2 outputs right" in done.stdout
+    names = {row["implementation"] for row in json.loads((tmp_path / "a.json").read_text())["results"]}
+    assert names == {"eager", "native"}

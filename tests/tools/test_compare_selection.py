@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from benchmarks.add_mul_exp import AddMulExp
 from benchmarks.matmul import Matmul
 from tests.tools.live_comparisons import Doubling, DoublingBytes
-from tools.compare_selection import cases, check_fits, dtype_of, implementations, matching, needed
+from tools.compare_selection import cases, cases_of, check_fits, dtype_of, implementations, matching, needed
 from tools.errors import UsageError
 
 NAMES = ["float32-1M", "float32-10M", "int8-1M"]
@@ -55,8 +55,22 @@ def test_cases_by_dtype():
     problem = Doubling()
     assert len(cases(problem, None, "float32")) == 2
     assert [test["name"] for test in cases(problem, "large", "float32")] == ["float32-large"]
-    with pytest.raises(UsageError, match="--dtype float16: doubling has no case of that dtype on cpu; of float32"):
+    with pytest.raises(UsageError, match="--dtype float16: doubling on cpu: no case of that dtype; of float32"):
         cases(problem, None, "float16")
+
+
+def test_what_matches_in_one_problem_need_not_in_another():
+    problems = [Doubling(), DoublingBytes()]
+    found = cases_of(problems, "int8,float32-small", None)
+    assert [[test["name"] for test in of] for of in found] == [["float32-small"], ["int8-small", "int8-large"]]
+    assert [len(of) for of in cases_of(problems, None, "int8")] == [0, 2]
+    with pytest.raises(UsageError, match="--sizes 'huge': nothing of doubling and doubling on cpu matches"):
+        cases_of(problems, "small,huge", None)
+
+
+def test_names_may_hold_commas():
+    assert matching("--sizes", "m = 1, n = 2", ["m = 1, n = 2", "n = 2"], "here") == ["m = 1, n = 2"]
+    assert matching("--sizes", ["m = 1, n = 2", "k"], ["m = 1, n = 2", "k", "l"], "here") == ["m = 1, n = 2", "k"]
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,13 @@ def test_a_timing_beyond_belief_is_marked():
     assert compare_rows.efficiency(row(roofline=roofline(efficiency=1.0, impossible=True))) == "100.0%!"
 
 
+def test_what_to_look_at_is_said_once_for_all_doubts():
+    doubts = [timed(str(n), 1e-3, roofline=roofline(warnings=(f"{n} times the peak; is it right?",))) for n in (1, 2)]
+    text = compare_table.table(comparison(case("float32-1M", 10**6, *doubts)), 160)
+    assert "1 times the peak: 1 float32-1M\n2 times the peak: 2 float32-1M\n  is it right?\n" in text
+    assert text.count("93.0%!") == 2
+
+
 def test_a_function_faster_than_its_kernel_is_noise():
     assert compare_rows.overhead(row(function=1.2e-3)) == "200 µs"
     assert compare_rows.overhead(row(function=0.9e-3)) == "within noise"

@@ -305,3 +305,11 @@ def test_one_function_is_timed_with_an_interval(monkeypatch):
     assert found.interval.low <= found.seconds <= found.interval.high
     with pytest.raises(UsageError, match="--rule slow"):
         time_function(lambda: None, rule="slow")
+
+
+def test_the_examples_do_what_they_say():
+    import doctest
+
+    pytest.importorskip("kernels", reason="the example compares a native kernel")
+    found = doctest.testmod(comparing)
+    assert (found.failed, found.attempted) == (0, 14)
