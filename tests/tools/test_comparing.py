@@ -147,6 +147,16 @@ def test_a_kernel_that_is_right_only_once_is_wrong():
     assert "after timing" in found.failed and found.roofline is None
 
 
+def test_what_an_earlier_call_wrote_does_not_count():
+    def lazy(problem, case, inputs):
+        bound = writing()(problem, case, inputs)
+        todo = [bound.call]
+        return type(bound)(lambda: todo and todo.pop()(), bound.output, bound.poison)
+
+    found = one(Doubling(), lazy)
+    assert "after timing" in found.failed and f"{ELEMENTS} of {ELEMENTS}" in found.failed
+
+
 def test_a_tolerance_decides_in_place_of_the_problem():
     from benchmarks.harness.accuracy import parse_tolerance
 
