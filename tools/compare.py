@@ -80,7 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measuring.add_argument("--rounds", type=int, help="how often each takes its turn (default 8)")
     measuring.add_argument("--rule", metavar="NAME", help=f"stopping rule of a round: {', '.join(sorted(RULES))}")
     measuring.add_argument("--warmups", type=int, help="calls before the first sample; a sample is then one call")
-    measuring.add_argument("--iters", type=int, help="samples of a round, one call each")
+    measuring.add_argument(
+        "--iters", type=int, help=f"samples of a round, one call each, behind {compare_settings.WARMUPS} warm-ups"
+    )
     measuring.add_argument("--preset", metavar="NAME", help=f"a published way of measuring: {', '.join(PRESETS)}")
     measuring.add_argument(
         "--no-roofline", action="store_true", help="no efficiency: the machine's ceilings are neither read nor measured"

@@ -11,6 +11,8 @@ from benchmarks.harness.sampling import ROUNDS
 from benchmarks.harness.stopping import FixedCount, StoppingRule, VariationOfRates, from_environment
 from tools.errors import UsageError
 
+WARMUPS = 10  # calls before a fixed number of samples: as scripts around fused kernels have it
+
 MakeRule = Callable[[], StoppingRule]
 
 
@@ -105,7 +107,7 @@ def settings(
         preset: one of PRESETS.
         rule: a stopping rule by name.
         warmups: calls before the first sample.
-        iters: samples of one call each; with it there is no rule.
+        iters: samples of one call each; with it there is no rule, and WARMUPS where nobody says how many.
         rounds: how often each implementation takes its turn.
         others: tolerance, reference, threads, as `Settings` has them.
 
@@ -125,7 +127,7 @@ def settings(
     published = PRESETS.get(preset or "")
     if iters is not None:
         make: MakeRule = partial(FixedCount, n=iters)
-        warmups = 0 if warmups is None and published is None else warmups
+        warmups = WARMUPS if warmups is None and published is None else warmups
     elif rule is None and published is not None:
         make = published.rule
     else:

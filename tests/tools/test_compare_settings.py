@@ -50,7 +50,8 @@ def test_an_option_replaces_a_part_of_a_preset():
 
 def test_a_fixed_number_of_samples_is_of_one_call_each():
     found = made(iters=20)
-    assert (found.warmups, found.rule().n) == (0, 20)
+    assert (found.warmups, found.rule().n) == (10, 20)
+    assert made(iters=20, warmups=0).warmups == 0
     assert found.described()["sample"] == "one call"
     found.rule().start()
 
