@@ -33,13 +33,14 @@ from tools import (
     peaks,
 )
 from tools.atomic import replace_text
-from tools.compare_arguments import ALL, FORMATS
-from tools.compare_arguments import add_arguments as add_arguments
+from tools.compare_arguments import ALL, FORMATS, add_arguments
 from tools.compare_settings import Settings
 from tools.comparison import Comparison
 from tools.errors import NothingMeasured, UsageError
 from tools.progress_bar import ProgressBar
 from tools.roofline import Roofs
+
+__all__ = ["add_arguments", "merged", "run", "status"]
 
 DTYPE = "float32"  # of definitions that make their cases for one dtype
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
