@@ -32,6 +32,7 @@ COMMANDS = {
     "peaks": "what this machine can do at most: bandwidths, caches, FLOP/s; measured, and what others say",
     "record": "record raw traces of every kernel, a file for each process",
     "replay": "replay every stopping rule on recorded and synthetic traces",
+    "compare": "implementations side by side on the working tree: times, speed-ups, roofline, errors",
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 

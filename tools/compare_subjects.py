@@ -1,0 +1,172 @@
+"""One implementation on one test case while it is compared: bound, verified, timed round by round, verified again."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from benchmarks.harness.implementations import Bound
+from benchmarks.harness.problem import Inputs, Problem
+from benchmarks.harness.timers import Call
+from tools import compare_accuracy, speed_ups
+from tools.compare_inputs import Shared
+from tools.compare_rounds import Place, Taken, take_round, time_of_function
+from tools.compare_settings import Settings
+from tools.comparison import Accuracy, Timed
+from tools.errors import UsageError
+
+Bind = Callable[[Problem, str, Inputs], Bound]
+NATIVE = "native"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A test case set up: what is the same for all its implementations."""
+
+    problem: Problem
+    case: str
+    inputs: Inputs
+    create: Callable[[], Inputs]  # makes them again
+    shared: Shared  # what they must stay
+    expected: Any  # a tensor, or several
+    place: Place
+    settings: Settings
+    began: float  # Unix time at which the comparison began, s
+
+
+@dataclass(kw_only=True)
+class Subject:
+    """An implementation as far as it got. `missing` or `failed` says why it is not timed (any more)."""
+
+    name: str
+    bench: Bench
+    bound: Bound | None = None
+    function: Call | None = None
+    rounds: list[Taken] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)  # s of the whole function, one per round
+    accuracy: tuple[Accuracy, ...] = ()
+    missing: str | None = None
+    failed: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is timed."""
+        return self.missing is None and self.failed is None
+
+    def set_up(self, bind: Bind) -> None:
+        """Bind it, call it on poisoned outputs, verify what it wrote; nothing wrong is timed."""
+        bench = self.bench
+        self._attempt(lambda: self._bind(bind))
+        if self.runs:
+            self.verify("before timing")
+        if self.runs:
+            self.function = whole_function(self.name, bench.problem, bench.inputs)
+
+    def _bind(self, bind: Bind) -> None:
+        self.bound = bind(self.bench.problem, self.bench.case, self.bench.inputs)
+
+    def verify(self, when: str) -> None:
+        """Poison the outputs, call, verify every output; a wrong one is a failure, and no time of it counts."""
+        self._attempt(partial(self._verify, when))
+
+    def _verify(self, when: str) -> None:
+        assert self.bound is not None  # it runs
+        self.bound.poison()
+        self.bound.call()
+        bench = self.bench
+        synchronize(bench.place.device)
+        if changed := bench.shared.changed():
+            bench.shared.restore(bench.create, self.name)
+            self.failed = f"it changed its inputs: {', '.join(changed)} ({when})"
+            return
+        self.accuracy = compare_accuracy.verify(
+            bench.problem, bench.expected, self.bound.output(), bench.settings.tolerance
+        )
+        if not all(each.right for each in self.accuracy):
+            self.failed = f"{compare_accuracy.in_words(self.accuracy)} ({when})"
+
+    def output(self) -> Any:
+        """Return what the last call wrote: a tensor, several, or None."""
+        return None if self.bound is None else self.bound.output()
+
+    def take_round(self) -> None:
+        """Take one round, and the time of the whole function beside it."""
+        self._attempt(self._take_round)
+
+    def _take_round(self) -> None:
+        assert self.bound is not None
+        settings, place = self.bench.settings, self.bench.place
+        taken = take_round(self.bound.call, settings.rule(), place, settings.warmups)
+        self.rounds.append(taken)
+        if self.function is not None:
+            self.waits.append(time_of_function(self.function, place.device, taken.estimate))
+        elif place.device == "cuda":  # what is called is the whole function, but a caller waits for its launch, too
+            self.waits.append(time_of_function(self.bound.call, place.device, taken.estimate))
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Take a step; note what it raises: an implementation is anybody's code, and costs the others nothing."""
+        try:
+            step()
+        except NotImplementedError as error:
+            self.missing = " ".join(str(error).split()) or "not implemented"
+        except (UsageError, MemoryError):
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            self.failed = f"raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+    def result(self) -> Timed:
+        """Return what was found, without a roofline."""
+        power = ((each.ended - self.bench.began, each.power) for each in self.rounds)
+        return Timed(
+            implementation=self.name,
+            rounds=tuple(each.samples for each in self.rounds),
+            estimates=tuple(each.estimate for each in self.rounds),
+            stops=tuple(each.stop for each in self.rounds),
+            flags=tuple(dict.fromkeys(flag for each in self.rounds for flag in each.flags)),
+            function=self._function(),
+            accuracy=self.accuracy,
+            power=tuple((when, watts) for when, watts in power if watts is not None),
+            missing=self.missing,
+            failed=self.failed,
+        )
+
+    def _function(self) -> float | None:
+        """Return the time of the whole function; on the CPU a call that allocates its outputs is the whole of it."""
+        if self.waits:
+            return speed_ups.timing(self.waits).seconds
+        if not self.rounds or self.bound is None or not self._allocates():
+            return None
+        return speed_ups.timing([each.estimate for each in self.rounds]).seconds
+
+    def _allocates(self) -> bool:
+        """Return whether each call returns new outputs: then poisoning leaves nothing behind."""
+        assert self.bound is not None
+        self.bound.poison()
+        return self.bound.output() is None
+
+
+def whole_function(implementation: str, problem: Problem, inputs: Inputs) -> Call | None:
+    """Return a call of the function that users call, with checks and allocation: `kernels.<k>.<k>(...)`.
+
+    None for any other implementation: what is called is all there is.
+    """
+    if implementation != NATIVE or problem.kernel is None:
+        return None
+    module = importlib.import_module(f"kernels.{problem.kernel}")
+    return partial(getattr(module, problem.kernel), *problem.native_arguments(inputs))
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done what was launched."""
+    if device == "cuda":
+        importlib.import_module("torch").cuda.synchronize()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out: PyTorch's on the CPU is a plain RuntimeError."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

@@ -1,0 +1,47 @@
+"""A progress bar on one line of a terminal, with the time that is left if the rest takes as long."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+WIDTH = 24  # characters of the bar itself
+CLEAR = "\r\x1b[K"  # to the line's start, and erase it
+
+
+class ProgressBar:
+    """A bar that is drawn where `shown` says so: on a terminal, and not where somebody wants quiet."""
+
+    def __init__(self, err: TextIO, *, shown: bool) -> None:
+        self._err, self._shown, self._began = err, shown, time.monotonic()
+
+    def part(self, number: int, count: int) -> Callable[[str, float], None]:
+        """Return what shows the progress of one part of several: called with what is done, and its share, 0 to 1."""
+        return lambda what, done: self._show(what, (number + done) / count)
+
+    def _show(self, what: str, done: float) -> None:
+        if not self._shown:
+            return
+        self._err.write(CLEAR + line(what, done, time.monotonic() - self._began)[: shutil.get_terminal_size()[0] - 1])
+        self._err.flush()
+
+    def clear(self) -> None:
+        """Leave an empty line."""
+        if self._shown:
+            self._err.write(CLEAR)
+            self._err.flush()
+
+
+def line(what: str, done: float, spent: float) -> str:
+    """Return the line: `[######......] what, 12 s left`.
+
+    Args:
+        what: is being done.
+        done: share of all, 0 to 1.
+        spent: s so far.
+    """
+    left = f", {spent / done * (1 - done):.0f} s left" if done > 0 else ""
+    filled = int(WIDTH * done)
+    return f"[{'#' * filled}{'.' * (WIDTH - filled)}] {what}{left}"
