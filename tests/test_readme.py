@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tests.tools.live_comparisons import case, comparison, timed
+from tools import compare_table
 from tools.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -38,3 +40,20 @@ def test_every_folder_and_file_exists():
 
 def test_no_placeholder_is_left():
     assert not re.findall(r"@[A-Z_]+@|TODO|XXX", README)
+
+
+def heads(text):
+    """Return the heads of the tables of a comparison, cell by cell."""
+    return [
+        re.split(r"\s{2,}", line)
+        for line in text.splitlines()
+        if re.match(r"case |speed-up |whole function |accuracy  ", line)
+    ]
+
+
+def test_the_comparison_that_is_shown_has_the_form_of_what_is_printed():
+    (shown,) = re.findall(r"```\n(add_mul_exp on cpu\n.+?)```", README, re.DOTALL)
+    made = [timed("eager", 1e-3), timed("compile", 9e-4), timed("native", 1e-4, function=2e-4)]
+    printed = compare_table.table(comparison(case("float32-1M", 10**6, *made)), 100)
+    assert len(heads(shown)) == 4
+    assert heads(shown) == heads(printed)
