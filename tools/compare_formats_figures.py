@@ -6,15 +6,12 @@ Times in seconds per call, rates in FLOP/s and B/s; what cannot be known is None
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-
-import numpy as np
 
 from tools.comparison import Accuracy, Compared, Comparison, Timed
-from tools.measurements import INTERVAL_METHOD, Interval, round_interval
+from tools.measurements import INTERVAL_METHOD, Interval
+from tools.speed_ups import SpeedUp, larger_side, overhead, pairwise, spread, timing
 
 RIGHT, WRONG, FAILED, MISSING = "right", "WRONG", "FAILED", "n/a"
 UNVERIFIED = "not verified"
@@ -53,16 +50,6 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeedUp:
-    """How many times faster `faster` is than `slower`; below 1: it is the slower one. `error`: one standard error."""
-
-    faster: str
-    slower: str
-    ratio: float
-    error: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Row:
     """One implementation on one test case, with its figures; None of them where there is no time of any worth."""
 
@@ -86,46 +73,28 @@ def figures(compared: Compared, timed: Timed) -> Figures | None:
     """Return the figures of a row; None where it is n/a, failed or was not timed."""
     if timed.missing is not None or timed.failed is not None or not timed.estimates:
         return None
-    values = np.asarray([sample for one in timed.rounds for sample in one] or timed.estimates, dtype=np.float64)
-    seconds = statistics.median(timed.estimates)
-    p50, p99 = np.percentile(values, (50, 99))
+    value = timing(timed.estimates)
+    samples = spread([sample for one in timed.rounds for sample in one] or timed.estimates)
     return Figures(
-        seconds=seconds,
-        interval=round_interval(timed.estimates),
-        mean=float(values.mean()),
-        std=float(values.std(ddof=1)) if values.size > 1 else None,
-        minimum=float(values.min()),
-        p50=float(p50),
-        p99=float(p99),
-        maximum=float(values.max()),
-        samples=values.size,
-        rate=None if compared.flops is None else compared.flops / seconds,
-        bandwidth=None if compared.bytes is None else compared.bytes / seconds,
-        overhead=None if timed.function is None else timed.function - seconds,
+        seconds=value.seconds,
+        interval=value.interval,
+        mean=samples.mean,
+        std=samples.deviation,
+        minimum=samples.min,
+        p50=samples.p50,
+        p99=samples.p99,
+        maximum=samples.max,
+        samples=samples.n,
+        rate=None if compared.flops is None else compared.flops / value.seconds,
+        bandwidth=None if compared.bytes is None else compared.bytes / value.seconds,
+        overhead=overhead(timed.function, value.seconds),
     )
 
 
 def speed_ups(compared: Compared) -> tuple[SpeedUp, ...]:
     """Return every pair's ratio of times, later implementations against earlier ones; a wrong one is in no pair."""
-    found = [(timed, figures(compared, timed)) for timed in compared.timed if not is_bad(timed)]
-    measured = [(timed, each) for timed, each in found if each is not None]
-    return tuple(_speed_up(earlier, later) for earlier, later in combinations(measured, 2))
-
-
-def _speed_up(slower: tuple[Timed, Figures], faster: tuple[Timed, Figures]) -> SpeedUp:
-    """Return A/B with the error (A/B) sqrt((sA/A)^2 + (sB/B)^2): Gauss' propagation of independent errors."""
-    ratio = slower[1].seconds / faster[1].seconds
-    errors = [relative_error(timed.estimates) for timed in (slower[0], faster[0])]
-    known = [each for each in errors if each is not None]
-    error = ratio * math.hypot(*known) if len(known) == len(errors) else None
-    return SpeedUp(faster=faster[0].implementation, slower=slower[0].implementation, ratio=ratio, error=error)
-
-
-def relative_error(estimates: Sequence[float]) -> float | None:
-    """Return the standard error of the rounds' mean, relative to it; None of fewer than two rounds."""
-    if len(estimates) < 2:
-        return None
-    return statistics.stdev(estimates) / math.sqrt(len(estimates)) / statistics.fmean(estimates)
+    measured = [timed for timed in compared.timed if not is_bad(timed) and figures(compared, timed) is not None]
+    return tuple(pairwise({timed.implementation: timing(timed.estimates) for timed in measured}))
 
 
 def interval_method(found: Figures) -> str | None:
@@ -135,9 +104,7 @@ def interval_method(found: Figures) -> str | None:
 
 def half_width(found: Figures) -> float | None:
     """Return the larger side of the interval, relative to the value; None where there is none."""
-    if found.interval is None:
-        return None
-    return max(found.interval.high - found.seconds, found.seconds - found.interval.low) / found.seconds
+    return larger_side(found.seconds, found.interval)
 
 
 def status(timed: Timed) -> str:

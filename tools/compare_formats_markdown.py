@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tools import compare_formats_words as words
 from tools import units
-from tools.compare_formats_figures import MISSING, RIGHT, Row, SpeedUp, by_problem, is_bad, rows, speed_ups, status
+from tools.compare_formats_figures import MISSING, RIGHT, Row, by_problem, is_bad, rows, speed_ups, status
 from tools.comparison import Compared, Comparison
+from tools.speed_ups import SpeedUp
 
 _BREAKS_A_SPAN = re.compile(r"[`|\\]")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 ]")

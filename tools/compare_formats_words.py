@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from tools import units
-from tools.compare_formats_figures import MAXIMUM_KEYS, Figures, Row, SpeedUp, half_width, reason, status, worst
+from tools.compare_formats_figures import MAXIMUM_KEYS, Figures, Row, half_width, reason, status, worst
+from tools.speed_ups import SpeedUp
 
 DASH = "–"
 MEGABYTE = 1e6  # bytes

@@ -15,7 +15,7 @@ NARROWEST = 60
 LEGEND: Mapping[str, str] = {  # of the columns that do not say it themselves
     "where": "where: the innermost memory that holds the working set",
     "MB": "MB: of the largest tensor",
-    "time ±95%": "time: median of the rounds, ± half of its interval over rounds",
+    "time ±95%": "time: median of the rounds, ± the larger side of its interval over rounds",
     "mean ±std": "mean, std, p50, p99: of all samples",
     "eff.": "eff.: efficiency, of the DRAM roof or the peak, at most 100% (!: doubtful, see below)",
     "cache": "cache: benefit, times faster than DRAM allows",

@@ -34,8 +34,8 @@ class Timing:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width relative to the time; None where there is no interval."""
-        return None if self.interval is None else (self.interval.high - self.interval.low) / 2 / self.seconds
+        """The larger side of the interval, relative to the time; None where there is no interval."""
+        return larger_side(self.seconds, self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,11 @@ class Spread:
     p50: float
     p99: float
     n: int
+
+
+def larger_side(seconds: float, interval: Interval | None) -> float | None:
+    """Return how far an interval (s) reaches from the value within it, relative to that; None where there is none."""
+    return None if interval is None else max(interval.high - seconds, seconds - interval.low) / seconds
 
 
 def timing(estimates: Sequence[float]) -> Timing:

@@ -90,7 +90,13 @@ def test_a_time_is_the_median_of_its_rounds(estimates):
 
 def test_the_half_width_is_relative():
     found = timing([0.99, 1.0, 1.01])
-    assert found.half_width == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=0.01)  # t of 2 degrees
+    assert found.half_width == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=0.02)  # t of 2 degrees, on logarithms
+
+
+def test_the_half_width_is_that_of_the_larger_side():
+    found = timing([1.0, 1.1, 2.0])
+    assert found.seconds == 1.1
+    assert found.half_width == (found.interval.high - 1.1) / 1.1 > (1.1 - found.interval.low) / 1.1
     assert timing([1.0, 1.1]).half_width is None
 
 
