@@ -28,7 +28,7 @@ HUBER = 1.345  # residuals beyond so many standard deviations count less: 95% ef
 NORMAL_MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 ITERATIONS = 20  # of reweighting; it has settled to .1% after ten
 WHOLE = 0.9  # share of the rounds that a gauge must have been read in; those without it are not adjusted
-MIN_ROUNDS = 8  # per signal: with fewer rounds in common beta is 0, a slope of fewer points is noise
+MIN_ROUNDS = 8  # per signal: a slope of fewer points is noise; with fewer rounds the last signals are not used
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,17 @@ def slopes(series: Logs, signals: Sequence[Logs]) -> tuple[tuple[float, ...], fl
     """
     keys = [key for key in series if all(key in signal for signal in signals)]
     shrunk = np.zeros(len(signals))
-    if not signals or len(keys) < MIN_ROUNDS * len(signals):
-        return tuple(shrunk), None
+    used = signals[: len(keys) // MIN_ROUNDS]  # too few rounds for all are enough for the first ones
+    if not used:
+        return tuple(map(float, shrunk)), None
     sessions = np.unique([key[0] for key in keys], return_inverse=True)[1]
     y = _centred(np.array([[series[key]] for key in keys]), sessions)[:, 0]
-    x = _centred(np.array([[signal[key] for signal in signals] for key in keys]), sessions)
+    x = _centred(np.array([[signal[key] for signal in used] for key in keys]), sessions)
     moves = x.any(axis=0)  # a gauge that never moved tells nothing, and keeps none of the others from telling
     found = _shrunk(x[:, moves], y, len(keys) - int(moves.sum()) - int(sessions.max()) - 1)
     if found is None:
         return tuple(map(float, shrunk)), None
-    shrunk[moves], explained = found
+    shrunk[: len(used)][moves], explained = found
     return tuple(map(float, shrunk)), explained
 
 

@@ -197,6 +197,8 @@ def _check_files(args: argparse.Namespace) -> None:
         path = Path(target)
         if target != "-" and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise UsageError(f"--{name} {target}: wanted a file in a folder that is there")
+        if target != "-" and path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
+            raise UsageError(f"--{name} {target}: is there and no plain file; wanted one, or - for standard output")
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:

@@ -91,10 +91,10 @@ def figures(compared: Compared, timed: Timed) -> Figures | None:
     )
 
 
-def speed_ups(compared: Compared) -> tuple[SpeedUp, ...]:
-    """Return every pair's ratio of times, later implementations against earlier ones; a wrong one is in no pair."""
+def speed_ups(compared: Compared, reference: str | None) -> tuple[SpeedUp, ...]:
+    """Return every pair's ratio of times, those over `reference` first; a wrong implementation is in no pair."""
     measured = [timed for timed in compared.timed if not is_bad(timed) and figures(compared, timed) is not None]
-    return tuple(pairwise({timed.implementation: timing(timed.estimates) for timed in measured}))
+    return tuple(pairwise({timed.implementation: timing(timed.estimates) for timed in measured}, reference))
 
 
 def interval_method(found: Figures) -> str | None:

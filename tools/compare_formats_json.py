@@ -58,7 +58,7 @@ def as_json(comparison: Comparison, *, samples: bool = False) -> str:
         "speed_ups": [
             {"problem": compared.problem, "name": compared.case, "device": compared.device, **asdict(each)}
             for compared in comparison.compared
-            for each in speed_ups(compared)
+            for each in speed_ups(compared, comparison.settings.get("reference"))
         ],
     }
     return strict_json(document)

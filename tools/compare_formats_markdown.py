@@ -23,7 +23,7 @@ def as_markdown(comparison: Comparison) -> str:
     """Return the comparison as GitHub-flavoured Markdown: verdict, a table per problem, speed-ups, environment."""
     parts = [_verdict(comparison)]
     for group in by_problem(rows(comparison)).values():
-        parts += _problem(group)
+        parts += _problem(group, comparison.settings.get("reference"))
     if comparison.warnings:
         parts.append("\n".join(f"- note: {literal(text)}" for text in comparison.warnings))
     parts += [_facts("Environment", comparison.environment), _facts("Settings", comparison.settings)]
@@ -56,10 +56,10 @@ def _verdict(comparison: Comparison) -> str:
     return f"**FAIL: {units.count(len(bad), 'result')} wrong or failed: {names}**"
 
 
-def _problem(found: Sequence[Row]) -> list[str]:
+def _problem(found: Sequence[Row], reference: str | None) -> list[str]:
     first = found[0].compared
     compared = list({id(row.compared): row.compared for row in found}.values())
-    ratios = [_ratios(each) for each in compared]
+    ratios = [_ratios(each, reference) for each in compared]
     lines = [line for line in ratios if line]
     speeds = ["Times faster, ± one standard error over rounds:", "\n".join(lines)]
     return [
@@ -69,8 +69,8 @@ def _problem(found: Sequence[Row]) -> list[str]:
     ]
 
 
-def _ratios(compared: Compared) -> str:
-    found = speed_ups(compared)
+def _ratios(compared: Compared, reference: str | None) -> str:
+    found = speed_ups(compared, reference)
     return f"- {literal(compared.case)}: {'; '.join(map(_pair, found))}" if found else ""
 
 

@@ -176,7 +176,7 @@ def _speeds(comparison: Comparison) -> list[str]:
         f"{compared.problem}, {compared.case}: "
         + "; ".join(f"{each.faster} over {each.slower} {words.speed_up(each)}" for each in found)
         for compared in comparison.compared
-        if (found := speed_ups(compared))
+        if (found := speed_ups(compared, comparison.settings.get("reference")))
     ]
 
 

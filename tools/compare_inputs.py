@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.harness.problem import Inputs, Problem
-from tools.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,34 +15,28 @@ class Shared:
     Attributes:
         tensors: those among the inputs.
         names: of the parameters that they are.
-        sums: of the elements of each, as text: equal values have equal sums, NaN included.
+        copies: of each, as it was made.
     """
 
     tensors: tuple[Any, ...]
     names: tuple[str, ...]
-    sums: tuple[str, ...]
+    copies: tuple[Any, ...]
 
     def changed(self) -> list[str]:
         """Return the names of the inputs that are not what they were."""
         return [
             name
-            for name, tensor, before in zip(self.names, self.tensors, self.sums, strict=True)
-            if _sum(tensor) != before
+            for name, tensor, before in zip(self.names, self.tensors, self.copies, strict=True)
+            if not _same(tensor, before)
         ]
 
-    def restore(self, create: Callable[[], Inputs], by: str) -> None:
-        """Put the inputs back, in place, after an implementation called `by` changed some.
-
-        Raises:
-            UsageError: they are made otherwise every time, so that they cannot be had again.
-        """
-        for tensor, new in zip(self.tensors, _tensors(create()), strict=True):
-            tensor.copy_(new)
-        if self.changed():
-            raise UsageError(
-                f"{by} changed its inputs ({', '.join(self.names)}), and they are made anew otherwise each time "
-                "(no seed): the others cannot be compared; leave it out (--implementations)"
-            )
+    def restore(self) -> None:
+        """Put the inputs back, in place, after an implementation changed some, their shapes too."""
+        for tensor, before in zip(self.tensors, self.copies, strict=True):
+            if not _same(tensor, before):
+                if tensor.shape != before.shape:
+                    tensor.resize_(before.shape)
+                tensor.copy_(before)
 
 
 def shared(problem: Problem, inputs: Inputs) -> Shared:
@@ -52,12 +44,18 @@ def shared(problem: Problem, inputs: Inputs) -> Shared:
     tensors = _tensors(inputs)
     named = [str(each["name"]) for each in problem.parameters if each["pointer"] and each["const"]]
     names = named if len(named) == len(tensors) else [f"input {number}" for number in range(1, len(tensors) + 1)]
-    return Shared(tensors=tensors, names=tuple(names), sums=tuple(map(_sum, tensors)))
+    return Shared(tensors=tensors, names=tuple(names), copies=tuple(each.clone() for each in tensors))
 
 
 def _tensors(inputs: Inputs) -> tuple[Any, ...]:
     return tuple(each for each in inputs if hasattr(each, "data_ptr"))
 
 
-def _sum(tensor: Any) -> str:
-    return str(tensor.sum().item())
+def _same(tensor: Any, before: Any) -> bool:
+    """Return whether two tensors are equal, NaN in the same places included."""
+    if tensor.shape != before.shape:
+        return False
+    differ = tensor != before
+    if tensor.is_floating_point():
+        differ &= ~((tensor != tensor) & (before != before))  # noqa: PLR0124 - NaN is unlike itself
+    return not bool(differ.any())

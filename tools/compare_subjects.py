@@ -29,7 +29,6 @@ class Bench:
     problem: Problem
     case: str
     inputs: Inputs
-    create: Callable[[], Inputs]  # makes them again
     shared: Shared  # what they must stay
     expected: Any  # a tensor, or several
     place: Place
@@ -79,7 +78,7 @@ class Subject:
         bench = self.bench
         synchronize(bench.place.device)
         if changed := bench.shared.changed():
-            bench.shared.restore(bench.create, self.name)
+            bench.shared.restore()
             self.failed = f"it changed its inputs: {', '.join(changed)} ({when})"
             return
         self.accuracy = compare_accuracy.verify(
@@ -95,6 +94,10 @@ class Subject:
     def take_round(self) -> None:
         """Take one round, and the time of the whole function beside it."""
         self._attempt(self._take_round)
+        synchronize(self.bench.place.device)
+        if changed := self.bench.shared.changed():  # now: the next one would be blamed, and timed on other values
+            self.bench.shared.restore()
+            self.failed = self.failed or f"it changed its inputs: {', '.join(changed)} (while timed)"
 
     def _take_round(self) -> None:
         assert self.bound is not None
@@ -110,13 +113,14 @@ class Subject:
         """Take a step; note what it raises: an implementation is anybody's code, and costs the others nothing."""
         try:
             step()
-        except NotImplementedError as error:
-            self.missing = " ".join(str(error).split()) or "not implemented"
         except (UsageError, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if is_out_of_memory(error):
                 raise
+            if isinstance(error, NotImplementedError) and self.bound is None:  # later it worked, and gave up
+                self.missing = " ".join(str(error).split()) or "not implemented"
+                return
             self.failed = f"raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
     def result(self) -> Timed:

@@ -43,7 +43,7 @@ from benchmarks.harness.problem import Inputs, Problem, TestCase
 from benchmarks.harness.timers import Call
 from tools import compare_selection, compare_settings, compare_system, speed_ups
 from tools.compare_accuracy import outputs_of
-from tools.compare_inputs import shared
+from tools.compare_inputs import Shared, shared
 from tools.compare_rounds import Place, take_round
 from tools.compare_settings import Settings
 from tools.compare_subjects import Bench, Bind, Subject, is_out_of_memory
@@ -191,7 +191,7 @@ def compare_case(
 
 
 def _bench(problem: Problem, test: TestCase, settings: Settings, began: float) -> Bench:
-    inputs, expected = _made(problem, test)
+    inputs, expected, watched = _made(problem, test)
     moved = problem.get_bytes(test)
     touched = moved if moved is not None else sum(_size(each) for each in _tensors(inputs, expected))
     place = Place(device=problem.device, working_set=touched, threads=settings.threads)
@@ -199,8 +199,7 @@ def _bench(problem: Problem, test: TestCase, settings: Settings, began: float) -
         problem=problem,
         case=test["name"],
         inputs=inputs,
-        create=test["create_inputs"],
-        shared=shared(problem, inputs),
+        shared=watched,
         expected=expected,
         place=place,
         settings=settings,
@@ -208,22 +207,29 @@ def _bench(problem: Problem, test: TestCase, settings: Settings, began: float) -
     )
 
 
-def _made(problem: Problem, test: TestCase) -> tuple[Inputs, Any]:
-    """Return a case's inputs and what is expected of them.
+def _made(problem: Problem, test: TestCase) -> tuple[Inputs, Any, Shared]:
+    """Return a case's inputs, what is expected of them, and the inputs as they must stay.
 
     Raises:
-        UsageError: the problem, which may be a user's file, raised.
+        UsageError: the problem, which may be a user's file, raised, or its reference changed the inputs.
     """
     step = "create_inputs"
     try:
         inputs = test["create_inputs"]()
+        watched = shared(problem, inputs)
         step = "its reference"
-        return inputs, problem.expected(*inputs)
-    except Exception as error:
+        expected = problem.expected(*inputs)
+    except (Exception, SystemExit) as error:
         if isinstance(error, MemoryError) or is_out_of_memory(error):
             raise
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         raise UsageError(f"{problem.name} {test['name']}: {step} raised {what}") from error
+    if changed := watched.changed():
+        raise UsageError(
+            f"{problem.name} {test['name']}: its reference changes its inputs ({', '.join(changed)}), which everybody "
+            "else is to compute from; let it work on a copy"
+        )
+    return inputs, expected, watched
 
 
 def _take_rounds(subjects: Sequence[Subject], rounds: int, progress: Progress) -> None:

@@ -20,6 +20,7 @@ from typing import cast
 from benchmarks.harness.problem import Problem
 from tools.errors import UsageError
 
+_OURS = ("benchmarks", "kernels", "tools")
 BASE = "problem"  # where public definitions import their base class from
 WANTED = "from problem import Problem; class Mine(Problem): ..."
 
@@ -50,7 +51,11 @@ def import_file(path: Path) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let a file import `problem` and its neighbours; afterwards both are as they were."""
+    """Let a file import `problem` and its neighbours; afterwards both are as they were.
+
+    Neighbours are forgotten: a file of another folder may have some of the same names.
+    """
+    known = set(sys.modules)
     base = ModuleType(BASE)
     base.__dict__["Problem"] = Problem
     before = sys.modules.get(BASE)
@@ -60,10 +65,22 @@ def _importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(folder))
+        for name in set(sys.modules) - known:
+            if _is_neighbour(name, folder):
+                del sys.modules[name]
         if before is None:
             del sys.modules[BASE]
         else:
             sys.modules[BASE] = before
+
+
+def _is_neighbour(name: str, folder: Path) -> bool:
+    """Return whether a module lies in a folder, or in a package there, and is none of this repository's."""
+    origin = getattr(sys.modules[name], "__file__", None)
+    if origin is None or name.partition(".")[0] in _OURS:
+        return False
+    near = Path(origin).parent
+    return folder in (near, near.parent)
 
 
 def _line(error: BaseException, path: Path) -> str:

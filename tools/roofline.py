@@ -122,7 +122,10 @@ def roofline(
         level_ratio=_level_ratio(level, bytes, work, peak, seconds),
         impossible=ratio > IMPOSSIBLE and is_beyond(held, roofs) is True,
         label=label(ratio),
-        warnings=(*_unknown(work, dram, peak, dtype), *_doubts(ratio, bound, is_beyond(held, roofs))),
+        warnings=(
+            *_unknown(work, dram, peak, dtype),
+            *_doubts(ratio, work / peak / seconds if peak else 0.0, is_beyond(held, roofs)),
+        ),
     )
 
 
@@ -160,15 +163,13 @@ def _unknown(work: float, dram: float | None, peak: float | None, dtype: str) ->
     return ()
 
 
-def _doubts(ratio: float, bound: str, beyond: bool | None) -> tuple[str, ...]:
+def _doubts(ratio: float, of_peak: float, beyond: bool | None) -> tuple[str, ...]:
     """Return what speaks against a ratio above IMPOSSIBLE that no cache explains, or may not explain."""
-    if ratio <= IMPOSSIBLE:
-        return ()
-    if beyond:
+    if ratio > IMPOSSIBLE and beyond:
         return (f"impossible: {ratio:.2f} times the roof, beyond {BEYOND} last-level caches; {_ASK}",)
-    if bound == "compute":
-        return (f"{ratio:.2f} times the peak, which no cache explains; {_ASK}",)
-    if beyond is None:
+    if of_peak > IMPOSSIBLE:  # also left of DRAM's ridge
+        return (f"{of_peak:.2f} times the peak, which no cache explains; {_ASK}",)
+    if ratio > IMPOSSIBLE and beyond is None:
         return (f"{ratio:.2f} times DRAM's roof, and the sizes of the caches are not known; {_ASK}",)
     return ()
 

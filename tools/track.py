@@ -119,9 +119,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         work.recover(out)
         work.build(chosen.again, out)
         work.measure(chosen.again, out)
-        if not args.no_ceilings:
-            work.measure_ceilings(where, out)
         work.ingest(err)
+        if not args.no_ceilings:  # after ingesting: whoever interrupts this loses nothing that was timed
+            work.measure_ceilings(where, out)
         status = _report(
             work, chosen.tier, out
         )  # before publishing: what was measured is said whatever becomes of the site

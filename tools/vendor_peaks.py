@@ -78,12 +78,12 @@ _4090_PEAKS = {
 # The name as the driver gives it -> figures; the first that matches counts. L2 sizes are those of the architectures'
 # whitepapers (A100 40 MB, H100 and H200 50 MB, L4 48 MB, RTX 4090 72 MB).
 _KNOWN: tuple[tuple[str, Vendor], ...] = (
-    (r"A100.*SXM.*80GB", Vendor(source=_A100, figures=_figures(2039 * _G, _A100_PEAKS, 40))),
-    (r"A100.*80GB.*PCIe|A100.*PCIE?.*80GB", Vendor(source=_A100, figures=_figures(1935 * _G, _A100_PEAKS, 40))),
-    (r"A100.*40GB", Vendor(source=_A100, figures=_figures(1555 * _G, _A100_PEAKS, 40))),
-    (r"H100 PCIe", Vendor(source=_H100, figures=_figures(2000 * _G, _H100_PCIE_PEAKS, 50))),
-    (r"H100 80GB HBM3|H100 SXM", Vendor(source=_H100, figures=_figures(3350 * _G, _HOPPER_SXM_PEAKS, 50))),
-    (r"H200(?! NVL)", Vendor(source=_H200, figures=_figures(4800 * _G, _HOPPER_SXM_PEAKS, 50))),
+    (r"\bA100.*SXM.*80GB", Vendor(source=_A100, figures=_figures(2039 * _G, _A100_PEAKS, 40))),
+    (r"\bA100.*80GB.*PCIe|\bA100.*PCIE?.*80GB", Vendor(source=_A100, figures=_figures(1935 * _G, _A100_PEAKS, 40))),
+    (r"\bA100.*40GB", Vendor(source=_A100, figures=_figures(1555 * _G, _A100_PEAKS, 40))),
+    (r"\bH100 PCIe", Vendor(source=_H100, figures=_figures(2000 * _G, _H100_PCIE_PEAKS, 50))),
+    (r"\bH100 80GB HBM3|\bH100 SXM", Vendor(source=_H100, figures=_figures(3350 * _G, _HOPPER_SXM_PEAKS, 50))),
+    (r"\bH200(?! NVL)", Vendor(source=_H200, figures=_figures(4800 * _G, _HOPPER_SXM_PEAKS, 50))),
     (r"\bL4\b", Vendor(source=_L4, figures=_figures(300 * _G, _L4_PEAKS, 48))),
     (r"RTX 4090(?! (?:D|Laptop))", Vendor(source=_ADA, figures=_figures(1008 * _G, _4090_PEAKS, 72))),
 )

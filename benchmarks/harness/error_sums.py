@@ -175,11 +175,11 @@ class FloatErrors(_Errors):
 
 
 class IntegerErrors(_Errors):
-    """Errors of an integer or boolean output."""
+    """Errors of an integer or boolean output. `atol` is cut to what int64 holds."""
 
     def __init__(self, *, atol: float) -> None:
         super().__init__()
-        self._limit = int(atol)
+        self._limit = min(int(atol), _LARGEST)
         self.off_by_one = 0
         self.largest = dict.fromkeys(("absolute", "relative"), 0.0)
         self.total = dict.fromkeys(("signed", "absolute", "relative"), 0.0)
@@ -189,9 +189,9 @@ class IntegerErrors(_Errors):
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         self.elements += wanted.numel()
-        if not bool((wanted != got).any()):
+        if wanted.dtype == got.dtype and not bool((wanted != got).any()):
             return
-        size = wanted.to(torch.int64)
+        size = wanted.to(torch.int64)  # also because torch compares no two unlike types if one of them is unsigned
         signed = _difference(got.to(torch.int64), size)
         error = signed.abs()
         self._count(error > self._limit, offset, wanted, got)
@@ -231,6 +231,11 @@ def _difference(got: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     return difference.clamp_min(-_LARGEST)  # -2^63 has no absolute value
 
 
-def _capped(value: float) -> float:
-    """Return a figure that JSON can hold; an error from zero, counted in subnormals, may be beyond float64."""
+def _capped(value: float) -> float | None:
+    """Return a figure that JSON can hold; an error from zero, counted in subnormals, may be beyond float64.
+
+    None of a sum that is not a number: its parts overflowed with either sign.
+    """
+    if math.isnan(value):
+        return None
     return min(max(value, -sys.float_info.max), sys.float_info.max)

@@ -87,7 +87,11 @@ def test_every_signal_asks_for_its_rounds():
     series, controls = planted()
     signals = [deviations(controls[:2]), deviations(controls[2:])]
     enough = dict(list(series.items())[: 2 * adjustment.MIN_ROUNDS])
-    assert slopes(dict(list(enough.items())[:-1]), signals) == ((0.0, 0.0), None)
+    fewer = dict(list(enough.items())[:-1])
+    ((first,), explained) = slopes(fewer, signals[:1])
+    assert first > 0
+    assert slopes(fewer, signals) == ((first, 0.0), explained)  # what is too little for both is enough for one
+    assert slopes(dict(list(series.items())[: adjustment.MIN_ROUNDS - 1]), signals) == ((0.0, 0.0), None)
     assert slopes(enough, signals)[1] is not None
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import types
@@ -191,6 +192,15 @@ def test_mistakes_are_one_line_before_anything_is_measured(planted, argv, said):
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and err.count("\n") == 1 and said in err
     assert planted.problem.made == [] and planted.measured == []
+
+
+def test_a_pipe_or_a_device_is_not_replaced(planted, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, out, err = run("doubling", "--device", "cpu", "--json", str(pipe))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: --json {pipe}: is there and no plain file") and pipe.is_fifo()
+    assert planted.measured == []
 
 
 def test_a_gpu_that_is_not_there(planted, monkeypatch):

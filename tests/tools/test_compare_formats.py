@@ -86,7 +86,7 @@ def test_speed_ups_propagate_the_error():
     a, b = (2.0, 2.2, 1.8), (1.0, 1.01, 0.99)
     rows_of_it = [Timed(implementation=name, estimates=each) for name, each in (("a", a), ("b", b))]
     compared = with_rows(case(), rows_of_it[0], Timed(implementation="n", missing="x"), rows_of_it[1])
-    (found,) = speed_ups(compared)
+    (found,) = speed_ups(compared, None)
     assert (found.slower, found.faster) == ("a", "b")
     assert found.ratio == pytest.approx(2.0)
     errors = [statistics.stdev(each) / math.sqrt(3) / statistics.median(each) for each in (a, b)]
@@ -95,7 +95,7 @@ def test_speed_ups_propagate_the_error():
 
 def test_one_round_has_no_error():
     compared = with_rows(case(), *(Timed(implementation=name, estimates=(1.0,)) for name in "ab"))
-    assert speed_ups(compared)[0].error is None
+    assert speed_ups(compared, None)[0].error is None
 
 
 @pytest.mark.parametrize(
@@ -273,4 +273,4 @@ def test_rows_number_the_cases_of_a_problem():
 
 def test_a_wrong_implementation_is_in_no_pair():
     wrong = timed("b", 1e-3, accuracy=(NAN,))
-    assert speed_ups(with_rows(case(), timed("a", 1e-3), wrong)) == ()
+    assert speed_ups(with_rows(case(), timed("a", 1e-3), wrong), None) == ()

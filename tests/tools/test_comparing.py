@@ -105,16 +105,75 @@ def test_a_kernel_that_changes_its_inputs_is_named_and_harms_no_other():
     assert found[1].failed is None and len(found[1].rounds) == 2
 
 
-def test_inputs_that_cannot_be_made_again_end_the_comparison():
-    class Unseeded(Doubling):
-        def create(self, name, n):
-            return (torch.rand(n),)
+class Unseeded(Doubling):
+    """Its inputs are others each time, and one of them is NaN."""
 
+    def create(self, name, n):
+        values = torch.rand(n)
+        values[7] = float("nan")
+        return (values,)
+
+
+@pytest.mark.parametrize("change", [lambda x: x.mul_(2), lambda x: x.copy_(x.flip(0)), lambda x: x.resize_(3)])
+def test_inputs_are_put_back_whatever_became_of_them(change):
     def greedy(problem, case, inputs):
-        return returning(lambda x: x.mul_(2))(problem, case, inputs)
+        bound = writing()(problem, case, inputs)
+        return type(bound)(lambda: (bound.call(), change(inputs[0])), bound.output, bound.poison)
 
-    with pytest.raises(UsageError, match="mine changed its inputs"):
-        compare(Unseeded(), {"mine": greedy}, cases="small", settings=QUICK)
+    found = compare(Unseeded(), {"greedy": greedy, "good": writing()}, cases="small", settings=QUICK)
+    bad, good = found.compared[0].timed
+    assert bad.failed == "it changed its inputs: x (before timing)"
+    assert good.failed is None and good.accuracy[0].details.get("nan", 0) == 0
+
+
+@pytest.mark.parametrize("late_first", [True, False])
+def test_who_changes_inputs_while_timed_is_named_and_nobody_else(late_first):
+    def late(problem, case, inputs):
+        bound, calls = writing()(problem, case, inputs), []
+
+        def call():
+            bound.call()
+            calls.append(1)
+            if len(calls) == 4:
+                inputs[0].add_(1)
+
+        return type(bound)(call, bound.output, bound.poison)
+
+    both = {"late": late, "good": writing()}
+    chosen = both if late_first else dict(reversed(both.items()))
+    timed = {
+        each.implementation: each
+        for each in compare(Doubling(), chosen, cases="small", settings=QUICK).compared[0].timed
+    }
+    assert timed["late"].failed == "it changed its inputs: x (while timed)"
+    assert timed["good"].failed is None and timed["good"].accuracy[0].right
+
+
+def test_a_reference_that_works_in_place_is_refused():
+    class InPlace(Doubling):
+        def reference_solution(self, *inputs):
+            return inputs[0].mul_(2)
+
+    with pytest.raises(UsageError, match=r"its reference changes its inputs \(x\)"):
+        compare(InPlace(), {"mine": writing()}, cases="small", settings=QUICK)
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), NotImplementedError("no more")])
+def test_who_gives_up_while_timed_has_failed(error):
+    def tired(problem, case, inputs):
+        bound, calls = writing()(problem, case, inputs), []
+
+        def call():
+            bound.call()
+            calls.append(1)
+            if len(calls) > 3:
+                raise error
+
+        return type(bound)(call, bound.output, bound.poison)
+
+    found = one(Doubling(), tired)
+    assert found.missing is None
+    assert found.failed.startswith(f"raised {type(error).__name__}")
 
 
 def test_a_problem_that_lets_nan_pass_does_not_decide_on_it():

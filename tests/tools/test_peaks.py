@@ -94,6 +94,7 @@ def test_well_known_gpus(name, bandwidth, bfloat16):
         "NVIDIA GeForce RTX 4090 D",
         "NVIDIA GeForce RTX 4090 Laptop GPU",
         "NVIDIA H200 NVL",
+        "NVIDIA GH200 480GB",
         "NVIDIA A10",
     ],
 )

@@ -111,6 +111,17 @@ def test_a_file_may_import_its_neighbours(tmp_path):
     assert right(load(str(written(tmp_path, "p.py", text.replace("(100,)", "(SIZE,)"))), "cpu"), "eager")
 
 
+def test_neighbours_of_one_name_are_not_mixed_up(tmp_path):
+    for folder, size in (("a", 100), ("b", 200)):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder, "kv_neighbour.py", f"SIZE = {size}\n")
+        text = TWO_OUTPUTS.replace("import torch\n", "import torch\nfrom kv_neighbour import SIZE\n", 1)
+        written(tmp_path / folder, "p.py", text.replace("(100,)", "(SIZE,)"))
+    for folder, size in (("a", 100), ("b", 200)):
+        (case, *_) = load(str(tmp_path / folder / "p.py"), "cpu").problem.generate_test_cases()
+        assert case["dims"] == (size,)
+
+
 @pytest.mark.slow
 def test_a_users_own_compile(tmp_path):
     loaded = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu")

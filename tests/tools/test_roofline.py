@@ -153,6 +153,13 @@ def test_above_the_roof_beyond_four_caches_is_impossible(moved, ratio, impossibl
         assert all(word in said for word in ("ceilings", "busy", "FLOPs and bytes of the Problem", "cold"))
 
 
+def test_above_the_peak_left_of_the_ridge_is_doubted_in_a_cache_too():
+    """DRAM's slope is the roof there, which a cache may exceed; the peak nothing may."""
+    found = line(200e9 * 1e-3, 100e9 * 1e-3, 1e-3, working_set=MIB)
+    assert (found.bound, found.impossible) == ("memory", False)
+    assert any("2.00 times the peak, which no cache explains" in said for said in found.warnings)
+
+
 def test_a_working_set_may_be_another_than_the_bytes_moved():
     assert line(1.0, HUGE, HUGE / 20e9 / 2, working_set=MIB).impossible is False
     found = line(1.0, 6e6, 6e6 / 20e9 / 2, working_set=HUGE)
