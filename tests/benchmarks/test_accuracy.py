@@ -39,6 +39,24 @@ def test_the_documented_example_is_what_happens():
     assert doctest.testmod(module).failed == 0
 
 
+def test_a_tolerance_beyond_what_integers_hold_allows_all_of_them():
+    far = torch.tensor([-(2**63), 2**63 - 1])
+    assert compare(far, far.flip(0), within(atol=1e30))["right"]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
+def test_unsigned_outputs_of_a_signed_reference_are_compared(dtype):
+    wanted, got = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]).to(dtype)
+    found = compare(wanted, got, EXACT, dtype=str(dtype).removeprefix("torch."))
+    assert (found["wrong"], found["first_wrong"], found["off_by_one"]) == (1, 2, 1)
+
+
+def test_a_sum_that_overflowed_on_both_sides_is_not_known(monkeypatch):
+    monkeypatch.setattr(error_sums, "BLOCK_CPU", 2)
+    huge = floats(1e308, 1e308, -1e308, -1e308, dtype=torch.float64)
+    assert compare(huge, -huge)["mean_signed_error"] is None
+
+
 @given(
     st.lists(st.tuples(single, single), min_size=1, max_size=30),
     st.sampled_from([0.0, 1e-5, 0.5]),

@@ -274,3 +274,12 @@ def test_rows_number_the_cases_of_a_problem():
 def test_a_wrong_implementation_is_in_no_pair():
     wrong = timed("b", 1e-3, accuracy=(NAN,))
     assert speed_ups(with_rows(case(), timed("a", 1e-3), wrong), None) == ()
+
+
+def test_speed_ups_are_over_the_reference_in_every_file():
+    three = with_rows(case(), *(timed(name, seconds) for name, seconds in (("a", 1e-3), ("b", 2e-3), ("c", 4e-3))))
+    found = comparison(three, settings={"reference": "c"})
+    pairs = [(each["faster"], each["slower"]) for each in strict(compare_formats.as_json(found))["speed_ups"]]
+    assert pairs == [("a", "c"), ("b", "c"), ("b", "a")]
+    assert "`a` over `c`" in compare_formats.as_markdown(found)
+    assert "`c` over" not in compare_formats.as_markdown(found)
