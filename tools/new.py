@@ -31,12 +31,13 @@ RESERVED = {
     "import_module": "kernels imports a function of that name",
     "pkgutil": "kernels imports a module of that name",
     "annotations": "Python's own name in a module",
-    **dict.fromkeys(
-        ("cpu", "cuda", "problem", "elementwise_problem", "mapping", "sequence", "inputs", "verdict", "class_var"),
-        "its class would be called like one of the suite's own",
-    ),
     **dict.fromkeys(("bind", "torch", "ctypes", "partial", "math"), "the generated code calls something else so"),
 }
+# What the generated module has under a class's name; `cpu_` makes Cpu, too.
+CLASSES = frozenset(
+    {"Any", "ClassVar", "Cpu", "Cuda", "ElementwiseProblem", "Inputs", "Mapping", "Problem", "Sequence", "TestCase"}
+    | {"Tolerance", "Verdict"}
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,8 +96,11 @@ def check_name(name: str) -> None:
         raise UsageError(f"{name!r} is Python's own name; call the kernel something else, such as my_{name}")
     if name.startswith("test"):
         raise UsageError(f"{name!r} would be taken for a test; call the kernel something else, such as my_{name}")
-    if name in RESERVED:
-        raise UsageError(f"{name!r} is taken: {RESERVED[name]}; call the kernel something else, such as my_{name}")
+    reason = RESERVED.get(name)
+    if new_files.class_name(name) in CLASSES:
+        reason = "its class would be called like one of the suite's own"
+    if reason is not None:
+        raise UsageError(f"{name!r} is taken: {reason}; call the kernel something else, such as my_{name}")
 
 
 def _signature(args: argparse.Namespace) -> Signature:
