@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,19 @@ from tests.faults.test_faults import lines_with, recorded
 from tests.faults.tiny import FASTER, GOOD
 
 SLOW = "import time\ndef scale(x):\n    time.sleep(.3)\n    return 2 * x\n"
+STUCK = """\
+import os, pathlib, time
+
+def scale(x):
+    folder = os.environ.get("TINY_PROCESSES")
+    if folder:
+        pathlib.Path(folder, str(os.getpid())).touch()
+        while len(os.listdir(folder)) > 2:
+            time.sleep(.1)
+            if not os.path.exists(folder):
+                os._exit(0)
+    return 2 * x
+"""
 
 
 def begin(tiny, **more):
@@ -39,6 +53,14 @@ def until(process, word):
 def end(process, number):
     os.killpg(process.pid, number)
     return process.communicate(timeout=60)[0]
+
+
+def wait_for(condition):
+    """Wait a minute at most for a condition."""
+    limit = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < limit, "it did not come about within a minute"
+        time.sleep(0.05)
 
 
 def count(tiny, commit, case="float32-1k"):
@@ -70,13 +92,16 @@ def test_a_second_run_in_the_same_clone_is_refused(tiny):
     "number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=["interrupted", "killed"]
 )
 def test_what_was_recorded_survives_an_interrupted_repetition(tiny, number):
-    commit = tiny.commit("Slow", kernel=SLOW)
+    commit = tiny.commit("Stuck", kernel=STUCK)
     settings = {"KV_RANGE": "HEAD", "KV_BENCH": "native.*1k"}
     assert tiny.track(KV_ROUNDS="5", **settings).returncode == 0
     value = recorded(tiny, commit)
-    process = begin(tiny, KV_AGAIN="1", **settings)
-    until(process, "round 3/8")  # so asv has stored a round; before it is ended it may get one further: fewer than 5
+    processes = tiny.root.parent / "processes"  # of the second run: one a round, and the third never ends
+    processes.mkdir()
+    process = begin(tiny, KV_AGAIN="1", TINY_PROCESSES=str(processes), **settings)
+    wait_for(lambda: len(list(processes.iterdir())) > 2)  # so asv has stored a round, and cannot store five
     rest = end(process, number)
+    shutil.rmtree(processes)  # which ends the third, where a killed asv has left it
     done = tiny.track(KV_ROUNDS="5", **settings)
     assert lines_with(rest if number is signal.SIGINT else done.stdout, "is put back"), rest + done.stdout
     assert lines_with(done.stdout, "1 commits are measured already")
