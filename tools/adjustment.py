@@ -22,6 +22,9 @@ RoundKey = tuple[str, str]  # session, launch: what was measured under one key s
 
 Logs = Mapping[RoundKey, float]  # log of seconds, by round
 
+Code = Mapping[str, str]  # what ran in a session or commit; those that it does not name ran something of their own
+NOT_KNOWN: Code = {}
+
 IntArray = np.ndarray[tuple[int], np.dtype[np.intp]]
 
 HUBER = 1.345  # residuals beyond so many standard deviations count less: 95% efficient where the noise is normal
@@ -59,11 +62,12 @@ def deviations(controls: Sequence[Logs]) -> dict[RoundKey, float]:
     return {key: statistics.fmean(values) for key, values in found.items()}
 
 
-def slopes(series: Logs, signals: Sequence[Logs]) -> tuple[tuple[float, ...], float | None]:
+def slopes(series: Logs, signals: Sequence[Logs], code: Code = NOT_KNOWN) -> tuple[tuple[float, ...], float | None]:
     """Return (shrunk slopes of the series on the signals, share of the rounds' variance that they explain).
 
-    Fitted on how rounds differ within their session or commit, never on how those differ: a commit may have changed the
-    code. Huber's M-estimate, because a round that went wrong (page faults, a crash of a neighbour) differs by factors.
+    Fitted on how rounds of the same code differ, never on how codes do. Where sessions are known to have run the same,
+    how these differ tells most: a signal's own noise, which flattens slopes, is averaged out in their means. Huber's
+    M-estimate, because a round that went wrong (page faults, a crash of a neighbour) differs by factors.
 
     A slope b with standard error s is multiplied by b^2 / (b^2 + s^2), the empirical Bayes estimate under a normal
     prior about 0 whose variance is estimated by b^2: near 1 where the signal explains the series, near 0 where not.
@@ -73,11 +77,11 @@ def slopes(series: Logs, signals: Sequence[Logs]) -> tuple[tuple[float, ...], fl
     used = signals[: len(keys) // MIN_ROUNDS]  # too few rounds for all are enough for the first ones
     if not used:
         return tuple(map(float, shrunk)), None
-    sessions = np.unique([key[0] for key in keys], return_inverse=True)[1]
-    y = _centred(np.array([[series[key]] for key in keys]), sessions)[:, 0]
-    x = _centred(np.array([[signal[key] for signal in used] for key in keys]), sessions)
+    codes = np.unique([code.get(key[0], key[0]) for key in keys], return_inverse=True)[1]
+    y = _centred(np.array([[series[key]] for key in keys]), codes)[:, 0]
+    x = _centred(np.array([[signal[key] for signal in used] for key in keys]), codes)
     moves = x.any(axis=0)  # a gauge that never moved tells nothing, and keeps none of the others from telling
-    found = _shrunk(x[:, moves], y, len(keys) - int(moves.sum()) - int(sessions.max()) - 1)
+    found = _shrunk(x[:, moves], y, len(keys) - int(moves.sum()) - int(codes.max()) - 1)
     if found is None:
         return tuple(map(float, shrunk)), None
     shrunk[: len(used)][moves], explained = found
@@ -97,11 +101,11 @@ def _shrunk(x: FloatArray, y: FloatArray, freedom: int) -> tuple[FloatArray, flo
     return np.asarray(fitted * scale), explained
 
 
-def _centred(values: FloatArray, sessions: IntArray) -> FloatArray:
-    """Return (rounds, columns) less the median of their session."""
+def _centred(values: FloatArray, codes: IntArray) -> FloatArray:
+    """Return (rounds, columns) less the median of their code."""
     found = values.astype(np.float64)
-    for session in range(int(sessions.max()) + 1):
-        found[sessions == session] -= np.median(found[sessions == session], axis=0)
+    for one in range(int(codes.max()) + 1):
+        found[codes == one] -= np.median(found[codes == one], axis=0)
     return found
 
 
@@ -132,24 +136,30 @@ def _huber(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     return fitted, weights
 
 
-def adjust(series: Logs, signals: Sequence[Logs], fitted_on: Logs | None = None) -> Adjusted:
-    """Return the series adjusted by the signals of the same rounds; rounds without one of them are left out.
+def adjust(series: Logs, signals: Sequence[Logs], fitted_on: Logs | None = None, code: Code = NOT_KNOWN) -> Adjusted:
+    """Return the series adjusted by the signals of the same rounds.
+
+    A round without one of several signals is adjusted by the others; rounds without any are left out.
 
     Args:
         series: log seconds per call of the series to adjust.
         signals: deviations of the witnesses.
         fitted_on: rounds that the betas are fitted on; all of `series` by default. For an honest figure of how well
             adjusting works, fit on other sessions than those judged.
+        code: what ran in the sessions or commits, where that is known.
     """
-    betas, explained = slopes(series if fitted_on is None else fitted_on, signals)
-    whole = {key: value for key, value in series.items() if all(key in signal for signal in signals)}
-    missing = len(series) - len(whole)
+    betas, explained = slopes(series if fitted_on is None else fitted_on, signals, code)
+    found = {key: value for key, value in series.items() if not signals or any(key in signal for signal in signals)}
+    lacking = sum(not all(key in signal for signal in signals) for key in found)
+    left_out = len(series) - len(found)
+    warnings = [f"{left_out} of {len(series)} rounds have no control"] * bool(left_out)
+    warnings += [f"{lacking} of {len(series)} rounds lack one of {len(signals)} controls"] * bool(lacking)
     return Adjusted(
         betas,
         explained,
         {
-            key: value - sum(beta * signal[key] for beta, signal in zip(betas, signals, strict=True))
-            for key, value in whole.items()
+            key: value - sum(beta * signal.get(key, 0.0) for beta, signal in zip(betas, signals, strict=True))
+            for key, value in found.items()
         },
-        (f"{missing} of {len(series)} rounds have no control",) if missing else (),
+        tuple(warnings),
     )

@@ -22,6 +22,7 @@ from tools.stored_file import Series
 from tools.text_tables import columns
 
 DEFAULT_SESSIONS = 10
+IDENTICAL = "identical"  # the code of all sessions: one commit's
 MIN_SESSIONS = 3  # a spread of fewer is no spread
 
 
@@ -87,17 +88,18 @@ def _row(series: Series, values: Logs, signals: Sequence[Logs]) -> Row:
         row,
         adjusted=statistics.stdev(medians(adjusted).values()),
         betas=tuple(statistics.fmean(found) for found in zip(*betas, strict=True)),
-        explained=adjust(values, signals).explained,
+        explained=adjust(values, signals, code=dict.fromkeys(raw, IDENTICAL)).explained,
     )
 
 
 def out_of_sample(values: Logs, signals: Sequence[Logs]) -> tuple[dict[RoundKey, float], list[tuple[float, ...]]]:
-    """Return every session adjusted with betas that were fitted on the others, and those betas."""
+    """Return every session adjusted with betas that were fitted on the others, and those betas. All ran the same."""
     adjusted: dict[RoundKey, float] = {}
+    code = dict.fromkeys(medians(values), IDENTICAL)
     betas = []
     for left_out in medians(values):
         others = {key: value for key, value in values.items() if key[0] != left_out}
-        fit = adjust(values, signals, fitted_on=others)
+        fit = adjust(values, signals, fitted_on=others, code=code)
         betas.append(fit.betas)
         adjusted |= {key: value for key, value in fit.values.items() if key[0] == left_out}
     return adjusted, betas

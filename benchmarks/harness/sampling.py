@@ -31,6 +31,9 @@ TICK_FACTOR = 200  # ... and 200 clock ticks, so that neither moves the sample b
 QUANTISED = 0.005  # flag: one tick is more than this share of a sample
 SHORT = 5  # flag: a call takes less than so many times what an empty one does: most of it may be the launch
 BLOCKS = 16  # means that are kept of a round where its blocks are asked for
+# s of sampling, whatever the rule still wants (`fixed` with 100 calls of 3 s): a process past asv's timeout of 120 s is
+# killed, and all its samples are lost. The rest is for set-up, verification and compiling.
+SAMPLING_MOST = 80.0
 CONSTANT = 16  # flag: so many samples, or more, are all equal: their clock is too coarse to show any spread, or broken
 
 
@@ -102,6 +105,7 @@ def measure(
     look()
     rule.start()
     faults, spent, reason = 0, 0.0, None
+    began = perf_counter()
     waiting, disturbed = gate is not None and not gate.is_open, False
     taken_by = _take if gate is None else gate.take
     while reason is None:
@@ -109,8 +113,14 @@ def measure(
         if isinstance(decision, Stop):
             reason = decision.reason
             break
+        left = SAMPLING_MOST - (perf_counter() - began)
+        if left <= 0 and rule.samples:
+            reason = Reason.TIMEOUT
+            break
         before = page_faults()
-        samples, lasted = taken_by(timer, call, batch, decision.n, per_call * batch)
+        samples, lasted = taken_by(
+            timer, call, batch, min(decision.n, max(1, int(left / (per_call * batch)))), per_call * batch
+        )
         faults += page_faults() - before  # of the calls alone: the rule's own arithmetic has some, too
         spent += lasted
         rule.add(samples, lasted if timer.by_wall else sum(samples) * batch)

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.harness import gate, sampling
 from benchmarks.harness.sampling import batch_for, measure
-from benchmarks.harness.stopping import CoefficientOfVariation, FixedTime, without_burn_in
+from benchmarks.harness.stopping import CoefficientOfVariation, FixedCount, FixedTime, without_burn_in
 
 
 class FakeTimer:
@@ -108,6 +108,22 @@ def test_where_much_passes_outside_the_samples_the_budget_is_the_hosts(monkeypat
     result = measure(lambda: None, timer, FixedTime(t_max=0.05))
     assert result.n < 1000  # by its own times alone it would be 5000
     assert result.spent == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("rule", [FixedCount(n=100), FixedTime(t_max=1000.0)])
+def test_a_rule_that_wants_longer_than_a_process_may_live_gives_what_it_has(monkeypatch, rule):
+    clock = [0.0]
+
+    class Slow(FakeTimer):
+        def samples(self, call, batch, n):
+            clock[0] += 3.0 * batch * n
+            return super().samples(call, batch, n)
+
+    monkeypatch.setattr(sampling, "perf_counter", lambda: clock[0])
+    result = measure(lambda: None, Slow(seconds=3.0), rule)
+    assert result.stop == "timeout"
+    assert result.estimate == pytest.approx(3.0, rel=1e-3)
+    assert sampling.SAMPLING_MOST - 3 < 3 * result.n <= sampling.SAMPLING_MOST + 3
 
 
 def test_the_device_is_looked_at_when_it_is_warm_and_after_the_last_sample():

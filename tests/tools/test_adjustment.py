@@ -186,10 +186,43 @@ def test_rounds_without_a_control_are_said():
     assert ("s99", "r0") not in fixed.values
 
 
-def test_a_round_needs_all_signals():
+def test_a_round_without_one_of_its_signals_is_adjusted_by_the_others():
     series, controls = planted()
     whole, lacking = deviations(controls[:2]), deviations(controls[2:])
     del lacking[KEYS[7]]
     fixed = adjust(series, [whole, lacking])
-    assert fixed.warnings == ("1 of 80 rounds have no control",)
-    assert series.keys() - fixed.values.keys() == {KEYS[7]}
+    assert fixed.warnings == ("1 of 80 rounds lack one of 2 controls",)
+    assert fixed.values[KEYS[7]] == series[KEYS[7]] - fixed.betas[0] * whole[KEYS[7]]
+    assert 0 not in fixed.betas
+    del whole[KEYS[7]]
+    left_out = adjust(series, [whole, lacking])
+    assert left_out.warnings == ("1 of 80 rounds have no control",)
+    assert series.keys() - left_out.values.keys() == {KEYS[7]}
+
+
+def test_sessions_of_one_code_tell_by_how_they_differ():
+    rng = random.Random(5)
+    mood = {f"s{session}": rng.gauss(0, 0.03) for session in range(10)}
+    signal = {key: mood[key[0]] + rng.gauss(0, 0.01) for key in KEYS}  # the gauge's own noise, in each reading anew
+    series = {key: mood[key[0]] + rng.gauss(0, 0.001) for key in KEYS}
+    (apart,), _ = slopes(series, [signal])
+    (together,), _ = slopes(series, [signal], dict.fromkeys(mood, "same"))
+    assert apart < 0.2  # within a session there is nothing but that noise
+    assert together == pytest.approx(1, abs=0.15)
+    assert adjust(series, [signal], code=dict.fromkeys(mood, "same")).betas == (together,)
+
+
+def test_a_step_between_two_codes_moves_no_beta():
+    series, controls = planted(step=0.05)
+    unmoved, _ = planted()
+    code = {f"s{session}": "old" if session < 5 else "new" for session in range(10)}
+    signals = [deviations(controls)]
+    assert slopes(series, signals, code)[0] == pytest.approx(slopes(unmoved, signals, code)[0])
+    wrong = dict.fromkeys(code, "same")
+    assert slopes(series, signals, wrong)[0] != pytest.approx(slopes(unmoved, signals, wrong)[0])
+
+
+def test_a_session_of_unknown_code_is_a_code_of_its_own():
+    series, controls = planted(step=0.05)
+    signals = [deviations(controls)]
+    assert slopes(series, signals, {"s3": "x", "s7": "y"}) == slopes(series, signals)

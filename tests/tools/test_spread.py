@@ -91,7 +91,8 @@ def test_a_session_is_adjusted_by_what_the_others_say():
     adjusted, betas = spread.out_of_sample(values, signals)
     assert adjusted.keys() == values.keys()
     for name, fit in zip(found, betas, strict=True):
-        assert fit == slopes({key: value for key, value in values.items() if key[0] != name}, signals)[0]
+        others = {key: value for key, value in values.items() if key[0] != name}
+        assert fit == slopes(others, signals, dict.fromkeys(found, "the same code"))[0]
         for key in values:
             if key[0] == name:
                 assert adjusted[key] == values[key] - fit[0] * signals[0][key]

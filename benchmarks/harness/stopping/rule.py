@@ -28,6 +28,7 @@ class Reason(StrEnum):
     BUDGET = "budget"  # the time, or the number of samples, was up before the target was reached
     BUDGET_DRIFT = "budget+drift"  # and the samples still went up or down
     CONTENDED = "contended"  # the core was busy for longer than the gate waits: what was taken in quiet moments stands
+    TIMEOUT = "timeout"  # the process would have been killed for its time before the rule was done
     COMPLETE = "complete"  # a rule without a target took what it was told to take
 
 
