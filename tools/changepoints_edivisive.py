@@ -1,0 +1,144 @@
+"""Windowed E-divisive: cuts where the energy distance of two halves is largest, kept where Welch's t test holds. Pure.
+
+The energy statistic of Matteson and James, JASA 109(505), 2014, without their permutations; windows and t tests in
+their place as in Hunter (Fleming et al., ICPE 2023), with p < 1e-5 and 1%. A window begins at the last cut of the
+one before, or half a window on; only the unfinished ones at the end are looked at again when points come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.harness.statistics import FloatArray
+from tools.changepoints_noise import correlation, inflation, least_sigma, welch
+from tools.changepoints_values import (
+    LEAST,
+    Detection,
+    Observed,
+    Step,
+    Values,
+    found_in,
+    neighbours,
+    point,
+    too_few,
+)
+from tools.changepoints_windows import compared
+
+NAME = "e-divisive"
+WINDOW = 50
+P_WEAK = 1e-3  # of a cut within its window
+P = 1e-5  # against the whole stretches between cuts
+FEWEST_A_SIDE = 3
+FEWEST = 2 * FEWEST_A_SIDE
+
+
+def detect(values: Values) -> Detection:
+    """Return the change points of a whole series of log values."""
+    return found_in(EDivisive(), values)
+
+
+class EDivisive:
+    """Windowed E-divisive, fed and asked."""
+
+    def __init__(self) -> None:
+        self._observed = Observed()
+        self._sums, self._squares = [0.0], [0.0]  # of the points before each place, from the first one
+        self._lagged = [0.0]  # products of each with the one before
+        self._start = 0  # of the first window that is not full
+        self._cuts: list[int] = []  # of the full windows
+
+    def extend(self, values: Values) -> None:
+        """Take further log values."""
+        self._observed.extend(values)
+        logs = self._observed.logs
+        for place in range(len(self._sums) - 1, logs.size):
+            value, last = float(logs[place] - logs[0]), float(logs[max(place - 1, 0)] - logs[0])
+            self._sums.append(self._sums[-1] + value)
+            self._squares.append(self._squares[-1] + value * value)
+            self._lagged.append(self._lagged[-1] + value * last)
+        while logs.size - self._start >= WINDOW:
+            found = cut(logs[self._start : self._start + WINDOW])
+            self._cuts += [self._start + place for place in found]
+            self._start += max(found[-1] if found else 0, WINDOW // 2)
+
+    def detection(self) -> Detection:
+        """Return what is found in all points so far."""
+        size = self._observed.size
+        rest = cut(self._observed.logs[self._start :])
+        places = spaced(sorted({*self._cuts, *(self._start + place for place in rest)}))
+        passed = self._merged(places)
+        return Detection(
+            points=tuple(point(self._observed.index(place), step, NAME) for place, step in passed),
+            warnings=too_few(FEWEST, "change points by E-divisive", size),
+        )
+
+    def _merged(self, places: list[int]) -> list[tuple[int, Step]]:
+        """Drop the weakest cut that does not stand against the whole stretches beside it, until all do."""
+        left = list(places)
+        while True:
+            steps = [self._tested(*neighbours(left, number, self._observed.size)) for number in range(len(left))]
+            falling = [
+                (step.p, number)
+                for number, step in enumerate(steps)
+                if step.p >= P or abs(step.after - step.before) < LEAST
+            ]
+            if not falling:
+                return list(zip(left, steps, strict=True))
+            del left[max(falling)[1]]
+
+    def _tested(self, start: int, place: int, end: int) -> Step:
+        sides = [self._side(start, place), self._side(place, end)]
+        sizes = (place - start, end - place)
+        phi = correlation(sum(side[2] for side in sides), sum(side[1] for side in sides), (end - start) / 2)
+        grown = inflation(phi)
+        logs = self._observed.logs
+        least = least_sigma(logs[max(start, place - WINDOW) : place], logs[place : min(end, place + WINDOW)])
+        variances, weights = [], []
+        for (_, squared, _), size in zip(sides, sizes, strict=True):
+            variances.append(max(squared / (size - 1), least**2) / size * grown)
+            weights.append(max(size / grown - 1, 1.0))
+        return welch([side[0] + float(logs[0]) for side in sides], variances, weights, sizes)
+
+    def _side(self, start: int, end: int) -> tuple[float, float, float]:
+        """Return a stretch's mean from the first point, its squared deviations, and their products with the next."""
+        size, total = end - start, self._sums[end] - self._sums[start]
+        mean = total / size
+        first, last = (float(self._observed.logs[each] - self._observed.logs[0]) for each in (start, end - 1))
+        lagged = self._lagged[end] - self._lagged[start + 1] - mean * (2 * total - first - last) + (size - 1) * mean**2
+        return mean, max(self._squares[end] - self._squares[start] - total * mean, 0.0), lagged
+
+
+def spaced(places: Sequence[int]) -> list[int]:
+    """Return the places without those less than FEWEST_A_SIDE behind the one before: two windows saw one cut."""
+    kept: list[int] = []
+    for place in places:
+        if not kept or place - kept[-1] >= FEWEST_A_SIDE:
+            kept.append(place)
+    return kept
+
+
+def cut(logs: FloatArray) -> list[int]:
+    """Return the cuts of one window, ascending: the best one first, then those of both sides of it."""
+    if logs.size < FEWEST:
+        return []
+    place = best_cut(logs)
+    if compared(logs[:place], logs[place:]).p >= P_WEAK:
+        return []
+    return [*cut(logs[:place]), place, *(place + each for each in cut(logs[place:]))]
+
+
+def best_cut(logs: FloatArray) -> int:
+    """Return where the energy statistic n m / (n + m) * E of the two sides is largest."""
+    size = logs.size
+    distances = np.abs(logs[:, None] - logs[None, :])
+    sums = np.cumsum(np.cumsum(distances, axis=0), axis=1)
+    ends = np.arange(FEWEST_A_SIDE, size - FEWEST_A_SIDE + 1)
+    left = sums[ends - 1, ends - 1]
+    upper = sums[ends - 1, size - 1]
+    between = upper - left
+    right = sums[-1, -1] - 2 * upper + left
+    n, m = ends, size - ends
+    energy = 2 * between / (n * m) - left / (n * (n - 1)) - right / (m * (m - 1))
+    return int(ends[np.argmax(n * m / size * energy)])
