@@ -33,6 +33,7 @@ COMMANDS = {
     "record": "record raw traces of every kernel, a file for each process",
     "replay": "replay every stopping rule on recorded and synthetic traces",
     "compare": "implementations side by side on the working tree: times, speed-ups, roofline, errors",
+    "score-detectors": "how often detectors of change points cry wolf, and what they miss, asv's and ours",
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 

@@ -102,8 +102,8 @@ class Resampled:
 def resampled(series: Sequence[FloatArray]) -> Resampled | None:
     """Return the noise of real series of log values; None where none of them is usable.
 
-    Short ones are left out, and those most of whose values repeat the one before: counters, not times. What is left
-    without a running median of 11 points keeps tails, ticks and what sticks for a few commits; a level that wanders more
+    Short ones are left out, and those most of whose values repeat the one before: counters, not times. What differs
+    from a running median of 11 points keeps tails, ticks and what sticks for a few commits; a level that wanders more
     slowly is not in it.
     """
     usable = [logs for logs in series if logs.size >= FEWEST_REAL and np.median(np.abs(np.diff(logs))) > 0]
