@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tools import changepoints_edivisive, changepoints_pelt, changepoints_windows
-from tools.changepoints_values import ChangePoint, Detection, Detector, Values, found_in
+from tools.changepoints_values import LEAST, ChangePoint, Detection, Detector, Values, found_in
 
-NAMES = (changepoints_pelt.NAME, changepoints_edivisive.NAME, changepoints_windows.NAME)
 VOTES = 2
-MARGIN = 5  # points: the margin within which TCPD takes two indices for the same change
+# Points: the annotators of the Turing Change Point Dataset are taken to mean the same change within it, and levels closer
+# together than that have too few points to be told apart by the detectors that vote beside PELT.
+MARGIN = 5
 
 
 def detect(values: Values) -> Detection:
@@ -41,28 +42,37 @@ class Vote:
             detector.extend(taken)
 
     def detection(self) -> Detection:
-        """Return what two of three find in all points so far, the levels being those between what is returned."""
+        """Return what two of three find in all points so far."""
         found = [detector.detection() for detector in self._detectors]
         warnings = tuple(warning for each in found for warning in each.warnings)
         return Detection(points=joined([each.points for each in found]), warnings=warnings)
 
 
 def joined(found: Sequence[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
-    """Return the change points that VOTES detectors agree on: within MARGIN points, and in direction."""
-    pools = [list(points) for points in found]
+    """Return the change points that VOTES detectors agree on: within MARGIN points, and in direction.
+
+    Changes of less than LEAST have no vote. Place, levels and p are those of the detector named first.
+
+    Args:
+        found: change points by detector, the one that localises best first.
+    """
+    pools = [[point for point in points if abs(point.after - point.before) >= LEAST] for points in found]
     agreed = []
     for rank, pool in enumerate(pools):
+        others = pools[rank + 1 :]
         for candidate in pool:
-            partners = [_partner(candidate, other) for other in pools[rank + 1 :]]
-            if 1 + sum(partner is not None for partner in partners) < VOTES:
+            partners = [_partner(candidate, other) for other in others]
+            voters = [candidate, *(partner for partner in partners if partner is not None)]
+            if len(voters) < VOTES:
                 continue
-            for other, partner in zip(pools[rank + 1 :], partners, strict=True):
+            for other, partner in zip(others, partners, strict=True):
                 if partner is not None:
-                    other.remove(partner)
-            agreed.append((candidate, [each.detectors[0] for each in (candidate, *partners) if each is not None]))
-    return tuple(sorted((replace(c, detectors=tuple(d)) for c, d in agreed), key=lambda c: c.index))
+                    other.remove(partner)  # it has voted
+            agreed.append(replace(candidate, detectors=tuple(name for each in voters for name in each.detectors)))
+    return tuple(sorted(agreed, key=lambda point: point.index))
 
 
 def _partner(candidate: ChangePoint, others: Sequence[ChangePoint]) -> ChangePoint | None:
+    """Return the nearest of another detector's change points that may be the same one."""
     near = [each for each in others if abs(each.index - candidate.index) <= MARGIN and each.rises == candidate.rises]
     return min(near, key=lambda each: abs(each.index - candidate.index), default=None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -35,18 +34,50 @@ class Noise:
     size: int
 
 
-def welch(means: Sequence[float], variances: Sequence[float], freedom: Sequence[float], sizes: tuple[int, int]) -> Step:
-    """Return the t test of two means with unequal variances, by Welch and Satterthwaite.
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What a t test needs of a stretch."""
+
+    mean: float
+    squared: float  # sum of squared deviations, at least what `least_sigma` leaves
+    kept: int  # points that carry the mean
+    size: int
+
+
+def plain(values: FloatArray, least: float) -> Side:
+    """Return the side of a stretch by mean and variance; no scatter counts as less than `least`."""
+    mean = math.fsum(values) / values.size
+    rest = values - mean
+    return Side(
+        mean=mean,
+        squared=max(float(rest @ rest), least**2 * (values.size - 1)),
+        kept=values.size,
+        size=values.size,
+    )
+
+
+def t_test(first: Side, second: Side, grown: float = 1.0) -> Step:
+    """Compare two means by Welch's t, or by Student's (a common variance) if a side has fewer than FEWEST_ALONE points.
+
+    A young level has no variance of its own to speak of: Welch's t then has hardly a degree of freedom.
 
     Args:
-        means: of both stretches.
-        variances: of these means.
-        freedom: degrees of freedom behind each of the variances.
-        sizes: points behind each of the means.
+        first: before.
+        second: after.
+        grown: inflation of the variances by correlation; as many times fewer are the independent points.
     """
-    total = sum(variances)
-    joint = total**2 / sum(variance**2 / each for variance, each in zip(variances, freedom, strict=True))
-    return Step.of(means=means, error=math.sqrt(total), freedom=joint, sizes=sizes)
+    sides = (first, second)
+    if min(first.size, second.size) < FEWEST_ALONE:
+        kept = first.kept + second.kept
+        variance = (first.squared + second.squared) / (kept - 2) * grown
+        error, freedom = math.sqrt(variance * sum(1 / side.kept for side in sides)), kept / grown - 2
+    else:
+        variances = [side.squared * grown / (side.kept * (side.kept - 1)) for side in sides]
+        freedoms = [max(side.kept / grown - 1, 1.0) for side in sides]
+        error = math.sqrt(sum(variances))
+        freedom = sum(variances) ** 2 / sum(each**2 / own for each, own in zip(variances, freedoms, strict=True))
+    means, sizes = (first.mean, second.mean), (first.size, second.size)
+    return Step.of(means=means, error=error, freedom=max(freedom, 1.0), sizes=sizes)
 
 
 def iqr_sigma(values: FloatArray) -> float:
@@ -134,32 +165,22 @@ def before(logs: FloatArray) -> Noise | None:
 def yuen(first: FloatArray, second: FloatArray, history: Noise | None = None) -> Step:
     """Compare two stretches of at least two points each by Yuen's trimmed t, inflated for AR(1) noise.
 
-    With fewer than FEWEST_ALONE points on a side the variance is the pooled one. If a history is given, the means must
-    differ by its noise too: of both tests the weaker one is returned.
+    If a history is given, the means must differ by its noise too: of both tests the weaker one is returned.
     """
     least = least_sigma(first, second)
-    sides = [_trimmed(part, least) for part in (first, second)]
-    means, kept, squares = [side[0] for side in sides], [side[1] for side in sides], [side[2] for side in sides]
-    size = (first.size + second.size) / 2
-    grown = inflation(correlation(sum(side[3] for side in sides), sum(side[4] for side in sides), size))
-    sizes = (first.size, second.size)
-    if min(sizes) < FEWEST_ALONE:
-        pooled = sum(squares) / (sum(kept) - 2)
-        error = math.sqrt(pooled * grown * sum(1 / count for count in kept))
-        found = Step.of(means=means, error=error, freedom=max(sum(kept) / grown - 2, 1.0), sizes=sizes)
-    else:
-        variances = [square * grown / (count * (count - 1)) for square, count in zip(squares, kept, strict=True)]
-        found = welch(means, variances, [max(count / grown - 1, 1.0) for count in kept], sizes)
+    (left, *left_sums), (right, *right_sums) = _trimmed(first, least), _trimmed(second, least)
+    lagged, squared = (one + other for one, other in zip(left_sums, right_sums, strict=True))
+    found = t_test(left, right, inflation(correlation(lagged, squared, (first.size + second.size) / 2)))
     if history is None:
         return found
-    error = math.sqrt(history.sigma**2 * history.inflation * sum(1 / count for count in kept))
+    error = math.sqrt(history.sigma**2 * history.inflation * (1 / left.kept + 1 / right.kept))
     freedom = max(history.size / history.inflation - 1, 1.0)
-    wider = Step.of(means=means, error=error, freedom=freedom, sizes=sizes)
+    wider = Step.of(means=(left.mean, right.mean), error=error, freedom=freedom, sizes=found.sizes)
     return max(found, wider, key=lambda each: each.p)
 
 
-def _trimmed(values: FloatArray, least: float) -> tuple[float, int, float, float, float]:
-    """Return trimmed mean, points in it, winsorised squares, and the sums that `correlation` takes."""
+def _trimmed(values: FloatArray, least: float) -> tuple[Side, float, float]:
+    """Return a stretch trimmed, and the sums that `correlation` takes of its winsorised residuals."""
     ordered = np.sort(values)
     cut = int(TRIM * values.size)
     kept = values.size - 2 * cut
@@ -167,4 +188,5 @@ def _trimmed(values: FloatArray, least: float) -> tuple[float, int, float, float
     rest = rest - rest.sum() / rest.size
     squared = float(rest @ rest)
     mean = float(ordered[cut : values.size - cut].sum()) / kept
-    return mean, kept, max(squared, least**2 * (kept - 1)), float(rest[1:] @ rest[:-1]), squared
+    side = Side(mean=mean, squared=max(squared, least**2 * (kept - 1)), kept=kept, size=values.size)
+    return side, float(rest[1:] @ rest[:-1]), squared

@@ -7,10 +7,8 @@ there are.
 
 from __future__ import annotations
 
-import math
-
 from benchmarks.harness.statistics import FloatArray
-from tools.changepoints_noise import least_sigma, welch
+from tools.changepoints_noise import least_sigma, plain, t_test
 from tools.changepoints_values import LEAST, Detection, Observed, Step, Values, found_in, point, too_few
 
 NAME = "two-window"
@@ -58,20 +56,8 @@ class TwoWindow:
         return 0.0 if step is None else abs(step.after - step.before) / step.error
 
 
-def compared(first: FloatArray, second: FloatArray) -> Step:
-    """Compare two stretches of at least two points each by Welch's t; no scatter counts as less than `least_sigma`."""
-    least = least_sigma(first, second)
-    means, variances = [], []
-    for part in (first, second):
-        mean = math.fsum(part) / part.size
-        deviations = part - mean
-        means.append(mean)
-        variances.append(max(float(deviations @ deviations) / (part.size - 1), least**2) / part.size)
-    weights = (first.size - 1, second.size - 1)
-    return welch(means, variances, weights, (first.size, second.size))
-
-
 def _step(back: FloatArray, ahead: FloatArray) -> Step | None:
-    found = compared(back, ahead)
+    least = least_sigma(back, ahead)
+    found = t_test(plain(back, least), plain(ahead, least))
     moved = abs(found.after - found.before)
     return found if moved > T * found.error and moved >= LEAST else None
