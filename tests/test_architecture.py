@@ -21,6 +21,17 @@ PURE = (
     "cache_benefit",
     "roofs",
     "vendor_peaks",
+    "changepoints",
+    "changepoints_drift",
+    "changepoints_edivisive",
+    "changepoints_elimination",
+    "changepoints_noise",
+    "changepoints_pelt",
+    "changepoints_screen",
+    "changepoints_values",
+    "changepoints_windows",
+    "f_measure",
+    "score_noise",
 )  # take and return frozen values
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
 

@@ -134,7 +134,7 @@ def correlation(lagged: float, squared: float, size: float) -> float:
         squared: sum of the squared residuals.
         size: residuals that share one fitted mean.
     """
-    if squared <= 0:
+    if squared <= size * SAME**2:  # rounding correlates perfectly with itself
         return 0.0
     raw = lagged / squared
     return min(max((raw * size + 1) / (size - 3) if size > 6 else raw, 0.0), MOST_CORRELATED)
