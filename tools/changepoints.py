@@ -15,8 +15,8 @@ from tools import changepoints_edivisive, changepoints_pelt, changepoints_window
 from tools.changepoints_values import LEAST, ChangePoint, Detection, Detector, Values, found_in
 
 VOTES = 2
-# Points: the margin within which annotators of the Turing Change Point Dataset are taken to mean the same change, and what
-# detectors differ by on one step. Levels closer together have too few points for those that vote beside PELT.
+# Points: within it annotators of the Turing Change Point Dataset are taken to mean the same change, and it is what
+# detectors may differ by on one step. Levels closer together have too few points for those that vote beside PELT.
 MARGIN = 5
 
 

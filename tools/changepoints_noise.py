@@ -21,8 +21,8 @@ MOST_CORRELATED = 0.9  # beyond, a stretch of a few dozen points has no level to
 HISTORY = 60  # points before a place that show what the series does anyway
 PASSING = 12  # points: what lasted no longer was passing, not a level
 HALF_WIDTH = 2  # of the 5-point median that spikes are clipped to
-SAME = 1e-9  # log units: two readings of one tick, but for rounding
 CLIP = 3.0  # sigmas from it
+SAME = 1e-9  # log units: two readings of one tick, but for rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +104,14 @@ def least_sigma(*parts: FloatArray) -> float:
 
 def running_median(values: FloatArray, half: int) -> FloatArray:
     """Return the median of the values up to `half` places to both sides of each; towards the ends, of fewer."""
-    plain = values.tolist()
-    window: list[float] = sorted(plain[:half])
+    listed = values.tolist()
+    window: list[float] = sorted(listed[:half])
     found = []
-    for place in range(len(plain)):
-        if place + half < len(plain):
-            insort(window, plain[place + half])
+    for place in range(len(listed)):
+        if place + half < len(listed):
+            insort(window, listed[place + half])
         if place > half:
-            del window[bisect_left(window, plain[place - half - 1])]
+            del window[bisect_left(window, listed[place - half - 1])]
         middle = len(window) // 2
         found.append(window[middle] if len(window) % 2 else (window[middle - 1] + window[middle]) / 2)
     return np.asarray(found)

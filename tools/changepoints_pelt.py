@@ -15,11 +15,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tools.changepoints_elimination import Elimination
+from tools.changepoints_elimination import YuenTests
 from tools.changepoints_noise import HALF_WIDTH, clipped, difference_sigma
 from tools.changepoints_values import Detection, Observed, Values, found_in, point, too_few
 
 NAME = "pelt"
+P = 1e-4
 FEWEST_A_SIDE = 3
 FEWEST = 2 * FEWEST_A_SIDE
 GROWTH = 8  # the noise is estimated anew when n has grown by 1/8
@@ -42,7 +43,7 @@ class Pelt:
         self._basis = 0  # points that noise and penalty were taken from
         self._program = Program(penalty=1.0)
         self._sigma = 1.0
-        self._elimination = Elimination()
+        self._tests = YuenTests()
 
     def extend(self, values: Values) -> None:
         """Take further log values."""
@@ -53,7 +54,7 @@ class Pelt:
         size = self._observed.size
         if size < FEWEST:
             return Detection(points=(), warnings=too_few(FEWEST, "change points by PELT", size))
-        passed = self._elimination.passed(self._observed.logs, self._cuts())
+        passed = self._tests.eliminate(self._cuts(), self._observed.logs, lambda step: step.p < P)
         return Detection(points=tuple(point(self._observed.index(place), step, NAME) for place, step in passed))
 
     def _cuts(self) -> list[int]:

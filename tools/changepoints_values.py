@@ -167,13 +167,6 @@ def too_few(wanted: int, what: str, have: int) -> tuple[str, ...]:
     return () if have >= wanted else (f"need >= {wanted} points for {what}, have {have}",)
 
 
-def neighbours(places: Sequence[int], number: int, size: int) -> tuple[int, int, int]:
-    """Return where the level before the change `places[number]` begins, the change itself, and where the next ends."""
-    start = places[number - 1] if number else 0
-    end = places[number + 1] if number + 1 < len(places) else size
-    return start, places[number], end
-
-
 def point(index: int, step: Step, detector: str) -> ChangePoint:
     """Return a step at a place of the input as a detector's change point."""
     low, high = step.interval

@@ -28,36 +28,36 @@ class TwoWindow:
 
     def __init__(self) -> None:
         self._observed = Observed()
-        self._steps: list[Step | None] = [None] * BACK[0]  # of every place that has its points ahead; None: no step
+        self._next = BACK[0]  # the place to look at next
+        self._steps: dict[int, Step] = {}  # where there is one
 
     def extend(self, values: Values) -> None:
         """Take further log values."""
         self._observed.extend(values)
         logs = self._observed.logs
-        for place in range(len(self._steps), logs.size - AHEAD + 1):
-            self._steps.append(_step(logs[max(place - BACK[1], 0) : place], logs[place : place + AHEAD]))
+        while self._next + AHEAD <= logs.size:
+            place, self._next = self._next, self._next + 1
+            found = _step(logs[max(place - BACK[1], 0) : place], logs[place : place + AHEAD])
+            if found is not None:
+                self._steps[place] = found
 
     def detection(self) -> Detection:
         """Return what is found in all points so far: of places less than AHEAD apart the one with the largest t."""
-        size = self._observed.size
-        found = [place for place, step in enumerate(self._steps) if step is not None]
         kept: list[int] = []
-        for place in sorted(found, key=lambda each: (-self._strength(each), each)):
+        for place in sorted(self._steps, key=lambda each: (-_strength(self._steps[each]), each)):
             if all(abs(place - other) >= AHEAD for other in kept):
                 kept.append(place)
-        steps = [(place, self._steps[place]) for place in sorted(kept)]
         return Detection(
-            points=tuple(point(self._observed.index(place), step, NAME) for place, step in steps if step is not None),
-            warnings=too_few(FEWEST, "two windows", size),
+            points=tuple(point(self._observed.index(place), self._steps[place], NAME) for place in sorted(kept)),
+            warnings=too_few(FEWEST, "two windows", self._observed.size),
         )
 
-    def _strength(self, place: int) -> float:
-        step = self._steps[place]
-        return 0.0 if step is None else abs(step.after - step.before) / step.error
+
+def _strength(step: Step) -> float:
+    return abs(step.after - step.before) / step.error
 
 
 def _step(back: FloatArray, ahead: FloatArray) -> Step | None:
     least = least_sigma(back, ahead)
     found = t_test(plain(back, least), plain(ahead, least))
-    moved = abs(found.after - found.before)
-    return found if moved > T * found.error and moved >= LEAST else None
+    return found if _strength(found) > T and abs(found.after - found.before) >= LEAST else None

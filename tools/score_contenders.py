@@ -227,7 +227,7 @@ def _two_window(scene: Scene) -> Watcher:
     return Fed(scene, changepoints_windows.TwoWindow())
 
 
-VOTE, CONFIRMED, DRIFT = "vote, 2 of 3", "screen + A/B re-run", "slow drift"
+VOTE, CONFIRMED, DRIFT, ASV = "vote, 2 of 3", "screen + A/B re-run", "slow drift", "asv steps"
 CONTENDERS: Mapping[str, Contender] = {
     VOTE: Contender(watch=_vote),
     changepoints_pelt.NAME: Contender(watch=_pelt),
@@ -236,6 +236,6 @@ CONTENDERS: Mapping[str, Contender] = {
     "screen alone": Contender(watch=Screened, localises=False),
     CONFIRMED: Contender(watch=Confirmed, localises=False),
     DRIFT: Contender(watch=Drifting, localises=False),
-    "asv steps": Contender(watch=AsvSteps, stride=4),
+    ASV: Contender(watch=AsvSteps, stride=4),
     "Perfherder t": Contender(watch=Perfherder),
 }

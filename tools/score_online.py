@@ -53,8 +53,7 @@ def scene(family: Family, seed: Sequence[int], size: int, step: float = 0.0, at:
 def silence(contender: Contender, played: Scene) -> Silence:
     """Play a history in which nothing happens, and count what is reported anew.
 
-    A report within MARGIN of one of the look before is that one, moved; a system that remembers what it reported tells
-    it once.
+    A report within MARGIN of an earlier one is that one, moved: a system that remembers its reports tells it once.
     """
     watcher = contender.watch(played)
     known: set[int] = set()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tools.score_contenders import ANCHOR, CONFIRMED, CONTENDERS
+from tools.score_contenders import ANCHOR, ASV, CONFIRMED, CONTENDERS
 from tools.score_jobs import CREEPING, NOTHING, STEPS, Scores
 from tools.score_online import AFTER, BEFORE, MARGIN, SOON, Found
 from tools.text_tables import Table, aligned
@@ -23,6 +23,7 @@ FOOTNOTES = (
     "reports one names an arbitrary commit",
     f"{CONFIRMED}: the re-runs are modelled, 8 and then 16 a side, against the commit {ANCHOR} before the suspect, in "
     "the noise of the history",
+    f"{ASV}: asked at every {CONTENDERS[ASV].stride}th commit in the table of false alarms, for its time",
 )
 
 
