@@ -190,6 +190,41 @@ def test_correlated_noise_is_no_change():
         assert found(changepoints.Vote, noise) == ()
 
 
+def test_what_comes_and_goes_is_no_level_for_pelt():
+    restless = 0.05 * (np.arange(120) // 3 % 2) + 0.001 * np.random.default_rng(0).standard_normal(120)
+    assert [point.index for point in found(changepoints_pelt.Pelt, restless) if point.index > 24] == []
+
+
+def test_correlated_noise_is_no_change_for_e_divisive():
+    reported = 0
+    for seed in range(8):
+        noise = np.random.default_rng(seed).standard_normal(150) * 0.008
+        for place in range(1, 150):
+            noise[place] += 0.6 * noise[place - 1]
+        reported += len(found(changepoints_edivisive.EDivisive, noise))
+    assert reported <= 1
+
+
+def test_the_sums_of_e_divisive_are_those_of_the_points():
+    values = stepped(0.3, 0.5, size=30)
+    detector = changepoints_edivisive.EDivisive()
+    detector.extend(values)
+    for start, end in ((0, 60), (0, 10), (17, 45), (59, 60)):
+        side, lagged, squared = detector._side(start, end, 0.0)
+        rest = values[start:end] - values[start:end].mean()
+        assert side.mean == pytest.approx(values[start:end].mean())
+        assert (side.squared, squared) == pytest.approx((rest @ rest, rest @ rest), abs=1e-12)
+        assert lagged == pytest.approx(rest[1:] @ rest[:-1], abs=1e-12)
+
+
+def test_commit_by_commit_is_the_same_as_all_at_once_at_every_size(make):
+    values = stepped(0.0, 0.5, size=26).tolist()
+    detector = make()
+    for size, value in enumerate(values, 1):
+        detector.extend([value])
+        assert detector.detection().points == found(make, values[:size])
+
+
 def change(index, after, name, before=0.0):
     return ChangePoint(index=index, before=before, after=after, low=0.9, high=1.1, p=0.0, detectors=(name,))
 
