@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks.harness.statistics import FloatArray
-from tools.changepoints_noise import Noise, before, yuen
+from tools.changepoints_noise import yuen
 from tools.changepoints_values import Step
 
 REACH = 100  # points a side that are compared: levels of long ago say little, and cost time
@@ -38,7 +38,6 @@ class YuenTests:
     def __init__(self) -> None:
         self._known: dict[Stretch, Step] = {}
         self._used: dict[Stretch, Step] = {}
-        self._histories: dict[int, Noise | None] = {}
 
     def eliminate(
         self, places: Sequence[int], logs: FloatArray, stands: Callable[[Step], bool]
@@ -57,9 +56,6 @@ class YuenTests:
         found = self._used.get(stretch) or self._known.get(stretch)
         if found is None:
             start, place, end = stretch
-            if place not in self._histories:
-                self._histories[place] = before(logs[:place])
-            first, second = logs[max(start, place - REACH) : place], logs[place : min(end, place + REACH)]
-            found = yuen(first, second, self._histories[place])
+            found = yuen(logs[max(start, place - REACH) : place], logs[place : min(end, place + REACH)])
         self._used[stretch] = found
         return found

@@ -26,15 +26,6 @@ SAME = 1e-9  # log units: two readings of one tick, but for rounding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
-    """How a stretch scatters around its level."""
-
-    sigma: float
-    inflation: float  # of the variance of a mean, by correlation: (1 + phi)/(1 - phi)
-    size: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Side:
     """What a t test needs of a stretch."""
 
@@ -56,18 +47,17 @@ def plain(values: FloatArray, least: float) -> Side:
     )
 
 
-def t_test(first: Side, second: Side, grown: float = 1.0) -> Step:
-    """Compare two means by Welch's t, or by Student's (a common variance) if a side has fewer than FEWEST_ALONE points.
-
-    A young level has no variance of its own to speak of: Welch's t then has hardly a degree of freedom.
+def t_test(first: Side, second: Side, grown: float = 1.0, *, pooled: bool = False) -> Step:
+    """Compare two means by Welch's t, or by Student's, with a common variance.
 
     Args:
         first: before.
         second: after.
         grown: inflation of the variances by correlation; as many times fewer are the independent points.
+        pooled: whether the variance is taken for a common one.
     """
     sides = (first, second)
-    if min(first.size, second.size) < FEWEST_ALONE:
+    if pooled:
         kept = first.kept + second.kept
         variance = (first.squared + second.squared) / (kept - 2) * grown
         error, freedom = math.sqrt(variance * sum(1 / side.kept for side in sides)), kept / grown - 2
@@ -145,38 +135,26 @@ def inflation(phi: float) -> float:
     return (1 + phi) / (1 - phi)
 
 
-def before(logs: FloatArray) -> Noise | None:
-    """Return how the last HISTORY points of a stretch scatter around a level that ignores what passes.
+def restlessness(logs: FloatArray) -> float | None:
+    """Return the standard deviation of the last HISTORY points of a stretch around a level that ignores what passes.
 
     The level is a running median that follows what lasted longer than PASSING points. What did not counts as noise: two
-    modes that the series sticks in, a neighbour's visits. A new level must stand out against these too. None for fewer
-    than FEWEST_ALONE points.
+    modes that the series sticks in, a neighbour's visits. None for fewer than FEWEST_ALONE points.
     """
     recent = logs[-HISTORY:]
     if recent.size < FEWEST_ALONE:
         return None
     values = clipped(recent, difference_sigma(recent))
     rest = values - running_median(values, PASSING)
-    squared = float(rest @ rest)
-    phi = correlation(float(rest[1:] @ rest[:-1]), squared, rest.size)
-    return Noise(sigma=max(math.sqrt(squared / (rest.size - 1)), LEAST_SIGMA), inflation=inflation(phi), size=rest.size)
+    return max(math.sqrt(float(rest @ rest) / (rest.size - 1)), LEAST_SIGMA)
 
 
-def yuen(first: FloatArray, second: FloatArray, history: Noise | None = None) -> Step:
-    """Compare two stretches of at least two points each by Yuen's trimmed t, inflated for AR(1) noise.
-
-    If a history is given, the means must differ by its noise too: of both tests the weaker one is returned.
-    """
+def yuen(first: FloatArray, second: FloatArray) -> Step:
+    """Compare two stretches of at least two points each by Yuen's trimmed t, inflated for AR(1) noise."""
     least = least_sigma(first, second)
     (left, *left_sums), (right, *right_sums) = _trimmed(first, least), _trimmed(second, least)
     lagged, squared = (one + other for one, other in zip(left_sums, right_sums, strict=True))
-    found = t_test(left, right, inflation(correlation(lagged, squared, (first.size + second.size) / 2)))
-    if history is None:
-        return found
-    error = math.sqrt(history.sigma**2 * history.inflation * (1 / left.kept + 1 / right.kept))
-    freedom = max(history.size / history.inflation - 1, 1.0)
-    wider = Step.of(means=(left.mean, right.mean), error=error, freedom=freedom, sizes=found.sizes)
-    return max(found, wider, key=lambda each: each.p)
+    return t_test(left, right, inflation(correlation(lagged, squared, (first.size + second.size) / 2)))
 
 
 def _trimmed(values: FloatArray, least: float) -> tuple[Side, float, float]:

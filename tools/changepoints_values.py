@@ -115,6 +115,10 @@ class Observed:
         """Return the index in the input of the point at `place` among those that are there."""
         return int(self._indices[place])
 
+    def place(self, index: int) -> int:
+        """Return how many points are there before the one at `index` of the input."""
+        return int(np.searchsorted(self._indices[: self.size], index))
+
     def extend(self, values: Values) -> None:
         """Take further points.
 

@@ -75,7 +75,7 @@ def test_long_stretches_are_compared_as_scipy_does(seed, n, m):
 
 def test_short_stretches_share_their_variance_as_scipy_does():
     first, second = np.array([0.1, 0.3, 0.2]), np.random.default_rng(0).standard_normal(30)
-    found = noise.t_test(noise.plain(first, 0.001), noise.plain(second, 0.001))
+    found = noise.t_test(noise.plain(first, 0.001), noise.plain(second, 0.001), pooled=True)
     assert found.p == pytest.approx(stats.ttest_ind(second, first, equal_var=True).pvalue)
 
 
@@ -100,16 +100,10 @@ def test_correlated_stretches_are_less_certain():
     assert noise.yuen(first, second).p > 0.05 > noise.yuen(rng.permutation(first), rng.permutation(second)).p
 
 
-def test_what_a_series_did_before_counts_as_noise():
+def test_restlessness_is_blind_to_levels_that_lasted_and_sees_what_passes():
     rng = np.random.default_rng(0)
-    restless = 0.05 * (np.arange(60) // 3 % 2) + 0.001 * rng.standard_normal(60)
-    first, second = 0.001 * rng.standard_normal(6), 0.05 + 0.001 * rng.standard_normal(6)
-    assert noise.yuen(first, second).p < 1e-6
-    assert noise.yuen(first, second, noise.before(restless)).p > 1e-3
-
-
-def test_the_history_is_blind_to_levels_that_lasted():
-    rng = np.random.default_rng(0)
-    stepped = np.repeat([0.0, 1.0], 30) + 0.01 * rng.standard_normal(60)
-    assert noise.before(stepped).sigma == pytest.approx(0.01, rel=0.3)
-    assert noise.before(stepped[:11]) is None
+    small = 0.01 * rng.standard_normal(60)
+    assert noise.restlessness(np.repeat([0.0, 1.0], 30) + small) == pytest.approx(0.01, rel=0.3)
+    assert noise.restlessness(0.1 * (np.arange(60) // 3 % 2) + small) > 0.03
+    assert noise.restlessness(small[:11]) is None
+    assert noise.restlessness(np.zeros(12)) == LEAST_SIGMA
