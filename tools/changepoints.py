@@ -1,6 +1,6 @@
 """Change points of a series: the vote of three detectors, each weak where another is strong. Pure, no commits known.
 
-PELT localises well and needs three points, but is fooled by what lasts three points; E-divisive sees the whole
+PELT localises well and needs few points, but is fooled by modes that a series sticks in; E-divisive sees the whole
 distribution, but knows nothing of correlation; the two windows are hard to fool and slow. Two of three must find the
 same step. Beside the vote stand the screen (tools/changepoints_screen.py), which is cheap and sensitive and only asks
 for a second look, and the check for slow drift (tools/changepoints_drift.py), which no detector of steps sees.
