@@ -26,9 +26,9 @@ from tools.atomic import replace_text
 from tools.environment import CommitNotBuilt
 from tools.errors import KernelVelocityError, ResultsError
 from tools.failures import Failure, FailureLineError
-from tools.findings import findings
 from tools.joining import StoredSeries, join
 from tools.measurements import Measurement
+from tools.reading import site_data
 from tools.run_report import SHORT, Cost
 from tools.selection import Selection, is_measured, is_tracked, wrong_errors
 from tools.stored_file import Series, StoredFile
@@ -249,7 +249,7 @@ class Session:
         if not self.has_results():
             return []
         wanted = set(self.series.series)
-        found = findings(self._results, self.root)
+        found = site_data(self._results, self.root)
         self.notes.update(dict.fromkeys(found.notes))
         return [
             item

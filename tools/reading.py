@@ -10,19 +10,19 @@ from pathlib import Path
 
 from tools import asv_results, history, recorded, trends
 from tools.measurements import Measurement
-from tools.pages import SHORT, Findings
+from tools.pages import SHORT, SiteData
 from tools.recorded import History, Recorded
 
 _LISTED = 5  # commits named in a note before it only counts them
 
 
-def findings(results: Path, repository: Path) -> Findings:
+def site_data(results: Path, repository: Path) -> SiteData:
     """Read everything, and return what the pages are made from."""
     stored = asv_results.read(results)
     items, notes = recorded.measurements(stored)
     past = history.read(repository, (file.commit for file in stored.files))
     order = {sha: place for place, sha in enumerate(past.line)}
-    return Findings(
+    return SiteData(
         machines=stored.machines,
         benchmarks=stored.benchmarks or {},
         history=past,
