@@ -30,7 +30,7 @@ from asv.console import log
 from asv.environment import Environment, EnvironmentUnavailable
 
 from benchmarks.harness.telemetry import spool_path
-from tools import lock, toolchain
+from tools import fingerprint, lock, toolchain
 from tools.atomic import replace_text
 from tools.errors import UsageError
 from tools.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
@@ -186,6 +186,10 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def is_built(self, commit: str) -> bool:
         """Return whether the commit's wheel is in the build cache."""
         return self._cache.get_cache_dir(commit) is not None and self._unpacked(commit).is_dir()
+
+    def build_info(self, commit: str) -> dict[str, Any]:
+        """Return how a commit in the build cache was built; {} where it does not say."""
+        return fingerprint.build_info(self._unpacked(commit))
 
     def build(self, repo: Any, commit: str) -> None:
         """Build a commit's wheel and unpack it in the build cache.

@@ -20,6 +20,7 @@ from tools.adjusted_series import Place, adjusted
 from tools.failures import Failure
 from tools.joining import raised_since
 from tools.measurements import Adjusted, Interval, Measurement, Outcome, SeriesKey, from_rounds, round_interval
+from tools.session_facts import SessionFacts
 
 AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 OTHER_TELEMETRY = "telemetry is of another run: asv's stored value with its 99% interval"
@@ -58,6 +59,19 @@ class StoredValue:
     outcome: Outcome
     seconds: float | None
     interval: Interval | None
+    began: float | None = None  # Unix time, s, at which asv began its last round
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedValue:
+    """One value that is no time: a ceiling of the device, an error."""
+
+    benchmark: str
+    version: str | None
+    implementation: str  # "" where the benchmark has no axes
+    case: str
+    value: float | None  # None: failed, n/a, or could not be measured
+    began: float | None  # Unix time, s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +84,8 @@ class ResultsFile:
     values: tuple[StoredValue, ...]
     rounds: Mapping[tuple[str, str, str], tuple[Round, ...]]  # (benchmark, implementation, case) -> rounds
     failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
+    tracked: tuple[TrackedValue, ...] = ()
+    sessions: tuple[SessionFacts, ...] = ()  # that measured it, each with what was new in it
 
 
 @dataclass(frozen=True, kw_only=True)

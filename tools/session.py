@@ -18,7 +18,7 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
-from tools import ceiling_run, ingest, kept_values, run_report
+from tools import ceiling_run, fingerprint, ingest, kept_values, run_report
 from tools import failures as failure_lines
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import environment_of
@@ -140,6 +140,9 @@ class Session:
             self._ended = time.time()
             for line in kept_values.put_back(self.root, self._results, self.rounds):
                 print(line, file=out)
+            for commit in filter(lambda commit: self._path(commit).exists(), {*self.measured, *self.tracked}):
+                info = self._environment.build_info(commit)
+                fingerprint.record(self._path(commit), self._began, info, os.environ)
         self._note_deaths()
 
     def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
