@@ -24,7 +24,6 @@ _CPUS = Path("/sys/devices/system/cpu")
 _CPU_INFO = Path("/proc/cpuinfo")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)  # torch/version.py
-_COMPILERS = ("cxx_compiler", "cxx_compiler_version", "cuda_compiler_version")  # keys of build-info.json
 
 
 def record(results_file: Path, began: float, info: Mapping[str, Any], environ: Mapping[str, str]) -> None:
@@ -60,7 +59,7 @@ def now(environ: Mapping[str, str]) -> dict[str, str]:
 
 def compilers(info: Mapping[str, Any]) -> dict[str, str]:
     """Return what a wheel was compiled with, from its build-info.json."""
-    found = {name.replace("_", " "): info.get(name) for name in _COMPILERS}
+    found = {name: info.get(name.replace(" ", "_")) for name in sorted(session_facts.COMPILERS)}
     return {name: text for name, text in found.items() if isinstance(text, str)}
 
 

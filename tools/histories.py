@@ -1,4 +1,4 @@
-"""From what is recorded to histories of series: adjusted log values along the commits, as verdicts are made from. Pure."""
+"""From what is recorded to histories of series, which verdicts are made from: adjusted log values by commit. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tools import differing, session_facts
 from tools.measurements import Measurement, Outcome
 from tools.recorded import Recorded, ResultsFile
-from tools.series_identity import Identity, environment_of
+from tools.series_identity import Identity, Slot, environment_of
 from tools.session_facts import SessionFacts
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
@@ -52,8 +52,8 @@ class SeriesHistory:
 
 def build(
     recorded: Recorded, items: Iterable[Measurement], order: Mapping[str, int]
-) -> tuple[tuple[SeriesHistory, ...], dict[Identity, tuple[str, ...]]]:
-    """Return the histories, and by series the commits of the line at which it was asked for and did not apply.
+) -> tuple[tuple[SeriesHistory, ...], dict[Slot, tuple[str, ...]]]:
+    """Return the histories, and by slot of a series the commits at which it was asked for and did not apply.
 
     Args:
         recorded: of a results directory. items: its measurements (`recorded.measurements`).
@@ -61,14 +61,14 @@ def build(
     """
     files = {(file.machine, file.environment, file.commit): file for file in recorded.files}
     grouped: dict[Identity, list[Observation]] = defaultdict(list)
-    absent: dict[Identity, list[str]] = defaultdict(list)
+    absent: dict[Slot, list[str]] = defaultdict(list)
     times = _times(recorded)
     for item in items:
         if item.commit not in order:
             continue
         file = files[item.key.machine, item.key.environment, item.commit]
         if item.outcome is Outcome.NOT_APPLICABLE:
-            absent[_identity(item)].append(item.commit)
+            absent[_identity(item).slot].append(item.commit)
         elif item.seconds is not None:
             value = item.adjusted.seconds if item.adjusted else item.seconds
             place = (file, item.key.benchmark, item.key.implementation, item.key.case)
@@ -77,7 +77,7 @@ def build(
     for identity, found in _tracked(recorded, order):
         grouped[identity].append(found)
     histories = tuple(_history(identity, found) for identity, found in sorted(grouped.items()))
-    return histories, {identity: tuple(commits) for identity, commits in absent.items()}
+    return histories, {slot: tuple(commits) for slot, commits in absent.items()}
 
 
 Key = tuple[str, str, str, str, str, str]  # machine, environment, commit, benchmark, implementation, case

@@ -1,8 +1,8 @@
 """What makes two measurements values of one series, and which way a series gets worse. Pure.
 
-Identity (contract): machine, benchmark, parameters, asv's version string, the hash of the timing method. torch's version
-is identity for whatever torch computes; for our own machine code it is an environment event, so that `native` has one
-series across torches.
+Identity (contract): machine, benchmark, parameters, asv's version string, the hash of the timing method. torch's
+version is identity for whatever torch computes; for our own machine code it is an environment event, so that `native`
+has one series across torches.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from benchmarks.harness.cases import CONTROLS
 NATIVE = "native"  # the implementation that torch's version is no identity of
 DEVICE = "device"  # the first part of a ceiling's name
 _TORCH = re.compile(r"-torch[^-]*")  # in asv's name of an environment: "host-py3.11-torch2.13.0"
+
+
+Slot = tuple[str, str, str, str, str]  # a series without how it is timed: machine to case
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -31,6 +34,11 @@ class Identity:
 
     def __str__(self) -> str:
         return " ".join(part for part in (self.benchmark, self.implementation, self.case) if part)
+
+    @property
+    def slot(self) -> Slot:
+        """What it is a series of; a change of version or method gives the same slot another series."""
+        return self.machine, self.environment, self.benchmark, self.implementation, self.case
 
     @property
     def kernel(self) -> str:

@@ -20,6 +20,8 @@ from pathlib import Path
 from tools.atomic import replace_text
 
 SUFFIX = ".sessions.jsonl"
+# Facts of how a commit was built; no series but those of our own code shows them.
+COMPILERS = frozenset({"cxx compiler", "cxx compiler version", "cuda compiler version"})
 Changes = dict[str, tuple[str, str]]  # fact -> what it was, what it is
 
 
