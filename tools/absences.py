@@ -108,7 +108,7 @@ def _age(history: SeriesHistory) -> tuple[float, int]:
 
 
 def from_the_future(histories: Iterable[SeriesHistory], now: float) -> tuple[str, ...]:
-    """Return a note for each machine with values measured after `now` (Unix time, s): a clock was set back, or is wrong."""
+    """Return a note for each machine with values of after `now` (Unix time, s): a clock was set back, or is wrong."""
     ahead: dict[str, float] = {}
     for history in histories:
         last = history.last_measured

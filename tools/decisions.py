@@ -34,18 +34,18 @@ class Expectation:
     most: float | None = None  # ratio of values, new / old, up to which (over 1) or down to which it holds; None: any
 
     def covers(self, item: Affected) -> bool:
-        """Return whether a series' change is what was expected; by the end of its interval that lies nearer to 1."""
+        """Return whether a series' change is what was expected; it is held to the end of its interval nearer to 1."""
         if not re.search(self.bench, str(item.identity)):
             return False
         if self.most is None:
             return True
         if self.most >= 1:
-            return 1 <= (item.low or item.ratio) <= self.most
-        return self.most <= (item.high or item.ratio) <= 1
+            return item.ratio >= 1 and (item.low or item.ratio) <= self.most
+        return item.ratio <= 1 and (item.high or item.ratio) >= self.most
 
 
 def _changed(
-    finding: Finding, state: State, reason: str, who: str, when: datetime, until: date | None = None
+    finding: Finding, state: State, reason: str, *, who: str, when: datetime, until: date | None = None
 ) -> Finding:
     decision = Decision(when=when, who=who, state=state, reason=reason, until=until)
     return replace(finding, state=state, decisions=(*finding.decisions, decision))
@@ -63,7 +63,7 @@ def acknowledge(finding: Finding, *, reason: str, until: date, who: str, when: d
         raise UsageError(f"{finding.id}: a reason is wanted, so that the next reader knows it: --reason TEXT")
     if until < when.date():
         raise UsageError(f"{finding.id}: --until {until} is over; a day from {when.date()} on is wanted")
-    return _changed(finding, State.ACKNOWLEDGED, reason, who, when, until)
+    return _changed(finding, State.ACKNOWLEDGED, reason, who=who, when=when, until=until)
 
 
 def reopen(finding: Finding, *, reason: str, who: str, when: datetime) -> Finding:
@@ -74,7 +74,7 @@ def reopen(finding: Finding, *, reason: str, who: str, when: datetime) -> Findin
     """
     if finding.state in OPEN:
         raise UsageError(f"{finding.id} is {finding.state.value}: it is open already")
-    return _changed(finding, _before(finding), reason, who, when)
+    return _changed(finding, _before(finding), reason, who=who, when=when)
 
 
 def _before(finding: Finding) -> State:
@@ -91,7 +91,7 @@ def refreshed(finding: Finding, *, who: str, when: datetime) -> Finding:
     """Return a finding as it is today: open again where its acknowledgement is over."""
     if not expired(finding, when.date()):
         return finding
-    return _changed(finding, _before(finding), f"acknowledged until {finding.until}, which is over", who, when)
+    return _changed(finding, _before(finding), f"acknowledged until {finding.until}, which is over", who=who, when=when)
 
 
 def expected(finding: Finding, expectations: Iterable[Expectation], *, when: datetime) -> Finding:
@@ -104,7 +104,7 @@ def expected(finding: Finding, expectations: Iterable[Expectation], *, when: dat
     if len(found) < len(finding.affected):
         return finding
     reasons = "; ".join(dict.fromkeys(one.reason for one in found))
-    return _changed(finding, State.EXPECTED, reasons, found[0].who, when)
+    return _changed(finding, State.EXPECTED, reasons, who=found[0].who, when=when)
 
 
 def superseded(finding: Finding, items: Iterable[Superseded], *, who: str, when: datetime) -> Finding:
@@ -114,7 +114,7 @@ def superseded(finding: Finding, items: Iterable[Superseded], *, who: str, when:
     if finding.state not in OPEN | {State.ACKNOWLEDGED} or not own or len(own) < len(finding.affected):
         return finding
     what = " and ".join(dict.fromkeys(item.what for item in own))
-    return _changed(finding, State.METHOD, f"its series ended: {what} changed", who, when)
+    return _changed(finding, State.METHOD, f"its series ended: {what} changed", who=who, when=when)
 
 
 def resolved(
@@ -132,7 +132,7 @@ def resolved(
     if not places or not known or not all(_is_back(item, own, min(places), max(places)) for item, own in known):
         return finding
     last = known[0][1].newest.commit[:8]
-    return _changed(finding, State.RESOLVED, f"back where it was, as of {last}", who, when)
+    return _changed(finding, State.RESOLVED, f"back where it was, as of {last}", who=who, when=when)
 
 
 def _is_back(item: Affected, history: SeriesHistory, first: int, last: int) -> bool:

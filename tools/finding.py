@@ -257,14 +257,35 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
 def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[Step, ...]:
     """Return the moves that findings explain, so that no night looks for their cause again.
 
-    A suspect explains nothing; what is resolved did, and its recovery is known as little as the move itself.
+    A suspect explains nothing. What was resolved counts only where a later improvement says by which commit: only
+    then are both of its ends known.
     """
-    explained = {State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.ENVIRONMENT}
+    explained = {State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.ENVIRONMENT, State.RESOLVED}
+    items = [item for item in findings if item.state in explained and item.kind is not Kind.VANISHED]
     steps: list[Step] = []
-    for item in findings:
-        places = [order[sha] for sha in item.commits if sha in order]
-        if item.state not in explained or item.kind is Kind.VANISHED or (item.commits and not places):
-            continue
-        place, since = (max(places), None) if places else (None, item.found.timestamp())
-        steps += [Step(identity=one.identity, effect=one.effect, place=place, since=since) for one in item.affected]
+    for item in items:
+        place = _last_place(item, order)
+        if item.commits and place is None:
+            continue  # not on this line
+        since = None if item.commits else item.found.timestamp()
+        steps += [
+            Step(identity=one.identity, effect=one.effect, place=place, since=since)
+            for one in item.affected
+            if item.state is not State.RESOLVED or _is_undone(one.identity, place, items, order)
+        ]
     return tuple(steps)
+
+
+def _last_place(item: Finding, order: Mapping[str, int]) -> int | None:
+    return max((order[sha] for sha in item.commits if sha in order), default=None)
+
+
+def _is_undone(identity: Identity, place: int | None, items: Iterable[Finding], order: Mapping[str, int]) -> bool:
+    """Return whether an improvement after a place of the line names the series."""
+    return any(
+        (later := _last_place(item, order)) is not None
+        and later > (place or 0)
+        and any(one.identity == identity for one in item.affected)
+        for item in items
+        if item.kind is Kind.IMPROVEMENT
+    )

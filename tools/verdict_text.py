@@ -1,0 +1,74 @@
+"""What every report of a verdict says in the same words: the first line, and where a finding comes from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tools import finding_text, units
+from tools.absences import Stale
+from tools.finding import Finding, Kind
+from tools.verdict import Answer, Verdict, exit_status
+
+NOTHING = "nothing was measured"
+
+
+def summary(verdict: Verdict) -> str:
+    """Return the verdict in one line: what there is, worst first; "clean" only where the exit status says so too."""
+    counts = [
+        (len(verdict.errors), "data error"),
+        (len(verdict.regressions), "confirmed regression"),
+        (len(verdict.failed_builds), "failed build"),
+        (len(verdict.failures), "failed benchmark"),
+        (len(verdict.suspects), "suspect"),
+        (len(verdict.vanished), "vanished group of series"),
+        (sum(item.answer is Answer.UNKNOWN for item in verdict.comparisons), "comparison without an answer"),
+        (len(verdict.environment), "environment event"),
+        (len(verdict.improvements), "confirmed improvement"),
+    ]
+    said = [_count(number, noun) for number, noun in counts if number]
+    if verdict.measured == 0 and not verdict.idle:
+        said.insert(1 if verdict.errors else 0, NOTHING)
+    if exit_status(verdict) == 0:
+        said.insert(0, "clean")
+    return ", ".join(said)
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number with its noun; the plural of a noun with "of" or "without" stands in its middle."""
+    if noun.endswith("group of series"):
+        return f"{number} {noun}" if number == 1 else f"{number} vanished groups of series"
+    if noun.startswith("comparison"):
+        return f"{number} {noun}" if number == 1 else f"{number} comparisons without an answer"
+    return units.count(number, noun)
+
+
+def measured(verdict: Verdict) -> str:
+    """Return what the verdict rests on."""
+    if verdict.measured:
+        return f"{units.count(verdict.measured, 'value')} measured"
+    return f"nothing had to be measured: {verdict.idle}" if verdict.idle else NOTHING
+
+
+def title(finding: Finding) -> str:
+    """Return a finding in a line without foreign text but its subject."""
+    if finding.kind is Kind.ENVIRONMENT:
+        return f"the environment of {finding.subject} changed: {finding_text.headline(finding)}"
+    return f"{finding.subject}: {finding_text.headline(finding)}, {finding_text.blamed(finding)}"
+
+
+def confirmation(finding: Finding) -> str:
+    """Return how a finding was confirmed, with the test of its worst series; "" where nothing was."""
+    test = finding_text.test(finding.worst) if finding.worst else ""
+    against = f"against {finding.anchor[:8]}" if finding.anchor else ""
+    return "; ".join(part for part in (finding.how, test, against) if part)
+
+
+def changes(finding: Finding) -> Sequence[str]:
+    """Return what changed of an environment, a line for each fact."""
+    return [f"{name}: {old} -> {new}" for name, (old, new) in (finding.changes or {}).items()]
+
+
+def stale(item: Stale) -> str:
+    """Return how long a machine has been quiet."""
+    what = "any of its series" if item.whole else f"{len(item.series)} of its series"
+    return f"{item.machine}: nothing measured of {what} for {item.days:.1f} days"
