@@ -18,7 +18,7 @@ from tools.histories import SeriesHistory
 from tools.regressions import threshold
 from tools.series_identity import Identity
 
-RECOVERED = 3  # values in a row after which a series is believed to be back
+RECOVERED = 3  # last values, the middle of which tells where a series is: one that is back by chance is not enough
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tools import units
 from tools.finding import OPEN, SHORT, Affected, Finding, Kind
-from tools.series_identity import metric
+from tools.series_identity import Identity, metric
 from tools.text_tables import columns
 
 _MULTIPLE_FROM = 10.0  # a ratio from here on, or under its inverse, reads better as a factor
@@ -96,7 +96,7 @@ def details(finding: Finding) -> str:
         "changed": "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in (finding.changes or {}).items()),
     }
     lines = [finding.id, *(f"  {name + ':':<11}{_plain(text)}" for name, text in facts.items() if text)]
-    lines += ["  series:", *(f"    {line}" for line in _series(finding.affected))]
+    lines += ["  series:", *(f"    {_plain(line)}" for line in _series(finding.affected))]
     lines += ["  decisions:"]
     for item in finding.decisions:
         until = "" if item.until is None else f" until {item.until}"
@@ -151,7 +151,7 @@ def as_data(finding: Finding) -> dict[str, Any]:
     }
 
 
-def series_data(identity: Any) -> dict[str, str]:
+def series_data(identity: Identity) -> dict[str, str]:
     """Return what names a series."""
     names = ("machine", "environment", "benchmark", "implementation", "case", "version", "method")
     return {name: getattr(identity, name) for name in names}

@@ -89,15 +89,21 @@ def finding_text(finding: Finding) -> str:
         "how": finding.how,
         "ruled_out": list(finding.ruled_out),
         "changes": None if finding.changes is None else {name: list(pair) for name, pair in finding.changes.items()},
-        "decisions": [_decision(item) for item in finding.decisions],
-        "series": [_affected(item) for item in finding.affected],
     }
-    return _dumps(table)
+    decisions = [_headed("decisions", _decision(item)) for item in finding.decisions]
+    series = [_headed("series", _affected(item)) for item in finding.affected]
+    return "\n".join([tomli_w.dumps(_known(table)), *decisions, *series])
 
 
 def expectation_text(item: Expectation) -> str:
     """Return the file of an expectation."""
-    return _dumps({field.name: getattr(item, field.name) for field in fields(item)} | {"commits": list(item.commits)})
+    table = {field.name: getattr(item, field.name) for field in fields(item)} | {"commits": list(item.commits)}
+    return tomli_w.dumps(_known(table))
+
+
+def _headed(name: str, table: Mapping[str, Any]) -> str:
+    """Return a table of an array with its head. tomli-w would write short ones in one line, until one is longer."""
+    return f"[[{name}]]\n{tomli_w.dumps(table)}"
 
 
 def _affected(item: Affected) -> dict[str, Any]:
@@ -112,10 +118,6 @@ def _decision(item: Decision) -> dict[str, Any]:
 
 def _known(table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in table.items() if value is not None}
-
-
-def _dumps(table: Mapping[str, Any]) -> str:
-    return tomli_w.dumps(_known(table))
 
 
 def parse_finding(text: str, path: Path) -> Finding:

@@ -30,7 +30,8 @@ def load(text: str, path: Path) -> Table:
         return Table(values=tomllib.loads(text), text=text, path=path)
     except tomllib.TOMLDecodeError as error:
         at = _POSITION.match(str(error))
-        line, column = (at["line"], at["column"]) if at and at["line"] else (text.count("\n") + 1, 1)
+        ended = text.count("\n") + 1, len(text) - text.rfind("\n")
+        line, column = (at["line"], at["column"]) if at and at["line"] else ended
         what = at["what"] if at else str(error)
         hint = ": a merge was left unfinished here" if "<<<<<<<" in text else ""
         raise ResultsError(f"{path}:{line}:{column}: not TOML: {what}{hint}") from None
@@ -57,21 +58,25 @@ class Table:
         """Return line and column of a key, from 1; of one that is missing, those of its table."""
         lines = self.text.split("\n")
         first, last = self._span(lines)
-        for number in range(first, last):
-            found = re.match(rf'\s*("?){re.escape(key)}\1\s*=|\s*\[+\s*{re.escape(key)}\b', lines[number])
-            if found:
-                return number + 1, len(lines[number]) - len(lines[number].lstrip()) + 1
-        return first + 1, 1
+        written = re.compile(rf'\s*("?){re.escape(key)}\1\s*=')
+        headed = re.compile(rf"\s*\[+\s*{re.escape(key)}\b")
+        found = next((number for number in range(first, last) if written.match(lines[number])), None)
+        if found is None and not self.name:
+            found = next((number for number, line in enumerate(lines) if headed.match(line)), None)
+        if found is None:
+            return first + 1, 1
+        return found + 1, len(lines[found]) - len(lines[found].lstrip()) + 1
 
     def _span(self, lines: Sequence[str]) -> tuple[int, int]:
-        if not self.name:
-            return 0, len(lines)
-        heads = [number for number, line in enumerate(lines) if re.match(rf"\s*\[\[\s*{self.name}\s*\]\]", line)]
-        if self.index >= len(heads):  # written inline, as an array
-            return 0, len(lines)
-        first = heads[self.index]
-        following = (number for number in range(first + 1, len(lines)) if lines[number].lstrip().startswith("["))
-        return first, next(following, len(lines))
+        """Return the first line of the table and the one after its last, from 0."""
+        first = 0
+        if self.name:
+            heads = [number for number, line in enumerate(lines) if re.match(rf"\s*\[\[\s*{self.name}\s*\]\]", line)]
+            if self.index >= len(heads):  # written inline, as an array
+                return 0, len(lines)
+            first = heads[self.index]
+        after = (number for number in range(first + 1, len(lines)) if lines[number].lstrip().startswith("["))
+        return first, next(after, len(lines))
 
     def check(self, known: set[str]) -> None:
         """Refuse a key that nobody reads: it is a slip of the pen, and writing the file again would lose it."""

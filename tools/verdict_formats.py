@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
 from tools import finding_text, verdict_text
 from tools.finding import Finding
-from tools.series_identity import Identity
 from tools.verdict import Answer, Verdict, exit_status
 
 FORMAT = 1  # of the JSON; raised when a key changes its meaning
@@ -76,30 +76,30 @@ def as_junit(verdict: Verdict) -> str:
         "testsuite", name=xml_text(verdict.title), timestamp=f"{verdict.when:%Y-%m-%dT%H:%M:%S}"
     )
     for item in verdict.regressions:
-        _case(suite, item.subject, item.id, "failure", verdict_text.title(item), _explained(item, verdict))
+        told = _explained(item, verdict)
+        _case(suite, item.subject, item.id, tag="failure", message=verdict_text.title(item), text=told)
     for item in (*verdict.suspects, *verdict.vanished):
-        _case(suite, item.subject, item.id, "skipped", verdict_text.title(item), "")
+        _case(suite, item.subject, item.id, tag="skipped", message=verdict_text.title(item))
     for item in (*verdict.environment, *verdict.improvements):
-        _case(suite, item.subject, item.id, None, "", verdict_text.title(item))
+        _case(suite, item.subject, item.id, text=verdict_text.title(item))
     for failed in (*verdict.failed_builds, *verdict.failures):
-        _case(suite, SOFTWARE, failed.what, "error", failed.why, "")
+        _case(suite, SOFTWARE, failed.what, tag="error", message=failed.why)
     for text in (*verdict.errors, *([verdict_text.NOTHING] if verdict.measured == 0 and not verdict.idle else [])):
-        _case(suite, SOFTWARE, "data", "error", text, "")
+        _case(suite, SOFTWARE, "data", tag="error", message=text)
     for comparison in verdict.comparisons:
-        name, unknown = str(comparison.identity), comparison.answer is Answer.UNKNOWN
+        unknown = comparison.answer is Answer.UNKNOWN
+        group, name = f"{comparison.identity.machine}.{comparison.identity.kernel}", str(comparison.identity)
         said = "unknown: too few rounds for an answer" if unknown else comparison.answer.value
-        _case(suite, _class(comparison.identity), name, "skipped" if unknown else None, said, said)
+        _case(suite, group, name, tag="skipped" if unknown else None, message=said, text=said)
     for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(suite.findall("testcase"))))
     return _document(suite)
 
 
-def _class(identity: Identity) -> str:
-    return f"{identity.machine}.{identity.kernel}"
-
-
-def _case(suite: ElementTree.Element, group: str, name: str, tag: str | None, message: str, text: str) -> None:
+def _case(
+    suite: ElementTree.Element, group: str, name: str, *, tag: str | None = None, message: str = "", text: str = ""
+) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=xml_text(group), name=xml_text(name), time="0")
     if tag is None:
         ElementTree.SubElement(case, "system-out").text = xml_text(text)
@@ -125,20 +125,19 @@ def as_atom(verdict: Verdict, *, feed: str, site: str = "") -> str:
         feed: what tells this feed from others for ever: an IRI, such as the site's address or "urn:uuid:...".
         site: the address of the site's pages; "": they have none.
     """
-    ElementTree.register_namespace("", ATOM)
-    root = ElementTree.Element(f"{{{ATOM}}}feed")
+    root = ElementTree.Element("feed", xmlns=ATOM)
     items = sorted(_listed(verdict), key=lambda item: (_updated(item), item.id), reverse=True)
     _add(root, "title", f"{SOFTWARE}: {verdict.title}")
     _add(root, "id", feed)
-    _add(root, "updated", max([_updated(item) for item in items], default=verdict.when.isoformat()))
-    _add(ElementTree.SubElement(root, f"{{{ATOM}}}author"), "name", SOFTWARE)
+    _add(root, "updated", max([_updated(item) for item in items], default=_in_utc(verdict.when)))
+    _add(ElementTree.SubElement(root, "author"), "name", SOFTWARE)
     if site:
-        ElementTree.SubElement(root, f"{{{ATOM}}}link", href=xml_text(site))
+        ElementTree.SubElement(root, "link", href=xml_text(site))
     for item in items:
-        entry = ElementTree.SubElement(root, f"{{{ATOM}}}entry")
+        entry = ElementTree.SubElement(root, "entry")
         _add(entry, "title", f"{item.state.value} {item.kind.value}: {verdict_text.title(item)}")
-        _add(entry, "id", f"{feed}#{item.id}" if ":" in feed else f"urn:{SOFTWARE}:{feed}:{item.id}")
-        _add(entry, "published", item.found.isoformat())
+        _add(entry, "id", f"{feed}#{item.id}")
+        _add(entry, "published", _in_utc(item.found))
         _add(entry, "updated", _updated(item))
         _add(entry, "content", _explained(item, verdict)).set("type", "text")
     return _document(root)
@@ -150,10 +149,15 @@ def _listed(verdict: Verdict) -> Sequence[Finding]:
 
 
 def _updated(finding: Finding) -> str:
-    return (finding.decisions[-1].when if finding.decisions else finding.found).isoformat()
+    return _in_utc(finding.decisions[-1].when if finding.decisions else finding.found)
+
+
+def _in_utc(when: datetime) -> str:
+    """Return a time as RFC 3339 has it, in one zone, so that later is greater."""
+    return when.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _add(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
-    child = ElementTree.SubElement(parent, f"{{{ATOM}}}{name}")
+    child = ElementTree.SubElement(parent, name)
     child.text = xml_text(text)
     return child

@@ -79,7 +79,10 @@ def _blamed(finding: Finding, verdict: Verdict) -> list[str]:
 
 def _series(finding: Finding) -> list[str]:
     if len(finding.affected) < 2:
-        return ["", *(f"`{item.identity}` on {literal(item.identity.machine)}" for item in finding.affected)]
+        return [
+            "",
+            *(f"{literal(str(item.identity))} on {literal(item.identity.machine)}" for item in finding.affected),
+        ]
     worst = sorted(finding.affected, key=lambda item: -abs(item.effect))
     rows = [
         f"| {literal(str(item.identity))} | {literal(item.identity.machine)} | {finding_text.effect(item)} "
