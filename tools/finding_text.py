@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -40,9 +41,12 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def headline(finding: Finding) -> str:
-    """Return a finding in a few words: how much, of the series that shows it most."""
+    """Return a finding in a few words: how much, of the series that shows it most; of an environment, in the middle."""
     if finding.kind is Kind.VANISHED:
         return f"{units.count(len(finding.affected), 'value')} gone"  # "series" has no other plural
+    if finding.kind is Kind.ENVIRONMENT and finding.affected:
+        middle = statistics.median(item.ratio for item in finding.affected)
+        return f"{change(middle)} in the middle of {len(finding.affected)} series"
     return effect(finding.worst) if finding.worst else "no series known"
 
 
@@ -91,7 +95,7 @@ def details(finding: Finding) -> str:
         "found": f"{finding.found:%Y-%m-%d %H:%M %Z}",
         "commits": " ".join(finding.commits) or blamed(finding),
         "against": finding.anchor or "",
-        "confirmed": finding.how,
+        "evidence": finding.how,
         "ruled out": "; ".join(finding.ruled_out),
         "changed": "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in (finding.changes or {}).items()),
     }

@@ -56,6 +56,12 @@ def _expectation(commit: Commit, number: int, said: re.Match[str]) -> Expectatio
 
 
 def _pattern(series: str) -> str:
-    """Return the regular expression of a pattern: from the name's beginning to the end of a part of it."""
-    parts = [re.escape(part) for part in re.split(r"\*+", series)]
-    return "^" + r"\S*".join(parts) + r"(?:[. ]|$)"
+    """Return the regular expression of a pattern: from the name's beginning to the end of a part of it.
+
+    What lies between two stars is taken where it first fits, for good (an atomic group): to try every other place, star
+    by star, takes a time exponential in the stars.
+    """
+    first, *rest = (re.escape(part) for part in re.split(r"\*+", series))
+    between = "".join(rf"(?>\S*?{part})" for part in rest[:-1])
+    last = rf"\S*{rest[-1]}" if rest else ""
+    return rf"^{first}{between}{last}(?:[. ]|$)"

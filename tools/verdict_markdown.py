@@ -21,7 +21,7 @@ MOST_LINES = 50  # of everything else
 def as_markdown(verdict: Verdict) -> str:
     """Return the verdict as GitHub-flavoured Markdown."""
     head = f"## {literal(verdict.title)}: {verdict_text.summary(verdict)}"
-    parts = [head, f"{verdict.when:%Y-%m-%d %H:%M %Z}, {literal(verdict_text.measured(verdict))}."]
+    parts = [head, f"{verdict.when:%Y-%m-%d %H:%M %Z}, {_rests_on(verdict)}."]
     parts += _lines("Data errors", verdict.errors)
     parts += _section("Regressions", verdict.regressions, verdict)
     parts += _lines("Failed builds", (f"{item.what}: {item.why}" for item in verdict.failed_builds))
@@ -39,6 +39,12 @@ def as_markdown(verdict: Verdict) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _rests_on(verdict: Verdict) -> str:
+    if verdict.measured == 0 and verdict.idle:
+        return f"nothing had to be measured: {literal(verdict.idle)}"
+    return f"{units.count(verdict.measured, 'value')} measured"
+
+
 def _section(title: str, findings: Sequence[Finding], verdict: Verdict) -> list[str]:
     if not findings:
         return []
@@ -51,11 +57,12 @@ def _more(number: int) -> list[str]:
 
 
 def _finding(finding: Finding, verdict: Verdict) -> str:
+    word, said = verdict_text.evidence(finding)
     facts = [
         *_blamed(finding, verdict),
         f"shown by {literal(finding_text.shown_by(finding))}",
         *(f"changed: {literal(text)}" for text in verdict_text.changes(finding)),
-        *(f"confirmed: {literal(text)}" for text in [verdict_text.confirmation(finding)] if text),
+        *([f"{word}: {literal(said)}"] if said else []),
         *(f"ruled out: {literal(text)}" for text in finding.ruled_out),
         f"`python -m tools findings show {finding.id}`",
     ]
@@ -67,14 +74,13 @@ def _blamed(finding: Finding, verdict: Verdict) -> list[str]:
     """Return the commits that can have done it, each with its author and subject where they are known."""
     if finding.kind is Kind.ENVIRONMENT or not finding.commits:
         return []
-    word = "culprit" if finding.culprit else f"one of {len(finding.commits)} commits"
     found = []
     for sha in finding.commits[:MOST_SERIES]:
         commit = verdict.commits.get(sha)
         said = f" {literal(commit.subject)} by {literal(commit.author)}" if commit else ""
         found.append(f"{literal(sha[:SHORT])}{said}")
     left = len(finding.commits) - MOST_SERIES
-    return [f"{word}: {'; '.join(found)}{f' and {left} more' if left > 0 else ''}"]
+    return [f"{verdict_text.accusation(finding)}: {'; '.join(found)}{f' and {left} more' if left > 0 else ''}"]
 
 
 def _series(finding: Finding) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tools import finding_text, units
 from tools.absences import Stale
-from tools.finding import Finding, Kind
+from tools.finding import Finding, Kind, State
 from tools.verdict import Answer, Verdict, exit_status
 
 NOTHING = "nothing was measured"
@@ -20,33 +20,20 @@ def summary(verdict: Verdict) -> str:
         (len(verdict.failed_builds), "failed build"),
         (len(verdict.failures), "failed benchmark"),
         (len(verdict.suspects), "suspect"),
-        (len(verdict.vanished), "vanished group of series"),
-        (sum(item.answer is Answer.UNKNOWN for item in verdict.comparisons), "comparison without an answer"),
+        (sum(len(item.affected) for item in verdict.vanished), "vanished series"),
+        (sum(item.answer is Answer.UNKNOWN for item in verdict.comparisons), "unanswered comparison"),
         (len(verdict.environment), "environment event"),
         (len(verdict.improvements), "confirmed improvement"),
     ]
-    said = [_count(number, noun) for number, noun in counts if number]
+    # "series" has no other plural
+    said = [
+        f"{number} {noun}" if noun.endswith("s") else units.count(number, noun) for number, noun in counts if number
+    ]
     if verdict.measured == 0 and not verdict.idle:
         said.insert(1 if verdict.errors else 0, NOTHING)
     if exit_status(verdict) == 0:
         said.insert(0, "clean")
     return ", ".join(said)
-
-
-def _count(number: int, noun: str) -> str:
-    """Return a number with its noun; the plural of a noun with "of" or "without" stands in its middle."""
-    if noun.endswith("group of series"):
-        return f"{number} {noun}" if number == 1 else f"{number} vanished groups of series"
-    if noun.startswith("comparison"):
-        return f"{number} {noun}" if number == 1 else f"{number} comparisons without an answer"
-    return units.count(number, noun)
-
-
-def measured(verdict: Verdict) -> str:
-    """Return what the verdict rests on."""
-    if verdict.measured:
-        return f"{units.count(verdict.measured, 'value')} measured"
-    return f"nothing had to be measured: {verdict.idle}" if verdict.idle else NOTHING
 
 
 def title(finding: Finding) -> str:
@@ -56,11 +43,24 @@ def title(finding: Finding) -> str:
     return f"{finding.subject}: {finding_text.headline(finding)}, {finding_text.blamed(finding)}"
 
 
-def confirmation(finding: Finding) -> str:
-    """Return how a finding was confirmed, with the test of its worst series; "" where nothing was."""
+def evidence(finding: Finding) -> tuple[str, str]:
+    """Return what the evidence of a finding is called, and what it is, with the test of its worst series; "" for none.
+
+    Only what is confirmed is called so.
+    """
     test = finding_text.test(finding.worst) if finding.worst else ""
     against = f"against {finding.anchor[:8]}" if finding.anchor else ""
-    return "; ".join(part for part in (finding.how, test, against) if part)
+    said = "; ".join(part for part in (finding.how, test, against) if part)
+    return ("confirmed" if finding.state is State.CONFIRMED else "seen"), said
+
+
+def accusation(finding: Finding) -> str:
+    """Return what the commits of a finding are called."""
+    if finding.kind is Kind.VANISHED:
+        return "since"
+    if finding.state is not State.CONFIRMED:
+        return "to be looked at"
+    return "culprit" if finding.culprit else f"one of {len(finding.commits)} commits"
 
 
 def changes(finding: Finding) -> Sequence[str]:
