@@ -123,7 +123,8 @@ def resolved(
     """Return a finding as resolved where every series that shows it is back where it was.
 
     Back: the middle of its last values, all from after the finding's commits, lies nearer to the level before them than
-    what counts as a move, and than half of the effect. A series that is not measured any more tells nothing.
+    what counts as a move, and than half of the effect. A series that is not measured any more tells nothing. Histories
+    are best those that `regressions.prepared` gives with the steps of environment findings, and of no others.
     """
     if finding.kind is not Kind.REGRESSION or finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
         return finding

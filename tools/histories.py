@@ -37,7 +37,7 @@ class SeriesHistory:
 
     identity: Identity
     observations: tuple[Observation, ...]
-    floor: float | None = None  # of log values: what identical code differs by between sessions; None: not known
+    floor: float | None = None  # of log values: what identical code differs by between sessions; None: not looked at
 
     @property
     def newest(self) -> Observation:
@@ -146,11 +146,14 @@ def _history(identity: Identity, found: Sequence[Observation]) -> SeriesHistory:
     """Return a series; of a commit measured in two environments that are one identity, its newest value."""
     newest = {item.commit: item for item in sorted(found, key=lambda item: item.measured or 0.0)}
     ordered = tuple(sorted(newest.values(), key=lambda item: item.place))
-    return SeriesHistory(identity=identity, observations=ordered, floor=_floor(identity, ordered))
+    return SeriesHistory(identity=identity, observations=ordered)
 
 
-def _floor(identity: Identity, observations: Sequence[Observation]) -> float | None:
-    """Return what sessions of identical code differ by; None where too few are known to be identical."""
+def floor_of(identity: Identity, observations: Sequence[Observation]) -> float | None:
+    """Return what sessions of identical code differ by; None where too few are known to be identical.
+
+    Those that are judged must not be among them: a move would raise the floor that it is held against.
+    """
     alike: dict[object, list[float]] = defaultdict(list)
     for item in observations:
         if item.code is not None or identity.is_control:

@@ -11,13 +11,13 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from scipy.stats import false_discovery_control
 
 from tools import differing, session_facts
-from tools.histories import Observation, SeriesHistory
+from tools.histories import Observation, SeriesHistory, floor_of
 from tools.series_identity import Identity, is_worse
 from tools.session_facts import Changes
 
@@ -126,8 +126,9 @@ def screened(
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
         known: moves that earlier nights recorded; a series is expected where they left it.
     """
-    tonight = [item for item in histories if item.newest.measured is not None and item.newest.measured >= since]
-    moves = [found for item in tonight if (found := move_of(item, screen, line, known)) is not None]
+    last = ((item, item.newest.measured) for item in histories)
+    tonight = [prepared(item, since, known) for item, when in last if when is not None and when >= since]
+    moves = [found for item in tonight if (found := move_of(item, screen, line)) is not None]
     suspects, events, notes = [], [], []
     for place in sorted({_place(item.identity) for item in tonight}):
         here = [item for item in tonight if _place(item.identity) == place]
@@ -150,14 +151,32 @@ def threshold(history: SeriesHistory) -> float:
     return max(LEAST, history.floor or 0.0)
 
 
-def move_of(history: SeriesHistory, screen: Screen, line: Sequence[str], known: Sequence[Step] = ()) -> Move | None:
+def prepared(history: SeriesHistory, since: float, known: Sequence[Step] = ()) -> SeriesHistory:
+    """Return a series as a night judges it: moved to where known steps left it, with the floor of earlier sessions."""
+    own = [step for step in known if step.identity == history.identity]
+    items = tuple(
+        replace(item, value=item.value + sum(step.effect for step in own if _is_before(item, step)))
+        for item in history.observations
+    )
+    earlier = [item for item in items if item.measured is None or item.measured < since]
+    floor = floor_of(history.identity, earlier) if history.floor is None else history.floor
+    return replace(history, observations=items, floor=floor)
+
+
+def _is_before(item: Observation, step: Step) -> bool:
+    if step.place is not None:
+        return item.place < step.place
+    return step.since is not None and item.measured is not None and item.measured < step.since
+
+
+def move_of(history: SeriesHistory, screen: Screen, line: Sequence[str]) -> Move | None:
     """Return the move that the newest value of a series still shows; None: it is where it was expected.
 
     A move that a later value took back does not persist, and is none. It began where the screen first fired of the
     unbroken run of values, up to the newest, at which it fires in one direction.
     """
     items = history.observations
-    values = [item.value + _known_since(item, history.identity, known) for item in items]
+    values = [item.value for item in items]
     shift, first = screen(values), len(values)
     if shift is None or abs(shift.effect) < threshold(history):
         return None
@@ -177,17 +196,6 @@ def move_of(history: SeriesHistory, screen: Screen, line: Sequence[str], known: 
         bad=items[first - 1],
         candidates=candidates(history.identity, items[before:first], line),
     )
-
-
-def _known_since(item: Observation, identity: Identity, known: Sequence[Step]) -> float:
-    """Return what known steps moved a series by after an observation."""
-    return sum(step.effect for step in known if step.identity == identity and _is_before(item, step))
-
-
-def _is_before(item: Observation, step: Step) -> bool:
-    if step.place is not None:
-        return item.place < step.place
-    return step.since is not None and item.measured is not None and item.measured < step.since
 
 
 def candidates(identity: Identity, items: Sequence[Observation], line: Sequence[str]) -> tuple[str, ...]:
