@@ -21,6 +21,14 @@ PURE = (
     "cache_benefit",
     "roofs",
     "vendor_peaks",
+    "series_identity",
+    "histories",
+    "regressions",
+    "absences",
+    "perf_expected",
+    "finding_text",
+    "verdict_text",
+    "verdict_markdown",
 )  # take and return frozen values
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tools import session_facts
+from tools.code_hashes import BUILD_INFO, code_hash
 from tools.host import torch_version
 from tools.session_facts import SessionFacts
 
@@ -26,14 +27,15 @@ _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)  # torch/version.py
 
 
-def record(results_file: Path, began: float, info: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Keep beside a results file what the machine is now, and how its commit was built (build-info.json).
+def record(results_file: Path, began: float, unpacked: Path, environ: Mapping[str, str]) -> None:
+    """Keep beside a results file what the machine is now, and how its commit was built.
 
     Args:
-        began: Unix time at which the session that measured it began, s.
+        began: Unix time at which the session that measures it began, s. unpacked: the commit's unpacked wheel.
     """
+    info = build_info(unpacked)
     facts = {**now(environ), **compilers(info)}
-    session_facts.append(results_file, SessionFacts(began=began, facts=facts, code=code_hashes(info)))
+    session_facts.append(results_file, SessionFacts(began=began, facts=facts, code=code_of(info, unpacked)))
 
 
 def now(environ: Mapping[str, str]) -> dict[str, str]:
@@ -63,18 +65,17 @@ def compilers(info: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name, text in found.items() if isinstance(text, str)}
 
 
-def code_hashes(info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the code hash of each kernel, from the build-info.json of a wheel."""
+def code_of(info: Mapping[str, Any], unpacked: Path) -> dict[str, str]:
+    """Return what identifies the code of each kernel of an unpacked wheel."""
     kernels = info.get("kernels")
-    entries = kernels.items() if isinstance(kernels, Mapping) else ()
-    hashes = {name: entry.get("code_hash") for name, entry in entries if isinstance(entry, Mapping)}
-    return {name: text for name, text in hashes.items() if isinstance(text, str)}
+    hashes = {name: code_hash(unpacked, name) for name in kernels} if isinstance(kernels, Mapping) else {}
+    return {name: text for name, text in hashes.items() if text is not None}
 
 
 def build_info(unpacked: Path) -> dict[str, Any]:
     """Return the build-info.json of an unpacked wheel; {} for a commit from before there was one."""
     with suppress(OSError, ValueError):
-        info = json.loads((unpacked / "kernels" / "_native" / "build-info.json").read_text(encoding="utf-8"))
+        info = json.loads((unpacked / BUILD_INFO).read_text(encoding="utf-8"))
         return info if isinstance(info, dict) else {}
     return {}
 

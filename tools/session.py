@@ -140,13 +140,12 @@ class Session:
             self._ended = time.time()
             for line in kept_values.put_back(self.root, self._results, self.rounds):
                 print(line, file=out)
-            for commit in filter(lambda commit: self._path(commit).exists(), {*self.measured, *self.tracked}):
-                info = self._environment.build_info(commit)
-                fingerprint.record(self._path(commit), self._began, info, os.environ)
         self._note_deaths()
 
     def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
         """Have asv run what the expressions select of some commits; KernelVelocityError where asv itself failed."""
+        for commit in commits:  # before anything is measured: whoever kills this leaves no time without its facts
+            fingerprint.record(self._path(commit), self._began, self._environment.unpacked(commit), os.environ)
         hashes = self.root / ".asv" / "track-commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
         benches = [text for expression in expressions for text in ("--bench", expression)]

@@ -116,18 +116,18 @@ def _badness(finding: Finding) -> tuple[float, str]:
 def exit_status(verdict: Verdict) -> int:
     """Return the exit status of `nightly` and `gate` (contract): the first that holds.
 
-    2 data error, 22 nothing measured, 10 regression confirmed, 21 a build failed, 20 a benchmark failed, 11 suspect (a
-    suspected regression, a vanished series, a comparison without an answer), 30 the environment changed, 0 clean.
+    2 data error, 22 nothing measured, 10 regression confirmed, 21 a build failed, 20 a benchmark failed, 11 suspect (of
+    a regression; or series vanished, and nobody has looked at it), 30 the environment changed, 0 clean. A comparison
+    without an answer is no suspect by itself: whoever finds it one makes a finding of it.
     """
-    regressions_suspected = any(item.kind is Kind.REGRESSION for item in verdict.suspects)
-    unknown = any(item.answer is Answer.UNKNOWN for item in verdict.comparisons)
+    suspected = any(item.kind is Kind.REGRESSION for item in verdict.suspects)
     holds = {
         2: bool(verdict.errors),
         22: verdict.measured == 0 and not verdict.idle,
         10: bool(verdict.regressions),
         21: bool(verdict.failed_builds),
         20: bool(verdict.failures),
-        11: regressions_suspected or bool(verdict.vanished) or unknown,
+        11: suspected or bool(verdict.vanished),
         30: bool(verdict.environment),
     }
     return next((status for status, is_so in holds.items() if is_so), 0)

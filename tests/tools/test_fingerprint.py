@@ -8,6 +8,7 @@ import types
 import pytest
 
 from tools import fingerprint, session_facts
+from tools.code_hashes import code_hash
 
 
 class FakeNvml(types.ModuleType):
@@ -116,9 +117,10 @@ def test_a_record_holds_the_machine_the_compilers_and_the_code(tmp_path):
     info["kernels"] = {"matmul": {"code_hash": "abc", "ptxas": []}}
     (folder / "build-info.json").write_text(json.dumps(info))
     file = tmp_path / "results" / "bench-1" / "abc-env.json"
-    fingerprint.record(file, 5.0, fingerprint.build_info(tmp_path / "unpacked"), {})
+    fingerprint.record(file, 5.0, tmp_path / "unpacked", {})
     (session,) = session_facts.read(file, [])
-    assert (session.began, session.code) == (5.0, {"matmul": "abc"})
+    assert session.began == 5.0
+    assert session.code == {"matmul": code_hash(tmp_path / "unpacked", "matmul")} and session.code["matmul"]
     assert session.facts["cxx compiler version"] == "12.2" and "cuda compiler version" not in session.facts
     assert session_facts.COMPILERS & session.facts.keys() == {"cxx compiler", "cxx compiler version"}
 
@@ -128,5 +130,5 @@ def test_a_wheel_that_does_not_say_has_no_code_hashes(tmp_path, text):
     folder = tmp_path / "kernels" / "_native"
     folder.mkdir(parents=True)
     (folder / "build-info.json").write_text(text)
-    assert fingerprint.code_hashes(fingerprint.build_info(tmp_path)) == {}
+    assert fingerprint.code_of(fingerprint.build_info(tmp_path), tmp_path) == {}
     assert fingerprint.build_info(tmp_path / "nothing") == {}
