@@ -5,8 +5,8 @@ measured the commit and found something else than the one before:
 
     {"t": 1700000000.0, "facts": {"driver": "580.65", "governor": "performance"}, "code": {"matmul": "<sha256>"}}
 
-`t` is when the session began (Unix time, s), `facts` what `fingerprint` says of the machine, `code` what
-identifies the code of each kernel as it was built (`code_hashes`). Decoding is pure; `append` and `read` open the one file.
+`t` is when the session began (Unix time, s), `facts` what `fingerprint` says of the machine, `code` what identifies the
+code of each kernel as it was built (`code_hashes`). Decoding is pure; `append` and `read` open the one file.
 """
 
 from __future__ import annotations
