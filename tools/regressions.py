@@ -25,6 +25,7 @@ LEAST = math.log1p(differing.LEAST)  # of log values: a smaller move is worth no
 LOOK_BACK = 40  # values that a screen looks back on, and so the oldest beginning of a move that it can still show
 HALF = 0.5  # of the series of a device that move at once: no commit does that
 FEWEST_AT_ONCE = 4  # series; half of fewer moves by chance
+SAME_MOVE = 0.5  # of the newest effect: what an earlier value must show of it to be of the same move
 SAME_FACTOR = 1 / 3  # relative difference of two effects that may have one cause, beyond LEAST
 FALSE_DISCOVERIES = 0.05  # expected share among what one night reports (Benjamini and Hochberg, JRSS B 57(1), 1995)
 
@@ -173,7 +174,8 @@ def move_of(history: SeriesHistory, screen: Screen, line: Sequence[str]) -> Move
     """Return the move that the newest value of a series still shows; None: it is where it was expected.
 
     A move that a later value took back does not persist, and is none. It began where the screen first fired of the
-    unbroken run of values, up to the newest, at which it fires in one direction.
+    unbroken run of values, up to the newest, at which it fires by about as much: a screen that is sensitive fires by
+    chance, too, and to begin a move there would blame, or clear, another commit.
     """
     items = history.observations
     values = [item.value for item in items]
@@ -183,7 +185,7 @@ def move_of(history: SeriesHistory, screen: Screen, line: Sequence[str]) -> Move
     newest = earliest = shift
     while first - 1 > max(1, len(values) - LOOK_BACK):
         earlier = screen(values[: first - 1])
-        if earlier is None or earlier.effect * newest.effect < 0:
+        if earlier is None or earlier.effect / newest.effect < SAME_MOVE:
             break
         earliest, first = earlier, first - 1
     before = first - earliest.count - 1

@@ -42,6 +42,12 @@ def test_a_shift_that_rests_on_three_values_began_with_the_first_of_them():
     assert move.candidates == (LINE[38],)  # the others have the code of the one before
 
 
+def test_an_alarm_by_chance_just_before_a_move_is_not_where_it_began():
+    shifts = {39: Shift(effect=0.02, count=1), 40: Shift(effect=STEP, count=1)}
+    move = regressions.move_of(history(40, code_at=39), lambda values: shifts.get(len(values)), LINE)
+    assert move.candidates == (LINE[39],)
+
+
 def test_commits_between_measured_ones_are_candidates():
     series = history(40, step_at=39, step=STEP, code_at=39)
     sparse = dataclasses.replace(series, observations=series.observations[:36] + series.observations[39:])
