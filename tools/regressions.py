@@ -25,6 +25,8 @@ LEAST = math.log1p(differing.LEAST)  # of log values: a smaller move is worth no
 LOOK_BACK = 40  # values that a screen looks back on, and so the oldest beginning of a move that it can still show
 HALF = 0.5  # of the series of a device that move at once: no commit does that
 FEWEST_AT_ONCE = 4  # series; half of fewer moves by chance
+FEWEST_OF_EVENT = 2  # series that move together, where nothing is known to have changed; and
+SHARE_OF_EVENT = 0.1  # of the series of the device: with hundreds of them two move by chance in many a night
 SAME_MOVE = 0.5  # of the newest effect: what an earlier value must show of it to be of the same move
 SAME_FACTOR = 1 / 3  # relative difference of two effects that may have one cause, beyond LEAST
 FALSE_DISCOVERIES = 0.05  # expected share among what one night reports (Benjamini and Hochberg, JRSS B 57(1), 1995)
@@ -135,7 +137,11 @@ def screened(
         here = [item for item in tonight if _place(item.identity) == place]
         own = [move for move in moves if _place(move.identity) == place]
         blamed = [move for move in own if is_environment(move, own, here)]
-        events += [_event(place, blamed)] if blamed else []
+        if _is_event(blamed, here):
+            events.append(_event(place, blamed))
+        else:
+            notes += _chance(place, [move for move in blamed if not move.candidates])
+            blamed = [move for move in blamed if not move.candidates]
         suspects += [move for move in own if move not in blamed and move.worse is not None]
         notes += [] if own else _quiet_changes(place, here)
     suspects.sort(key=lambda move: (-abs(move.effect), move.identity))
@@ -252,6 +258,22 @@ def _is_witness(history: SeriesHistory) -> bool:
 
 def _is_same_factor(move: Move, effect: float) -> bool:
     return abs(move.effect - effect) <= max(threshold(move.history), SAME_FACTOR * abs(effect))
+
+
+def _is_event(blamed: Sequence[Move], here: Sequence[SeriesHistory]) -> bool:
+    """Return whether moves that are no commit's are an event: the machine is known to have changed, or many moved.
+
+    A screen fires by chance, too. To record that as an event would move what every later night expects.
+    """
+    changed = any(move.changes for move in blamed)
+    return changed or len(blamed) >= max(FEWEST_OF_EVENT, SHARE_OF_EVENT * len(here))
+
+
+def _chance(place: tuple[str, str], moves: Sequence[Move]) -> list[str]:
+    said = [f"{move.identity} by a factor of {math.exp(move.effect):.4g}" for move in moves]
+    if not said:
+        return []
+    return [f"{place[0]}: moved although their code is the same, and too few for an event: {'; '.join(said)}"]
 
 
 def _event(place: tuple[str, str], blamed: Sequence[Move]) -> EnvironmentEvent:

@@ -106,9 +106,19 @@ def test_the_metric_says_which_way_is_worse(benchmark, effect, worse):
 
 def test_unchanged_code_is_never_blamed():
     found = screened([history(40, step_at=39, step=STEP)])
-    assert found.suspects == ()
-    (event,) = found.events
-    assert event.moves[0].candidates == ()
+    assert (found.suspects, found.events) == ((), ())
+    (note,) = found.notes
+    assert note.startswith("bench-1: moved although their code is the same, and too few for an event: matmul.Cpu")
+    two = screened([history(40, step_at=39, step=STEP, case=size) for size in ("float32-1M", "float32-5M")])
+    assert two.suspects == () and [move.candidates for move in two.events[0].moves] == [(), ()]
+
+
+def test_one_control_that_moves_by_chance_hides_no_slower_kernel():
+    calm = [history(40, case=f"float32-{size}k") for size in range(1, 30)]
+    control = history(40, step_at=39, step=STEP, implementation="eager", code=None)
+    slower = history(40, step_at=39, step=STEP, code_at=39, case="float32-1M")
+    found = screened([*calm, control, slower])
+    assert [move.identity for move in found.suspects] == [slower.identity] and found.events == ()
 
 
 def test_code_that_nobody_recorded_may_be_blamed():
