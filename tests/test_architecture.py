@@ -23,6 +23,8 @@ PURE = (
     "vendor_peaks",
     "series_identity",
     "histories",
+    "moves",
+    "attribution",
     "regressions",
     "absences",
     "perf_expected",

@@ -15,7 +15,7 @@ from tools.absences import Superseded
 from tools.errors import UsageError
 from tools.finding import OPEN, Affected, Decision, Finding, Kind, State
 from tools.histories import SeriesHistory
-from tools.regressions import threshold
+from tools.moves import threshold
 from tools.series_identity import Identity
 
 RECOVERED = 3  # last values, the middle of which tells where a series is: one that is back by chance is not enough
@@ -124,7 +124,7 @@ def resolved(
 
     Back: the middle of its last values, all from after the finding's commits, lies nearer to the level before them than
     what counts as a move, and than half of the effect. A series that is not measured any more tells nothing. Histories
-    are best those that `regressions.prepared` gives with the steps of environment findings, and of no others.
+    are best those that `moves.prepared` gives with the steps of environment findings, and of no others.
     """
     if finding.kind is not Kind.REGRESSION or finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
         return finding

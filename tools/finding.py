@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from tools.absences import Vanished
-from tools.regressions import EnvironmentEvent, Step, grouped
+from tools.attribution import EnvironmentEvent
+from tools.moves import Step
+from tools.regressions import grouped
 from tools.series_identity import Identity, is_worse
 from tools.session_facts import Changes
 

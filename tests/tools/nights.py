@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tools.finding import Affected, Case, Decision, Finding, Kind, State
 from tools.histories import Observation, SeriesHistory
-from tools.regressions import Shift
+from tools.moves import Shift
 from tools.series_identity import Identity
 
 LINE = tuple(f"{number:08x}{'0' * 32}" for number in range(0x10, 0x10 + 60))  # commits, oldest first

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tools import synthetic
 from tests.tools.nights import screen
-from tools import absences, asv_results, finding, histories, history, recorded, regressions, session_facts
+from tools import absences, asv_results, finding, histories, history, moves, recorded, regressions, session_facts
 from tools.session_facts import SessionFacts
 
 COMMITS = 12
@@ -182,29 +182,29 @@ def test_another_version_is_another_series_and_said_so(nightly):
 
 def test_a_floor_is_of_identical_code_and_of_enough_sessions(nightly):
     items, _, _, _ = read(nightly)
-    own, control = (regressions.prepared(one(items, name), NIGHT - 3600) for name in ("native", "eager"))
+    own, control = (moves.prepared(one(items, name), NIGHT - 3600) for name in ("native", "eager"))
     assert own.floor is None  # every commit changed the code
     assert 0.005 < control.floor < 0.03  # .5% a round, the middle of 8 rounds, 11 sessions
-    assert regressions.prepared(one(items, "eager"), BEGAN + 5 * 86400).floor is None  # four are too few
+    assert moves.prepared(one(items, "eager"), BEGAN + 5 * 86400).floor is None  # four are too few
 
 
 def test_a_move_does_not_raise_the_floor_that_it_is_held_against(nightly):
-    before = regressions.prepared(one(read(nightly)[0], "eager"), NIGHT - 3600).floor
+    before = moves.prepared(one(read(nightly)[0], "eager"), NIGHT - 3600).floor
     scale(newest_path(nightly), 1.5)
-    assert regressions.prepared(one(read(nightly)[0], "eager"), NIGHT - 3600).floor == before
+    assert moves.prepared(one(read(nightly)[0], "eager"), NIGHT - 3600).floor == before
 
 
 def test_a_known_step_does_not_raise_the_floor_for_ever(nightly):
     items, _, _, _ = read(nightly)
     eager = one(items, "eager")
-    step = regressions.Step(identity=eager.identity, effect=0.3, since=BEGAN + 7 * 86400)
+    step = moves.Step(identity=eager.identity, effect=0.3, since=BEGAN + 7 * 86400)
     moved = [
         dataclasses.replace(item, value=item.value + (0.3 if item.measured >= step.since else 0))
         for item in eager.observations
     ]
     after = dataclasses.replace(eager, observations=tuple(moved))
-    assert regressions.prepared(after, NIGHT + 9e9, [step]).floor < 0.03
-    assert regressions.prepared(after, NIGHT + 9e9).floor > 0.3
+    assert moves.prepared(after, NIGHT + 9e9, [step]).floor < 0.03
+    assert moves.prepared(after, NIGHT + 9e9).floor > 0.3
 
 
 def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):

@@ -9,7 +9,7 @@ import pytest
 from tests.tools.nights import LINE, NIGHT, ORDER, case, history, identity, screen, with_value
 from tools import finding, regressions
 from tools.finding import Kind, State
-from tools.regressions import Shift, Step
+from tools.moves import Shift, Step, move_of
 from tools.series_identity import Identity
 
 STEP = math.log(1.1)
@@ -37,14 +37,14 @@ def test_a_move_is_followed_back_to_where_it_began():
 def test_a_shift_that_rests_on_three_values_began_with_the_first_of_them():
     shifts = {40: Shift(effect=0.02, count=3)}
     series = history(40, code_at=38)
-    move = regressions.move_of(series, lambda values: shifts.get(len(values)), LINE)
+    move = move_of(series, lambda values: shifts.get(len(values)), LINE)
     assert (move.good.place, move.bad.place) == (36, 39)
     assert move.candidates == (LINE[38],)  # the others have the code of the one before
 
 
 def test_an_alarm_by_chance_just_before_a_move_is_not_where_it_began():
     shifts = {39: Shift(effect=0.02, count=1), 40: Shift(effect=STEP, count=1)}
-    move = regressions.move_of(history(40, code_at=39), lambda values: shifts.get(len(values)), LINE)
+    move = move_of(history(40, code_at=39), lambda values: shifts.get(len(values)), LINE)
     assert move.candidates == (LINE[39],)
 
 
@@ -78,8 +78,8 @@ def test_a_move_below_what_identical_code_differs_by_is_none(floor, number):
 
 def test_a_move_below_one_percent_is_none_however_quiet_the_series():
     series = history(40, step_at=39, step=0.009, code_at=39)
-    assert regressions.move_of(series, lambda values: Shift(effect=0.0099, count=1), LINE) is None
-    assert regressions.move_of(series, lambda values: Shift(effect=0.01, count=1), LINE) is not None
+    assert move_of(series, lambda values: Shift(effect=0.0099, count=1), LINE) is None
+    assert move_of(series, lambda values: Shift(effect=0.01, count=1), LINE) is not None
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_metric_says_which_way_is_worse(benchmark, effect, worse):
     def last(values):
         return Shift(effect=effect, count=1) if len(values) == 40 else None
 
-    assert regressions.move_of(series, last, LINE).worse is worse
+    assert move_of(series, last, LINE).worse is worse
     judged = regressions.screened([series], last, line=LINE, since=NIGHT)
     assert len(judged.suspects) == (worse is not None)
 
@@ -243,7 +243,7 @@ def test_a_known_step_is_not_looked_for_again_and_its_recovery_is_seen():
 
 def test_a_screen_without_anything_before_is_a_mistake_of_its_own():
     with pytest.raises(ValueError, match="compared 3 of 2 values with none before"):
-        regressions.move_of(history(3), lambda values: Shift(effect=1.0, count=3), LINE)
+        move_of(history(3), lambda values: Shift(effect=1.0, count=3), LINE)
 
 
 def test_ten_series_on_two_machines_with_one_cause_are_one_finding():
