@@ -11,6 +11,7 @@ from tools.series_identity import Identity, Slot
 
 DAY = 86400.0  # s
 STALE_AFTER = 7.0  # days without a value: a week of nights has been missed, and not a weekend
+GONE_AFTER = 90.0  # days; a machine that was renamed or given away is not named for ever
 AHEAD = 3600.0  # s by which a value may be newer than the clock: another machine's, not set to the second
 
 
@@ -62,7 +63,8 @@ def vanished(
 def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
     """Return, by machine, the series without a value for STALE_AFTER days at the Unix time `now`, s.
 
-    A series of which nobody knows when it was measured is none; nor is one that goes on as another.
+    A series of which nobody knows when it was measured is none; nor is one that goes on as another, or that has had no
+    value for GONE_AFTER days.
     """
     machines: dict[str, list[SeriesHistory]] = defaultdict(list)
     for history in current(histories):
@@ -72,7 +74,7 @@ def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
         old = {
             item.identity: item.last_measured
             for item in items
-            if item.last_measured is not None and now - item.last_measured > STALE_AFTER * DAY
+            if item.last_measured is not None and STALE_AFTER * DAY < now - item.last_measured <= GONE_AFTER * DAY
         }
         if old:
             days = (now - max(old.values())) / DAY

@@ -9,8 +9,23 @@ import pytest
 
 from tests.tools import synthetic
 from tests.tools.nights import screen
-from tools import absences, asv_results, finding, histories, history, moves, recorded, regressions, session_facts
+from tools import (
+    absences,
+    asv_results,
+    decisions,
+    finding,
+    findings_store,
+    histories,
+    history,
+    moves,
+    perf_expected,
+    recorded,
+    regressions,
+    session_facts,
+)
+from tools.finding import Affected, Case, State
 from tools.session_facts import SessionFacts
+from tools.verdict import Verdict, exit_status
 
 COMMITS = 12
 BEGAN = 1_767_225_600.0  # Unix time at which the synthetic tree was measured, s
@@ -219,7 +234,7 @@ def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
     assert {(item.last, item.commit) for item in found} == {(nightly.commits[-2], nightly.commits[-1])}
 
 
-@pytest.mark.parametrize(("days", "number"), [(6.9, 0), (8.1, 1)])
+@pytest.mark.parametrize(("days", "number"), [(6.9, 0), (8.1, 1), (89.0, 1), (91.0, 0)])
 def test_a_machine_without_values_for_a_week_is_stale(nightly, days, number):
     items, _, _, _ = read(nightly)
     last = max(item.last_measured for item in items)
@@ -243,3 +258,42 @@ def test_commits_beside_the_line_are_left_out(nightly):
     items, _ = recorded.measurements(stored)
     found, _ = histories.build(stored, items, {nightly.commits[0]: 0})
     assert {len(item.observations) for item in found} == {1}
+
+
+def confirmed(move):
+    """Return the case of a move that an A/B run confirmed."""
+    ratio = math.exp(move.effect)
+    affected = Affected(identity=move.identity, ratio=ratio, low=ratio * 0.99, high=ratio * 1.01, p=1e-5, rounds=16)
+    return Case(affected=affected, commits=move.candidates, anchor=move.good.commit, how="A/B")
+
+
+def test_a_whole_night_finds_records_reports_and_does_not_find_again(nightly):
+    scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
+    *_, order = read(nightly)
+    told = {"when": finding.datetime.fromtimestamp(NIGHT, finding.UTC), "who": "nightly"}
+    reported, doubtful = regressions.discoveries([confirmed(move) for move in night(nightly).suspects])
+    assert doubtful == ()
+    (found,) = finding.from_cases(reported, state=State.CONFIRMED, order=order, **told)
+    assert (found.culprit, len(found.affected)) == (nightly.commits[-1], 2)
+    findings_store.write(nightly.results, finding.joined([], found))
+    stored = findings_store.read(nightly.results)
+    told_of = Verdict(title="nightly", when=told["when"], measured=12, findings=stored.findings)
+    assert (exit_status(told_of), [item.id for item in told_of.regressions]) == (10, [found.id])
+    again = night(nightly, known=finding.known_steps(stored.findings, order))
+    assert (again.suspects, again.events) == ((), ())
+    items, *_ = read(nightly)  # the folder of findings is no machine's
+    assert {item.identity.machine for item in items} == {synthetic.MACHINE}
+
+
+def test_a_line_in_the_message_makes_it_expected(nightly):
+    scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
+    *_, order = read(nightly)
+    told = {"when": finding.datetime.fromtimestamp(NIGHT, finding.UTC), "who": "nightly"}
+    cases = [confirmed(move) for move in night(nightly).suspects]
+    (found,) = finding.from_cases(cases, state=State.CONFIRMED, order=order, **told)
+    commit = history.read(nightly.repository, found.commits).commits[found.culprit]
+    said = dataclasses.replace(commit, message="Add a bias\n\nPerf-Expected: matmul +8% because of the bias")
+    wanted, _ = perf_expected.expectations([said])
+    decided = decisions.expected(found, wanted, when=told["when"])
+    assert (decided.state, decided.decisions[-1].who) == (State.EXPECTED, "Ada")
+    assert exit_status(Verdict(title="nightly", when=told["when"], measured=12, findings=(decided,))) == 0
