@@ -22,6 +22,7 @@ HALF = 0.5  # of the series of a device that move at once: no commit does that
 FEWEST_AT_ONCE = 4  # series; half of fewer moves by chance
 FEWEST_OF_EVENT = 2  # series that move together, where nothing is known to have changed; and
 SHARE_OF_EVENT = 0.1  # of the series of the device: with hundreds of them two move by chance in many a night
+FEWEST_OF_WITNESS = 10  # values; a screen says nothing of fewer
 SAME_FACTOR = 1 / 3  # relative difference of two effects that may have one cause, beyond LEAST
 
 
@@ -75,7 +76,8 @@ def is_environment(move: Move, own: Sequence[Move], here: Sequence[SeriesHistory
 
 
 def _is_witness(history: SeriesHistory) -> bool:
-    if history.identity.is_error:
+    """Return whether a series that did not move says that the machine did not: one that began yesterday does not."""
+    if history.identity.is_error or len(history.observations) < FEWEST_OF_WITNESS:
         return False
     last = history.observations[-2:]
     return history.identity.is_control or (len(last) == 2 and is_same_code(*last))

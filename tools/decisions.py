@@ -107,6 +107,13 @@ def expected(finding: Finding, expectations: Iterable[Expectation], *, when: dat
     return _changed(finding, State.EXPECTED, reasons, who=found[0].who, when=when)
 
 
+def refuted(finding: Finding, *, reason: str, who: str, when: datetime) -> Finding:
+    """Return a suspect as resolved that a confirmation found to be none; what is no suspect as it is."""
+    if finding.state not in (State.NEW, State.SUSPECT):
+        return finding
+    return _changed(finding, State.RESOLVED, reason, who=who, when=when)
+
+
 def superseded(finding: Finding, items: Iterable[Superseded], *, who: str, when: datetime) -> Finding:
     """Return a finding as ended by a change of method where every series that shows it goes on as another."""
     ended: Mapping[Identity, Superseded] = {item.old: item for item in items}
@@ -120,20 +127,27 @@ def superseded(finding: Finding, items: Iterable[Superseded], *, who: str, when:
 def resolved(
     finding: Finding, histories: Mapping[Identity, SeriesHistory], order: Mapping[str, int], *, who: str, when: datetime
 ) -> Finding:
-    """Return a finding as resolved where every series that shows it is back where it was.
+    """Return a regression as resolved where all its series are back, and what vanished where all have a value again.
 
     Back: the middle of its last values, all from after the finding's commits, lies nearer to the level before them than
     what counts as a move, and than half of the effect. A series that is not measured any more tells nothing. Histories
     are best those that `moves.prepared` gives with the steps of environment findings, and of no others.
     """
-    if finding.kind is not Kind.REGRESSION or finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
+    if finding.state not in OPEN | {State.ACKNOWLEDGED, State.EXPECTED}:
         return finding
     places = [order[sha] for sha in finding.commits if sha in order]
     known = [(item, histories[item.identity]) for item in finding.affected if item.identity in histories]
-    if not places or not known or not all(_is_back(item, own, min(places), max(places)) for item, own in known):
+    if not places or not known or (finding.kind is Kind.VANISHED and len(known) < len(finding.affected)):
+        return finding
+    is_back = {Kind.REGRESSION: _is_back, Kind.VANISHED: _is_there}.get(finding.kind)
+    if is_back is None or not all(is_back(item, own, min(places), max(places)) for item, own in known):
         return finding
     last = known[0][1].newest.commit[:8]
     return _changed(finding, State.RESOLVED, f"back where it was, as of {last}", who=who, when=when)
+
+
+def _is_there(_: Affected, history: SeriesHistory, first: int, last: int) -> bool:
+    return history.newest.place > max(first, last)
 
 
 def _is_back(item: Affected, history: SeriesHistory, first: int, last: int) -> bool:

@@ -199,3 +199,22 @@ def test_an_acknowledgement_may_be_renewed():
     kept = decisions.acknowledge(finding(), reason="wait", until=TODAY, who="ada", when=WHEN)
     longer = decisions.acknowledge(kept, reason="wait on", until=date(2027, 1, 1), who="ada", when=WHEN)
     assert longer.until == date(2027, 1, 1)
+
+
+def test_what_vanished_is_resolved_when_all_of_it_has_a_value_again():
+    items = [Vanished(identity=identity(case=size), last=LINE[3], commit=LINE[4]) for size in ("a", "b")]
+    (found,) = of_vanished(items, when=WHEN, who="nightly")
+    back, gone = history(6, case="a"), history(4, case="b")
+    for there, state in (
+        ((back, gone), State.NEW),
+        ((back,), State.NEW),
+        ((back, history(6, case="b")), State.RESOLVED),
+    ):
+        known = {item.identity: item for item in there}
+        assert decisions.resolved(found, known, ORDER, who="nightly", when=WHEN).state is state
+
+
+def test_a_suspect_that_a_confirmation_refutes_is_resolved_and_nothing_else():
+    done = decisions.refuted(finding(state=State.SUSPECT), reason="measured again: the same", who="nightly", when=WHEN)
+    assert (done.state, done.decisions[-1].reason) == (State.RESOLVED, "measured again: the same")
+    assert decisions.refuted(finding(), reason="r", who="nightly", when=WHEN) == finding()

@@ -200,6 +200,14 @@ def test_a_changed_driver_is_to_blame_where_no_witness_contradicts():
     assert len(suspects([moved, control])) == 1
 
 
+def test_controls_that_began_with_the_new_torch_are_no_witnesses_that_stood_still():
+    moved = history(40, step_at=39, step=STEP, code_at=39, facts_at=39)
+    control = history(40, implementation="eager", code=None, environment="host-py3.11-torch3")
+    new = dataclasses.replace(control, observations=control.observations[-1:])
+    found = screened([moved, new])
+    assert found.suspects == () and len(found.events) == 1
+
+
 def test_another_compiler_is_to_blame_although_no_control_can_show_it():
     moved = history(40, step_at=39, step=STEP, code_at=39)
     facts = {"cxx compiler version": "12"}, {"cxx compiler version": "13"}
