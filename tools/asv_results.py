@@ -4,8 +4,8 @@ What cannot be read becomes a note, one line that says where and what, and every
 history of years must not be lost to one truncated file. Only a results directory that is none is an error.
 
 The layout is asv's: `benchmarks.json`, `<machine>/machine.json`, `<machine>/<commit8>-<environment>.json`;
-ours beside it: `<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line, and what failed and what the machine
-was in files of the same name (`failures`, `session_facts`).
+ours beside it: `<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line; in files of the same name
+what failed (`failures`) and what the machine was (`session_facts`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def blamed(finding: Finding) -> str:
     return f"one of {len(finding.commits)} commits, {finding.commits[0][:SHORT]} to {finding.commits[-1][:SHORT]}"
 
 
-def test(item: Affected) -> str:
+def tested(item: Affected) -> str:
     """Return what the test of a series said: "p 0.00016, 8 rounds a side"; "" where none was made."""
     said = [] if item.p is None else [f"p {item.p:.2g}"]
     said += [] if item.rounds is None else [f"{units.count(item.rounds, 'round')} a side"]
@@ -111,7 +111,7 @@ def details(finding: Finding) -> str:
 
 def _series(affected: Iterable[Affected]) -> list[str]:
     rows = [
-        [f"{item.identity} on {item.identity.machine}", effect(item), test(item)]
+        [f"{item.identity} on {item.identity.machine}", effect(item), tested(item)]
         for item in sorted(affected, key=lambda item: -abs(item.effect))
     ]
     return columns(rows).split("\n") if rows else []

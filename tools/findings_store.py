@@ -92,13 +92,18 @@ def finding_text(finding: Finding) -> str:
     }
     decisions = [_headed("decisions", _decision(item)) for item in finding.decisions]
     series = [_headed("series", _affected(item)) for item in finding.affected]
-    return "\n".join([tomli_w.dumps(_known(table)), *decisions, *series])
+    return _encodable("\n".join([tomli_w.dumps(_known(table)), *decisions, *series]))
 
 
 def expectation_text(item: Expectation) -> str:
     """Return the file of an expectation."""
     table = {field.name: getattr(item, field.name) for field in fields(item)} | {"commits": list(item.commits)}
-    return tomli_w.dumps(_known(table))
+    return _encodable(tomli_w.dumps(_known(table)))
+
+
+def _encodable(text: str) -> str:
+    """Return text with "?" for what UTF-8 cannot hold: an argument in another encoding has such letters."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _headed(name: str, table: Mapping[str, Any]) -> str:

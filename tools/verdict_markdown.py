@@ -92,7 +92,7 @@ def _series(finding: Finding) -> list[str]:
     worst = sorted(finding.affected, key=lambda item: -abs(item.effect))
     rows = [
         f"| {literal(str(item.identity))} | {literal(item.identity.machine)} | {finding_text.effect(item)} "
-        f"| {finding_text.test(item) or '–'} |"
+        f"| {finding_text.tested(item) or '–'} |"
         for item in worst[:MOST_SERIES]
     ]
     title = f"<details><summary>{len(worst)} series</summary>"

@@ -48,7 +48,7 @@ def evidence(finding: Finding) -> tuple[str, str]:
 
     Only what is confirmed is called so.
     """
-    test = finding_text.test(finding.worst) if finding.worst else ""
+    test = finding_text.tested(finding.worst) if finding.worst else ""
     against = f"against {finding.anchor[:8]}" if finding.anchor else ""
     said = "; ".join(part for part in (finding.how, test, against) if part)
     return ("confirmed" if finding.state is State.CONFIRMED else "seen"), said

@@ -120,6 +120,13 @@ def test_acknowledge_and_reopen_are_kept_with_who_and_why(stored):
     ]
 
 
+def test_a_reason_in_another_encoding_is_kept_as_far_as_it_can_be(stored):
+    status, _, _ = run(
+        stored, "acknowledge", finding().id, "--reason", "f\udcfcr 2.0", "--until", TOMORROW, "--by", "A"
+    )
+    assert status == 0 and stored_one(stored).decisions[-1].reason == "f?r 2.0"
+
+
 def test_an_acknowledgement_that_is_over_is_listed_as_open(stored):
     name = finding().id
     run(stored, "acknowledge", name, "--reason", "wait", "--until", TOMORROW)

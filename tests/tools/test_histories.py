@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import shutil
+from datetime import UTC, datetime
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_an_environment_change_is_one_finding_with_its_factor_and_no_commit(nigh
     (event,) = found.events
     assert event.factor == pytest.approx(1.07, rel=0.005)
     assert len(event.moves) == 12  # two kernels, two cases, three implementations
-    when = finding.datetime.fromtimestamp(NIGHT, finding.UTC)
+    when = datetime.fromtimestamp(NIGHT, UTC)
     assert finding.of_environment(event, when=when, who="nightly").commits == ()
 
 
@@ -270,7 +271,7 @@ def confirmed(move):
 def test_a_whole_night_finds_records_reports_and_does_not_find_again(nightly):
     scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
     *_, order = read(nightly)
-    told = {"when": finding.datetime.fromtimestamp(NIGHT, finding.UTC), "who": "nightly"}
+    told = {"when": datetime.fromtimestamp(NIGHT, UTC), "who": "nightly"}
     reported, doubtful = regressions.discoveries([confirmed(move) for move in night(nightly).suspects])
     assert doubtful == ()
     (found,) = finding.from_cases(reported, state=State.CONFIRMED, order=order, **told)
@@ -288,7 +289,7 @@ def test_a_whole_night_finds_records_reports_and_does_not_find_again(nightly):
 def test_a_line_in_the_message_makes_it_expected(nightly):
     scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
     *_, order = read(nightly)
-    told = {"when": finding.datetime.fromtimestamp(NIGHT, finding.UTC), "who": "nightly"}
+    told = {"when": datetime.fromtimestamp(NIGHT, UTC), "who": "nightly"}
     cases = [confirmed(move) for move in night(nightly).suspects]
     (found,) = finding.from_cases(cases, state=State.CONFIRMED, order=order, **told)
     commit = history.read(nightly.repository, found.commits).commits[found.culprit]
