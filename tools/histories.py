@@ -53,13 +53,13 @@ class SeriesHistory:
 def build(
     recorded: Recorded, items: Iterable[Measurement], order: Mapping[str, int]
 ) -> tuple[tuple[SeriesHistory, ...], dict[Slot, tuple[str, ...]]]:
-    """Return the histories, and by slot of a series the commits at which it was asked for and did not apply.
+    """Return the histories, and by slot of a series the commits at which it said that it does not apply.
 
     Args:
         recorded: of a results directory. items: its measurements (`recorded.measurements`).
         order: commit -> place on the first-parent line, older first; what was measured beside it is left out.
     """
-    files = {(file.machine, file.environment, file.commit): file for file in recorded.files}
+    files = {(file.machine, file.environment, file.commit): file for file in reversed(recorded.files)}
     grouped: dict[Identity, list[Observation]] = defaultdict(list)
     absent: dict[Slot, list[str]] = defaultdict(list)
     times = _times(recorded)
@@ -67,7 +67,7 @@ def build(
         if item.commit not in order:
             continue
         file = files[item.key.machine, item.key.environment, item.commit]
-        if item.outcome is Outcome.NOT_APPLICABLE:
+        if item.outcome is Outcome.NOT_APPLICABLE and item.reason is not None:  # else it was not asked for
             absent[_identity(item).slot].append(item.commit)
         elif item.seconds is not None:
             value = item.adjusted.seconds if item.adjusted else item.seconds

@@ -14,6 +14,7 @@ from tools import (
     absences,
     asv_results,
     decisions,
+    failures,
     finding,
     findings_store,
     histories,
@@ -229,6 +230,14 @@ def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
     values = data["results"]["matmul.Cpu.time_hot"][0]
     values[2:4] = [float("nan")] * 2  # native
     path.write_text(json.dumps(data))
+    items, absent, _, order = read(nightly)
+    assert absences.vanished(items, absent, order) == ()  # nobody asked for it: another tier
+    said = [
+        failures.Failure(benchmark="matmul.Cpu.time_hot", params=("native", case), time=NIGHT, error="no", skipped=True)
+        for case in synthetic.CASES["matmul.Cpu.time_hot"]
+    ]
+    beside = path.parent / "telemetry" / f"{path.stem}{failures.SUFFIX}"
+    beside.write_text("".join(f"{failures.encode(item)}\n" for item in said))
     items, absent, _, order = read(nightly)
     found = absences.vanished(items, absent, order)
     assert {str(item.identity).rpartition(" ")[0] for item in found} == {"matmul.Cpu.time_hot native"}
