@@ -48,6 +48,12 @@ def test_an_alarm_by_chance_just_before_a_move_is_not_where_it_began():
     assert move.candidates == (LINE[39],)
 
 
+def test_a_move_began_with_the_first_value_that_its_earliest_shift_rests_on():
+    shifts = {39: Shift(effect=STEP, count=3), 40: Shift(effect=STEP, count=1)}
+    move = move_of(history(40, code_at=36), lambda values: shifts.get(len(values)), LINE)
+    assert (move.good.place, move.candidates) == (35, (LINE[36],))
+
+
 def test_commits_between_measured_ones_are_candidates():
     series = history(40, step_at=39, step=STEP, code_at=39)
     sparse = dataclasses.replace(series, observations=series.observations[:36] + series.observations[39:])
@@ -238,6 +244,11 @@ def test_an_error_that_grew_is_never_the_machines_pace():
     night = environment_night(1.1)
     error = history(40, step_at=39, step=STEP, code_at=39, benchmark="matmul.Cpu.track_max_error", case="float32-9M")
     assert [move.identity for move in suspects([*night, error])] == [error.identity]
+
+
+def test_an_error_that_grew_with_the_same_code_is_blamed_on_no_commit():
+    error = history(40, step_at=39, step=STEP, benchmark="matmul.Cpu.track_max_error")
+    assert suspects([error]) == ()
 
 
 def test_a_known_step_is_not_looked_for_again_and_its_recovery_is_seen():
