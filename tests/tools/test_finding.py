@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from tests.tools.nights import LINE, ORDER, WHEN, case, finding, history, identity
-from tools import decisions
+from tools import absences, decisions
 from tools.absences import Superseded, Vanished
 from tools.decisions import Expectation
 from tools.errors import UsageError
@@ -180,6 +180,16 @@ def test_known_steps_are_of_what_is_explained():
 def test_a_resolved_regression_is_a_known_step_once_its_repair_is():
     repair = finding(kind=Kind.IMPROVEMENT, commits=(LINE[35],))
     assert [step.place for step in known_steps([finding(state=State.RESOLVED), repair], ORDER)] == [30, 35]
+    worse = finding(commits=(LINE[35],), id="matmul-regression-2")  # no repair
+    assert [step.place for step in known_steps([finding(state=State.RESOLVED), worse], ORDER)] == [35]
+
+
+def test_what_has_a_newer_value_or_goes_on_as_another_series_has_not_vanished():
+    series = history(10)
+    for commit, number in ((LINE[4], 0), (LINE[9], 0), (LINE[12], 1)):
+        assert len(absences.vanished([series], {series.identity.slot: [commit]}, ORDER)) == number
+    other = dataclasses.replace(history(20), identity=identity(method="n"))
+    assert absences.vanished([series, other], {series.identity.slot: [LINE[12]]}, ORDER) == ()
 
 
 def test_vanished_series_of_a_commit_are_one_finding_of_their_kernel():
