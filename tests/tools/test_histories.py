@@ -26,6 +26,7 @@ from tools import (
     session_facts,
 )
 from tools.finding import Affected, Case, State
+from tools.measurements import Adjusted
 from tools.session_facts import SessionFacts
 from tools.verdict import Verdict, exit_status
 
@@ -261,6 +262,15 @@ def test_a_clock_that_was_set_back_is_named(nightly):
     assert absences.from_the_future(items, last - 60) == ()
     (note,) = absences.from_the_future(items, last - 7200)
     assert note.startswith("bench-1: has values measured 2.0 hours after now: a clock was set back")
+
+
+def test_values_are_adjusted_where_they_can_be(nightly):
+    stored = asv_results.read(nightly.results)
+    items, _ = recorded.measurements(stored)
+    fair = [dataclasses.replace(item, adjusted=Adjusted(seconds=2.0, interval=None)) for item in items]
+    for given, value in ((fair, math.log(2.0)), (items, math.log(items[0].seconds))):
+        found, _ = histories.build(stored, given[:1], {items[0].commit: 0})
+        assert found[0].newest.value == value
 
 
 def test_commits_beside_the_line_are_left_out(nightly):

@@ -197,6 +197,13 @@ def test_three_series_at_once_are_not_half_of_everything():
     assert len(suspects(natives)) == 3
 
 
+def test_moves_in_both_directions_are_not_all_at_once():
+    steps = (STEP, STEP, -STEP, 0.0, 0.0, 0.0)
+    night = [history(40, step_at=39, step=step, code_at=39, case=f"c{index}") for index, step in enumerate(steps)]
+    assert len(suspects(night)) == 3
+    assert suspects([night[0], night[1], *night[3:5]]) == ()  # two of four are
+
+
 def test_a_changed_driver_is_to_blame_where_no_witness_contradicts():
     moved = history(40, step_at=39, step=STEP, code_at=39, facts_at=39)
     found = screened([moved])
