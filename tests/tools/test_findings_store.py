@@ -6,7 +6,7 @@ import tomllib
 from datetime import UTC, date, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.nights import FACTS, LINE, WHEN, case, finding
@@ -43,6 +43,7 @@ def test_what_is_written_is_read_again(tmp_path, item):
     assert findings_store.read(tmp_path) == findings_store.Stored(findings=(item,), expectations=(), problems=())
 
 
+@settings(max_examples=40)
 @given(who=TEXT, reason=TEXT, how=TEXT, name=TEXT)
 def test_any_text_comes_back_as_it_was(tmp_path_factory, who, reason, how, name):
     said = Decision(when=WHEN, who=who, state=State.NEW, reason=reason)

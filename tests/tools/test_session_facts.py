@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools import session_facts
@@ -15,6 +15,7 @@ FIRST = SessionFacts(began=100.0, facts={"driver": "550"}, code={"matmul": "a"})
 SECOND = SessionFacts(began=200.0, facts={"driver": "560"}, code={"matmul": "a"})
 
 
+@settings(max_examples=40)
 @given(began=st.floats(0, 4e9), facts=TEXTS, code=TEXTS)
 def test_decode_inverts_encode(began, facts, code):
     session = SessionFacts(began=round(began, 3), facts=facts, code=code)
