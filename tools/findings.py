@@ -17,7 +17,7 @@ from typing import TextIO
 from tools import decisions, finding_text, findings_store, selection, units
 from tools.decisions import Expectation
 from tools.errors import ResultsError, UsageError
-from tools.finding import Finding, State, slug
+from tools.finding import SHORT, Finding, State, slug
 from tools.findings_store import Stored
 
 UNKNOWN = "somebody"  # who decides, where neither git nor the system knows
@@ -131,9 +131,9 @@ def _who(args: argparse.Namespace) -> str:
 
 def _expect(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO) -> None:
     """Record an expectation, and apply it to what was found already."""
-    commits = _commits(args.repository, args.range)
+    commits, moment = _commits(args.repository, args.range), f"{now:%Y%m%d-%H%M%S}"
     wanted = Expectation(
-        id=slug("expect", commits[0][:8], *([commits[-1][:8]] if len(commits) > 1 else []), f"{now:%Y%m%d-%H%M%S}"),
+        id=slug("expect", *(sha[:SHORT] for sha in dict.fromkeys((commits[0], commits[-1]))), args.bench[:40], moment),
         commits=commits,
         bench=_expression(args.bench),
         reason=args.reason,

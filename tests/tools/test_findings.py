@@ -158,6 +158,9 @@ def test_expect_is_recorded_and_applied_to_what_is_open(stored):
     assert (wanted.commits, wanted.bench, wanted.reason, wanted.who) == (shas[1:], "matmul.*native", "wanted", "Ada")
     assert stored_one(stored).state is State.CONFIRMED  # of other commits
     assert run(stored, "expect", "HEAD", *argv)[1].startswith("1 commit may change every series; commit ")
+    for bench in ("matmul", "quantize"):  # within one second
+        run(stored, "expect", "HEAD", "--bench", bench, *argv)
+    assert len(findings_store.read(stored).expectations) == 4
 
 
 @pytest.mark.parametrize(
