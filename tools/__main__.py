@@ -27,6 +27,8 @@ COMMANDS = {
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",
     "false-alarms": "how often identical code is called different between sessions, and planted changes are found",
+    "gate": "is one commit, or the working tree, slower than another: measured in turns, in minutes",
+    "bisect": "which commit made a benchmark slower: measured in turns, by the test of gate",
     "new": "write the files of a new kernel: C++, CUDA, the problem, the test",
     "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
     "peaks": "what this machine can do at most: bandwidths, caches, FLOP/s; measured, and what others say",
