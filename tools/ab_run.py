@@ -7,7 +7,8 @@
 
 The measuring processes write there by themselves (KV_SPOOL), so that whatever ends a session, a power cut included, its
 rounds are there; the next session of the same two commits goes on from them. asv interleaves rounds only where it
-stores results: that is under the machine name MACHINE, removed before and after. Wheels are those of the history.
+stores results: that is under the machine name MACHINE, removed before and after, and asv's list of benchmarks is put
+back as it was: nothing in results/ changes. Wheels are those of the history.
 
 The order is A B B A: asv 0.6.6 turns the order of its commits around with every round (commands/run.py,
 `iter_rounds_commits`), and blocks have an even number of rounds, so that each side goes first equally often.
@@ -72,6 +73,7 @@ class AsvRunner:
     def __post_init__(self) -> None:
         self._conf = Config.load()
         self._environment = environment_of(self._conf)
+        self._results = Path(self._conf.results_dir)
         self._folder = self.root / FOLDER / f"{self._environment.name}-{timing.method(os.environ)}"
         self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self._created = False
@@ -143,6 +145,8 @@ class AsvRunner:
         benches = [text for expression in _expressions(series) for text in ("--bench", expression)]
         options = ["--interleave-rounds", "--show-stderr", "--attribute", f"rounds={rounds}"]
         reader, lines, began = Reader(), [""], self.clock()
+        listed = self._results / "benchmarks.json"
+        list_before = listed.read_text(encoding="utf-8") if listed.exists() else None
         self._remove_results()
         try:
             status = run_asv(
@@ -157,6 +161,7 @@ class AsvRunner:
         finally:
             self.measured += self.clock() - began
             self._remove_results()
+            _put_back(listed, list_before)
             self._note_deaths(folder, commits, reader)
         if status not in (0, FAILED):
             raise KernelVelocityError(f"asv run ended with status {status}: {lines[0]} (log: {self._log})")
@@ -170,7 +175,7 @@ class AsvRunner:
             raise _TimeIsUpError
 
     def _remove_results(self) -> None:
-        shutil.rmtree(Path(self._conf.results_dir, MACHINE), ignore_errors=True)
+        shutil.rmtree(self._results / MACHINE, ignore_errors=True)
 
     def _note_deaths(self, folder: Path, commits: tuple[str, str], reader: Reader) -> None:
         """Write down the failures of processes that could not do so themselves."""
@@ -204,6 +209,14 @@ class AsvRunner:
                 if item.time >= self.began and (item.raised or item.died or item.skipped):
                     found[item.benchmark, item.params] = _obstructed(commit, item)
         return found
+
+
+def _put_back(path: Path, text: str | None) -> None:
+    """Give a file of the recorded history the text it had; None: there was none."""
+    if text is None:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        replace_text(path, text)
 
 
 def _expressions(series: Sequence[Series]) -> list[str]:

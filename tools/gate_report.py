@@ -54,7 +54,7 @@ def as_text(report: GateReport) -> str:
     parts = [f"{role} {in_words(commit)}" for role, commit in (("BASE", report.base), ("HEAD", report.head))]
     if report.rows:
         parts += ["", columns([HEADS, *(_cells(*row) for row in report.rows)]), f"  {NOTE}", ""]
-        parts += [f"{text}: {', '.join(names)}" for text, names in _reasons(report).items()]
+        parts += [f"{text}:\n  {', '.join(names)}" for text, names in _notes(report).items()]
     return (
         "\n".join([*parts, "", _summary(report), f"rounds: {report.evidence}", f"verdict: {_verdict(report)}"]) + "\n"
     )
@@ -65,13 +65,17 @@ def in_words(commit: Commit) -> str:
     return f"{commit.sha[:SHORT]}  {_plain(commit.subject)} ({_plain(commit.author)})"
 
 
-def _reasons(report: GateReport) -> dict[str, list[str]]:
-    """Return what is said of series that nothing was found wrong with only once, with their names."""
+def _notes(report: GateReport) -> dict[str, list[str]]:
+    """Return why the answers are what they are, each reason once, with the series that it holds of."""
     found: dict[str, list[str]] = {}
     for series, item in report.rows:
-        raw = ", not adjusted" if item.p is not None and not item.adjusted else ""
-        found.setdefault(f"{answer(item)}, {item.reason}{raw}", []).append(name(series))
-    return found
+        found.setdefault(_because(item), []).append(name(series))
+    raw = [name(series) for series, item in report.rows if item.p is not None and not item.adjusted]
+    return {**found, **({"not adjusted, nothing was read beside them that they move with": raw} if raw else {})}
+
+
+def _because(item: Comparison) -> str:
+    return f"{item.answer.value}{', suspect' if item.suspect else ''}, because {item.reason}"
 
 
 def _summary(report: GateReport) -> str:
@@ -168,9 +172,9 @@ def _tag(item: Comparison) -> str | None:
 
 def _sentence(item: Comparison) -> str:
     if item.low is None or item.high is None or item.p is None:
-        return f"{answer(item)}: {item.reason}"
+        return _because(item)
     figures = f"{change(item.ratio)} ({change(item.low)} to {change(item.high)}), p = {item.p:.2g}"
-    return f"{answer(item)}: {figures}, {units.count(item.rounds, 'round')} a side: {item.reason}"
+    return f"{figures}, {units.count(item.rounds, 'round')} a side: {_because(item)}"
 
 
 def _plain(text: str) -> str:

@@ -113,7 +113,8 @@ class _Suite:
         result = self.call(1)
         if result != 2:
             raise AssertionError(f"scale {implementation} {case} is wrong: got {result}, wanted 2")
-        estimate = 1e-6 * (1 + 1e-3 * (began % 1))
+        # What a call takes is said by the commit and not timed: no busy machine can make a test fail
+        estimate = 1e-6 * getattr(sys.modules["kernels"], "SLOWER", 1) * (1 + 1e-3 * (began % 1))
         record = Round(benchmark=name, params=(implementation, case), time=began, estimate=estimate, n=1, batch=1,
                        spent=0.01, setup=0.01, warmup=0.01, stop="converged", launch=LAUNCH,
                        method=method_hash(from_environment(os.environ), os.environ.get("KV_THREADS")))

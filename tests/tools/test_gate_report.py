@@ -21,15 +21,18 @@ def series(case, implementation="native"):
     return ("matmul.Cpu.time_hot", (implementation, f"float32-{case}"))
 
 
-def compared(answer, ratio, low, high, p, rounds=8, reason="because", **more):
-    return Comparison(answer=answer, ratio=ratio, low=low, high=high, p=p, rounds=rounds, reason=reason, **more)
+def compared(answer, ratio, bounds, p, **more):
+    given = {"rounds": 8, "reason": "p < 0.001, and no less than 1%", **more}
+    return Comparison(answer=answer, ratio=ratio, low=bounds[0], high=bounds[1], p=p, **given)
 
 
-SLOWER = compared(Answer.DIFFERENT, 1.102, 1.091, 1.113, 1.55e-4, adjusted=True)
-FASTER = compared(Answer.DIFFERENT, 0.4, 0.39, 0.41, 1.55e-4)
-SUSPECT = compared(Answer.UNKNOWN, 1.02, 1.004, 1.04, 0.004, 16)
-UNKNOWN = compared(Answer.UNKNOWN, 1.002, 0.97, 1.03, 0.6, 32, "less than 1%, but the interval reaches further")
-SAME = compared(Answer.SAME, 1.0003, 0.9951, 1.0049, 0.9, adjusted=True)
+SLOWER = compared(Answer.DIFFERENT, 1.102, (1.091, 1.113), 1.6e-4, adjusted=True)
+FASTER = compared(Answer.DIFFERENT, 0.4, (0.39, 0.41), 1.6e-4)
+SUSPECT = compared(Answer.UNKNOWN, 1.02, (1.004, 1.04), 0.004, rounds=16, reason="1% or more, but p is not below 0.001")
+UNKNOWN = compared(Answer.UNKNOWN, 1.002, (0.97, 1.03), 0.6, rounds=32, reason="less than 1%, but too wide")
+SAME = compared(
+    Answer.SAME, 1.0003, (0.9951, 1.0049), 0.9, adjusted=True, reason="the 95% interval lies within 1% either way"
+)
 CODE = unchanged("the machine code is unchanged")
 FAILED = not_compared(Obstacle.FAILED, "failed at 7744c6af: AssertionError: a|b is `wrong` <3>")
 ABSENT = not_compared(Obstacle.NOT_APPLICABLE, "n/a at 6e4c8f6d: no such kernel")
@@ -86,7 +89,7 @@ def test_verdicts_have_the_contracts_numbers():
 
 def test_the_worst_comes_first():
     assert [item for _, item in FULL.rows] == [SLOWER, FAILED, SUSPECT, UNKNOWN, ABSENT, SAME, CODE, FASTER]
-    worse = compared(Answer.DIFFERENT, 1.5, 1.4, 1.6, 1e-4)
+    worse = compared(Answer.DIFFERENT, 1.5, (1.4, 1.6), 1e-4)
     assert next(item for _, item in report(SLOWER, worse).rows) == worse
 
 
@@ -126,7 +129,7 @@ def test_json_says_all_of_it_in_numbers():
         1.102,
         1.091,
         1.113,
-        1.55e-4,
+        1.6e-4,
         8,
     )
     assert said["series"][1]["obstacle"] == "failed" and said["series"][1]["ratio"] is None
@@ -142,8 +145,8 @@ def test_junit_counts_what_it_holds():
         "skipped": "3",
     }
     failure = suite.find("testcase/failure")
-    assert failure.get("message").startswith("different: +10.2% (+9.1% to +11.3%), p = 0.00016, 8 rounds a side")
-    assert [case.get("name") for case in suite.findall("testcase")][0] == "native float32-7"
+    assert failure.get("message").startswith("+10.2% (+9.1% to +11.3%), p = 0.00016, 8 rounds a side: different, ")
+    assert suite.find("testcase").get("name") == "native float32-7"
 
 
 def test_formats_of_an_empty_report_are_whole():
