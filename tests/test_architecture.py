@@ -21,6 +21,12 @@ PURE = (
     "cache_benefit",
     "roofs",
     "vendor_peaks",
+    "ab_test",
+    "ab_rounds",
+    "confirming",
+    "bisecting",
+    "gate_verdict",
+    "gate_report",
 )  # take and return frozen values
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
 

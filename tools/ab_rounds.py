@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import Round
 from tools import ab_test, adjusted_series
 from tools.ab_test import FLOOR, LOOKS, Answer, Comparison, Obstacle
@@ -70,9 +71,9 @@ def estimates(pairs: Pairs, series: Series, rounds: int) -> tuple[list[float], l
 
     Adjusted only where every one of them can be: with as many raw values among them they would be worth less.
     """
-    recorded = {
-        _place(other): _sides(pair, rounds if other == series else None) for other, pair in pairs.items() if pair.rounds
-    }
+    controls = {other: pair for other, pair in pairs.items() if other[1][0] in CONTROLS and pair.rounds}
+    recorded = {_place(other): _sides(pair, None) for other, pair in controls.items()}
+    recorded[_place(series)] = _sides(pairs[series], rounds)
     place = _place(series)
     raw = recorded[place]
     found = adjusted_series.adjusted(recorded).get(place, {})

@@ -1,6 +1,6 @@
 """An A/B session: two commits measured in turns by asv, and its rounds kept as evidence, apart from the history.
 
-    .asv/ab/<environment>-<method>/<before>-<after>/
+    .asv/ab/<environment>-<method>-<toolchain>/<before>-<after>/
         <environment>/<commit>.jsonl            telemetry, a line per round, written by the measuring processes
         <environment>/<commit>.failures.jsonl   why there is none
         blocks.jsonl                            a line per run of asv: when it began, how many rounds a side it was for
@@ -16,6 +16,7 @@ The order is A B B A: asv 0.6.6 turns the order of its commits around with every
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -34,7 +35,7 @@ from asv.repo import get_repo
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import Round
-from tools import failures
+from tools import failures, toolchain
 from tools.ab_rounds import Pair
 from tools.ab_test import Obstacle
 from tools.asv_process import Reader, run_asv
@@ -74,7 +75,9 @@ class AsvRunner:
         self._conf = Config.load()
         self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir)
-        self._folder = self.root / FOLDER / f"{self._environment.name}-{timing.method(os.environ)}"
+        built_with = hashlib.sha256(toolchain.describe(os.environ).encode()).hexdigest()[:8]
+        place = f"{self._environment.name}-{timing.method(os.environ)}-{built_with}"
+        self._folder = self.root / FOLDER / place
         self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self._created = False
         self._aside: set[Path] = set()
@@ -84,11 +87,17 @@ class AsvRunner:
         return time.monotonic()
 
     def prepare(self, commit: str) -> str | None:
-        """Build a commit unless it is built; return why it cannot be, in one line."""
+        """Build a commit unless it is built, by what is here now; return why it cannot be, in one line.
+
+        Wheels of two compilers would differ by more than the commits.
+        """
         repo: Any = get_repo(self._conf)
         if not self._created:
             self._environment.create()
             self._created = True
+        if (then := self._environment.other_toolchain(commit)) is not None:
+            self._environment.forget_build(commit)
+            self._say(f"{commit[:SHORT]} was built with {then or 'an unknown compiler'}; it is built again")
         if self._environment.is_built(commit):
             return None
         if self.again:
