@@ -139,6 +139,6 @@ def not_compared(obstacle: Obstacle, reason: str) -> Comparison:
     return Comparison(answer=Answer.UNKNOWN, reason=reason, obstacle=obstacle)
 
 
-def unchanged(reason: str) -> Comparison:
+def known_same(reason: str) -> Comparison:
     """Return the comparison of a series whose code is the same on both sides: nothing has to be measured."""
     return Comparison(answer=Answer.SAME, reason=reason)

@@ -141,7 +141,7 @@ class _Search:
         """Return a commit with the code of one that is known, or of GOOD, without measuring it."""
         reason = f"the same machine code as {other[:10]}"
         if other not in self.known:
-            return Step(commit=commit, comparison=ab_test.unchanged(reason), slow=False)
+            return Step(commit=commit, comparison=ab_test.known_same(reason), slow=False)
         step = self.known[other]
         return replace(step, commit=commit, comparison=replace(step.comparison, reason=reason))
 

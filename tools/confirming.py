@@ -69,12 +69,12 @@ def confirm(
 def unchanged(runner: Runner, before: str, after: str, series: Sequence[Series]) -> dict[Series, Comparison]:
     """Return the series that run the same machine code at two built commits: the same, without a measurement."""
     if before == after:
-        return dict.fromkeys(series, ab_test.unchanged("one and the same commit"))
+        return dict.fromkeys(series, ab_test.known_same("one and the same commit"))
     found = {}
     for one in series:
         code = runner.code(before, one)
         if code is not None and code == runner.code(after, one):
-            found[one] = ab_test.unchanged("the machine code is unchanged")
+            found[one] = ab_test.known_same("the machine code is unchanged")
     return found
 
 

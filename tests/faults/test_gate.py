@@ -72,6 +72,15 @@ def test_a_kernel_that_is_wrong_and_one_that_does_not_build(tiny):
     assert lines_with(done.stdout, "unknown, because", broken[:8], "does not build", "fast.c:1")
 
 
+def test_a_kernel_that_is_not_there_yet_gives_nothing_to_compare(tiny):
+    base = tiny.commit("Remove", kernel="", source=None)
+    tiny.commit("Add it again", kernel=GOOD)
+    done = gate(tiny, base, "HEAD", *ONE)
+    assert done.returncode == 22, done.stdout
+    assert lines_with(done.stdout, f"unknown, because n/a at {base[:8]}: no such kernel at this commit")
+    assert lines_with(done.stdout, "verdict: nothing was compared (exit status 22)")
+
+
 def test_what_is_interrupted_goes_on_where_it_was(tiny):
     base = tiny.git("rev-parse", "HEAD")
     head = tiny.commit("Slow it down", kernel=slower(1.05))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.golden import check_golden
 from tools import gate_report
-from tools.ab_test import Answer, Comparison, Obstacle, not_compared, unchanged
+from tools.ab_test import Answer, Comparison, Obstacle, known_same, not_compared
 from tools.gate_report import change
 from tools.gate_verdict import GateReport, Verdict, verdict
 from tools.recorded import Commit
@@ -33,7 +33,7 @@ UNKNOWN = compared(Answer.UNKNOWN, 1.002, (0.97, 1.03), 0.6, rounds=32, reason="
 SAME = compared(
     Answer.SAME, 1.0003, (0.9951, 1.0049), 0.9, adjusted=True, reason="the 95% interval lies within 1% either way"
 )
-CODE = unchanged("the machine code is unchanged")
+CODE = known_same("the machine code is unchanged")
 FAILED = not_compared(Obstacle.FAILED, "failed at 7744c6af: AssertionError: a|b is `wrong` <3>")
 ABSENT = not_compared(Obstacle.NOT_APPLICABLE, "n/a at 6e4c8f6d: no such kernel")
 BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
@@ -109,7 +109,7 @@ def test_changes_in_words(ratio, text):
     assert change(ratio) == text
 
 
-@pytest.mark.parametrize(("name", "text"), [("text", gate_report.as_text(FULL)), ("md", gate_report.as_markdown(FULL))])
+@pytest.mark.parametrize(("name", "text"), [("txt", gate_report.as_text(FULL)), ("md", gate_report.as_markdown(FULL))])
 def test_report(name, text, request):
     check_golden(GOLDEN / f"gate.{name}", text, accept=request.config.getoption("--accept-golden"))
     assert "\x1b" not in text
