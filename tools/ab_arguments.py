@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from benchmarks.harness import gpu, timing
 from tools import lock, selection
@@ -39,8 +40,12 @@ def seconds(minutes: str) -> float:
 
 
 @contextlib.contextmanager
-def measuring(root: Path) -> Iterator[None]:
+def measuring(root: Path, err: TextIO, *, worktree: bool = False) -> Iterator[None]:
     """Be in a clone's folder and hold its lock, once everything that measuring takes has been looked at.
+
+    Args:
+        root: the folder of asv.conf.json. err: for notes on the clone, a line each: a shallow one, uncommitted changes.
+        worktree: whether uncommitted changes are measured, so that nothing is to be said of them.
 
     Raises:
         KernelVelocityError: something is missing, or a setting makes no sense.
@@ -56,5 +61,7 @@ def measuring(root: Path) -> Iterator[None]:
     if torch_version() is None:
         raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
     with contextlib.chdir(root), lock.held(Path()):
-        selection.check_clone(Path())
+        for note in selection.check_clone(Path()):
+            if not (worktree and note.startswith("uncommitted")):
+                print(f"note: {note}", file=err)
         yield

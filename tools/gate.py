@@ -55,8 +55,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if list(formats.values()).count("-") > 1:
         raise UsageError("one format alone can go to standard output (`-`); give the others a file")
     formats = {name: path if path == "-" else str(Path(path).absolute()) for name, path in formats.items()}
-    with measuring(args.root):
-        base, head = _commits(args)
+    worktree = args.worktree or args.head == WORKING_TREE
+    with measuring(args.root, err, worktree=worktree):
+        base, head = _commits(args, worktree)
         series = _series(args.tier, args.bench)
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
         found = confirm(runner, base, head, series, budget, measure_unchanged=args.measure_unchanged)
@@ -74,8 +75,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     return report.verdict.value
 
 
-def _commits(args: argparse.Namespace) -> tuple[str, str]:
-    worktree = args.worktree or args.head == WORKING_TREE
+def _commits(args: argparse.Namespace, worktree: bool) -> tuple[str, str]:
     if args.head is None and not worktree:
         raise UsageError("HEAD is missing: a commit, or `.` (--worktree) for the working tree")
     if args.worktree and args.head not in (None, WORKING_TREE):

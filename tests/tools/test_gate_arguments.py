@@ -91,6 +91,14 @@ def test_a_folder_that_is_no_clone_of_ours(tmp_path):
     assert "no asv.conf.json here" in complaint(tmp_path, *GATE)
 
 
+@pytest.mark.parametrize(("head", "notes"), [("HEAD", 1), (".", 0)])
+def test_uncommitted_changes_are_said_where_they_are_not_measured(clone, head, notes, monkeypatch):
+    monkeypatch.setattr("tools.selection.check_clone", lambda root: ["uncommitted changes are not measured"])
+    err = io.StringIO()
+    assert main(["gate", "HEAD~1", head, "--bench", "fft", "--root", str(clone)], io.StringIO(), err) == 2
+    assert err.getvalue().count("note: uncommitted changes are not measured") == notes
+
+
 def test_settings_of_the_timing_are_looked_at_first(clone, monkeypatch):
     monkeypatch.setenv("KV_RULE", "guess")
     assert "guess" in complaint(clone, *GATE)
