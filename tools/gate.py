@@ -50,11 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Compare, print and write the report; return the exit status."""
-    budget = seconds(args.budget)
-    formats = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
-    if list(formats.values()).count("-") > 1:
-        raise UsageError("one format alone can go to standard output (`-`); give the others a file")
-    formats = {name: path if path == "-" else str(Path(path).absolute()) for name, path in formats.items()}
+    budget, formats = seconds(args.budget), _formats(args)
     worktree = args.worktree or args.head == WORKING_TREE
     with measuring(args.root, err, worktree=worktree):
         base, head = _commits(args, worktree)
@@ -73,6 +69,21 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)
     _write(report, formats, out)
     return report.verdict.value
+
+
+def _formats(args: argparse.Namespace) -> dict[str, str]:
+    """Return where each format that is asked for goes: an absolute path, or "-"; before anything is measured.
+
+    Raises:
+        UsageError: two go to standard output, or one where no file can be.
+    """
+    asked = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
+    if list(asked.values()).count("-") > 1:
+        raise UsageError("one format alone can go to standard output (`-`); give the others a file")
+    for name, path in asked.items():
+        if not path or Path(path).is_dir():
+            raise UsageError(f"--{name} {path!r}: a file is wanted, or `-` for standard output")
+    return {name: path if path == "-" else str(Path(path).absolute()) for name, path in asked.items()}
 
 
 def _commits(args: argparse.Namespace, worktree: bool) -> tuple[str, str]:

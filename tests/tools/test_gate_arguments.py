@@ -64,6 +64,7 @@ GATE = ("gate", "HEAD~1", "HEAD")
         ((*GATE, "--budget", "inf"), "--budget 'inf'"),
         ((*GATE, "--budget", "nan"), "--budget 'nan'"),
         ((*GATE, "--json", "-", "--junit", "-"), "one format alone can go to standard output"),
+        ((*GATE, "--json", "/"), "--json '/': a file is wanted"),
         ((*GATE, "--bench", "["), "is not a regular expression"),
         ((*GATE, "--bench", "fft"), "matches no series; there are add_mul_exp.Cpu.time_hot"),
         ((*GATE, "--tier", "half"), "there are core"),
