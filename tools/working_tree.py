@@ -15,7 +15,8 @@ from pathlib import Path
 from tools.errors import HistoryError
 
 MESSAGE = "Working tree, uncommitted"
-NOT_BUILT_FROM = ("results", ".asv")  # what was recorded changes no build
+NOT_BUILT_FROM = "results"  # what was recorded changes no build
+INDEX = "kernel-velocity-index"
 _WHO = {"NAME": "kernel-velocity", "EMAIL": "kernel-velocity@localhost"}
 
 
@@ -25,17 +26,18 @@ def commit(root: Path) -> str:
     What git ignores is left out, what it does not know yet is in.
 
     Args:
-        root: the folder of asv.conf.json; a temporary file is written below its .asv.
+        root: the folder of asv.conf.json; a temporary index is written beside the user's, in git's own folder.
 
     Raises:
         HistoryError: git cannot do that, in its words.
     """
-    index = (root / ".asv" / f"index-{os.getpid()}").absolute()
-    index.parent.mkdir(exist_ok=True)
+    index = root.absolute() / _git(root, {}, "rev-parse", "--git-path", f"{INDEX}-{os.getpid()}")
     variables = {"GIT_INDEX_FILE": str(index)}
     try:
         _git(root, variables, "read-tree", "HEAD")
-        _git(root, variables, "add", "--all", "--", ":/", *(f":(exclude,top){name}" for name in NOT_BUILT_FROM))
+        _git(root, variables, "add", "--all", "--", ":/")
+        # Not by `:(exclude)`: git fails where what is excluded is ignored as well
+        _git(root, variables, "reset", "--quiet", "HEAD", "--", f":/{NOT_BUILT_FROM}")
         tree = _git(root, variables, "write-tree")
     finally:
         for path in (index, index.with_name(f"{index.name}.lock")):

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.test_faults import WRONG, lines_with
 from tests.faults.tiny import FASTER, GOOD
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ONE = ("--bench", "native.*1k")
 
 
@@ -20,7 +20,7 @@ def slower(factor):
 
 
 def gate(tiny, *args):
-    return tiny.run("tools", "gate", *args)
+    return tiny.run("tools", "gate", *args, limit=400)
 
 
 def evidence(tiny, commit):
@@ -95,7 +95,7 @@ def test_what_is_interrupted_goes_on_where_it_was(tiny):
     )
     assert any("round 4/8" in line for line in process.stdout)
     os.killpg(process.pid, signal.SIGINT)
-    rest = process.communicate(timeout=60)[0]
+    rest = process.communicate(timeout=200)[0]
     assert process.returncode == 130 and "what was measured so far is kept" in rest
     kept = {commit: evidence(tiny, commit) for commit in (base, head)}
     rounds = min(map(len, kept.values()))
@@ -109,7 +109,7 @@ def test_what_is_interrupted_goes_on_where_it_was(tiny):
 
 
 def bisect(tiny, good, bad):
-    return tiny.run("tools", "bisect", "scale.Cpu.time_hot", good, bad, "--case", "float32-1k")
+    return tiny.run("tools", "bisect", "scale.Cpu.time_hot", good, bad, "--case", "float32-1k", limit=600)
 
 
 def test_bisect_names_exactly_the_commit(tiny):

@@ -184,8 +184,8 @@ class Tiny:
         self.git("commit", "-q", "-m", message)
         return self.git("rev-parse", "HEAD")
 
-    def run(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a Python module here; standard error is part of the output."""
+    def run(self, *args: str, limit: float = 120, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a Python module here, for `limit` s at most; standard error is part of the output."""
         return subprocess.run(
             [sys.executable, "-m", *args],
             cwd=self.root,
@@ -193,7 +193,7 @@ class Tiny:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=limit,
             check=False,
         )
 

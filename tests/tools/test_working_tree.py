@@ -60,7 +60,7 @@ def test_index_branch_and_working_tree_stay_as_they_are(clone):
     assert git(clone, "rev-parse", "HEAD") == head
     assert git(clone, "status", "--porcelain") == status
     assert not git(clone, "for-each-ref", "--contains", sha)
-    assert not list((clone / ".asv").iterdir())
+    assert not list((clone / ".git").glob(f"{working_tree.INDEX}*"))
     assert git(clone, "show", f"{sha}:kernels/a.py") == "new"
 
 
@@ -74,8 +74,23 @@ def test_a_tree_without_changes_is_head(clone):
     assert working_tree.commit(clone) == git(clone, "rev-parse", "HEAD")
 
 
+def test_results_may_be_ignored_or_not_there(clone):
+    git(clone, "rm", "-rq", "results")
+    (clone / ".gitignore").write_text("build/\nresults/\n")
+    git(clone, "commit", "-qam", "Keep no results")
+    change_one(clone)
+    assert git(clone, "diff", "--name-only", "HEAD", working_tree.commit(clone)) == "kernels/a.py"
+    (clone / "results").mkdir()
+    (clone / "results" / "new.json").write_text("recorded\n")
+    assert git(clone, "diff", "--name-only", "HEAD", working_tree.commit(clone)) == "kernels/a.py"
+
+
+def change_one(clone):
+    (clone / "kernels" / "a.py").write_text("new\n")
+
+
 def test_what_git_refuses_is_said_in_its_words(tmp_path):
     with pytest.raises(
-        HistoryError, match="the working tree cannot be made a commit: git read-tree says: fatal: not a"
+        HistoryError, match="the working tree cannot be made a commit: git rev-parse says: fatal: not a"
     ):
         working_tree.commit(tmp_path)
