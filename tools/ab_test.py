@@ -12,9 +12,9 @@ between sessions (`differing.floor_of`, 1 to 11% on shared cores): that one is f
 differ by the machine's mood. Here both sides share the mood, so it would only hide changes.
 
 **Errors of the whole sequence**, not of one look. Four looks at .1% are .4% at most, whatever the noise, as long as the
-rounds of identical code could as well have been exchanged (tests/tools/test_ab_test.py simulates it on five kinds of
-noise, 20,000 sequences each, floor aside: .35% with normal rounds, .27% with heavy tails, less with the others). A change as large as the floor is called "same" in 7% of sequences at most, one half as large again
-in none of 1,200.
+rounds of identical code could as well have been exchanged. Simulated (tests/tools/test_ab_test.py, five kinds of noise,
+20,000 sequences each, floor aside): .35% with normal rounds, .28% and less with the others. A change as large as the
+floor is called "same" in 7% of sequences at most, one half as large again in none of 1,200.
 """
 
 from __future__ import annotations
