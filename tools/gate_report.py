@@ -71,7 +71,12 @@ def _notes(report: GateReport) -> dict[str, list[str]]:
     for series, item in report.rows:
         found.setdefault(_because(item), []).append(name(series))
     raw = [name(series) for series, item in report.rows if item.p is not None and not item.adjusted]
-    return {**found, **({"not adjusted, nothing was read beside them that they move with": raw} if raw else {})}
+    return {
+        **found,
+        **(
+            {"not adjusted (not every round has something to adjust by that the series moves with)": raw} if raw else {}
+        ),
+    }
 
 
 def _because(item: Comparison) -> str:
