@@ -71,12 +71,9 @@ def _notes(report: GateReport) -> dict[str, list[str]]:
     for series, item in report.rows:
         found.setdefault(_because(item), []).append(name(series))
     raw = [name(series) for series, item in report.rows if item.p is not None and not item.adjusted]
-    return {
-        **found,
-        **(
-            {"not adjusted (not every round has something to adjust by that the series moves with)": raw} if raw else {}
-        ),
-    }
+    if raw:
+        found["not adjusted (not every round has something to adjust by that the series moves with)"] = raw
+    return found
 
 
 def _because(item: Comparison) -> str:
