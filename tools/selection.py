@@ -210,15 +210,21 @@ def is_measured(
     return True
 
 
-def is_tracked(stored: Mapping[Series, StoredSeries], wanted: Iterable[Series]) -> bool:
+def is_tracked(
+    stored: Mapping[Series, StoredSeries], wanted: Iterable[Series], *, told: Container[Series] = ()
+) -> bool:
     """Return whether a commit's stored results leave no error to track.
 
-    Every one of `wanted` (errors) must have a value or have failed; or else the time of the same call must have none:
-    what does not apply or fails there does here. What failed is not tried again by itself.
+    Every one of `wanted` (errors) must have a value, have failed, or be one of `told`, which said why they have none
+    (the problem gives no figure); or else the time of the same call must have none: what does not apply or fails there
+    does here. What failed is not tried again by itself.
     """
     for series in wanted:
         item, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
-        if item is None or (item.value is None and not item.failed and (hot is None or hot.value is not None)):
+        if item is None:
+            return False
+        settled = item.value is not None or item.failed or series in told
+        if not settled and (hot is None or hot.value is not None):
             return False
     return True
 

@@ -124,7 +124,7 @@ class Session:
         if len(self.measured) < len(built):
             print(f"{len(built) - len(self.measured)} commits are measured already (AGAIN=1 repeats them)", file=out)
         errors = self.series.errors
-        pending = (commit for commit in built if not is_tracked(self._known(commit), errors))
+        pending = (commit for commit in built if not is_tracked(self._known(commit), errors, told=self._told(commit)))
         self.tracked = tuple(dict.fromkeys((*(self.measured if errors else ()), *pending)))
         if not self.measured and not self.tracked:
             return
@@ -140,7 +140,7 @@ class Session:
             self._ended = time.time()
             for line in kept_values.put_back(self.root, self._results, self.rounds):
                 print(line, file=out)
-        self._note_deaths()
+            self._note_deaths()
 
     def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
         """Have asv run what the expressions select of some commits; KernelVelocityError where asv itself failed."""
@@ -200,8 +200,11 @@ class Session:
             rounds.setdefault((line.benchmark, line.params), []).append(line)
         joined = {series: join(rounds.get(series, ()), item) for series, item in known.items()}
         other = {series for series, found in joined.items() if found and found[-1].method != self._method}
-        told = Counter((item.benchmark, item.params) for item in self._failures(commit))
-        return is_measured(known, self.series.series, self.rounds, told=told, other_method=other)
+        return is_measured(known, self.series.series, self.rounds, told=self._told(commit), other_method=other)
+
+    def _told(self, commit: str) -> Counter[Series]:
+        """Return how many rounds of each series said why they have no value."""
+        return Counter((item.benchmark, item.params) for item in self._failures(commit))
 
     def _known(self, commit: str) -> dict[Series, StoredSeries]:
         """Return what is stored of a commit in the versions of today's suite."""
