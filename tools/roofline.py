@@ -63,6 +63,7 @@ class Roofline:
     impossible: bool
     label: str
     warnings: tuple[str, ...] = ()
+    dtype: str | None = None  # whose peak is the roof: "tf32" for float32 that is multiplied in TF32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ def roofline(
     Args:
         flops: floating-point operations of one call. bytes: its least memory traffic. seconds: per call.
         roofs: of the device. dtype: in which it computes, a key of `roofs.peaks`.
-        working_set: bytes that must lie in a cache for the cache to help; None: as many as are moved.
+        working_set: the footprint, bytes that must lie in a cache for the cache to help; None: as many as are moved.
 
     Raises:
         ValueError: a time that is not positive and finite, negative FLOPs or bytes.
@@ -106,6 +107,9 @@ def roofline(
         return None
     held = bytes if working_set is None else working_set
     ratio = _least_seconds(bytes, work, dram, peak) / seconds
+    of_peak = work / peak / seconds if peak else 0.0
+    in_tf32 = _in_tf32(dtype, work / seconds, of_peak, roofs)
+    doubtful = ratio if in_tf32 is None else _least_seconds(bytes, work, dram, roofs.peaks["tf32"]) / seconds
     bound = _bound(bytes, work, dram, peak)
     level = _level(held, roofs)
     return Roofline(
@@ -120,12 +124,28 @@ def roofline(
         cache_benefit=1.0 if dram is None else cache_benefit(bytes, seconds, dram),
         level=None if level is None else level.name,
         level_ratio=_level_ratio(level, bytes, work, peak, seconds),
-        impossible=ratio > IMPOSSIBLE and is_beyond(held, roofs) is True,
+        impossible=doubtful > IMPOSSIBLE and is_beyond(held, roofs) is True,
         label=label(ratio),
         warnings=(
             *_unknown(work, dram, peak, dtype),
-            *_doubts(ratio, work / peak / seconds if peak else 0.0, is_beyond(held, roofs)),
+            *(() if in_tf32 is None else (in_tf32,)),
+            *_doubts(doubtful, of_peak if in_tf32 is None else 0.0, is_beyond(held, roofs)),
         ),
+        dtype=dtype,
+    )
+
+
+def _in_tf32(dtype: str, achieved: float, of_peak: float, roofs: Roofs) -> str | None:
+    """Return what speaks for products in TF32, where float32's peak is surpassed and TF32's is not; else None.
+
+    A library, or a convolution of PyTorch's, need not ask anybody before it takes them in TF32.
+    """
+    peak = roofs.peaks.get("tf32")
+    if dtype != "float32" or of_peak <= IMPOSSIBLE or not peak or achieved > IMPOSSIBLE * peak:
+        return None
+    return (
+        f"{of_peak:.2f} times the peak in float32, {achieved / peak:.2f} of that in TF32; "
+        "it seems to multiply in TF32: its errors are about 1e-3"
     )
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def planted(monkeypatch):
     asked = types.SimpleNamespace(loaded=[], measured=[], kept=ROOFS, problem=Doubling(), implementations={})
     asked.implementations |= {"eager": returning(lambda x: x * 2), "native": writing()}
 
-    def load(what, device, solutions=(), dtype="float32"):
+    def load(what, device, solutions=(), dtype="float32", around=nullcontext):
         if what == "gone":
             raise UsageError("no problem 'gone'")
         asked.loaded.append((what, device, list(solutions), dtype))

@@ -8,8 +8,9 @@ from benchmarks.harness import reported
 from benchmarks.harness.stopping import FixedCount
 from tests.tools.live_comparisons import ELEMENTS, Doubling, DoublingBytes, returning, writing
 from tools import compare_rounds, compare_subjects, comparing
+from tools.compare_cases import order
 from tools.compare_settings import Settings
-from tools.comparing import compare, order, time_function
+from tools.comparing import compare, time_function
 from tools.errors import UsageError
 from tools.roofline import Level, Roofs
 
