@@ -14,9 +14,9 @@ from tools.compare_inputs import Shared, shared
 from tools.compare_journal import Journal
 from tools.compare_rounds import Place
 from tools.compare_settings import Settings
-from tools.compare_subjects import Bench, Bind, Subject, is_out_of_memory
+from tools.compare_subjects import Bench, Bind, Subject
 from tools.comparison import Compared, Timed
-from tools.errors import UsageError
+from tools.errors import UsageError, is_out_of_memory
 from tools.roofline import Roofs, memory_of, roofline
 from tools.units import memory
 
@@ -64,7 +64,7 @@ def compare_case(
             if subject.runs:
                 subject.verify("after timing")
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or is_out_of_memory(error):
+        if is_out_of_memory(error):
             free = reported.free_memory(problem.device)
             rest = "" if free is None else f" ({memory(free)} are free)"
             raise UsageError(f"{problem.name} {test['name']}: memory ran out{rest}; take smaller cases") from None
@@ -102,7 +102,7 @@ def _made(problem: Problem, test: TestCase) -> tuple[Inputs, Any, Shared]:
         step = "its reference"
         expected = problem.expected(*inputs)
     except (Exception, SystemExit) as error:
-        if isinstance(error, MemoryError) or is_out_of_memory(error):
+        if isinstance(error, UsageError) or is_out_of_memory(error):
             raise
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         raise UsageError(f"{problem.name} {test['name']}: {step} raised {what}") from error

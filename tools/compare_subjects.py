@@ -18,7 +18,7 @@ from tools.compare_journal import Journal
 from tools.compare_rounds import Place, Taken, take_round, time_of_function
 from tools.compare_settings import Settings
 from tools.comparison import Accuracy, Timed
-from tools.errors import UsageError
+from tools.errors import UsageError, is_out_of_memory
 
 Bind = Callable[[Problem, str, Inputs], Bound]
 NATIVE = "native"
@@ -123,7 +123,7 @@ class Subject:
         try:
             with self.bench.journal.running(doing, self.name, self.bench.case), torch_state.set_back(self._changed):
                 step()
-        except (UsageError, MemoryError):
+        except UsageError:
             raise
         except (Exception, SystemExit) as error:
             if is_out_of_memory(error):
@@ -183,8 +183,3 @@ def synchronize(device: str) -> None:
     """Wait until the device has done what was launched."""
     if device == "cuda":
         importlib.import_module("torch").cuda.synchronize()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out: PyTorch's on the CPU is a plain RuntimeError."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
