@@ -256,12 +256,9 @@ def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:
     if device == "cpu":
         return {"tf32": "TF32 is a mode of CUDA devices", "int8": "measured on CUDA devices only"}.get(dtype, "")
     if capability < NEEDS.get(dtype, (0, 0)):
-        return f"needs compute capability {_dotted(NEEDS[dtype])}, this device has {_dotted(capability)}"
+        wanted, had = (".".join(map(str, version)) for version in (NEEDS[dtype], capability))
+        return f"needs compute capability {wanted}, this device has {had}"
     return ""
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 def _products(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
