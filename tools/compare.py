@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from benchmarks.harness import reported
 from benchmarks.harness.benchmark import root_folder
 from tools import (
     compare_inside,
@@ -25,6 +26,7 @@ from tools import (
     compare_table,
     host,
     kept_ceilings,
+    lock,
     measuring_process,
     peaks,
 )
@@ -147,9 +149,9 @@ def _check_files(args: argparse.Namespace) -> None:
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
-    """Return the ceilings as last measured; where none are kept, they are measured now, and kept."""
-    root = root_folder(os.environ)
-    found = peaks.latest_roofs(root, device)
+    """Return the device's ceilings as last measured; where none are kept, they are measured now, and kept."""
+    root, name = root_folder(os.environ), reported.name(device)
+    found = peaks.latest_roofs(root, device, name)
     if found is not None:
         return found
     if not quiet:
@@ -158,8 +160,9 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
             file=err,
             flush=True,
         )
-    kept_ceilings.keep(root, peaks.measure_document(device))
-    return peaks.latest_roofs(root, device)
+    with lock.held(root):
+        kept_ceilings.keep(root, peaks.measure_document(device))
+    return peaks.latest_roofs(root, device, name)
 
 
 def merged(found: Sequence[Comparison]) -> Comparison:

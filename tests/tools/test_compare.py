@@ -14,6 +14,7 @@ import pytest
 from benchmarks.harness import reported
 from tests.tools.live_comparisons import Doubling, case, comparison, returning, roofline, timed, writing
 from tools import compare as command
+from tools import lock
 from tools.__main__ import main
 from tools.compare import merged, status
 from tools.comparison import Timed
@@ -31,7 +32,7 @@ QUICK = ("--rounds", "2", "--iters", "3", "--device", "cpu")
 
 
 @pytest.fixture
-def planted(monkeypatch):
+def planted(monkeypatch, tmp_path):
     """Plant a problem with implementations, and ceilings; return what was asked of them."""
     asked = types.SimpleNamespace(loaded=[], measured=[], kept=ROOFS, problem=Doubling(), implementations={})
     asked.implementations |= {"eager": returning(lambda x: x * 2), "native": writing()}
@@ -47,7 +48,9 @@ def planted(monkeypatch):
         asked.measured.append(document)
         asked.kept = ROOFS
 
-    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device: asked.kept)
+    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken to measure ceilings
+    monkeypatch.delenv(lock.HOLDER, raising=False)
+    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: asked.kept)
     monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
     monkeypatch.setattr(command.kept_ceilings, "keep", keep)
 
@@ -139,6 +142,15 @@ def test_ceilings_are_measured_where_none_are_kept(planted):
     planted.kept = None
     _, _, err = run("doubling", *QUICK, "--quiet")
     assert err == ""
+
+
+def test_ceilings_are_not_measured_beside_another_run(planted, tmp_path, monkeypatch):
+    planted.kept = None
+    with lock.held(tmp_path):
+        monkeypatch.delenv(lock.HOLDER)
+        code, out, err = run("doubling", *QUICK, "--quiet")
+    assert (code, out, planted.measured) == (2, "", [])
+    assert "another run is measuring in this clone" in err
 
 
 def test_without_a_roofline_nothing_is_asked_of_ceilings(planted):
