@@ -3,17 +3,22 @@
 Implementations take turns in rounds, so that they share the machine's mood; each is verified before and after timing:
 
     >>> from benchmarks.add_mul_exp import AddMulExp
+    >>> from benchmarks.harness.implementations import fresh
     >>> from tools.compare_settings import settings
     >>> from tools.comparing import binders, compare
     >>> from tools.speed_ups import pairwise, timing
+    >>> def mine(problem, case, inputs):
+    ...     x, y = inputs
+    ...     return fresh(lambda: (x + y).mul_(2).exp_())
     >>> quick = settings(environ={}, preset="fused", rounds=3)
-    >>> found = compare(AddMulExp(), binders("eager", "native"), cases="float32-500k", settings=quick)
+    >>> three = {**binders("eager", "native"), "mine": mine}
+    >>> found = compare(AddMulExp(), three, cases="float32-500k", settings=quick)
     >>> (compared,) = found.compared
     >>> [(each.implementation, each.failed, len(each.rounds)) for each in compared.timed]
-    [('eager', None, 3), ('native', None, 3)]
+    [('eager', None, 3), ('native', None, 3), ('mine', None, 3)]
     >>> times = {each.implementation: timing(each.estimates) for each in compared.timed}
     >>> [f"{pair.faster} vs {pair.slower}" for pair in pairwise(times)]
-    ['native vs eager']
+    ['native vs eager', 'mine vs eager', 'mine vs native']
 
 `tools.compare_table.table(found, width=120)` is what the command prints of it. `time_function` times one call:
 
@@ -24,8 +29,8 @@ Implementations take turns in rounds, so that they share the machine's mood; eac
     True
 
 Both are for a checkout: run from its root. An implementation of your own is a function of (problem, case, inputs) that
-returns a `benchmarks.harness.implementations.Bound`. Large results measure page faults unless the process was started
-with the variables of `tools.host.measuring_variables`, as the command does.
+returns a `benchmarks.harness.implementations.Bound`, as `mine` does. Large results measure page faults unless the
+process was started with the variables of `tools.host.measuring_variables`, as the command does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,15 @@
 """``python -m tools peaks``: what this machine can do at most, measured; beside it what others say of it.
 
-In a script of your own: `measure_roofs("cpu")` measures now (half a minute), `latest_roofs(root, "cpu")` returns what
-the last sessions measured; both return the `Roofs` that `tools.roofline.roofline` takes.
+In a script of your own, in half a minute, bandwidths in B/s and peaks in FLOP/s:
+
+    >>> from tools.peaks import measure_roofs
+    >>> roofs = measure_roofs("cpu")
+    >>> dram = roofs.levels[-1]
+    >>> dram.name, dram.bandwidth > 1e8, roofs.peaks["float32"] > 1e8
+    ('DRAM', True, True)
+
+`latest_roofs(root, "cpu")` returns what the last sessions measured; both return the `Roofs` that
+`tools.roofline.roofline` takes.
 """
 
 from __future__ import annotations

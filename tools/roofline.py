@@ -7,6 +7,21 @@ hierarchy makes it hierarchical: which of them can bind depends on where the wor
 `efficiency` is against DRAM's slope and the peak, and is capped: a cache can lift a call above DRAM's slope, which is
 `cache_benefit`, and no efficiency. `roof_ratio` is the same figure without the cap; `level_ratio` is against the slope
 of the level that holds the working set.
+
+In a script of your own, of a call that moves 120 MB and takes 7.5 ms (`tools.peaks.measure_roofs` measures the roofs):
+
+    >>> from tools.roofline import Level, Roofs, memory_traffic, roofline
+    >>> cache, dram = Level(name="L2", size=1 << 20, bandwidth=100e9), Level(name="DRAM", size=None, bandwidth=20e9)
+    >>> roofs = Roofs(levels=(cache, dram), peaks={"float32": 100e9})
+    >>> found = roofline(flops=30e6, bytes=120e6, seconds=7.5e-3, roofs=roofs, dtype="float32")
+    >>> found.efficiency, found.bound, found.cache_benefit
+    (0.8, 'memory', 1.0)
+
+and what it saves against three operations in a row that move 280 MB:
+
+    >>> traffic = memory_traffic(120e6, 7.5e-3, unfused_bytes=280e6)
+    >>> f"{traffic.bandwidth / 1e9:.0f} GB/s, {traffic.reduction:.0%} less"
+    '16 GB/s, 57% less'
 """
 
 from __future__ import annotations

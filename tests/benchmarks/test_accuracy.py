@@ -1,6 +1,5 @@
 """Accuracy figures: as computed one element after the other; each deliberate fault is caught and named."""
 
-import doctest
 import itertools
 import math
 import subprocess
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness import accuracy as module
 from benchmarks.harness import error_sums
 from benchmarks.harness.accuracy import NAMES, accuracy, compare, compare_outputs, in_words, verdict
 from benchmarks.harness.tolerance import Tolerance, parse_tolerance
@@ -32,11 +30,6 @@ def floats(*values, dtype=torch.float32):
 
 def within(rtol=0.0, atol=0.0):
     return Tolerance(rtol=rtol, atol=atol, source="as given")
-
-
-def test_the_documented_example_is_what_happens():
-    assert doctest.testmod(module).attempted >= 5
-    assert doctest.testmod(module).failed == 0
 
 
 def test_a_tolerance_beyond_what_integers_hold_allows_all_of_them():
