@@ -370,6 +370,40 @@ def test_memory_is_that_of_a_block_and_not_of_the_output():
     assert int(extra) < 16e6  # one temporary of the whole output would be 64 or 128 MB
 
 
+GROWTH = """
+import resource, sys, torch
+from benchmarks.harness.accuracy import accuracy
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+torch.set_num_threads(1)
+expected = torch.empty(int(sys.argv[1])).uniform_(-1, 1)
+actual = expected.clone()
+actual[-1] = float("nan")
+accuracy(expected[:100], actual[:100])
+before = peak()
+found = accuracy(expected, actual)
+print(peak() - before, found["wrong"], found["elements"])
+"""
+
+
+def extra_memory(elements):
+    """Return the bytes that comparing so many float32 takes beside them, in a process of its own."""
+    command = [sys.executable, "-c", GROWTH, str(elements)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    extra, *rest = map(int, done.stdout.split())
+    assert rest == [1, elements]
+    return extra
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is in KiB on Linux alone")
+def test_memory_does_not_grow_with_the_output():
+    """So 200 million elements, 1.6 GB of both, are compared within 8 GB."""
+    assert extra_memory(128_000_000) < extra_memory(8_000_000) + 8e6  # a temporary of 128M float32 would be 512 MB
+
+
 @pytest.mark.cuda
 def test_tensors_of_a_device_are_compared_there_block_by_block():
     expected = torch.rand(3 * error_sums.BLOCK_DEVICE + 5)
