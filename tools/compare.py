@@ -62,10 +62,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             # A crash is reported by us, in a line: Python's own report of it is forty.
             return compare_process.run(measuring_process.command(), environment | {"PYTHONFAULTHANDLER": ""}, err)
         out = compare_process.take_standard_output()
-    with redirect_stdout(err):  # what a user's Python code prints, where this is no process of its own
-        code = _compare(args, chosen, out, err)
-    out.flush()
-    return code
+    try:
+        with redirect_stdout(err):  # what a user's Python code prints, where this is no process of its own
+            return _compare(args, chosen, out, err)
+    finally:
+        out.flush()
 
 
 def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
@@ -179,8 +180,7 @@ def merged(found: Sequence[Comparison]) -> Comparison:
 def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, out: TextIO, err: TextIO) -> int:
     """Print and write what was found; return the exit status."""
     to = _for_tables(args, out, err)
-    width = os.get_terminal_size(to.fileno()).columns or WIDE if to.isatty() else WIDE
-    to.write(compare_statistics.one_lines(found) if args.oneline else compare_table.table(found, width))
+    to.write(compare_statistics.one_lines(found) if args.oneline else compare_table.table(found, _width(to)))
     if args.stats:
         to.write("\n" + compare_statistics.table(found))
     for name in FORMATS:
@@ -189,6 +189,17 @@ def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, ou
     for stream in (to, out):
         stream.flush()  # what is looked into next may end the process
     return status(found)
+
+
+def _width(to: TextIO) -> int:
+    """Return the columns of a terminal, or as many as COLUMNS says; WIDE of anything else.
+
+    Not `shutil`'s: that asks the descriptor 1, which need not be standard output's any more.
+    """
+    if not to.isatty():
+        return WIDE
+    wanted = os.environ.get("COLUMNS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) else os.get_terminal_size(to.fileno()).columns or WIDE
 
 
 def _for_tables(args: argparse.Namespace, out: TextIO, err: TextIO) -> TextIO:

@@ -104,15 +104,17 @@ def compare(
         found = []
         for number, test in enumerate(tests):
             part = _part(progress, f"{problem.name} {test['name']}", number, len(tests))
-            compared = log.kept(test["name"]) or compare_case(
-                *(problem, implementations, test),
-                settings=chosen,
-                roofs=roofs,
-                began=began,
-                progress=part,
-                journal=log,
-            )
-            log.keep(compared)
+            compared = log.kept(test["name"])
+            if compared is None:
+                compared = compare_case(
+                    *(problem, implementations, test),
+                    settings=chosen,
+                    roofs=roofs,
+                    began=began,
+                    progress=part,
+                    journal=log,
+                )
+                log.keep(compared)
             found.append(compared)
     return Comparison(
         compared=tuple(found),

@@ -293,3 +293,20 @@ def test_the_command_as_a_user_types_it(tmp_path):
     assert "native vs eager" in done.stdout and "2 of 2 outputs right" in done.stdout
     names = {row["implementation"] for row in json.loads((tmp_path / "a.json").read_text())["results"]}
     assert names == {"eager", "native"}
+
+
+def test_a_table_is_as_wide_as_the_terminal_that_it_is_printed_on(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def fileno(self):
+            return 7
+
+    asked = []
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: asked.append(number) or os.terminal_size((91, 24)))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert (command._width(Terminal()), asked) == (91, [7])
+    monkeypatch.setenv("COLUMNS", "77")
+    assert command._width(Terminal()) == 77
+    assert command._width(io.StringIO()) == command.WIDE
