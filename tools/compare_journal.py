@@ -8,6 +8,7 @@ over the test cases that are finished and leaves out what died.
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from tools.atomic import replace_text
 from tools.comparison import Compared
+
+GIVEN_UP = 70  # exit status of a process that ended itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +30,7 @@ class Step:
         implementation: whose code runs; None: that of the problem.
         problem: its number in the comparison. case: name of the test case, "" before the first.
         again: whether the comparison can be gone on with without it.
+        how: what became of the process, where it knew; "": it did not.
     """
 
     doing: str
@@ -34,6 +38,7 @@ class Step:
     problem: int = 0
     case: str = ""
     again: bool = True
+    how: str = ""
 
 
 class Journal:
@@ -49,16 +54,22 @@ class Journal:
     @contextmanager
     def running(self, doing: str, implementation: str | None, case: str = "", *, again: bool = True) -> Iterator[None]:
         """Note what is being done for as long as it lasts; the note stays if the process ends within."""
-        if self._folder is None:
-            yield
-            return
-        path = self._folder / "step.json"
-        step = Step(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again)
-        path.write_text(json.dumps(asdict(step)), encoding="utf-8")
+        self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again))
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            if self._folder is not None:
+                (self._folder / "step.json").unlink(missing_ok=True)
+
+    def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
+        """End this process, so that another goes on without the implementation; return where nobody would start one."""
+        if self._folder is not None:
+            self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, how=how))
+            os._exit(GIVEN_UP)  # what is left to clean up may wait for a device that is lost
+
+    def _write(self, step: Step) -> None:
+        if self._folder is not None:
+            (self._folder / "step.json").write_text(json.dumps(asdict(step)), encoding="utf-8")
 
     def step(self) -> Step | None:
         """Return what was being done when the process ended; None: nothing of note."""

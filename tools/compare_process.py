@@ -49,7 +49,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
                 return status
             if status == INTERRUPTED or -status in ASKED_TO_END:
                 return status if status > 0 else 128 - status
-            how = ended(status)
+            how = step.how if step is not None and step.how else ended(status)
             if step is None:
                 raise KernelVelocityError(f"the comparison's process {how}, while no implementation ran")
             where = f" on {step.case}" if step.case else ""

@@ -18,7 +18,7 @@ from tools.compare_journal import Journal
 from tools.compare_rounds import Place, Taken, take_round, time_of_function
 from tools.compare_settings import Settings
 from tools.comparison import Accuracy, Timed
-from tools.errors import UsageError, is_out_of_memory
+from tools.errors import KernelVelocityError, UsageError, is_out_of_memory
 
 Bind = Callable[[Problem, str, Inputs], Bound]
 NATIVE = "native"
@@ -128,10 +128,23 @@ class Subject:
         except (Exception, SystemExit) as error:
             if is_out_of_memory(error):
                 raise
+            self._look_at_device(doing)
             if isinstance(error, NotImplementedError) and self.bound is None:  # later it worked, and gave up
                 self.missing = " ".join(str(error).split()) or "not implemented"
                 return
             self.failed = f"raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+    def _look_at_device(self, doing: str) -> None:
+        """End the process where the device is lost to it (CUDA: an illegal access): nobody can compute on it then.
+
+        Raises:
+            KernelVelocityError: it is lost, and there is no process that would start another one.
+        """
+        lost = lost_device(self.bench.place.device)
+        if lost is None:
+            return
+        self.bench.journal.give_up(doing, self.name, self.bench.case, f"lost the device ({lost})")
+        raise KernelVelocityError(f"{self.name} {self.bench.case}: the device is lost to this process: {lost}")
 
     def _changed(self, what: str) -> None:
         self.notes[f"{self.name} changes PyTorch's {what}; it was put back for the others"] = None
@@ -183,3 +196,20 @@ def synchronize(device: str) -> None:
     """Wait until the device has done what was launched."""
     if device == "cuda":
         importlib.import_module("torch").cuda.synchronize()
+
+
+def lost_device(device: str) -> str | None:
+    """Return the error that a device answers everything with from now on; None: it works.
+
+    An error that is none of these is told once.
+    """
+    try:
+        synchronize(device)
+        return None
+    except RuntimeError:
+        pass
+    try:
+        synchronize(device)
+        return None
+    except RuntimeError as error:
+        return (str(error).splitlines() or ["it does not say why"])[0]

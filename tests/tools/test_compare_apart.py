@@ -8,12 +8,13 @@ import pytest
 
 from benchmarks.harness.stopping import FixedCount
 from tests.tools.live_comparisons import Doubling, case, comparison, returning, roofline, timed, writing
-from tools import compare_cases, compare_rows, compare_selection, compare_subjects, comparing
+from tools import compare_cases, compare_journal, compare_rows, compare_selection, compare_subjects, comparing
 from tools.__main__ import main
 from tools.compare_formats_words import bound as in_words
 from tools.compare_journal import Journal, Step
 from tools.compare_settings import Settings
 from tools.comparing import compare
+from tools.errors import KernelVelocityError
 from tools.roofline import Level, Roofs
 
 torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
@@ -212,3 +213,54 @@ def test_a_reference_without_a_time_is_said(reference):
     right = compare(Doubling(), both, cases="small", settings=QUICK)
     assert not any("reference" in each for each in right.warnings)
     assert list(comparing.without_reference(right.compared, QUICK, {})) == [said.replace("native", "none")]
+
+
+class LostError(Exception):
+    """Stands for the end of the process."""
+
+
+def loses_the_device(times):
+    """Return what binds an implementation that raises, after which the device answers with an error so many times."""
+    left = []
+
+    def synchronize(device):
+        if left:
+            left.pop()
+            raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")
+
+    def bind(problem, case, inputs):
+        left.extend([1] * times)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    return synchronize, bind
+
+
+def test_a_lost_device_ends_the_process_and_the_next_one_knows(tmp_path, monkeypatch):
+    synchronize, bind = loses_the_device(2)
+
+    def leave(status):
+        raise LostError(status)
+
+    monkeypatch.setattr(compare_subjects, "synchronize", synchronize)
+    monkeypatch.setattr(compare_journal.os, "_exit", leave)
+    journal = Journal(tmp_path)
+    with pytest.raises(LostError, match="70"):
+        compare(Doubling(), {"mine": bind}, cases="small", settings=QUICK, journal=journal)
+    step = journal.step()
+    assert (step.implementation, step.case, step.doing) == ("mine", "float32-small", "set up")
+    assert step.how == "lost the device (CUDA error: an illegal memory access was encountered)"
+
+
+def test_a_lost_device_without_a_process_that_goes_on_is_one_line(monkeypatch):
+    synchronize, bind = loses_the_device(2)
+    monkeypatch.setattr(compare_subjects, "synchronize", synchronize)
+    with pytest.raises(KernelVelocityError, match="mine float32-small: the device is lost to this process: CUDA error"):
+        compare(Doubling(), {"mine": bind}, cases="small", settings=QUICK)
+
+
+def test_an_error_that_is_told_once_is_a_failure_like_any_other(monkeypatch):
+    synchronize, bind = loses_the_device(1)
+    monkeypatch.setattr(compare_subjects, "synchronize", synchronize)
+    both = {"mine": bind, "eager": returning(lambda x: x * 2)}
+    mine, eager = compare(Doubling(), both, cases="small", settings=QUICK).compared[0].timed
+    assert "illegal memory access" in mine.failed and eager.failed is None

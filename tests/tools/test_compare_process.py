@@ -62,6 +62,11 @@ def test_whoever_ends_the_process_is_named_and_the_next_process_knows(ends, how,
     assert capfd.readouterr().out.splitlines() == ["began None", f"began its process {how} while it was timed"]
 
 
+def test_who_gave_up_said_why(capfd):
+    status, err = run("journal.give_up('timed', 'mine', 'small', 'lost the device (CUDA error)')")
+    assert (status, err) == (7, "mine on small: its process lost the device (CUDA error) while it was timed\n")
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
