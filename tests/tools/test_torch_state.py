@@ -24,7 +24,9 @@ def changes(do):
         (lambda: torch.set_default_dtype(torch.float64), "default dtype from float32 to float64"),
         (lambda: torch.set_default_device("meta"), "default device from cpu to meta"),
         (lambda: torch.set_grad_enabled(not torch.is_grad_enabled()), "grad mode from"),
-        (lambda: torch.use_deterministic_algorithms(True), "deterministic mode from 0 to 2"),
+        pytest.param(  # it imports PyTorch's compiler
+            lambda: torch.use_deterministic_algorithms(True), "deterministic mode from 0 to 2", marks=pytest.mark.slow
+        ),
         (lambda: torch.set_float32_matmul_precision("high"), "precision of float32 products from highest to high"),
         (lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True), "precision of float32 products"),
         (lambda: torch.manual_seed(3), "state of random numbers"),
