@@ -79,7 +79,7 @@ def test_an_error_that_the_problem_does_not_give_is_asked_for_once(tiny):
     track_errors(tiny)
     kernel = tiny.root / "benchmarks" / "scale.py"
     kernel.write_text(kernel.read_text().replace("return error", "return None"))
-    settings = {"KV_BENCH": "native.*1k", "KV_RANGE": "HEAD"}
+    settings = {"KV_BENCH": "native.*1k", "KV_RANGE": "HEAD", "KV_ROUNDS": "1"}
     first = tiny.track(**settings)
     assert first.returncode == 0, first.stdout
     assert lines_with(first.stdout, "round 1/1")
@@ -92,8 +92,8 @@ def test_who_interrupts_the_errors_keeps_what_was_timed(tiny):
     kernel = tiny.root / "benchmarks" / "scale.py"
     kernel.write_text(kernel.read_text().replace("return error", "time.sleep(60)"))
     head = tiny.git("rev-parse", "HEAD")
-    process = begin(tiny, KV_BENCH="native.*1k", KV_RANGE="HEAD")
-    until(process, "round 1/1")
+    process = begin(tiny, KV_BENCH="native.*1k", KV_RANGE="HEAD", KV_ROUNDS="2")
+    until(process, "round 1/1")  # of the errors; the times had two
     end(process, signal.SIGINT)
     telemetry = tiny.results / "telemetry" / f"{head[:8]}-{tiny.environment}.jsonl"
     assert len(telemetry.read_text().splitlines()) == 2  # rounds
