@@ -49,6 +49,10 @@ def _set_precision(torch: Any, wanted: tuple[str | None, ...]) -> None:
             place.fp32_precision = value
 
 
+def _device(torch: Any) -> Any:
+    return torch.get_default_device() if hasattr(torch, "get_default_device") else None  # from 2.3 on
+
+
 def _set_device(torch: Any, device: Any) -> None:
     """Set the default device; the CPU by setting none: a mode that is set costs every call of PyTorch a microsecond."""
     torch.set_default_device(None if device.type == "cpu" else device)
@@ -70,7 +74,7 @@ SETTINGS = (
         write=lambda t, value: t.set_default_dtype(value),
         say=lambda value: str(value).removeprefix("torch."),
     ),
-    Setting(name="default device", read=lambda t: t.get_default_device(), write=_set_device),
+    Setting(name="default device", read=_device, write=_set_device),
     Setting(
         name="grad mode",
         read=lambda t: t.is_grad_enabled(),

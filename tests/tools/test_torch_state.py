@@ -38,6 +38,12 @@ def test_each_setting_is_put_back_and_said(do, said):
     assert len(found) == 1 and found[0].startswith(said)
 
 
+def test_an_older_pytorch_has_fewer_settings(monkeypatch):
+    monkeypatch.delattr(torch, "get_default_device")
+    threads = torch.get_num_threads()
+    assert changes(lambda: torch.set_num_threads(threads + 1)) == [f"threads from {threads} to {threads + 1}"]
+
+
 def test_nothing_is_said_of_nothing():
     assert changes(lambda: torch.ones(3).sum()) == []
 
