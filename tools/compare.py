@@ -1,8 +1,8 @@
 """``python -m tools compare``: implementations of a problem side by side, on the working tree, without git history.
 
 Every implementation is verified before and after it is timed; they take turns in rounds, in a process of their own that
-one of them may end (tools/compare_process.py). The exit status is 1 when one
-is wrong, 2 for a mistake of the user's, 22 when there was nothing to measure.
+one of them may end (tools/compare_process.py). The exit status is 1 when one is wrong, 2 for a mistake of the user's,
+22 when there was nothing to measure.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def test_the_history_too_goes_by_the_footprint(monkeypatch):
 def test_tensors_that_share_memory_count_once():
     x = torch.ones(10)
     test = Doubling().generate_test_cases()[0]
-    assert compare_cases.footprint(Doubling(), test, [x, x.view(2, 5), torch.ones(3)]) == 40 + 12
+    assert compare_cases.footprint(Doubling(), test, [x, x[:2], torch.ones(3)]) == 40 + 12
     assert compare_cases.footprint(InPlace(), test, [torch.ones(5000)]) == 4000
 
 
