@@ -175,14 +175,47 @@ def test_who_is_measured_on_our_machine(contexts, measured, forgotten):
     assert not holds(found["gate"]["if"], without)
 
 
-def test_our_machine_measures_the_commit_that_was_labelled_with_tools_of_ours():
-    first, second, *rest = WORKFLOWS["pull-request-gpu.yml"]["jobs"]["gate"]["steps"]
-    assert first["with"]["ref"] == "${{ github.event.pull_request.head.sha }}"
-    assert (second["run"], second["env"]) == (
-        'git switch --quiet --detach "$TRUSTED"',
-        {"TRUSTED": "${{ github.sha }}"},  # of this trigger, the default branch's
+def test_our_machine_measures_the_commit_that_was_labelled_with_tools_of_ours(tmp_path):
+    clone, fetch, *rest = WORKFLOWS["pull-request-gpu.yml"]["jobs"]["gate"]["steps"]
+    assert "ref" not in clone["with"]  # of this trigger, that is the default branch
+    assert not [step for step in rest if "checkout" in step.get("uses", "")]
+    heads = [step["env"]["HEAD"] for step in (fetch, *rest) if "HEAD" in step.get("env", {})]
+    assert heads == ["${{ github.event.pull_request.head.sha }}"] * 2  # of the moment of the label, not of today
+    request = requested(tmp_path)
+    done = run_step(fetch, tmp_path / "clone", NUMBER="7", HEAD=request, GH_TOKEN="none")
+    assert done.returncode == 0, done.stderr
+    assert git(tmp_path / "clone", "cat-file", "-t", request) == "commit"
+    assert git(tmp_path / "clone", "log", "-1", "--format=%s") == "ours"
+    assert not (tmp_path / "clone" / "theirs").exists()
+    assert run_step(fetch, tmp_path / "clone", NUMBER="7", HEAD="1" * 40, GH_TOKEN="none").returncode != 0
+
+
+def requested(folder):
+    """Make a repository with a request 7, and a clone of its main branch; return the request's commit."""
+    git(folder, "init", "-q", "-b", "main", "origin")
+    origin = folder / "origin"
+    git(origin, "commit", "-q", "--allow-empty", "-m", "ours")
+    git(folder, "clone", "-q", "origin", "clone")
+    (origin / "theirs").write_text("")
+    git(origin, "add", "theirs")
+    git(origin, "commit", "-q", "-m", "theirs")
+    commit = git(origin, "rev-parse", "HEAD")
+    git(origin, "update-ref", "refs/pull/7/head", commit)
+    git(origin, "reset", "-q", "--hard", "HEAD~")
+    return commit
+
+
+def git(folder, *args):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run_step(step, folder, **variables):
+    """Run a step's script as a runner does."""
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
-    assert not [step for step in rest if "checkout" in step.get("uses", step.get("run", ""))]
 
 
 @pytest.mark.parametrize(
