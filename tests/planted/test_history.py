@@ -110,6 +110,7 @@ def test_the_repository_is_small_and_whole(planted):
     assert 'kv_setting(KV_CUDA "OFF"' in (folder / "CMakeLists.txt").read_text()
 
 
+@pytest.mark.slow
 def test_the_same_tree_gives_the_same_commits(planted, tmp_path):
     out = io.StringIO()
     assert history.main([str(tmp_path / "again")], out) == 0
