@@ -5,6 +5,7 @@ counts, which a busy machine leaves alone. It shows the plant, not the detector.
 """
 
 import ctypes
+import itertools
 import json
 import os
 import shutil
@@ -16,12 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kernels._native import write_build_info
 from tests.planted import history
 from tests.planted.history import Kind
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SIZE = 256  # the sizes of the product, and a test case of tier core
+OBJECT = Path("CMakeFiles/kv_objects.dir/kernels/matmul/matmul.cpp.o")
 PATIENCE = 20.0  # s
 TURNS = 500
 KINDS = (Kind.START, Kind.SAME_CODE, Kind.SLOWER, Kind.SAME_SPEED, Kind.UNBUILDABLE, Kind.WRONG, Kind.FASTER)
@@ -35,6 +38,9 @@ class Build:
             name: kernel["code_hash"]
             for name, kernel in json.loads((folder / "build-info.json").read_text())["kernels"].items()
         }
+        self.machine_code = b"".join(
+            code for _, code in write_build_info.elf_sections((folder / OBJECT.name).read_bytes(), (".text",))
+        )
         self._call = ctypes.CDLL(str(folder / "libkernel_velocity.so")).kv_matmul_cpu
         pointer = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
         self._call.argtypes = [pointer] * 3 + [ctypes.c_int64] * 3 + [ctypes.c_int]
@@ -76,7 +82,7 @@ def _built(folder, commit):
         return done.stdout
     kept = folder.parent / commit
     kept.mkdir()
-    for name in ("libkernel_velocity.so", "build-info.json"):
+    for name in ("libkernel_velocity.so", "build-info.json", OBJECT):
         shutil.copy(folder / "build" / name, kept)
     return Build(kept)
 
@@ -108,6 +114,14 @@ def test_the_code_hash_knows_which_refactoring_changed_the_code(manifest, builds
     assert matmul[python] == matmul[much_slower]
     quantize = {place: build.hashes["quantize_int8"] for place, build in builds.items() if isinstance(build, Build)}
     assert quantize[much_slower] == quantize[start] != quantize[python]
+
+
+def test_a_change_of_speed_moves_no_code(manifest, builds):
+    """Alignment alone can cost a few percent: what is planted is work alone, and what is innocent nothing."""
+    timed = [place for place in builds if manifest[1][place].factor is not None]
+    for earlier, later in itertools.pairwise(builds[place].machine_code for place in timed):
+        assert len(earlier) == len(later)
+        assert sum(one != other for one, other in zip(earlier, later, strict=True)) <= 16  # constants in instructions
 
 
 def test_all_products_are_right_but_one(manifest, builds):
