@@ -14,7 +14,6 @@ from benchmarks.harness.stopping.drift import drifts
 from benchmarks.harness.stopping.rule import Continue, Decision, Reason, Stop, StoppingRule, without_burn_in
 
 GROWTH = 0.1  # more samples from one look to the next, as a share of those that there are
-ROUNDING = 1e-12  # relative to the samples: what equal ones may differ by in a mean
 BLOCKS = 6  # of 3 to 32 long ones, their spread predicts the error best: likelihood of |error|, tuning mixtures
 
 
@@ -29,9 +28,9 @@ class Adaptive(StoppingRule):
     with p = 1/power (in terms of the noise s of one second: time ~ s^(2p/(p+2)), here s^.18). A small p is for the
     median, a large one for the tail. Such a stop is at the noise floor; it needs a t_max beyond t_soft.
 
-    While the first of the long blocks stands out above the others by `fall` times what chance has it do, the kernel is
-    still warming up and the rule goes on: a decaying error loses more by time than noise does. t_max: the most
-    seconds. n_min: samples, waived when the time is up; n_floor never.
+    While the first of the long blocks is above the others by more than `fall` standard errors, the kernel may still be
+    warming up, and the rule goes on: such an error falls faster with time than noise does. t_max: the most seconds.
+    n_min: samples, waived when the time is up; n_floor never.
 
     The constants are for a single run, and were chosen on 3,693 mixtures of noise of the tuning namespace
     (tools/mixtures.py, seeds 100 to 103, two traces each) and 400 more (104 and 105, ten each): against a fixed time
@@ -85,15 +84,14 @@ def look(samples: Sequence[float]) -> tuple[float, float]:
     means = long_blocks(values, BLOCKS)
     if means is None:
         return math.inf, 0.0
-    centre = trimmed_mean(values)
     width = t_975(BLOCKS - 1) * float(means.std(ddof=1)) / math.sqrt(BLOCKS)
-    return width / centre, _fall(means / centre)
+    return width / trimmed_mean(values), _fall(means)
 
 
 def _fall(means: FloatArray) -> float:
     rest = means[1:]
     above = float(means[0] - rest.mean())
-    if above <= ROUNDING:
+    if above <= 0:
         return 0.0
     error = float(rest.std(ddof=1)) * math.sqrt(1 + 1 / rest.size)
     return above / error if error > 0 else math.inf
