@@ -67,7 +67,8 @@ _CLASSES = (
     RelativeDeviation,
     VariationOfRates,
 )
-# A rule by its name, and after a point a published set of parameters; the same parameters are the same method.
+# A rule by its name, and after a point a variant: a published set of parameters (the same are the same method), or
+# `adaptive.round`, a rule of its own.
 RULES: Mapping[str, Callable[..., StoppingRule]] = {
     **{rule.name: rule for rule in _CLASSES},
     "rse_autocorrelation.conservative": partial(ReactiveBenchmarking, factor=2.0, min_time=1.0),
