@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from benchmarks.harness.statistics import trimmed_mean
+from benchmarks.harness.statistics import long_blocks, trimmed_mean
 from benchmarks.harness.stopping import Adaptive, Continue, Reason, Stop, without_burn_in
 from benchmarks.harness.stopping.adaptive import BLOCKS, look
 
@@ -109,8 +109,8 @@ def test_a_warm_up_is_waited_for():
 
 def test_the_budget_ends_what_is_too_noisy_for_it():
     rule = Adaptive(power=1.0)
-    assert run(rule, noisy(1.0)) is Reason.BUDGET
-    assert rule.t_max <= rule.spent < 1.1 * rule.t_max
+    assert run(rule, noisy(0.3)) is Reason.BUDGET
+    assert rule.t_max <= rule.spent < 1.01 * rule.t_max
 
 
 @pytest.mark.parametrize("ratio", [1.0005, 0.9995])
@@ -182,6 +182,12 @@ def test_steady_samples_seldom_seem_to_fall():
     rng = np.random.default_rng(7)
     falls = [look(1 + 0.01 * rng.standard_normal(240))[1] > 2 for _ in range(500)]
     assert 0.03 < np.mean(falls) < 0.09  # 5.8% by construction
+
+
+def test_the_fall_is_in_standard_errors():
+    first, *rest = long_blocks(samples := staged([0.05, 0.0, 0.01, 0.0, 0.01, 0.0]), BLOCKS)
+    error = np.std(rest, ddof=1) * math.sqrt(1 + 1 / 5)  # of a difference from the mean of five
+    assert look(samples)[1] == pytest.approx((first - np.mean(rest)) / error)
 
 
 def test_a_first_block_above_equal_others_falls_without_end():
