@@ -54,11 +54,13 @@ test: build ## the tests, without those that take minutes
 test-slow: build ## the tests that take minutes
 	$(IN_VENV) $(PY) -m pytest -m slow
 
-lint: $(STAMP) ## formatting, style and types
+lint: $(STAMP) ## formatting, style, types, and the workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	git ls-files '*.cpp' '*.cu' '*.h' '*.cuh' | xargs $(VENV)/bin/clang-format --dry-run -Werror
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*
+	$(VENV)/bin/zizmor --offline --quiet --persona pedantic .github
 
 format: $(STAMP) ## rewrite files as `make lint` wants them
 	$(PY) -m ruff format .

@@ -67,6 +67,7 @@ class _Device:
     track_launch_overhead = _tracked("launch_overhead")
     track_timer_tick = _tracked("timer_tick")
     track_threads = _tracked("threads")
+    track_device_id = _tracked("device_id")
 
 
 class Cpu(_Device):

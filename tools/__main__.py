@@ -24,15 +24,19 @@ from tools.errors import KernelVelocityError, UsageError
 
 COMMANDS = {
     "report": "write the site: the trend of every kernel, a page per commit",
+    "findings": "what nights and gates found: list, show, acknowledge, expect, reopen",
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",
     "false-alarms": "how often identical code is called different between sessions, and planted changes are found",
+    "gate": "is one commit, or the working tree, slower than another: measured in turns, in minutes",
+    "bisect": "which commit made a benchmark slower: measured in turns, by the test of gate",
     "new": "write the files of a new kernel: C++, CUDA, the problem, the test",
     "offline": "the whole suite on a machine without a network: pack it, and unpack what it measured",
     "peaks": "what this machine can do at most: bandwidths, caches, FLOP/s; measured, and what others say",
     "record": "record raw traces of every kernel, a file for each process",
     "replay": "replay every stopping rule on recorded and synthetic traces",
     "compare": "implementations side by side on the working tree: times, speed-ups, roofline, errors",
+    "score-detectors": "how often detectors of change points cry wolf, and what they miss, asv's and ours",
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 

@@ -9,27 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import GAUGES, Round
-from tools.adjustment import Logs, RoundKey, adjust, deviations, usable
+from tools.adjustment import NOT_KNOWN, Code, Logs, RoundKey, adjust, deviations, usable
 from tools.measurements import SeriesKey
 
 Place = tuple[SeriesKey, str]  # a series and the method that timed it
 Rounds = Mapping[str, Sequence[Round]]  # by commit
 
 
-def adjusted(recorded: Mapping[Place, Rounds]) -> dict[Place, dict[str, list[float]]]:
+def adjusted(
+    recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = MappingProxyType({})
+) -> dict[Place, dict[str, list[float]]]:
     """Return, for each series and commit, the adjusted estimates of its rounds, s.
 
     Only of series with something to adjust by that they move with, and of commits all of whose rounds have it: half of
     the rounds, adjusted, would say less than all of them as they are.
+
+    Args:
+        recorded: the rounds. code: what each series ran at its commits, where that is known.
     """
     found = {}
     for place, rounds in recorded.items():
         signals = _signals(place, rounds, recorded)
         if signals:
-            fit = adjust(_logs(rounds, lambda item: item.estimate), signals)
+            fit = adjust(_logs(rounds, lambda item: item.estimate), signals, code=code.get(place, NOT_KNOWN))
             by_commit: dict[str, list[float]] = {}
             for (commit, _), value in fit.values.items():
                 by_commit.setdefault(commit, []).append(math.exp(value))

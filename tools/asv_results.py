@@ -4,7 +4,8 @@ What cannot be read becomes a note, one line that says where and what, and every
 history of years must not be lost to one truncated file. Only a results directory that is none is an error.
 
 The layout is asv's: `benchmarks.json`, `<machine>/machine.json`, `<machine>/<commit8>-<environment>.json`;
-ours beside it: `<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line.
+ours beside it: `<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line; in files of the same name
+what failed (`failures`) and what the machine was (`session_facts`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tools import failures, telemetry_files
+from tools import failures, session_facts, telemetry_files
 from tools.errors import ResultsError
 from tools.measurements import ASV_INTERVAL_METHOD, Interval, Outcome
-from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, StoredValue
+from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, StoredValue, TrackedValue
 
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
 _AXES = 2  # implementation, case (contract)
@@ -172,9 +173,12 @@ def _results_file(path: Path, notes: list[str]) -> ResultsFile | None:
         notes.append(f"{where}: {error}; it is left out")
         return None
     values: list[StoredValue] = []
+    tracked: list[TrackedValue] = []
     for name, row in rows.items():
         try:
-            values += _values(name, dict(zip(columns, row, strict=False)) if isinstance(row, list) else {})
+            named = dict(zip(columns, row, strict=False)) if isinstance(row, list) else {}
+            values += _values(name, named)
+            tracked += _tracked(name, named)
         except ResultsError as error:
             notes.append(f"{where}: {name}: {error}; it is left out")
     beside = path.parent / "telemetry"
@@ -185,6 +189,8 @@ def _results_file(path: Path, notes: list[str]) -> ResultsFile | None:
         values=tuple(values),
         rounds=telemetry_files.read_rounds(beside / f"{path.stem}.jsonl", notes),
         failures=telemetry_files.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
+        tracked=tuple(tracked),
+        sessions=session_facts.read(path, notes),
     )
 
 
@@ -206,7 +212,31 @@ def _values(name: str, row: Mapping[str, Any]) -> Iterator[StoredValue]:
             outcome=outcome,
             seconds=value if measured else None,
             interval=_asv_interval(low, value, high) if measured else None,
+            began=_began(row),
         )
+
+
+def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
+    """Yield the values of a row of track_...: of both axes, or the one of a benchmark without parameters."""
+    if not name.rpartition(".")[2].startswith("track_"):
+        return
+    params = row.get("params") or []
+    combinations = list(itertools.product(*_axes(params))) if params else [("", "")]
+    column = _column(row, "result", len(combinations))
+    for (implementation, case), value in zip(combinations, column, strict=True):
+        yield TrackedValue(
+            benchmark=name,
+            version=row.get("version"),
+            implementation=implementation,
+            case=case,
+            value=value if _is_number(value) and math.isfinite(value) else None,
+            began=_began(row),
+        )
+
+
+def _began(row: Mapping[str, Any]) -> float | None:
+    began = row.get("started_at")  # ms
+    return began / 1000 if isinstance(began, int | float) else None
 
 
 def _column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:

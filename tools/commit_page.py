@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tools import pages, trends, units
 from tools.measurements import Measurement, Outcome, SeriesKey
-from tools.pages import Cell, Findings, Footnotes, Place
+from tools.pages import Cell, Footnotes, Place, SiteData
 from tools.recorded import Commit
 from tools.trends import Point
 
@@ -66,22 +66,22 @@ class CommitPage:
     sections: tuple[Section, ...]
 
 
-def build(findings: Findings) -> tuple[CommitPage, ...]:
+def build(data: SiteData) -> tuple[CommitPage, ...]:
     """Return the page of every commit that has a measurement and that the repository has."""
     by_commit: dict[str, list[Measurement]] = {}
-    for item in findings.measurements:
+    for item in data.measurements:
         by_commit.setdefault(item.commit, []).append(item)
-    line = sorted(by_commit.keys() & findings.order.keys(), key=findings.order.__getitem__)
+    line = sorted(by_commit.keys() & data.order.keys(), key=data.order.__getitem__)
     neighbours = {
         sha: (line[index - 1] if index else None, line[index + 1] if index + 1 < len(line) else None)
         for index, sha in enumerate(line)
     }
-    index = {(item.key, item.commit): item for item in findings.measurements}
+    index = {(item.key, item.commit): item for item in data.measurements}
     pages_found = []
     for sha, items in by_commit.items():
-        commit = findings.history.commits[sha]
+        commit = data.history.commits[sha]
         older, newer = neighbours.get(sha, (None, None))
-        sections = [_section(findings, commit, place, items, index) for place in findings.places]
+        sections = [_section(data, commit, place, items, index) for place in data.places]
         pages_found.append(_page(commit, by_commit, older, newer, [part for part in sections if part.tables]))
     return tuple(sorted(pages_found, key=lambda page: page.name))
 
@@ -112,7 +112,7 @@ def _link(sha: str | None) -> tuple[str, str] | None:
 
 
 def _section(
-    findings: Findings,
+    data: SiteData,
     commit: Commit,
     place: Place,
     items: Sequence[Measurement],
@@ -121,38 +121,36 @@ def _section(
     here = [item for item in items if (item.key.machine, item.key.environment) == (place.machine, place.environment)]
     notes = Footnotes()
     asked = {(item.key.benchmark, item.key.case) for item in here if item.outcome is not Outcome.NOT_APPLICABLE}
-    points = [_point(findings, commit, item, index) for item in here if (item.key.benchmark, item.key.case) in asked]
-    points.sort(key=lambda point: findings.place_on_axes(point.measurement.key))
+    points = [_point(data, commit, item, index) for item in here if (item.key.benchmark, item.key.case) in asked]
+    points.sort(key=lambda point: data.place_on_axes(point.measurement.key))
     unasked = sorted(
-        (item.key for item in here if (item.key.benchmark, item.key.case) not in asked), key=findings.place_on_axes
+        (item.key for item in here if (item.key.benchmark, item.key.case) not in asked), key=data.place_on_axes
     )
     tables = []
     for benchmark in sorted({benchmark for benchmark, _ in asked}):
         rows = [point for point in points if point.measurement.key.benchmark == benchmark]
         left_out = dict.fromkeys(key.case for key in unasked if key.benchmark == benchmark)
-        tables.append(_table(rows, tuple(left_out), commit, notes, findings.kernel_pages))
+        tables.append(_table(rows, tuple(left_out), commit, notes, data.kernel_pages))
     return Section(
         place=place,
-        lead=_lead(findings, commit, points),
+        lead=_lead(data, commit, points),
         tables=tuple(tables),
         footnotes=tuple(notes.texts),
     )
 
 
 def _point(
-    findings: Findings, commit: Commit, item: Measurement, index: Mapping[tuple[SeriesKey, str], Measurement]
+    data: SiteData, commit: Commit, item: Measurement, index: Mapping[tuple[SeriesKey, str], Measurement]
 ) -> Point:
     """Return a measurement with its change: along the trend, or against its parent for a commit beside the trend."""
-    if item.commit in findings.order:
-        return findings.points[item.key, item.commit]
+    if item.commit in data.order:
+        return data.points[item.key, item.commit]
     parent = index.get((item.key, commit.parents[0])) if commit.parents else None
     return Point(measurement=item, change=None if parent is None else trends.compare(item, parent))
 
 
-def _lead(findings: Findings, commit: Commit, points: Sequence[Point]) -> str:
-    beside = (
-        "" if commit.sha in findings.order else "It is not on the first-parent line of HEAD, so no trend shows it. "
-    )
+def _lead(data: SiteData, commit: Commit, points: Sequence[Point]) -> str:
+    beside = "" if commit.sha in data.order else "It is not on the first-parent line of HEAD, so no trend shows it. "
     if points and all(point.measurement.outcome is Outcome.FAILED for point in points):
         return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
     against = {point.change.against for point in points if point.change is not None}

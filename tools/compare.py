@@ -1,7 +1,8 @@
 """``python -m tools compare``: implementations of a problem side by side, on the working tree, without git history.
 
-Every implementation is verified before and after it is timed; they take turns in rounds. The exit status is 1 when one
-is wrong, 2 for a mistake of the user's, 22 when there was nothing to measure.
+Every implementation is verified before and after it is timed; they take turns in rounds, in a process of their own that
+one of them may end (tools/compare_process.py). The exit status is 1 when one is wrong, 2 for a mistake of the user's,
+22 when there was nothing to measure.
 """
 
 from __future__ import annotations
@@ -9,31 +10,31 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.harness import cases as harness_cases
 from benchmarks.harness import reported
 from benchmarks.harness.benchmark import root_folder
-from benchmarks.harness.problem import TestCase
 from tools import (
     compare_inside,
-    compare_selection,
+    compare_process,
     compare_settings,
     compare_statistics,
     compare_table,
-    comparing,
     host,
     kept_ceilings,
+    lock,
     measuring_process,
     peaks,
 )
 from tools.atomic import replace_text
-from tools.compare_arguments import ALL, FORMATS, add_arguments
+from tools.compare_arguments import FORMATS, add_arguments
+from tools.compare_jobs import jobs
+from tools.compare_journal import Journal
 from tools.compare_settings import Settings
 from tools.comparison import Comparison
 from tools.errors import NothingMeasured, UsageError
@@ -42,7 +43,6 @@ from tools.roofline import Roofs
 
 __all__ = ["add_arguments", "merged", "run", "status"]
 
-DTYPE = "float32"  # of definitions that make their cases for one dtype
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
 WIDE = 160  # characters, where there is no terminal to ask
@@ -58,18 +58,33 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     _check_files(args)
     compare_inside.check(args)
     if measuring_process.is_command() and out is sys.stdout:
-        measuring_process.restart(str(chosen.threads))
+        if compare_process.JOURNAL not in os.environ:
+            environment = measuring_process.environment(str(chosen.threads))
+            # A crash is reported by us, in a line: Python's own report of it is forty.
+            return compare_process.run(measuring_process.command(), environment | {"PYTHONFAULTHANDLER": ""}, err)
+        out = compare_process.take_standard_output()
+    try:
+        with redirect_stdout(err):  # what a user's Python code prints, where this is no process of its own
+            return _compare(args, chosen, out, err)
+    finally:
+        out.flush()
+
+
+def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
+    """Compare in this process, print, write; return the exit status."""
     device = args.device or host.device()
+    folder = os.environ.get(compare_process.JOURNAL)
+    journal = Journal(Path(folder) if folder else None)
     with measuring_process.prepared(device, chosen.threads):
-        jobs = _jobs(args, device, chosen)
-        for job in jobs:  # every size, before the first is allocated or anything is measured
+        asked = jobs(args, device, chosen, journal)
+        for job in asked:  # every size, before the first is allocated or anything is measured
             job.check_fits()
         roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
     bar = ProgressBar(err, shown=not args.quiet and err.isatty())
     found = []
     try:
-        for number, job in enumerate(jobs):
-            found.append(job.compare(roofs, bar.part(number, len(jobs))))
+        for number, job in enumerate(asked):
+            found.append(job.compare(roofs, bar.part(number, len(asked)), journal.part(number)))
     except KeyboardInterrupt:
         print("interrupted: a comparison keeps nothing", file=err)
         return INTERRUPTED
@@ -78,75 +93,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     code = _report(merged(found), args, roofs, out, err)
     if args.profile is not None or args.ncu is not None or args.tops:
         with measuring_process.prepared(device, chosen.threads):
-            inside = [job.inside(one) for job, one in zip(jobs, found, strict=True)]
-            compare_inside.look(inside, args, device, _for_tables(args, out, err))
+            inside = [job.inside(one) for job, one in zip(asked, found, strict=True)]
+            compare_inside.look(inside, args, device, _for_tables(args, out, err), journal)
     return code
-
-
-class Job:
-    """A problem with its implementations and settings, ready to be compared."""
-
-    def __init__(
-        self, what: str, loaded: Any, tests: Sequence[TestCase], args: argparse.Namespace, settings: Settings
-    ) -> None:
-        self._what, self._solutions = what, args.solution
-        self._problem = loaded.problem
-        self._tests = tests
-        where = f"{self._problem.name} on {self._problem.device}"
-        self._implementations = compare_selection.implementations(loaded.implementations, args.implementations, where)
-        comparing.check_reference(settings, self._implementations)
-        self._settings = settings
-
-    def check_fits(self) -> None:
-        """Refuse sizes that do not fit into memory.
-
-        Raises:
-            UsageError: one does not.
-        """
-        free = reported.free_memory(self._problem.device)
-        for test in self._tests:
-            compare_selection.check_fits(self._problem, test, len(self._implementations), free)
-
-    def compare(self, roofs: Roofs | None, progress: comparing.Progress) -> Comparison:
-        """Measure."""
-        return comparing.compare(
-            self._problem,
-            self._implementations,
-            cases=[test["name"] for test in self._tests],
-            settings=self._settings,
-            roofs=roofs,
-            progress=progress,
-        )
-
-    def inside(self, found: Comparison) -> compare_inside.Inside:
-        """Return what can be looked into, with what was found of it."""
-        return compare_inside.Inside(
-            what=self._what,
-            problem=self._problem,
-            implementations=self._implementations,
-            solutions=self._solutions,
-            found=found,
-        )
-
-
-def _jobs(args: argparse.Namespace, device: str, settings: Settings) -> list[Job]:
-    """Return what is to be compared; a problem of which no case was asked for is left out, where others have some.
-
-    Raises:
-        UsageError: a problem, case, implementation or reference that is not there.
-    """
-    load = importlib.import_module("tools.problem_loading").load
-    whats = _expanded(args.what)
-    loaded = [load(what, device, args.solution, args.dtype or DTYPE) for what in whats]
-    tests = compare_selection.cases_of([each.problem for each in loaded], args.sizes, args.dtype)
-    found = zip(whats, loaded, tests, strict=True)
-    return [Job(what, each, chosen, args, settings) for what, each, chosen in found if chosen]
-
-
-def _expanded(whats: Sequence[str]) -> list[str]:
-    """Return the problems named, `all` replaced by every kernel's."""
-    every = [str(problem.kernel) for problem in harness_cases.problems()]
-    return list(dict.fromkeys(name for what in whats for name in (every if what == ALL else [what])))
 
 
 def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
@@ -202,9 +151,9 @@ def _check_files(args: argparse.Namespace) -> None:
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
-    """Return the ceilings as last measured; where none are kept, they are measured now, and kept."""
-    root = root_folder(os.environ)
-    found = peaks.latest_roofs(root, device)
+    """Return the device's ceilings as last measured; where none are kept, they are measured now, and kept."""
+    root, name = root_folder(os.environ), reported.name(device)
+    found = peaks.latest_roofs(root, device, name)
     if found is not None:
         return found
     if not quiet:
@@ -213,8 +162,9 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
             file=err,
             flush=True,
         )
-    kept_ceilings.keep(root, peaks.measure_document(device))
-    return peaks.latest_roofs(root, device)
+    with lock.held(root):
+        kept_ceilings.keep(root, peaks.measure_document(device))
+    return peaks.latest_roofs(root, device, name)
 
 
 def merged(found: Sequence[Comparison]) -> Comparison:
@@ -231,14 +181,26 @@ def merged(found: Sequence[Comparison]) -> Comparison:
 def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, out: TextIO, err: TextIO) -> int:
     """Print and write what was found; return the exit status."""
     to = _for_tables(args, out, err)
-    width = shutil.get_terminal_size((WIDE, 24)).columns if to.isatty() else WIDE
-    to.write(compare_statistics.one_lines(found) if args.oneline else compare_table.table(found, width))
+    to.write(compare_statistics.one_lines(found) if args.oneline else compare_table.table(found, _width(to)))
     if args.stats:
         to.write("\n" + compare_statistics.table(found))
     for name in FORMATS:
         if (target := getattr(args, name)) is not None:
             _write(_formatted(name, found, roofs), target, out)
+    for stream in (to, out):
+        stream.flush()  # what is looked into next may end the process
     return status(found)
+
+
+def _width(to: TextIO) -> int:
+    """Return the columns of a terminal, or as many as COLUMNS says; WIDE of anything else.
+
+    Not `shutil`'s: that asks the descriptor 1, which need not be standard output's any more.
+    """
+    if not to.isatty():
+        return WIDE
+    wanted = os.environ.get("COLUMNS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) else os.get_terminal_size(to.fileno()).columns or WIDE
 
 
 def _for_tables(args: argparse.Namespace, out: TextIO, err: TextIO) -> TextIO:

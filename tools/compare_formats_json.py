@@ -9,6 +9,7 @@ Of a result, one per implementation and test case:
     name, test_id       the test case, and its number within its problem, from 1
     gflops, runtime_ms  10^9 FLOP/s and ms per call, from the median of the round estimates
     problem, implementation, device, dtype, dims, elements, tensor_bytes, flops, bytes, memory
+    footprint           bytes of memory that a call touches, each once; `bytes` is its traffic
     status, reason      "right", "WRONG", "FAILED", "n/a" or "not verified"; why, where there is no value
     seconds             value, low, high (95% interval over rounds), method; mean, std, min, p50, p99, max and samples
     bytes_per_second    traffic over time
@@ -107,6 +108,7 @@ def _result(row: Row, samples: bool) -> dict[str, Any]:
         "tensor_bytes": compared.tensor_bytes,
         "flops": compared.flops,
         "bytes": compared.bytes,
+        "footprint": compared.footprint,
         "memory": compared.memory,
         "status": status(timed),
         "reason": reason(timed) or None,

@@ -1,22 +1,18 @@
 """A comparison as Markdown tables, ready for the comment of a pull request.
 
-Whatever is not ours (names, environment, reasons) stands in code spans: there nothing is markup, no name becomes a
-mention or a link. What would end a span or a cell is written as character references inside <code> instead.
+Whatever is not ours (names, environment, reasons) stands in code spans (`markdown_text.literal`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tools import compare_formats_words as words
 from tools import units
 from tools.compare_formats_figures import MISSING, RIGHT, Row, by_problem, is_bad, rows, speed_ups, status
 from tools.comparison import Compared, Comparison
+from tools.markdown_text import literal
 from tools.speed_ups import SpeedUp
-
-_BREAKS_A_SPAN = re.compile(r"[`|\\]")
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9 ]")
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -28,21 +24,6 @@ def as_markdown(comparison: Comparison) -> str:
         parts.append("\n".join(f"- note: {literal(text)}" for text in comparison.warnings))
     parts += [_facts("Environment", comparison.environment), _facts("Settings", comparison.settings)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def literal(text: str) -> str:
-    """Return foreign text so that Markdown shows it as it is, on one line."""
-    line = " ".join(text.split())
-    line = "".join(character for character in line if character.isprintable())
-    if not line:
-        return "–"
-    if _BREAKS_A_SPAN.search(line):
-        return f"<code>{_NOT_PLAIN.sub(_reference, line)}</code>"
-    return f"`{line}`"
-
-
-def _reference(found: re.Match[str]) -> str:
-    return f"&#{ord(found.group())};"
 
 
 def _verdict(comparison: Comparison) -> str:

@@ -33,8 +33,8 @@ def chart(found: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str])
     placed = [(row, row.timed.roofline) for row in found if row.figures is not None and row.timed.roofline is not None]
     if not placed:
         return None
-    roofs = roofs or roofs_of({row.compared.dtype: roofline for row, roofline in placed})
-    dtypes = list(dict.fromkeys(row.compared.dtype for row, _ in placed))
+    roofs = roofs or roofs_of({_dtype(row, roofline): roofline for row, roofline in placed})
+    dtypes = list(dict.fromkeys(_dtype(row, roofline) for row, roofline in placed))
     peaks = {dtype: peak for dtype in dtypes if (peak := roofs.peaks.get(dtype)) is not None}
     plot = _axes([roofline for _, roofline in placed], roofs, peaks)
     _draw_roofs(plot, roofs, peaks)
@@ -44,6 +44,11 @@ def chart(found: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str])
         _draw_point(plot, row, roofline, colours[row.timed.implementation], mark)
     plot.add_tools(HoverTool(renderers=[each for each in plot.renderers if each.name == "point"], tooltips=_TOOLTIPS))
     return Chart(title="Roofline", caption=_caption(roofs, peaks, problems), document=dict(json_item(plot)))
+
+
+def _dtype(row: Row, roofline: Roofline) -> str:
+    """Return the dtype whose peak a row lies below."""
+    return roofline.dtype or row.compared.dtype
 
 
 def roofs_of(rooflines: Mapping[str, Roofline]) -> Roofs:

@@ -57,7 +57,8 @@ def bound(row: Row) -> str:
     roofline = row.timed.roofline
     if roofline is None or row.figures is None:
         return DASH
-    return roofline.bound if roofline.level is None else f"{roofline.bound}, {roofline.level}"
+    what = "compute in TF32" if roofline.dtype == "tf32" and roofline.bound == "compute" else roofline.bound
+    return what if roofline.level is None else f"{what}, {roofline.level}"
 
 
 def cache_benefit(row: Row) -> str:

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from benchmarks.harness.problem import Problem
 from tools import compare_rows
+from tools.compare_journal import Journal
 from tools.compare_rows import Row
 from tools.compare_subjects import Bind
 from tools.comparison import Comparison
@@ -64,18 +65,21 @@ def check(args: argparse.Namespace) -> None:
         importlib.import_module("tools.nsight").find(args.ncu or None)
 
 
-def look(inside: Sequence[Inside], args: argparse.Namespace, device: str, out: TextIO) -> None:
+def look(inside: Sequence[Inside], args: argparse.Namespace, device: str, out: TextIO, journal: Journal) -> None:
     """Print what was asked for; inside `measuring_process.prepared`."""
-    texts = _texts(inside, args, device)
+    texts = _texts(inside, args, device, journal)
     for text in texts:
         out.write(f"\n{text}\n")
+        out.flush()  # what comes next may end the process
 
 
-def _texts(inside: Sequence[Inside], args: argparse.Namespace, device: str) -> Iterator[str]:
+def _texts(inside: Sequence[Inside], args: argparse.Namespace, device: str, journal: Journal) -> Iterator[str]:
     for each in inside:
         for row in each.rows():
             if args.profile is not None:
-                yield _profiled(each, row, args.profile)
+                with journal.running("profiled", row.timed.implementation, row.compared.case, again=False):
+                    text = _profiled(each, row, args.profile)
+                yield text
             if args.ncu is not None:
                 yield _counted(each, row, args.ncu or None, full=args.set == "full")
     if args.tops:

@@ -109,8 +109,11 @@ def efficiency(found: Row) -> str:
 
 
 def bound(found: Row) -> str:
-    """Return what binds: "memory", "compute"."""
-    return NONE if found.timed.roofline is None or found.timing is None else found.timed.roofline.bound
+    """Return what binds: "memory", "compute"; "tf32" where it is TF32's peak that does."""
+    roofline = found.timed.roofline
+    if roofline is None or found.timing is None:
+        return NONE
+    return roofline.dtype if roofline.dtype == "tf32" and roofline.bound == "compute" else roofline.bound
 
 
 def cache_benefit(found: Row) -> str:

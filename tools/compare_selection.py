@@ -105,12 +105,12 @@ def _searched(option: str, part: str, names: Iterable[str]) -> list[str]:
 def needed(problem: Problem, test: TestCase, count: int) -> int:
     """Return the bytes that a case takes, about, with `count` implementations bound to it at once.
 
-    From what the problem says it moves, which is its inputs and outputs. Of a problem that does not say, from its
+    From what the problem says it touches, which is its inputs and outputs. Of a problem that does not say, from its
     largest dimension alone: so much it takes at least.
     """
-    moved = problem.get_bytes(test)
-    if moved is not None:
-        return (BESIDE + count) * moved
+    touched = problem.get_footprint(test)
+    if touched is not None:
+        return (BESIDE + count) * touched
     # Of (m, n, k) no tensor need have more than one dimension: no more than the largest is certain.
     return max(test["dims"] or (1,)) * _BYTES.get(dtype_of(problem, test["name"]), 4)
 

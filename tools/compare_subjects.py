@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,12 +12,13 @@ from typing import Any
 from benchmarks.harness.implementations import Bound
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.timers import Call
-from tools import compare_accuracy, speed_ups
+from tools import compare_accuracy, speed_ups, torch_state
 from tools.compare_inputs import Shared
+from tools.compare_journal import Journal
 from tools.compare_rounds import Place, Taken, take_round, time_of_function
 from tools.compare_settings import Settings
 from tools.comparison import Accuracy, Timed
-from tools.errors import UsageError
+from tools.errors import KernelVelocityError, UsageError, is_out_of_memory
 
 Bind = Callable[[Problem, str, Inputs], Bound]
 NATIVE = "native"
@@ -34,6 +36,7 @@ class Bench:
     place: Place
     settings: Settings
     began: float  # Unix time at which the comparison began, s
+    journal: Journal = field(default_factory=Journal)
 
 
 @dataclass(kw_only=True)
@@ -49,6 +52,8 @@ class Subject:
     accuracy: tuple[Accuracy, ...] = ()
     missing: str | None = None
     failed: str | None = None
+    tf32: bool = False  # whether float32 products on CUDA were allowed in TF32 while it was timed
+    notes: dict[str, None] = field(default_factory=dict)  # what it did to its process, each once
 
     @property
     def runs(self) -> bool:
@@ -58,7 +63,9 @@ class Subject:
     def set_up(self, bind: Bind) -> None:
         """Bind it, call it on poisoned outputs, verify what it wrote; nothing wrong is timed."""
         bench = self.bench
-        self._attempt(lambda: self._bind(bind))
+        self.failed = bench.journal.died(self.name, bench.case)
+        if self.runs:
+            self._attempt("set up", lambda: self._bind(bind))
         if self.runs:
             self.verify("before timing")
         if self.runs:
@@ -69,7 +76,7 @@ class Subject:
 
     def verify(self, when: str) -> None:
         """Poison the outputs, call, verify every output; a wrong one is a failure, and no time of it counts."""
-        self._attempt(partial(self._verify, when))
+        self._attempt(f"verified {when}", partial(self._verify, when))
 
     def _verify(self, when: str) -> None:
         assert self.bound is not None  # it runs
@@ -93,7 +100,7 @@ class Subject:
 
     def take_round(self) -> None:
         """Take one round, and the time of the whole function beside it."""
-        self._attempt(self._take_round)
+        self._attempt("timed", self._take_round)
         synchronize(self.bench.place.device)
         if changed := self.bench.shared.changed():  # now: the next one would be blamed, and timed on other values
             self.bench.shared.restore()
@@ -108,20 +115,39 @@ class Subject:
             self.waits.append(time_of_function(self.function, place.device, taken.estimate))
         elif place.device == "cuda":  # what is called is the whole function, but a caller waits for its launch, too
             self.waits.append(time_of_function(self.bound.call, place.device, taken.estimate))
+        if place.device == "cuda":
+            self.tf32 |= torch_state.allows_tf32(importlib.import_module("torch"), os.environ)
 
-    def _attempt(self, step: Callable[[], None]) -> None:
+    def _attempt(self, doing: str, step: Callable[[], None]) -> None:
         """Take a step; note what it raises: an implementation is anybody's code, and costs the others nothing."""
         try:
-            step()
-        except (UsageError, MemoryError):
+            with self.bench.journal.running(doing, self.name, self.bench.case), torch_state.set_back(self._changed):
+                step()
+        except UsageError:
             raise
         except (Exception, SystemExit) as error:
             if is_out_of_memory(error):
                 raise
+            self._look_at_device(doing)
             if isinstance(error, NotImplementedError) and self.bound is None:  # later it worked, and gave up
                 self.missing = " ".join(str(error).split()) or "not implemented"
                 return
             self.failed = f"raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+    def _look_at_device(self, doing: str) -> None:
+        """End the process where the device is lost to it (CUDA: an illegal access): nobody can compute on it then.
+
+        Raises:
+            KernelVelocityError: it is lost, and there is no process that would start another one.
+        """
+        lost = lost_device(self.bench.place.device)
+        if lost is None:
+            return
+        self.bench.journal.give_up(doing, self.name, self.bench.case, f"lost the device ({lost})")
+        raise KernelVelocityError(f"{self.name} {self.bench.case}: the device is lost to this process: {lost}")
+
+    def _changed(self, what: str) -> None:
+        self.notes[f"{self.name} changes PyTorch's {what}; it was put back for the others"] = None
 
     def result(self) -> Timed:
         """Return what was found, without a roofline."""
@@ -137,6 +163,7 @@ class Subject:
             power=tuple((when, watts) for when, watts in power if watts is not None),
             missing=self.missing,
             failed=self.failed,
+            notes=tuple(self.notes),
         )
 
     def _function(self) -> float | None:
@@ -171,6 +198,18 @@ def synchronize(device: str) -> None:
         importlib.import_module("torch").cuda.synchronize()
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out: PyTorch's on the CPU is a plain RuntimeError."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+def lost_device(device: str) -> str | None:
+    """Return the error that a device answers everything with from now on; None: it works.
+
+    An error that is none of these is told once.
+    """
+    try:
+        synchronize(device)
+        return None
+    except RuntimeError:
+        pass
+    try:
+        synchronize(device)
+        return None
+    except RuntimeError as error:
+        return (str(error).splitlines() or ["it does not say why"])[0]

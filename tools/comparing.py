@@ -3,17 +3,22 @@
 Implementations take turns in rounds, so that they share the machine's mood; each is verified before and after timing:
 
     >>> from benchmarks.add_mul_exp import AddMulExp
+    >>> from benchmarks.harness.implementations import fresh
     >>> from tools.compare_settings import settings
     >>> from tools.comparing import binders, compare
     >>> from tools.speed_ups import pairwise, timing
+    >>> def mine(problem, case, inputs):
+    ...     x, y = inputs
+    ...     return fresh(lambda: (x + y).mul_(2).exp_())
     >>> quick = settings(environ={}, preset="fused", rounds=3)
-    >>> found = compare(AddMulExp(), binders("eager", "native"), cases="float32-500k", settings=quick)
+    >>> three = {**binders("eager", "native"), "mine": mine}
+    >>> found = compare(AddMulExp(), three, cases="float32-500k", settings=quick)
     >>> (compared,) = found.compared
     >>> [(each.implementation, each.failed, len(each.rounds)) for each in compared.timed]
-    [('eager', None, 3), ('native', None, 3)]
+    [('eager', None, 3), ('native', None, 3), ('mine', None, 3)]
     >>> times = {each.implementation: timing(each.estimates) for each in compared.timed}
     >>> [f"{pair.faster} vs {pair.slower}" for pair in pairwise(times)]
-    ['native vs eager']
+    ['native vs eager', 'mine vs eager', 'mine vs native']
 
 `tools.compare_table.table(found, width=120)` is what the command prints of it. `time_function` times one call:
 
@@ -24,49 +29,32 @@ Implementations take turns in rounds, so that they share the machine's mood; eac
     True
 
 Both are for a checkout: run from its root. An implementation of your own is a function of (problem, case, inputs) that
-returns a `benchmarks.harness.implementations.Bound`. Large results measure page faults unless the process was started
-with the variables of `tools.host.measuring_variables`, as the command does.
+returns a `benchmarks.harness.implementations.Bound`, as `mine` does. Large results measure page faults unless the
+process was started with the variables of `tools.host.measuring_variables`, as the command does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmarks.harness import implementations as harness
 from benchmarks.harness import reported, timing
 from benchmarks.harness.benchmark import root_folder
-from benchmarks.harness.problem import Inputs, Problem, TestCase
+from benchmarks.harness.problem import Problem
 from benchmarks.harness.timers import Call
 from tools import compare_selection, compare_settings, compare_system, speed_ups
-from tools.compare_accuracy import outputs_of
-from tools.compare_inputs import Shared, shared
+from tools.compare_cases import Progress, compare_case
+from tools.compare_journal import Journal
 from tools.compare_rounds import Place, take_round
 from tools.compare_settings import Settings
-from tools.compare_subjects import Bench, Bind, Subject, is_out_of_memory
-from tools.comparison import Compared, Comparison, Timed
+from tools.compare_subjects import Bind
+from tools.comparison import Compared, Comparison
 from tools.errors import UsageError
 from tools.measuring_process import prepared
-from tools.roofline import Roofs, memory_of, roofline
-from tools.units import memory
-
-Progress = Callable[[str, float], None]  # what is being done, the share of it that is done
-Item = TypeVar("Item")
-
-
-def order(items: Sequence[Item], number: int) -> list[Item]:
-    """Return the items in the order of round `number`, from 0: A B C, B C A, C A B, then each of these backwards.
-
-    So every item is as often the first as any other, and comes as often after one neighbour as after the other.
-    """
-    if not items:
-        return []
-    cycle, by = divmod(number, len(items))
-    turned = [*items[by:], *items[:by]]
-    return turned[::-1] if cycle % 2 else turned
+from tools.roofline import Roofs
 
 
 def binders(*names: str) -> dict[str, Bind]:
@@ -88,6 +76,7 @@ def compare(
     settings: Settings | None = None,
     roofs: Roofs | None = None,
     progress: Progress = lambda what, done: None,
+    journal: Journal | None = None,
 ) -> Comparison:
     """Compare implementations of a problem on its device, `problem.device`; return what was found.
 
@@ -99,11 +88,12 @@ def compare(
         settings: rounds, rule, tolerance, ...; None: those of the history.
         roofs: the machine's ceilings (tools/peaks.py); None: no roofline.
         progress: told what is being done, and which share is.
+        journal: what an earlier process wrote of the same comparison, and this one goes on with; None: nothing.
 
     Raises:
         UsageError: no such case, the device is not there, a case does not fit into memory, an unknown reference.
     """
-    chosen = settings or Settings()
+    chosen, log = settings or Settings(), journal or Journal()
     check_reference(chosen, implementations)
     began = time.time()
     with prepared(problem.device, chosen.threads):
@@ -114,17 +104,40 @@ def compare(
         found = []
         for number, test in enumerate(tests):
             part = _part(progress, f"{problem.name} {test['name']}", number, len(tests))
-            found.append(
-                compare_case(problem, implementations, test, settings=chosen, roofs=roofs, began=began, progress=part)
-            )
+            compared = log.kept(test["name"])
+            if compared is None:
+                compared = compare_case(
+                    *(problem, implementations, test),
+                    settings=chosen,
+                    roofs=roofs,
+                    began=began,
+                    progress=part,
+                    journal=log,
+                )
+                log.keep(compared)
+            found.append(compared)
     return Comparison(
         compared=tuple(found),
         environment=environment,
         settings=described(chosen, implementations),
         began=began,
         took=time.time() - began,
-        warnings=warnings(environment, roofs),
+        warnings=(*warnings(environment, roofs, found), *without_reference(found, chosen, implementations)),
     )
+
+
+def without_reference(
+    compared: Sequence[Compared], settings: Settings, implementations: Mapping[str, Bind]
+) -> Iterator[str]:
+    """Yield a line for each case on which the reference has no time, and others have."""
+    reference = described(settings, implementations)["reference"]
+    for each in compared:
+        timed = [one.implementation for one in each.timed if one.failed is None and one.estimates]
+        if timed and reference not in timed:
+            yield (
+                f"{each.problem} {each.case}: the reference {reference} has no time there, "
+                f"so speed-ups are relative to {timed[0]} and whoever comes first of two"
+            )
 
 
 def described(settings: Settings, implementations: Mapping[str, Bind]) -> dict[str, str]:
@@ -143,141 +156,18 @@ def check_reference(settings: Settings, implementations: Mapping[str, Bind]) -> 
         raise UsageError(f"--reference {settings.reference!r}: not among the implementations compared: {there}")
 
 
-def warnings(environment: Mapping[str, str], roofs: Roofs | None) -> tuple[str, ...]:
-    """Return what a reader must know about all of a comparison."""
+def warnings(environment: Mapping[str, str], roofs: Roofs | None, compared: Sequence[Compared] = ()) -> tuple[str, ...]:
+    """Return what a reader must know about all of a comparison, each once."""
     found = ["rounds share one process: what differs between processes (about 1%) is not in the intervals"]
     if "not set" in environment.get("allocator", ""):
         found.append(f"allocator: {environment['allocator']}")
-    return (*found, *(roofs.warnings if roofs is not None else ()))
+    found += [f"{each.problem}: {note}" for each in compared for timed in each.timed for note in timed.notes]
+    return tuple(dict.fromkeys((*found, *(roofs.warnings if roofs is not None else ()))))  # of each case the same
 
 
 def _part(progress: Progress, what: str, number: int, count: int) -> Progress:
     """Return the progress of one part of several."""
     return lambda text, done: progress(f"{what} {text}", (number + done) / count)
-
-
-def compare_case(
-    problem: Problem,
-    implementations: Mapping[str, Bind],
-    test: TestCase,
-    *,
-    settings: Settings,
-    roofs: Roofs | None,
-    began: float,
-    progress: Progress,
-) -> Compared:
-    """Compare the implementations on one test case; inside `prepared`.
-
-    Raises:
-        UsageError: its memory ran out.
-    """
-    try:
-        bench = _bench(problem, test, settings, began)
-        subjects = [Subject(name=name, bench=bench) for name in implementations]
-        for subject in subjects:
-            progress(f"verifying {subject.name}", 0.0)
-            subject.set_up(implementations[subject.name])
-        _take_rounds(subjects, settings.rounds, progress)
-        for subject in subjects:
-            if subject.runs:
-                subject.verify("after timing")
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or is_out_of_memory(error):
-            free = reported.free_memory(problem.device)
-            rest = "" if free is None else f" ({memory(free)} are free)"
-            raise UsageError(f"{problem.name} {test['name']}: memory ran out{rest}; take smaller cases") from None
-        raise
-    return _compared(bench, test, subjects, roofs)
-
-
-def _bench(problem: Problem, test: TestCase, settings: Settings, began: float) -> Bench:
-    inputs, expected, watched = _made(problem, test)
-    moved = problem.get_bytes(test)
-    touched = moved if moved is not None else sum(_size(each) for each in _tensors(inputs, expected))
-    place = Place(device=problem.device, working_set=touched, threads=settings.threads)
-    return Bench(
-        problem=problem,
-        case=test["name"],
-        inputs=inputs,
-        shared=watched,
-        expected=expected,
-        place=place,
-        settings=settings,
-        began=began,
-    )
-
-
-def _made(problem: Problem, test: TestCase) -> tuple[Inputs, Any, Shared]:
-    """Return a case's inputs, what is expected of them, and the inputs as they must stay.
-
-    Raises:
-        UsageError: the problem, which may be a user's file, raised, or its reference changed the inputs.
-    """
-    step = "create_inputs"
-    try:
-        inputs = test["create_inputs"]()
-        watched = shared(problem, inputs)
-        step = "its reference"
-        expected = problem.expected(*inputs)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, MemoryError) or is_out_of_memory(error):
-            raise
-        what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        raise UsageError(f"{problem.name} {test['name']}: {step} raised {what}") from error
-    if changed := watched.changed():
-        raise UsageError(
-            f"{problem.name} {test['name']}: its reference changes its inputs ({', '.join(changed)}), which everybody "
-            "else is to compute from; let it work on a copy"
-        )
-    return inputs, expected, watched
-
-
-def _take_rounds(subjects: Sequence[Subject], rounds: int, progress: Progress) -> None:
-    """Take every round of every implementation that runs, in turn."""
-    for number in range(rounds):
-        for turn, subject in enumerate(order([each for each in subjects if each.runs], number)):
-            done = (number + turn / len(subjects)) / rounds
-            progress(f"round {number + 1}/{rounds} {subject.name}", done)
-            subject.take_round()
-
-
-def _tensors(inputs: Sequence[Any], expected: Any) -> list[Any]:
-    return [each for each in (*inputs, *outputs_of(expected)) if hasattr(each, "element_size")]
-
-
-def _size(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
-
-
-def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roofs | None) -> Compared:
-    problem = bench.problem
-    written = next((outputs_of(each.output()) for each in subjects if each.runs), ())
-    largest = max(_tensors(bench.inputs, written or bench.expected), key=_size)
-    flops, moved = problem.get_flops(test), problem.get_bytes(test)
-    dtype = str(largest.dtype).removeprefix("torch.")
-    levels = roofs or compare_system.reported_levels(problem.device)
-    return Compared(
-        problem=problem.name,
-        case=test["name"],
-        device=problem.device,
-        dtype=dtype,
-        dims=tuple(test["dims"]),
-        elements=int(largest.numel()),
-        tensor_bytes=_size(largest),
-        flops=flops,
-        bytes=moved,
-        memory=None if levels is None else memory_of(bench.place.working_set, levels),
-        timed=tuple(_with_roofline(each.result(), flops, moved, dtype, roofs) for each in subjects),
-    )
-
-
-def _with_roofline(timed: Timed, flops: int | None, moved: int | None, dtype: str, roofs: Roofs | None) -> Timed:
-    """Return a timing with its place below the roofs; as it is where it has no time that counts."""
-    if roofs is None or not timed.estimates or timed.failed is not None:
-        return timed
-    seconds = speed_ups.timing(timed.estimates).seconds
-    found = roofline(flops=flops, bytes=moved, seconds=seconds, roofs=roofs, dtype=dtype, working_set=moved)
-    return replace(timed, roofline=found)
 
 
 def time_function(

@@ -34,6 +34,7 @@ class Timed:
         roofline: None where the ceilings or the problem's FLOPs and bytes are not known.
         missing: why it is n/a; then there are no rounds.
         failed: what went wrong; then there are none either, or they are of no worth (wrong results).
+        notes: what it did to the process that all share, each once.
     """
 
     implementation: str
@@ -47,6 +48,7 @@ class Timed:
     power: tuple[tuple[float, float], ...] = ()  # (s since the start, W), of a GPU
     missing: str | None = None
     failed: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +63,10 @@ class Compared:
     elements: int  # of the largest tensor
     tensor_bytes: int  # of the largest tensor
     flops: int | None
-    bytes: int | None
+    bytes: int | None  # moved, each as often as it is read or written
     memory: str | None  # where the working set lies: "L1", "L2", "L3", "DRAM"; None where the caches are not known
     timed: tuple[Timed, ...]
+    footprint: int | None = None  # bytes of memory that a call touches, each once: the working set
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,12 +148,13 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def _path_file(self) -> Path:
         return self.folder / "lib" / f"python{_python()}" / "site-packages" / PATH_FILE
 
-    def _unpacked(self, commit: str) -> Path:
+    def unpacked(self, commit: str) -> Path:
+        """Return the folder of a built commit's unpacked wheel."""
         return Path(self._cache._get_cache_dir(commit)[0]) / "unpacked"
 
     def _link(self, commit: str | None) -> None:
         """Point the environment at a commit's unpacked wheel (None: at none), then at the host's packages."""
-        first = [] if commit is None else [self._unpacked(commit)]
+        first = [] if commit is None else [self.unpacked(commit)]
         replace_text(self._path_file(), "".join(f"{path}\n" for path in [*first, *host_site_folders(sys.path)]))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
@@ -185,7 +186,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
 
     def is_built(self, commit: str) -> bool:
         """Return whether the commit's wheel is in the build cache."""
-        return self._cache.get_cache_dir(commit) is not None and self._unpacked(commit).is_dir()
+        return self._cache.get_cache_dir(commit) is not None and self.unpacked(commit).is_dir()
 
     def build(self, repo: Any, commit: str) -> None:
         """Build a commit's wheel and unpack it in the build cache.
@@ -211,7 +212,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         if status != 0 or len(wheels) != 1:
             self._remember_failure(commit, output, log_path)
         with zipfile.ZipFile(wheels[0]) as wheel:
-            wheel.extractall(self._unpacked(commit))
+            wheel.extractall(self.unpacked(commit))
         replace_text(Path(cache, TOOLCHAIN_FILE), toolchain.describe(os.environ))
         self._cache.finalize_cache_dir(commit)
 
@@ -267,9 +268,13 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         """
         if not self.is_built(commit) or not has_compiler():
             return None
-        path = self._unpacked(commit).with_name(TOOLCHAIN_FILE)
+        path = self.unpacked(commit).with_name(TOOLCHAIN_FILE)
         then = path.read_text(encoding="utf-8") if path.exists() else ""
         return None if then == toolchain.describe(os.environ) else then
+
+    def failed_before(self, commit: str) -> bool:
+        """Return whether a commit could not be built, by what is kept of it."""
+        return self._failure_path(commit).exists()
 
     def forget_build(self, commit: str) -> None:
         """Let a commit be built again although its wheel is in the cache."""

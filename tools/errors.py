@@ -43,3 +43,9 @@ class NothingMeasured(KernelVelocityError):  # noqa: N818
     """The run ended without one value."""
 
     exit_code = 22
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out: PyTorch's on the CPU is a plain RuntimeError."""
+    is_one = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_one or "can't allocate memory" in str(error)

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, cast
 
 from benchmarks.harness.problem import Inputs, Problem, TestCase, Verdict
 from benchmarks.harness.redirection import redirected
-from tools.errors import UsageError
+from tools import problem_answers
+from tools.errors import UsageError, is_out_of_memory
 from tools.problem_files import in_one_line, made, problem_class
 
 # C types of `parameters` -> torch's dtypes; what else stands there is not checked.
@@ -30,7 +31,6 @@ DTYPES = {
     "int32_t": "int32",
     "int64_t": "int64",
 }
-KEYS = ("name", "dims", "create_inputs")
 
 
 def load_file(path: Path, name: str | None, device: str, dtype: str) -> Problem:
@@ -45,6 +45,7 @@ def load_file(path: Path, name: str | None, device: str, dtype: str) -> Problem:
             case does not.
     """
     found = problem_class(path, name)
+    problem_answers.parameters(path, found.parameters)
     own: dict[str, Any] = {
         "__module__": found.__module__,
         "__doc__": found.__doc__,
@@ -70,63 +71,76 @@ class _Adapted(Problem):
     def generate_test_cases(self, *_dtype: Any) -> list[TestCase]:
         """Return the file's test cases; their inputs are checked when they are made."""
         with redirected(self.device):
-            cases = self._call("generate_test_cases", 0)
-        if not isinstance(cases, Sequence):
-            raise UsageError(f"{self._kv_file}: generate_test_cases returned {type(cases).__name__}, wanted a list")
+            cases = problem_answers.cases(self._kv_file, self._call("generate_test_cases", 0))
         return [self._checked(case) for case in cases]
 
     def generate_sample(self, *_dtype: Any) -> TestCase:
         """Return the file's sample, checked likewise."""
         with redirected(self.device):
-            return self._checked(self._call("generate_sample", 0))
+            return self._checked(problem_answers.case(self._kv_file, self._call("generate_sample", 0)))
 
     def expected(self, *inputs: Any) -> Any:
         """Return what the file's reference computes, on the device that is asked for."""
         with redirected(self.device):
-            return self._call("expected", len(inputs), *inputs)
+            found = self._call("expected", len(inputs), *inputs)
+        return problem_answers.outputs(self._of("reference_solution"), found)
 
     def verify_result(self, expected: Any, actual: Any, *_dtype: Any) -> Verdict:
         """Return the file's own verdict."""
         with redirected(self.device):
-            return cast(Verdict, self._call("verify_result", 2, expected, actual))
+            return problem_answers.verdict(self._of("verify_result"), self._call("verify_result", 2, expected, actual))
 
     def get_flops(self, test_case: TestCase) -> int | None:
         """Return the file's own figure."""
-        return cast("int | None", self._call("get_flops", 1, test_case))
+        return self._amount("get_flops", test_case)
 
     def get_bytes(self, test_case: TestCase) -> int | None:
         """Return the file's own figure."""
-        return cast("int | None", self._call("get_bytes", 1, test_case))
+        return self._amount("get_bytes", test_case)
+
+    def get_footprint(self, test_case: TestCase) -> int | None:
+        """Return the file's own figure."""
+        return self._amount("get_footprint", test_case)
+
+    def get_unfused_bytes(self, test_case: TestCase) -> int | None:
+        """Return the file's own figure."""
+        return self._amount("get_unfused_bytes", test_case)
 
     def get_extra_params(self, test_case: TestCase) -> list[Any]:
         """Return the file's trailing arguments."""
-        return list(self._call("get_extra_params", 1, test_case))
+        return problem_answers.listed(self._of("get_extra_params"), self._call("get_extra_params", 1, test_case))
 
     def get_function_signature(self) -> dict[str, Any]:
         """Return the file's own signature."""
-        return cast("dict[str, Any]", self._call("get_function_signature", 0))
+        name = "get_function_signature"
+        return problem_answers.signature(self._of(name), self._call(name, 0))
+
+    def _amount(self, name: str, test_case: TestCase) -> int | None:
+        return problem_answers.amount(f"{self._of(name)} of {test_case['name']!r}", self._call(name, 1, test_case))
+
+    def _of(self, method: str) -> str:
+        return f"{self._kv_file}: {method}"
 
     def _call(self, name: str, count: int, *values: Any) -> Any:
         """Call a method of the file's class, with a dtype where it takes one beyond its `count` arguments."""
         method = getattr(super(), name)
+        if not callable(method):
+            raise UsageError(f"{self._of(name)} is {type(method).__name__}, wanted a method")
         if _takes_more(method, count):
             values = (*values, getattr(importlib.import_module("torch"), self._kv_dtype))
         try:
             return method(*values)
         except UsageError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if is_out_of_memory(error):
+                raise
             shapes = [str(list(value.shape)) for value in values if hasattr(value, "data_ptr")]
             given = f" on tensors of shapes {', '.join(shapes)}" if shapes else ""
             called = "reference_solution" if name == "expected" else name
             raise UsageError(f"{self._kv_file}: {called} fails{given}: {in_one_line(error)}") from error
 
-    def _checked(self, case: Any) -> TestCase:
-        lacking = [key for key in KEYS if key not in case] if isinstance(case, dict) else list(KEYS)
-        if lacking:
-            raise UsageError(
-                f"{self._kv_file}: a test case lacks {', '.join(lacking)}: {' '.join(str(case).split())[:80]}"
-            )
+    def _checked(self, case: TestCase) -> TestCase:
         return cast(TestCase, {**case, "create_inputs": partial(self._inputs, case["name"], case["create_inputs"])})
 
     def _inputs(self, case: str, create: Callable[[], Any]) -> Inputs:
@@ -134,8 +148,8 @@ class _Adapted(Problem):
         try:
             with redirected(self.device):
                 given = create()
-        except Exception as error:
-            if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        except (Exception, SystemExit) as error:
+            if is_out_of_memory(error):
                 raise
             raise UsageError(f"{where}: create_inputs fails: {in_one_line(error)}") from error
         inputs = tuple(given) if isinstance(given, tuple | list) else (given,)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tools import pages, trends, units
 from tools.measurements import Outcome
-from tools.pages import Cell, CommitLine, Findings, Footnotes, Place
+from tools.pages import Cell, CommitLine, Footnotes, Place, SiteData
 from tools.trends import Point, Trend
 
 RECENT = 30  # commits listed on the index; each kernel's page lists all
@@ -68,33 +68,33 @@ class IndexPage:
     notes: tuple[str, ...]
 
 
-def build(findings: Findings) -> IndexPage:
+def build(data: SiteData) -> IndexPage:
     """Return the index of the site."""
-    shown = {sha for place in findings.places for sha in findings.newest_first(place)}
-    newest = sorted(shown, key=lambda sha: -findings.order[sha])
-    sections = [_section(findings, place) for place in findings.places]
+    shown = {sha for place in data.places for sha in data.newest_first(place)}
+    newest = sorted(shown, key=lambda sha: -data.order[sha])
+    sections = [_section(data, place) for place in data.places]
     hidden = len(newest) - RECENT
     return IndexPage(
         sections=tuple(section for section in sections if section.tables),
-        commits=tuple(pages.commit_line(findings.history.commits[sha]) for sha in newest[:RECENT]),
+        commits=tuple(pages.commit_line(data.history.commits[sha]) for sha in newest[:RECENT]),
         further=f"{units.count(hidden, 'older commit')} on the kernels' pages" if hidden > 0 else "",
-        notes=findings.notes,
+        notes=data.notes,
     )
 
 
-def _section(findings: Findings, place: Place) -> Section:
+def _section(data: SiteData, place: Place) -> Section:
     notes = Footnotes()
-    tables = tuple(_table(findings, place, name, notes) for name in findings.benchmarks_at(place))
+    tables = tuple(_table(data, place, name, notes) for name in data.benchmarks_at(place))
     return Section(place=place, tables=tables, footnotes=tuple(notes.texts))
 
 
-def _table(findings: Findings, place: Place, benchmark: str, notes: Footnotes) -> Table:
-    found = findings.trends_of(place, benchmark)
+def _table(data: SiteData, place: Place, benchmark: str, notes: Footnotes) -> Table:
+    found = data.trends_of(place, benchmark)
     kernel, device, state = pages.parts(benchmark)
     cases = tuple(dict.fromkeys(case for _, case in found))
     newest = max(
         (trend.latest.measurement.commit for trend in found.values() if trend.latest.is_applicable),
-        key=findings.order.__getitem__,
+        key=data.order.__getitem__,
     )
     rows = []
     for implementation in dict.fromkeys(name for name, _ in found):
@@ -105,7 +105,7 @@ def _table(findings: Findings, place: Place, benchmark: str, notes: Footnotes) -
         device=device,
         state=state,
         href=pages.kernel_href(kernel, device),
-        newest=pages.commit_line(findings.history.commits[newest]),
+        newest=pages.commit_line(data.history.commits[newest]),
         cases=cases,
         rows=tuple(rows),
     )

@@ -82,10 +82,9 @@ def measure(
         prepare_torch(device)
     except NotImplementedError as error:
         return tuple(IntegerProduct(size=size, why=str(error)) for size in sizes)
-    timer = plain(device)
     found: list[IntegerProduct] = []
     for size in sorted(sizes):
-        found.append(_one(device, size, timer, make, found[-1] if found else None))
+        found.append(_one(device, size, plain(device), make, found[-1] if found else None))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.cases import DEVICES
-from benchmarks.harness.device_figures import FORMAT, UNITS, doubts, figures
+from benchmarks.harness.device_figures import FORMAT, ID, UNITS, device_id, doubts, figures
 from benchmarks.harness.reported import data_caches, threads
 from tools.atomic import replace_text
 from tools.roofs import CeilingSession
@@ -35,19 +35,28 @@ def newest_document(root: Path, device: str) -> tuple[float, dict[str, Any]] | N
     return next(_documents(root, device), None)
 
 
-def sessions(root: Path, device: str, results: Path | None = None, machine: str | None = None) -> list[CeilingSession]:
-    """Return the sessions of this machine with as many threads as KV_THREADS says, oldest first.
+def sessions(
+    root: Path, device: str, results: Path | None = None, machine: str | None = None, name: str | None = None
+) -> list[CeilingSession]:
+    """Return the sessions of one device of this machine, with as many threads as KV_THREADS says, oldest first.
+
+    A machine may have several GPUs, get another one, or be several machines of one name. Sessions that were recorded
+    before it was stored which device they are of count as of any.
 
     A file that cannot be read is passed over: it is a measurement that can be made again.
 
     Args:
         root: the folder of asv.conf.json, or any other that has `.asv`. device: "cpu" or "cuda".
         results: asv's results directory; None: `root/results`. machine: asv's name of this machine; None: the host's.
+        name: of the device, as `reported.name` says it; None: that of the newest session.
     """
     folder = (root / "results" if results is None else results) / (machine or os.uname().nodename)
     kept = [session_of(document, began) for began, document in _documents(root, device)]
-    found = [*kept, *_recorded(folder, device)]
-    return sorted((each for each in found if _has_our_threads(each, device)), key=lambda each: each.began)
+    found = [each for each in (*kept, *_recorded(folder, device)) if _has_our_threads(each, device)]
+    found.sort(key=lambda each: each.began)
+    known = [number for each in found if (number := each.figures.get(ID)) is not None]
+    ours = device_id(name) if name is not None else known[-1] if known else None
+    return [each for each in found if each.figures.get(ID) in (ours, None)]
 
 
 def session_of(document: Document, began: float) -> CeilingSession:
@@ -69,22 +78,20 @@ def _folder(root: Path, device: str) -> Path:
 
 
 def _documents(root: Path, device: str) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Yield the times, s, and documents that `peaks` kept of this node, newest first; of GPUs, those like the newest.
+    """Yield the times, s, and documents that `peaks` kept of this node, newest first.
 
-    A checkout may be on a disk that many nodes share, and a node may get another GPU.
+    A checkout may be on a disk that many nodes share.
     """
-    name = None
     paths = sorted(_folder(root, device).glob("*.json"), key=lambda path: path.stem.zfill(20), reverse=True)
     for path in paths:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             figures(document)
-            ours = document["node"] == os.uname().nodename and name in (None, document["name"])
+            ours = document["node"] == os.uname().nodename
             began = int(path.stem) * 1e-3
         except (OSError, ValueError, LookupError, TypeError):
             continue
         if ours:
-            name = document["name"]
             yield began, document
 
 

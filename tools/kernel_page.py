@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tools import pages, units
 from tools.measurements import Measurement, Outcome
-from tools.pages import Cell, CommitLine, Findings, Footnotes, Place
+from tools.pages import Cell, CommitLine, Footnotes, Place, SiteData
 from tools.trends import Point, Trend
 
 GFLOPS, GIGABYTES, MICROSECONDS = "GFLOPS", "GB/s", "µs"
@@ -88,26 +88,26 @@ class KernelPage:
     sections: tuple[Section, ...]
 
 
-def build(findings: Findings) -> tuple[KernelPage, ...]:
+def build(data: SiteData) -> tuple[KernelPage, ...]:
     """Return the page of every kernel and device that has a trend."""
     found: dict[tuple[str, str], list[Section]] = {}
-    for place in findings.places:
-        for benchmark in findings.benchmarks_at(place):
+    for place in data.places:
+        for benchmark in data.benchmarks_at(place):
             kernel, device, state = pages.parts(benchmark)
             sections = found.setdefault((kernel, device), [])
-            sections.append(_section(findings, place, benchmark, state))
+            sections.append(_section(data, place, benchmark, state))
     return tuple(
         KernelPage(name=pages.kernel_href(kernel, device), kernel=kernel, device=device, sections=tuple(sections))
         for (kernel, device), sections in sorted(found.items())
     )
 
 
-def _section(findings: Findings, place: Place, benchmark: str, state: str) -> Section:
-    found = findings.trends_of(place, benchmark)
+def _section(data: SiteData, place: Place, benchmark: str, state: str) -> Section:
+    found = data.trends_of(place, benchmark)
     notes = Footnotes()
     asked = {point.measurement.commit for trend in found.values() for point in trend.points if point.is_applicable}
-    newest_first = tuple(sha for sha in findings.newest_first(place) if sha in asked)
-    lines = {sha: pages.commit_line(findings.history.commits[sha]) for sha in newest_first}
+    newest_first = tuple(sha for sha in data.newest_first(place) if sha in asked)
+    lines = {sha: pages.commit_line(data.history.commits[sha]) for sha in newest_first}
     points = {pair: {point.measurement.commit: point for point in trend.points} for pair, trend in found.items()}
     cases = tuple(dict.fromkeys(case for _, case in found))
     return Section(

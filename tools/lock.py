@@ -57,4 +57,5 @@ def held(root: Path) -> Iterator[None]:
         yield
     finally:
         if stream is not None:
+            os.environ.pop(HOLDER, None)
             stream.close()

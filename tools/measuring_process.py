@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.harness.benchmark import prepare_torch
-from tools import host
+from tools import host, torch_state
 from tools.errors import UsageError
 
 
@@ -18,16 +18,14 @@ def is_command() -> bool:
     return getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None) == "tools.__main__"
 
 
-def restart(threads: str) -> None:
-    """Start this command anew with the environment of every measuring process, unless it has that.
+def environment(threads: str) -> dict[str, str]:
+    """Return our environment with what every measuring process has: the allocator reads its settings at the start."""
+    return {**os.environ, **host.measuring_variables(threads), "KV_THREADS": threads}
 
-    The allocator reads its settings when a process starts.
-    """
-    wanted = {**host.measuring_variables(threads), "KV_THREADS": threads}
-    if any(os.environ.get(name) != value for name, value in wanted.items()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **wanted})
+
+def command() -> list[str]:
+    """Return the command that started this process."""
+    return [sys.executable, *sys.orig_argv[1:]]
 
 
 @contextmanager
@@ -41,7 +39,8 @@ def prepared(device: str, threads: int) -> Iterator[None]:
         torch = importlib.import_module("torch")
     except ModuleNotFoundError:
         raise UsageError("PyTorch is not installed for this Python: `make venv` installs it") from None
-    before = torch.get_num_threads(), torch.is_grad_enabled(), torch.backends.cuda.matmul.allow_tf32
+    names = ("threads", "grad mode", torch_state.PRECISION)
+    before = {each: each.read(torch) for each in torch_state.SETTINGS if each.name in names}
     variable = os.environ.get("KV_THREADS")
     os.environ["KV_THREADS"] = str(threads)  # what native kernels, compiled packages and PyTorch go by
     try:
@@ -50,9 +49,8 @@ def prepared(device: str, threads: int) -> Iterator[None]:
     finally:
         os.environ.pop("KV_THREADS")
         os.environ |= {} if variable is None else {"KV_THREADS": variable}
-        torch.set_num_threads(before[0])
-        torch.set_grad_enabled(before[1])
-        torch.backends.cuda.matmul.allow_tf32 = before[2]
+        for setting, value in before.items():
+            setting.write(torch, value)
 
 
 def _prepare_torch(device: str) -> None:

@@ -1,4 +1,4 @@
-"""What the pages are made of: ready strings, and the findings from which each page takes its own.
+"""What the pages are made of: ready strings, and the recorded data from which each page takes its own.
 
 Pure. The templates hold no arithmetic: whatever a page shows stands in these values as text. `index_page`,
 `kernel_page` and `commit_page` make one kind of page each.
@@ -71,7 +71,7 @@ class Footnotes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Findings:
+class SiteData:
     """Everything that the pages are made from."""
 
     machines: tuple[Machine, ...]

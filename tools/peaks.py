@@ -1,7 +1,15 @@
 """``python -m tools peaks``: what this machine can do at most, measured; beside it what others say of it.
 
-In a script of your own: `measure_roofs("cpu")` measures now (half a minute), `latest_roofs(root, "cpu")` returns what
-the last sessions measured; both return the `Roofs` that `tools.roofline.roofline` takes.
+In a script of your own, in half a minute, bandwidths in B/s and peaks in FLOP/s:
+
+    >>> from tools.peaks import measure_roofs
+    >>> roofs = measure_roofs("cpu")
+    >>> dram = roofs.levels[-1]
+    >>> dram.name, dram.bandwidth > 1e8, roofs.peaks["float32"] > 1e8
+    ('DRAM', True, True)
+
+`latest_roofs(root, "cpu")` returns what the last sessions measured; both return the `Roofs` that
+`tools.roofline.roofline` takes.
 """
 
 from __future__ import annotations
@@ -18,7 +26,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.harness import reported
-from tools import host, kept_ceilings, peaks_table
+from benchmarks.harness.device_figures import ID, device_id
+from tools import host, kept_ceilings, lock, peaks_table
 from tools.errors import ResultsError, UsageError
 from tools.offline import live
 from tools.peaks_table import Shown
@@ -40,12 +49,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure, keep, print; return the exit status.
 
     Raises:
-        UsageError: the device is missing, or with --read nothing was measured yet.
+        UsageError: the device is missing, another run measures in this clone, or with --read nothing was measured yet.
     """
     device = args.device or host.device()
     if not args.read:
-        print(f"measuring what {device} can do at most, about half a minute", file=err, flush=True)
-        kept_ceilings.keep(args.root, measure_document(device))
+        with lock.held(args.root):  # beside a run of `make track` each would disturb the other
+            print(f"measuring what {device} can do at most, about half a minute", file=err, flush=True)
+            kept_ceilings.keep(args.root, measure_document(device))
     known = kept_ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
     if not known:
         raise UsageError(f"--read: no ceilings of {device} are kept here yet; `python -m tools peaks` measures them")
@@ -59,20 +69,22 @@ def _newest(root: Path, device: str, known: Sequence[CeilingSession]) -> Shown:
     began, document = kept_ceilings.newest_document(root, device) or (None, None)
     if document is not None and began == known[-1].began:
         return peaks_table.of_document(document)
-    name = document["name"] if document else reported.name("cpu") if device == "cpu" else ""
+    ours = document is not None and known[-1].figures.get(ID) in (None, device_id(document["name"]))
+    name = document["name"] if document and ours else reported.name("cpu") if device == "cpu" else ""
     return peaks_table.of_session(known[-1], device, name)
 
 
-def latest_roofs(root: Path, device: str) -> Roofs | None:
-    """Return the roofs of this machine as its last sessions measured them; None where none has.
+def latest_roofs(root: Path, device: str, name: str | None = None) -> Roofs | None:
+    """Return the roofs of this machine's device as its last sessions measured them; None where none has.
 
     Sessions are those of `make track`, in asv's results, and those of `python -m tools peaks`, with as many threads as
     KV_THREADS says.
 
     Args:
         root: the folder of asv.conf.json. device: "cpu" or "cuda".
+        name: of the device (`reported.name`), where there may be several; None: the one measured last.
     """
-    return roofs(kept_ceilings.sessions(root, device, machine=_machine()), device)
+    return roofs(kept_ceilings.sessions(root, device, machine=_machine(), name=name), device)
 
 
 def measure_roofs(device: str) -> Roofs:

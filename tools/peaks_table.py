@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness.device_figures import UNITS, Figure, doubts, figures
+from benchmarks.harness.device_figures import ID, UNITS, Figure, doubts, figures
 from tools import units
 from tools.roofs import CeilingSession, roof
 from tools.text_tables import Table, aligned
@@ -67,10 +67,10 @@ def of_session(session: CeilingSession, device: str, name: str) -> Shown:
 
 
 def rows(shown: Shown, sessions: Sequence[CeilingSession]) -> list[Row]:
-    """Return a row for each figure shown, with the roof over the sessions that it is one of."""
+    """Return a row for each ceiling shown, with the roof over the sessions that it is one of."""
     known = vendor(shown.name)
     said = {f"{name.lower()}_size": float(size) for name, size in shown.reported.items()}
-    return [_row(figure, roof(sessions, figure.name), said, known) for figure in shown.figures]
+    return [_row(figure, roof(sessions, figure.name), said, known) for figure in shown.figures if figure.name != ID]
 
 
 def _row(figure: Figure, top: float | None, said: Mapping[str, float], known: Vendor | None) -> Row:

@@ -148,7 +148,7 @@ def made(path: Path, found: type[Problem]) -> Problem:
         )
     try:
         problem = cast(Callable[[], Problem], found)()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         where = _line(error, path.resolve())
         raise UsageError(f"{path}:{where} {found.__name__}() fails: {in_one_line(error)}") from error
     if not isinstance(getattr(problem, "name", None), str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,13 @@ class Loaded:
     implementations: Mapping[str, Binder]
 
 
-def load(what: str, device: str, solutions: Sequence[Path] = (), dtype: str = "float32") -> Loaded:
+def load(
+    what: str,
+    device: str,
+    solutions: Sequence[Path] = (),
+    dtype: str = "float32",
+    around: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Loaded:
     """Return a problem and its implementations.
 
     Args:
@@ -39,6 +46,7 @@ def load(what: str, device: str, solutions: Sequence[Path] = (), dtype: str = "f
         solutions: shared libraries with `extern "C" void solution(...)`, and Python files with `solution(...)`; each
             an implementation that is called like its file.
         dtype: torch's name of the element type that older definitions ask for.
+        around: makes a context from a solution's name, for while it is loaded: that runs code of its own.
 
     Sets torch's threads (KV_THREADS, else 1) for this process.
 
@@ -59,7 +67,8 @@ def load(what: str, device: str, solutions: Sequence[Path] = (), dtype: str = "f
     for path in solutions:
         if path.stem in found:
             raise UsageError(f"{path}: there is an implementation {path.stem!r} already; give the file another name")
-        found[path.stem] = solution_files.binder(path, problem)
+        with around(path.stem):
+            found[path.stem] = solution_files.binder(path, problem)
     return Loaded(problem, found)
 
 

@@ -3,6 +3,18 @@
 The native kernels are called through ctypes, which the profiler does not see: each call is a region of its own, named
 after the implementation, so that it has a line on the CPU; a CUDA kernel is seen as such. A profiled call is slower
 than a timed one: the table says where the time goes, not how much it is.
+
+In a script of your own:
+
+    >>> import tempfile, torch
+    >>> from pathlib import Path
+    >>> from tools.profiling import profile_call
+    >>> x, folder = torch.rand(1000), Path(tempfile.mkdtemp())
+    >>> table = profile_call(lambda: x.exp(), device="cpu", trace=folder / "exp.trace.json", name="mine")
+    >>> [name for name in ("aten::exp", "mine") if name in table]
+    ['aten::exp', 'mine']
+    >>> (folder / "exp.trace.json").exists()
+    True
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import Round
-from tools import units
+from tools import session_facts, units
 from tools.adjusted_series import Place, adjusted
 from tools.failures import Failure
 from tools.joining import raised_since
 from tools.measurements import Adjusted, Interval, Measurement, Outcome, SeriesKey, from_rounds, round_interval
+from tools.session_facts import SessionFacts
 
 AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 OTHER_TELEMETRY = "telemetry is of another run: asv's stored value with its 99% interval"
@@ -58,6 +60,19 @@ class StoredValue:
     outcome: Outcome
     seconds: float | None
     interval: Interval | None
+    began: float | None = None  # Unix time, s, at which asv began its last round
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedValue:
+    """One value that is no time: a ceiling of the device, an error."""
+
+    benchmark: str
+    version: str | None
+    implementation: str  # "" where the benchmark has no axes
+    case: str
+    value: float | None  # None: failed, n/a, or could not be measured
+    began: float | None  # Unix time, s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +85,8 @@ class ResultsFile:
     values: tuple[StoredValue, ...]
     rounds: Mapping[tuple[str, str, str], tuple[Round, ...]]  # (benchmark, implementation, case) -> rounds
     failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
+    tracked: tuple[TrackedValue, ...] = ()
+    sessions: tuple[SessionFacts, ...] = ()  # that measured it, each with what was new in it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +128,7 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
     """Return the measurement of every value that can be shown, and a note for each kind that cannot."""
     found: dict[tuple[SeriesKey, str], Measurement] = {}
     rounds: dict[Place, dict[str, Sequence[Round]]] = {}
+    code: dict[Place, dict[str, str]] = {}
     left_out: Counter[str] = Counter()
     for file, value in _values(recorded):
         reason = _unshowable(value, recorded)
@@ -120,17 +138,31 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
         if reason is None:
             found[item.key, item.commit] = item
             if item.outcome is Outcome.MEASURED and item.method is not None:
-                rounds.setdefault((item.key, item.method), {})[item.commit] = _kept(file, value, item.method)
+                kept = _kept(file, value, item.method)
+                rounds.setdefault((item.key, item.method), {})[item.commit] = kept
+                code.setdefault((item.key, item.method), {}).update(_code(file, value, kept))
         else:
             left_out[f"{value.benchmark} {reason}"] += 1
     notes = tuple(
         f"{text} ({units.count(number, 'value')} kept, not shown)" for text, number in sorted(left_out.items())
     )
-    for (key, _), by_commit in adjusted(rounds).items():
+    for (key, _), by_commit in adjusted(rounds, code).items():
         for commit, estimates in by_commit.items():
             fair = Adjusted(seconds=statistics.median(estimates), interval=round_interval(estimates))
             found[key, commit] = replace(found[key, commit], adjusted=fair)
     return tuple(found.values()), notes
+
+
+def _code(file: ResultsFile, value: StoredValue, rounds: Sequence[Round]) -> Mapping[str, str]:
+    """Return what a commit ran when these rounds were measured; nothing where no session says so.
+
+    A control's code is torch's, which the environment names: all its commits ran the same.
+    """
+    if value.implementation in CONTROLS:
+        return {file.commit: value.implementation}
+    session = session_facts.at(file.sessions, max(item.time for item in rounds))
+    known = None if session is None else session.code.get(value.benchmark.partition(".")[0])
+    return {} if known is None else {file.commit: known}
 
 
 def _kept(file: ResultsFile, value: StoredValue, method: str) -> list[Round]:

@@ -21,8 +21,8 @@ import jinja2
 
 from tools import charts, commit_page, index_page, kernel_page
 from tools.errors import ResultsError
-from tools.findings import findings
-from tools.pages import Findings
+from tools.pages import SiteData
+from tools.reading import site_data
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
@@ -72,7 +72,7 @@ def write_site(*, results: Path, repository: Path, out: Path) -> SiteSummary:
         ResultsError: `results` is no directory, or `out` is a file.
         HistoryError: `repository` is no git repository with a commit.
     """
-    found = findings(results, repository)
+    found = site_data(results, repository)
     if out.exists() and not out.is_dir():
         raise ResultsError(f"{out}: a folder for the site is wanted, this is a file: name another with --out")
     out.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def page_templates() -> jinja2.Environment:
     return templates
 
 
-def _render(found: Findings, folder: Path) -> tuple[str, ...]:
+def _render(found: SiteData, folder: Path) -> tuple[str, ...]:
     """Write every file of the site into `folder`; return their names, the index last."""
     templates = page_templates()
     names = _copy_static(folder)

@@ -1,4 +1,4 @@
-"""What `make track` prints at its end: its cost, its findings, what has no value. Pure: values in, text out."""
+"""What `make track` prints at its end: its cost, its speeds, what has no value. Pure: values in, text out."""
 
 from __future__ import annotations
 

@@ -90,18 +90,18 @@ def _refusal(repository: Path, said: str) -> str:
     return f"{repository.absolute()}: git says: {lines[0]}{''.join(cures)}"
 
 
-def commits(repository: Path, wanted: str | None) -> tuple[str, ...]:
+def commits(repository: Path, wanted: str | None, *, most: int = DEFAULT_COMMITS) -> tuple[str, ...]:
     """Return the commits to measure, newest first, along first parents (asv's trends show no others).
 
     Args:
         repository: a folder of the clone. wanted: a git range, or revisions for themselves alone; None: the
-            last commits that changed what kernels are built from.
+            last commits that changed what kernels are built from, `most` of them at most.
 
     Raises:
         UsageError: `wanted` names no commit.
     """
     if wanted is None:
-        found = _listed(repository, f"-{DEFAULT_COMMITS}", "HEAD", "--", *BUILT_FROM)
+        found = _listed(repository, f"-{most}", "HEAD", "--", *BUILT_FROM)
         return found or _listed(repository, "-1", "HEAD", "--")
     words = wanted.split()
     alone = not any(map(_ASKS_FOR_SET.search, words))
@@ -111,6 +111,11 @@ def commits(repository: Path, wanted: str | None) -> tuple[str, ...]:
     if not found:
         raise UsageError(f"RANGE={wanted!r} names no commit of this repository; a git range is wanted, {EXAMPLES}")
     return found
+
+
+def newest(repository: Path, most: int) -> tuple[str, ...]:
+    """Return the newest commits along the first parents of HEAD, newest first, whatever they changed."""
+    return _listed(repository, f"-{most}", "HEAD", "--")
 
 
 def _listed(repository: Path, *args: str) -> tuple[str, ...]:
@@ -210,15 +215,21 @@ def is_measured(
     return True
 
 
-def is_tracked(stored: Mapping[Series, StoredSeries], wanted: Iterable[Series]) -> bool:
+def is_tracked(
+    stored: Mapping[Series, StoredSeries], wanted: Iterable[Series], *, told: Container[Series] = ()
+) -> bool:
     """Return whether a commit's stored results leave no error to track.
 
-    Every one of `wanted` (errors) must have a value or have failed; or else the time of the same call must have none:
-    what does not apply or fails there does here. What failed is not tried again by itself.
+    Every one of `wanted` (errors) must have a value, have failed, or be one of `told`, which said why they have none
+    (the problem gives no figure); or else the time of the same call must have none: what does not apply or fails there
+    does here. What failed is not tried again by itself.
     """
     for series in wanted:
         item, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
-        if item is None or (item.value is None and not item.failed and (hot is None or hot.value is not None)):
+        if item is None:
+            return False
+        settled = item.value is not None or item.failed or series in told
+        if not settled and (hot is None or hot.value is not None):
             return False
     return True
 

@@ -18,7 +18,7 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
-from tools import ceiling_run, ingest, kept_values, run_report
+from tools import ceiling_run, fingerprint, ingest, kept_values, run_report
 from tools import failures as failure_lines
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import environment_of
@@ -26,9 +26,9 @@ from tools.atomic import replace_text
 from tools.environment import CommitNotBuilt
 from tools.errors import KernelVelocityError, ResultsError
 from tools.failures import Failure, FailureLineError
-from tools.findings import findings
 from tools.joining import StoredSeries, join
 from tools.measurements import Measurement
+from tools.reading import site_data
 from tools.run_report import SHORT, Cost
 from tools.selection import Selection, is_measured, is_tracked, wrong_errors
 from tools.stored_file import Series, StoredFile
@@ -120,11 +120,11 @@ class Session:
             KernelVelocityError: asv itself failed.
         """
         built = [commit for commit in self.commits if commit not in self.failed_builds and self._is_readable(commit)]
-        self.measured = tuple(commit for commit in built if again or not self._is_measured(commit))
+        self.measured = tuple(commit for commit in built if again or not self.is_measured(commit))
         if len(self.measured) < len(built):
             print(f"{len(built) - len(self.measured)} commits are measured already (AGAIN=1 repeats them)", file=out)
         errors = self.series.errors
-        pending = (commit for commit in built if not is_tracked(self._known(commit), errors))
+        pending = (commit for commit in built if not is_tracked(self._known(commit), errors, told=self._told(commit)))
         self.tracked = tuple(dict.fromkeys((*(self.measured if errors else ()), *pending)))
         if not self.measured and not self.tracked:
             return
@@ -140,10 +140,12 @@ class Session:
             self._ended = time.time()
             for line in kept_values.put_back(self.root, self._results, self.rounds):
                 print(line, file=out)
-        self._note_deaths()
+            self._note_deaths()
 
     def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
         """Have asv run what the expressions select of some commits; KernelVelocityError where asv itself failed."""
+        for commit in commits:  # before anything is measured: whoever kills this leaves no time without its facts
+            fingerprint.record(self._path(commit), self._began, self._environment.unpacked(commit), os.environ)
         hashes = self.root / ".asv" / "track-commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
         benches = [text for expression in expressions for text in ("--bench", expression)]
@@ -193,15 +195,35 @@ class Session:
             self.unreadable[commit] = f"not measured: {commit[:SHORT]}: {error}; move that file away"
         return commit not in self.unreadable
 
-    def _is_measured(self, commit: str) -> bool:
+    def failed_before(self, commit: str) -> bool:
+        """Return whether a commit could not be built, by what is kept of it."""
+        return self._environment.failed_before(commit)
+
+    def forget_failures(self) -> None:
+        """Let this run's commits be built again although they could not be built before."""
+        self._environment.forget_failures(self.commits)
+
+    def measured_since(self, commit: str, when: float) -> bool:
+        """Return whether every series of a commit that has a value was measured after a Unix time, s."""
+        rounds: dict[Series, float] = {}
+        for item in self._rounds(commit):
+            series = (item.benchmark, item.params)
+            rounds[series] = min(item.time, rounds.get(series, item.time))
+        return bool(rounds) and all(began >= when for began in rounds.values())
+
+    def is_measured(self, commit: str) -> bool:
+        """Return whether what is recorded of a commit leaves nothing to measure."""
         known = self._known(commit)
         rounds: dict[Series, list[Round]] = {}
         for line in self._rounds(commit):
             rounds.setdefault((line.benchmark, line.params), []).append(line)
         joined = {series: join(rounds.get(series, ()), item) for series, item in known.items()}
         other = {series for series, found in joined.items() if found and found[-1].method != self._method}
-        told = Counter((item.benchmark, item.params) for item in self._failures(commit))
-        return is_measured(known, self.series.series, self.rounds, told=told, other_method=other)
+        return is_measured(known, self.series.series, self.rounds, told=self._told(commit), other_method=other)
+
+    def _told(self, commit: str) -> Counter[Series]:
+        """Return how many rounds of each series said why they have no value."""
+        return Counter((item.benchmark, item.params) for item in self._failures(commit))
 
     def _known(self, commit: str) -> dict[Series, StoredSeries]:
         """Return what is stored of a commit in the versions of today's suite."""
@@ -249,7 +271,7 @@ class Session:
         if not self.has_results():
             return []
         wanted = set(self.series.series)
-        found = findings(self._results, self.root)
+        found = site_data(self._results, self.root)
         self.notes.update(dict.fromkeys(found.notes))
         return [
             item

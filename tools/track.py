@@ -118,8 +118,10 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         )
         work.recover(out)
         work.build(chosen.again, out)
-        work.measure(chosen.again, out)
-        work.ingest(err)
+        try:
+            work.measure(chosen.again, out)
+        finally:  # who interrupts it, while errors are computed, say, keeps what was timed
+            work.ingest(err)
         if not args.no_ceilings:  # after ingesting: whoever interrupts this loses nothing that was timed
             work.measure_ceilings(where, out)
         status = _report(

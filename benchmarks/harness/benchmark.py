@@ -60,6 +60,7 @@ class _KernelBenchmark:
     # Cost of one call by case, stored in benchmarks.json by our benchmark type.
     flops: ClassVar[dict[str, int]]
     bytes: ClassVar[dict[str, int]]
+    footprints: ClassVar[dict[str, int]]  # bytes that a call touches, by case; not stored
 
     def __init_subclass__(cls) -> None:
         cls.problem.device = cls.device
@@ -72,6 +73,8 @@ class _KernelBenchmark:
         cls.flops = {name: value for name, value in flops.items() if value is not None}
         traffic = {test["name"]: cls.problem.get_bytes(test) for test in tests}
         cls.bytes = {name: value for name, value in traffic.items() if value is not None}
+        touched = {test["name"]: cls.problem.get_footprint(test) for test in tests}
+        cls.footprints = {name: value for name, value in touched.items() if value is not None}
 
     def setup(self, implementation: str, case: str) -> None:
         """Make inputs, bind the implementation, check its output against the reference.
@@ -182,7 +185,7 @@ class _KernelBenchmark:
 
     def _working_set(self, method: Any, case: str) -> float:
         """Return the bytes that a call touches, as far as its caches are concerned."""
-        return math.inf if cache.is_cold(method) else self.bytes.get(case, 0)
+        return math.inf if cache.is_cold(method) else self.footprints.get(case, 0)
 
     def _gate(self, method: Any, implementation: str, case: str) -> AbstractContextManager[Gate | None]:
         """Return what lets samples through: on the CPU a gate; a GPU's pace is NVML's to tell.

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from benchmarks.harness.ceilings import BEYOND, Ceiling, ceiling_of
+from benchmarks.harness.ceilings import BEYOND, Ceiling, NewTimer, ceiling_of
 from benchmarks.harness.reported import cache_size, free_memory
-from benchmarks.harness.timers import Timer
 from benchmarks.harness.workloads import reread
 
 WHAT = "reread"
@@ -41,22 +40,24 @@ class Stretch:
 
 
 def sweep_sizes(smallest: int, cache: int | None, memory: int | None) -> list[int]:
-    """Return working sets, bytes: two per doubling from `smallest` to BEYOND caches, as far as memory allows.
+    """Return working sets, bytes: two per doubling from `smallest` to the first of at least BEYOND caches.
 
-    Each is a multiple of 256 bytes.
+    As far as memory allows. Each is a multiple of 256 bytes.
     """
-    most = BEYOND * cache if cache else UNKNOWN
-    most = max(smallest, most if memory is None else min(most, memory // MEMORY_SHARE))
-    steps = int(2 * math.log2(most / smallest) + 1e-9)
-    return [int(smallest * 2 ** (step / 2)) // 256 * 256 for step in range(steps + 1)]
+    wanted = BEYOND * cache if cache else UNKNOWN
+    most = math.inf if memory is None else memory // MEMORY_SHARE
+    sizes = [smallest]
+    while sizes[-1] < wanted and (size := int(smallest * 2 ** (len(sizes) / 2)) // 256 * 256) <= most:
+        sizes.append(size)
+    return sizes
 
 
-def measured(device: str, timer: Timer) -> Iterator[Ceiling]:
+def measured(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
     """Yield the pace of every working set of the sweep, B/s."""
     sizes = sweep_sizes(SMALLEST[device], cache_size(device), free_memory(device))
     calls = reread(device, sizes[-1], PER_CALL[device])
     for size in sizes:
-        yield ceiling_of(partial(calls, size), timer, what=WHAT, unit="B/s", bytes=size, dtype="float32")
+        yield ceiling_of(partial(calls, size), new_timer, what=WHAT, unit="B/s", bytes=size, dtype="float32")
 
 
 def levels(points: Sequence[tuple[int, float]], most: int) -> list[Stretch]:

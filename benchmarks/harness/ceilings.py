@@ -24,6 +24,8 @@ from benchmarks.harness.timers import Call, HostTimer, Timer
 from benchmarks.harness.workloads import STREAMS, product
 
 FORMAT = 1
+# One for each ceiling: what a timer learnt of one (the host cannot keep ahead, so half the queue) is not the next's.
+NewTimer = Callable[[], Timer]
 SECONDS = 0.2  # s of sampling per ceiling: some 35 of them within the 20 s that a first look at a GPU may cost
 FEWEST = 7  # samples, however slow the call
 SPREAD = 0.05  # a ceiling that spreads more is warned of: it says little about timings to a few percent
@@ -96,21 +98,21 @@ def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
     return tuple(Ceiling(**each | {"flags": tuple(each["flags"])}) for each in document["ceilings"])
 
 
-def measure(device: str, *further: Callable[[str, Timer], Iterable[Ceiling]]) -> dict[str, Any]:
+def measure(device: str, *further: Callable[[str, NewTimer], Iterable[Ceiling]]) -> dict[str, Any]:
     """Measure every ceiling of "cpu" or "cuda"; return the document, ready for JSON.
 
     Args:
         device: "cpu" or "cuda".
-        further: what else to measure with the device's timer, such as `cache_sweep.measured`.
+        further: what else to measure with the device's timers, such as `cache_sweep.measured`.
 
     Raises:
         NotImplementedError: torch or the device is missing.
     """
     prepare_torch(device)
-    timer, nothing = _clock(device)
+    new_timer, nothing = _clock(device)
     before = reported(device)
-    found = [*_costs(device, timer, nothing), *_bandwidths(device, timer), *_products(device, timer)]
-    found += [each for more in further for each in more(device, timer)]
+    found = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer), *_products(device, new_timer)]
+    found += [each for more in further for each in more(device, new_timer)]
     return {
         "format": FORMAT,
         "device": device,
@@ -152,15 +154,15 @@ def _title(ceiling: Ceiling) -> str:
     return f"{ceiling.what} ({size})" if size else ceiling.what
 
 
-def _clock(device: str) -> tuple[Timer, Call]:
-    """Return the device's timer, and its empty kernel (on the CPU: the smallest operation of torch)."""
+def _clock(device: str) -> tuple[NewTimer, Call]:
+    """Return what makes the device's timers, and its empty kernel (on the CPU: the smallest operation of torch)."""
     import torch  # noqa: PLC0415 - discovery must work without torch
 
     if device == "cuda":
         source = TorchEvents(device)
-        return CudaEventTimer(source), source.nothing
+        return partial(CudaEventTimer, source), source.nothing
     one, two = torch.rand(1), torch.rand(1)
-    return HostTimer(), lambda: torch.add(one, one, out=two)
+    return HostTimer, lambda: torch.add(one, one, out=two)
 
 
 def samples_of(call: Call, timer: Timer, seconds: float) -> list[float]:
@@ -194,8 +196,9 @@ def undisturbed(samples: Sequence[float]) -> float:
     return sorted(samples)[len(samples) // 10]
 
 
-def ceiling_of(make: Callable[[], tuple[Call, float]], timer: Timer, **identity: Any) -> Ceiling:
+def ceiling_of(make: Callable[[], tuple[Call, float]], new_timer: NewTimer, **identity: Any) -> Ceiling:
     """Measure a rate: `make` returns a call and how much it does. What torch cannot do here is None, with its words."""
+    timer = new_timer()
     try:
         call, work = make()
         samples = samples_of(call, timer, SECONDS)
@@ -211,8 +214,9 @@ def _duration(what: str, samples: Sequence[float]) -> Ceiling:
     return Ceiling(what=what, unit="s", value=value, n=len(samples), spread=spread_of(samples))
 
 
-def _costs(device: str, timer: Timer, nothing: Call) -> Iterator[Ceiling]:
+def _costs(device: str, new_timer: NewTimer, nothing: Call) -> Iterator[Ceiling]:
     """Yield what measuring and launching cost, seconds: the timer's tick and overhead, a launch among launches."""
+    timer = new_timer()
     warm_up(nothing, timer)
     yield Ceiling(what="tick", unit="s", value=timer.tick(), n=1)
     yield Ceiling(what="overhead", unit="s", value=timer.overhead(), n=1)
@@ -233,12 +237,12 @@ def working_sets(smallest: int, cache: int | None, memory: int | None) -> list[i
     return sizes
 
 
-def _bandwidths(device: str, timer: Timer) -> Iterator[Ceiling]:
+def _bandwidths(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
     sizes = working_sets(SMALLEST[device], cache_size(device), free_memory(device))
     sweep = [("copy", size) for size in sizes] + [("read", sizes[-1]), ("triad", sizes[-1])]
     for what, size in sweep:
         make = partial(STREAMS[what], device, size)
-        yield ceiling_of(make, timer, what=what, unit="B/s", bytes=size, dtype="float32")
+        yield ceiling_of(make, new_timer, what=what, unit="B/s", bytes=size, dtype="float32")
 
 
 def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:
@@ -252,15 +256,12 @@ def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:
     if device == "cpu":
         return {"tf32": "TF32 is a mode of CUDA devices", "int8": "measured on CUDA devices only"}.get(dtype, "")
     if capability < NEEDS.get(dtype, (0, 0)):
-        return f"needs compute capability {_dotted(NEEDS[dtype])}, this device has {_dotted(capability)}"
+        wanted, had = (".".join(map(str, version)) for version in (NEEDS[dtype], capability))
+        return f"needs compute capability {wanted}, this device has {had}"
     return ""
 
 
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
-
-
-def _products(device: str, timer: Timer) -> Iterator[Ceiling]:
+def _products(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
     import torch  # noqa: PLC0415
 
     capability = torch.cuda.get_device_capability() if device == "cuda" else (0, 0)
@@ -270,7 +271,7 @@ def _products(device: str, timer: Timer) -> Iterator[Ceiling]:
             yield Ceiling(value=None, why=why, **identity)  # type: ignore[arg-type]
             continue
         with _tf32(dtype == "tf32"):
-            yield ceiling_of(partial(_largest_product, device, dtype, timer), timer, **identity)
+            yield ceiling_of(partial(_largest_product, device, dtype, new_timer), new_timer, **identity)
 
 
 @contextmanager
@@ -284,12 +285,12 @@ def _tf32(allowed: bool) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def _largest_product(device: str, dtype: str, timer: Timer) -> tuple[Call, float]:
+def _largest_product(device: str, dtype: str, new_timer: NewTimer) -> tuple[Call, float]:
     """Return the largest cube's product that LONGEST allows, judged by the smallest's time, and its operations."""
     sizes = SIZES[device]
     call = product(device, dtype, sizes[0])
     call()
-    (seconds,) = timer.samples(call, 1, 1)
+    (seconds,) = new_timer().samples(call, 1, 1)
     n = affordable(sizes, seconds, LONGEST[device])
     return (call if n == sizes[0] else product(device, dtype, n)), 2 * n**3
 

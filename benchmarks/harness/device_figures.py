@@ -7,6 +7,7 @@ without torch: `tools` reads them, too.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from benchmarks.harness.ceilings import BEYOND, SPREAD, Ceiling, from_document, 
 _MEMORY = {"dram_copy_bandwidth": "B/s", "dram_read_bandwidth": "B/s", "dram_triad_bandwidth": "B/s"}
 _PEAKS = {f"peak_{dtype}": "FLOP/s" for dtype in ("float64", "float32", "float16", "bfloat16")}
 _COSTS = {"launch_overhead": "s", "timer_tick": "s", "threads": "threads"}
+ID = "device_id"  # which device it was: asv stores numbers, so its name's
 UNITS: Mapping[str, Mapping[str, str]] = {
     device: {
         **_MEMORY,
@@ -26,6 +28,7 @@ UNITS: Mapping[str, Mapping[str, str]] = {
         **_PEAKS,
         **peaks,
         **_COSTS,
+        ID: "CRC-32",
     }
     for device, names, peaks in (
         ("cpu", cache_sweep.NAMES["cpu"], {}),
@@ -66,8 +69,14 @@ def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
     chosen |= {f"peak_{c.dtype}": c for c in found if c.what == "matmul"}
     chosen |= {"launch_overhead": _best(found, "launch"), "timer_tick": _best(found, "tick")}
     chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
+    chosen[ID] = Ceiling(what=ID, unit="CRC-32", value=device_id(document["name"]))
     absent = Ceiling(what="", unit="", value=None, why="it was not measured")
     return tuple(_figure(name, unit, chosen.get(name, absent)) for name, unit in UNITS[device].items())
+
+
+def device_id(name: str) -> int:
+    """Return the number that stands for a device's name, its CRC-32: of two devices under one machine's name, which."""
+    return zlib.crc32(name.encode())
 
 
 def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:

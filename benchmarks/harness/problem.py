@@ -2,8 +2,8 @@
 
 The method names are those of public kernel-challenge definitions (Tensara's), with the same meanings, so that such a
 class runs here unchanged. What is ours stands beside them, each with a default that keeps a foreign definition
-working: `get_bytes` (absent: no bandwidth, no roofline), `get_unfused_bytes`, `expected`, `subset`, `poison`,
-`native_arguments`.
+working: `get_bytes` (absent: no bandwidth, no roofline), `get_footprint`, `get_unfused_bytes`, `expected`, `subset`,
+`poison`, `native_arguments`.
 
 No torch at import: discovery must be the same on a machine that has none.
 """
@@ -130,6 +130,14 @@ class Problem(ABC):
         return int.from_bytes(digest[:4], "little") & 0x7FFFFFFF
 
     # Ours -----------------------------------------------------------------------------------------------------------
+
+    def get_footprint(self, test_case: TestCase) -> int | None:
+        """Return the bytes of memory that one call touches, each once: what a cache would have to hold.
+
+        As many as it moves, unless a problem says otherwise: one that works in place, or passes over its data again
+        and again, moves more than it touches. None where the problem does not say.
+        """
+        return self.get_bytes(test_case)
 
     def get_unfused_bytes(self, test_case: TestCase) -> int | None:
         """Return the least memory traffic of PyTorch's sequence of operations, None where there is no sequence.

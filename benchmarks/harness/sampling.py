@@ -117,10 +117,10 @@ def measure(
         if left <= 0 and rule.samples:
             reason = Reason.TIMEOUT
             break
+        affordable = left / (per_call * batch)  # not a number where the timer's times are none: it raises below
+        wanted = max(1, int(affordable)) if affordable < decision.n else decision.n
         before = page_faults()
-        samples, lasted = taken_by(
-            timer, call, batch, min(decision.n, max(1, int(left / (per_call * batch)))), per_call * batch
-        )
+        samples, lasted = taken_by(timer, call, batch, wanted, per_call * batch)
         faults += page_faults() - before  # of the calls alone: the rule's own arithmetic has some, too
         spent += lasted
         rule.add(samples, lasted if timer.by_wall else sum(samples) * batch)

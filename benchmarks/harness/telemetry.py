@@ -260,8 +260,12 @@ def _check_types(fields: Mapping[str, object]) -> None:
 
 
 def spool_path(root: Path, environment: str, commit: str) -> Path:
-    """Return where the rounds of a commit wait to be ingested."""
-    return root / ".asv" / "spool" / environment / f"{commit}.jsonl"
+    """Return where the rounds of a commit wait to be ingested.
+
+    The processes of an A/B test (tools/ab_run.py) are told another folder, by KV_SPOOL: its rounds are evidence of
+    their own, and never become those of the recorded history.
+    """
+    return root / (os.environ.get("KV_SPOOL") or ".asv/spool") / environment / f"{commit}.jsonl"
 
 
 def append(path: Path, record: Round) -> None:

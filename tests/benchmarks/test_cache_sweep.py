@@ -43,6 +43,14 @@ def test_the_sweep_stays_within_a_part_of_the_memory():
     assert sweep_sizes(8 * KIB, 32 * MIB, 0) == [8 * KIB]
 
 
+@given(st.integers(8 * KIB, 1 << 31), st.sampled_from([8 * KIB, 2 * MIB]))
+def test_the_sweep_ends_at_four_caches_or_right_above(cache, smallest):
+    sizes = sweep_sizes(smallest, cache, None)
+    assert sizes[-1] >= 4 * cache or sizes == [smallest]
+    assert all(size < 4 * cache for size in sizes[:-1])
+    assert sizes[-1] <= max(4 * 2**0.5 * cache, smallest)
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.03])
 def test_planted_caches_are_seen(noise):
     for seed in range(20):
@@ -132,7 +140,7 @@ def test_a_real_sweep_has_a_pace_for_every_size(monkeypatch):
         monkeypatch.setattr(f"benchmarks.harness.sampling.{name}", 0.001)
     for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
         monkeypatch.setattr(f"benchmarks.harness.cache_sweep.{name}", lambda device, answer=answer: answer)
-    found = list(measured("cpu", HostTimer()))
+    found = list(measured("cpu", HostTimer))
     assert [each.bytes for each in found] == sweep_sizes(1 << 13, 1 << 16, 1 << 30)
     assert all(each.value and each.value > 1e8 for each in found)
     assert {each.what for each in found} == {"reread"}

@@ -249,7 +249,7 @@ def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, m
 
 
 def test_a_product_counts_a_multiplication_and_an_addition_per_term(torch, quick):
-    _, work = ceilings._largest_product("cpu", "float32", HostTimer())
+    _, work = ceilings._largest_product("cpu", "float32", HostTimer)
     assert work in (2 * 32**3, 2 * 64**3)
 
 
@@ -282,10 +282,31 @@ def test_inputs_are_random_and_each_stream_moves_what_it_says(whole):
 def test_a_host_that_cannot_keep_ahead_is_flagged(whole, quick, monkeypatch):
     pretend_cuda.plant(monkeypatch, whole)
     monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: True)
-    timer, nothing = ceilings._clock("cuda")
-    found = ceilings.ceiling_of(lambda: (nothing, 8.0), timer, what="copy", unit="B/s", bytes=8)
+    new_timer, nothing = ceilings._clock("cuda")
+    found = ceilings.ceiling_of(lambda: (nothing, 8.0), new_timer, what="copy", unit="B/s", bytes=8)
     assert found.flags == ("underfed",)
     assert found.value
+
+
+def test_each_ceiling_has_a_timer_of_its_own(whole, quick, monkeypatch):
+    """One that the host could not feed halves what its timer enqueues: the next begins with all of it."""
+    pretend_cuda.plant(monkeypatch, whole)
+    made, underfed = [], [True]
+    monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: underfed[0])
+    new_timer, nothing = ceilings._clock("cuda")
+
+    def new():
+        made.append(new_timer())
+        return made[-1]
+
+    for identity in ({"what": "copy", "bytes": 8}, {"what": "read", "bytes": 8}):
+        found = ceilings.ceiling_of(lambda: (nothing, 8.0), new, unit="B/s", **identity)
+        assert found.flags == (("underfed",) if underfed[0] else ())
+        underfed[0] = False
+    assert made[0].batch_limit < made[1].batch_limit == made[1].LAUNCHES - 2
+    assert sum(1 for _ in ceilings._bandwidths("cpu", lambda: made.append("timer") or HostTimer())) == made.count(
+        "timer"
+    )
 
 
 def test_a_ceiling_is_what_was_done_undisturbed():

@@ -109,7 +109,10 @@ def test_a_problem_that_says_no_error_has_none(root, monkeypatch):
     monkeypatch.setattr(matmul.Matmul, "verify_result", lambda *_: (True, {}))
     bench = as_asv_runs(matmul)
     bench.do_setup()
-    assert math.isnan(bench.do_run())  # asv's "n/a"
+    assert math.isnan(bench.do_run())  # asv's "n/a", which says nothing of why
+    (said,) = failures(root)
+    assert (said["b"], said["skipped"]) == ("k.Cpu.track_max_error", True)
+    assert said["error"] == "the problem's verify_result gives no max_error"
 
 
 def test_what_is_found_wrong_is_written_down(root, monkeypatch):

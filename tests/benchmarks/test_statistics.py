@@ -1,6 +1,8 @@
 """The statistics' primitives against scipy, and their invariances."""
 
 import dataclasses
+import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -221,3 +223,22 @@ def test_values_are_frozen():
     for value in (statistics.Figure(1.0), statistics.Interval(low=0.0, high=1.0, level=0.95, method="none")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             value.warnings = ("changed",)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=12, max_size=120), st.integers(2, 6))
+def test_long_blocks_are_the_influence_values_means(samples, blocks):
+    psi = primitives.influence(np.asarray(samples))
+    found = statistics.long_blocks(samples, blocks)
+    edges = [len(samples) * number // blocks for number in range(blocks + 1)]
+    expected = [psi[low:high].mean() for low, high in pairwise(edges)]
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert statistics.long_blocks(3 * np.asarray(samples), blocks) == pytest.approx(3 * found, abs=1e-9)
+
+
+def test_long_blocks_want_two_samples_each():
+    assert statistics.long_blocks(np.arange(11.0), 6) is None
+    assert statistics.long_blocks(np.ones(12), 6).tolist() == [0.0] * 6
+    with pytest.raises(ValueError, match="long blocks: sample 3 of 12 is nan"):
+        statistics.long_blocks([1.0] * 3 + [math.nan] + [1.0] * 8, 6)
+    with pytest.raises(ValueError, match=r"wanted \[0, \.5\)"):
+        statistics.long_blocks(np.arange(12.0), 6, 0.5)

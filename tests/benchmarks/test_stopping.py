@@ -8,6 +8,7 @@ import pytest
 from benchmarks.harness.stopping import (
     RULES,
     Adaptive,
+    AdaptiveRound,
     CoefficientOfVariation,
     Continue,
     FixedTime,
@@ -111,7 +112,7 @@ def test_time_spent_is_a_time(bad):
         ({"KV_RULE": "fixed_time", "KV_MAX_NOISE": ".01"}, "KV_MAX_NOISE: rule fixed_time has no parameter max_noise"),
         ({"KV_RULE": "fixed", "KV_N": "2.5"}, "KV_N: got '2.5'; wanted a whole number"),
         ({"KV_RULE": "fixed", "KV_N": "0"}, "rule fixed: n = 0; wanted a positive number"),
-        ({"KV_RULE": "adaptive", "KV_T_SOFT": "3"}, "rule adaptive: t_soft = 3.0 s is more than t_max = 1.0 s"),
+        ({"KV_RULE": "adaptive", "KV_T_SOFT": "3"}, "rule adaptive: t_soft = 3.0 s is more than t_max = 2.0 s"),
         ({"KV_RULE": "stdrel", "KV_MIN_TIME": "16"}, "min_time = 16.0 s is more than timeout = 15.0 s"),
         ({"KV_RULE": "rse_autocorrelation", "KV_FACTOR": "0"}, "factor = 0.0; wanted a positive number"),
         ({"KV_RULE": "rse_autocorrelation", "KV_THIN": "-1"}, "thin = -1; wanted a positive number"),
@@ -131,15 +132,16 @@ def test_bad_settings_say_what_was_wanted(environ, says):
 
 def test_settings_reach_the_rule_and_its_hash():
     default = from_environment({})
-    assert default == Adaptive(eps=0.003, t_soft=0.3, t_max=0.3)
+    assert default == AdaptiveRound()
     assert method_hash(default) == method_hash(from_environment({"KV_RULE": "adaptive.round"}))
     finer = from_environment({"KV_EPS": ".005"})
     assert finer.parameters()["eps"] == 0.005
-    hashes = {method_hash(rule) for rule in (default, finer, FixedTime())}
-    assert len(hashes) == 3
+    hashes = {method_hash(rule) for rule in (default, finer, Adaptive(), FixedTime())}
+    assert len(hashes) == 4
 
 
 def test_a_method_that_was_recorded_keeps_its_hash():
+    assert AdaptiveRound().name == from_environment({}).name == "adaptive.round"
     assert method_hash(from_environment({})) == "994c70c7"
     assert method_hash(CoefficientOfVariation()) == "2a1d21fc"
     assert method_hash(FixedTime()) == "43e2e980"
@@ -148,7 +150,6 @@ def test_a_method_that_was_recorded_keeps_its_hash():
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("adaptive.round", {"eps": 0.003, "t_soft": 0.3, "t_max": 0.3}),
         ("rse_autocorrelation.conservative", {"factor": 2.0, "min_time": 1.0}),
         ("rse_autocorrelation.cube_root", {"exponent": 1 / 3}),
         ("rse_autocorrelation.thinned", {"thin": 2}),

@@ -1,10 +1,12 @@
 """Errors are tracked once per commit, after its times, which they leave alone."""
 
 import json
+import signal
 
 import pytest
 
 from tests.faults.test_faults import lines_with, page
+from tests.faults.test_two_runs import begin, end, until
 
 TRACKED = """
     error_params = [params[0], CASES[:2]]
@@ -70,3 +72,28 @@ def test_one_run_times_in_rounds_and_tracks_errors_once(tiny):
     assert len(lines_with(done.stdout, "] round 1/1")) == 1
     assert len(lines_with(done.stdout, "/2, commit")) == 2
     assert lines_with(tiny.track().stdout, "0 commits measured")
+
+
+@pytest.mark.slow
+def test_an_error_that_the_problem_does_not_give_is_asked_for_once(tiny):
+    track_errors(tiny)
+    kernel = tiny.root / "benchmarks" / "scale.py"
+    kernel.write_text(kernel.read_text().replace("return error", "return None"))
+    settings = {"KV_BENCH": "native.*1k", "KV_RANGE": "HEAD", "KV_ROUNDS": "1"}
+    first = tiny.track(**settings)
+    assert first.returncode == 0, first.stdout
+    assert lines_with(first.stdout, "round 1/1")
+    assert not lines_with(tiny.track(**settings).stdout, "] round")
+
+
+@pytest.mark.slow
+def test_who_interrupts_the_errors_keeps_what_was_timed(tiny):
+    track_errors(tiny)
+    kernel = tiny.root / "benchmarks" / "scale.py"
+    kernel.write_text(kernel.read_text().replace("return error", "time.sleep(60)"))
+    head = tiny.git("rev-parse", "HEAD")
+    process = begin(tiny, KV_BENCH="native.*1k", KV_RANGE="HEAD", KV_ROUNDS="2")
+    until(process, "round 1/1")  # of the errors; the times had two
+    end(process, signal.SIGINT)
+    telemetry = tiny.results / "telemetry" / f"{head[:8]}-{tiny.environment}.jsonl"
+    assert len(telemetry.read_text().splitlines()) == 2  # rounds

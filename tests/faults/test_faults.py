@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.faults.tiny import FASTER, GOOD, plant
+from tests.faults.tiny import FASTER, GOOD, TORCH, plant
+from tools import session_facts
 
 CRASHING = "import os\ndef scale(x):\n    os.kill(os.getpid(), 11)\n"
 HANGING = "import time\ndef scale(x):\n    time.sleep(100)\n"
@@ -39,6 +40,8 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
     assert "Faster" in page(tiny)
     for word in ("build", "set-up", "warm-up", "timing"):
         assert lines_with(done.stdout, "cost, s", word)
+    (session,) = session_facts.read(tiny.results / f"{new[:8]}-{tiny.environment}.json", [])
+    assert session.facts["torch"] == TORCH and session.code == {}  # its wheel has no build-info.json
 
 
 @pytest.mark.slow

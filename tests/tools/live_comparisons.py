@@ -1,4 +1,4 @@
-"""Comparisons made by hand, and a problem small enough to be compared in a test."""
+"""A problem small enough to be compared in a test, and comparisons as the live command prints them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from benchmarks.harness.implementations import Bound
 from benchmarks.harness.problem import Problem
-from tools.comparison import Accuracy, Compared, Comparison, Timed
+from tests.tools import comparisons
+from tools.comparison import Accuracy, Timed
 from tools.roofline import Roofline
 
 ELEMENTS = 1000
@@ -157,14 +158,11 @@ def timed(name, seconds, rounds=3, **given):
 
 def case(name, elements, *timings, problem="add_mul_exp", memory="DRAM", flops=3, moved=12, dtype="float32"):
     """Return a case of a problem, with `flops` and `moved` bytes per element."""
-    return Compared(
-        problem=problem,
+    return comparisons.case(
+        problem,
+        elements,
         case=name,
-        device="cpu",
         dtype=dtype,
-        dims=(elements,),
-        elements=elements,
-        tensor_bytes=4 * elements,
         flops=None if flops is None else flops * elements,
         bytes=None if moved is None else moved * elements,
         memory=memory,
@@ -199,10 +197,10 @@ def comparison(*compared, **given):
             "threads": "1",
             "reference": "eager",
         },
-        "began": 1.7e9,
         "took": 12.3,
+        "warnings": (),
     }
-    return Comparison(compared=compared, **fields | given)
+    return comparisons.comparison(**fields | {"compared": compared} | given)
 
 
 def whole():

@@ -123,3 +123,27 @@ def test_a_series_that_does_not_move_with_its_gauge_is_not_adjusted():
 
 def test_nothing_to_adjust_by():
     assert adjusted({(KEY, "m"): {"c0": rounds(1e-3, 1, gauges=False)}}) == {}
+
+
+def test_commits_known_to_run_the_same_tell_by_how_they_differ():
+    """The gauge of each session has a reading of its own: only between sessions does it say what the machine did."""
+    rng = random.Random(4)
+    history = {}
+    for number in range(8):
+        mood = math.exp(rng.gauss(0, 0.03))
+        history[f"c{number}"] = [
+            dataclasses.replace(
+                item, estimate=1e-3 * mood * math.exp(rng.gauss(0, 0.001)), core_gauge=3e-5 * mood * rng.gauss(1, 0.01)
+            )
+            for item in rounds(1e-3, number + 1)
+        ]
+    place = (KEY, "m")
+    apart = adjusted({place: history}).get(
+        place, {commit: [r.estimate for r in items] for commit, items in history.items()}
+    )
+    together = adjusted({place: history}, {place: dict.fromkeys(history, "same code")})[place]
+
+    def spread(found):
+        return statistics.stdev(math.log(value) for value in medians(found).values())
+
+    assert spread(together) < 0.5 * spread(apart)

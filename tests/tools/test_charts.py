@@ -6,12 +6,12 @@ import pytest
 
 from tests.tools import synthetic
 from tools import charts, kernel_page
-from tools.findings import findings
+from tools.reading import site_data
 
 
 @pytest.fixture
 def chart(tree):
-    pages = kernel_page.build(findings(tree.results, tree.repository))
+    pages = kernel_page.build(site_data(tree.results, tree.repository))
     (page,) = [page for page in pages if page.kernel == "add_mul_exp"]
     return page.sections[0].chart
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from benchmarks.harness import reported
 from tests.tools.live_comparisons import Doubling, case, comparison, returning, roofline, timed, writing
 from tools import compare as command
+from tools import lock
 from tools.__main__ import main
 from tools.compare import merged, status
 from tools.comparison import Timed
@@ -30,12 +32,12 @@ QUICK = ("--rounds", "2", "--iters", "3", "--device", "cpu")
 
 
 @pytest.fixture
-def planted(monkeypatch):
+def planted(monkeypatch, tmp_path):
     """Plant a problem with implementations, and ceilings; return what was asked of them."""
     asked = types.SimpleNamespace(loaded=[], measured=[], kept=ROOFS, problem=Doubling(), implementations={})
     asked.implementations |= {"eager": returning(lambda x: x * 2), "native": writing()}
 
-    def load(what, device, solutions=(), dtype="float32"):
+    def load(what, device, solutions=(), dtype="float32", around=nullcontext):
         if what == "gone":
             raise UsageError("no problem 'gone'")
         asked.loaded.append((what, device, list(solutions), dtype))
@@ -46,7 +48,9 @@ def planted(monkeypatch):
         asked.measured.append(document)
         asked.kept = ROOFS
 
-    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device: asked.kept)
+    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken to measure ceilings
+    monkeypatch.delenv(lock.HOLDER, raising=False)
+    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: asked.kept)
     monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
     monkeypatch.setattr(command.kept_ceilings, "keep", keep)
 
@@ -138,6 +142,15 @@ def test_ceilings_are_measured_where_none_are_kept(planted):
     planted.kept = None
     _, _, err = run("doubling", *QUICK, "--quiet")
     assert err == ""
+
+
+def test_ceilings_are_not_measured_beside_another_run(planted, tmp_path, monkeypatch):
+    planted.kept = None
+    with lock.held(tmp_path):
+        monkeypatch.delenv(lock.HOLDER)
+        code, out, err = run("doubling", *QUICK, "--quiet")
+    assert (code, out, planted.measured) == (2, "", [])
+    assert "another run is measuring in this clone" in err
 
 
 def test_without_a_roofline_nothing_is_asked_of_ceilings(planted):
@@ -280,3 +293,20 @@ def test_the_command_as_a_user_types_it(tmp_path):
     assert "native vs eager" in done.stdout and "2 of 2 outputs right" in done.stdout
     names = {row["implementation"] for row in json.loads((tmp_path / "a.json").read_text())["results"]}
     assert names == {"eager", "native"}
+
+
+def test_a_table_is_as_wide_as_the_terminal_that_it_is_printed_on(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def fileno(self):
+            return 7
+
+    asked = []
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: asked.append(number) or os.terminal_size((91, 24)))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert (command._width(Terminal()), asked) == (91, [7])
+    monkeypatch.setenv("COLUMNS", "77")
+    assert command._width(Terminal()) == 77
+    assert command._width(io.StringIO()) == command.WIDE

@@ -19,8 +19,8 @@ from tests.tools.comparisons import HOSTILE, NAN, case, comparison, hostile, tim
 from tools import compare_formats
 from tools.compare_formats_figures import figures, rows, speed_ups, status, worst
 from tools.compare_formats_json import SCHEMA, VERSION, plain, strict_json
-from tools.compare_formats_markdown import literal
 from tools.comparison import Accuracy, Timed
+from tools.markdown_text import literal
 
 GOLDEN = Path(__file__).parent / "golden" / "compare_formats"
 

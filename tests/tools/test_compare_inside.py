@@ -12,6 +12,7 @@ import pytest
 from tests.tools.live_comparisons import Doubling, returning, whole
 from tools import compare_inside
 from tools.compare_inside import Inside
+from tools.compare_journal import Journal
 from tools.errors import UsageError
 from tools.text_tables import Table
 
@@ -72,7 +73,7 @@ def looked(*argv):
         found=dataclasses.replace(shown, compared=shown.compared[:2]),
     )
     out = io.StringIO()
-    compare_inside.look([inside], given(*argv), "cpu", out)
+    compare_inside.look([inside], given(*argv), "cpu", out, Journal())
     return out.getvalue()
 
 

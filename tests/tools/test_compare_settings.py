@@ -32,7 +32,7 @@ def test_the_history_s_rounds_are_the_default():
     found = made()
     assert found == Settings(rule=found.rule)
     assert (found.rounds, found.warmups, found.rule().name, found.rule().parameters()["eps"]) == (
-        *(8, None, "adaptive"),
+        *(8, None, "adaptive.round"),
         0.003,
     )
     assert found.described()["warm-up"] == "by time, 50 ms or more"

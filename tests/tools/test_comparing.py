@@ -7,9 +7,10 @@ import pytest
 from benchmarks.harness import reported
 from benchmarks.harness.stopping import FixedCount
 from tests.tools.live_comparisons import ELEMENTS, Doubling, DoublingBytes, returning, writing
-from tools import compare_rounds, compare_subjects, comparing
+from tools import compare_rounds, compare_subjects
+from tools.compare_cases import order
 from tools.compare_settings import Settings
-from tools.comparing import compare, order, time_function
+from tools.comparing import compare, time_function
 from tools.errors import UsageError
 from tools.roofline import Level, Roofs
 
@@ -374,11 +375,3 @@ def test_one_function_is_timed_with_an_interval(monkeypatch):
     assert found.interval.low <= found.seconds <= found.interval.high
     with pytest.raises(UsageError, match="--rule slow"):
         time_function(lambda: None, rule="slow")
-
-
-def test_the_examples_do_what_they_say():
-    import doctest
-
-    pytest.importorskip("kernels", reason="the example compares a native kernel")
-    found = doctest.testmod(comparing)
-    assert (found.failed, found.attempted) == (0, 14)

@@ -200,3 +200,21 @@ def test_asvs_test_is_asvs(moved, wanted, count):
     both = [compute_stats(values, 1)[1] for values in (a, b)]
     assert differing.asv_differs(a, b) == _stats.is_different(a, b, *both) == wanted
     assert differing.asv_differs(b, a) == wanted
+
+
+@given(untied(), st.sampled_from([0.8, 0.95, 0.99]))
+def test_the_interval_of_a_shift_holds_just_what_the_test_cannot_tell_from_it(sets, confidence):
+    a, b = (values + 0.3 * np.sin(values) for values in sets)  # so that no two differences are equal
+    estimate, low, high = differing.shift(a, b, confidence)
+    assert low <= estimate <= high
+    differences = np.sort((b[:, None] - a[None, :]).ravel())
+    between = np.concatenate([[differences[0] - 1], (differences[1:] + differences[:-1]) / 2, [differences[-1] + 1]])
+    for moved in between[np.r_[True, np.diff(between) > 1e-9]]:
+        (p,) = mann_whitney(a[None] + moved, b[None])
+        assert (p > 1 - confidence) == (low < moved < high)
+
+
+def test_the_estimate_of_a_shift_is_the_median_difference():
+    a, b = np.array([0.0, 1.0, 2.0]), np.array([10.0, 11.0, 50.0])
+    assert differing.shift(a, b, 0.95)[0] == 10.0
+    assert differing.shift(a, b, 0.95)[1:] == (-math.inf, math.inf)  # three against three tell nothing at 95%

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from benchmarks.harness.device_figures import FORMAT
+from benchmarks.harness.device_figures import FORMAT, device_id
 from tests.benchmarks.test_device_figures import a_machine, document
 from tools import kept_ceilings
 
@@ -22,10 +22,10 @@ def keep(root, monkeypatch, when, **changes):
     return kept_ceilings.keep(root, {**document(a_machine()), **changes})
 
 
-def record(root, name, started_at, values, *, version=FORMAT, machine=None):
+def record(root, name, started_at, values, *, version=FORMAT, machine=None, key=KEY):
     """Write a results file of asv."""
     columns = ["result", "params", "version", "started_at", "duration"]
-    rows = {f"{KEY}{key}": [[value], [], version, started_at * 1000, 0.1] for key, value in values.items()}
+    rows = {f"{key}{figure}": [[value], [], version, started_at * 1000, 0.1] for figure, value in values.items()}
     rows["matmul.Cpu.time_hot"] = [[1.0], [["'a'"], ["'b'"]], "1", 9e15, 0.1]
     path = root / "results" / (machine or os.uname().nodename) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +54,22 @@ def test_other_nodes_other_devices_and_other_threads_do_not_count(tmp_path, monk
     assert [each.began for each in kept_ceilings.sessions(tmp_path, "cpu")] == [2.0]
     monkeypatch.setenv("KV_THREADS", "2")
     assert kept_ceilings.sessions(tmp_path, "cpu") == []
+
+
+def test_two_gpus_under_one_machine_name_are_kept_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_ceilings, "data_caches", lambda device: {})
+    gpu, other = "A large GPU", "A small GPU"
+    for when, name in ((1.0, gpu), (2.0, other), (3.0, gpu)):
+        keep(tmp_path, monkeypatch, when, device="cuda", name=name)
+    for when, name in ((4.0, gpu), (5.0, other)):
+        values = {"peak_float32": when, "device_id": device_id(name)}
+        record(tmp_path, f"{when}-env", when, values, key="device.Cuda.track_")
+    record(tmp_path, "old-env", 6.0, {"peak_float32": 6.0}, key="device.Cuda.track_")  # does not say
+    found = {
+        name: [each.began for each in kept_ceilings.sessions(tmp_path, "cuda", name=name)]
+        for name in (gpu, other, "A third", None)
+    }
+    assert found == {gpu: [1, 3, 4, 6], other: [2, 5, 6], "A third": [6], None: [2, 5, 6]}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"node": 1}', '{"format": 9}'])

@@ -9,15 +9,14 @@ import pytest
 
 from tests.golden import check_golden
 from tests.tools import synthetic
-from tools import commit_page, index_page, kernel_page
-from tools import findings as reading
+from tools import commit_page, index_page, kernel_page, reading
 from tools.index_page import sparkline
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def findings(tree):
-    return reading.findings(tree.results, tree.repository)
+def site_data(tree):
+    return reading.site_data(tree.results, tree.repository)
 
 
 def as_text(page):
@@ -30,22 +29,22 @@ def of(pages, name):
 
 
 def test_index_golden(tree, accept):
-    check_golden(GOLDEN / "index.json", as_text(index_page.build(findings(tree))), accept=accept)
+    check_golden(GOLDEN / "index.json", as_text(index_page.build(site_data(tree))), accept=accept)
 
 
 def test_kernel_golden(tree, accept):
-    page = of(kernel_page.build(findings(tree)), "kernel-matmul-Cpu.html")
+    page = of(kernel_page.build(site_data(tree)), "kernel-matmul-Cpu.html")
     check_golden(GOLDEN / "kernel.json", as_text(page), accept=accept)
 
 
 def test_commit_golden(tree, accept):
-    page = of(commit_page.build(findings(tree)), f"commit-{tree.commits[3][:8]}.html")
+    page = of(commit_page.build(site_data(tree)), f"commit-{tree.commits[3][:8]}.html")
     check_golden(GOLDEN / "commit.json", as_text(page), accept=accept)
 
 
 def cells(tree, sha):
     """Return the cells of add_mul_exp's larger case at a commit by implementation."""
-    page = of(kernel_page.build(findings(tree)), "kernel-add_mul_exp-Cpu.html")
+    page = of(kernel_page.build(site_data(tree)), "kernel-add_mul_exp-Cpu.html")
     (table,) = [table for table in page.sections[0].tables if table.case == "float32-5M"]
     (row,) = [row for row in table.rows if row.commit.short == sha[:8]]
     return page.sections[0], dict(zip(table.implementations, row.cells, strict=True))
@@ -93,12 +92,12 @@ def test_without_benchmarks_json_the_times_are_shown(tree):
     (tree.results / "benchmarks.json").unlink()
     cell = cells(tree, tree.commits[0])[1]["native"]
     assert (cell.text, cell.detail) == ("3.00 ms", "3.00 ms to 3.01 ms")
-    page = of(kernel_page.build(findings(tree)), "kernel-add_mul_exp-Cpu.html")
+    page = of(kernel_page.build(site_data(tree)), "kernel-add_mul_exp-Cpu.html")
     assert page.sections[0].chart.quantities == ("µs",)
 
 
 def test_traffic_is_offered_for_the_element_wise_kernel_only(tree):
-    pages = kernel_page.build(findings(tree))
+    pages = kernel_page.build(site_data(tree))
     assert of(pages, "kernel-add_mul_exp-Cpu.html").sections[0].chart.quantities == ("GFLOPS", "GB/s")
     assert of(pages, "kernel-matmul-Cpu.html").sections[0].chart.quantities == ("GFLOPS",)
 
@@ -106,7 +105,7 @@ def test_traffic_is_offered_for_the_element_wise_kernel_only(tree):
 def test_machines_are_shown_apart(tree):
     synthetic.write_json(tree.results / "bench-2" / "machine.json", synthetic.machine_json("bench-2"))
     synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2")
-    found = findings(tree)
+    found = site_data(tree)
     assert [section.place.machine for section in index_page.build(found).sections] == ["bench-1", "bench-2"]
     page = of(kernel_page.build(found), "kernel-matmul-Cpu.html")
     assert [len(section.chart.commits) for section in page.sections] == [5, 1]
@@ -122,7 +121,7 @@ def test_a_series_that_the_newest_commit_did_not_measure_says_when_it_was(tree):
     row[0], row[1] = row[0][:1], [["'eager'"], ["'float32-256x256x256'"]]
     row[5:] = [row[5][:1], row[6][:1]]
     path.write_text(json.dumps(data))
-    section = index_page.build(findings(tree)).sections[0]
+    section = index_page.build(site_data(tree)).sections[0]
     (table,) = [table for table in section.tables if table.kernel == "matmul"]
     eager = table.rows[0]
     assert eager.cells[0].marks == ()
@@ -133,7 +132,7 @@ def test_a_series_that_the_newest_commit_did_not_measure_says_when_it_was(tree):
 
 def test_a_commit_whose_parent_was_not_measured_says_what_it_is_compared_with(tree):
     (tree.results / synthetic.MACHINE / f"{tree.commits[1][:8]}-{synthetic.ENVIRONMENT}.json").unlink()
-    page = of(commit_page.build(findings(tree)), f"commit-{tree.commits[2][:8]}.html")
+    page = of(commit_page.build(site_data(tree)), f"commit-{tree.commits[2][:8]}.html")
     (section,) = page.sections
     assert "is not always its parent" in section.lead
     assert f"against {tree.commits[0][:8]}: its parent has no time of it" in section.footnotes
@@ -147,7 +146,7 @@ def test_a_commit_where_everything_failed_says_so(tree):
     for row in data["results"].values():
         row[0] = None
     path.write_text(json.dumps(data))
-    page = of(commit_page.build(findings(tree)), f"commit-{tree.commits[-1][:8]}.html")
+    page = of(commit_page.build(site_data(tree)), f"commit-{tree.commits[-1][:8]}.html")
     assert page.sections[0].lead.startswith("Nothing could be measured: the commit did not build")
 
 
@@ -155,7 +154,7 @@ def test_a_commit_beside_the_line_has_a_page_against_its_parent_and_no_place_on_
     with git.Repo(tree.repository) as repo:
         side = repo.index.commit("Side", parent_commits=[repo.commit(tree.commits[1])], head=False).hexsha
     synthetic.write_commit(tree.results, side, 2)
-    found = findings(tree)
+    found = site_data(tree)
     page = of(commit_page.build(found), f"commit-{side[:8]}.html")
     assert page.sections[0].lead.startswith("It is not on the first-parent line of HEAD")
     assert any(row.cell.tone == "faster" for table in page.sections[0].tables for row in table.rows)
@@ -166,7 +165,7 @@ def test_a_commit_beside_the_line_has_a_page_against_its_parent_and_no_place_on_
 
 def test_the_index_counts_what_it_does_not_list(tree, monkeypatch):
     monkeypatch.setattr(index_page, "RECENT", 3)
-    page = index_page.build(findings(tree))
+    page = index_page.build(site_data(tree))
     assert len(page.commits) == 3
     assert page.further == "2 older commits on the kernels' pages"
 
@@ -200,7 +199,7 @@ def test_what_was_never_asked_for_takes_no_room(tree):
     for index in range(5):
         make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]))
         make_na(tree, index, "add_mul_exp.Cpu.time_hot", ["float32-500k"])
-    found = findings(tree)
+    found = site_data(tree)
     assert [page.kernel for page in kernel_page.build(found)] == ["add_mul_exp"]
     (table,) = index_page.build(found).sections[0].tables
     assert table.cases == ("float32-5M",)
@@ -214,7 +213,7 @@ def test_what_was_never_asked_for_takes_no_room(tree):
 def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
     for name, cases in synthetic.CASES.items():
         make_na(tree, 4, name, list(cases))
-    found = findings(tree)
+    found = site_data(tree)
     assert of(commit_page.build(found), f"commit-{tree.commits[4][:8]}.html").sections == ()
     page = of(kernel_page.build(found), "kernel-matmul-Cpu.html")
     assert len(page.sections[0].chart.commits) == 4
@@ -222,7 +221,7 @@ def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
 
 def test_a_case_that_the_newest_commit_was_not_asked_for_shows_its_last_time(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"])
-    section = index_page.build(findings(tree)).sections[0]
+    section = index_page.build(site_data(tree)).sections[0]
     (table,) = [table for table in section.tables if table.kernel == "matmul"]
     cell = table.rows[1].cells[1]
     assert cell.text == "12.5 GFLOPS"
@@ -241,5 +240,5 @@ def test_a_change_without_intervals_is_not_confirmed(tree):
 def test_memory_is_shown_in_units_where_asv_wrote_bytes(tree):
     path = tree.results / synthetic.MACHINE / "machine.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"ram": "25276510208"}))
-    details = dict(index_page.build(findings(tree)).sections[0].place.details)
+    details = dict(index_page.build(site_data(tree)).sections[0].place.details)
     assert details == {"cpu": "Imaginary 9000", "CPUs": "2", "os": "Linux 6.1", "memory": "23.5 GiB"}

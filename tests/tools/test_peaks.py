@@ -2,15 +2,16 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.device_figures import Figure
+from benchmarks.harness.device_figures import Figure, device_id
 from tests.benchmarks.test_device_figures import a_machine, document
 from tests.golden import check_golden
 from tests.tools.test_kept_ceilings import record
-from tools import kept_ceilings, peaks, peaks_table
+from tools import kept_ceilings, lock, peaks, peaks_table
 from tools.__main__ import main
 from tools.errors import ResultsError, UsageError
 from tools.offline import live
@@ -117,9 +118,11 @@ def stage(monkeypatch):
 
     def install(given=None, status=0, said=""):
         asked = []
+        holders.clear()
 
         def run(name, argv, out, err):
             asked.append((name, *argv[1:]))
+            holders.append(os.environ.get(lock.HOLDER))
             if given is not None:
                 Path(argv[0]).write_text(json.dumps(given))
             err.write(said)
@@ -129,6 +132,9 @@ def stage(monkeypatch):
         return asked
 
     return install
+
+
+holders = []  # of the clone's lock, while it was measured
 
 
 def run(*argv):
@@ -167,6 +173,31 @@ def test_what_the_history_recorded_can_be_read_without_measuring(stage, tmp_path
     status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")  # the recorded one is the newer still
     assert "Some device; the roof is the upper quartile of 2 sessions" in table
     assert "n/a: L2 size: recorded without a value" in table
+
+
+def test_it_is_measured_under_the_clones_lock(stage, tmp_path, monkeypatch):
+    monkeypatch.delenv(lock.HOLDER, raising=False)
+    asked = stage(document(a_machine()))
+    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
+    assert holders == [str(os.getpid())]
+    assert lock.HOLDER not in os.environ
+    with lock.held(tmp_path):
+        monkeypatch.delenv(lock.HOLDER)
+        status, out, err = run("--device=cpu", "--root", str(tmp_path))
+        assert (status, out, len(asked)) == (2, "", 1)
+        assert err.startswith("error: another run is measuring in this clone") and err.count("\n") == 1
+        assert run("--device=cpu", "--root", str(tmp_path), "--read")[0] == 0  # disturbs nobody
+
+
+def test_a_recorded_session_of_another_device_has_not_the_documents_name(stage, tmp_path, monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    stage(document(a_machine()))
+    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
+    values = {"peak_float32": 7e10, "threads": 1, "device_id": device_id("Another")}
+    record(tmp_path, "a-env", 4e9, values)
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")
+    assert status == 0
+    assert "Some device" not in table and "upper quartile of 1 session" in table and "device id" not in table
 
 
 def test_nothing_kept_is_said(tmp_path):

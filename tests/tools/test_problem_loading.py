@@ -308,7 +308,7 @@ def test_a_library_without_solution_and_a_file_that_is_not_there(tmp_path):
     ("old", "new", "words"),
     [
         ('"dims": (100,)', '"dims": (100, 1)', ["has 5 arguments in case 'float32-100'", "but its signature 4"]),
-        ('"dims": (100,)', '"dims": ("n",)', ["argument `n` is str, the signature says c_ulong"]),
+        ('"dims": (100,)', '"dims": (1.5,)', ["argument `n` is float, the signature says c_ulong"]),
         ('"size_t"', '"quadruple"', ["get_function_signature", "quadruple"]),
         ("x.clamp(max=0), x.", "x.", ["the reference has 1 outputs, `parameters` 2: low, high"]),
         ("x.clamp(max=0), x.", "x.clamp(max=0).double(), x.", ["output `low` is float64, `parameters` says float*"]),

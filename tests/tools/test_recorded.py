@@ -74,3 +74,16 @@ def test_a_measurement_with_gauges_has_an_adjusted_time(tree):
     item = of_native(tree)
     assert item.adjusted.interval.low <= item.adjusted.seconds <= item.adjusted.interval.high
     assert item.adjusted.seconds == pytest.approx(item.seconds, rel=0.02)
+
+
+def test_commits_of_one_code_are_adjusted_together(tree, monkeypatch):
+    told = {}
+    monkeypatch.setattr(recorded, "adjusted", lambda rounds, code: told.update(code) or {})
+    stem = file_of(tree).parent / "telemetry" / file_of(tree).stem
+    stem.with_name(f"{stem.name}.sessions.jsonl").write_text('{"t": 1.0, "facts": {}, "code": {"matmul": "abc"}}\n')
+    of_native(tree)
+    by_name = {(key.benchmark, key.implementation): found for (key, _), found in told.items()}
+    newest = tree.commits[-1]
+    assert by_name["matmul.Cpu.time_hot", "native"] == {newest: "abc"}
+    eager = by_name["matmul.Cpu.time_hot", "eager"]
+    assert set(eager.values()) == {"eager"} and len(eager) > 1  # no commit can change it

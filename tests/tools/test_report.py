@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -279,3 +280,8 @@ def test_as_a_program_it_is_the_same(tree):
     )
     assert done.stderr == b""
     assert done.stdout.decode().startswith("12 series over 5 commits: file://")
+
+
+def test_tables_are_made_in_one_place():
+    templates = Path(__file__).parents[2] / "html_templates"
+    assert [path.name for path in templates.glob("*.html") if "<table" in path.read_text()] == ["parts.html"]

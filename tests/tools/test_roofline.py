@@ -312,3 +312,45 @@ def test_traffic_by_hand():
     for bad in [(1.0, 0.0, None), (-1.0, 1.0, None), (1.0, 1.0, 0.0)]:
         with pytest.raises(ValueError, match="wanted"):
             memory_traffic(*bad)
+
+
+GPU = (Level(name="L2", size=50 * MIB, bandwidth=6e12), Level(name="DRAM", size=None, bandwidth=3e12))
+TF32 = Roofs(levels=GPU, peaks={"float32": 50e12, "tf32": 400e12})
+
+
+def product_at(rate, dtype="float32", roofs=TF32):
+    """Return the roofline of a large product of matrices at a rate, FLOP/s."""
+    n = 8192
+    return roofline(flops=2 * n**3, bytes=12 * n**2, seconds=2 * n**3 / rate, roofs=roofs, dtype=dtype)
+
+
+def test_float32_beyond_its_peak_and_within_tf32s_is_not_impossible_but_said():
+    found = product_at(200e12)
+    assert (found.impossible, found.dtype, found.efficiency) == (False, "float32", 1.0)
+    assert found.warnings == (
+        "4.00 times the peak in float32, 0.50 of that in TF32; it seems to multiply in TF32: its errors are about 1e-3",
+    )
+
+
+def test_beyond_tf32s_peak_it_is_impossible():
+    found = product_at(500e12)
+    assert found.impossible and found.warnings[0].startswith("impossible: 10.00 times the roof")
+
+
+@pytest.mark.parametrize(
+    ("rate", "dtype", "roofs"),
+    [
+        (200e12, "float64", Roofs(levels=GPU, peaks={"float64": 50e12, "tf32": 400e12})),
+        (200e12, "float32", Roofs(levels=GPU, peaks={"float32": 50e12, "tf32": None})),
+        (200e12, "float32", Roofs(levels=GPU, peaks={"float32": 50e12})),
+    ],
+)
+def test_tf32_explains_nothing_of_other_dtypes_or_where_its_peak_is_not_known(rate, dtype, roofs):
+    found = product_at(rate, dtype, roofs)
+    assert found.impossible and not any("TF32" in each for each in found.warnings)
+
+
+def test_what_was_allowed_in_tf32_has_its_roof():
+    found = product_at(200e12, "tf32")
+    assert (found.dtype, found.efficiency, found.warnings) == ("tf32", 0.5, ())
+    assert product_at(52e12).warnings == ()  # within the error of measuring a ceiling

@@ -244,3 +244,10 @@ HOT, ERROR = ("k.Cpu.time_hot", ("native", "c")), ("k.Cpu.track_max_error", ("na
 def test_what_counts_as_tracked(stored, tracked, wrong):
     assert selection.is_tracked(dict(stored), [ERROR]) is tracked
     assert selection.wrong_errors(dict(stored), [ERROR]) == wrong
+
+
+def test_an_error_that_the_problem_does_not_give_is_not_asked_for_again():
+    stored = {HOT: VALUE, ERROR: NOTHING}
+    assert selection.is_tracked(stored, [ERROR], told={ERROR})
+    assert not selection.is_tracked(stored, [ERROR], told={HOT})
+    assert not selection.is_tracked({HOT: VALUE}, [ERROR], told={ERROR})  # said of a file that is no more

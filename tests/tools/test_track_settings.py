@@ -1,6 +1,8 @@
 """`make track`'s settings: defaults, precedence, and values that make no sense."""
 
 import argparse
+import io
+from typing import ClassVar
 
 import pytest
 
@@ -57,3 +59,37 @@ def test_a_machine_is_named_by_plain_letters(name):
 @pytest.mark.parametrize(("text", "again"), [("1", True), ("0", False), ("yes", True), ("", False)])
 def test_again(text, again):
     assert parse(AGAIN=text).again is again
+
+
+class Interrupted:
+    """A session whose measuring is interrupted."""
+
+    steps: ClassVar[list[str]] = []
+
+    def __init__(self, **_):
+        self.steps.clear()
+
+    def recover(self, out):
+        self.steps.append("recover")
+
+    def build(self, again, out):
+        self.steps.append("build")
+
+    def measure(self, again, out):
+        raise KeyboardInterrupt
+
+    def ingest(self, err):
+        self.steps.append("ingest")
+
+
+def test_whoever_interrupts_a_run_keeps_what_was_timed(tmp_path, monkeypatch):
+    (tmp_path / "asv.conf.json").write_text("{}")
+    monkeypatch.setattr(track, "_check", lambda *_: ("cpu", (), None))
+    monkeypatch.setattr(track, "machine", lambda name: "box")
+    monkeypatch.setattr(track, "Session", Interrupted)
+    monkeypatch.delenv("KV_LOCK_HOLDER", raising=False)
+    args = argparse.ArgumentParser()
+    track.add_arguments(args)
+    with pytest.raises(KeyboardInterrupt):
+        track.run(args.parse_args(["--root", str(tmp_path)]), io.StringIO(), io.StringIO())
+    assert Interrupted.steps == ["recover", "build", "ingest"]

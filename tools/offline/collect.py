@@ -12,11 +12,11 @@ from typing import Any
 from tools import ingest
 from tools.atomic import replace_text
 from tools.errors import ResultsError
-from tools.findings import findings
 from tools.measurements import Measurement
 from tools.offline import archive, summary
 from tools.offline.manifest import Manifest
 from tools.offline.stages import MACHINE, Node
+from tools.reading import site_data
 
 TAR = archive.NAME
 SUMMARY = "summary.md"
@@ -129,4 +129,4 @@ def measured() -> tuple[Measurement, ...]:
     """Return what is recorded on this node."""
     if not (RESULTS / "benchmarks.json").exists():
         return ()
-    return tuple(item for item in findings(RESULTS, Path()).measurements if item.key.machine == MACHINE)
+    return tuple(item for item in site_data(RESULTS, Path()).measurements if item.key.machine == MACHINE)

@@ -16,13 +16,14 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry
 from benchmarks.harness.stopping import from_environment, method_hash
-from tools import failures, units
+from tools import failures, session_facts, units
 from tools.atomic import replace_text
 from tools.errors import ResultsError
 from tools.offline import merging, rows
 from tools.offline.manifest import Manifest
 from tools.offline.merging import Decode, MergedRow, Verdict
 from tools.offline.rows import Cell, Row
+from tools.session_facts import SessionFacts
 
 _DECODERS: tuple[tuple[str, Decode], ...] = (
     (".jsonl", telemetry.decode),
@@ -50,6 +51,7 @@ class _Side:
     results: Any  # asv's object
     rows: Mapping[str, Row]
     lines: Mapping[str, str]  # suffix -> text
+    sessions: tuple[SessionFacts, ...] = ()
 
 
 def results_file(theirs: Path, machine: Path, versions: Mapping[str, str]) -> Placed:
@@ -84,7 +86,8 @@ def _side(path: Path) -> _Side:
     lines = {suffix: _text(beside / f"{path.stem}{suffix}") for suffix, _ in _DECODERS}
     rounds, failed = merging.rounds(lines[".jsonl"]), merging.told(lines[failures.SUFFIX])
     try:
-        return _Side(results=results, rows=rows.rows(results, rounds, failed), lines=lines)
+        found = rows.rows(results, rounds, failed)
+        return _Side(results=results, rows=found, lines=lines, sessions=session_facts.read(path, []))
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise ResultsError(f"{path}: its columns do not fit together: {type(error).__name__}: {error}") from None
 
@@ -109,6 +112,7 @@ def _write(path: Path, here: _Side, there: _Side, merged: Mapping[str, MergedRow
         before = here.lines.get(suffix, "")
         text = merging.merge_lines(before, there.lines[suffix], taken, decode, gone)
         _replace(path.parent / "telemetry" / f"{path.stem}{suffix}", text)
+    _replace(session_facts.beside(path), session_facts.merged(here.sessions, there.sessions))
     replace_text(path, rows.text(here.results))
 
 

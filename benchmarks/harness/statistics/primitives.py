@@ -228,3 +228,22 @@ def half_width(samples: Samples, proportion: float = TRIM) -> float | None:
     """
     width, centre = block_half_width(samples, proportion), trimmed_mean(samples, proportion) if len(samples) else 0.0
     return None if width is None or centre == 0 else width / centre
+
+
+def long_blocks(samples: Samples, blocks: int, proportion: float = TRIM) -> FloatArray | None:
+    """Return the means of influence values over `blocks` neighbouring runs of samples, shape (blocks,), in their unit.
+
+    Their mean is about 0, and their spread over blocks^1/2 the standard error of the trimmed mean, correlation that is
+    shorter than a block included: the method of batch means, with few and long ones (Schmeiser, Batch size effects in
+    the analysis of simulation output, Operations Research 30, 1982). Lengths differ by at most one. None where a block
+    would have fewer than two samples.
+
+    Raises:
+        ValueError: a sample that is not finite, or a proportion outside [0, .5).
+    """
+    values = finite(samples, "long blocks")
+    if values.size < 2 * blocks:
+        return None
+    edges = np.arange(blocks) * values.size // blocks
+    sums = np.add.reduceat(influence(values, proportion), edges)
+    return np.asarray(sums / np.diff(edges, append=values.size), dtype=np.float64)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from benchmarks.harness.stopping.adaptive import Adaptive
+from benchmarks.harness.stopping.adaptive_round import AdaptiveRound
 from benchmarks.harness.stopping.fixed import FixedCount, FixedTime
 from benchmarks.harness.stopping.nvbench import Entropy, RelativeDeviation
 from benchmarks.harness.stopping.reactive import ReactiveBenchmarking
@@ -34,6 +35,7 @@ __all__ = [
     "HARNESS_VERSION",
     "RULES",
     "Adaptive",
+    "AdaptiveRound",
     "CoefficientOfVariation",
     "Continue",
     "Decision",
@@ -56,6 +58,7 @@ HARNESS_VERSION = "3"  # raise it when a change of the harness moves the times t
 
 _CLASSES = (
     Adaptive,
+    AdaptiveRound,
     CoefficientOfVariation,
     Entropy,
     FixedCount,
@@ -64,15 +67,15 @@ _CLASSES = (
     RelativeDeviation,
     VariationOfRates,
 )
-# A rule by its name, and after a point a published set of parameters; the same parameters are the same method.
+# A rule by its name, and after a point a variant: a published set of parameters (the same are the same method), or
+# `adaptive.round`, a rule of its own.
 RULES: Mapping[str, Callable[..., StoppingRule]] = {
     **{rule.name: rule for rule in _CLASSES},
-    "adaptive.round": partial(Adaptive, eps=0.003, t_soft=0.3, t_max=0.3),
     "rse_autocorrelation.conservative": partial(ReactiveBenchmarking, factor=2.0, min_time=1.0),
     "rse_autocorrelation.cube_root": partial(ReactiveBenchmarking, exponent=1 / 3),
     "rse_autocorrelation.thinned": partial(ReactiveBenchmarking, thin=2),
 }
-DEFAULT_RULE = "adaptive.round"  # a series has eight rounds
+DEFAULT_RULE = AdaptiveRound.name  # a series has eight rounds
 
 
 def from_environment(environ: Mapping[str, str]) -> StoppingRule:
@@ -111,5 +114,7 @@ def method_hash(rule: StoppingRule, threads: str | None = None) -> str:
         rule: the stopping rule.
         threads: what KV_THREADS says, None or "" for the default of one: another number is another series.
     """
-    identity = json.dumps([HARNESS_VERSION, rule.name, sorted(rule.parameters().items()), threads or "1"])
+    identity = json.dumps(
+        [HARNESS_VERSION, rule.recorded_as or rule.name, sorted(rule.parameters().items()), threads or "1"]
+    )
     return hashlib.sha256(identity.encode()).hexdigest()[:8]

@@ -62,6 +62,7 @@ class StoppingRule(ABC):
     """
 
     name: ClassVar[str]
+    recorded_as: ClassVar[str] = ""  # the name in the hash of its series, where that is another one
 
     def start(self) -> None:
         """Forget everything: a new round begins."""

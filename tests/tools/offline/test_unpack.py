@@ -7,12 +7,14 @@ from asv.results import iter_results
 from tests.tools import synthetic
 from tests.tools.offline import node
 from tests.tools.offline.unpacking import (
+    change,
     lines,
     packed_after,
     results_path,
     run,
 )
-from tools import report
+from tools import report, session_facts
+from tools.session_facts import SessionFacts
 
 
 def test_everything_has_its_place(home, tar):
@@ -41,6 +43,22 @@ def test_everything_has_its_place(home, tar):
     assert (home.root / ".asv/logs/h200" / node.STAMP / "track.log").read_text() == "measured\n"
     assert not list((home.root / ".asv").glob("unpack-*"))
     assert "Next: python -m tools report\n      git add -f " in out
+
+
+def test_what_the_sessions_of_both_sides_found_is_kept(tmp_path, home):
+    there = SessionFacts(began=200.0, facts={"driver": "560"}, code={"matmul": "b"})
+    here = SessionFacts(began=100.0, facts={"driver": "550"}, code={"matmul": "a"})
+
+    def edit(folder):
+        for path in (folder / "results").glob("*/*-*.json"):
+            session_facts.append(path, there)
+
+    run(home, packed_after(tmp_path, home, lambda folder: None, "plain.tar.xz"))
+    session_facts.append(results_path(home, 0), here)
+    path = results_path(home, 0)
+    change(path, field="result", to=lambda values: [None for _ in values])  # so that the tar has something to give
+    assert run(home, packed_after(tmp_path, home, edit))[0] == 0
+    assert session_facts.read(path, []) == (here, there)
 
 
 def test_asv_finds_exactly_the_results(home, tar):

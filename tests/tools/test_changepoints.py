@@ -1,0 +1,270 @@
+"""The detectors of change points, alone and in their vote: planted steps, silence, invariances, later points."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tools.planted import stepped, with_holes
+from tools import changepoints, changepoints_edivisive, changepoints_pelt, changepoints_windows
+from tools.changepoints_values import ChangePoint, is_there
+
+DETECTORS = {
+    "pelt": changepoints_pelt.Pelt,
+    "e-divisive": changepoints_edivisive.EDivisive,
+    "two-window": changepoints_windows.TwoWindow,
+    "vote": changepoints.Vote,
+}
+MODULES = (changepoints_pelt, changepoints_edivisive, changepoints_windows, changepoints)
+SEEDS = st.integers(0, 10_000)
+
+
+def found(make, values):
+    detector = make()
+    detector.extend(values)
+    return detector.detection().points
+
+
+def places(points):
+    return [(point.index, point.rises) for point in points]
+
+
+@pytest.fixture(params=DETECTORS)
+def make(request):
+    return DETECTORS[request.param]
+
+
+@pytest.mark.parametrize("effect", [0.05, -0.05])
+def test_a_step_is_found_at_its_place_and_in_its_direction(make, effect):
+    (point,) = found(make, stepped(0.0, effect))
+    slack = 1 if make is changepoints_windows.TwoWindow else 0  # it does not look for the cut that explains most
+    assert abs(point.index - 40) <= slack
+    assert point.rises == (effect > 0)
+    assert point.before == pytest.approx(0.0, abs=0.005)
+    assert point.after == pytest.approx(effect, abs=0.01)
+    assert point.low < point.ratio == math.exp(point.after - point.before) < point.high
+    assert point.low < math.exp(effect) < point.high
+    assert point.p < 1e-6
+    assert point.warnings == ()
+
+
+def test_two_steps_are_two_change_points(make):
+    assert places(found(make, stepped(0.0, 0.08, 0.0))) == [(40, True), (80, False)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_found_in_noise(make, seed):
+    assert found(make, stepped(0.0, size=120, seed=seed)) == ()
+
+
+def test_nothing_is_found_in_a_constant(make):
+    assert found(make, [0.5] * 60) == ()
+
+
+def test_a_step_without_noise_is_found(make):
+    assert places(found(make, [0.5] * 30 + [0.7] * 30)) == [(30, True)]
+
+
+def test_a_change_below_one_percent_has_no_vote(make):
+    points = found(make, stepped(0.0, 0.006, sigma=0.001))
+    assert len(points) == (1 if make is changepoints_pelt.Pelt else 0)
+
+
+def test_one_spike_is_no_change(make):
+    values = stepped(0.0, size=80)
+    values[50] += 0.5
+    assert found(make, values) == ()
+
+
+def test_readings_of_a_coarse_timer_are_no_change(make):
+    ticks = np.log(1 + 0.02 * np.array([0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 0]))
+    assert found(make, ticks) == ()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_whole_series_at_once(module):
+    values = stepped(0.0, 0.1)
+    assert places(module.detect(values).points) == [(40, True)]
+
+
+def test_too_few_points_are_said_to_be_too_few(make):
+    detector = make()
+    detector.extend([0.0, 0.1, 0.0, 0.1, 0.0])
+    detection = detector.detection()
+    assert detection.points == ()
+    assert detection.warnings
+    assert all("points for" in warning and warning.endswith("have 5") for warning in detection.warnings)
+
+
+def test_nothing_at_all(make):
+    detector = make()
+    detector.extend([])
+    detector.extend([None])
+    assert detector.detection().points == ()
+    assert "have 0" in detector.detection().warnings[0]
+
+
+def test_a_young_level_says_so():
+    (point,) = changepoints_pelt.detect(stepped(0.0, 0.2)[:47]).points
+    assert point.warnings == ("need >= 12 points for the new level, have 7",)
+
+
+def test_an_infinite_value_is_refused_with_its_index_and_nothing_is_taken(make):
+    values = stepped(0.0, 0.1).tolist()
+    detector = make()
+    detector.extend(values[:3])
+    with pytest.raises(ValueError, match="value 4 is infinite"):
+        detector.extend([values[3], -math.inf])
+    detector.extend(values[3:])
+    assert places(detector.detection().points) == [(40, True)]
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=SEEDS, cuts=st.lists(st.integers(1, 30), min_size=1, max_size=8), asked=st.booleans())
+@pytest.mark.parametrize("name", DETECTORS)
+def test_how_the_points_are_dealt_out_makes_no_difference(name, seed, cuts, asked):
+    values = stepped(0.0, 0.03, -0.02, sigma=0.008, seed=seed).tolist()
+    detector, start = DETECTORS[name](), 0
+    for cut in cuts:
+        detector.extend(values[start : start + cut])
+        start += cut
+        if asked:
+            detector.detection()
+    detector.extend(values[start:])
+    assert detector.detection().points == found(DETECTORS[name], values)
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=SEEDS, holes=st.lists(st.integers(0, 79), max_size=10))
+@pytest.mark.parametrize("name", DETECTORS)
+def test_missing_points_are_skipped_and_indices_stay_those_of_the_input(name, seed, holes):
+    values = stepped(0.0, 0.04, seed=seed)
+    holed = with_holes(values, holes)
+    there = [index for index, value in enumerate(holed) if is_there(value)]
+    expected = [(there[index], rises) for index, rises in places(found(DETECTORS[name], values))]
+    assert places(found(DETECTORS[name], holed)) == expected
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=SEEDS, shift=st.integers(-1000, 1000))
+@pytest.mark.parametrize("name", DETECTORS)
+def test_the_unit_of_the_values_makes_no_difference(name, seed, shift):
+    values = stepped(0.0, 0.04, 0.01, seed=seed)
+    points, moved = found(DETECTORS[name], values), found(DETECTORS[name], values + shift / 64)
+    assert places(moved) == places(points)
+    assert [point.before for point in moved] == pytest.approx([point.before + shift / 64 for point in points])
+    assert [point.p for point in moved] == pytest.approx([point.p for point in points], rel=1e-4)
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=SEEDS)
+@pytest.mark.parametrize("name", DETECTORS)
+def test_upside_down_every_direction_turns(name, seed):
+    values = stepped(0.0, 0.04, 0.01, seed=seed)
+    turned = [(index, not rises) for index, rises in places(found(DETECTORS[name], values))]
+    assert places(found(DETECTORS[name], -values)) == turned
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0, 5.0])
+def test_pelt_alone_knows_no_scale(scale):
+    values = stepped(0.0, 0.04, 0.015, sigma=0.01, seed=2)
+    points, scaled = found(changepoints_pelt.Pelt, values), found(changepoints_pelt.Pelt, values * scale)
+    assert len(points) == 2
+    assert places(scaled) == places(points)
+    assert [point.p for point in scaled] == pytest.approx([point.p for point in points])
+
+
+def test_two_modes_that_a_series_sticks_in_are_no_changes():
+    rng = np.random.default_rng(3)
+    mode = np.cumsum(rng.random(150) < 1 / 3) % 2
+    assert found(changepoints.Vote, 0.024 * mode + 0.003 * rng.standard_normal(150)) == ()
+
+
+def test_correlated_noise_is_no_change():
+    for seed in range(4):
+        noise = np.random.default_rng(seed).standard_normal(150) * 0.008
+        for place in range(1, 150):
+            noise[place] += 0.6 * noise[place - 1]
+        assert found(changepoints.Vote, noise) == ()
+
+
+def test_a_step_smaller_than_what_the_series_does_anyway_has_no_vote():
+    restless = 0.03 * (np.arange(60) // 4 % 2) + 0.001 * np.random.default_rng(0).standard_normal(60)
+    calm = 0.001 * np.random.default_rng(0).standard_normal(60)
+    step = 0.012 + 0.015 + 0.001 * np.random.default_rng(1).standard_normal(30)
+    assert 60 in [point.index for point in found(changepoints.Vote, [*(calm + 0.015), *step])]
+    assert found(changepoints.Vote, [*restless, *step]) == ()
+
+
+def test_without_twelve_points_before_there_is_no_vote():
+    values = stepped(0.0, 0.2)
+    assert places(found(changepoints.Vote, values[28:])) == [(12, True)]
+    assert found(changepoints.Vote, values[30:]) == ()
+
+
+def test_the_sums_of_e_divisive_are_those_of_the_points():
+    values = stepped(0.3, 0.5, size=30)
+    detector = changepoints_edivisive.EDivisive()
+    detector.extend(values)
+    for start, end in ((0, 60), (0, 10), (17, 45), (59, 60)):
+        side, part = detector._side(start, end, 0.0), values[start:end]
+        assert (side.mean, side.kept, side.size) == (pytest.approx(part.mean()), part.size, part.size)
+        assert side.squared == pytest.approx(((part - part.mean()) ** 2).sum(), abs=1e-12)
+
+
+def test_commit_by_commit_is_the_same_as_all_at_once_at_every_size(make):
+    values = stepped(0.0, 0.5, size=26).tolist()
+    detector = make()
+    for size, value in enumerate(values, 1):
+        detector.extend([value])
+        assert detector.detection().points == found(make, values[:size])
+
+
+def change(index, after, name, before=0.0):
+    return ChangePoint(index=index, before=before, after=after, low=0.9, high=1.1, p=0.0, detectors=(name,))
+
+
+@pytest.mark.parametrize(
+    ("others", "agreed"),
+    [
+        ([[], []], []),
+        ([[change(50, 0.05, "b")], []], [(50, ("a", "b"))]),
+        ([[change(55, 0.05, "b")], []], [(50, ("a", "b"))]),
+        ([[change(56, 0.05, "b")], []], []),  # beyond the margin
+        ([[change(50, -0.05, "b")], []], []),  # the other direction
+        ([[], [change(47, 0.02, "c")]], [(50, ("a", "c"))]),
+        ([[change(51, 0.05, "b")], [change(49, 0.05, "c")]], [(50, ("a", "b", "c"))]),
+        ([[change(80, 0.05, "b")], [change(82, 0.05, "c")]], [(80, ("b", "c"))]),
+        ([[change(80, 0.05, "b")], [change(90, 0.05, "c")]], []),
+        ([[change(80, 0.009, "b")], [change(80, 0.05, "c")]], []),  # less than 1% has no vote
+    ],
+)
+def test_two_of_three_must_agree(others, agreed):
+    points = changepoints.joined([[change(50, 0.05, "a")], *others])
+    assert [(point.index, point.detectors) for point in points] == agreed
+
+
+def test_one_voice_is_heard_once():
+    points = changepoints.joined([[change(50, 0.05, "a"), change(54, 0.05, "a")], [change(52, 0.05, "b")], []])
+    assert [point.index for point in points] == [50]
+
+
+def test_the_vote_names_its_voters():
+    (point,) = changepoints.detect(stepped(0.0, 0.1)).points
+    assert point.detectors == ("pelt", "e-divisive", "two-window")
+
+
+def test_a_point_more_costs_no_more_in_a_long_series(monkeypatch):
+    steps = []
+    original = changepoints_pelt.Program.step
+    monkeypatch.setattr(changepoints_pelt.Program, "step", lambda *a: steps.append(1) or original(*a))
+    detector = changepoints_pelt.Pelt()
+    detector.extend(stepped(0.0, size=400))
+    detector.detection()
+    del steps[:]
+    for value in stepped(0.0, size=100, seed=1):
+        detector.extend([value])
+        detector.detection()
+    assert len(steps) < 100 * (changepoints_pelt.GROWTH + 5)

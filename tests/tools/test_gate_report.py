@@ -1,0 +1,156 @@
+"""A gate's verdict, its exit status, and its report in every format."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.golden import check_golden
+from tools import gate_report
+from tools.ab_test import Answer, Comparison, Obstacle, known_same, not_compared
+from tools.gate_report import change
+from tools.gate_verdict import GateReport, Verdict, verdict
+from tools.recorded import Commit
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def series(case, implementation="native"):
+    return ("matmul.Cpu.time_hot", (implementation, f"float32-{case}"))
+
+
+def compared(answer, ratio, bounds, p, **more):
+    given = {"rounds": 8, "reason": "p < 0.001, and no less than 1%", **more}
+    return Comparison(answer=answer, ratio=ratio, low=bounds[0], high=bounds[1], p=p, **given)
+
+
+SLOWER = compared(Answer.DIFFERENT, 1.102, (1.091, 1.113), 1.6e-4, adjusted=True)
+FASTER = compared(Answer.DIFFERENT, 0.4, (0.39, 0.41), 1.6e-4)
+SUSPECT = compared(Answer.UNKNOWN, 1.02, (1.004, 1.04), 0.004, rounds=16, reason="1% or more, but p is not below 0.001")
+UNKNOWN = compared(Answer.UNKNOWN, 1.002, (0.97, 1.03), 0.6, rounds=32, reason="less than 1%, but too wide")
+SAME = compared(
+    Answer.SAME, 1.0003, (0.9951, 1.0049), 0.9, adjusted=True, reason="the 95% interval lies within 1% either way"
+)
+CODE = known_same("the machine code is unchanged")
+FAILED = not_compared(Obstacle.FAILED, "failed at 7744c6af: AssertionError: a|b is `wrong` <3>")
+ABSENT = not_compared(Obstacle.NOT_APPLICABLE, "n/a at 6e4c8f6d: no such kernel")
+BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
+
+
+def commit(sha, subject):
+    return Commit(sha=sha * 5, parents=(), author="A. Author", date=datetime(2026, 1, 1, tzinfo=UTC), message=subject)
+
+
+def report(*items):
+    return GateReport(
+        base=commit("6e4c8f6d", "Add matmul"),
+        head=commit("7744c6af", "Unroll | the `inner`\x1b loop"),
+        found={series(number): item for number, item in enumerate(items)},
+        budget=600.0,
+        measured=123.4,
+        evidence=".asv/ab/environment/pair",
+    )
+
+
+FULL = report(SAME, FASTER, CODE, UNKNOWN, SUSPECT, FAILED, ABSENT, SLOWER)
+
+
+@pytest.mark.parametrize(
+    ("items", "wanted"),
+    [
+        ([SAME, FASTER, UNKNOWN, ABSENT, CODE], 0),
+        ([SAME, SUSPECT], 11),
+        ([SAME, SUSPECT, FAILED], 20),
+        ([SAME, SUSPECT, FAILED, SLOWER], 10),
+        ([BROKEN, BROKEN], 21),
+        ([ABSENT], 22),
+        ([not_compared(Obstacle.NOT_APPLICABLE, "n/a"), Comparison(answer=Answer.UNKNOWN, reason="3 of 8")], 22),
+        ([], 22),
+        ([FAILED, FAILED], 20),
+        ([CODE], 0),
+    ],
+)
+def test_the_exit_status_is_the_first_of_the_contracts_order(items, wanted):
+    assert verdict(items).value == wanted
+
+
+def test_verdicts_have_the_contracts_numbers():
+    assert {item.name: item.value for item in Verdict} == {
+        "CLEAN": 0,
+        "REGRESSION": 10,
+        "SUSPECT": 11,
+        "FAILED": 20,
+        "NOT_BUILT": 21,
+        "NOTHING": 22,
+    }
+
+
+def test_the_worst_comes_first():
+    assert [item for _, item in FULL.rows] == [SLOWER, FAILED, SUSPECT, UNKNOWN, ABSENT, SAME, CODE, FASTER]
+    worse = compared(Answer.DIFFERENT, 1.5, (1.4, 1.6), 1e-4)
+    assert next(item for _, item in report(SLOWER, worse).rows) == worse
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.031, "+3.1%"),
+        (0.9976, "-0.24%"),
+        (1.00001, "+0.00%"),
+        (2.51, "2.51x"),
+        (0.5, "-50.0%"),
+        (1.0096, "+1.0%"),
+        (None, "-"),
+    ],
+)
+def test_changes_in_words(ratio, text):
+    assert change(ratio) == text
+
+
+@pytest.mark.parametrize(("name", "text"), [("txt", gate_report.as_text(FULL)), ("md", gate_report.as_markdown(FULL))])
+def test_report(name, text, request):
+    check_golden(GOLDEN / f"gate.{name}", text, accept=request.config.getoption("--accept-golden"))
+    assert "\x1b" not in text
+
+
+def test_json_says_all_of_it_in_numbers():
+    said = json.loads(gate_report.as_json(FULL))
+    assert (said["exit_status"], said["verdict"], said["measured"]) == (10, "regression confirmed", 123.4)
+    first = said["series"][0]
+    assert (first["benchmark"], first["implementation"], first["case"]) == (
+        "matmul.Cpu.time_hot",
+        "native",
+        "float32-7",
+    )
+    assert (first["answer"], first["ratio"], first["low"], first["high"], first["p"], first["rounds"]) == (
+        "different",
+        1.102,
+        1.091,
+        1.113,
+        1.6e-4,
+        8,
+    )
+    assert said["series"][1]["obstacle"] == "failed" and said["series"][1]["ratio"] is None
+    assert [item["suspect"] for item in said["series"]].count(True) == 1
+
+
+def test_junit_counts_what_it_holds():
+    suite = ElementTree.fromstring(gate_report.as_junit(FULL))
+    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "8",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "3",
+    }
+    failure = suite.find("testcase/failure")
+    assert failure.get("message").startswith("+10.2% (+9.1% to +11.3%), p = 0.00016, 8 rounds a side: different, ")
+    assert suite.find("testcase").get("name") == "native float32-7"
+
+
+def test_formats_of_an_empty_report_are_whole():
+    assert ElementTree.fromstring(gate_report.as_junit(report())).get("tests") == "0"
+    assert json.loads(gate_report.as_json(report()))["exit_status"] == 22
+    assert "nothing was compared (exit status 22)" in gate_report.as_text(report())
+    assert "| benchmark" not in gate_report.as_markdown(report())

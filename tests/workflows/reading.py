@@ -1,0 +1,37 @@
+"""The workflow files as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".github" / "workflows"
+SCRIPTS = ROOT / ".github" / "scripts"
+PATHS = sorted(FOLDER.iterdir())
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a workflow; YAML 1.2, as GitHub reads it: `on` is a word and no truth value."""
+    found: dict[str, Any] = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    return found
+
+
+WORKFLOWS = {path.name: read(path) for path in PATHS}
+
+
+def jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield (file, name, job)."""
+    for file, workflow in WORKFLOWS.items():
+        for name, job in workflow["jobs"].items():
+            yield file, name, job
+
+
+def steps() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yield (where, job, step)."""
+    for file, name, job in jobs():
+        for number, step in enumerate(job["steps"]):
+            yield f"{file}: {name}: {step.get('name', number)}", job, step

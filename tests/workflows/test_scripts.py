@@ -1,0 +1,271 @@
+"""The scripts that the workflows run, in repositories and with files of our own: no runner is needed."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from tests.workflows.reading import ROOT, SCRIPTS
+
+CODES = {  # contract: exit status -> what a run's page says; and whether the job fails, so that somebody looks
+    0: ("notice", "clean", False),
+    2: ("error", "usage or data error", True),
+    10: ("error", "regression confirmed", True),
+    11: ("warning", "suspect", False),
+    20: ("error", "a benchmark failed", True),
+    21: ("error", "a build failed", True),
+    22: ("error", "nothing was measured", True),
+    30: ("warning", "the environment changed", False),
+}
+REF = "us/kernels/.github/workflows/nightly.yml@refs/heads/main"
+
+
+def script(name, *args, cwd=ROOT, **variables):
+    """Run a script with these environment variables more; None removes one."""
+    own = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    own |= {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    hidden = ("GIT_", "GITHUB_", "RUNNER_", "KV_")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+    command = [SCRIPTS / name, *map(str, args)]
+    return subprocess.run(
+        command, cwd=cwd, env={**kept, **own, **variables}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("status", [*CODES, 1, 130, 139])
+def test_every_status_is_said_and_fails_the_job_where_somebody_must_act(status, tmp_path):
+    (tmp_path / "summary.md").write_text("| series | change |\n")
+    page = tmp_path / "page.md"
+    page.write_text("before\n")
+    done = script("verdict", status, tmp_path / "summary.md", GITHUB_STEP_SUMMARY=str(page))
+    level, meaning, fails = CODES.get(status, ("error", "ended in a way it should not", True))
+    assert done.returncode == (status if fails else 0)
+    assert re.fullmatch(rf"::{level} title=kernel-velocity::{meaning}.* \(exit status {status}\)\n", done.stdout)
+    assert page.read_text().startswith(f"before\n**{meaning}")
+    assert page.read_text().endswith(f"(exit status {status})\n\n| series | change |\n\n")
+
+
+def test_the_statuses_are_those_of_the_errors():
+    from tools import errors
+
+    codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
+    assert codes <= set(CODES)
+
+
+def test_a_run_without_a_summary_says_so(tmp_path):
+    page = tmp_path / "page.md"
+    assert script("verdict", 22, tmp_path / "none.md", GITHUB_STEP_SUMMARY=str(page)).returncode == 22
+    assert "No summary was written" in page.read_text()
+
+
+def test_a_summary_that_github_would_not_show_is_cut(tmp_path):
+    (tmp_path / "summary.md").write_text("x" * 1_000_001)
+    page = tmp_path / "page.md"
+    assert script("verdict", 0, tmp_path / "summary.md", GITHUB_STEP_SUMMARY=str(page)).returncode == 0
+    assert page.stat().st_size < 2**20
+    assert "cut off here" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("runner", "name"),
+    [
+        ("gpu-box_1.local", "gpu-box_1.local"),
+        ("-our first  GPU!", "our-first-GPU"),
+        ("..hidden", "hidden"),
+    ],
+)
+def test_our_machine_is_called_what_its_runner_is(runner, name):
+    done = script("machine-name", RUNNER_ENVIRONMENT="self-hosted", RUNNER_NAME=runner)
+    assert (done.returncode, done.stdout) == (0, f"{name}\n")
+    from tools.track import MACHINE
+
+    assert MACHINE.fullmatch(name)
+
+
+def test_a_hosted_machine_is_called_what_its_processor_is(tmp_path):
+    cpu = tmp_path / "cpuinfo"
+    cpu.write_text("processor\t: 0\nmodel name\t: Some(R) CPU E5 @ 2.00GHz\n\nmodel name\t: Other\n")
+    done = script("machine-name", cpu, RUNNER_ENVIRONMENT="github-hosted", RUNNER_NAME="Hosted Agent 7")
+    assert (done.returncode, done.stdout) == (0, "hosted-Some-R-CPU-E5-2.00GHz\n")
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"RUNNER_ENVIRONMENT": "self-hosted"}, {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_NAME": "!?"}]
+)
+def test_a_machine_without_a_name_is_refused(variables):
+    done = script("machine-name", **variables)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("ref", "taken"),
+    [
+        (REF, True),
+        (REF.replace("nightly", "pull-request-gpu"), True),
+        (REF.replace("nightly", "pull-request"), False),
+        (REF.replace("nightly", "mine"), False),
+        (REF.replace("heads/main", "pull/7/merge"), False),  # the workflow as a request has it
+        (REF.replace("heads/main", "heads/topic"), False),
+        (REF.replace("us/", "stranger/"), False),
+        (f"{REF} ", False),
+        (None, False),
+    ],
+)
+def test_the_runner_takes_only_our_workflows(ref, taken):
+    given = {} if ref is None else {"GITHUB_WORKFLOW_REF": ref}
+    done = script("job-started", KV_TRUSTED="us/kernels refs/heads/main", **given)
+    assert (done.returncode == 0) is taken
+    assert ("this runner takes no job of" in done.stderr) is not taken
+
+
+def test_a_runner_that_is_not_set_up_takes_nothing():
+    for ref, given in (
+        (REF, {}),
+        ("/.github/workflows/nightly.yml@", {"KV_TRUSTED": " "}),
+        (REF, {"KV_TRUSTED": "us/kernels"}),
+    ):
+        done = script("job-started", GITHUB_WORKFLOW_REF=ref, **given)
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: KV_TRUSTED is")
+
+
+class Clones:
+    """A repository, and clones of it as jobs have them."""
+
+    def __init__(self, folder):
+        self.folder, self.count = folder, 0
+        self.origin = folder / "origin.git"
+        self.git(folder, "init", "-q", "-b", "main", "first")
+        (folder / "first" / "results" / "sessions").mkdir(parents=True)
+        for name in ("results/README.md", "results/sessions/01.gz"):
+            (folder / "first" / name).write_text("main's\n")
+        (folder / "first" / ".gitignore").write_text("/results/*\n!/results/README.md\n!/results/sessions/\n")
+        self.git(folder / "first", "add", "-A")
+        self.git(folder / "first", "commit", "-q", "-m", "one")
+        self.git(folder, "clone", "-q", "--bare", "first", "origin.git")
+
+    def git(self, where, *args):
+        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *who, *args], cwd=where, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def clone(self):
+        self.count += 1
+        self.git(self.folder, "clone", "-q", "origin.git", f"clone-{self.count}")
+        return self.folder / f"clone-{self.count}"
+
+    def run(self, where, *args, machine=None):
+        given = {"KV_MACHINE": machine} if machine else {}
+        done = script("results-branch", *args, cwd=where, **given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def night(self, machine, **files):
+        """Measure: return a clone whose results/ has these files (`__` stands for `/`), and the bundle."""
+        clone = self.clone()
+        self.run(clone, "restore", machine=machine)
+        self.write(clone / "results", files)
+        return clone, self.pack(clone, machine)
+
+    def pack(self, clone, machine):
+        bundle = clone / "results.bundle"
+        self.run(clone, "pack", bundle, machine=machine)
+        return bundle
+
+    def write(self, folder, files):
+        for name, text in files.items():
+            path = folder / name.replace("__", "/")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+
+    def kept(self):
+        """Return the files of the branch."""
+        names = self.git(self.origin, "ls-tree", "-r", "--name-only", "results").splitlines()
+        return {name: self.git(self.origin, "show", f"results:{name}") for name in names}
+
+
+@pytest.fixture
+def clones(tmp_path):
+    return Clones(tmp_path)
+
+
+def test_results_of_two_machines_are_kept_and_come_back(clones):
+    _, one = clones.night("gpu", gpu__a="1", list="x")
+    _, two = clones.night("cpu", cpu__b="2", list="x")
+    here = clones.clone()
+    clones.run(here, "push", one, two)  # on the first night there is no branch: each began one
+    assert clones.kept() == {"gpu/a": "1", "cpu/b": "2", "list": "x"}
+    assert clones.git(here, "status", "--porcelain") == ""
+    assert clones.git(here, "branch", "--show-current") == "main"  # the job's own files stay as they are
+    third = clones.clone()
+    clones.run(third, "restore")
+    assert (third / "results" / "cpu" / "b").read_text() == "2"
+    assert (third / "results" / "README.md").read_text() == "main's\n"
+
+
+@pytest.mark.slow
+def test_a_night_without_anything_new_has_no_bundle(clones):
+    clone, bundle = clones.night("gpu")
+    assert not bundle.exists()
+    clones.write(clone / "results", {"gpu__a": "1"})
+    clones.run(clones.clone(), "push", clones.pack(clone, "gpu"))
+    assert not clones.night("gpu")[1].exists()
+
+
+@pytest.mark.slow
+def test_what_people_push_meanwhile_is_merged(clones):
+    clones.run(clones.clone(), "push", clones.night("gpu", gpu__a="1", findings="open\n")[1])
+    _, late = clones.night("gpu", gpu__a="2")
+    clones.run(clones.clone(), "push", clones.night("person", findings="acknowledged\n")[1])
+    clones.run(clones.clone(), "push", late)
+    assert clones.kept() == {"gpu/a": "2", "findings": "acknowledged"}
+
+
+def test_what_a_night_that_was_cut_off_left_here_stays(clones):
+    clone, bundle = clones.night("gpu", gpu__a="1", findings="open\n")
+    clones.run(clones.clone(), "push", bundle)
+    clones.write(clone / "results", {"gpu__a": "more rounds", "gpu__c": "3"})  # measured, and not kept
+    clones.run(clones.clone(), "push", clones.night("cpu", cpu__b="2", findings="acknowledged\n")[1])
+    clones.git(clone, "fetch", "-q")
+    clones.run(clone, "restore", machine="gpu")
+    results = clone / "results"
+    assert [(results / name).read_text() for name in ("gpu/a", "gpu/c", "cpu/b", "findings")] == [
+        "more rounds",
+        "3",
+        "2",
+        "acknowledged\n",
+    ]
+    clones.run(clones.clone(), "push", clones.pack(clone, "gpu"))
+    assert clones.kept() == {"gpu/a": "more rounds", "gpu/c": "3", "cpu/b": "2", "findings": "acknowledged"}
+
+
+@pytest.mark.slow
+def test_decisions_that_contradict_each_other_are_for_people(clones):
+    clones.run(clones.clone(), "push", clones.night("gpu", findings="open\n")[1])
+    _, late = clones.night("gpu", findings="resolved\n")
+    clones.run(clones.clone(), "push", clones.night("person", findings="acknowledged\n")[1])
+    done = script("results-branch", "push", late, cwd=clones.clone())
+    assert done.returncode != 0
+    assert "conflict" in (done.stdout + done.stderr).lower()
+    assert clones.kept() == {"findings": "acknowledged"}  # and nothing is overwritten
+
+
+@pytest.mark.slow
+def test_a_branch_that_cannot_be_pushed_is_an_error(clones):
+    _, bundle = clones.night("gpu", gpu__a="1")
+    hook = clones.origin / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    done = script("results-branch", "push", bundle, cwd=clones.clone())
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: branch results: not pushed; the results are in")
+
+
+@pytest.mark.parametrize("args", [(), ("keep",), ("pack",), ("push",), ("restore", "x")])
+def test_other_words_are_refused(args, clones):
+    done = script("results-branch", *args, cwd=clones.folder / "first")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: results-branch")

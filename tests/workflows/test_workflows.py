@@ -1,0 +1,256 @@
+"""What the workflows may and may not do: whose code runs where, with which rights, and that what they call exists."""
+
+import itertools
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from tests.workflows.expressions import holds
+from tests.workflows.reading import PATHS, ROOT, SCRIPTS, WORKFLOWS, jobs, steps
+from tools.__main__ import COMMANDS, _parser
+
+# Commands that the workflows call and that are still being written; one that exists must leave this list.
+AWAITED = {"nightly"}
+US, STRANGER = "us/kernels", "stranger/kernels"
+LABEL = "measure-on-gpu"
+OWN_MACHINE = [(file, name, job) for file, name, job in jobs() if "self-hosted" in job["runs-on"]]
+SCRIPT_STEPS = [(where, job, step) for where, job, step in steps() if "run" in step]
+
+
+def calls():
+    """Yield (where, arguments) of every `python -m tools ...`, with values in the place of variables."""
+    for where, job, step in SCRIPT_STEPS:
+        known = {**job.get("env", {}), **step.get("env", {})}
+        for found in re.findall(r"python -m tools ((?:\\\n|[^\n|>])+)", step["run"]):
+            words = shlex.split(found.replace("\\\n", " "))
+            yield where, [example(known.get(word[1:])) if word[0] == "$" else word for word in words]
+
+
+def example(value):
+    """Return what a variable may hold: the number that it is or falls back to, else a revision."""
+    number = re.search(r"\d+(?= }}|$)", str(value))
+    return number[0] if number else "HEAD"
+
+
+def test_there_are_workflows_and_they_are_looked_at():
+    assert [path.suffix for path in PATHS] == [".yml"] * len(WORKFLOWS)
+    assert {"nightly.yml", "pull-request.yml", "pull-request-gpu.yml"} <= set(WORKFLOWS)
+    assert {name for _, (name, *_) in calls()} >= {"nightly", "gate", "report"}
+    assert {file for file, _, _ in OWN_MACHINE} == {"nightly.yml", "pull-request-gpu.yml"}
+
+
+@pytest.mark.parametrize(("where", "arguments"), [pytest.param(*call, id=call[0]) for call in calls()])
+def test_every_command_exists_with_its_options(where, arguments):
+    if arguments[0] not in AWAITED:
+        assert arguments[0] in COMMANDS, where
+        _parser(arguments[0]).parse_args(arguments)  # raises UsageError
+
+
+def test_what_is_awaited_does_not_exist_yet():
+    there = AWAITED & set(COMMANDS)
+    assert not there, f"{there} exists: take it out of AWAITED, so that its options are checked"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_actions_are_pinned_to_a_commit_and_say_which_version_that_is(path):
+    used = re.findall(r"^\s*-?\s*uses: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    for text in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", text), text
+
+
+def test_an_action_has_one_version():
+    used = sorted({step["uses"] for _, _, step in steps() if "uses" in step})
+    names = [text.partition("@")[0] for text in used]
+    assert names == sorted(set(names))
+
+
+def test_nothing_of_an_event_is_pasted_into_a_script():
+    for where, _, step in SCRIPT_STEPS:
+        assert "${{" not in step["run"], where
+
+
+@pytest.mark.parametrize("file", WORKFLOWS)
+def test_rights_are_given_one_by_one(file):
+    assert WORKFLOWS[file]["permissions"] == {}
+    given = {name: job["permissions"] for name, job in WORKFLOWS[file]["jobs"].items()}
+    writing = {name: rights for name, rights in given.items() if "write" in rights.values()}
+    allowed = {
+        "keep": {"contents": "write"},
+        "publish": {"pages": "write", "id-token": "write"},
+        "forget": {"pull-requests": "write"},
+    }
+    assert {name: allowed.get(name) for name in writing} == writing
+    for where, job, step in steps():
+        if job["permissions"] != {"contents": "read"}:  # whoever may write runs nothing that was measured
+            assert not re.search(r"\bmake\b|python|pip", step.get("run", "")), where
+
+
+def test_a_clone_is_whole_and_keeps_no_token():
+    clones = [step["with"] for _, _, step in steps() if step.get("uses", "").startswith("actions/checkout@")]
+    assert len(clones) >= 4
+    for given in clones:
+        assert (given["fetch-depth"], given["persist-credentials"]) == (0, False)
+
+
+def test_everything_ends():
+    for file, name, job in jobs():
+        assert 0 < job["timeout-minutes"] <= 240, (file, name)
+        for step in job["steps"]:
+            assert step.get("timeout-minutes", 0) < job["timeout-minutes"], (file, name)
+    for where, job, step in SCRIPT_STEPS:
+        if " nightly " in step["run"] or " gate " in step["run"]:  # the tool ends by itself before it is ended
+            budget = int(example({**job["env"], **step["env"]}["BUDGET"]))
+            assert budget < step["timeout-minutes"] < job["timeout-minutes"], where
+
+
+def test_two_nights_never_overlap():
+    assert WORKFLOWS["nightly.yml"]["concurrency"] == {"group": "nightly", "cancel-in-progress": False}
+
+
+def test_what_was_measured_is_kept_when_a_night_fails():
+    for name in ("cpu", "gpu"):
+        tail = [step.get("if") for step in WORKFLOWS["nightly.yml"]["jobs"][name]["steps"][-3:]]
+        assert tail == ["always()", "always()", "failure() || cancelled()"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "kept"),
+    [
+        ("success", "skipped", True),
+        ("failure", "skipped", True),
+        ("cancelled", "success", True),
+        ("skipped", "failure", True),
+        ("skipped", "skipped", False),
+    ],
+)
+def test_results_are_kept_whatever_the_verdict(cpu, gpu, kept):
+    contexts = {"needs": {"cpu": {"result": cpu}, "gpu": {"result": gpu}}}
+    assert holds(WORKFLOWS["nightly.yml"]["jobs"]["keep"]["if"], contexts) is kept
+
+
+def test_no_stranger_writes_the_conditions_of_our_machine():
+    """A workflow of `pull_request` comes with the request; the others are the default branch's, or a collaborator's."""
+    assert len(OWN_MACHINE) == 2
+    for file, _, job in OWN_MACHINE:
+        assert set(WORKFLOWS[file]["on"]) <= {"schedule", "workflow_dispatch", "pull_request_target"}
+        assert "vars.KV_GPU_RUNNER == 'true'" in job["if"]  # else it would wait a day for a runner that is not there
+
+
+def request(action, head, label=None, labels=()):
+    """Return the contexts of an event of a pull request from the repository `head` (None: deleted meanwhile)."""
+    event = {
+        "action": action,
+        "label": {"name": label} if label else None,
+        "pull_request": {
+            "head": {"repo": {"full_name": head} if head else None},
+            "labels": [{"name": name} for name in labels],
+        },
+    }
+    return {"github": {"event": event, "repository": US}, "vars": {"KV_GPU_RUNNER": "true"}}
+
+
+ACTIONS = ("opened", "synchronize", "reopened")
+EVENTS = [
+    *((request(action, US), True, False) for action in ACTIONS),
+    *((request(action, STRANGER), False, False) for action in ACTIONS),
+    *((request(action, STRANGER, labels=["bug", LABEL]), False, True) for action in ACTIONS),
+    (request("synchronize", None, labels=[LABEL]), False, True),
+    (request("labeled", STRANGER, LABEL, [LABEL]), True, False),
+    (request("labeled", STRANGER, "bug", ["bug", LABEL]), False, False),  # another label, later
+    (request("labeled", US, "bug", ["bug"]), False, False),  # measured when it was pushed
+    (request("labeled", US, LABEL, [LABEL]), True, False),
+    (request("labeled", None, "bug", [LABEL]), False, False),
+]
+
+
+@pytest.mark.parametrize(("contexts", "measured", "forgotten"), EVENTS)
+def test_who_is_measured_on_our_machine(contexts, measured, forgotten):
+    found = WORKFLOWS["pull-request-gpu.yml"]["jobs"]
+    assert holds(found["gate"]["if"], contexts) is measured
+    assert holds(found["forget"]["if"], contexts) is forgotten
+    without = {**contexts, "vars": {}}
+    assert not holds(found["gate"]["if"], without)
+
+
+def test_our_machine_measures_the_commit_that_was_labelled_with_tools_of_ours(tmp_path):
+    clone, fetch, *rest = WORKFLOWS["pull-request-gpu.yml"]["jobs"]["gate"]["steps"]
+    assert "ref" not in clone["with"]  # of this trigger, that is the default branch
+    assert not [step for step in rest if "checkout" in step.get("uses", "")]
+    heads = [step["env"]["HEAD"] for step in (fetch, *rest) if "HEAD" in step.get("env", {})]
+    assert heads == ["${{ github.event.pull_request.head.sha }}"] * 2  # of the moment of the label, not of today
+    request = requested(tmp_path)
+    done = run_step(fetch, tmp_path / "clone", NUMBER="7", HEAD=request, GH_TOKEN="none")
+    assert done.returncode == 0, done.stderr
+    assert git(tmp_path / "clone", "cat-file", "-t", request) == "commit"
+    assert git(tmp_path / "clone", "log", "-1", "--format=%s") == "ours"
+    assert not (tmp_path / "clone" / "theirs").exists()
+    assert run_step(fetch, tmp_path / "clone", NUMBER="7", HEAD="1" * 40, GH_TOKEN="none").returncode != 0
+
+
+def requested(folder):
+    """Make a repository with a request 7, and a clone of its main branch; return the request's commit."""
+    git(folder, "init", "-q", "-b", "main", "origin")
+    origin = folder / "origin"
+    git(origin, "commit", "-q", "--allow-empty", "-m", "ours")
+    git(folder, "clone", "-q", "origin", "clone")
+    (origin / "theirs").write_text("")
+    git(origin, "add", "theirs")
+    git(origin, "commit", "-q", "-m", "theirs")
+    commit = git(origin, "rev-parse", "HEAD")
+    git(origin, "update-ref", "refs/pull/7/head", commit)
+    git(origin, "reset", "-q", "--hard", "HEAD~")
+    return commit
+
+
+def git(folder, *args):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run_step(step, folder, **variables):
+    """Run a step's script as a runner does."""
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "ref", "machine", "ran"),
+    [
+        ("schedule", "main", None, {"cpu", "gpu"}),
+        ("workflow_dispatch", "main", "all", {"cpu", "gpu"}),
+        ("workflow_dispatch", "main", "cpu", {"cpu"}),
+        ("workflow_dispatch", "main", "gpu", {"gpu"}),
+        ("workflow_dispatch", "topic", "all", set()),  # the results branch is of the default branch's commits
+    ],
+)
+def test_where_a_night_runs(event, ref, machine, ran):
+    repository = {} if event == "schedule" else {"default_branch": "main"}  # a schedule's event names no repository
+    contexts = {
+        "github": {"event_name": event, "ref_name": ref, "event": {"repository": repository}},
+        "inputs": {"machine": machine} if machine else {},
+        "vars": {"KV_GPU_RUNNER": "true"},
+    }
+    found = WORKFLOWS["nightly.yml"]["jobs"]
+    assert {name for name in ("cpu", "gpu") if holds(found[name]["if"], contexts)} == ran
+    assert not holds(found["gpu"]["if"], {**contexts, "vars": {}})
+
+
+def test_scripts_exist_are_executable_and_are_named():
+    texts = "".join(path.read_text(encoding="utf-8") for path in PATHS)
+    named = set(re.findall(r"\.github/scripts/([\w-]+)", texts))
+    assert named == {path.name for path in SCRIPTS.iterdir()}
+    assert all(os.access(path, os.X_OK) for path in SCRIPTS.iterdir())
+
+
+def test_scripts_are_shell(tmp_path):
+    """bash reads every script of ours, in files and in steps."""
+    for number, (_, _, step) in enumerate(SCRIPT_STEPS):
+        (tmp_path / f"step-{number}").write_text(step["run"])
+    for path in itertools.chain(tmp_path.iterdir(), SCRIPTS.iterdir()):
+        done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), path

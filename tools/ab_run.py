@@ -1,0 +1,301 @@
+"""An A/B session: two commits measured in turns by asv, and its rounds kept as evidence, apart from the history.
+
+    .asv/ab/<environment>-<method>-<toolchain>/<before>-<after>/
+        <environment>/<commit>.jsonl            telemetry, a line per round, written by the measuring processes
+        <environment>/<commit>.failures.jsonl   why there is none
+        blocks.jsonl                            a line per run of asv: when it began, how many rounds a side it was for
+
+The measuring processes write there by themselves (KV_SPOOL), so that whatever ends a session, a power cut included, its
+rounds are there; the next session of the same two commits goes on from them. asv interleaves rounds only where it
+stores results: that is under the machine name MACHINE, removed before and after, and asv's list of benchmarks is put
+back as it was: nothing in results/ changes. Wheels are those of the history.
+
+The order is A B B A: asv 0.6.6 turns the order of its commits around with every round (commands/run.py,
+`iter_rounds_commits`), and blocks have an even number of rounds, so that each side goes first equally often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from asv.config import Config
+from asv.console import log as asv_log
+from asv.repo import get_repo
+
+from benchmarks.harness import telemetry, timing
+from benchmarks.harness.cases import CONTROLS
+from benchmarks.harness.telemetry import Round
+from tools import failures, toolchain
+from tools.ab_rounds import Pair
+from tools.ab_test import Obstacle
+from tools.asv_process import Reader, run_asv
+from tools.asv_setup import environment_of, machine
+from tools.atomic import replace_text
+from tools.code_hashes import code_hash
+from tools.environment import CommitNotBuilt
+from tools.errors import KernelVelocityError, ResultsError
+from tools.failures import Failure
+from tools.run_report import SHORT
+from tools.selection import Selection
+from tools.stored_file import Series
+
+MACHINE = "kv-ab"
+FAILED = 2  # asv's status where a benchmark failed and the others were measured
+FOLDER = Path(".asv", "ab")
+NAMED = 12  # digits of a commit in the name of a folder
+TIMES = "blocks.jsonl"
+
+
+class _TimeIsUpError(Exception):
+    """The deadline passed while asv was measuring."""
+
+
+@dataclass
+class AsvRunner:
+    """The `Runner` that measures with asv. `root` is the current folder, whose lock the caller holds."""
+
+    root: Path
+    device: str  # "cpu" or "cuda"
+    err: TextIO  # for what it is doing
+    again: bool = False  # build again what could not be built, and put kept rounds aside
+    began: float = field(default_factory=time.time)
+    measured: float = 0.0  # s that measuring took, builds apart
+
+    def __post_init__(self) -> None:
+        self._conf = Config.load()
+        self._environment = environment_of(self._conf)
+        self._results = Path(self._conf.results_dir)
+        built_with = hashlib.sha256(toolchain.describe(os.environ).encode()).hexdigest()[:8]
+        place = f"{self._environment.name}-{timing.method(os.environ)}-{built_with}"
+        self._folder = self.root / FOLDER / place
+        self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
+        self._created = False
+        self._aside: set[Path] = set()
+
+    def clock(self) -> float:
+        """Return the time, s, of a clock that nobody sets."""
+        return time.monotonic()
+
+    def prepare(self, commit: str) -> str | None:
+        """Build a commit unless it is built, by what is here now; return why it cannot be, in one line.
+
+        Wheels of two compilers would differ by more than the commits.
+        """
+        repo: Any = get_repo(self._conf)
+        if not self._created:
+            self._environment.create()
+            self._created = True
+        if (then := self._environment.other_toolchain(commit)) is not None:
+            self._environment.forget_build(commit)
+            self._say(f"{commit[:SHORT]} was built with {then or 'an unknown compiler'}; it is built again")
+        if self._environment.is_built(commit):
+            return None
+        if self.again:
+            self._environment.forget_failures([commit])
+        began = time.time()
+        try:
+            with asv_log.set_level(logging.CRITICAL):  # it is what this returns
+                self._environment.build(repo, commit)
+        except CommitNotBuilt as error:
+            return str(error)
+        self._say(f"built {commit[:SHORT]} in {time.time() - began:.1f} s")
+        return None
+
+    def code(self, commit: str, series: Series) -> str | None:
+        """Return the hash of the code that a series of a built commit runs."""
+        return code_hash(self._environment.unpacked(commit), series[0].partition(".")[0])
+
+    def folder(self, before: str, after: str) -> Path:
+        """Return where the rounds of two commits are kept."""
+        return self._folder / f"{before[:NAMED]}-{after[:NAMED]}"
+
+    def measure_pair(
+        self, before: str, after: str, series: Sequence[Series], rounds: int, deadline: float
+    ) -> dict[Series, Pair]:
+        """Bring some series of two built commits to `rounds` rounds a side, and return the rounds that there are.
+
+        Raises:
+            KernelVelocityError: asv itself failed, or what is kept cannot be read.
+        """
+        folder = self.folder(before, after)
+        self._put_aside(folder)
+        pairs = self._pairs(folder, before, after)
+        missing = {one: rounds - (pairs[one].rounds if one in pairs else 0) for one in series}
+        # Series of an interrupted session may have more than others: each is measured with those that miss as many
+        for number in sorted({count + count % 2 for count in missing.values() if count > 0}):
+            group = [one for one, count in missing.items() if count > 0 and count + count % 2 == number]
+            if self.clock() < deadline:
+                self._measure(folder, (before, after), (*group, *witnesses(group, self.device)), number, deadline)
+        return self._pairs(folder, before, after)
+
+    def _put_aside(self, folder: Path) -> None:
+        """Keep the rounds of an earlier session under another name, where everything is to be measured again."""
+        if self.again and folder not in self._aside and folder.exists():
+            folder.rename(folder.with_name(f"{folder.name}-until-{time.strftime('%Y%m%d-%H%M%S')}"))
+        self._aside.add(folder)
+
+    def _measure(
+        self, folder: Path, commits: tuple[str, str], series: Sequence[Series], rounds: int, deadline: float
+    ) -> None:
+        """Have asv measure `rounds` rounds a side; it is ended at the deadline."""
+        telemetry.append_line(folder / TIMES, json.dumps({"began": time.time(), "rounds": rounds}))
+        hashes = self.root / FOLDER / "commits.txt"
+        replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
+        benches = [text for expression in _expressions(series) for text in ("--bench", expression)]
+        options = ["--interleave-rounds", "--show-stderr", "--attribute", f"rounds={rounds}"]
+        reader, lines, began = Reader(), [""], self.clock()
+        listed = self._results / "benchmarks.json"
+        list_before = listed.read_text(encoding="utf-8") if listed.exists() else None
+        self._remove_results()
+        try:
+            status = run_asv(
+                ["run", f"HASHFILE:{hashes}", "--machine", machine(MACHINE), *options, *benches],
+                root=self.root,
+                environment={**os.environ, "KV_SPOOL": str(folder.relative_to(self.root)), "KV_ROUNDS": str(rounds)},
+                log=self._log,
+                on_line=lambda line: self._on_line(line, lines, reader, deadline),
+            )
+        except _TimeIsUpError:
+            status = 0
+        finally:
+            self.measured += self.clock() - began
+            self._remove_results()
+            _put_back(listed, list_before)
+            self._note_deaths(folder, commits, reader)
+        if status not in (0, FAILED):
+            raise KernelVelocityError(f"asv run ended with status {status}: {lines[0]} (log: {self._log})")
+
+    def _on_line(self, line: str, last: list[str], reader: Reader, deadline: float) -> None:
+        last[0] = line.strip() or last[0]
+        step = reader.read(line, time.time())
+        if step is not None:
+            self._say(f"round {step.round}/{step.rounds}, commit {step.commit}")
+        if self.clock() >= deadline:
+            raise _TimeIsUpError
+
+    def _remove_results(self) -> None:
+        shutil.rmtree(self._results / MACHINE, ignore_errors=True)
+
+    def _note_deaths(self, folder: Path, commits: tuple[str, str], reader: Reader) -> None:
+        """Write down the failures of processes that could not do so themselves."""
+        full = {commit[:SHORT]: commit for commit in commits}
+        for death in reader.deaths:
+            path = self._failures_path(folder, full[death.commit])
+            failure = Failure(
+                benchmark=death.benchmark, params=death.params, time=time.time(), error=death.what, died=True
+            )
+            failures.append(path, failure)
+
+    def _path(self, folder: Path, commit: str) -> Path:
+        return folder / str(self._environment.name) / f"{commit}.jsonl"
+
+    def _failures_path(self, folder: Path, commit: str) -> Path:
+        return folder / str(self._environment.name) / f"{commit}{failures.SUFFIX}"
+
+    def _say(self, text: str) -> None:
+        print(text, file=self.err, flush=True)
+
+    def _pairs(self, folder: Path, before: str, after: str) -> dict[Series, Pair]:
+        """Return what is kept of two commits; a side that failed in this session has no rounds."""
+        rounds = [_by_series(_lines(self._path(folder, commit), telemetry.decode)) for commit in (before, after)]
+        blocks = _block_times(folder / TIMES)
+        found = {
+            one: _paired(rounds[0].get(one, []), rounds[1].get(one, []), blocks) for one in {**rounds[0], **rounds[1]}
+        }
+        for commit in (after, before):  # of two that fail, the earlier commit is named
+            path = self._failures_path(folder, commit)
+            for item in _lines(path, failures.decode):
+                if item.time >= self.began and (item.raised or item.died or item.skipped):
+                    found[item.benchmark, item.params] = _obstructed(commit, item)
+        return found
+
+
+def _put_back(path: Path, text: str | None) -> None:
+    """Give a file of the recorded history the text it had; None: there was none."""
+    if text is None:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        replace_text(path, text)
+
+
+def _expressions(series: Sequence[Series]) -> list[str]:
+    return Selection(series=tuple(series), versions={}).expressions()
+
+
+def _obstructed(commit: str, item: Failure) -> Pair:
+    obstacle = Obstacle.NOT_APPLICABLE if item.skipped else Obstacle.FAILED
+    return Pair(obstacle=obstacle, reason=f"{obstacle.value} at {commit[:SHORT]}: {item.error}")
+
+
+def _by_series(rounds: Iterable[Round]) -> dict[Series, list[Round]]:
+    found: dict[Series, list[Round]] = {}
+    for item in rounds:
+        found.setdefault((item.benchmark, item.params), []).append(item)
+    return found
+
+
+def _lines(path: Path, decode: Callable[[str], Any]) -> list[Any]:
+    """Return what the lines of a file say; of a last one that a power cut has cut, nothing.
+
+    Raises:
+        ResultsError: another line says something else.
+    """
+    texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    found = []
+    for number, text in enumerate(texts, start=1):
+        try:
+            found.append(decode(text))
+        except ValueError as error:
+            if number < len(texts):
+                raise ResultsError(f"{path}:{number}: {error}; remove that line, or measure with --again") from None
+    return found
+
+
+def _block_times(path: Path) -> list[float]:
+    """Return when the runs of asv began, Unix times, s."""
+
+    def began(line: str) -> float:
+        said = json.loads(line)
+        if not isinstance(said, Mapping) or not isinstance(said.get("began"), float):
+            raise ValueError(f"`began`, a Unix time, is wanted, got {line[:60]!r}")
+        return float(said["began"])
+
+    return sorted(_lines(path, began))
+
+
+def _paired(before: Sequence[Round], after: Sequence[Round], blocks: Sequence[float]) -> Pair:
+    """Return the rounds that stand against each other: as many of one side as of the other in every run of asv.
+
+    What an interruption left without its counterpart would be compared with rounds of another hour.
+    """
+    kept: tuple[list[Round], list[Round]] = ([], [])
+    for number in range(len(blocks) + 1):
+        sides = [
+            [item for item in sorted(side, key=lambda item: item.time) if bisect_right(blocks, item.time) == number]
+            for side in (before, after)
+        ]
+        least = min(map(len, sides))
+        for rounds, found in zip(kept, sides, strict=True):
+            rounds.extend(found[:least])
+    return Pair(before=tuple(kept[0]), after=tuple(kept[1]))
+
+
+def witnesses(series: Sequence[Series], device: str) -> tuple[Series, ...]:
+    """Return the series that some are adjusted by, and that have to be measured with them.
+
+    On a CPU gauges are read beside the very samples; on a GPU PyTorch's eager version of the same test case serves.
+    """
+    if device != "cuda":
+        return ()
+    wanted = ((benchmark, (CONTROLS[0], case)) for benchmark, (_, case) in series)
+    return tuple(one for one in dict.fromkeys(wanted) if one not in series)

@@ -1,0 +1,105 @@
+"""Change points of a series: the vote of three detectors, each weak where another is strong. Pure, no commits known.
+
+PELT localises well and needs few points, but is fooled by modes that a series sticks in; E-divisive sees the whole
+distribution, but knows nothing of correlation; the two windows are hard to fool and slow. Two of three must find the
+same step. Beside the vote stand the screen (tools/changepoints_screen.py), which is cheap and sensitive and only asks
+for a second look, and the check for slow drift (tools/changepoints_drift.py), which no detector of steps sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tools import changepoints_edivisive, changepoints_pelt, changepoints_windows
+from tools.changepoints_noise import restlessness, yuen
+from tools.changepoints_values import LEAST, ChangePoint, Detection, Detector, Observed, Values, found_in
+
+VOTES = 2
+P = 1e-3  # of Yuen's test, for two voices without PELT
+REACH = 24  # points a side that it looks at
+# Points: within it annotators of the Turing Change Point Dataset are taken to mean the same change, and it is what
+# detectors may differ by on one step. Levels closer together have too few points for those that vote beside PELT.
+MARGIN = 5
+
+
+def detect(values: Values) -> Detection:
+    """Return the change points of a whole series of log values."""
+    return found_in(Vote(), values)
+
+
+class Vote:
+    """The three detectors and their vote, fed and asked."""
+
+    def __init__(self) -> None:
+        self._observed = Observed()
+        self._detectors: tuple[Detector, ...] = (
+            changepoints_pelt.Pelt(),
+            changepoints_edivisive.EDivisive(),
+            changepoints_windows.TwoWindow(),
+        )
+        self._restless: dict[int, float | None] = {}  # by index
+
+    def extend(self, values: Values) -> None:
+        """Take further log values."""
+        taken = list(values)
+        self._observed.extend(taken)
+        for detector in self._detectors:
+            detector.extend(taken)
+
+    def detection(self) -> Detection:
+        """Return what two of three find in all points so far, where it stands out against what the series does anyway.
+
+        A step counts if it is larger than the scatter of the points before it (`restlessness`), for which there must be
+        12 of them. Two voices without PELT, whose test alone knows of correlation, need one that does.
+        """
+        found = [detector.detection() for detector in self._detectors]
+        warnings = tuple(warning for each in found for warning in each.warnings)
+        points = joined([[point for point in each.points if self._stands_out(point)] for each in found])
+        return Detection(points=tuple(self._seconded(points)), warnings=warnings)
+
+    def _stands_out(self, point: ChangePoint) -> bool:
+        if point.index not in self._restless:
+            self._restless[point.index] = restlessness(self._observed.logs[: self._observed.place(point.index)])
+        scatter = self._restless[point.index]
+        return scatter is not None and abs(point.after - point.before) >= scatter
+
+    def _seconded(self, points: Sequence[ChangePoint]) -> Iterator[ChangePoint]:
+        places = [self._observed.place(point.index) for point in points]
+        logs = self._observed.logs
+        for point, start, place, end in zip(points, [0, *places], places, [*places[1:], logs.size], strict=False):
+            before, after = logs[max(start, place - REACH) : place], logs[place : min(end, place + REACH)]
+            if changepoints_pelt.NAME in point.detectors or (
+                min(before.size, after.size) >= changepoints_pelt.FEWEST_A_SIDE and yuen(before, after).p < P
+            ):
+                yield point
+
+
+def joined(found: Sequence[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
+    """Return the change points that VOTES detectors agree on: within MARGIN points, and in direction.
+
+    Changes of less than LEAST have no vote. Place, levels and p are those of the detector named first.
+
+    Args:
+        found: change points by detector, the one that localises best first.
+    """
+    pools = [[point for point in points if abs(point.after - point.before) >= LEAST] for points in found]
+    agreed = []
+    for rank, pool in enumerate(pools):
+        others = pools[rank + 1 :]
+        for candidate in pool:
+            partners = [_partner(candidate, other) for other in others]
+            voters = [candidate, *(partner for partner in partners if partner is not None)]
+            if len(voters) < VOTES:
+                continue
+            for other, partner in zip(others, partners, strict=True):
+                if partner is not None:
+                    other.remove(partner)  # it has voted
+            agreed.append(replace(candidate, detectors=tuple(name for each in voters for name in each.detectors)))
+    return tuple(sorted(agreed, key=lambda point: point.index))
+
+
+def _partner(candidate: ChangePoint, others: Sequence[ChangePoint]) -> ChangePoint | None:
+    """Return the nearest of another detector's change points that may be the same one."""
+    near = [each for each in others if abs(each.index - candidate.index) <= MARGIN and each.rises == candidate.rises]
+    return min(near, key=lambda each: abs(each.index - candidate.index), default=None)

@@ -1,0 +1,61 @@
+"""Backward elimination: drop the weakest of proposed change points until all stand against their neighbours. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchmarks.harness.statistics import FloatArray
+from tools.changepoints_noise import yuen
+from tools.changepoints_values import Step
+
+REACH = 100  # points a side that are compared: levels of long ago say little, and cost time
+
+Stretch = tuple[int, int, int]  # where the level before a change begins, the change, and where its level ends
+Test = Callable[[Stretch], Step]
+
+
+def eliminate(places: Sequence[int], size: int, test: Test, stands: Callable[[Step], bool]) -> list[tuple[int, Step]]:
+    """Return the places that stand against the levels between their neighbours, with their steps.
+
+    Args:
+        places: proposed change points, ascending.
+        size: of the series.
+        test: compares the levels on both sides of a change.
+        stands: whether a step is to be kept; of those that are not, the one with the largest p goes first.
+    """
+    left = list(places)
+    while True:
+        steps = [test(stretch) for stretch in zip([0, *left], left, [*left[1:], size], strict=False)]
+        falling = [(step.p, number) for number, step in enumerate(steps) if not stands(step)]
+        if not falling:
+            return list(zip(left, steps, strict=True))
+        del left[max(falling)[1]]
+
+
+class YuenTests:
+    """Yuen's tests in a growing series; those of the last elimination are remembered, for the next one."""
+
+    def __init__(self) -> None:
+        self._known: dict[Stretch, Step] = {}
+        self._used: dict[Stretch, Step] = {}
+
+    def eliminate(
+        self, places: Sequence[int], logs: FloatArray, stands: Callable[[Step], bool]
+    ) -> list[tuple[int, Step]]:
+        """Return the places that stand, with their steps.
+
+        Args:
+            places: proposed change points, ascending, each level of two points or more.
+            logs: the whole series: the points of last time, and further ones.
+            stands: as for the function of this name.
+        """
+        self._known, self._used = self._used, {}
+        return eliminate(places, logs.size, lambda stretch: self._test(logs, stretch), stands)
+
+    def _test(self, logs: FloatArray, stretch: Stretch) -> Step:
+        found = self._used.get(stretch) or self._known.get(stretch)
+        if found is None:
+            start, place, end = stretch
+            found = yuen(logs[max(start, place - REACH) : place], logs[place : min(end, place + REACH)])
+        self._used[stretch] = found
+        return found

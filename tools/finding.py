@@ -1,0 +1,293 @@
+"""A finding: what was found out about one cause, how it is known, and what was decided about it. Pure values.
+
+A finding is made by a night or a gate (`from_cases`, `of_environment`, `of_vanished`), joined to what is known already
+(`joined`), and changed by decisions (`decisions`). Its id never changes: it names its file.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+
+from tools.absences import Vanished
+from tools.attribution import EnvironmentEvent
+from tools.moves import Step
+from tools.regressions import grouped
+from tools.series_identity import Identity, is_worse
+from tools.session_facts import Changes
+
+SHORT = 8  # digits of a commit's hash
+
+
+class Kind(enum.Enum):
+    """What was found."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    ENVIRONMENT = "environment"
+    VANISHED = "vanished"
+
+
+class State(enum.Enum):
+    """What has become of it."""
+
+    NEW = "new"  # seen, and not looked at
+    SUSPECT = "suspect"  # looked at, and neither confirmed nor refuted
+    CONFIRMED = "confirmed"
+    EXPECTED = "expected"  # somebody said beforehand, or by a range, that it was wanted
+    ACKNOWLEDGED = "acknowledged"  # somebody said that it is to be left alone, until a day
+    ENVIRONMENT = "environment"  # the machine's doing
+    METHOD = "method"  # how it is measured changed, so that its series ended
+    RESOLVED = "resolved"  # gone again
+
+
+OPEN = frozenset({State.NEW, State.SUSPECT, State.CONFIRMED})  # wait for somebody
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affected:
+    """One series that shows a finding: new over old value, and how sure that is."""
+
+    identity: Identity
+    ratio: float  # of values, new / old: 1.03 is 3% more time
+    low: float | None = None  # interval of the ratio
+    high: float | None = None
+    p: float | None = None
+    rounds: int | None = None  # a side
+
+    @property
+    def effect(self) -> float:
+        """The change of the logarithm of the value."""
+        return math.log(self.ratio)
+
+    @property
+    def worse(self) -> bool | None:
+        """Whether it is a change for the worse."""
+        return is_worse(self.identity, self.effect)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """A state that a finding was brought to: by whom, when, and why."""
+
+    when: datetime
+    who: str
+    state: State
+    reason: str
+    until: date | None = None  # of an acknowledgement: the last day that it holds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One cause, with all the series that show it."""
+
+    id: str
+    kind: Kind
+    state: State
+    subject: str  # the kernel; of an environment the machine
+    found: datetime  # with a time zone; of an environment: when it began
+    commits: tuple[str, ...] = ()  # that can have done it, oldest first; one: the culprit
+    anchor: str | None = None  # the commit that it was compared with
+    how: str = ""  # how it was confirmed, in words
+    ruled_out: tuple[str, ...] = ()
+    changes: Mapping[str, tuple[str, str]] | None = None  # of the environment
+    affected: tuple[Affected, ...] = ()
+    decisions: tuple[Decision, ...] = ()  # oldest first
+
+    @property
+    def culprit(self) -> str | None:
+        """The one commit that did it; None while there are several."""
+        return self.commits[0] if len(self.commits) == 1 else None
+
+    @property
+    def worst(self) -> Affected | None:
+        """The series that it shows most in; None without any."""
+        return max(self.affected, key=lambda item: abs(item.effect), default=None)
+
+    @property
+    def until(self) -> date | None:
+        """The last day of its acknowledgement; None where it has none."""
+        return self.decisions[-1].until if self.state is State.ACKNOWLEDGED and self.decisions else None
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines that show it."""
+        return tuple(sorted({item.identity.machine for item in self.affected}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One series that a night has looked at, with what came of it."""
+
+    affected: Affected
+    commits: tuple[str, ...]  # that can have done it, oldest first
+    anchor: str
+    how: str
+    ruled_out: tuple[str, ...] = ()
+
+    @property
+    def p(self) -> float | None:
+        """The p value of its confirmation."""
+        return self.affected.p
+
+
+def from_cases(
+    cases: Iterable[Case], *, state: State, order: Mapping[str, int], when: datetime, who: str
+) -> tuple[Finding, ...]:
+    """Return a finding for each cause; what is neither for the worse nor for the better is none."""
+    asked = [(case, case.affected.identity.kernel, case.affected.worse, case.commits) for case in cases]
+    ranged = [(case, kernel, worse, commits) for case, kernel, worse, commits in asked if worse is not None]
+    return tuple(_of_group(group, commits, state, when, who) for group, commits in grouped(ranged, order))
+
+
+def _of_group(group: Sequence[Case], commits: tuple[str, ...], state: State, when: datetime, who: str) -> Finding:
+    worst = max(group, key=lambda case: abs(case.affected.effect))
+    kind = Kind.REGRESSION if worst.affected.worse else Kind.IMPROVEMENT
+    kernel = worst.affected.identity.kernel
+    reason = f"{worst.how}; {len(group)} series" if worst.how else f"{len(group)} series"
+    return Finding(
+        id=slug(kernel, kind.value, *(sha[:SHORT] for sha in dict.fromkeys((commits[0], commits[-1])))),
+        kind=kind,
+        state=state,
+        subject=kernel,
+        found=when,
+        commits=commits,
+        anchor=worst.anchor,
+        how=worst.how,
+        ruled_out=tuple(dict.fromkeys(text for case in group for text in case.ruled_out)),
+        affected=tuple(sorted((case.affected for case in group), key=lambda item: item.identity)),
+        decisions=(Decision(when=when, who=who, state=state, reason=reason),),
+    )
+
+
+def slug(*parts: str) -> str:
+    """Return an id, which is a file's name too: letters, digits, `_` and `-`, in lower case."""
+    return re.sub(r"[^a-z0-9_]+", "-", "-".join(part for part in parts if part).lower()).strip("-")
+
+
+def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Finding:
+    """Return the finding of an environment event. It names no commit."""
+    began = when if event.began is None else datetime.fromtimestamp(event.began, UTC).replace(microsecond=0)
+    return Finding(
+        id=slug(event.machine, event.device, Kind.ENVIRONMENT.value, f"{began:%Y%m%d-%H%M%S}"),
+        kind=Kind.ENVIRONMENT,
+        state=State.ENVIRONMENT,
+        subject=event.machine,
+        found=began,
+        changes=event.changes or None,
+        how=f"{len(event.moves)} series moved at once, in the middle by a factor of {event.factor:.4g}",
+        affected=tuple(Affected(identity=move.identity, ratio=math.exp(move.effect)) for move in event.moves),
+        decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=in_words(event.changes)),),
+    )
+
+
+def in_words(changes: Changes) -> str:
+    """Return what changed of an environment."""
+    said = "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in changes.items())
+    return said or "nothing of what is recorded of the machine changed"
+
+
+def of_vanished(items: Iterable[Vanished], *, when: datetime, who: str) -> tuple[Finding, ...]:
+    """Return a finding for each kernel and commit at which series no longer apply."""
+    causes: dict[tuple[str, str], list[Vanished]] = {}
+    for item in items:
+        causes.setdefault((item.identity.kernel, item.commit), []).append(item)
+    return tuple(
+        Finding(
+            id=slug(kernel, Kind.VANISHED.value, commit[:SHORT]),
+            kind=Kind.VANISHED,
+            state=State.NEW,
+            subject=kernel,
+            found=when,
+            commits=(commit,),
+            anchor=group[0].last,
+            how="does not apply there, and had a value before",
+            affected=tuple(sorted((Affected(identity=item.identity, ratio=1.0) for item in group), key=_identity)),
+            decisions=(Decision(when=when, who=who, state=State.NEW, reason=f"{len(group)} series have no value"),),
+        )
+        for (kernel, commit), group in causes.items()
+    )
+
+
+def _identity(item: Affected) -> Identity:
+    return item.identity
+
+
+def matching(known: Iterable[Finding], found: Finding) -> Finding | None:
+    """Return the known finding of the same cause: the same id, or kind and subject, and a commit in common."""
+    items = list(known)
+    same = [item for item in items if item.id == found.id]
+    alike = [
+        item
+        for item in items
+        if (item.kind, item.subject) == (found.kind, found.subject)
+        and item.state is not State.RESOLVED
+        and set(item.commits) & set(found.commits)
+    ]
+    return next(iter([*same, *alike]), None)
+
+
+def joined(known: Iterable[Finding], found: Finding) -> Finding:
+    """Return what is now known of a cause: the finding as it was found, or the known one with what is new in it.
+
+    Decisions stand: what is acknowledged or expected stays so. A suspect that is confirmed becomes that; what was
+    resolved and is there again is open again.
+    """
+    before = matching(known, found)
+    if before is None:
+        return found
+    narrowed = tuple(sha for sha in before.commits if sha in found.commits) or found.commits
+    affected = {item.identity: item for item in (*before.affected, *found.affected)}
+    kept = replace(
+        before,
+        commits=narrowed,
+        anchor=found.anchor or before.anchor,
+        how=found.how or before.how,
+        ruled_out=tuple(dict.fromkeys((*before.ruled_out, *found.ruled_out))),
+        affected=tuple(affected[identity] for identity in sorted(affected)),
+    )
+    raised = before.state in (State.NEW, State.SUSPECT) and found.state is State.CONFIRMED
+    if raised or before.state is State.RESOLVED:
+        return replace(kept, state=found.state, decisions=(*kept.decisions, *found.decisions))
+    return kept
+
+
+def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[Step, ...]:
+    """Return the moves that findings explain, so that no night looks for their cause again.
+
+    A suspect explains nothing. What was resolved counts only where a later improvement says by which commit: only
+    then are both of its ends known.
+    """
+    explained = {State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.ENVIRONMENT, State.RESOLVED}
+    items = [item for item in findings if item.state in explained and item.kind is not Kind.VANISHED]
+    steps: list[Step] = []
+    for item in items:
+        place = _last_place(item, order)
+        if item.commits and place is None:
+            continue  # not on this line
+        since = None if item.commits else item.found.timestamp()
+        steps += [
+            Step(identity=one.identity, effect=one.effect, place=place, since=since)
+            for one in item.affected
+            if item.state is not State.RESOLVED or _is_undone(one.identity, place, items, order)
+        ]
+    return tuple(steps)
+
+
+def _last_place(item: Finding, order: Mapping[str, int]) -> int | None:
+    return max((order[sha] for sha in item.commits if sha in order), default=None)
+
+
+def _is_undone(identity: Identity, place: int | None, items: Iterable[Finding], order: Mapping[str, int]) -> bool:
+    """Return whether an improvement after a place of the line names the series."""
+    return any(
+        (later := _last_place(item, order)) is not None
+        and later > (place or 0)
+        and any(one.identity == identity for one in item.affected)
+        for item in items
+        if item.kind is Kind.IMPROVEMENT
+    )

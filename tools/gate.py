@@ -1,0 +1,113 @@
+"""``python -m tools gate BASE HEAD``: is HEAD slower than BASE? Two commits, or the working tree, in minutes.
+
+Both are measured in turns, A B B A, in fresh processes; each series gets one of three answers (tools/ab_test.py), and
+more rounds as long as it has none and the budget lasts. A kernel whose machine code is the same on both sides is not
+measured. Interrupted, the same command goes on with the rounds that are there.
+
+Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
+above 0, but not settled), 20 a benchmark failed, 21 a commit does not build, 22 nothing was compared, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from benchmarks.harness.cases import CONTROLS
+from tools import gate_report, history, selection, working_tree
+from tools.ab_arguments import add_measuring_arguments, measuring, seconds
+from tools.ab_run import AsvRunner
+from tools.atomic import replace_text
+from tools.commits import resolve
+from tools.confirming import confirm
+from tools.errors import UsageError
+from tools.gate_verdict import GateReport
+from tools.host import device
+from tools.stored_file import Series
+
+WORKING_TREE = "."
+BUDGET = 10.0  # minutes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("base", metavar="BASE", help="the commit to compare with, such as `git merge-base main HEAD`")
+    parser.add_argument("head", metavar="HEAD", nargs="?", help="the commit in question; `.`: the working tree")
+    parser.add_argument(
+        "--worktree", action="store_true", help="the working tree is in question; branch and index stay as they are"
+    )
+    parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full")
+    add_measuring_arguments(parser, BUDGET)
+    parser.add_argument("--bench", help="a regular expression that the series to compare match (default: ours, all)")
+    parser.add_argument(
+        "--measure-unchanged", action="store_true", help="measure where the machine code is the same, too"
+    )
+    for name in gate_report.FORMATS:
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; `-`: to standard output")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Compare, print and write the report; return the exit status."""
+    budget, formats = seconds(args.budget), _formats(args)
+    worktree = args.worktree or args.head == WORKING_TREE
+    with measuring(args.root, err, worktree=worktree):
+        base, head = _commits(args, worktree)
+        series = _series(args.tier, args.bench)
+        runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
+        found = confirm(runner, base, head, series, budget, measure_unchanged=args.measure_unchanged)
+        commits = history.read(Path(), [base, head]).commits
+        report = GateReport(
+            base=commits[base],
+            head=commits[head],
+            found=found,
+            budget=budget,
+            measured=runner.measured,
+            evidence=str(runner.folder(base, head)),
+        )
+    print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)
+    _write(report, formats, out)
+    return report.verdict.value
+
+
+def _formats(args: argparse.Namespace) -> dict[str, str]:
+    """Return where each format that is asked for goes: an absolute path, or "-"; before anything is measured.
+
+    Raises:
+        UsageError: two go to standard output, or one where no file can be.
+    """
+    asked = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
+    if list(asked.values()).count("-") > 1:
+        raise UsageError("one format alone can go to standard output (`-`); give the others a file")
+    for name, path in asked.items():
+        if not path or Path(path).is_dir():
+            raise UsageError(f"--{name} {path!r}: a file is wanted, or `-` for standard output")
+    return {name: path if path == "-" else str(Path(path).absolute()) for name, path in asked.items()}
+
+
+def _commits(args: argparse.Namespace, worktree: bool) -> tuple[str, str]:
+    if args.head is None and not worktree:
+        raise UsageError("HEAD is missing: a commit, or `.` (--worktree) for the working tree")
+    if args.worktree and args.head not in (None, WORKING_TREE):
+        raise UsageError(f"HEAD={args.head!r} and --worktree: give one of the two")
+    base = resolve(Path(), "BASE", args.base)
+    head = working_tree.commit(Path()) if worktree else resolve(Path(), "HEAD", args.head)
+    if base == head and args.measure_unchanged:
+        raise UsageError(f"BASE and HEAD are the same commit ({base[:10]}): there are no two to measure in turns")
+    return base, head
+
+
+def _series(tier: str, bench: str | None) -> tuple[Series, ...]:
+    """Return the series to compare: those asked for, else all but PyTorch's, which no commit of ours changes."""
+    chosen = selection.select(device(), tier, bench).series
+    return chosen if bench is not None else tuple(one for one in chosen if one[1][0] not in CONTROLS)
+
+
+def _write(report: GateReport, formats: Mapping[str, str], out: TextIO) -> None:
+    for name, path in formats.items():
+        text = gate_report.FORMATS[name](report)
+        if path == "-":
+            out.write(text)
+        else:
+            replace_text(Path(path), text)
