@@ -16,6 +16,10 @@ STAMP := $(VENV)/.up-to-date
 # cmake and ninja come with the venv; `env` and not `export PATH`, so that `PYTHON` is looked up as the user's shell does.
 IN_VENV := env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH"
 
+# A file of tests stays in one process: many share a costly beginning.
+JOBS ?= 2
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
+
 # Settings of `make track`: exported only when given, under the names that tools and benchmarks read.
 KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER NVML_SAMPLE PATIENCE
 $(foreach name,$(KV_SETTINGS),$(if $(value $(name)),$(eval export KV_$(name) := $$(value $(name)))))
@@ -49,10 +53,11 @@ track: $(STAMP) ## measure the last commits of the kernels and write the dashboa
 	@$(IN_VENV) $(PY) -m tools track
 
 test: build ## the tests, without those that take minutes
-	$(IN_VENV) $(PY) -m pytest
+	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-slow: build ## the tests that take minutes
-	$(IN_VENV) $(PY) -m pytest -m slow
+	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE) -m 'slow and not alone'
+	$(IN_VENV) $(PY) -m pytest -m 'slow and alone'
 
 lint: $(STAMP) ## formatting, style, types, and the workflows
 	$(PY) -m ruff format --check .

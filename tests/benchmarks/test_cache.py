@@ -56,6 +56,7 @@ def test_all_of_the_buffer_is_written_and_nothing_allocated(monkeypatch, torch):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_what_is_cold_takes_longer(torch):
     if cache.cache_size("cpu") is None:
         pytest.skip("sysfs does not say how large the cache is")

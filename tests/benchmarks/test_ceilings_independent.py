@@ -82,6 +82,7 @@ def agree(what, theirs, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize(("kind", "what"), [(0, "dram_copy_bandwidth"), (1, "dram_triad_bandwidth")])
 def test_memory_against_a_loop_in_c(loops, kind, what, monkeypatch):
     pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
@@ -90,6 +91,7 @@ def test_memory_against_a_loop_in_c(loops, kind, what, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_arithmetic_against_plain_calls_of_matmul(monkeypatch):
     torch = pytest.importorskip("torch", reason="products are torch's")
 
