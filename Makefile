@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build track test test-slow lint format
+.PHONY: help venv build track nightly test test-slow lint format
 
 PYTHON ?= python3
 ifeq ($(origin TORCH),undefined)
@@ -51,6 +51,9 @@ build: $(STAMP) ## the working tree's kernels, in place (for tests and live work
 
 track: $(STAMP) ## measure the last commits of the kernels and write the dashboard
 	@$(IN_VENV) $(PY) -m tools track
+
+nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings and the dashboard (BUDGET= minutes)
+	@$(IN_VENV) $(PY) -m tools nightly $(if $(BUDGET),--budget $(BUDGET))
 
 test: build ## the tests, without those that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)

@@ -38,6 +38,8 @@ PURE = (
     "bisecting",
     "gate_verdict",
     "gate_report",
+    "night_screen",
+    "night_selection",
     "series_identity",
     "histories",
     "moves",

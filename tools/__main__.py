@@ -28,6 +28,7 @@ COMMANDS = {
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",
     "false-alarms": "how often identical code is called different between sessions, and planted changes are found",
+    "nightly": "measure what is new, judge, confirm and bisect it, write findings, publish",
     "gate": "is one commit, or the working tree, slower than another: measured in turns, in minutes",
     "bisect": "which commit made a benchmark slower: measured in turns, by the test of gate",
     "new": "write the files of a new kernel: C++, CUDA, the problem, the test",

@@ -12,8 +12,6 @@ from tests.workflows.expressions import holds
 from tests.workflows.reading import PATHS, ROOT, SCRIPTS, WORKFLOWS, jobs, steps
 from tools.__main__ import COMMANDS, _parser
 
-# Commands that the workflows call and that are still being written; one that exists must leave this list.
-AWAITED = {"nightly"}
 US, STRANGER = "us/kernels", "stranger/kernels"
 LABEL = "measure-on-gpu"
 OWN_MACHINE = [(file, name, job) for file, name, job in jobs() if "self-hosted" in job["runs-on"]]
@@ -44,14 +42,8 @@ def test_there_are_workflows_and_they_are_looked_at():
 
 @pytest.mark.parametrize(("where", "arguments"), [pytest.param(*call, id=call[0]) for call in calls()])
 def test_every_command_exists_with_its_options(where, arguments):
-    if arguments[0] not in AWAITED:
-        assert arguments[0] in COMMANDS, where
-        _parser(arguments[0]).parse_args(arguments)  # raises UsageError
-
-
-def test_what_is_awaited_does_not_exist_yet():
-    there = AWAITED & set(COMMANDS)
-    assert not there, f"{there} exists: take it out of AWAITED, so that its options are checked"
+    assert arguments[0] in COMMANDS, where
+    _parser(arguments[0]).parse_args(arguments)  # raises UsageError
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)

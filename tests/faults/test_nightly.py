@@ -1,0 +1,144 @@
+"""Nights on a small repository, end to end: what they find and exit with, and how they go on after being cut off."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.faults.test_faults import lines_with
+from tests.faults.test_two_runs import wait_for
+from tests.faults.tiny import GOOD, SLOWER
+
+WRONG = "def scale(x):\n    return 3\n"
+
+
+def plant(tiny):
+    """Commit an innocent change, one that is 10% slower, and another innocent one; return the slow one."""
+    tiny.commit("Innocent", kernel=f"{GOOD}# twice\n")
+    slow = tiny.commit("Slow", kernel=SLOWER)
+    tiny.commit("Innocent again", kernel=f"{SLOWER}# twice\n")
+    return slow
+
+
+def findings(tiny):
+    return [tomllib.loads(path.read_text()) for path in sorted((tiny.root / "results" / "findings").glob("*.toml"))]
+
+
+def test_a_first_night_without_a_regression_is_clean_and_the_next_has_a_heartbeat(tiny):
+    first = tiny.nightly(KV_ROUNDS="2")
+    assert first.returncode == 0, first.stdout
+    assert lines_with(first.stdout, "tonight: ", "(new)")
+    assert first.stdout.splitlines()[-1] == "nightly on box: clean (1 series measured)"
+    second = tiny.nightly(KV_ROUNDS="2")
+    assert second.returncode == 0, second.stdout
+    assert lines_with(second.stdout, "tonight: ", "(heartbeat)")
+    assert second.stdout.splitlines()[-1] == "nightly on box: clean (1 series measured)"
+    assert findings(tiny) == []
+
+
+@pytest.mark.slow
+def test_a_regression_is_found_at_its_commit_until_somebody_decides(tiny):
+    slow = plant(tiny)
+    paths = [f"--{name}={tiny.root.parent / name}" for name in ("markdown", "json", "junit", "atom")]
+    done = tiny.nightly(*paths)
+    assert done.returncode == 10, done.stdout
+    (found,) = findings(tiny)
+    assert (found["kind"], found["state"], found["commits"]) == ("regression", "confirmed", [slow])
+    assert found["series"][0]["ratio"] == pytest.approx(1.1, abs=0.01)
+    for name in ("markdown", "json", "junit", "atom"):
+        assert slow[:8] in (tiny.root.parent / name).read_text()
+    assert json.loads((tiny.root.parent / "json").read_text())
+    again = tiny.nightly()
+    assert again.returncode == 10 and not lines_with(again.stdout, "looking again"), again.stdout
+    (same,) = findings(tiny)
+    assert same == found
+    said = ["--reason", "wanted", "--until", "2999-01-01"]
+    assert tiny.run("tools", "findings", "acknowledge", found["id"], *said).returncode == 0
+    assert tiny.nightly().returncode == 0
+
+
+@pytest.mark.slow
+def test_a_night_that_was_killed_goes_on(tiny):
+    slow = plant(tiny)
+    variables = tiny.variables(KV_MACHINE="box", KV_TIER="core", KV_BENCH="native.*1k")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tools", "nightly", "--no-site"],
+        cwd=tiny.root,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    ab = tiny.root / ".asv" / "ab"
+    wait_for(lambda: sum(len(path.read_text().splitlines()) for path in ab.rglob("*.jsonl")) > 4)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    kept = {path: path.read_text() for path in ab.rglob("*.jsonl")}
+    done = tiny.nightly()
+    assert done.returncode == 10, done.stdout
+    assert lines_with(done.stdout, "going on with the night of")
+    assert lines_with(done.stdout, "commits are measured already")
+    assert all(path.read_text().startswith(text) for path, text in kept.items())
+    (found,) = findings(tiny)
+    assert found["commits"] == [slow]
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_slower_accuses_no_commit(tiny):
+    tiny.commit("Innocent", kernel=f"{GOOD}# twice\n")
+    assert tiny.nightly(KV_BENCH="1k").returncode == 0
+    done = tiny.nightly(KV_BENCH="1k", TINY_PACE="1.1")
+    assert done.returncode == 30, done.stdout
+    (found,) = findings(tiny)
+    assert (found["kind"], found["commits"]) == ("environment", [])
+    assert not lines_with(done.stdout, "looking again")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "source", "status", "said"),
+    [
+        (GOOD, "int f( {", 21, "failed build: "),
+        (WRONG, None, 20, "is wrong: got 3, wanted 2"),
+    ],
+)
+def test_what_failed_is_said_and_the_rest_is_judged(tiny, kernel, source, status, said):
+    assert tiny.nightly(KV_ROUNDS="2").returncode == 0
+    tiny.commit("Bad", kernel=f"{kernel}# bad\n", source=source)
+    tiny.commit("Good", kernel=f"{GOOD}# good\n", source=None)
+    done = tiny.nightly(KV_ROUNDS="2")
+    assert done.returncode == status, done.stdout
+    assert lines_with(done.stdout, said)
+    assert not lines_with(done.stdout, "nothing was measured")
+
+
+@pytest.mark.slow
+def test_a_night_that_measured_nothing_says_so(tiny):
+    tiny.commit("Bad", source="int f( {")
+    tiny.git("reset", "-q", "--soft", tiny.git("rev-list", "--max-parents=0", "HEAD"))
+    tiny.git("commit", "-q", "--amend", "-m", "The only one, and bad")
+    done = tiny.nightly(KV_ROUNDS="2")
+    assert done.returncode == 22, done.stdout
+    assert "nothing was measured" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "x", "nan"])
+def test_a_budget_that_is_none_is_one_line(tiny, budget):
+    done = tiny.nightly(f"--budget={budget}")
+    assert done.returncode == 2
+    assert lines_with(done.stdout, "error: --budget") and len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_findings_file_with_an_error_is_named_and_the_night_goes_on(tiny):
+    broken = tiny.root / "results" / "findings" / "x.toml"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("id = 3\n")
+    done = tiny.nightly(KV_ROUNDS="2")
+    assert done.returncode == 2, done.stdout
+    assert lines_with(done.stdout, "x.toml", "1:")
+    assert broken.read_text() == "id = 3\n"

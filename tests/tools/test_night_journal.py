@@ -1,0 +1,50 @@
+"""What a night keeps for the next start, and what is refused as none."""
+
+import json
+
+import pytest
+
+from tools import night_journal
+from tools.errors import ResultsError
+from tools.night_journal import Journal, Night
+
+NIGHT = Night(began=1.5, commits=("b" * 40, "a" * 40), heartbeat=False)
+
+
+@pytest.mark.parametrize("journal", [Journal(), Journal(night=NIGHT, unbuilt={"c" * 40: 2})])
+def test_what_is_kept_is_read_again(tmp_path, journal):
+    path = night_journal.path_of(tmp_path, "box", "host-py3.11")
+    assert night_journal.read(path) == Journal()
+    night_journal.write(path, journal)
+    assert night_journal.read(path) == journal
+    assert path == tmp_path / ".asv" / "journals" / "box-host-py3.11.json"
+
+
+def test_nights_on_which_a_commit_did_not_build_are_counted():
+    journal = Journal(night=NIGHT, unbuilt={"a": 1, "b": 1, "c": 3})
+    assert journal.after(("a", "b", "d"), ("a", "d")) == Journal(unbuilt={"c": 3, "a": 2, "d": 1})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"night": null}',
+        '{"unbuilt": [], "night": null}',
+        '{"unbuilt": {}, "night": {"began": "now", "commits": [], "heartbeat": true}}',
+        '{"unbuilt": {}, "night": {"began": 1, "commits": []}}',
+    ],
+)
+def test_another_text_is_refused_in_a_line(tmp_path, text):
+    path = tmp_path / "box-host.json"
+    path.write_text(text)
+    with pytest.raises(ResultsError, match="no journal of a night") as caught:
+        night_journal.read(path)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_a_journal_is_plain_json(tmp_path):
+    path = tmp_path / "box-host.json"
+    night_journal.write(path, Journal(night=NIGHT))
+    assert json.loads(path.read_text())["night"]["commits"] == list(NIGHT.commits)

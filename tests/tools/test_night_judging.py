@@ -1,0 +1,205 @@
+"""From a night's values to findings, on a simulated machine: what is screened, measured again, bisected, recorded."""
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from tests.tools.simulated_machine import Machine
+from tools import night_judging
+from tools.ab_test import Answer
+from tools.decisions import Expectation
+from tools.finding import Kind, State, known_steps
+from tools.histories import Observation, SeriesHistory
+from tools.night_judging import Before, Outcome, look_again, suspicions
+from tools.night_screen import shift
+from tools.series_identity import Identity
+
+LINE = tuple(f"{number:040x}" for number in range(30))
+ORDER = {sha: place for place, sha in enumerate(LINE)}
+WHEN = datetime(2026, 11, 22, tzinfo=UTC)
+NIGHT = 1000.0
+
+
+def identity(case="float32-1M", implementation="native", kernel="scale", method="m"):
+    return Identity(
+        machine="box",
+        environment="host-py3.11",
+        benchmark=f"{kernel}.Cpu.{'track_max_error' if method == '' else 'time_hot'}",
+        implementation=implementation,
+        case=case,
+        version="1",
+        method=method,
+    )
+
+
+def history(levels, *, tonight=3, seed=0, noise=0.003, places=None, codes=None, **of):
+    """Return a series of log values at these levels; the last `tonight` were measured tonight."""
+    rng = np.random.default_rng(seed)
+    places = list(range(len(levels))) if places is None else places
+    first = len(levels) - tonight
+    return SeriesHistory(
+        identity=identity(**of),
+        observations=tuple(
+            Observation(
+                commit=LINE[place],
+                place=place,
+                value=-7 + level + rng.normal(0, noise),
+                measured=NIGHT + place if number >= first else float(number),
+                code=None if codes is None else codes[number],
+            )
+            for number, (level, place) in enumerate(zip(levels, places, strict=True))
+        ),
+    )
+
+
+def judged(*histories, known=()):
+    return suspicions(histories, shift, line=LINE, since=NIGHT, known=known_steps(known, ORDER))
+
+
+def after(outcome, suspected, *histories, known=(), expectations=()):
+    before = Before(known=known, expectations=expectations, order=ORDER, when=WHEN)
+    return night_judging.findings(outcome, suspected, histories, {}, before)
+
+
+def a_night(machine, *histories, budget=1e6, **more):
+    suspected = judged(*histories, known=more.get("known", ()))
+    outcome = look_again(suspected.moves, machine, budget=budget)
+    return after(outcome, suspected, *histories, **more), outcome
+
+
+def slower_from(place, factor):
+    return {LINE[number]: factor for number in range(place, len(LINE))}
+
+
+STEP = [0.0] * 20 + [math.log(1.1)]
+
+
+def test_a_quiet_night_finds_nothing():
+    found, outcome = a_night(Machine(), history([0.0] * 20), history([0.0] * 20, seed=1, case="float32-2M"))
+    assert (found, outcome) == ((), Outcome())
+
+
+def test_a_regression_is_confirmed_at_its_commit():
+    (found,), _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
+    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    assert found.worst.ratio == pytest.approx(1.1, abs=0.02)
+    assert found.worst.low > 1.05 and found.worst.p < 1e-3 and found.anchor == LINE[19]
+
+
+def test_an_improvement_is_written_down_as_well():
+    (found,), _ = a_night(Machine(speed=slower_from(20, 0.9)), history([0.0] * 20 + [math.log(0.9)], tonight=1))
+    assert (found.kind, found.state) == (Kind.IMPROVEMENT, State.CONFIRMED)
+
+
+def test_what_a_rerun_does_not_see_is_no_finding():
+    found, outcome = a_night(Machine(noise=0.002), history(STEP, tonight=1))
+    assert found == ()
+    (line,) = outcome.refuted.values()
+    assert "+10" in line and "float32-1M" in line
+    (said,) = outcome.comparisons
+    assert (said.answer, said.rounds) == (Answer.SAME, 8)
+
+
+def test_a_suspect_that_a_later_night_refutes_is_resolved():
+    series = history(STEP, tonight=1)
+    known, _ = a_night(Machine(noise=0.002), series, budget=0.0)
+    assert known[0].state is State.SUSPECT
+    (found,), _ = a_night(Machine(noise=0.002), series, known=known)
+    assert found.state is State.RESOLVED and "measured again in turns" in found.decisions[-1].reason
+
+
+def test_what_cannot_be_settled_is_a_suspect():
+    machine = Machine(speed=slower_from(20, 1.1))
+    (found,), outcome = a_night(machine, history(STEP, tonight=1), budget=0.0)
+    assert (found.state, len(outcome.unsettled), machine.asked) == (State.SUSPECT, 1, [])
+
+
+def test_what_does_not_build_any_more_is_a_suspect_that_says_so():
+    (found,), _ = a_night(Machine(unbuildable=(LINE[19],)), history(STEP, tonight=1))
+    assert found.state is State.SUSPECT and "does not build" in found.how
+
+
+def test_a_regression_that_a_later_commit_of_the_night_took_back_is_found():
+    levels = [0.0] * 18 + [math.log(1.1)] * 2 + [0.0] * 3
+    speed = {LINE[18]: 1.1, LINE[19]: 1.1}
+    found, _ = a_night(Machine(speed=speed), history(levels, tonight=5))
+    assert [(item.kind, item.culprit) for item in found] == [
+        (Kind.REGRESSION, LINE[18]),
+        (Kind.IMPROVEMENT, LINE[20]),
+    ]
+
+
+def test_commits_between_that_were_not_measured_are_bisected():
+    machine = Machine(speed=slower_from(22, 1.1))
+    places = [*range(20), 25]
+    (found,), _ = a_night(machine, history(STEP, tonight=1, places=places))
+    assert found.culprit == LINE[22]
+    assert "bisected over 6 commits" in found.how and any("bisection" in text for text in found.ruled_out)
+
+
+def test_one_cause_in_many_series_is_one_finding():
+    series = [history(STEP, tonight=1, seed=number, case=f"float32-{number}M") for number in range(3)]
+    still = [history([0.0] * 21, tonight=1, seed=9, case=f"float32-{number}k") for number in range(4)]
+    (found,), _ = a_night(Machine(speed=slower_from(20, 1.1)), *series, *still)
+    assert len(found.affected) == 3
+
+
+def test_a_night_on_which_everything_is_slower_accuses_no_commit():
+    cases = [history(STEP, tonight=1, seed=number, case=f"float32-{number}M") for number in range(2)]
+    controls = [history(STEP, tonight=1, seed=5 + number, implementation="eager") for number in range(2)]
+    (found,), _ = a_night(Machine(noise=0.002), *cases, *controls)
+    assert (found.kind, found.commits) == (Kind.ENVIRONMENT, ())
+
+
+def test_what_a_commit_did_on_a_night_on_which_everything_is_slower_is_told_from_that():
+    cases = [history(STEP, tonight=1, seed=number, case=f"float32-{number}M") for number in range(2)]
+    controls = [history(STEP, tonight=1, seed=5 + number, implementation="eager") for number in range(2)]
+    found, _ = a_night(Machine(noise=0.002, speed=slower_from(20, 1.04)), *cases, *controls)
+    assert {(item.kind, item.commits) for item in found} == {
+        (Kind.ENVIRONMENT, ()),
+        (Kind.REGRESSION, (LINE[20],)),
+    }
+
+
+def test_unchanged_code_is_never_blamed():
+    codes = ["x"] * 21
+    found, _ = a_night(Machine(), history(STEP, tonight=1, codes=codes))
+    assert all(item.kind is Kind.ENVIRONMENT and not item.commits for item in found)
+
+
+def test_an_error_that_grew_needs_no_rerun():
+    machine = Machine()
+    (found,), _ = a_night(machine, history([0.0] * 20 + [0.5], tonight=1, method="", noise=1e-4))
+    assert (found.state, machine.asked) == (State.CONFIRMED, [])
+
+
+def test_what_was_found_is_not_found_again_and_what_is_expected_is_no_alarm():
+    first = history(STEP, tonight=1)
+    machine = Machine(speed=slower_from(20, 1.1))
+    known, _ = a_night(machine, first)
+    again, _ = a_night(Machine(speed=slower_from(20, 1.1)), history([*STEP, math.log(1.1)], tonight=1), known=known)
+    assert again == known
+    wanted = Expectation(id="x", commits=(LINE[20],), bench="", reason="a safer path", who="me", when=WHEN)
+    (found,), _ = a_night(Machine(speed=slower_from(20, 1.1)), first, expectations=(wanted,))
+    assert found.state is State.EXPECTED
+
+
+def test_pairs_of_commits_are_measured_together_and_the_budget_is_shared():
+    machine = Machine(speed=slower_from(20, 1.1))
+    series = [history(STEP, tonight=1, seed=number, case=f"float32-{number}M") for number in range(3)]
+    still = [history([0.0] * 21, tonight=1, seed=9, case=f"float32-{number}k") for number in range(4)]
+    a_night(machine, *series, *still)
+    assert {(before, after) for before, after, _, _ in machine.asked} == {(LINE[19], LINE[20])}
+    assert len(machine.asked[0][2]) == 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_alone_accuses_nobody(seed):
+    series = [
+        history([0.0] * 12, tonight=12, seed=100 * seed + number, noise=0.01, case=f"float32-{number}M")
+        for number in range(6)
+    ]
+    found, _ = a_night(Machine(noise=0.01, seed=seed), *series)
+    assert not [item for item in found if item.state is State.CONFIRMED]

@@ -1,0 +1,130 @@
+"""What a night begins, and how it goes on after it was cut off."""
+
+import io
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from tools import night_journal, night_measuring
+from tools.night_journal import Journal, Night
+from tools.night_measuring import Kept
+from tools.run_report import LIMITS
+
+
+class Work:
+    """A session of which nothing is measured but what a test says."""
+
+    def __init__(self, commits, *, measured=(), failed=(), root="."):
+        self.commits, self.rounds, self.root = tuple(commits), 8, root
+        self._measured, self._failed = set(measured), set(failed)
+        self.done, self.failed_builds, self.since = [], {}, {}
+
+    def is_measured(self, commit):
+        return commit in self._measured
+
+    def failed_before(self, commit):
+        return commit in self._failed
+
+    def measured_since(self, commit, when):
+        return self.since.get(commit, 0.0) >= when
+
+    def __getattr__(self, name):
+        return lambda *given: self.done.append((name, *(item for item in given if not isinstance(item, io.StringIO))))
+
+
+@pytest.fixture(autouse=True)
+def all_change_kernels(monkeypatch):
+    monkeypatch.setattr(night_measuring, "changing", lambda root: frozenset("abcdefgh"))
+
+
+def begin(work, journal=None, *, budget=1e5, now=100.0):
+    out = io.StringIO()
+    night = night_measuring.begin(work, journal or Journal(), budget=budget, tier="core", now=now, out=out)
+    return night, out.getvalue()
+
+
+def test_a_night_takes_what_is_new_in_the_order_of_the_line():
+    night, said = begin(Work("abcde", measured="c"))
+    assert night == Night(began=100.0, commits=("a", "b"), heartbeat=False)
+    assert said.splitlines() == ["tonight: a (new)", "tonight: b (new)"]
+
+
+def test_its_time_is_counted_in_commits_of_the_tier():
+    night, said = begin(Work("abcdefg", measured="g"), budget=2.5 * LIMITS["core"] / 0.6)
+    assert night.commits == ("a", "b")
+    assert "left for another night, for want of time: 4 commits" in said
+
+
+def test_a_quiet_night_has_a_heartbeat():
+    night, said = begin(Work("ab", measured="ab"))
+    assert (night.commits, night.heartbeat) == (("a",), True)
+    assert said == "tonight: a (heartbeat)\n"
+
+
+def test_a_night_that_was_cut_off_goes_on():
+    cut_off = Night(began=50.0, commits=("b",), heartbeat=False)
+    night, said = begin(Work("abc", measured="bc"), Journal(night=cut_off))
+    assert night == cut_off
+    assert said.startswith("going on with the night of ")
+
+
+def test_after_the_clock_was_set_back_a_new_night_begins():
+    night, said = begin(Work("abc", measured="c"), Journal(night=Night(began=500.0, commits=("b",), heartbeat=False)))
+    assert night == Night(began=100.0, commits=("a", "b"), heartbeat=False)
+    assert "the clock was set back" in said
+
+
+def test_a_night_of_commits_that_are_gone_is_not_gone_on_with():
+    night, _ = begin(Work("abc", measured="c"), Journal(night=Night(began=50.0, commits=("x",), heartbeat=False)))
+    assert night.commits == ("a", "b")
+
+
+@pytest.mark.parametrize(("nights", "why"), [({}, "build again"), ({"a": 1}, "build again"), ({"a": 2}, "heartbeat")])
+def test_what_did_not_build_is_tried_once_more(nights, why):
+    _, said = begin(Work("ab", measured="b", failed="a"), Journal(unbuilt=nights))
+    assert said == f"tonight: {'b' if why == 'heartbeat' else 'a'} ({why})\n"
+
+
+def measured(work, night):
+    night_measuring.measure(work, night, device="cpu", ceilings=True, out=io.StringIO(), err=io.StringIO())
+    return work.done
+
+
+def test_measuring_ingests_before_it_measures_ceilings():
+    steps = measured(Work("ab"), Night(began=5.0, commits=("a", "b"), heartbeat=False))
+    assert [step[0] for step in steps] == [
+        "recover",
+        "forget_failures",
+        "build",
+        "measure",
+        "ingest",
+        "measure_ceilings",
+    ]
+    assert ("measure", False) in steps
+
+
+@pytest.mark.parametrize(("since", "again"), [({}, True), ({"a": 6.0}, False)])
+def test_a_heartbeat_is_measured_once_a_night(since, again):
+    work = Work("a")
+    work.since = since
+    assert ("measure", again) in measured(work, Night(began=5.0, commits=("a",), heartbeat=True))
+
+
+def test_what_was_timed_is_ingested_however_measuring_ends():
+    work = Work("a")
+    work.measure = lambda *given: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        measured(work, Night(began=5.0, commits=("a",), heartbeat=False))
+    assert work.done[-1] == ("ingest",)
+
+
+def test_a_night_that_is_over_leaves_what_did_not_build(tmp_path):
+    path = tmp_path / "x.json"
+    night_journal.write(path, Journal(unbuilt={"a": 1, "b": 1}))
+    kept = Kept(path)
+    assert kept.since == math.inf
+    kept.begun(Night(began=1.0, commits=("a", "b"), heartbeat=False))
+    assert (Kept(path).since, kept.since) == (1.0, 1.0)
+    kept.over(SimpleNamespace(commits=("a", "b"), failed_builds={"b": "build failed"}))
+    assert night_journal.read(path) == Journal(unbuilt={"b": 2})

@@ -1,0 +1,131 @@
+"""From what a night measured to its verdict: reads the history, judges it, has it confirmed, writes the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from asv.config import Config
+
+from tools import (
+    absences,
+    asv_results,
+    finding,
+    findings_store,
+    histories,
+    history,
+    night_judging,
+    perf_expected,
+    recorded,
+    run_report,
+    selection,
+)
+from tools.confirming import Runner
+from tools.finding import OPEN, Finding
+from tools.night_judging import Before
+from tools.night_measuring import LOOKED_AT
+from tools.night_screen import shift
+from tools.session import Session
+from tools.verdict import Failed, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concluded:
+    """A night's verdict, and what was looked at again and was not there."""
+
+    verdict: Verdict
+    refuted: tuple[str, ...]
+
+
+def conclude(work: Session, since: float, runner: Runner, *, budget: float, out: TextIO) -> Concluded:
+    """Judge what a session measured, confirm what moved, and write down the findings.
+
+    Args:
+        work: the night's session, measured and ingested. since: when the night began, Unix time, s.
+        runner: measures again, in turns. budget: s of measuring that it may take. out: is told what is done.
+    """
+    results = Path(Config.load().results_dir).absolute()
+    when = datetime.now(UTC).replace(microsecond=0)
+    if not work.has_results():
+        return Concluded(verdict=_of_nothing(work, when), refuted=())
+    stored = asv_results.read(results)
+    items, notes = recorded.measurements(stored)
+    kept = findings_store.read(results)
+    past = history.read(work.root, _named(stored, kept.findings, work))
+    order = {sha: place for place, sha in enumerate(past.line)}
+    all_series, absent = histories.build(stored, items, order)
+    here = [item for item in all_series if item.identity.machine == work.machine]
+    said, expected_notes = perf_expected.expectations(past.commits.values())
+    suspected = night_judging.suspicions(
+        here, shift, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
+    )
+    outcome = night_judging.look_again(
+        suspected.moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True)
+    )
+    before = Before(known=kept.findings, expectations=(*kept.expectations, *said), order=order, when=when)
+    found = night_judging.findings(outcome, suspected, all_series, absent, before)
+    for item in found:
+        findings_store.write(results, item)
+    verdict = Verdict(
+        title=_title(work),
+        when=when,
+        measured=len(suspected.judged),
+        findings=_to_tell(found, kept.findings),
+        comparisons=tuple(outcome.comparisons),
+        failures=tuple(map(_failed, _failures(work))),
+        failed_builds=_failed_builds(work),
+        stale=absences.stale(all_series, when.timestamp()),
+        superseded=absences.superseded(all_series),
+        errors=(*kept.problems, *work.unreadable.values()),
+        notes=(
+            *(*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes),
+            *absences.from_the_future(all_series, when.timestamp()),
+        ),
+        commits=past.commits,
+    )
+    return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()))
+
+
+def _title(work: Session) -> str:
+    return f"nightly on {work.machine}"
+
+
+def _failed_builds(work: Session) -> tuple[Failed, ...]:
+    return tuple(Failed(what=commit, why=why) for commit, why in work.failed_builds.items())
+
+
+def _of_nothing(work: Session, when: datetime) -> Verdict:
+    """Return the verdict where nothing was ever recorded: there is nothing to judge."""
+    return Verdict(title=_title(work), when=when, measured=0, failed_builds=_failed_builds(work))
+
+
+def _named(stored: recorded.Recorded, found: Sequence[Finding], work: Session) -> set[str]:
+    """Return the commits whose messages are wanted: measured ones, what findings name, what may be blamed tonight."""
+    newest = selection.newest(work.root, LOOKED_AT)
+    return {file.commit for file in stored.files} | {sha for item in found for sha in item.commits} | set(newest)
+
+
+def _to_tell(found: Sequence[Finding], known: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that this night made or changed, and all others that wait for somebody."""
+    before = {item.id: item for item in known}
+    return tuple(item for item in found if item.state in OPEN or before.get(item.id) != item)
+
+
+def _failures(work: Session) -> list[str]:
+    measurements, failures = work.measurements(), work.failures()
+    return [
+        *run_report.failed_lines(measurements, failures),
+        *run_report.error_lines(work.wrong_errors(), failures),
+        *run_report.short_lines(
+            [item for item in measurements if item.commit in work.measured], work.rounds, work.reader.deaths
+        ),
+    ]
+
+
+def _failed(line: str) -> Failed:
+    """Return what one of the run's lines says, `failed: <commit> <series>: <why>`."""
+    what, _, why = line.partition(": ")[2].partition(": ")
+    return Failed(what=what, why=why)

@@ -1,0 +1,109 @@
+"""The measuring half of a night: which commits, built, measured by asv, ingested, with the machine's ceilings.
+
+A night that was cut off, however, goes on where it was: the commits are those it had chosen, and what is measured of
+them stays so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TextIO
+
+from tools import night_journal, night_selection, selection
+from tools.night_journal import Journal, Night
+from tools.night_selection import Known, Plan, Why
+from tools.run_report import LIMITS
+from tools.session import Session
+
+LOOKED_AT = 200  # newest commits that holes are looked for in: reading what is stored of one takes 10 ms
+ROUNDS = 8  # that the limits of run_report are for
+
+
+def begin(work: Session, journal: Journal, *, budget: float, tier: str, now: float, out: TextIO) -> Night:
+    """Return the night to do: the one that was cut off, or a new one.
+
+    Args:
+        work: of the line's newest commits, for what is known of them. budget: s for all of the night.
+        now: Unix time, s.
+    """
+    cut_off = journal.night
+    if cut_off is not None and cut_off.began > now:
+        print("note: the night that was cut off began after now: the clock was set back; a new one begins", file=out)
+        cut_off = None
+    line = set(work.commits)
+    if cut_off is not None and line >= set(cut_off.commits):
+        print(f"going on with the night of {time.strftime('%Y-%m-%d %H:%M', time.localtime(cut_off.began))}", file=out)
+        return cut_off
+    seconds = LIMITS[tier] * work.rounds / ROUNDS
+    chosen = night_selection.plan(known(work, journal), budget=budget, seconds_per_commit=seconds)
+    _say(chosen, out)
+    wanted = {item.commit for item in chosen.commits}
+    return Night(
+        began=now,
+        commits=tuple(commit for commit in work.commits if commit in wanted),
+        heartbeat=any(item.why is Why.HEARTBEAT for item in chosen.commits),
+    )
+
+
+def _say(chosen: Plan, out: TextIO) -> None:
+    for item in chosen.commits:
+        print(f"tonight: {item.commit[:8]} ({item.why})", file=out)
+    if chosen.left:
+        print(f"left for another night, for want of time: {len(chosen.left)} commits", file=out)
+
+
+def changing(repository: Path) -> frozenset[str]:
+    """Return those of the line's newest commits that touch what kernels are built from."""
+    return frozenset(selection.commits(repository, None, most=LOOKED_AT))
+
+
+def known(work: Session, journal: Journal) -> list[Known]:
+    """Return what is known of a session's commits on its machine and environment."""
+    touched = changing(work.root)
+    return [
+        Known(
+            commit=commit,
+            changes_kernels=commit in touched,
+            is_measured=work.is_measured(commit),
+            failed_builds=max(1, journal.unbuilt.get(commit, 0)) if work.failed_before(commit) else 0,
+        )
+        for commit in work.commits
+    ]
+
+
+def measure(work: Session, night: Night, *, device: str, ceilings: bool, out: TextIO, err: TextIO) -> None:
+    """Build and measure the night's commits; what a cut-off night measured of its heartbeat is not measured again."""
+    again = night.heartbeat and not all(work.measured_since(commit, night.began) for commit in night.commits)
+    work.recover(out)
+    work.forget_failures()
+    work.build(False, out)
+    try:
+        work.measure(again, out)
+    finally:
+        work.ingest(err)
+    if ceilings:
+        work.measure_ceilings(device, out)
+
+
+class Kept:
+    """A machine's journal, read at once, and written as the night goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.journal = path, night_journal.read(path)
+
+    @property
+    def since(self) -> float:
+        """When the night began, Unix time, s; none: infinity."""
+        return math.inf if self.journal.night is None else self.journal.night.began
+
+    def begun(self, night: Night) -> None:
+        """Keep what this night has chosen."""
+        self.journal = self.journal.during(night)
+        night_journal.write(self.path, self.journal)
+
+    def over(self, work: Session) -> None:
+        """Keep what the next night has to know of this one."""
+        self.journal = self.journal.after(work.commits, tuple(work.failed_builds))
+        night_journal.write(self.path, self.journal)

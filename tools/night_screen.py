@@ -1,0 +1,46 @@
+"""The screen of a night: what is worth measuring again. Pure.
+
+Against a history it is the screen of tools/changepoints_screen.py. A machine's first nights have no history to speak
+of: there every move counts that stands out of the few values before it, and beyond what any two sessions differ by
+where there are not even those. It costs a re-run in turns, which is what tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tools.changepoints_noise import difference_sigma
+from tools.changepoints_screen import NEWEST, Z1, Z3, Screening, screen
+from tools.moves import Shift
+
+FEW = 4  # values before the newest that say something of their scatter
+LOOK_BACK = 8  # values of a short history that the newest is held against
+Z_FEW = 2.0  # sigmas; of few values sigma is hardly known, and a re-run is cheap
+BETWEEN_SESSIONS = 0.03  # log units; identical code differed by 1 to 3% between sessions on shared cores (README)
+
+
+def shift(values: Sequence[float], /) -> Shift | None:
+    """Return how the newest of log values, oldest first, left those before them; None: they are where they were."""
+    found = screen(values)
+    if found.z1 is None or found.z3 is None or found.level is None:
+        return _of_few(values)
+    return _of_many(values, found, found.level, found.z1, found.z3)
+
+
+def _of_many(values: Sequence[float], found: Screening, level: float, z1: float, z3: float) -> Shift | None:
+    if not found.alarm:
+        return None
+    if abs(z3) > Z3:
+        return Shift(effect=float(np.median(values[-NEWEST:])) - level, count=NEWEST)
+    return Shift(effect=values[-1] - level, count=1) if abs(z1) > Z1 else None
+
+
+def _of_few(values: Sequence[float]) -> Shift | None:
+    before = np.asarray(values[-LOOK_BACK - 1 : -1])
+    if not before.size:
+        return None
+    moved = values[-1] - float(np.median(before[-FEW:]))
+    limit = Z_FEW * difference_sigma(before) if before.size >= FEW else BETWEEN_SESSIONS
+    return Shift(effect=moved, count=1) if abs(moved) > limit else None

@@ -1,0 +1,87 @@
+"""``python -m tools nightly`` (`make nightly`): what is new is measured, judged, confirmed, written down and published.
+
+    measure     what is new, holes, what once did not build, or a heartbeat (night_selection), by asv, into the history
+    screen      every series that has a value of this night against its history; attribute what moved (regressions)
+    confirm     what is left by re-runs in turns, and bisect it (ab_run, confirming, bisecting)
+    record      findings, and what became of those of earlier nights (results/findings)
+    publish     the site; then the comparison, the verdict, and an exit status that says it (contract)
+
+Whatever interrupts it, the next start goes on: values, rounds and findings are kept as they come, the rest in a
+journal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import TextIO
+
+from tools import night_concluding, night_journal, night_measuring, night_report, selection, track
+from tools.ab_arguments import measuring, seconds
+from tools.ab_run import AsvRunner
+from tools.asv_setup import machine
+from tools.host import device
+from tools.night_measuring import LOOKED_AT
+from tools.session import Session
+from tools.verdict import exit_status
+
+BUDGET = 120.0  # minutes
+TIER = "full"
+SETTINGS = ("bench", "rounds", "tier", "machine")  # of `track` that a night has, too
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments; each default comes from KV_<NAME>."""
+    for name in SETTINGS:
+        text = "core or full (default)" if name == "tier" else track.SETTINGS[name]
+        parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
+    parser.add_argument(
+        "--budget", metavar="MINUTES", default=f"{BUDGET:g}", help=f"of the whole night (default {BUDGET:g})"
+    )
+    parser.add_argument("--no-site", action="store_true", help="write no pages")
+    parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
+    for name in night_report.FORMATS:
+        parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Do the night; return the exit status (contract)."""
+    began = time.monotonic()
+    args.range, args.again = None, None
+    args.tier = args.tier or os.environ.get("KV_TIER") or TIER
+    budget = seconds(args.budget)
+    reports = {name: path.absolute() for name in night_report.FORMATS if (path := getattr(args, name)) is not None}
+    with measuring(args.root, err):
+        work, end = _measured(args, track.settings(args, os.environ), budget, out, err)
+        runner = AsvRunner(root=Path.cwd(), device=device(), err=err)
+        left = max(0.0, budget - (time.monotonic() - began))
+        concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
+        end.over(work)
+        if not args.no_site and work.has_results():
+            print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
+        night_report.say(concluded, work, out)
+        for name, path in reports.items():
+            night_report.write(name, path, concluded.verdict)
+        return exit_status(concluded.verdict)
+
+
+def _measured(
+    args: argparse.Namespace, chosen: track.Settings, budget: float, out: TextIO, err: TextIO
+) -> tuple[Session, night_measuring.Kept]:
+    """Choose the night's commits, or go on with those of a night that was cut off, and measure them."""
+    where = device()
+    series, name = selection.select(where, chosen.tier, chosen.bench), machine(chosen.machine)
+
+    def session(commits: tuple[str, ...]) -> Session:
+        return Session(root=Path.cwd(), commits=commits, series=series, rounds=chosen.rounds, machine=name)
+
+    line = session(selection.newest(Path(), LOOKED_AT))
+    kept = night_measuring.Kept(night_journal.path_of(Path.cwd(), name, line.environment))
+    night = night_measuring.begin(line, kept.journal, budget=budget, tier=chosen.tier, now=time.time(), out=out)
+    kept.begun(night)
+    work = session(night.commits)
+    night_measuring.measure(work, night, device=where, ceilings=not args.no_ceilings, out=out, err=err)
+    return work, kept
