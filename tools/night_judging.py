@@ -246,4 +246,6 @@ def _as_of_today(item: Finding, histories: Sequence[SeriesHistory], before: Befo
     item = decisions.refreshed(item, who=WHO, when=before.when)
     item = decisions.expected(item, before.expectations, when=before.when)
     item = decisions.superseded(item, absences.superseded(histories), who=WHO, when=before.when)
+    if item.decisions and item.decisions[-1].when == before.when:
+        return item  # what tonight found is told tonight, also where a later commit of the night made up for it
     return decisions.resolved(item, by_identity, before.order, who=WHO, when=before.when)

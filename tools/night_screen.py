@@ -7,18 +7,22 @@ where there are not even those. It costs a re-run in turns, which is what tells.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from tools import differing
 from tools.changepoints_noise import difference_sigma
 from tools.changepoints_screen import NEWEST, Z1, Z3, Screening, screen
 from tools.moves import Shift
 
-FEW = 4  # values before the newest that say something of their scatter
 LOOK_BACK = 8  # values of a short history that the newest is held against
+FEW = 3  # values before the newest that say something of their scatter
 Z_FEW = 2.0  # sigmas; of few values sigma is hardly known, and a re-run is cheap
-BETWEEN_SESSIONS = 0.03  # log units; identical code differed by 1 to 3% between sessions on shared cores (README)
+LEAST = math.log1p(differing.LEAST)
+# Log units; where there are not even FEW. Identical code differed by 1 to 3% between sessions on shared cores (README).
+BETWEEN_SESSIONS = 0.015
 
 
 def shift(values: Sequence[float], /) -> Shift | None:
@@ -41,6 +45,6 @@ def _of_few(values: Sequence[float]) -> Shift | None:
     before = np.asarray(values[-LOOK_BACK - 1 : -1])
     if not before.size:
         return None
-    moved = values[-1] - float(np.median(before[-FEW:]))
-    limit = Z_FEW * difference_sigma(before) if before.size >= FEW else BETWEEN_SESSIONS
+    moved = values[-1] - float(np.median(before))
+    limit = max(LEAST, Z_FEW * difference_sigma(before)) if before.size >= FEW else BETWEEN_SESSIONS
     return Shift(effect=moved, count=1) if abs(moved) > limit else None

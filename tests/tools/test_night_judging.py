@@ -1,6 +1,7 @@
 """From a night's values to findings, on a simulated machine: what is screened, measured again, bisected, recorded."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -19,6 +20,7 @@ from tools.series_identity import Identity
 LINE = tuple(f"{number:040x}" for number in range(30))
 ORDER = {sha: place for place, sha in enumerate(LINE)}
 WHEN = datetime(2026, 11, 22, tzinfo=UTC)
+LATER = datetime(2026, 11, 23, tzinfo=UTC)
 NIGHT = 1000.0
 
 
@@ -58,8 +60,8 @@ def judged(*histories, known=()):
     return suspicions(histories, shift, line=LINE, since=NIGHT, known=known_steps(known, ORDER))
 
 
-def after(outcome, suspected, *histories, known=(), expectations=()):
-    before = Before(known=known, expectations=expectations, order=ORDER, when=WHEN)
+def after(outcome, suspected, *histories, known=(), expectations=(), when=WHEN):
+    before = Before(known=known, expectations=expectations, order=ORDER, when=when)
     return night_judging.findings(outcome, suspected, histories, {}, before)
 
 
@@ -129,6 +131,20 @@ def test_a_regression_that_a_later_commit_of_the_night_took_back_is_found():
         (Kind.REGRESSION, LINE[18]),
         (Kind.IMPROVEMENT, LINE[20]),
     ]
+
+
+def test_a_regression_that_a_speed_up_of_the_same_night_hides_is_told():
+    levels = [0.0] * 16 + [math.log(1.1)] * 2 + [math.log(1.1 * 0.9)] * 4
+    speed = {LINE[place]: 1.1 if place < 18 else 0.99 for place in range(16, len(LINE))}
+    series = history(levels, tonight=6)
+    found, _ = a_night(Machine(speed=speed), series)
+    assert [(item.kind, item.state, item.culprit) for item in found] == [
+        (Kind.REGRESSION, State.CONFIRMED, LINE[16]),
+        (Kind.IMPROVEMENT, State.CONFIRMED, LINE[18]),
+    ]
+    later = replace(series, observations=tuple(replace(one, measured=1.0) for one in series.observations))
+    by_kind = {item.kind: item.state for item in after(Outcome(), judged(later), later, known=found, when=LATER)}
+    assert by_kind == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
 
 
 def test_commits_between_that_were_not_measured_are_bisected():

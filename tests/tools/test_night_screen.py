@@ -41,5 +41,11 @@ def test_of_few_values_what_stands_out_counts():
     assert shift([*few, 0.001]) is None
 
 
+def test_three_quiet_values_are_enough_for_a_step_of_three_percent():
+    assert shift([0.0, 0.001, -0.001, 0.03]).effect == pytest.approx(0.03)
+    assert shift([0.0, 1e-5, -1e-5, 0.009]) is None  # less than is worth a word, however quiet
+    assert shift([0.0, 0.03, -0.03, 0.03]) is None
+
+
 def test_a_first_value_cannot_have_moved():
     assert shift([math.log(1e-3)]) is None
