@@ -17,6 +17,7 @@ from tools import (
     findings_store,
     histories,
     history,
+    night_confirming,
     night_judging,
     perf_expected,
     recorded,
@@ -62,24 +63,26 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     suspected = night_judging.suspicions(
         here, shift, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
     )
-    outcome = night_judging.look_again(
-        suspected.moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True)
+    taken = {(move.identity, move.bad.commit) for move in suspected.moves}
+    moves = (*suspected.moves, *night_confirming.pending(kept.findings, here, taken))
+    outcome = night_confirming.look_again(
+        moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True)
     )
+    kept = findings_store.read(results)  # again: people decide while a night measures
     before = Before(known=kept.findings, expectations=(*kept.expectations, *said), order=order, when=when)
     found = night_judging.findings(outcome, suspected, all_series, absent, before)
-    for item in found:
-        findings_store.write(results, item)
+    blocked = _write(results, found, kept.findings)
     verdict = Verdict(
         title=_title(work),
         when=when,
         measured=len(suspected.judged),
-        findings=_to_tell(found, kept.findings),
+        findings=_to_tell(found, kept.findings, since),
         comparisons=tuple(outcome.comparisons),
         failures=tuple(map(_failed, _failures(work))),
         failed_builds=_failed_builds(work),
         stale=absences.stale(all_series, when.timestamp()),
         superseded=absences.superseded(all_series),
-        errors=(*kept.problems, *work.unreadable.values()),
+        errors=(*kept.problems, *blocked, *work.unreadable.values()),
         notes=(
             *(*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes),
             *absences.from_the_future(all_series, when.timestamp()),
@@ -89,12 +92,35 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()))
 
 
+def _write(results: Path, found: Sequence[Finding], known: Sequence[Finding]) -> list[str]:
+    """Write what is new or changed; return a line for each finding whose file is there and cannot be read.
+
+    Such a file holds decisions: it is not replaced.
+    """
+    before = {item.id: item for item in known}
+    blocked = []
+    for item in found:
+        path = findings_store.path_of(results, item)
+        if item.id not in before and path.exists():
+            blocked.append(f"{path}: cannot be read, so what this night found of it is not written down; mend the file")
+        elif before.get(item.id) != item:
+            findings_store.write(results, item)
+    return blocked
+
+
 def _title(work: Session) -> str:
     return f"nightly on {work.machine}"
 
 
 def _failed_builds(work: Session) -> tuple[Failed, ...]:
-    return tuple(Failed(what=commit, why=why) for commit, why in work.failed_builds.items())
+    """Return the commits that do not build: tonight's, and the newest that changed a kernel where it is given up."""
+    newest = selection.commits(work.root, None, most=1)
+    given_up = {
+        sha: "did not build on earlier nights, and is not tried again (`make track AGAIN=1 RANGE=...` does)"
+        for sha in newest
+        if sha not in work.failed_builds and work.failed_before(sha)
+    }
+    return tuple(Failed(what=commit, why=why) for commit, why in (work.failed_builds | given_up).items())
 
 
 def _of_nothing(work: Session, when: datetime) -> Verdict:
@@ -108,10 +134,17 @@ def _named(stored: recorded.Recorded, found: Sequence[Finding], work: Session) -
     return {file.commit for file in stored.files} | {sha for item in found for sha in item.commits} | set(newest)
 
 
-def _to_tell(found: Sequence[Finding], known: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that this night made or changed, and all others that wait for somebody."""
+def _to_tell(found: Sequence[Finding], known: Sequence[Finding], since: float) -> tuple[Finding, ...]:
+    """Return the findings that this night made or changed, and all others that wait for somebody.
+
+    A night that was cut off may have written some of them before.
+    """
     before = {item.id: item for item in known}
-    return tuple(item for item in found if item.state in OPEN or before.get(item.id) != item)
+
+    def is_of_tonight(item: Finding) -> bool:
+        return bool(item.decisions) and item.decisions[-1].when.timestamp() >= since
+
+    return tuple(item for item in found if item.state in OPEN or before.get(item.id) != item or is_of_tonight(item))
 
 
 def _failures(work: Session) -> list[str]:

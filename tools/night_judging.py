@@ -1,4 +1,4 @@
-"""What a night makes of its values: screened, attributed, confirmed by re-runs in turns, bisected. Opens no file.
+"""What a night makes of its values: what is suspect, and what are findings once that was measured again. Pure.
 
 The commits of a night are judged one after the other, oldest first, as if each had had a night of its own: a regression
 that a later commit of the same night took back is found all the same.
@@ -7,22 +7,20 @@ that a later commit of the same night took back is found all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tools import absences, decisions, finding, regressions
-from tools.ab_test import Answer, Comparison
+from tools.absences import Superseded
 from tools.attribution import EnvironmentEvent
-from tools.bisecting import Bisection, bisect
-from tools.confirming import Runner, confirm
 from tools.decisions import Expectation
-from tools.finding import SHORT, Affected, Case, Finding, State
+from tools.finding import Case, Finding, Kind, State
 from tools.histories import SeriesHistory
-from tools.moves import Move, Screen, Step
+from tools.moves import Move, Screen, Step, prepared, threshold
+from tools.night_confirming import Outcome
 from tools.series_identity import Identity, Slot
-from tools.stored_file import Series
-from tools.verdict import SeriesComparison
 
 WHO = "nightly"
 
@@ -35,16 +33,6 @@ class Suspicions:
     events: tuple[EnvironmentEvent, ...]
     judged: frozenset[Identity]  # series with a value of this night
     notes: tuple[str, ...]
-
-
-@dataclass(kw_only=True)
-class Outcome:
-    """What became of the suspicions."""
-
-    cases: list[Case] = field(default_factory=list)  # a test called them different
-    unsettled: list[Case] = field(default_factory=list)  # no test settled them
-    refuted: dict[Identity, str] = field(default_factory=dict)  # looked at again, and nothing was there: a line each
-    comparisons: list[SeriesComparison] = field(default_factory=list)  # whatever they said
 
 
 def suspicions(
@@ -66,15 +54,33 @@ def suspicions(
         found = regressions.screened(at, screen, line=line, since=since, known=steps)
         judged |= set(found.judged)
         notes |= dict.fromkeys(found.notes)
-        events += found.events
-        for move in (*found.suspects, *(move for event in found.events for move in event.confounded)):
+        dated = [_dated(event, histories, since) for event in found.events]
+        events += dated
+        for move in (*found.suspects, *(move for event in dated for move in event.confounded)):
             moves.setdefault((move.identity, move.bad.commit), move)
         for move in found.suspects:
             steps.append(Step(identity=move.identity, effect=move.effect, place=move.bad.place))
-        for event in found.events:
+        for event in dated:
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
     ordered = sorted(moves.values(), key=lambda move: (-abs(move.effect), move.identity))
     return Suspicions(moves=tuple(ordered), events=tuple(events), judged=frozenset(judged), notes=tuple(notes))
+
+
+def _dated(event: EnvironmentEvent, histories: Iterable[SeriesHistory], since: float) -> EnvironmentEvent:
+    """Return an event as having begun with the first value of this night that was measured under the same facts.
+
+    Rounds of a night's commits are interleaved, and asv ends with the oldest: by its own newest value an event would
+    begin after values that show it.
+    """
+    facts = event.moves[0].history.newest.facts
+    times = [
+        item.measured
+        for history in histories
+        if (history.identity.machine, history.identity.device) == (event.machine, event.device)
+        for item in history.observations
+        if item.measured is not None and item.measured >= since and item.facts == facts
+    ]
+    return replace(event, began=min(times, default=event.began))
 
 
 def _places(histories: Iterable[SeriesHistory], since: float) -> list[int]:
@@ -87,114 +93,6 @@ def _until(history: SeriesHistory, place: int) -> SeriesHistory | None:
     """Return what a history was when a commit was its newest; None where it has no value of that commit."""
     kept = tuple(item for item in history.observations if item.place <= place)
     return replace(history, observations=kept) if kept and kept[-1].place == place else None
-
-
-def look_again(
-    moves: Sequence[Move], runner: Runner, *, budget: float, say: Callable[[str], None] = lambda text: None
-) -> Outcome:
-    """Measure what moved again, before and after in turns, and bisect what several commits can have done.
-
-    Args:
-        moves: largest first; those of one pair of commits are measured together.
-        budget: s of measuring for all of them.
-        say: is told what is being done.
-    """
-    found = Outcome()
-    deadline = runner.clock() + budget
-    for (good, bad), group in _pairs(move for move in moves if not move.identity.is_error).items():
-        series = {_series(move.identity): move for move in group}
-        say(f"looking again at {len(series)} series between {good[:SHORT]} and {bad[:SHORT]}")
-        answers = confirm(runner, good, bad, tuple(series), max(0.0, deadline - runner.clock()))
-        bisected = _bisected(series, answers, runner, deadline)
-        for one, move in series.items():
-            _sort_in(found, move, answers[one], bisected)
-    found.cases += [_computed(move) for move in moves if move.identity.is_error]
-    return found
-
-
-def _pairs(moves: Iterable[Move]) -> dict[tuple[str, str], list[Move]]:
-    found: dict[tuple[str, str], list[Move]] = {}
-    for move in moves:
-        found.setdefault((move.good.commit, move.bad.commit), []).append(move)
-    return found
-
-
-def _series(identity: Identity) -> Series:
-    return identity.benchmark, (identity.implementation, identity.case)
-
-
-def _bisected(
-    series: Mapping[Series, Move], answers: Mapping[Series, Comparison], runner: Runner, deadline: float
-) -> dict[str, Bisection]:
-    """Return, by kernel, which of several commits made it slower: of the series in which that shows most."""
-    worst: dict[str, Series] = {}
-    for one, answer in sorted(answers.items(), key=lambda pair: -(pair[1].ratio or 0.0)):
-        if answer.slower and len(series[one].candidates) > 1:
-            worst.setdefault(series[one].identity.kernel, one)
-    found = {}
-    for kernel, one in worst.items():
-        move = series[one]
-        budget = max(0.0, deadline - runner.clock())
-        commits = move.candidates
-        found[kernel] = bisect(runner, one, move.good.commit, commits[-1], commits, budget=budget)
-    return found
-
-
-def _sort_in(found: Outcome, move: Move, answer: Comparison, bisected: Mapping[str, Bisection]) -> None:
-    found.comparisons.append(
-        SeriesComparison(
-            identity=move.identity,
-            answer=answer.answer,
-            ratio=answer.ratio,
-            low=answer.low,
-            high=answer.high,
-            p=answer.p,
-            rounds=answer.rounds or None,
-        )
-    )
-    if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
-        narrowed = bisected.get(move.identity.kernel) if answer.slower else None
-        found.cases.append(_case(move, answer, narrowed))
-    elif answer.answer is Answer.SAME:
-        said = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {answer.reason}"
-        found.refuted[move.identity] = f"{move.identity} at {move.bad.commit[:SHORT]}: {said}"
-    else:
-        found.unsettled.append(_case(move, answer, None))
-
-
-def _case(move: Move, answer: Comparison, narrowed: Bisection | None) -> Case:
-    commits = narrowed.left if narrowed is not None and narrowed.left else move.candidates
-    settled = answer.answer is Answer.DIFFERENT
-    how = f"measured again in turns with {move.good.commit[:SHORT]}, {answer.rounds} rounds a side: {answer.reason}"
-    ruled_out = ["the machine: both sides were measured in the same minutes"] if settled else []
-    if narrowed is not None and len(narrowed.left) == 1:
-        how += f"; bisected over {len(move.candidates)} commits: {narrowed.reason}"
-        ruled_out.append(f"{len(move.candidates) - 1} other commits of the range, by bisection")
-    return Case(
-        affected=Affected(
-            identity=move.identity,
-            ratio=math.exp(move.effect) if answer.ratio is None else answer.ratio,
-            low=answer.low,
-            high=answer.high,
-            p=answer.p if settled else None,
-            rounds=answer.rounds or None,
-        ),
-        commits=commits,
-        anchor=move.good.commit,
-        how=how,
-        ruled_out=tuple(ruled_out),
-    )
-
-
-def _computed(move: Move) -> Case:
-    """Return the case of an error of results: it is computed and not timed, so that no re-run would say more."""
-    return Case(
-        affected=Affected(identity=move.identity, ratio=math.exp(move.effect), p=0.0),
-        commits=move.candidates,
-        anchor=move.good.commit,
-        how="an error of results is computed, not timed",
-        ruled_out=("noise: the inputs are the same",),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,30 +120,49 @@ def findings(
     new: list[Finding] = []
     for cases, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
         new += finding.from_cases(cases, state=state, order=before.order, when=before.when, who=WHO)
-    new += [finding.of_environment(event, when=before.when, who=WHO) for event in suspected.events]
+    events = (_without(event, outcome.cases) for event in suspected.events)
+    new += [finding.of_environment(event, when=before.when, who=WHO) for event in events if event is not None]
     new += finding.of_vanished(absences.vanished(histories, absent, before.order), when=before.when, who=WHO)
     found = {item.id: item for item in before.known}
     for item in new:
         whole = finding.joined(found.values(), item)
         found[whole.id] = whole
+    steps = finding.known_steps([item for item in found.values() if item.kind is Kind.ENVIRONMENT], before.order)
+    level = {history.identity: prepared(history, math.inf, steps) for history in histories}
+    ended = absences.superseded(histories)
     settled = (_unless_refuted(item, outcome, before.when) for item in found.values())
-    return tuple(_as_of_today(item, histories, before) for item in settled)
+    return tuple(_as_of_today(item, level, ended, before) for item in settled)
+
+
+def _without(event: EnvironmentEvent, cases: Iterable[Case]) -> EnvironmentEvent | None:
+    """Return an event less what turned out to be a commit's; None where nothing of it is left."""
+    own = {case.affected.identity: case.affected.effect for case in cases}
+    rest = [replace(move, effect=move.effect - own.get(move.identity, 0.0)) for move in event.moves]
+    moves = tuple(move for move in rest if abs(move.effect) >= threshold(move.history))
+    return replace(event, moves=moves, effect=statistics.median(move.effect for move in moves)) if moves else None
 
 
 def _unless_refuted(item: Finding, outcome: Outcome, when: datetime) -> Finding:
     """Return a suspect as resolved where all of its series were measured again tonight, and nothing was there."""
-    said = [outcome.refuted.get(one.identity) for one in item.affected]
-    reasons = [reason for reason in said if reason is not None]
-    if not reasons or len(reasons) < len(said):
-        return item
-    return decisions.refuted(item, reason="; ".join(reasons), who=WHO, when=when)
+    said = [
+        next((line for (identity, sha), line in outcome.refuted.items() if identity == one.identity and sha in own), "")
+        for own in [set(item.commits)]
+        for one in item.affected
+    ]
+    return decisions.refuted(item, reason="; ".join(said), who=WHO, when=when) if said and all(said) else item
 
 
-def _as_of_today(item: Finding, histories: Sequence[SeriesHistory], before: Before) -> Finding:
-    by_identity = {history.identity: history for history in histories}
+def _as_of_today(
+    item: Finding, level: Mapping[Identity, SeriesHistory], ended: Sequence[Superseded], before: Before
+) -> Finding:
+    """Return a finding as it is today.
+
+    Args:
+        level: the series, moved to where the machine is today. ended: those that go on as another.
+    """
     item = decisions.refreshed(item, who=WHO, when=before.when)
     item = decisions.expected(item, before.expectations, when=before.when)
-    item = decisions.superseded(item, absences.superseded(histories), who=WHO, when=before.when)
+    item = decisions.superseded(item, ended, who=WHO, when=before.when)
     if item.decisions and item.decisions[-1].when == before.when:
         return item  # what tonight found is told tonight, also where a later commit of the night made up for it
-    return decisions.resolved(item, by_identity, before.order, who=WHO, when=before.when)
+    return decisions.resolved(item, level, before.order, who=WHO, when=before.when)

@@ -66,7 +66,9 @@ def plan(line: Sequence[Known], *, budget: float, seconds_per_commit: float) -> 
         raise ValueError("a night without a commit")
     if not (budget > 0 and seconds_per_commit > 0):
         raise ValueError(f"budget {budget!r} s and {seconds_per_commit!r} s a commit: positive times are wanted")
-    wanted = _wanted(line) or [_heartbeat(line)]
+    wanted = _wanted(line)
+    if all(item.why is Why.BUILD_AGAIN for item in wanted):  # which may measure nothing
+        wanted = [_heartbeat(line), *wanted]
     number = max(1, int(MEASURING * budget / seconds_per_commit))
     return Plan(commits=tuple(wanted[:number]), left=tuple(wanted[number:]))
 

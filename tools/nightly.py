@@ -22,6 +22,7 @@ from tools import night_concluding, night_journal, night_measuring, night_report
 from tools.ab_arguments import measuring, seconds
 from tools.ab_run import AsvRunner
 from tools.asv_setup import machine
+from tools.errors import UsageError
 from tools.host import device
 from tools.night_measuring import LOOKED_AT
 from tools.session import Session
@@ -53,19 +54,34 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     args.range, args.again = None, None
     args.tier = args.tier or os.environ.get("KV_TIER") or TIER
     budget = seconds(args.budget)
-    reports = {name: path.absolute() for name in night_report.FORMATS if (path := getattr(args, name)) is not None}
+    reports = _reports(args)
+    if ignored := [name for name in ("KV_RANGE", "KV_AGAIN") if os.environ.get(name)]:
+        print(f"note: {' and '.join(ignored)}: for make track; a night chooses its commits by itself", file=err)
     with measuring(args.root, err):
         work, end = _measured(args, track.settings(args, os.environ), budget, out, err)
         runner = AsvRunner(root=Path.cwd(), device=device(), err=err)
         left = max(0.0, budget - (time.monotonic() - began))
         concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
-        end.over(work)
+        for name, path in reports.items():
+            night_report.write(name, path, concluded.verdict)
         if not args.no_site and work.has_results():
             print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
         night_report.say(concluded, work, out)
-        for name, path in reports.items():
-            night_report.write(name, path, concluded.verdict)
+        end.over(work)  # last: whoever ends this before has the next start tell everything again
         return exit_status(concluded.verdict)
+
+
+def _reports(args: argparse.Namespace) -> dict[str, Path]:
+    """Return where the verdict is written, by format.
+
+    Raises:
+        UsageError: a file cannot be written there. It is looked at before hours of measuring.
+    """
+    found = {name: path.absolute() for name in night_report.FORMATS if (path := getattr(args, name)) is not None}
+    for name, path in found.items():
+        if path.name == "-" or path.is_dir() or not path.parent.is_dir():
+            raise UsageError(f"--{name} {getattr(args, name)}: a file in a folder that exists is wanted")
+    return found
 
 
 def _measured(

@@ -126,11 +126,11 @@ def test_a_night_that_measured_nothing_says_so(tiny):
     assert "nothing was measured" in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("budget", ["0", "-1", "x", "nan"])
-def test_a_budget_that_is_none_is_one_line(tiny, budget):
-    done = tiny.nightly(f"--budget={budget}")
+@pytest.mark.parametrize("option", ["--budget=0", "--budget=nan", "--json=-", "--json=.", "--junit=no/such/folder"])
+def test_what_makes_no_sense_is_one_line_before_anything_is_measured(tiny, option):
+    done = tiny.nightly(option)
     assert done.returncode == 2
-    assert lines_with(done.stdout, "error: --budget") and len(done.stdout.splitlines()) == 1
+    assert lines_with(done.stdout, f"error: {option.partition('=')[0]} ") and len(done.stdout.splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tests.tools.simulated_machine import Machine
-from tools import night_judging
+from tools import night_confirming, night_judging
 from tools.ab_test import Answer
 from tools.decisions import Expectation
 from tools.finding import Kind, State, known_steps
 from tools.histories import Observation, SeriesHistory
-from tools.night_judging import Before, Outcome, look_again, suspicions
+from tools.night_confirming import Outcome, look_again, pending
+from tools.night_judging import Before, suspicions
 from tools.night_screen import shift
 from tools.series_identity import Identity
 
@@ -48,7 +49,7 @@ def history(levels, *, tonight=3, seed=0, noise=0.003, places=None, codes=None, 
                 commit=LINE[place],
                 place=place,
                 value=-7 + level + rng.normal(0, noise),
-                measured=NIGHT + place if number >= first else float(number),
+                measured=NIGHT + len(LINE) - place if number >= first else float(number),  # asv ends with the oldest
                 code=None if codes is None else codes[number],
             )
             for number, (level, place) in enumerate(zip(levels, places, strict=True))
@@ -200,6 +201,101 @@ def test_what_was_found_is_not_found_again_and_what_is_expected_is_no_alarm():
     wanted = Expectation(id="x", commits=(LINE[20],), bench="", reason="a safer path", who="me", when=WHEN)
     (found,), _ = a_night(Machine(speed=slower_from(20, 1.1)), first, expectations=(wanted,))
     assert found.state is State.EXPECTED
+
+
+def slower_night(natives=2, controls=2, step=0.18, tonight=3):
+    levels = [0.0] * 20 + [step] * tonight
+    of = {"tonight": tonight, "codes": None}
+    cases = [history(levels, seed=number, case=f"float32-{number}M", **of) for number in range(natives)]
+    return [
+        *cases,
+        *(
+            history(levels, seed=9 + number, implementation="eager", case=f"{number}", **of)
+            for number in range(controls)
+        ),
+    ]
+
+
+def at_the_same_level(item):
+    """Return the observation of the next commit, a night later."""
+    last = item.newest
+    return replace(last, commit=LINE[last.place + 1], place=last.place + 1, measured=NIGHT + 1000)
+
+
+def test_one_change_of_the_machine_in_a_night_of_several_commits_is_one_finding():
+    series = slower_night()
+    suspected = judged(*series)
+    assert len(suspected.events) == 1
+    assert suspected.events[0].began == min(one.measured for item in series for one in item.observations[-3:])
+    found, _ = a_night(Machine(noise=0.002), *series)
+    assert [item.kind for item in found] == [Kind.ENVIRONMENT]
+    next_night = [replace(item, observations=(*item.observations, at_the_same_level(item))) for item in series]
+    steps = known_steps(found, ORDER)
+    assert suspicions(next_night, shift, line=LINE, since=NIGHT + 500, known=steps).events == ()
+
+
+def test_what_an_ab_run_gave_to_a_commit_is_not_the_machines_as_well():
+    series = [history([0.0] * 20 + [0.2], tonight=1, seed=number, case=f"float32-{number}M") for number in range(4)]
+    suspected = judged(*series)
+    outcome = look_again(suspected.moves, Machine(speed=slower_from(20, math.exp(0.2))), budget=1e6)
+    kinds = {item.kind for item in after(outcome, suspected, *series)}
+    assert kinds == {Kind.REGRESSION}
+
+
+def test_a_suspect_is_refuted_at_its_own_commit_alone():
+    first = history(STEP, tonight=1)
+    (known,), _ = a_night(Machine(), first, budget=0.0)
+    later = history([*STEP, *[math.log(1.1)] * 4, math.log(1.25)], tonight=1)
+    found = after(
+        Outcome(refuted={(later.identity, LINE[25]): "nothing there"}), judged(later, known=()), later, known=(known,)
+    )
+    assert [item.state for item in found] == [State.SUSPECT]
+    found = after(Outcome(refuted={(later.identity, LINE[20]): "nothing there"}), judged(later), later, known=(known,))
+    assert [item.state for item in found] == [State.RESOLVED]
+
+
+def test_what_an_earlier_night_had_no_time_for_is_looked_at_again():
+    known, _ = a_night(Machine(), history([0.0] * 4 + [math.log(1.1)], tonight=1), budget=0.0)
+    later = history([0.0] * 4 + [math.log(1.1)] * 12, tonight=1)
+    assert judged(later).moves == ()  # the screen has got used to it
+    (move,) = pending(known, [later], ())
+    assert (move.good.commit, move.bad.commit) == (LINE[3], LINE[4])
+    assert list(pending(known, [later], {(later.identity, LINE[4])})) == []
+    outcome = look_again([move], Machine(speed=slower_from(4, 1.1)), budget=1e6)
+    (found,) = after(outcome, judged(later), later, known=known)
+    assert (found.state, found.culprit) == (State.CONFIRMED, LINE[4])
+
+
+def test_a_machine_that_got_faster_resolves_no_regression():
+    series = history(STEP, tonight=1)
+    known, _ = a_night(Machine(speed=slower_from(20, 1.1)), series)
+    faster = slower_night(natives=0, step=-math.log(1.1), tonight=1)
+    event, _ = a_night(Machine(), *faster)
+    moved = history([*STEP, 0.0, 0.0, 0.0, 0.0], tonight=4)
+    step = replace(event[0], affected=(replace(event[0].affected[0], identity=moved.identity, ratio=1 / 1.1),))
+    step = replace(step, found=datetime.fromtimestamp(NIGHT, UTC))
+    found = after(Outcome(), judged(), moved, known=(*known, step), when=LATER)
+    assert {item.kind: item.state for item in found}[Kind.REGRESSION] is State.CONFIRMED
+
+
+def test_a_culprit_that_its_own_check_clears_is_not_accused(monkeypatch):
+    real = night_confirming.bisect
+    monkeypatch.setattr(night_confirming, "bisect", lambda *given, **more: replace(real(*given, **more), own=None))
+    (found,), _ = a_night(Machine(speed=slower_from(22, 1.1)), history(STEP, tonight=1, places=[*range(20), 25]))
+    assert found.commits == LINE[20:26] and found.culprit is None
+
+
+def test_two_culprits_in_one_range_are_two_findings():
+    one, other = (history(STEP, tonight=1, places=[*range(20), 25], case=case) for case in ("float32-1M", "float32-2M"))
+    speed = {
+        LINE[place]: {night_confirming._series(one.identity): 1.3 if place >= 21 else 1.0}
+        | {night_confirming._series(other.identity): 1.1 if place >= 23 else 1.0}
+        for place in range(20, len(LINE))
+    }
+    found, _ = a_night(Machine(speed=speed), one, other)
+    by_case = {item.affected[0].identity.case: item for item in found}
+    assert len(found) == 2 and by_case["float32-1M"].culprit == LINE[21]
+    assert LINE[21] not in by_case["float32-2M"].commits and LINE[23] in by_case["float32-2M"].commits
 
 
 def test_pairs_of_commits_are_measured_together_and_the_budget_is_shared():

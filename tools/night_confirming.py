@@ -1,0 +1,178 @@
+"""What moved in a night, measured again: in turns with the commit before, and bisected. Opens no file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tools.ab_test import Answer, Comparison
+from tools.bisecting import Bisection, bisect
+from tools.confirming import Runner, confirm
+from tools.finding import SHORT, Affected, Case, Finding, State
+from tools.histories import SeriesHistory
+from tools.moves import Move
+from tools.series_identity import Identity
+from tools.stored_file import Series
+from tools.verdict import SeriesComparison
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What became of the suspicions."""
+
+    cases: list[Case] = field(default_factory=list)  # a test called them different
+    unsettled: list[Case] = field(default_factory=list)  # no test settled them
+    # Looked at again, and nothing was there, by series and the commit it was to have begun with: a line each.
+    refuted: dict[tuple[Identity, str], str] = field(default_factory=dict)
+    comparisons: list[SeriesComparison] = field(default_factory=list)  # whatever they said
+
+
+def look_again(
+    moves: Sequence[Move], runner: Runner, *, budget: float, say: Callable[[str], None] = lambda text: None
+) -> Outcome:
+    """Measure what moved again, before and after in turns, and bisect what several commits can have done.
+
+    Args:
+        moves: largest first; those of one pair of commits are measured together.
+        budget: s of measuring for all of them.
+        say: is told what is being done.
+    """
+    found = Outcome()
+    deadline = runner.clock() + budget
+    for (good, bad), group in _pairs(move for move in moves if not move.identity.is_error).items():
+        series = {_series(move.identity): move for move in group}
+        say(f"looking again at {len(series)} series between {good[:SHORT]} and {bad[:SHORT]}")
+        answers = confirm(runner, good, bad, tuple(series), max(0.0, deadline - runner.clock()))
+        bisected = _bisected(series, answers, runner, deadline)
+        for one, move in series.items():
+            _sort_in(found, move, answers[one], bisected.get(one, move).candidates)
+    found.cases += [_computed(move) for move in moves if move.identity.is_error]
+    return found
+
+
+def pending(
+    known: Iterable[Finding], histories: Iterable[SeriesHistory], taken: Container[tuple[Identity, str]]
+) -> Iterator[Move]:
+    """Return the moves of suspects that earlier nights had no time to settle, as far as their commits have values.
+
+    No screen fires at them any more: what they show has become the level that new values are held against.
+
+    Args:
+        taken: series and first commits of moves that are looked at anyway.
+    """
+    by_identity = {history.identity: history for history in histories}
+    for item in known:
+        if item.state not in (State.NEW, State.SUSPECT) or item.anchor is None or not item.commits:
+            continue
+        for one in item.affected:
+            history = by_identity.get(one.identity)
+            at = {} if history is None else {each.commit: each for each in history.observations}
+            good, bad = at.get(item.anchor), at.get(item.commits[-1])
+            if history is not None and good and bad and (one.identity, bad.commit) not in taken:
+                yield Move(history=history, effect=one.effect, good=good, bad=bad, candidates=item.commits)
+
+
+def _pairs(moves: Iterable[Move]) -> dict[tuple[str, str], list[Move]]:
+    found: dict[tuple[str, str], list[Move]] = {}
+    for move in moves:
+        found.setdefault((move.good.commit, move.bad.commit), []).append(move)
+    return found
+
+
+def _series(identity: Identity) -> Series:
+    return identity.benchmark, (identity.implementation, identity.case)
+
+
+def _bisected(
+    series: Mapping[Series, Move], answers: Mapping[Series, Comparison], runner: Runner, deadline: float
+) -> dict[Series, Move]:
+    """Return the moves of what several commits can have made slower, with the commits that are left of these.
+
+    Of each kernel the series is bisected in which the step shows most. Whether its culprit explains the others is
+    measured; where it does not, it is not theirs.
+    """
+    several = {one: move for one, move in series.items() if answers[one].slower and len(move.candidates) > 1}
+    found: dict[Series, Move] = {}
+    for kernel in dict.fromkeys(move.identity.kernel for move in several.values()):
+        own = [one for one, move in several.items() if move.identity.kernel == kernel]
+        worst = max(own, key=lambda one: answers[one].ratio or 0.0)
+        move = several[worst]
+        line = (move.good.commit, *move.candidates)
+        left = max(0.0, deadline - runner.clock())
+        narrowed = bisect(runner, worst, line[0], line[-1], move.candidates, budget=left)
+        commits = _left(narrowed, move)
+        found[worst] = replace(move, candidates=commits)
+        others = [one for one in own if one != worst]
+        if len(commits) == 1 and others:
+            before = line[line.index(commits[0]) - 1]
+            left = max(0.0, deadline - runner.clock())
+            for one, answer in confirm(runner, before, commits[0], tuple(others), left).items():
+                rest = tuple(sha for sha in several[one].candidates if sha != commits[0])
+                is_out = answer.answer is Answer.SAME and rest
+                theirs = commits if answer.slower else rest if is_out else several[one].candidates
+                found[one] = replace(several[one], candidates=theirs)
+    return found
+
+
+def _left(narrowed: Bisection, move: Move) -> tuple[str, ...]:
+    """Return the commits that a bisection leaves; all of them where its own check cleared the one that it found."""
+    if not narrowed.left or (narrowed.culprit is not None and not (narrowed.own and narrowed.own.slower)):
+        return move.candidates
+    return narrowed.left
+
+
+def _sort_in(found: Outcome, move: Move, answer: Comparison, commits: tuple[str, ...]) -> None:
+    found.comparisons.append(
+        SeriesComparison(
+            identity=move.identity,
+            answer=answer.answer,
+            ratio=answer.ratio,
+            low=answer.low,
+            high=answer.high,
+            p=answer.p,
+            rounds=answer.rounds or None,
+        )
+    )
+    if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
+        found.cases.append(_case(move, answer, commits))
+    elif answer.answer is Answer.SAME:
+        said = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {answer.reason}"
+        found.refuted[move.identity, move.bad.commit] = f"{move.identity} at {move.bad.commit[:SHORT]}: {said}"
+    else:
+        found.unsettled.append(_case(move, answer, move.candidates))
+
+
+def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> Case:
+    settled = answer.answer is Answer.DIFFERENT
+    how = f"measured again in turns with {move.good.commit[:SHORT]}, {answer.rounds} rounds a side: {answer.reason}"
+    ruled_out = ["the machine: both sides were measured in the same minutes"] if settled else []
+    cleared = len(move.candidates) - len(commits)
+    if cleared:
+        how += f"; bisected over {len(move.candidates)} commits"
+        ruled_out.append(f"{cleared} other commits of the range, by bisection")
+    return Case(
+        affected=Affected(
+            identity=move.identity,
+            ratio=math.exp(move.effect) if answer.ratio is None else answer.ratio,
+            low=answer.low,
+            high=answer.high,
+            p=answer.p if settled else None,
+            rounds=answer.rounds or None,
+        ),
+        commits=commits,
+        anchor=move.good.commit,
+        how=how,
+        ruled_out=tuple(ruled_out),
+    )
+
+
+def _computed(move: Move) -> Case:
+    """Return the case of an error of results: it is computed and not timed, so that no re-run would say more."""
+    return Case(
+        affected=Affected(identity=move.identity, ratio=math.exp(move.effect), p=0.0),
+        commits=move.candidates,
+        anchor=move.good.commit,
+        how="an error of results is computed, not timed",
+        ruled_out=("noise: the inputs are the same",),
+    )
