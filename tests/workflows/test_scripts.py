@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -178,7 +179,7 @@ class Clones:
     def write(self, folder, files):
         for name, text in files.items():
             path = folder / name.replace("__", "/")
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
     def kept(self):
@@ -242,15 +243,96 @@ def test_what_a_night_that_was_cut_off_left_here_stays(clones):
     assert clones.kept() == {"gpu/a": "more rounds", "gpu/c": "3", "cpu/b": "2", "findings": "acknowledged"}
 
 
+def test_a_finding_that_two_machines_write_differently_costs_no_other_result(clones):
+    _, one = clones.night("gpu", gpu__a="1", findings__x="of gpu\n", findings__y="1")
+    _, two = clones.night("cpu", cpu__b="2", findings__x="of cpu\n", findings__z="2")
+    done = script("results-branch", "push", one, two, cwd=clones.clone())
+    assert done.returncode == 1
+    assert done.stderr == "error: kept as the branch has it, the night said otherwise: findings/x\n"
+    others = {"gpu/a": "1", "cpu/b": "2", "findings/y": "1", "findings/z": "2"}
+    assert clones.kept() == {**others, "findings/x": "of gpu"}
+
+
 @pytest.mark.slow
-def test_decisions_that_contradict_each_other_are_for_people(clones):
-    clones.run(clones.clone(), "push", clones.night("gpu", findings="open\n")[1])
-    _, late = clones.night("gpu", findings="resolved\n")
-    clones.run(clones.clone(), "push", clones.night("person", findings="acknowledged\n")[1])
+@pytest.mark.parametrize("decided", ["acknowledged\n", None])
+def test_what_people_decided_meanwhile_stays(decided, clones):
+    clones.run(clones.clone(), "push", clones.night("gpu", findings__x="open\n", findings__y="open\n")[1])
+    _, late = clones.night("gpu", gpu__a="1", findings__x="resolved\n")
+    person, _ = clones.night("person")
+    (person / "results" / "findings" / "x").unlink()
+    clones.write(person / "results", {"findings__x": decided} if decided else {"findings__like-x": "open\n"})
+    clones.run(clones.clone(), "push", clones.pack(person, "person"))
     done = script("results-branch", "push", late, cwd=clones.clone())
-    assert done.returncode != 0
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.endswith("otherwise: findings/x\n")
+    left = {"findings/x": decided.strip()} if decided else {"findings/like-x": "open"}  # no other name of x
+    assert clones.kept() == {"gpu/a": "1", "findings/y": "open", **left}
+
+
+def test_any_other_file_that_two_say_differently_is_for_people(clones):
+    _, one = clones.night("gpu", findings__x="of gpu\n", gpu__a="1")
+    _, two = clones.night("cpu", findings__x="of cpu\n", gpu__a="2", cpu__b="2")
+    clones.run(clones.clone(), "push", one)
+    done = script("results-branch", "push", two, cwd=clones.clone())
+    assert done.returncode == 1
     assert "conflict" in (done.stdout + done.stderr).lower()
-    assert clones.kept() == {"findings": "acknowledged"}  # and nothing is overwritten
+    assert done.stderr.splitlines()[-1] == "error: branch results: not pushed, a person has to merge: gpu/a"
+    assert clones.kept() == {"gpu/a": "1", "findings/x": "of gpu"}  # and nothing is overwritten
+
+
+def test_what_was_cut_off_on_its_way_into_the_results_is_not_kept(clones):
+    rest = {
+        "kv-ab__1": "x",
+        "kv-sessions__1": "x",
+        "gpu__.a.json.123": "x",
+        ".list.123": "x",
+        "findings__.x.toml.1": "",
+    }
+    clones.run(clones.clone(), "push", clones.night("gpu", gpu__a="1", **rest)[1])
+    assert clones.kept() == {"gpu/a": "1"}
+
+
+def test_a_night_that_was_never_set_up_packs_nothing_and_says_so(clones):
+    clone = clones.clone()  # no folder for the bundle
+    assert "nothing new" in clones.run(clone, "pack", ".asv/night/results.bundle", machine="gpu")
+    assert list((clone / ".asv" / "night").iterdir()) == []
+    clones.write(clone / "results", {"gpu__a": "1"})
+    clones.run(clone, "pack", ".asv/night/results.bundle", machine="gpu")
+    (clone / "results" / "gpu" / "a").unlink()
+    clones.run(clone, "pack", ".asv/night/results.bundle", machine="gpu")
+    assert list((clone / ".asv" / "night").iterdir()) == []  # that of the night before is not pushed again
+
+
+def test_packing_that_fails_leaves_no_branch_behind(clones, tmp_path):
+    clone = clones.clone()
+    clones.write(clone / "results", {"gpu__a": "1"})
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text(f'#!/bin/sh\n[ "$1" != bundle ] || exit 7\nexec {shutil.which("git")} "$@"\n')
+    git.chmod(0o755)
+    done = script("results-branch", "pack", "b", cwd=clone, PATH=f"{git.parent}:{os.environ['PATH']}")
+    assert done.returncode == 7
+    assert clones.git(clone, "branch", "--format=%(refname:short)") == "main"
+
+
+def test_the_journal_of_a_machine_that_is_thrown_away_comes_back_to_it_alone(clones):
+    _, other = clones.night("gpu-2", **{"gpu-2__a": "1", "..__.asv__journals__gpu-2-py3.json": "2"})
+    first, bundle = clones.night("gpu", gpu__a="1", **{"..__.asv__journals__gpu-py3.json": "1"})
+    clones.run(clones.clone(), "push", other, bundle)
+    names = {"gpu/a", "gpu-2/a", "journals/gpu/gpu-py3.json", "journals/gpu-2/gpu-2-py3.json"}
+    assert set(clones.kept()) == names
+    fresh, late = clones.night("gpu", gpu__b="2")
+    assert [path.name for path in (fresh / ".asv" / "journals").iterdir()] == ["gpu-py3.json"]
+    assert not (fresh / "results" / "journals").exists()
+    clones.run(clones.clone(), "push", late)
+    assert set(clones.kept()) == names | {"gpu/b"}  # another machine's is not lost where it was not fetched
+    journal = first / ".asv" / "journals" / "gpu-py3.json"
+    journal.write_text("newer")
+    clones.git(first, "fetch", "-q")
+    clones.run(first, "restore", machine="gpu")
+    assert journal.read_text() == "newer"  # what is here stays
+    clones.run(clones.clone(), "push", clones.pack(first, "gpu"))
+    assert clones.kept()["journals/gpu/gpu-py3.json"] == "newer"
 
 
 @pytest.mark.slow

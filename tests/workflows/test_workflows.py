@@ -10,6 +10,7 @@ import pytest
 
 from tests.workflows.expressions import holds
 from tests.workflows.reading import PATHS, ROOT, SCRIPTS, WORKFLOWS, jobs, steps
+from tools import ab_run
 from tools.__main__ import COMMANDS, _parser
 
 US, STRANGER = "us/kernels", "stranger/kernels"
@@ -105,7 +106,37 @@ def test_two_nights_never_overlap():
 def test_what_was_measured_is_kept_when_a_night_fails():
     for name in ("cpu", "gpu"):
         tail = [step.get("if") for step in WORKFLOWS["nightly.yml"]["jobs"][name]["steps"][-3:]]
-        assert tail == ["always()", "always()", "failure() || cancelled()"]
+        restored = "always() && steps.restore.outcome == 'success'"  # else pack would undo what came there since
+        assert tail == [restored, "always()", "failure() || cancelled()"]
+
+
+def test_the_branch_is_fetched_before_anything_that_may_fail():
+    """What is left here of a night that was cut off is packed even where set-up fails, and nothing of another night."""
+    names = [step.get("name") for step in WORKFLOWS["nightly.yml"]["jobs"]["cpu"]["steps"]]
+    wanted = ["Clear what the last night said", "Fetch the recorded results", "Set up", "Measure", "Pack the results"]
+    assert [name for name in names if name in wanted] == wanted
+
+
+@pytest.mark.parametrize("report", [None, "", "{}"])
+def test_what_a_night_that_was_cut_off_has_spooled_is_ingested_before_it_is_packed(report, tmp_path):
+    (pack,) = [step for where, _, step in SCRIPT_STEPS if where == "nightly.yml: cpu: Pack the results"]
+    (tmp_path / ".asv" / "night").mkdir(parents=True)
+    if report is not None:
+        (tmp_path / ".asv" / "night" / "night.json").write_text(report)
+    for name in (".venv/bin/python", ".github/scripts/results-branch"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$@" >> said\nexit {int("venv" in name)}\n')
+        (tmp_path / name).chmod(0o755)
+    done = run_step(pack, tmp_path)
+    assert done.returncode == 0, done.stderr  # what cannot be ingested keeps nothing from being packed
+    ingested = [] if report else ["-m tools ingest"]
+    assert (tmp_path / "said").read_text().splitlines() == [*ingested, "pack .asv/night/results.bundle"]
+
+
+def test_the_evidence_that_a_gate_names_is_uploaded():
+    for file in ("pull-request.yml", "pull-request-gpu.yml"):
+        *_, upload = WORKFLOWS[file]["jobs"]["gate"]["steps"]
+        assert f"{ab_run.FOLDER}/" in upload["with"]["path"].splitlines()
 
 
 @pytest.mark.parametrize(
