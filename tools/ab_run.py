@@ -35,7 +35,7 @@ from asv.repo import get_repo
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import Round
-from tools import failures, toolchain
+from tools import failures, kept_builds, toolchain
 from tools.ab_rounds import Pair
 from tools.ab_test import Obstacle
 from tools.asv_process import Reader, run_asv
@@ -89,14 +89,16 @@ class AsvRunner:
     def prepare(self, commit: str) -> str | None:
         """Build a commit unless it is built, by what is here now; return why it cannot be, in one line.
 
-        Wheels of two compilers would differ by more than the commits.
+        Wheels of two compilers would differ by more than the commits. One of another compiler is kept until there is
+        a new one: the history's.
         """
         repo: Any = get_repo(self._conf)
         if not self._created:
             self._environment.create()
             self._created = True
+        kept_builds.settle(self._environment, commit)  # of a run that was cut off
         if (then := self._environment.other_toolchain(commit)) is not None:
-            self._environment.forget_build(commit)
+            kept_builds.keep(self._environment, commit)
             self._say(f"{commit[:SHORT]} was built with {then or 'an unknown compiler'}; it is built again")
         if self._environment.is_built(commit):
             return None
@@ -108,6 +110,9 @@ class AsvRunner:
                 self._environment.build(repo, commit)
         except CommitNotBuilt as error:
             return str(error)
+        finally:
+            if kept_builds.settle(self._environment, commit):
+                self._say(f"note: {commit[:SHORT]} is not built again: its build of before is put back")
         self._say(f"built {commit[:SHORT]} in {time.time() - began:.1f} s")
         return None
 

@@ -10,22 +10,34 @@ from asv.machine import Machine, MachineCollection
 from tools.environment import HostTorch
 from tools.errors import UsageError
 
+# Folders of results/ that are no machine's: of A/B runs and of sessions of identical code while they measure, of
+# findings, of recorded sessions, of the journals of nights.
+OWN_FOLDERS = frozenset({"kv-ab", "kv-sessions", "findings", "sessions", "journals"})
+
 
 def machine(name: str | None) -> str:
     """Return the name of this machine in the results; asv's file of machines gets an entry where it has none.
 
     Not by `asv machine --yes`: given a name, that records the name and nothing of the machine. An entry of that kind
     is completed.
+
+    Raises:
+        UsageError: asv's own name of the machine is that of a folder of ours in the results.
     """
-    name = name or Machine.get_unique_machine_name()
+    asked, name = name, name or Machine.get_unique_machine_name()
     try:
         known = MachineCollection.load(name)
     except util.UserError:
         known = {}
+    recorded = str(known.get("machine", name))
+    if recorded in OWN_FOLDERS and recorded != asked:
+        raise UsageError(
+            f"asv calls this machine {recorded!r}, which is a folder of our own in results/: name it, MACHINE=bench-2"
+        )
     if "cpu" not in known:
         known = {**Machine.get_defaults(), "machine": name, **known}
         MachineCollection.save(name, known)
-    return str(known["machine"])
+    return recorded
 
 
 def environment_of(conf: Config) -> HostTorch:

@@ -95,10 +95,13 @@ def refreshed(finding: Finding, *, who: str, when: datetime) -> Finding:
 
 
 def expected(finding: Finding, expectations: Iterable[Expectation], *, when: datetime) -> Finding:
-    """Return a finding as expected where somebody said so of one of its commits and of every series that shows it."""
-    if finding.state not in OPEN or not finding.affected or finding.kind is Kind.VANISHED:
+    """Return a confirmed finding as expected where somebody said so of every series that shows it.
+
+    An expectation counts where it covers all commits that can have done it: one of some would excuse the others.
+    """
+    if finding.state is not State.CONFIRMED or not finding.affected or finding.kind is Kind.VANISHED:
         return finding
-    own = [item for item in expectations if set(item.commits) & set(finding.commits)]
+    own = [item for item in expectations if set(finding.commits) <= set(item.commits)]
     by_series = [next((one for one in own if one.covers(item)), None) for item in finding.affected]
     found = [one for one in by_series if one is not None]
     if len(found) < len(finding.affected):

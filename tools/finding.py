@@ -69,6 +69,12 @@ class Affected:
         """Whether it is a change for the worse."""
         return is_worse(self.identity, self.effect)
 
+    def exceeds(self, known: Affected) -> bool:
+        """Return whether the effect is clearly larger than a known one: the intervals do not touch."""
+        if self.effect >= 0:
+            return (self.low or self.ratio) > (known.high or known.ratio)
+        return (self.high or self.ratio) < (known.low or known.ratio)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
@@ -206,15 +212,11 @@ def of_vanished(items: Iterable[Vanished], *, when: datetime, who: str) -> tuple
             commits=(commit,),
             anchor=group[0].last,
             how="does not apply there, and had a value before",
-            affected=tuple(sorted((Affected(identity=item.identity, ratio=1.0) for item in group), key=_identity)),
+            affected=tuple(Affected(identity=one, ratio=1.0) for one in sorted(item.identity for item in group)),
             decisions=(Decision(when=when, who=who, state=State.NEW, reason=f"{len(group)} series have no value"),),
         )
         for (kernel, commit), group in causes.items()
     )
-
-
-def _identity(item: Affected) -> Identity:
-    return item.identity
 
 
 def matching(known: Iterable[Finding], found: Finding) -> Finding | None:
@@ -234,12 +236,16 @@ def matching(known: Iterable[Finding], found: Finding) -> Finding | None:
 def joined(known: Iterable[Finding], found: Finding) -> Finding:
     """Return what is now known of a cause: the finding as it was found, or the known one with what is new in it.
 
-    Decisions stand: what is acknowledged or expected stays so. A suspect that is confirmed becomes that; what was
-    resolved and is there again is open again.
+    Decisions stand: what is acknowledged or expected stays so, until more than that is confirmed. A suspect that is
+    confirmed becomes that; one of a cause that is known for sure adds nothing to it, for its figures are not measured
+    in turns. What was resolved and is there again is open again.
     """
     before = matching(known, found)
     if before is None:
         return found
+    decided = before.state in (State.EXPECTED, State.ACKNOWLEDGED)
+    if found.state is State.SUSPECT and (decided or before.state is State.CONFIRMED):
+        return before
     narrowed = tuple(sha for sha in before.commits if sha in found.commits) or found.commits
     affected = {item.identity: item for item in (*before.affected, *found.affected)}
     kept = replace(
@@ -250,10 +256,17 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
         ruled_out=tuple(dict.fromkeys((*before.ruled_out, *found.ruled_out))),
         affected=tuple(affected[identity] for identity in sorted(affected)),
     )
-    raised = before.state in (State.NEW, State.SUSPECT) and found.state is State.CONFIRMED
+    open_yet = before.state in (State.NEW, State.SUSPECT)
+    raised = found.state is State.CONFIRMED and (open_yet or (decided and _adds(found, before)))
     if raised or before.state is State.RESOLVED:
         return replace(kept, state=found.state, decisions=(*kept.decisions, *found.decisions))
     return kept
+
+
+def _adds(found: Finding, before: Finding) -> bool:
+    """Return whether a series shows a finding that did not before, or one shows clearly more of it."""
+    known = {item.identity: item for item in before.affected}
+    return any(item.identity not in known or item.exceeds(known[item.identity]) for item in found.affected)
 
 
 def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[Step, ...]:

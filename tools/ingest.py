@@ -21,7 +21,7 @@ from typing import TextIO, TypeVar
 from benchmarks.harness import telemetry
 from benchmarks.harness.telemetry import Round, TelemetryError
 from tools import failures as failure_lines
-from tools import stored_file
+from tools import kept_values, lock, stored_file
 from tools.atomic import replace_text
 from tools.errors import ResultsError, UsageError
 from tools.failures import Failure
@@ -268,8 +268,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Ingest and say what was done; return the exit status: 2 when a line or a file was malformed."""
     if not (args.root / "asv.conf.json").is_file():
         raise UsageError(f"{args.root.absolute()}: no asv.conf.json here; run this in the repository, or give --root")
+    put_back = _put_back_values(args.root, err)
     summary = ingest(args.root)
-    for line in summary.restored:
+    for line in (*put_back, *summary.restored):
         print(line, file=out)
     for line in summary.problems:
         print(line, file=err)
@@ -279,3 +280,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         file=out,
     )
     return ResultsError.exit_code if summary.problems else 0
+
+
+def _put_back_values(root: Path, err: TextIO) -> list[str]:
+    """Put back what a run that was cut off left with less; not while one measures, whose copies they are."""
+    try:
+        with lock.held(root):
+            return kept_values.put_back(root, root / "results")
+    except UsageError as error:
+        print(f"note: nothing is put back of a run that was cut off: {error}", file=err)
+        return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
-from tools import ceiling_run, fingerprint, ingest, kept_values, run_report
+from tools import ab_run, ceiling_run, fingerprint, identical_sessions, ingest, kept_values, run_report
 from tools import failures as failure_lines
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import environment_of
@@ -90,7 +91,7 @@ class Session:
                     self._environment.build(repo, commit)
             except CommitNotBuilt as error:
                 self.failed_builds[commit] = f"build failed: {error}"
-                print(f"{commit[:SHORT]} does not build (AGAIN=1 tries it again)", file=out, flush=True)
+                print(f"{commit[:SHORT]} does not build (`make track AGAIN=1` tries it again)", file=out, flush=True)
                 continue
             self.build_seconds[commit] = time.time() - began
             print(f"built {commit[:SHORT]} in {self.build_seconds[commit]:.1f} s", file=out, flush=True)
@@ -103,12 +104,17 @@ class Session:
         if again:
             self._environment.forget_build(commit)
         elif then:
-            print(f"note: {commit[:SHORT]} was built with {then}; AGAIN=1 builds it with what is here now", file=out)
+            here = "`make track AGAIN=1` builds it with what is here now"
+            print(f"note: {commit[:SHORT]} was built with {then}; {here}", file=out)
 
     def recover(self, out: TextIO) -> None:
-        """Put back what a run that was killed took away."""
+        """Put back what a run that was killed took away, and remove what one left that keeps nothing in results/."""
         for line in kept_values.put_back(self.root, self._results):
             print(line, file=out)
+        for folder in (self._results / name for name in (ab_run.MACHINE, identical_sessions.MACHINE)):
+            if folder.is_dir():
+                shutil.rmtree(folder)
+                print(f"{folder}: left by a run that was cut off, removed", file=out)
 
     def measure(self, again: bool, out: TextIO) -> None:
         """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
@@ -122,7 +128,8 @@ class Session:
         built = [commit for commit in self.commits if commit not in self.failed_builds and self._is_readable(commit)]
         self.measured = tuple(commit for commit in built if again or not self.is_measured(commit))
         if len(self.measured) < len(built):
-            print(f"{len(built) - len(self.measured)} commits are measured already (AGAIN=1 repeats them)", file=out)
+            known = len(built) - len(self.measured)
+            print(f"{known} commits are measured already (`make track AGAIN=1` repeats them)", file=out)
         errors = self.series.errors
         pending = (commit for commit in built if not is_tracked(self._known(commit), errors, told=self._told(commit)))
         self.tracked = tuple(dict.fromkeys((*(self.measured if errors else ()), *pending)))

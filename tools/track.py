@@ -21,7 +21,7 @@ from typing import TextIO
 from benchmarks.harness import gpu, timing
 from benchmarks.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from tools import lock, run_report, selection
-from tools.asv_setup import machine
+from tools.asv_setup import OWN_FOLDERS, machine
 from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from tools.host import NO_COMPILER, device, has_compiler, measuring_variables, torch_version
 from tools.measurements import Outcome
@@ -85,6 +85,8 @@ def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
 def _machine(text: str | None) -> str | None:
     if text is not None and not MACHINE.fullmatch(text):
         raise UsageError(f"MACHINE={text!r}: letters, digits, `.`, `_` and `-` are wanted, such as MACHINE=bench-2")
+    if text in OWN_FOLDERS:
+        raise UsageError(f"MACHINE={text!r} is a folder of our own in results/: take another name, such as bench-2")
     return text
 
 

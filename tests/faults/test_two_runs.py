@@ -161,7 +161,9 @@ def test_another_compiler_is_said_and_again_builds_with_it(tiny):
     tiny.commit("Compile", kernel=GOOD, source="int f() { return 0; }")
     assert tiny.track(KV_RANGE="HEAD").returncode == 0
     done = tiny.track(KV_RANGE="HEAD", KV_CUDA_ARCHITECTURES="sm_90")
-    assert lines_with(done.stdout, "note:", "was built with", "AGAIN=1") and not lines_with(done.stdout, "] round")
+    assert lines_with(done.stdout, "note:", "was built with", "`make track AGAIN=1`") and not lines_with(
+        done.stdout, "] round"
+    )
     began = time.time()
     again = tiny.track(KV_RANGE="HEAD", KV_CUDA_ARCHITECTURES="sm_90", KV_AGAIN="1")
     assert lines_with(again.stdout, "built ", " in ")

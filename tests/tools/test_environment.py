@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from asv.config import Config
-from asv.machine import MachineCollection
+from asv.machine import Machine, MachineCollection
 
 from tools import asv_setup, environment, host, toolchain
 from tools.environment import CommitNotBuilt, HostTorch, first_error_line
@@ -159,6 +159,14 @@ def test_what_is_known_of_a_machine_is_kept(machines):
     machines.write_text(json.dumps({"box": {"machine": "box", "cpu": "mine"}, "version": 1}))
     assert asv_setup.machine("box") == "box"
     assert json.loads(machines.read_text())["box"] == {"machine": "box", "cpu": "mine"}
+
+
+def test_a_host_that_is_called_as_a_folder_of_ours_is_refused(machines, monkeypatch):
+    monkeypatch.setattr(Machine, "get_unique_machine_name", staticmethod(lambda: "findings"))
+    with pytest.raises(UsageError, match=r"asv calls this machine 'findings'.*MACHINE=bench-2"):
+        asv_setup.machine(None)
+    assert not machines.exists()
+    assert asv_setup.machine("kv-ab") == "kv-ab"  # asked for by our own A/B runs
 
 
 def test_only_the_running_python_is_offered():

@@ -51,6 +51,43 @@ def test_a_decision_stands_when_the_finding_is_seen_again(state):
     assert joined([finding(state=state)], made(case())).state is state
 
 
+@pytest.mark.parametrize("state", [State.CONFIRMED, State.ACKNOWLEDGED, State.EXPECTED])
+def test_a_suspect_adds_nothing_to_what_is_known_for_sure(state):
+    before = finding(state=state)
+    weak = [case(ratio=1.3, p=None), case(ratio=1.3, p=None, case="float32-5M")]
+    weak = [dataclasses.replace(one, how="the screen", anchor=LINE[3], ruled_out=("x",)) for one in weak]
+    assert joined([before], made(*weak, state=State.SUSPECT)) == before
+    known = finding(state=State.SUSPECT)
+    assert len(joined([known], made(*weak, state=State.SUSPECT)).affected) == 2
+
+
+@pytest.mark.parametrize("state", [State.ACKNOWLEDGED, State.EXPECTED])
+@pytest.mark.parametrize(
+    ("cases", "opened"),
+    [
+        ([case(ratio=1.105)], False),
+        ([case(ratio=1.12)], False),  # the intervals, of 1% either way, touch
+        ([case(ratio=1.05)], False),  # less than what was decided about
+        ([case(ratio=1.14)], True),
+        ([case(), case(case="float32-5M")], True),
+    ],
+)
+def test_more_than_was_decided_about_is_open_again(state, cases, opened):
+    before, found = finding(state=state), made(*cases)
+    after = joined([before], found)
+    assert after.state is (State.CONFIRMED if opened else state)
+    assert after.decisions == (*before.decisions, *(found.decisions if opened else ()))
+    assert after.affected == found.affected
+    covered = decisions.expected(after, [expectation()], when=WHEN).state
+    assert covered is (State.EXPECTED if opened else state)
+
+
+def test_of_an_improvement_less_time_is_more():
+    before = finding(kind=Kind.IMPROVEMENT, state=State.EXPECTED)  # to .8 of the time
+    for ratio, state in ((0.79, State.EXPECTED), (0.85, State.EXPECTED), (0.7, State.CONFIRMED)):
+        assert joined([before], made(case(ratio=ratio))).state is state
+
+
 def test_what_was_resolved_and_is_there_again_is_open_again():
     assert joined([finding(state=State.RESOLVED)], made(case())).state is State.CONFIRMED
 
@@ -114,6 +151,18 @@ def test_what_is_expected_covers_its_commits_series_and_size(changed, covered):
     assert (found.state is State.EXPECTED) == covered
     if covered:
         assert (found.decisions[-1].who, found.decisions[-1].reason) == ("ada", "asked for")
+
+
+def test_an_expectation_of_one_commit_does_not_excuse_its_neighbours():
+    two = finding(commits=LINE[30:32])
+    assert decisions.expected(two, [expectation()], when=WHEN) == two
+    assert decisions.expected(two, [expectation(), expectation(commits=(LINE[31],))], when=WHEN) == two
+    assert decisions.expected(two, [expectation(commits=LINE[29:33])], when=WHEN).state is State.EXPECTED
+
+
+@pytest.mark.parametrize("state", [State.NEW, State.SUSPECT])
+def test_only_what_is_confirmed_is_expected(state):
+    assert decisions.expected(finding(state=state), [expectation()], when=WHEN).state is state
 
 
 def test_an_expected_improvement_has_a_size_too():

@@ -24,7 +24,8 @@ from tests.tools.spooled import (
     waiting,
     write_result,
 )
-from tools import failures, ingest
+from tools import failures, ingest, kept_values, lock
+from tools.__main__ import main
 from tools.failures import Failure
 
 
@@ -254,14 +255,47 @@ def test_a_damaged_row_of_results_is_one_line(tmp_path, row, complaint):
 
 
 def test_command_reports_and_signals_malformed_lines(tmp_path):
-    from tools.__main__ import main
-
     out, err = io.StringIO(), io.StringIO()
     assert main(["ingest", "--root", str(tmp_path)], out, err) == 2
     assert "no asv.conf.json" in err.getvalue()
     (tmp_path / "asv.conf.json").write_text("{}")
     assert main(["ingest", "--root", str(tmp_path)], out, err) == 0
     assert out.getvalue() == "0 rounds and 0 failures moved, 0 lines wait for their result, 0 pruned\n"
+
+
+def command(root):
+    out, err = io.StringIO(), io.StringIO()
+    (root / "asv.conf.json").write_text("{}")
+    assert main(["ingest", "--root", str(root)], out, err) == 0
+    return out.getvalue().splitlines(), err.getvalue()
+
+
+def cut_off(root):
+    """Leave what a run leaves that was killed when it had measured anew one round of two."""
+    path = write_result(root, [None, 1.5], [None, [1.0, 2.0]], repeat=[None, 2])
+    kept_values.keep(root, [path])
+    before = path.read_text()
+    write_result(root, [None, 9.0], [None, [9.0]], repeat=[None, 1])
+    return path, before
+
+
+def test_command_puts_back_what_a_run_that_was_cut_off_left_with_less(tmp_path, monkeypatch):
+    monkeypatch.setenv(lock.HOLDER, "")
+    path, _ = cut_off(tmp_path)
+    (line, _), err = command(tmp_path)
+    assert "what was recorded before of 1 series is put back" in line and err == ""
+    assert stored_values(path)[1] == 1.5
+    assert len(command(tmp_path)[0]) == 1  # once
+
+
+def test_command_puts_nothing_back_while_a_run_measures(tmp_path, monkeypatch):
+    path, _ = cut_off(tmp_path)
+    with lock.held(tmp_path):
+        monkeypatch.setenv(lock.HOLDER, "1")
+        lines, err = command(tmp_path)
+    assert len(lines) == 1 and stored_values(path)[1] == 9.0
+    assert err.startswith("note: nothing is put back of a run that was cut off: another run is measuring")
+    assert err.count("\n") == 1
 
 
 def test_locks_that_nfs_turns_into_posix_locks(tmp_path, monkeypatch):

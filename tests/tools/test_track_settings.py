@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from tools import track
+from tools import ab_run, findings_store, identical_sessions, night_journal, track
+from tools.asv_setup import OWN_FOLDERS
 from tools.errors import UsageError
 
 
@@ -54,6 +55,18 @@ def test_a_machine_is_named_by_plain_letters(name):
         parse(MACHINE=name)
     assert "\n" not in str(caught.value)
     assert parse(MACHINE="Bench_2.x-y").machine == "Bench_2.x-y"
+
+
+@pytest.mark.parametrize("name", ["kv-ab", "kv-sessions", "findings", "sessions", "journals"])
+def test_a_machine_is_not_named_as_a_folder_of_ours(name):
+    for given in ({"MACHINE": name}, {}):
+        with pytest.raises(UsageError, match="a folder of our own in results/") as caught:
+            parse(*([] if given else ["--machine", name]), **given)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_folders_of_ours_are_those_that_our_modules_write():
+    assert {ab_run.MACHINE, identical_sessions.MACHINE, findings_store.FOLDER, night_journal.FOLDER.name} < OWN_FOLDERS
 
 
 @pytest.mark.parametrize(("text", "again"), [("1", True), ("0", False), ("yes", True), ("", False)])
