@@ -10,9 +10,11 @@ from asv.machine import Machine, MachineCollection
 from tools.environment import HostTorch
 from tools.errors import UsageError
 
-# Folders of results/ that are no machine's: of A/B runs and of sessions of identical code while they measure, of
-# findings, of recorded sessions, of the journals of nights.
-OWN_FOLDERS = frozenset({"kv-ab", "kv-sessions", "findings", "sessions", "journals"})
+# Of A/B runs and of sessions of identical code while they measure. Named here and not imported from them: a node that
+# only measures has no scipy.
+MEASURING_FOLDERS = ("kv-ab", "kv-sessions")
+# Folders of results/ that are no machine's: those, findings, recorded sessions, the journals of nights.
+OWN_FOLDERS = frozenset({*MEASURING_FOLDERS, "findings", "sessions", "journals"})
 
 
 def machine(name: str | None) -> str:

@@ -19,10 +19,10 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
-from tools import ab_run, ceiling_run, fingerprint, identical_sessions, ingest, kept_values, run_report
+from tools import ceiling_run, fingerprint, ingest, kept_values, run_report
 from tools import failures as failure_lines
 from tools.asv_process import Reader, run_asv
-from tools.asv_setup import environment_of
+from tools.asv_setup import MEASURING_FOLDERS, environment_of
 from tools.atomic import replace_text
 from tools.environment import CommitNotBuilt
 from tools.errors import KernelVelocityError, ResultsError
@@ -111,7 +111,7 @@ class Session:
         """Put back what a run that was killed took away, and remove what one left that keeps nothing in results/."""
         for line in kept_values.put_back(self.root, self._results):
             print(line, file=out)
-        for folder in (self._results / name for name in (ab_run.MACHINE, identical_sessions.MACHINE)):
+        for folder in (self._results / name for name in MEASURING_FOLDERS):
             if folder.is_dir():
                 shutil.rmtree(folder)
                 print(f"{folder}: left by a run that was cut off, removed", file=out)
