@@ -27,6 +27,7 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
             shallow = Path(repo.common_dir, "shallow").exists()
             found = (_commit(repo, sha) for sha in dict.fromkeys(wanted))
             commits = {commit.sha: commit for commit in found if commit is not None}
+            tags = _tags(repo)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise HistoryError(
             f"{repository}: no git repository, a clone of the kernels' is wanted: name it with --repository"
@@ -34,7 +35,21 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
     except git.GitCommandError as error:
         reason = str(error.stderr).strip().partition("\n")[0]
         raise HistoryError(f"{repository}: git cannot list the commits of HEAD: {reason}") from None
-    return History(line=tuple(reversed(line)), commits=commits, shallow=shallow)
+    return History(line=tuple(reversed(line)), commits=commits, shallow=shallow, tags=tags)
+
+
+def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
+    """Return the names of the tags by the commit that they point at; a tag of anything else is left out."""
+    listed = repo.git.for_each_ref(
+        "refs/tags", format="%(*objectname) %(objectname) %(*objecttype) %(objecttype) %(refname:strip=2)"
+    )
+    found: dict[str, list[str]] = {}
+    for line in listed.splitlines():
+        peeled, own, *rest = line.split(" ")
+        kinds, name = [kind for kind in rest[:-1] if kind], rest[-1]
+        if kinds and kinds[0] == "commit":
+            found.setdefault(peeled or own, []).append(name)
+    return {sha: tuple(sorted(names)) for sha, names in found.items()}
 
 
 def _commit(repo: git.Repo, sha: str) -> Commit | None:

@@ -52,7 +52,9 @@ def sessions(
     """
     folder = (root / "results" if results is None else results) / (machine or os.uname().nodename)
     kept = [session_of(document, began) for began, document in _documents(root, device)]
-    found = [each for each in (*kept, *_recorded(folder, device)) if _has_our_threads(each, device)]
+    # of a GPU's caches its driver is asked through torch, which is not here
+    reported = data_caches("cpu") if device == "cpu" else {}
+    found = [each for each in (*kept, *recorded(folder, device, reported)) if _has_our_threads(each, device)]
     found.sort(key=lambda each: each.began)
     known = [number for each in found if (number := each.figures.get(ID)) is not None]
     ours = device_id(name) if name is not None else known[-1] if known else None
@@ -95,10 +97,14 @@ def _documents(root: Path, device: str) -> Iterator[tuple[float, dict[str, Any]]
             yield began, document
 
 
-def _recorded(folder: Path, device: str) -> Iterator[CeilingSession]:
-    """Yield the sessions of a machine's results files."""
+def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = None) -> Iterator[CeilingSession]:
+    """Yield the sessions of a machine's results files.
+
+    Args:
+        folder: of the machine, in asv's results directory. device: "cpu" or "cuda".
+        reported: sizes of its caches as its OS says, bytes; None: it is another machine, or nobody knows.
+    """
     prefix = f"device.{DEVICES[device]}.track_"
-    reported = data_caches("cpu") if device == "cpu" else {}  # a GPU's driver is asked through torch, which is not here
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
         try:
             text = path.read_text(encoding="utf-8")
@@ -114,7 +120,7 @@ def _recorded(folder: Path, device: str) -> Iterator[CeilingSession]:
             continue
         known = {name: value for name, value in found.items() if name in UNITS[device]}
         if began is not None and any(value is not None for value in known.values()):
-            yield CeilingSession(began=began * 1e-3, figures=known, reported=reported)
+            yield CeilingSession(began=began * 1e-3, figures=known, reported=reported or {})
 
 
 def _value(row: Mapping[str, Any]) -> float | None:

@@ -11,7 +11,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from benchmarks.harness.cases import CONTROLS
@@ -122,6 +122,7 @@ class History:
     line: tuple[str, ...]  # SHAs along the first parents of HEAD, oldest first
     commits: Mapping[str, Commit]  # of the asked commits, those that exist
     shallow: bool  # whether the clone ends before the repository's beginning
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # SHA -> names of the tags that point at it
 
 
 def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:

@@ -68,3 +68,12 @@ def test_no_commit(tmp_path):
     git.Repo.init(tmp_path).close()
     with pytest.raises(HistoryError, match=r"git cannot list the commits of HEAD: .*HEAD"):
         history.read(tmp_path, [])
+
+
+def test_tags_stand_by_the_commit_that_they_point_at(tree):
+    sha = tree.commits[2]
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=sha)
+        repo.create_tag("v1-annotated", ref=sha, message="said")
+        repo.create_tag("of-a-tree", ref=f"{sha}^{{tree}}")
+    assert history.read(tree.repository, []).tags == {sha: ("v1", "v1-annotated")}
