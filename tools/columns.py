@@ -49,7 +49,8 @@ class Columns:
     @property
     def is_measured(self) -> NDArray[np.bool_]:
         """Which entries have a time."""
-        return self.outcome == OUTCOMES.index(Outcome.MEASURED)
+        measured: NDArray[np.bool_] = self.outcome == OUTCOMES.index(Outcome.MEASURED)
+        return measured
 
     @property
     def gflops(self) -> FloatArray:

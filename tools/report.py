@@ -19,13 +19,14 @@ from typing import Any, TextIO
 import bokeh
 import jinja2
 
-from tools import charts, commit_page, index_page, kernel_page
+from tools import charts, commit_page, index_page, kernel_page, site
 from tools.errors import ResultsError
-from tools.pages import SiteData
-from tools.reading import site_data
+from tools.site import Site
+from tools.site_files import Builder, DataFile
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
+MODULES: tuple[Builder, ...] = ()  # whose `build` makes a part of the site, in the order of its navigation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ def write_site(*, results: Path, repository: Path, out: Path) -> SiteSummary:
         ResultsError: `results` is no directory, or `out` is a file.
         HistoryError: `repository` is no git repository with a commit.
     """
-    found = site_data(results, repository)
+    found = site.read(results, repository)
     if out.exists() and not out.is_dir():
         raise ResultsError(f"{out}: a folder for the site is wanted, this is a file: name another with --out")
     out.mkdir(parents=True, exist_ok=True)
@@ -83,7 +84,7 @@ def write_site(*, results: Path, repository: Path, out: Path) -> SiteSummary:
         index=(out / "index.html").resolve(),
         pages=sum(name.endswith(".html") for name in names),
         commits=sum(name.startswith("commit-") for name in names),
-        series=len(found.trends),
+        series=len(found.keys),
         notes=found.notes,
     )
 
@@ -102,10 +103,17 @@ def page_templates() -> jinja2.Environment:
     return templates
 
 
-def _render(found: SiteData, folder: Path) -> tuple[str, ...]:
+def _render(whole: Site, folder: Path) -> tuple[str, ...]:
     """Write every file of the site into `folder`; return their names, the index last."""
     templates = page_templates()
     names = _copy_static(folder)
+    for module in MODULES:
+        for made in module.build(whole):
+            if isinstance(made, DataFile):
+                names += _write_data(folder, made)
+            else:
+                names.append(_write(folder, made.name, templates.get_template(made.template).render(made.context)))
+    found = whole.data
     for commit in commit_page.build(found):
         names.append(_write(folder, commit.name, templates.get_template("commit.html").render(page=commit)))
     for kernel in kernel_page.build(found):
@@ -123,6 +131,14 @@ def _write(folder: Path, name: str, text: str) -> str:
     return name
 
 
+def _write_data(folder: Path, made: DataFile) -> list[str]:
+    """Write data as JSON, and as a script that hands it to the page: from a folder, a page can load nothing else."""
+    (folder / "data").mkdir(exist_ok=True)
+    text = json.dumps(made.value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    script = f"KV.put({json.dumps(made.name)},{text});\n"
+    return [_write(folder, f"data/{made.name}.json", text), _write(folder, f"data/{made.name}.js", script)]
+
+
 def _copy_static(folder: Path) -> list[str]:
     """Copy style, script and Bokeh's own script (from the installed package: no CDN) into the site."""
     (folder / "static").mkdir()
@@ -135,7 +151,8 @@ def _copy_static(folder: Path) -> list[str]:
 def _replace(new: Path, names: tuple[str, ...], out: Path) -> None:
     """Move the new files into place, each in one step, then remove those that only the older site had."""
     stale = _written_before(out) - set(names)
-    (out / "static").mkdir(exist_ok=True)
+    for folder in {str(Path(name).parent) for name in names}:
+        (out / folder).mkdir(exist_ok=True)
     # The list names old and new while both are there: a crash in between leaves nothing that no run removes
     _write(new, MANIFEST, json.dumps(sorted(stale | set(names))))
     (new / MANIFEST).replace(out / MANIFEST)

@@ -1,0 +1,34 @@
+// Data beside a page. From file:// a page may load scripts and nothing else, so each data file is a script that calls
+// KV.put; data/<name>.json holds the same for other tools.
+"use strict";
+
+const KV = (() => {
+  const waiting = new Map(); // name -> {promise, resolve}
+
+  function entry(name) {
+    if (!waiting.has(name)) {
+      const made = {};
+      made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }));
+      waiting.set(name, made);
+    }
+    return waiting.get(name);
+  }
+
+  return {
+    /** Called by a data file. */
+    put(name, value) {
+      entry(name).resolve(value);
+    },
+    /** Returns a promise of data/<name>; it is loaded once. */
+    load(name) {
+      const made = entry(name);
+      if (!made.script) {
+        made.script = document.createElement("script");
+        made.script.src = `data/${encodeURIComponent(name)}.js`;
+        made.script.onerror = () => made.reject(new Error(`data/${name}.js cannot be loaded`));
+        document.head.append(made.script);
+      }
+      return made.promise;
+    },
+  };
+})();

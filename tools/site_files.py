@@ -1,0 +1,44 @@
+"""What the modules of the pages hand to the writer: pages to be rendered, and the data beside them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Protocol
+
+from tools.measurements import SeriesKey
+from tools.site import Site
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page: a template of html_templates/ and what it is filled with."""
+
+    name: str  # of the file
+    template: str
+    context: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFile:
+    """Data beside the pages: `data/<name>.json`, and `data/<name>.js`, which hands it to `KV.load(name)` of a page.
+
+    `value` is what JSON can hold: no NaN (null is unknown).
+    """
+
+    name: str
+    value: Any
+
+
+class Builder(Protocol):
+    """A module of the site."""
+
+    def build(self, found: Site) -> Iterator[Page | DataFile]:
+        """Yield everything that it adds to the site."""
+
+
+def series_name(key: SeriesKey) -> str:
+    """Return the name of a series' data file: the same at every run, whatever its parts are called."""
+    digest = hashlib.sha256("\0".join(astuple(key)).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"series-{digest[:16]}"
