@@ -59,7 +59,7 @@ def fitted(recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = Mappin
             if any(fit.betas) and whole:
                 named = zip(signals.items(), fit.betas, strict=True)
                 used = tuple(Signal(name=name, slope=beta, centre=centre) for (name, (_, centre)), beta in named)
-                found[place] = Fitted(estimates=whole, fit=Fit(signals=used, explained=fit.explained))
+                found[place] = Fitted(estimates=whole, fit=Fit(method=place[1], signals=used, explained=fit.explained))
     return found
 
 

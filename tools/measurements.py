@@ -77,6 +77,7 @@ class Signal:
 class Fit:
     """How a series is adjusted: adjusted = time / product over its signals of (reading / centre)^slope, by round."""
 
+    method: str  # hash of the timing method whose rounds it was fitted on
     signals: tuple[Signal, ...]
     explained: float | None  # share of the variance of the rounds that the signals explain
 

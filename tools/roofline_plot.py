@@ -19,6 +19,7 @@ HEIGHT = 440  # px
 GIGA = 1e9
 ROOM = 4.0  # times: how far the intensities go beyond the points and ridges
 MARGIN = 2.0  # times: likewise the rates; labels stand there
+FONT = "12px"
 APART = 1.5  # times: labels of lines that lie closer would cover each other, and become one
 
 
@@ -77,9 +78,7 @@ def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], faint: Co
         ends = [slope * x / GIGA for x in (left, end)]
         dash = "solid" if name == MEMORY else "dashed"
         plot.line([left, end], ends, line_color=NEUTRAL, line_width=2, line_dash=dash)
-    for lines in _together(slopes):
-        text = ", ".join(f"{name} {units.gigabytes(slope / GIGA)}" for name, slope in lines)
-        _write(plot, left, lines[-1][1] * left / GIGA, text, "left")  # below the slope, which rises away from it
+    _name_slopes(plot, slopes)
     for dtype, peak in peaks.items():
         start = min((peak / slope for _, slope in slopes), default=left)
         width, dash = (1, "dotted") if dtype in faint else (2, "solid")
@@ -87,6 +86,21 @@ def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], faint: Co
     for lines in _together(sorted(peaks.items(), key=lambda pair: -pair[1])):
         text = ", ".join(f"{dtype} {units.gflops(peak / GIGA)}" for dtype, peak in lines)
         _write(plot, right, lines[0][1] / GIGA, text, "right")
+
+
+def _name_slopes(plot: figure, slopes: Sequence[tuple[str, float]]) -> None:
+    """Write DRAM's label below its line, which rises away from it, and those of the caches above them all.
+
+    Parallel lines lie too close for labels of their own, and a machine has no points in that corner.
+    """
+    left, top = plot.x_range.start, plot.y_range.end
+    caches = [f"{name} {units.gigabytes(slope / GIGA)}" for name, slope in slopes if name != MEMORY]
+    if caches:
+        text = "\n".join(["dashed, from above:" if len(caches) > 1 else "dashed:", *caches])
+        plot.add_layout(Label(x=left, y=top, text=text, text_baseline="top", text_font_size=FONT, x_offset=8))
+    for name, slope in slopes:
+        if name == MEMORY:
+            _write(plot, left, slope * left / GIGA, f"{name} {units.gigabytes(slope / GIGA)}", "left")
 
 
 def _slopes(roofs: Roofs) -> list[tuple[str, float]]:
@@ -107,5 +121,5 @@ def _together(lines: Sequence[tuple[str, float]]) -> list[list[tuple[str, float]
 
 def _write(plot: figure, x: float, y: float, text: str, align: str) -> None:
     x_offset, y_offset = (14, -16) if align == "left" else (-4, 6)
-    label = Label(x=x, y=y, text=text, text_align=align, text_font_size="12px", x_offset=x_offset, y_offset=y_offset)
+    label = Label(x=x, y=y, text=text, text_align=align, text_font_size=FONT, x_offset=x_offset, y_offset=y_offset)
     plot.add_layout(label)

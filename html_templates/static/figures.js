@@ -17,8 +17,24 @@ const Figures = (() => {
 
   /** Returns a time, s, with the prefix that leaves 1 to 999 before the point. */
   function seconds(value) {
-    const [unit, scale] = TIMES.find(([, each]) => Number((value / each).toPrecision(3)) < 1000) ?? TIMES[3];
-    return `${significant(value / scale)} ${unit}`;
+    const { name, scale } = unit(value);
+    return `${significant(value / scale)} ${name}`;
+  }
+
+  /** Returns the unit that a time, s, is best read in: its name, and how many s it is. */
+  function unit(value) {
+    const [name, scale] = TIMES.find(([, each]) => Number((value / each).toPrecision(3)) < 1000) ?? TIMES[3];
+    return { name, scale };
+  }
+
+  /** Returns the unit, and how many s it is, that a span of time is best read in. */
+  function span(value) {
+    return [["days", 86400], ["hours", 3600], ["minutes", 60]].find(([, each]) => value > 3 * each) ?? ["seconds", 1];
+  }
+
+  /** Returns a whole number, thousands separated. */
+  function count(value) {
+    return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
   }
 
   /** Returns an efficiency in percent, rounded down: never 100%, nor 90%, where it is less. */
@@ -33,5 +49,5 @@ const Figures = (() => {
     return share === 0 ? "0%" : `${share < 0 ? "−" : "+"}${significant(Math.abs(100 * share))}%`;
   }
 
-  return { significant, seconds, percent, difference };
+  return { significant, seconds, unit, span, count, percent, difference };
 })();

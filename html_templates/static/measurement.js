@@ -1,0 +1,397 @@
+// The page of a measurement: loads the rounds of a commit (tools/rounds_data.py) and shows one series of them. The
+// choice lives in the address, #commit=<SHA>&series=<name>. Whatever is text is set as text.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const form = $("choice");
+const words = (id) => JSON.parse($(id).textContent);
+let turn = 0; // what was asked for last
+
+/** Returns an element with its children; strings become text. */
+function make(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+const RECORD = () => make("code", {}, "python -m tools record");
+const foreign = (text) => make("bdi", {}, text);
+
+function median(values) {
+  const sorted = [...values].sort((one, other) => one - other);
+  const middle = Math.floor(sorted.length / 2);
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+function moment(seconds) {
+  const date = new Date(seconds * 1000);
+  return Number.isNaN(date.getTime()) ? "at no known time" : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+/** Returns the rounds of a series as objects, in the order of time, with their adjusted estimates where there are. */
+function roundsOf(one, fit) {
+  const columns = Object.entries(one.rounds);
+  const rounds = one.rounds.estimate.map((_, index) => Object.fromEntries(
+    columns.map(([name, values]) => [name, values[index]]),
+  ));
+  rounds.forEach((round, index) => { round.number = index + 1; });
+  const gauges = fit && fit.method === one.method
+    ? Object.entries(fit.signals).filter(([, [, centre]]) => centre !== null) : [];
+  const counted = rounds.filter((round) => round.counts);
+  const read = (round) => gauges.filter(([name]) => round[name] !== null && round[name] !== undefined);
+  if (gauges.length && counted.every((round) => read(round).length)) {
+    for (const round of counted) {
+      const signal = read(round).reduce((sum, [name, [slope, centre]]) => sum + slope * Math.log(round[name] / centre), 0);
+      round.adjusted = Math.exp(Math.log(round.estimate) - signal);
+    }
+  }
+  return rounds;
+}
+
+// ---- the value and how it was formed ---------------------------------------------------------------------------
+
+const SIGNALS = {
+  core_gauge: "gauge of the core", memory_gauge: "gauge of the memory", control_gauge: "control beside it",
+  controls: "PyTorch's implementations in the same rounds",
+};
+
+function rate(one, seconds) {
+  return one.flop ? `${Figures.significant(one.flop / seconds / 1e9)} GFLOPS` : "";
+}
+
+function formed(one, rounds, fit) {
+  const counted = rounds.filter((round) => round.counts);
+  const lines = [];
+  if (one.value === null) return ["There is no value: the remarks say why."];
+  lines.push(counted.length
+    ? `The value is the median of the estimates of ${counted.length} ${counted.length === 1 ? "round" : "rounds"}, from ${Figures.seconds(Math.min(...counted.map((round) => round.estimate)))} to ${Figures.seconds(Math.max(...counted.map((round) => round.estimate)))}.`
+    : "The value is the one that asv stored: the rounds below are not those that it was made from.");
+  if (one.low !== null) {
+    lines.push(`${one.interval}: ${Figures.seconds(one.low)} to ${Figures.seconds(one.high)}, ${Figures.difference(one.low / one.value - 1)} to ${Figures.difference(one.high / one.value - 1)}.`);
+  } else {
+    lines.push("There is no interval: the remarks say what is missing.");
+  }
+  const adjusted = counted.filter((round) => round.adjusted !== undefined).map((round) => round.adjusted);
+  if (adjusted.length) {
+    const parts = Object.entries(fit.signals).map(([name, [slope]]) => `${SIGNALS[name] ?? name} ${Figures.significant(slope)}`);
+    const explained = fit.explained === null ? "" : ` They explain ${Figures.percent(fit.explained)} of how the rounds of the same code differ.`;
+    lines.push(`Adjusted: ${Figures.seconds(median(adjusted))}, what it would have been had the machine kept its usual pace. Changes are judged by it. Slopes used: ${parts.join(", ")}.${explained}`);
+  } else if (fit && fit.signals.controls && fit.method === one.method) {
+    lines.push(`It is adjusted by ${SIGNALS.controls}, with slope ${Figures.significant(fit.signals.controls[0])}; the commit's page has the adjusted value.`);
+  } else {
+    lines.push("It is not adjusted: nothing was read beside its rounds that it moves with.");
+  }
+  return lines;
+}
+
+function showValue(one, rounds, fit) {
+  $("title").replaceChildren(foreign(one.benchmark), " · ", foreign(one.implementation), " · ", foreign(one.case));
+  const value = one.value === null ? one.outcome : Figures.seconds(one.value);
+  const detail = one.value === null ? "" : [" per call", rate(one, one.value)].filter(Boolean).join(" · ");
+  $("value").replaceChildren(value, make("span", { class: "detail" }, detail));
+  $("formed").replaceChildren(...formed(one, rounds, fit).map((text) => make("p", {}, text)));
+  $("remarks").replaceChildren(...one.remarks.map((text) => make("li", {}, foreign(text))));
+}
+
+// ---- charts -----------------------------------------------------------------------------------------------------
+
+/** Returns a figure: a title, a line that explains it, the chart; without a chart the line says why. */
+function chart(title, caption, spec) {
+  const made = make("figure", {}, make("figcaption", {}, make("strong", {}, title), caption));
+  if (spec) made.append(Plots.draw({ label: `${title}: ${caption}`, ...spec }));
+  return made;
+}
+
+const kind = (round) => (!round.counts ? "left-out" : round.flags ? "flagged" : "dot");
+const named = (round) => `round ${round.number}: ${Figures.seconds(round.estimate)}${round.flags ? `, ${round.flags}` : ""}`;
+
+function overTime(one, rounds, unit) {
+  const first = rounds[0].began;
+  const [text, scale] = Figures.span(rounds[rounds.length - 1].began - first);
+  const x = (round) => (round.began - first) / scale;
+  const y = (seconds) => seconds / unit.scale;
+  const whiskers = rounds.filter((round) => round.half_width).map((round) => [
+    x(round), y(round.estimate * (1 - round.half_width)), y(round.estimate * (1 + round.half_width)),
+  ]);
+  const adjusted = rounds.filter((round) => round.adjusted !== undefined);
+  const heights = [...rounds.map((round) => y(round.estimate)), ...adjusted.map((round) => y(round.adjusted)), y(one.low ?? NaN), y(one.high ?? NaN)];
+  const layers = [{ kind: "whiskers", points: whiskers },
+    { kind: "dots", points: rounds.map((round) => [x(round), y(round.estimate), named(round), kind(round)]) },
+    { kind: "dots", class: "adjusted", points: adjusted.map((round) => [x(round), y(round.adjusted), `round ${round.number}, adjusted: ${Figures.seconds(round.adjusted)}`]) }];
+  if (one.value !== null) layers.unshift({ kind: "level", at: y(one.value) });
+  if (one.low !== null) layers.unshift({ kind: "band", low: y(one.low), high: y(one.high) });
+  return chart("Over time", `Each dot is the estimate of a round, its bar what its own samples leave open. Line and band: the value and its 95% interval.${adjusted.length ? " Rings: the same rounds, adjusted." : ""} A slope or waves: the machine changed meanwhile.`, {
+    x: { title: `${text} since the first round`, ...Plots.range(rounds.map(x)) },
+    y: { title: `time per call, ${unit.name}`, ...Plots.range(heights, { least: 0.005 }) }, layers,
+  });
+}
+
+function distribution(one, rounds, unit) {
+  const y = (seconds) => seconds / unit.scale;
+  const bounds = Plots.range(rounds.map((round) => y(round.estimate)), { least: 0.005 });
+  const step = (bounds.high - bounds.low) / 40; // dots closer than this stand on each other
+  const heaps = new Map();
+  const points = rounds.map((round) => {
+    const heap = Math.round((y(round.estimate) - bounds.low) / step);
+    heaps.set(heap, (heaps.get(heap) ?? 0) + 1);
+    return [y(round.estimate), heaps.get(heap) - 0.5, named(round), kind(round)];
+  });
+  const layers = [{ kind: "dots", points }];
+  if (one.value !== null) layers.unshift({ kind: "level", axis: "x", at: y(one.value) });
+  if (one.low !== null) layers.unshift({ kind: "band", axis: "x", low: Math.max(y(one.low), bounds.low), high: Math.min(y(one.high), bounds.high) });
+  return chart("Distribution", "The same estimates on one line, equal ones on top of each other. Close together: the time repeats. Two heaps: the machine, or the kernel, has two states.", {
+    x: { title: `time per call, ${unit.name}`, ...bounds },
+    y: { title: "rounds", low: 0, high: Math.max(4, ...heaps.values()) + 0.5 }, layers,
+  });
+}
+
+function lagPlot(title, caption, before, after, unit, style) {
+  const bounds = Plots.range([...before, ...after].map((seconds) => seconds / unit.scale), { least: 0.005 });
+  return chart(title, caption, {
+    x: { title: `one, ${unit.name}`, ...bounds }, y: { title: `the next, ${unit.name}`, ...bounds },
+    layers: [{ kind: "path", class: "dashed", points: [[bounds.low, bounds.low], [bounds.high, bounds.high]] },
+      { kind: "dots", points: before.map((seconds, index) => [seconds / unit.scale, after[index] / unit.scale]), ...style }],
+  });
+}
+
+function correlogram(title, caption, lags, values, samples, noun) {
+  const band = 1.96 / Math.sqrt(samples);
+  const bounds = Plots.range([...values, band, -band, 0]);
+  const made = chart(title, `${caption} Dashed: 95% of values without memory lie within ±${Figures.significant(band)}.`, {
+    x: { title: `lag, ${noun}`, low: 0.4, high: Math.max(...lags) + 0.6, ticks: lags.length > 8 ? undefined : lags.map((lag) => [lag, String(lag)]) },
+    y: { title: "autocorrelation", ...bounds },
+    layers: [{ kind: "level", at: 0 }, { kind: "level", at: band, class: "dashed" }, { kind: "level", at: -band, class: "dashed" },
+      { kind: "bars", points: lags.map((lag, index) => [lag - 0.3, lag + 0.3, values[index]]) }],
+  });
+  made.append(make("details", {}, make("summary", {}, "As a table"), table(["lag", "autocorrelation"], lags.map((lag, index) => [String(lag), values[index].toFixed(3)]))));
+  return made;
+}
+
+function beside(name, rounds, fit) {
+  const read = rounds.filter((round) => round.counts && round[name]);
+  if (read.length < 2) return null;
+  const [slope, centre] = fit?.signals[name] ?? [0, median(read.map((round) => round[name]))];
+  const usual = median(read.map((round) => round.adjusted ?? round.estimate));
+  const points = read.map((round) => [100 * (round[name] / centre - 1), 100 * (round.estimate / usual - 1), named(round), kind(round)]);
+  const x = Plots.range(points.map(([each]) => each), { least: 0.05 });
+  const line = [x.low, x.high].map((each) => [each, 100 * ((1 + each / 100) ** slope - 1)]);
+  const title = SIGNALS[name][0].toUpperCase() + SIGNALS[name].slice(1);
+  const used = slope ? `Where it takes 1% longer, ${Figures.significant(slope)}% is taken off (line).` : "The series does not move with it, so it is not adjusted by it.";
+  return chart(title, `A fixed piece of work, timed beside the samples, against the estimate; both as differences from what is usual. ${used}`, {
+    x: { title: `${SIGNALS[name]}, %`, ...x }, y: { title: "estimate, %", ...Plots.range(points.map(([, each]) => each), { least: 0.05 }) },
+    layers: [...(slope ? [{ kind: "path", points: line }] : []), { kind: "dots", points }],
+  });
+}
+
+function clocks(rounds) {
+  const read = rounds.filter((round) => round.sm_before && round.sm_after);
+  if (!read.length) return null;
+  const points = read.flatMap((round) => [[round.number - 0.15, round.sm_before / 1e6], [round.number + 0.15, round.sm_after / 1e6]]);
+  const hot = read.filter((round) => round.temperature !== null && round.temperature !== undefined).map((round) => round.temperature);
+  return chart("Clock of the GPU", `Before and after each round; by over 1% apart, and the round is flagged clock_drift.${hot.length ? ` At most ${Math.max(...hot)} °C.` : ""}`, {
+    x: { title: "round", low: 0.4, high: Math.max(...read.map((round) => round.number)) + 0.6 },
+    y: { title: "SM clock, MHz", ...Plots.range(points.map(([, each]) => each), { least: 0.01 }) },
+    layers: [{ kind: "dots", points }],
+  });
+}
+
+function showCharts(one, rounds, fit) {
+  const unit = Figures.unit(one.value ?? median(rounds.map((round) => round.estimate)));
+  const counted = rounds.filter((round) => round.counts).map((round) => round.estimate);
+  const pairs = counted.length - 1;
+  const figures = [overTime(one, rounds, unit), distribution(one, rounds, unit)];
+  figures.push(pairs >= 2
+    ? lagPlot("Lag plot", "Each round against the one after it. A cloud without a shape: a round knows nothing of the one before, as the interval assumes. Along the dashed line: slow rounds follow slow ones.", counted.slice(0, -1), counted.slice(1), unit)
+    : chart("Lag plot", "Each round against the one after it: needs 3 rounds."));
+  figures.push(one.correlogram.length
+    ? correlogram("Autocorrelation", "How much rounds so many places apart resemble each other: 1 alike, 0 not at all.", one.correlogram.map((_, index) => index + 1), one.correlogram, counted.length, "rounds")
+    : chart("Autocorrelation", "How much rounds so many places apart resemble each other: needs 4 rounds that are not all equal."));
+  for (const name of ["core_gauge", "memory_gauge", "control_gauge"]) figures.push(beside(name, rounds, fit));
+  figures.push(clocks(rounds));
+  $("charts").replaceChildren(...figures.filter(Boolean));
+}
+
+// ---- tables ------------------------------------------------------------------------------------------------------
+
+function table(heads, rows) {
+  const row = (cells, tag) => make("tr", {}, ...cells.map((cell, index) => (tag === "th" ? make("th", { scope: "col" }, cell)
+    : index === 0 ? make("th", { scope: "row" }, cell) : make("td", { class: "value" }, cell))));
+  return make("table", {}, make("thead", {}, row(heads, "th")), make("tbody", {}, ...rows.map((cells) => row(cells, "td"))));
+}
+
+const relative = (value) => `±${Figures.significant(100 * value)}%`;
+const megahertz = (value) => `${Figures.significant(value / 1e6)} MHz`;
+const COLUMNS = [
+  ["number", "round", String], ["began", "began", moment], ["estimate", "estimate", Figures.seconds],
+  ["adjusted", "adjusted", Figures.seconds], ["half_width", "within the run", relative],
+  ["n", "samples", Figures.count], ["effective", "effective samples", Figures.significant],
+  ["batch", "calls a sample", Figures.count], ["spent", "timing", Figures.seconds],
+  ["stop", "stopped because", (text) => foreign(text)], ["flags", "flags", (text) => foreign(text)],
+  ["waited", "waited for a quiet core", Figures.seconds], ["cv", "scatter of samples", (value) => `${Figures.significant(100 * value)}%`],
+  ["autocorrelation", "lag-1 autocorrelation", (value) => value.toFixed(2)], ["drift", "drift", Figures.difference],
+  ["core_gauge", "core gauge", Figures.seconds], ["memory_gauge", "memory gauge", Figures.seconds],
+  ["control_gauge", "control beside it", Figures.seconds], ["waiting", "caller waits beyond it", Figures.seconds],
+  ["sm_before", "SM clock before", megahertz], ["sm_after", "after", megahertz],
+  ["memory_before", "memory clock before", megahertz], ["memory_after", "after", megahertz],
+  ["power", "power", (value) => `${value} W`], ["temperature", "temperature", (value) => `${value} °C`],
+  ["setup", "set-up", Figures.seconds], ["warmup", "warm-up", Figures.seconds],
+  ["overhead", "empty call", Figures.seconds], ["tick", "clock's tick", Figures.seconds],
+  ["load", "load", Figures.significant], ["switches", "switches", Figures.count], ["steal", "stolen", Figures.seconds],
+  ["launch", "launch", String],
+];
+
+function showRounds(rounds) {
+  const known = (value) => value !== null && value !== undefined;
+  const used = COLUMNS.filter(([name]) => rounds.some((round) => known(round[name])));
+  const rows = rounds.map((round) => used.map(([name, , format]) => (known(round[name]) ? format(round[name]) : "–")));
+  $("rounds").replaceChildren(table(used.map(([, head]) => head), rows));
+  const [stops, flags] = [words("stop-words"), words("flag-words")];
+  const said = new Map();
+  for (const round of rounds) {
+    if (stops[round.stop]) said.set(round.stop, stops[round.stop]);
+    for (const flag of (round.flags ?? "").split(" ")) if (flags[flag]) said.set(flag, flags[flag]);
+  }
+  if (rounds.some((round) => !round.counts)) said.set("grey dots", "rounds of another timing method: kept, and not part of the value");
+  $("words").replaceChildren(...[...said].map(([word, text]) => make("div", {}, make("dt", {}, word), make("dd", {}, text))));
+}
+
+// ---- raw samples -------------------------------------------------------------------------------------------------
+
+function traceCharts(trace) {
+  const unit = Figures.unit(trace.median);
+  const scaled = (seconds) => seconds / unit.scale;
+  const times = { title: `time per call, ${unit.name}` };
+  const cut = trace.beyond ? ` ${Figures.count(trace.beyond)} slower ones, up to ${Figures.seconds(trace.longest)}, are not drawn.` : "";
+  const edge = scaled(trace.edges[trace.edges.length - 1]);
+  const inside = (values) => values.map(scaled).filter((value) => value <= edge);
+  const bars = trace.counts.map((count, index) => [scaled(trace.edges[index]), scaled(trace.edges[index + 1]), count]);
+  const points = trace.number.map((number, index) => [number, scaled(trace.seconds[index])]).filter(([, value]) => value <= edge);
+  const kept = trace.lag[0].map((_, index) => index).filter((index) => Math.max(scaled(trace.lag[0][index]), scaled(trace.lag[1][index])) <= edge);
+  const histogram = chart("Distribution of the samples", `How often which time was read.${cut}`, {
+    x: { ...times, low: scaled(trace.edges[0]), high: edge }, y: { title: "samples", ...Plots.range([0, ...trace.counts], { from: 0 }) },
+    layers: [{ kind: "bars", points: bars }, { kind: "level", axis: "x", at: scaled(trace.median) }],
+  });
+  histogram.append(make("details", {}, make("summary", {}, "As a table"), table([`from, ${unit.name}`, `to, ${unit.name}`, "samples"], bars.map(([low, high, count]) => [Figures.significant(low), Figures.significant(high), String(count)]))));
+  return [
+    chart("Samples in the order taken", "From the first call on: a fall at the beginning is warm-up, steps are changes of clocks, spikes are interruptions.", {
+      x: { title: "sample", low: 0, high: trace.samples }, y: { ...times, ...Plots.range(inside(trace.seconds), { least: 0.005 }) },
+      layers: [{ kind: "dots", class: "dense", size: 2, points }],
+    }),
+    histogram,
+    lagPlot("Lag plot of the samples", "Each sample against the next one of the same process. Heaps: several states; along the dashed line: a slow sample is followed by a slow one.", kept.map((index) => trace.lag[0][index]), kept.map((index) => trace.lag[1][index]), unit, { class: "dense", size: 2 }),
+    trace.correlogram.length ? correlogram("Autocorrelation of the samples", "How much samples so many places apart resemble each other: why an interval is made from rounds and not from samples.", trace.lags, trace.correlogram, trace.samples, "samples")
+      : chart("Autocorrelation of the samples", "Needs 16 samples that are not all equal."),
+  ];
+}
+
+async function showTraces(index, one, asked) {
+  const found = index.traces.find(([benchmark, implementation, testCase]) => benchmark === one.benchmark && implementation === one.implementation && testCase === one.case);
+  if (!found) {
+    $("trace").replaceChildren(make("p", { class: "hint" }, "A round keeps its estimate, not its samples. ", RECORD(), " records raw samples of every series; they are then shown here."));
+    return;
+  }
+  const data = await KV.load(found[3]).catch(() => null);
+  if (asked !== turn) return;
+  if (data === null) {
+    $("trace").replaceChildren(make("p", { class: "hint" }, "The samples cannot be loaded."));
+    return;
+  }
+  const select = make("select", { "aria-label": "trace" }, ...data.traces.map((trace, number) => make("option", { value: number },
+    `${trace.process}: ${Figures.count(trace.samples)} samples of ${trace.batch} ${trace.batch === 1 ? "call" : "calls"}, ${trace.timer}, ${moment(trace.began)}`)));
+  const plots = make("div", { class: "plots" });
+  const update = () => plots.replaceChildren(...traceCharts(data.traces[select.value]));
+  select.addEventListener("change", update);
+  update();
+  $("trace").replaceChildren(make("p", { class: "hint" }, "Recorded by ", RECORD(), " in this clone, at the time it says: not the samples of the rounds above, and perhaps of another commit."),
+    make("p", { class: "controls" }, select), plots);
+}
+
+// ---- choosing ----------------------------------------------------------------------------------------------------
+
+function fill(select, options, value) {
+  select.replaceChildren(...options.map(([key, text]) => make("option", { value: key }, text)));
+  select.value = options.some(([key]) => key === value) ? value : options[0]?.[0] ?? "";
+}
+
+/** Offers what the commit's rounds have, the chosen parts kept where they are there; returns the name of the series. */
+function offer(series, wanted) {
+  const entries = Object.entries(series);
+  const start = wanted ? series[wanted] : undefined;
+  let left = entries;
+  for (const part of ["benchmark", "implementation", "case"]) {
+    const select = form.elements[part];
+    const values = [...new Set(left.map(([, one]) => one[part]))];
+    fill(select, values.map((value) => [value, value]), start ? start[part] : select.value);
+    left = left.filter(([, one]) => one[part] === select.value);
+  }
+  return left[0]?.[0];
+}
+
+function say(text) {
+  $("status").textContent = text;
+}
+
+/** Returns the place that has rounds of a series at a commit; null where none has. */
+async function find(index, commit, series) {
+  for (const [number, place] of index.places.entries()) {
+    if (!place.commits.includes(commit)) continue;
+    const data = await KV.load(`rounds-${commit.slice(0, 8)}-${number}`).catch(() => null);
+    if (data && (series === null || series in data.series)) return number;
+  }
+  return null;
+}
+
+async function show(index, commits, wanted) {
+  const asked = (turn += 1);
+  const number = Number(form.elements.place.value);
+  const known = index.places[number].commits;
+  const short = (sha) => `${sha.slice(0, 8)} ${commits.get(sha)?.subject ?? ""}`.slice(0, 72);
+  fill(form.elements.commit, known.map((sha) => [sha, short(sha)]), wanted?.commit ?? form.elements.commit.value);
+  const sha = form.elements.commit.value;
+  const [data, fits] = await Promise.all([`rounds-${sha.slice(0, 8)}-${number}`, `fits-${number}`].map((name) => KV.load(name).catch(() => null)));
+  if (asked !== turn) return;
+  if (data === null) return say("The rounds of this commit cannot be loaded.");
+  const name = offer(data.series, wanted?.series);
+  const one = data.series[name];
+  const fit = fits?.series[name] ?? null;
+  const rounds = roundsOf(one, fit);
+  showCommit(sha, commits.get(sha));
+  showValue(one, rounds, fit);
+  showCharts(one, rounds, fit);
+  showRounds(rounds);
+  await showTraces(index, one, asked);
+  $("measurement").hidden = false;
+  history.replaceState(null, "", `#${new URLSearchParams({ commit: sha, series: name })}`);
+  say("");
+  document.body.dataset.ready = `${sha} ${name}`;
+}
+
+function showCommit(sha, commit) {
+  const href = commit?.page ?? `commit-${sha.slice(0, 8)}.html`;
+  $("commit").replaceChildren(make("a", { class: "sha", href }, sha.slice(0, 8)), " ", foreign(commit?.subject ?? ""));
+}
+
+/** Shows what the address asks for; where it asks for nothing, or for nothing that there is, the newest commit. */
+async function follow(index, commits) {
+  const address = new URLSearchParams(location.hash.slice(1));
+  const prefix = address.get("commit") ?? "";
+  const all = index.places.flatMap((place) => place.commits);
+  const commit = prefix ? all.find((sha) => sha.startsWith(prefix)) : undefined;
+  const series = address.get("series");
+  const found = commit === undefined ? null : await find(index, commit, series);
+  const first = index.places.findIndex((place) => place.commits.length);
+  fill(form.elements.place, index.places.map((place, number) => [String(number), `${place.machine} · ${place.environment}`]).filter((_, number) => index.places[number].commits.length), String(found ?? first));
+  await show(index, commits, { commit, series: found === null ? undefined : series ?? undefined });
+  if ((prefix || series) && found === null) say("Nothing is recorded of what the address asks for: the newest commit is shown.");
+}
+
+async function start() {
+  const [index, listed] = await Promise.all([KV.load("rounds-index"), KV.load("commits").catch(() => ({ commits: [] }))]);
+  const commits = new Map(listed.commits.map((commit) => [commit.sha, commit]));
+  form.addEventListener("change", () => show(index, commits));
+  window.addEventListener("hashchange", () => follow(index, commits));
+  await follow(index, commits);
+}
+
+if (form !== null) start().catch(() => say("The rounds cannot be loaded: is the folder data/ beside this page?"));
