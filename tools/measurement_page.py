@@ -65,7 +65,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
 
 
 def _index(found: Site, measured: Mapping[int, list[str]], traces: traces_data.Traces) -> dict[str, Any]:
-    """Return which commits have rounds where, newest first, those beside the line last; and which series have traces."""
+    """Return which commits have rounds where (newest first, those beside the line last), and what has traces."""
     return {
         "format": FORMAT,
         "places": [

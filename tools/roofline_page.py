@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from tools.site_files import DataFile, Page, series_name
 NAME = "roofline"
 FORMAT = 1  # of the data files
 DASH = "–"
+_MULTIPLE = re.compile(r"^\d+\.\d\d times (?!the peak in)|(?<=^impossible: )\d+\.\d\d times ")
 COLUMNS = (
     *("x", "y", "alpha", "size", "colour", "mark", "kernel", "case", "implementation", "commit", "subject"),
     *("intensity", "rate", "bandwidth", "efficiency", "bound", "time", "page"),
@@ -60,7 +62,8 @@ class Row:
     achieved: str
     attainable: str
     efficiency: str
-    label: str  # "100%", "excellent", "room", "impossible"
+    tone: str  # "excellent", "impossible", ""
+    detail: str  # beside the efficiency
     bound: str
     level: str
     of_level: str  # the share of that level's roof
@@ -137,12 +140,32 @@ def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
         achieved=_achieved(item),
         attainable=_attainable(found),
         efficiency=DASH if found is None else roofline.percent(found.efficiency),
-        label="" if found is None else "impossible" if found.impossible else found.label,
+        tone=_tone(found),
+        detail=_detail(found),
         bound=DASH if found is None else found.bound,
         level=DASH if found is None or found.level is None else found.level,
         of_level=_of_level(found),
-        marks=notes.marks((*lacks, *unplaced, *(() if found is None else found.warnings))),
+        marks=notes.marks((*lacks, *unplaced, *_doubts(found))),
     )
+
+
+def _tone(found: Roofline | None) -> str:
+    if found is None:
+        return ""
+    return "impossible" if found.impossible else found.label if found.label == "excellent" else ""
+
+
+def _detail(found: Roofline | None) -> str:
+    """Return how far above its roof a value lies, where that is more than an error; else its word, if it has one."""
+    if found is not None and found.roof_ratio > roofline.IMPOSSIBLE:
+        return f"{units.significant(found.roof_ratio)}x the roof"
+    return _tone(found)
+
+
+def _doubts(found: Roofline | None) -> tuple[str, ...]:
+    """Return a value's warnings without how often it surpasses what, which its row says: one footnote for many rows."""
+    warnings = () if found is None else found.warnings
+    return tuple(_MULTIPLE.sub("more than ", text, count=1) for text in warnings)
 
 
 def _achieved(item: Placed) -> str:
@@ -218,8 +241,9 @@ def _draw_points(drawn: figure) -> None:
     dots = drawn.scatter("x", "y", source=points, fill_alpha="alpha", line_alpha="alpha", **style)
     same = Scatter(x="x", y="y", fill_alpha="alpha", line_alpha="alpha", **style)
     dots.nonselection_glyph, dots.selection_glyph = same, same  # a click opens a page; it must not fade the rest
-    names = ColumnDataSource({"x": [], "y": [], "text": [], "down": []}, name="names")
-    drawn.text("x", "y", "text", source=names, x_offset=10, y_offset="down", text_font_size="12px", name="names")
+    names = ColumnDataSource({name: [] for name in ("x", "y", "text", "right", "down", "align")}, name="names")
+    where = {"x_offset": "right", "y_offset": "down", "text_align": {"field": "align"}}
+    drawn.text("x", "y", "text", source=names, **where, text_font_size="12px", name="names")
     drawn.add_tools(
         HoverTool(renderers=[dots], tooltips=TOOLTIPS),
         TapTool(renderers=[dots], visible=False, callback=OpenURL(url="@page", same_tab=True)),

@@ -68,4 +68,4 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _y(value: float, low: float, high: float) -> str:
-    return f"{HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * (value - low) / (high - low):.1f}"
+    return f"{HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * ((value - low) / (high - low)):.1f}"

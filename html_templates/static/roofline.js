@@ -104,10 +104,15 @@ function draw(section, plot, series, paths) {
   const parts = ["kernel", "implementation", "case"].filter((name) => name === "implementation" || !single(name));
   const named = series.length <= MOST_PATHS ? paths.filter((path) => path.length) : [];
   const newest = named.map((path) => path[path.length - 1]);
+  const turning = plot.x_range.start * (plot.x_range.end / plot.x_range.start) ** 0.6; // labels stay in the plot
+  const types = new Set(series.map((one) => one.case.split("-")[0]));
+  const size = (text) => (types.size < 2 ? text.split("-").slice(1).join("-") || text : text);
   found.names.data = {
     x: newest.map((row) => row.x), y: newest.map((row) => row.y),
-    text: newest.map((row) => parts.map((name) => row[name]).join(" ").slice(0, 48)),
+    text: newest.map((row) => parts.map((name) => (name === "case" ? size(row.case) : row[name])).join(" ").slice(0, 48)),
     down: apart(plot, newest.map((row) => row.y)),
+    right: newest.map((row) => (row.x > turning ? -10 : 10)),
+    align: newest.map((row) => (row.x > turning ? "right" : "left")),
   };
 }
 
