@@ -7,11 +7,12 @@ page places an older value by dividing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.harness.statistics import FloatArray
 from tools import pages, roofline
 from tools.columns import Columns
 from tools.measurements import SeriesKey
@@ -53,31 +54,30 @@ def placed(found: Site, place: Place, device: str, roofs: Roofs | None) -> Itera
     """Yield every series of a device at a place that has a value; of several versions, the newest one's."""
     newest: dict[tuple[str, str, str], tuple[int, Placed]] = {}
     for key in found.keys_at(place):
-        kernel, where, state = pages.parts(key.benchmark)
+        if pages.parts(key.benchmark)[1] != device:
+            continue
         columns = found.series(key)
         measured = np.flatnonzero(columns.is_measured & np.isfinite(columns.seconds))
-        if where != device or not measured.size:
-            continue
-        asked, when = (key.benchmark, key.implementation, key.case), int(columns.place[measured[-1]])
-        if asked not in newest or newest[asked][0] <= when:
-            newest[asked] = when, _placed(columns, measured, found.line, kernel, state, roofs)
+        asked = (key.benchmark, key.implementation, key.case)
+        when = int(columns.place[measured[-1]]) if measured.size else -1
+        if measured.size and (asked not in newest or newest[asked][0] <= when):
+            newest[asked] = when, _placed(columns, columns.seconds[measured], found.line[when], roofs)
     for _, item in newest.values():
         yield item
 
 
-def _placed(  # noqa: PLR0917
-    columns: Columns, measured: np.ndarray, line: Sequence[str], kernel: str, state: str, roofs: Roofs | None
-) -> Placed:
-    seconds = columns.seconds[measured]
+def _placed(columns: Columns, seconds: FloatArray, commit: str, roofs: Roofs | None) -> Placed:
+    """Return a series from its values in the order of the commits, the last of them of `commit`."""
+    kernel, _, state = pages.parts(columns.key.benchmark)
     return Placed(
         key=columns.key,
         kernel=kernel,
         state=state,
-        commit=line[int(columns.place[measured[-1]])],
+        commit=commit,
         seconds=float(seconds[-1]),
         slowest=float(seconds.max()),
         fastest=float(seconds.min()),
-        measured=int(measured.size),
+        measured=int(seconds.size),
         flop=columns.flop,
         bytes_moved=columns.bytes_moved,
         roofline=None if roofs is None else _against(columns, float(seconds[-1]), state, roofs),

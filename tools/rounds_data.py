@@ -20,7 +20,7 @@ from benchmarks.harness.telemetry import Round
 from tools import pages
 from tools.measurements import Measurement, Outcome
 from tools.pages import Place
-from tools.site import Site
+from tools.site import Rounds, Site
 from tools.site_files import DataFile, series_name
 
 FORMAT = 1
@@ -44,32 +44,30 @@ def name(commit: str, place: int) -> str:
 
 def files(found: Site) -> Iterator[tuple[int, str, DataFile]]:
     """Yield (number of the place, commit, data file) for every commit and place with a round."""
-    numbers = {(place.machine, place.environment): number for number, place in enumerate(found.places)}
     for sha in found.measured:
-        by_place: dict[int, list[Measurement]] = {}
-        for item in found.at(sha):
-            by_place.setdefault(numbers[item.key.machine, item.key.environment], []).append(item)
-        for number, items in sorted(by_place.items()):
-            value = of(found, found.places[number], sha, items)
-            if value["series"]:
+        for number, place in enumerate(found.places):
+            rounds = found.rounds_at(place, sha)
+            series = _series_of(found, place, sha, rounds) if rounds else {}
+            if series:
+                value = {
+                    "format": FORMAT,
+                    "commit": sha,
+                    "machine": place.machine,
+                    "environment": place.environment,
+                    "series": series,
+                }
                 yield number, sha, DataFile(name=name(sha, number), value=value)
 
 
-def of(found: Site, place: Place, commit: str, items: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the rounds of a commit at a place; `items` are its measurements there."""
-    rounds = found.rounds_at(place, commit)
+def _series_of(found: Site, place: Place, commit: str, rounds: Rounds) -> dict[str, Any]:
+    """Return what a commit's rounds at a place are of, by the name of the series."""
+    here = (place.machine, place.environment)
     series = {}
-    for item in items:
+    for item in found.at(commit):
         own = rounds.get((item.key.benchmark, item.key.implementation, item.key.case), ())
-        if own:
+        if own and (item.key.machine, item.key.environment) == here:
             series[series_name(item.key)] = _series(item, sorted(own, key=lambda each: each.time))
-    return {
-        "format": FORMAT,
-        "commit": commit,
-        "machine": place.machine,
-        "environment": place.environment,
-        "series": series,
-    }
+    return series
 
 
 def _series(item: Measurement, rounds: Sequence[Round]) -> dict[str, Any]:

@@ -248,4 +248,5 @@ def test_without_a_script_the_table_is_all_there(chromium, site):  # noqa: F811
 def test_the_data_beside_the_pages_is_json(site):
     _, out = site
     for path in (out / "data").glob("*.json"):
-        json.loads(path.read_text(), parse_constant=lambda text: pytest.fail(f"{path.name}: {text}"))
+        text = path.read_text()
+        assert json.loads(text) and not {"NaN", "Infinity"} & set(text.replace(",", " ").replace(":", " ").split())
