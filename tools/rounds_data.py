@@ -43,20 +43,22 @@ def name(commit: str, place: int) -> str:
 
 
 def files(found: Site) -> Iterator[tuple[int, str, DataFile]]:
-    """Yield (number of the place, commit, data file) for every commit and place with a round."""
+    """Yield (number of the place, commit, data file) for every commit and place that has telemetry."""
     for sha in found.measured:
         for number, place in enumerate(found.places):
-            rounds = found.rounds_at(place, sha)
-            series = _series_of(found, place, sha, rounds) if rounds else {}
-            if series:
-                value = {
-                    "format": FORMAT,
-                    "commit": sha,
-                    "machine": place.machine,
-                    "environment": place.environment,
-                    "series": series,
-                }
-                yield number, sha, DataFile(name=name(sha, number), value=value)
+            if found.has_rounds(place, sha):
+                yield number, sha, DataFile(name=name(sha, number), value=of(found, place, sha))
+
+
+def of(found: Site, place: Place, commit: str) -> dict[str, Any]:
+    """Return the rounds of a commit at a place."""
+    return {
+        "format": FORMAT,
+        "commit": commit,
+        "machine": place.machine,
+        "environment": place.environment,
+        "series": _series_of(found, place, commit, found.rounds_at(place, commit)),
+    }
 
 
 def _series_of(found: Site, place: Place, commit: str, rounds: Rounds) -> dict[str, Any]:

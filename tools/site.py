@@ -135,10 +135,16 @@ class Site:
         ]
         return tuple(sorted(found, key=lambda pair: pair[1].began))
 
+    def has_rounds(self, place: Place, commit: str) -> bool:
+        """Return whether there is telemetry of a commit; of what, `rounds_at` says."""
+        return self._telemetry(place, commit).exists()
+
     def rounds_at(self, place: Place, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
-        path = self.results / place.machine / "telemetry" / f"{_stem(place, commit)}.jsonl"
-        return telemetry_files.read_rounds(path, [])
+        return telemetry_files.read_rounds(self._telemetry(place, commit), [])
+
+    def _telemetry(self, place: Place, commit: str) -> Path:
+        return self.results / place.machine / "telemetry" / f"{_stem(place, commit)}.jsonl"
 
     def fit(self, key: SeriesKey) -> Fit | None:
         """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""

@@ -353,15 +353,16 @@ async function show(index, commits, wanted) {
   if (asked !== turn) return;
   if (data === null) return say("The rounds of this commit cannot be loaded.");
   const name = offer(data.series, wanted?.series);
+  $("measurement").hidden = name === undefined;
+  showCommit(sha, commits.get(sha));
+  if (name === undefined) return say("None of this commit's rounds are of a series that the site shows.");
   const one = data.series[name];
   const fit = fits?.series[name] ?? null;
   const rounds = roundsOf(one, fit);
-  showCommit(sha, commits.get(sha));
   showValue(one, rounds, fit);
   showCharts(one, rounds, fit);
   showRounds(rounds);
   await showTraces(index, one, asked);
-  $("measurement").hidden = false;
   history.replaceState(null, "", `#${new URLSearchParams({ commit: sha, series: name })}`);
   say("");
   document.body.dataset.ready = `${sha} ${name}`;

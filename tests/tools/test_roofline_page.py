@@ -34,8 +34,7 @@ def roofed(tree):
     return tree
 
 
-def row(tree, kernel="add_mul_exp", implementation="native", case="float32-5M"):
-    (section,) = made(tree)[0]
+def row(section, kernel="add_mul_exp", implementation="native", case="float32-5M"):
     wanted = (kernel, implementation, case)
     (found,) = [each for each in section.rows if (each.kernel, each.implementation, each.case) == wanted]
     return found
@@ -49,11 +48,12 @@ def test_golden(roofed, accept):
 
 def test_a_value_is_held_against_the_lower_of_slope_and_peak(roofed):
     """add_mul_exp: 3 FLOP and 12 bytes an element, at 12.5 GFLOPS; DRAM's 31 GB/s allow a quarter of 31."""
-    found = row(roofed)
+    (section,), _ = made(roofed)
+    found = row(section)
     assert (found.intensity, found.attainable, found.bound) == ("0.250 FLOP/B", "7.75 GFLOPS", "memory")
     assert (found.efficiency, found.level) == ("100.0%", "DRAM")
     assert found.detail == "1.62x the roof"
-    compute = row(roofed, "matmul", "native", "float32-512x512x512")
+    compute = row(section, "matmul", "native", "float32-512x512x512")
     assert (compute.bound, compute.attainable) == ("compute", "90.0 GFLOPS")
     assert compute.efficiency.startswith("13.")
 
@@ -81,12 +81,12 @@ def test_the_data_place_a_value_at_any_commit(roofed):
 
 
 def test_without_ceilings_the_points_stand_alone_and_it_says_how_to_get_some(tree):
+    text = machine_records.rendered(roofline_page, tree)
+    assert "python -m tools peaks" in text and "make track" in text
     (section,), files = made(tree)
     assert not section.has_roofs
     assert {each.efficiency for each in section.rows} == {"–"}
     assert {each["least"] for each in files[section.data]["series"]} == {None}
-    text = machine_records.rendered(roofline_page, tree)
-    assert "python -m tools peaks" in text and "make track" in text
 
 
 def test_what_is_not_known_is_left_out_of_the_plot_and_said(roofed):
@@ -95,20 +95,20 @@ def test_what_is_not_known_is_left_out_of_the_plot_and_said(roofed):
     del data["add_mul_exp.Cpu.time_hot"]["bytes"]
     del data["matmul.Cpu.time_hot"]["flops"]
     benchmarks.write_text(json.dumps(data))
-    found = row(roofed)
-    assert (found.intensity, found.efficiency, found.achieved) == ("–", "–", "12.5 GFLOPS")
     (section,), files = made(roofed)
+    found = row(section)
+    assert (found.intensity, found.efficiency, found.achieved) == ("–", "–", "12.5 GFLOPS")
     assert roofline_page.NO_AMOUNT in section.footnotes
-    copied = row(roofed, "matmul", "native", "float32-512x512x512")
+    copied = row(section, "matmul", "native", "float32-512x512x512")
     assert copied.achieved.endswith("GB/s") and copied.bound == "memory"
     assert all(each["flop"] is None or each["bytes"] is None for each in files[section.data]["series"])
 
 
 def test_a_peak_that_was_not_measured_is_said(tree):
     machine_records.add_ceilings(tree, 0, peak_float32=None)
-    found = row(tree, "matmul", "native", "float32-512x512x512")
-    assert found.bound == "memory"
-    assert "the peak in float32 is not known: only DRAM's bandwidth is a roof here" in made(tree)[0][0].footnotes
+    (section,), _ = made(tree)
+    assert row(section, "matmul", "native", "float32-512x512x512").bound == "memory"
+    assert "the peak in float32 is not known: only DRAM's bandwidth is a roof here" in section.footnotes
 
 
 def test_a_cold_call_lies_in_memory(tree):
@@ -117,7 +117,7 @@ def test_a_cold_call_lies_in_memory(tree):
         path.write_text(path.read_text().replace("matmul.Cpu.time_hot", "matmul.Cpu.time_cold"))
     for path in (tree.results / synthetic.MACHINE / "telemetry").glob("*.jsonl"):
         path.write_text(path.read_text().replace("matmul.Cpu.time_hot", "matmul.Cpu.time_cold"))
-    assert row(tree, "matmul", "native", "float32-256x256x256").level == "DRAM"
+    assert row(made(tree)[0][0], "matmul", "native", "float32-256x256x256").level == "DRAM"
 
 
 def test_no_results_are_a_page_without_sections(tree):

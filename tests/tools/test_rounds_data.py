@@ -54,6 +54,15 @@ def test_a_value_with_its_rounds_in_the_order_of_time(tree):
     assert series(tree, 1)["rounds"]["flags"] == ["contended", *[None] * 7]
 
 
+def test_telemetry_of_nothing_that_is_shown_is_a_file_without_series(tree):
+    path = tree.results / synthetic.MACHINE / "telemetry" / f"{machine_records.results_file(tree, 0).stem}.jsonl"
+    path.write_text("{\n")
+    files = {sha: file.value["series"] for _, sha, file in rounds_data.files(read(tree))}
+    assert files[tree.commits[0]] == {} and files[tree.commits[1]] != {}
+    path.unlink()
+    assert tree.commits[0] not in {sha for _, sha, _ in rounds_data.files(read(tree))}
+
+
 def test_everything_recorded_of_a_round_is_there(tree):
     machine_records.add_gauges(tree, 0, on_gpu=True)
     rounds = series(tree)["rounds"]
