@@ -153,7 +153,7 @@ def _remarks(
     """Yield what is doubtful about a machine's identity."""
     described = dict(machine.details)
     if machine.called is None:
-        yield "asv recorded nothing of it: machine.json is missing or cannot be read. Run `asv machine` on it"
+        yield "asv recorded nothing of it: machine.json is missing or cannot be read. Run asv machine on it"
     elif machine.called != machine.name:
         yield f"its folder is named {machine.name}, its machine.json says {machine.called}: one of them was renamed"
     yield from machine_facts.hardware(sessions)

@@ -253,7 +253,7 @@ function showRounds(rounds) {
     for (const flag of (round.flags ?? "").split(" ")) if (flags[flag]) said.set(flag, flags[flag]);
   }
   if (rounds.some((round) => !round.counts)) said.set("grey dots", "rounds of another timing method: kept, and not part of the value");
-  $("words").replaceChildren(...[...said].map(([word, text]) => make("div", {}, make("dt", {}, word), make("dd", {}, text))));
+  $("words").replaceChildren(...[...said].map(([word, text]) => make("div", {}, make("dt", {}, word), " ", make("dd", {}, text))));
 }
 
 // ---- raw samples -------------------------------------------------------------------------------------------------

@@ -59,9 +59,14 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    tree, _ = whole(tmp_path_factory.mktemp("hostile"), messages=HOSTILE, author=AUTHOR, machine="<img src=x> \u202e")
+    tree, _ = whole(
+        tmp_path_factory.mktemp("hostile"),
+        messages=HOSTILE,
+        author=AUTHOR,
+        machine=f"<img src=x> \u202e{'long_name_' * 12}",
+    )
     for path in [tree.results / "benchmarks.json", *tree.results.glob("*/*.json"), *tree.results.glob("*/*/*.jsonl")]:
-        path.write_text(path.read_text().replace("float32-5M", "float32-<b>{{5M}}</b>"))
+        path.write_text(path.read_text().replace("float32-5M", "float32-<b>{{5M}}</b>" + 150 * "x"))
     out = tree.repository.parent / "site"
     with with_series(report):
         report.write_site(results=tree.results, repository=tree.repository, out=out)
