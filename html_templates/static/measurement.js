@@ -16,6 +16,7 @@ function make(tag, attributes, ...children) {
 }
 
 const RECORD = () => make("code", {}, "python -m tools record");
+const isolated = (text) => `\u2068${text}\u2069`; // of an option, which holds no element: its letters turn no others around
 const foreign = (text) => make("bdi", {}, text);
 
 function median(values) {
@@ -346,7 +347,7 @@ async function show(index, commits, wanted) {
   const asked = (turn += 1);
   const number = Number(form.elements.place.value);
   const known = index.places[number].commits;
-  const short = (sha) => `${sha.slice(0, 8)} ${commits.get(sha)?.subject ?? ""}`.slice(0, 72);
+  const short = (sha) => `${sha.slice(0, 8)} ${isolated((commits.get(sha)?.subject ?? "").slice(0, 64))}`;
   fill(form.elements.commit, known.map((sha) => [sha, short(sha)]), wanted?.commit ?? form.elements.commit.value);
   const sha = form.elements.commit.value;
   const [data, fits] = await Promise.all([`rounds-${sha.slice(0, 8)}-${number}`, `fits-${number}`].map((name) => KV.load(name).catch(() => null)));
@@ -382,7 +383,7 @@ async function follow(index, commits) {
   const series = address.get("series");
   const found = commit === undefined ? null : await find(index, commit, series);
   const first = index.places.findIndex((place) => place.commits.length);
-  fill(form.elements.place, index.places.map((place, number) => [String(number), `${place.machine} · ${place.environment}`]).filter((_, number) => index.places[number].commits.length), String(found ?? first));
+  fill(form.elements.place, index.places.map((place, number) => [String(number), `${isolated(place.machine)} · ${isolated(place.environment)}`]).filter((_, number) => index.places[number].commits.length), String(found ?? first));
   await show(index, commits, { commit, series: found === null ? undefined : series ?? undefined });
   if ((prefix || series) && found === null) say("Nothing is recorded of what the address asks for: the newest commit is shown.");
 }

@@ -20,11 +20,21 @@ def built(tmp_path_factory):
     return synthetic.build(tmp_path_factory.mktemp("built"))
 
 
+@pytest.fixture(scope="session")
+def copy_of(built):
+    """What copies the results of `built` into a folder and returns the tree; its repository is everybody's."""
+
+    def copy(folder):
+        shutil.copytree(built.results, folder / "results")
+        return dataclasses.replace(built, results=folder / "results")
+
+    return copy
+
+
 @pytest.fixture
-def copied(built, tmp_path):
-    """A results tree that a test may damage; its repository is everybody's."""
-    shutil.copytree(built.results, tmp_path / "results")
-    return dataclasses.replace(built, results=tmp_path / "results")
+def copied(copy_of, tmp_path):
+    """A results tree that a test may damage, and a repository that it may not."""
+    return copy_of(tmp_path)
 
 
 @pytest.fixture

@@ -32,17 +32,24 @@ def section(tree):
     return found
 
 
-@pytest.fixture
-def whole(tree):
-    """Three sessions: the second found another governor, the third another peak."""
+def add_sessions(tree):
+    """Add three sessions: the second found another governor, the third another peak."""
     for index, (governor, peak) in enumerate((("performance", 90e9), ("powersave", 91e9), ("powersave", 80e9))):
         machine_records.add_session(tree, index, governor=governor)
         machine_records.add_ceilings(tree, index, peak_float32=peak)
-    return tree
+
+
+@pytest.fixture(scope="module")
+def whole(copy_of, tmp_path_factory):
+    """The section and the data of a machine with three sessions, and its commits."""
+    tree = copy_of(tmp_path_factory.mktemp("whole"))
+    add_sessions(tree)
+    (machine,), data = made(tree)
+    return machine, data, tree.commits
 
 
 def test_golden(whole, accept):
-    text = json.dumps(dataclasses.asdict(section(whole)), indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(dataclasses.asdict(whole[0]), indent=1, ensure_ascii=False) + "\n"
     check_golden(GOLDEN / "machines.json", text, accept=accept)
 
 
@@ -52,7 +59,7 @@ def ceiling(machine, title):
 
 
 def test_a_ceiling_that_moved_by_over_five_percent_is_named(whole):
-    machine = section(whole)
+    machine, _, _ = whole
     peak = ceiling(machine, "peak float32")
     assert (peak.moved, peak.change, peak.newest) == ("moved", "-11.6%", "80.0 GFLOPS")
     assert (peak.roof, peak.why) == ("90.5 GFLOPS", "upper quartile of 3 sessions")
@@ -68,18 +75,20 @@ def test_a_ceiling_that_moved_by_over_five_percent_is_named(whole):
 
 
 def test_a_fact_that_changed_is_told_with_its_commit(whole):
-    (change,) = section(whole).changes
+    machine, _, commits = whole
+    (change,) = machine.changes
     assert (change.name, change.before, change.after) == ("governor", "performance", "powersave")
-    assert change.href == f"commit-{whole.commits[1][:8]}.html"
+    assert change.href == f"commit-{commits[1][:8]}.html"
     assert change.when == "2026-01-01 00:16 UTC"
 
 
 def test_the_data_hold_every_session_in_base_units(whole):
-    ((entry,)) = made(whole)[1]["machines"]
+    _, data, commits = whole
+    (entry,) = data["machines"]
     cpu = entry["devices"]["Cpu"]
     assert cpu["figures"]["peak_float32"] == [90e9, 91e9, 80e9]
     assert cpu["units"]["peak_float32"] == "FLOP/s"
-    assert cpu["commit"] == list(whole.commits[:3])
+    assert cpu["commit"] == list(commits[:3])
     assert cpu["roof"]["peak_float32"] == 90.5e9
     assert list(entry["devices"]) == ["Cpu"]
 
@@ -104,9 +113,10 @@ def test_peaks_of_the_machine_that_makes_the_page_count(tmp_path, monkeypatch):
     assert (peak.why, peak.chart) == ("the only session", None)
 
 
-def test_two_devices_under_one_name_are_kept_apart_and_named(whole):
-    machine_records.add_ceilings(whole, 3, device_id=7, peak_float32=10e9)
-    found = section(whole)
+def test_two_devices_under_one_name_are_kept_apart_and_named(tree):
+    add_sessions(tree)
+    machine_records.add_ceilings(tree, 3, device_id=7, peak_float32=10e9)
+    found = section(tree)
     assert any("3 sessions measured the ceilings of another Cpu under this name" in text for text in found.remarks)
     assert ceiling(found, "peak float32").roof == "10.0 GFLOPS"
 
@@ -140,10 +150,11 @@ def test_the_same_hardware_under_another_name(tree):
     assert not any("same hardware" in text for text in made(tree)[0][0].remarks)
 
 
-def test_many_sessions_are_listed_newest_first_up_to_a_limit(whole, monkeypatch):
+def test_many_sessions_are_listed_newest_first_up_to_a_limit(tree, monkeypatch):
+    add_sessions(tree)
     monkeypatch.setattr(machines_page, "LISTED", 2)
-    device = section(whole).devices[0]
-    assert [row.commit for row in device.rows] == [sha[:8] for sha in whole.commits[2:0:-1]]
+    device = section(tree).devices[0]
+    assert [row.commit for row in device.rows] == [sha[:8] for sha in tree.commits[2:0:-1]]
     assert device.further == "1 older session in data/machines.json"
 
 

@@ -28,10 +28,13 @@ def made(tree):
     return page.context["sections"], {each.name: each.value for each in files if isinstance(each, DataFile)}
 
 
-@pytest.fixture
-def roofed(tree):
+@pytest.fixture(scope="module")
+def roofed(copy_of, tmp_path_factory):
+    """The section and the data file of a tree with ceilings, and its commits."""
+    tree = copy_of(tmp_path_factory.mktemp("roofed"))
     machine_records.add_ceilings(tree, 0)
-    return tree
+    (section,), files = made(tree)
+    return section, files[section.data], tree.commits
 
 
 def row(section, kernel="add_mul_exp", implementation="native", case="float32-5M"):
@@ -41,14 +44,14 @@ def row(section, kernel="add_mul_exp", implementation="native", case="float32-5M
 
 
 def test_golden(roofed, accept):
-    (section,), files = made(roofed)
-    shown = {**dataclasses.asdict(section), "document": None, "data file": files[section.data]}
+    section, data, _ = roofed
+    shown = {**dataclasses.asdict(section), "document": None, "data file": data}
     check_golden(GOLDEN / "roofline.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n", accept=accept)
 
 
 def test_a_value_is_held_against_the_lower_of_slope_and_peak(roofed):
     """add_mul_exp: 3 FLOP and 12 bytes an element, at 12.5 GFLOPS; DRAM's 31 GB/s allow a quarter of 31."""
-    (section,), _ = made(roofed)
+    section, _, _ = roofed
     found = row(section)
     assert (found.intensity, found.attainable, found.bound) == ("0.250 FLOP/B", "7.75 GFLOPS", "memory")
     assert (found.efficiency, found.level) == ("100.0%", "DRAM")
@@ -58,10 +61,9 @@ def test_a_value_is_held_against_the_lower_of_slope_and_peak(roofed):
     assert compute.efficiency.startswith("13.")
 
 
-def test_warnings_are_footnotes_that_rows_share(roofed):
-    for index in range(5):
-        machine_records.add_ceilings(roofed, index, peak_float32=1e9)
-    (section,) = made(roofed)[0]
+def test_warnings_are_footnotes_that_rows_share(tree):
+    machine_records.add_ceilings(tree, 0, peak_float32=1e9)
+    (section,) = made(tree)[0]
     marked = {each.marks for each in section.rows if each.marks}
     assert len(section.footnotes) == 1 and marked == {(1,)}
     assert section.footnotes[0].startswith("more than the peak, which no cache explains")
@@ -69,13 +71,11 @@ def test_warnings_are_footnotes_that_rows_share(roofed):
 
 
 def test_the_data_place_a_value_at_any_commit(roofed):
-    (section,), files = made(roofed)
-    entries = {
-        (each["benchmark"], each["implementation"], each["case"]): each for each in files[section.data]["series"]
-    }
+    _, data, commits = roofed
+    entries = {(each["benchmark"], each["implementation"], each["case"]): each for each in data["series"]}
     entry = entries["matmul.Cpu.time_hot", "native", "float32-512x512x512"]
     assert entry["least"] == pytest.approx(2 * 512**3 / 90e9)
-    assert entry["commit"] == roofed.commits[-1]
+    assert entry["commit"] == commits[-1]
     assert entry["commits"] == 5
     assert entry["flop"] / entry["seconds"] / 1e9 == pytest.approx(12.5, rel=0.01)
 
@@ -89,13 +89,14 @@ def test_without_ceilings_the_points_stand_alone_and_it_says_how_to_get_some(tre
     assert {each["least"] for each in files[section.data]["series"]} == {None}
 
 
-def test_what_is_not_known_is_left_out_of_the_plot_and_said(roofed):
-    benchmarks = roofed.results / "benchmarks.json"
+def test_what_is_not_known_is_left_out_of_the_plot_and_said(tree):
+    machine_records.add_ceilings(tree, 0)
+    benchmarks = tree.results / "benchmarks.json"
     data = json.loads(benchmarks.read_text())
     del data["add_mul_exp.Cpu.time_hot"]["bytes"]
     del data["matmul.Cpu.time_hot"]["flops"]
     benchmarks.write_text(json.dumps(data))
-    (section,), files = made(roofed)
+    (section,), files = made(tree)
     found = row(section)
     assert (found.intensity, found.efficiency, found.achieved) == ("–", "–", "12.5 GFLOPS")
     assert roofline_page.NO_AMOUNT in section.footnotes

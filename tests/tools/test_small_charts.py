@@ -2,10 +2,9 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.stand_in import properties
 from tools import small_charts
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
@@ -45,7 +44,7 @@ def test_equal_values_and_zeros_are_drawn():
     assert {y for _, y, _ in line([0.0, 0.0]).dots} == {"24.0"}
 
 
-@properties
+@settings(max_examples=40, deadline=None)
 @given(VALUES)
 def test_everything_lies_within(values):
     found = line(values)
