@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.harness.device_figures import ID, UNITS
-from tools.roofs import LOWER_IS_BETTER, SESSIONS, CeilingSession, is_rate
+from tools.roofs import LOWER_IS_BETTER, SESSIONS, CeilingSession, is_rate, of_newest, roof
 
 MOVED = 0.05  # relative: a ceiling repeats to about 2% on a quiet machine, and a roof's error is allowed as much
 COUNTED = ("threads", ID)  # figures that say what was measured, and are no ceilings
@@ -46,3 +47,17 @@ def why(name: str, count: int) -> str:
     of_rates = "upper quartile" if is_rate(name) else "median"
     kind = "lower quartile" if name in LOWER_IS_BETTER else of_rates
     return f"{kind} of {'the last ' if count == SESSIONS else ''}{count} sessions"
+
+
+def columns(sessions: Sequence[CeilingSession], device: str) -> dict[str, Any]:
+    """Return sessions of "cpu" or "cuda", oldest first, as columns in base units, with the roofs; {} for none."""
+    if not sessions:
+        return {}
+    used = of_newest(sessions)
+    return {
+        "units": dict(UNITS[device]),
+        "began": [session.began for session in sessions],
+        "commit": [session.commit or None for session in sessions],
+        "figures": {name: [session.figures.get(name) for session in sessions] for name in UNITS[device]},
+        "roof": {name: roof(used, name) for name in names(device)},
+    }

@@ -285,19 +285,6 @@ def _data(found: Site) -> dict[str, Any]:
     machines = []
     for machine in found.machines:
         known = {device: found.ceilings(_anywhere(machine), device) for device in DEVICES.values()}
-        devices = {device: _sessions_data(sessions, device) for device, sessions in known.items()}
+        devices = {device: ceiling_history.columns(sessions, device.lower()) for device, sessions in known.items()}
         machines.append({"machine": machine.name, "devices": {name: each for name, each in devices.items() if each}})
     return {"format": FORMAT, "machines": machines}
-
-
-def _sessions_data(sessions: Sequence[CeilingSession], device: str) -> dict[str, Any]:
-    if not sessions:
-        return {}
-    named, used = UNITS[device.lower()], of_newest(sessions)
-    return {
-        "units": dict(named),
-        "began": [session.began for session in sessions],
-        "commit": [session.commit or None for session in sessions],
-        "figures": {name: [session.figures.get(name) for session in sessions] for name in named},
-        "roof": {name: roof(used, name) for name in ceiling_history.names(device.lower())},
-    }

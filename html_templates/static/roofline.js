@@ -177,6 +177,7 @@ function remember(section) {
 /** Sets the form as the address says, where it speaks of this section; returns whether it does. */
 function recall(section) {
   const asked = new URLSearchParams(location.hash.slice(1));
+  if (![...PLACE, "benchmark", "case", "implementation"].some((name) => asked.has(name))) return false;
   if (!PLACE.every((name) => !asked.has(name) || asked.get(name) === section.dataset[name])) return false;
   const form = section.querySelector("form");
   for (const name of ["benchmark", "case"]) {
