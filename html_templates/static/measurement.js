@@ -9,6 +9,8 @@ let turn = 0; // what was asked for last
 
 const RECORD = () => make("code", {}, "python -m tools record");
 const isolated = (text) => `\u2068${text}\u2069`; // of an option, which holds no element: its letters turn no others around
+
+/** Returns a Unix time, s, as text. */
 function moment(seconds) {
   const date = new Date(seconds * 1000);
   return Number.isNaN(date.getTime()) ? "at no known time" : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
