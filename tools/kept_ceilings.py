@@ -121,16 +121,17 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
                 if name.startswith(prefix)
             }
             found = {name: _value(row) for name, row in rows.items() if row.get("version") == FORMAT}
-            began = max((row["started_at"] for row in rows.values() if row.get("started_at")), default=None)
+            began = max((float(row["started_at"]) for row in rows.values() if row.get("started_at")), default=math.nan)
             commit = str(data.get("commit_hash", ""))
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
         known = {name: value for name, value in found.items() if name in UNITS[device]}
-        if began is not None and any(value is not None for value in known.values()):
+        if math.isfinite(began) and any(value is not None for value in known.values()):
             yield CeilingSession(began=began * 1e-3, figures=known, reported=reported or {}, commit=commit)
 
 
 def _value(row: Mapping[str, Any]) -> float | None:
-    """Return the one value of a row; None for asv's null (could not be measured) and NaN (does not apply)."""
+    """Return the one value of a row; None for asv's null (could not be measured), NaN (does not apply), and no rate."""
     (value,) = row["result"] or (None,)
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) and value > 0 else None

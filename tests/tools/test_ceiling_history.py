@@ -36,7 +36,7 @@ def test_over_five_percent_either_way_has_moved(ratio, moved):
     assert ceiling_history.has_moved(ratio) is moved
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(1e-9, 1e15), min_size=2, max_size=15), st.floats(1e-3, 1e3))
 def test_a_unit_changes_no_ratio(values, scale):
     one = ceiling_history.ratios(sessions(*values), NAME)

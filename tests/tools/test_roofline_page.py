@@ -8,7 +8,7 @@ import pytest
 
 from tests.golden import check_golden
 from tests.tools import machine_records, synthetic
-from tools import roofline_page, roofline_plot, site
+from tools import report, roofline_page, roofline_plot, site
 from tools.roofline import Level, Roofs
 from tools.site_files import DataFile, Page
 
@@ -81,9 +81,9 @@ def test_the_data_place_a_value_at_any_commit(roofed):
 
 
 def test_without_ceilings_the_points_stand_alone_and_it_says_how_to_get_some(tree):
-    text = machine_records.rendered(roofline_page, tree)
-    assert "python -m tools peaks" in text and "make track" in text
     (section,), files = made(tree)
+    text = report.page_templates().get_template("roofline.html").render(sections=(section,))
+    assert "python -m tools peaks" in text and "make track" in text
     assert not section.has_roofs
     assert {each.efficiency for each in section.rows} == {"–"}
     assert {each["least"] for each in files[section.data]["series"]} == {None}

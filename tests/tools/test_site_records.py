@@ -1,5 +1,6 @@
 """What a page can ask a site for beside series: sessions, ceilings, rounds, fits."""
 
+import json
 import math
 import statistics
 
@@ -55,6 +56,28 @@ def test_ceilings_and_roofs_of_a_place(tree):
     assert found.ceilings(place, "Cuda") == ()
     assert found.roofs(place, "Cpu").peaks["float32"] == pytest.approx(87.5e9)
     assert found.roofs(place, "Cuda") is None
+
+
+@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "x", True, None])
+def test_a_ceiling_that_is_no_rate_was_not_measured(tree, value):
+    machine_records.add_ceilings(tree, 0, dram_copy_bandwidth=20e9, dram_read_bandwidth=value, peak_float64=value)
+    found = read(tree)
+    roofs = found.roofs(found.places[0], "Cpu")
+    assert roofs.levels[-1].bandwidth == 26e9  # of the triad
+    assert roofs.peaks["float64"] is None
+
+
+@pytest.mark.parametrize("began", ["x", math.inf, math.nan, [1], None])
+def test_ceilings_of_no_known_time_are_passed_over(tree, began):
+    machine_records.add_ceilings(tree, 0)
+    path = machine_records.results_file(tree, 0)
+    data = json.loads(path.read_text())
+    for name, stored in data["results"].items():
+        if name.startswith("device."):
+            stored[3] = began
+    path.write_text(json.dumps(data))
+    found = read(tree)
+    assert found.ceilings(found.places[0], "Cpu") == ()
 
 
 def test_roofs_leave_out_another_device_of_the_same_name(tree):

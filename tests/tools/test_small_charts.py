@@ -44,7 +44,7 @@ def test_equal_values_and_zeros_are_drawn():
     assert {y for _, y, _ in line([0.0, 0.0]).dots} == {"24.0"}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(VALUES)
 def test_everything_lies_within(values):
     found = line(values)
