@@ -133,5 +133,6 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
 def _value(row: Mapping[str, Any]) -> float | None:
     """Return the one value of a row; None for asv's null (could not be measured), NaN (does not apply), and no rate."""
     (value,) = row["result"] or (None,)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) and value > 0 else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) and value > 0 else None
