@@ -38,6 +38,11 @@ const Plots = (() => {
     return { low: from ?? middle - 1.12 * half, high: middle + 1.12 * half };
   }
 
+  /** Returns a place on the y axis, of what lies beyond it the axis' end. */
+  function within(y) {
+    return Math.min(Math.max(y, TOP), HEIGHT - BOTTOM);
+  }
+
   const LAYERS = {
     band: (at, layer) => {
       const [x1, x2] = layer.axis === "x" ? [at.x(layer.low), at.x(layer.high)] : [LEFT, WIDTH - RIGHT];
@@ -51,7 +56,7 @@ const Plots = (() => {
       class: layer.class ?? "path", points: layer.points.map(([x, y]) => `${at.x(x).toFixed(1)},${at.y(y).toFixed(1)}`).join(" "),
     })],
     whiskers: (at, layer) => layer.points.map(([x, low, high]) => node("line", {
-      class: "whisker", x1: at.x(x), x2: at.x(x), y1: at.y(low), y2: at.y(high),
+      class: "whisker", x1: at.x(x), x2: at.x(x), y1: within(at.y(low)), y2: within(at.y(high)),
     })),
     bars: (at, layer) => layer.points.map(([x1, x2, y]) => {
       const [zero, top] = [at.y(0), at.y(y)];
