@@ -39,7 +39,6 @@ def whole(folder, **names):
     if machine == synthetic.MACHINE:
         for index in range(5):
             machine_records.add_gauges(tree, index)
-    if machine == synthetic.MACHINE:
         path = tree.results / machine / "telemetry" / f"{machine_records.results_file(tree, 4).stem}.jsonl"
         path.write_text(path.read_text().replace('"h": 0.01', '"h": 0.9'))
     for index in range(3):
