@@ -94,7 +94,8 @@ def _machine(folder: Path, notes: list[str]) -> Machine:
         notes.append(f"{folder.name}/machine.json: {error}")
         data = {}
     shown = {key: str(value) for key, value in data.items() if key not in ("version", "machine") and value}
-    return Machine(name=folder.name, details=tuple(sorted(shown.items())))
+    called = str(data["machine"]) if "machine" in data else None
+    return Machine(name=folder.name, details=tuple(sorted(shown.items())), called=called)
 
 
 def _benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None:

@@ -1,31 +1,25 @@
 """The roofline plot of a comparison: FLOP/s over arithmetic intensity, both logarithmic, under the measured roofs.
 
-A slope is a memory's bandwidth, a level line a dtype's peak (Williams, Waterman and Patterson, Roofline: An Insightful
-Visual Performance Model, CACM 52(4), 2009). Where no roofs are handed over, DRAM's slope and the peaks follow from what
-the rows' rooflines say of them.
+Where no roofs are handed over, DRAM's slope and the peaks follow from what the rows' rooflines say of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, HoverTool, Label
+from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.plotting import figure
 
 from tools import compare_formats_words as words
-from tools import units
-from tools.compare_formats_charts import NEUTRAL, Chart
+from tools import roofline_plot, units
+from tools.compare_formats_charts import Chart
 from tools.compare_formats_figures import Row
 from tools.roofline import Level, Roofline, Roofs
+from tools.roofline_plot import GIGA
 
-HEIGHT = 440  # px
 MARKS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "star")  # one per problem, then from the start
-GIGA = 1e9
 DRAM = "DRAM"
-ROOM = 4.0  # times: how far the intensities go beyond the points and ridges
-MARGIN = 2.0  # times: likewise the rates; labels stand there
 
 
 def chart(found: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str]) -> Chart | None:
@@ -36,8 +30,9 @@ def chart(found: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str])
     roofs = roofs or roofs_of({_dtype(row, roofline): roofline for row, roofline in placed})
     dtypes = list(dict.fromkeys(_dtype(row, roofline) for row, roofline in placed))
     peaks = {dtype: peak for dtype in dtypes if (peak := roofs.peaks.get(dtype)) is not None}
-    plot = _axes([roofline for _, roofline in placed], roofs, peaks)
-    _draw_roofs(plot, roofs, peaks)
+    intensities, rates = zip(*((roofline.intensity, roofline.achieved) for _, roofline in placed), strict=True)
+    plot = roofline_plot.axes(intensities, rates, roofs, peaks)
+    roofline_plot.draw_roofs(plot, roofs, peaks)
     problems = list(dict.fromkeys(row.compared.problem for row, _ in placed))
     for row, roofline in placed:
         mark = MARKS[problems.index(row.compared.problem) % len(MARKS)]
@@ -83,62 +78,6 @@ _TOOLTIPS = [
     ("bound", "@bound"),
     ("memory", "@memory"),
 ]  # plain @column, never {safe}: names are data, and Bokeh sets these as text
-
-
-def _axes(placed: Sequence[Roofline], roofs: Roofs, peaks: Mapping[str, float]) -> figure:
-    ridges = [peak / level.bandwidth for level in roofs.levels if level.bandwidth for peak in peaks.values()]
-    xs = [each.intensity for each in placed if each.intensity > 0] + ridges
-    low, high = min(xs) / ROOM, max(xs) * ROOM
-    ys = [each.achieved / GIGA for each in placed] + [peak / GIGA for peak in peaks.values()]
-    ys += [level.bandwidth * low / GIGA for level in roofs.levels if level.bandwidth]
-    return _figure((low, high), (min(ys) / MARGIN, max(ys) * MARGIN))
-
-
-def _figure(xs: tuple[float, float], ys: tuple[float, float]) -> figure:
-    plot = figure(
-        height=HEIGHT,
-        sizing_mode="stretch_width",
-        x_axis_type="log",
-        y_axis_type="log",
-        x_range=xs,
-        y_range=ys,
-        x_axis_label="arithmetic intensity, FLOP per byte",
-        y_axis_label="rate, GFLOPS",
-        tools="box_zoom,reset,save",
-        toolbar_location="above",
-        active_drag=None,
-        background_fill_alpha=0,
-        border_fill_alpha=0,
-        outline_line_color=None,
-    )
-    plot.toolbar.logo = None
-    return plot
-
-
-def _draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float]) -> None:
-    left, right = plot.x_range.start, plot.x_range.end
-    highest = max(peaks.values(), default=None)
-    begin = right
-    for level in roofs.levels:
-        if level.bandwidth is None:
-            continue
-        end = right if highest is None else min(right, highest / level.bandwidth)
-        begin = min(begin, end)
-        style: dict[str, Any] = {"line_dash": "solid" if level.name == DRAM else "dashed"}
-        ends = [level.bandwidth * x / GIGA for x in (left, end)]
-        plot.line([left, end], ends, line_color=NEUTRAL, line_width=2, **style)
-        text = f"{level.name} {units.gigabytes(level.bandwidth / GIGA)}"
-        _write(plot, left, level.bandwidth * left / GIGA, text, "left")  # below the slope, which rises away from it
-    for dtype, peak in peaks.items():
-        start = min((peak / level.bandwidth for level in roofs.levels if level.bandwidth), default=left)
-        plot.line([start, right], [peak / GIGA] * 2, line_color=NEUTRAL, line_width=2)
-        _write(plot, right, peak / GIGA, f"{dtype} {units.gflops(peak / GIGA)}", "right")
-
-
-def _write(plot: figure, x: float, y: float, text: str, align: str) -> None:
-    x_offset, y_offset = (14, -16) if align == "left" else (-4, 6)
-    label = Label(x=x, y=y, text=text, text_align=align, text_font_size="12px", x_offset=x_offset, y_offset=y_offset)
-    plot.add_layout(label)
 
 
 def _draw_point(plot: figure, row: Row, roofline: Roofline, colour: str, mark: str) -> None:

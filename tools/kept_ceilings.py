@@ -51,7 +51,7 @@ def sessions(
         name: of the device, as `reported.name` says it; None: that of the newest session.
     """
     folder = (root / "results" if results is None else results) / (machine or os.uname().nodename)
-    kept = [session_of(document, began) for began, document in _documents(root, device)]
+    kept = measured_here(root, device)
     # of a GPU's caches its driver is asked through torch, which is not here
     reported = data_caches("cpu") if device == "cpu" else {}
     found = [each for each in (*kept, *recorded(folder, device, reported)) if _has_our_threads(each, device)]
@@ -59,6 +59,12 @@ def sessions(
     known = [number for each in found if (number := each.figures.get(ID)) is not None]
     ours = device_id(name) if name is not None else known[-1] if known else None
     return [each for each in found if each.figures.get(ID) in (ours, None)]
+
+
+def measured_here(root: Path, device: str) -> Iterator[CeilingSession]:
+    """Yield the sessions that `peaks` kept of this node, newest first; `root` as `sessions` takes it."""
+    for began, document in _documents(root, device):
+        yield session_of(document, began)
 
 
 def session_of(document: Document, began: float) -> CeilingSession:
@@ -115,15 +121,18 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
                 if name.startswith(prefix)
             }
             found = {name: _value(row) for name, row in rows.items() if row.get("version") == FORMAT}
-            began = max((row["started_at"] for row in rows.values() if row.get("started_at")), default=None)
+            began = max((float(row["started_at"]) for row in rows.values() if row.get("started_at")), default=math.nan)
+            commit = str(data.get("commit_hash", ""))
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
         known = {name: value for name, value in found.items() if name in UNITS[device]}
-        if began is not None and any(value is not None for value in known.values()):
-            yield CeilingSession(began=began * 1e-3, figures=known, reported=reported or {})
+        if math.isfinite(began) and any(value is not None for value in known.values()):
+            yield CeilingSession(began=began * 1e-3, figures=known, reported=reported or {}, commit=commit)
 
 
 def _value(row: Mapping[str, Any]) -> float | None:
-    """Return the one value of a row; None for asv's null (could not be measured) and NaN (does not apply)."""
+    """Return the one value of a row; None for asv's null (could not be measured), NaN (does not apply), and no rate."""
     (value,) = row["result"] or (None,)
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) and value > 0 else None

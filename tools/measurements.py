@@ -19,6 +19,7 @@ from tools import units
 WANTED_ROUNDS = 8  # asv's own test has power from 8 on, and cannot reach its threshold with 6 (contract)
 FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval that says nothing
 MEMORY_BOUND = 4.0  # FLOP per byte; below it a kernel lies left of every ridge point we know of (CPUs from 5 up)
+CONTROLS_TOGETHER = "controls"  # as one signal: the mean of PyTorch's implementations measured in the same rounds
 INTERVAL_METHOD = "95% interval over rounds (Student's t on the logarithms of the round estimates)"
 # What flags say of a time, where the name alone does not.
 MEANINGS = {
@@ -64,11 +65,30 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Signal:
+    """What is read beside a series' samples, and how far the series moves with it."""
+
+    name: str  # a gauge (a field of `Round`), or CONTROLS_TOGETHER
+    slope: float  # of the logarithm of the time on that of the signal, shrunk; 0: the series does not move with it
+    centre: float | None  # s, what it reads as a rule; None of several controls together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How a series is adjusted: adjusted = time / product over its signals of (reading / centre)^slope, by round."""
+
+    method: str  # hash of the timing method whose rounds it was fitted on
+    signals: tuple[Signal, ...]
+    explained: float | None  # share of the variance of the rounds that the signals explain
+
+
+@dataclass(frozen=True, kw_only=True)
 class Adjusted:
     """A time freed of what the machine did in the same rounds, s per call; changes are judged by it."""
 
     seconds: float
     interval: Interval | None
+    fit: Fit | None = None  # None: not known any more
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,14 +85,14 @@ class SiteData:
     @cached_property
     def places(self) -> tuple[Place, ...]:
         """The machines and environments that have measurements."""
-        details = {machine.name: machine.details for machine in self.machines}
+        details = {machine.name: details_of(machine) for machine in self.machines}
         pairs = sorted({(item.key.machine, item.key.environment) for item in self.measurements})
         return tuple(
             Place(
                 anchor=f"place-{number}",
                 machine=machine,
                 environment=environment,
-                details=tuple(_detail(key, text) for key, text in details[machine]),
+                details=details[machine],
             )
             for number, (machine, environment) in enumerate(pairs, start=1)
         )
@@ -134,6 +134,11 @@ class SiteData:
             if (item.key.machine, item.key.environment) == (place.machine, place.environment)
         }
         return tuple(sorted(found & self.order.keys(), key=lambda sha: -self.order[sha]))
+
+
+def details_of(machine: Machine) -> tuple[tuple[str, str], ...]:
+    """Return what asv recorded of a machine, in words and units."""
+    return tuple(_detail(key, text) for key, text in machine.details)
 
 
 def _detail(key: str, text: str) -> tuple[str, str]:

@@ -140,6 +140,6 @@ def value(amount: float | None, unit: str) -> str:
 
 
 def size(amount: float) -> str:
-    """Return a cache's size, bytes, as caches are sold: "32 KiB", "1 MiB"."""
-    prefix, scale = ("MiB", 1 << 20) if amount >= 1 << 20 else ("KiB", 1 << 10)
+    """Return a cache's size, bytes, as caches are sold: "32 KiB", "1 MiB"; 3 digits hold 999 KiB at most."""
+    prefix, scale = ("MiB", 1 << 20) if amount >= 999.5 * (1 << 10) else ("KiB", 1 << 10)
     return f"{amount / scale:.3g} {prefix}"

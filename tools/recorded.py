@@ -17,7 +17,7 @@ from datetime import datetime
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import Round
 from tools import session_facts, units
-from tools.adjusted_series import Place, adjusted
+from tools.adjusted_series import Place, fitted
 from tools.failures import Failure
 from tools.joining import raised_since
 from tools.measurements import Adjusted, Interval, Measurement, Outcome, SeriesKey, from_rounds, round_interval
@@ -47,6 +47,7 @@ class Machine:
 
     name: str
     details: tuple[tuple[str, str], ...]
+    called: str | None = None  # what machine.json calls it; None: there is none of any use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +148,10 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
     notes = tuple(
         f"{text} ({units.count(number, 'value')} kept, not shown)" for text, number in sorted(left_out.items())
     )
-    for (key, _), by_commit in adjusted(rounds, code).items():
-        for commit, estimates in by_commit.items():
-            fair = Adjusted(seconds=statistics.median(estimates), interval=round_interval(estimates))
+    for (key, _), series in fitted(rounds, code).items():
+        for commit, estimates in series.estimates.items():
+            seconds, interval = statistics.median(estimates), round_interval(estimates)
+            fair = Adjusted(seconds=seconds, interval=interval, fit=series.fit)
             found[key, commit] = replace(found[key, commit], adjusted=fair)
     return tuple(found.values()), notes
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.harness import cache_sweep
-from benchmarks.harness.device_figures import UNITS
+from benchmarks.harness.device_figures import ID, UNITS
 from tools.roofline import MEMORY, Level, Roofs
 
 SESSIONS = 10
 QUARTILE = 0.75
-_LOWER_IS_BETTER = ("launch_overhead", "timer_tick")  # of costs, the lower quartile is what the machine can do
+LOWER_IS_BETTER = ("launch_overhead", "timer_tick")  # of costs, the lower quartile is what the machine can do
 _PEAK = "peak_"
 
 
@@ -29,12 +29,26 @@ class CeilingSession:
         figures: as `device_figures.UNITS` names them, base units; None: could not be measured.
         reported: sizes of the caches as the OS or the driver says, bytes, by name.
         warnings: what speaks against its figures.
+        commit: full SHA that it was recorded with; "" where it was recorded with none.
     """
 
     began: float
     figures: Mapping[str, float | None]
     reported: Mapping[str, int]
     warnings: tuple[str, ...] = ()
+    commit: str = ""
+
+
+def of_newest(sessions: Sequence[CeilingSession]) -> tuple[CeilingSession, ...]:
+    """Return the sessions of the newest one's device, with as many threads; `sessions` are oldest first.
+
+    Several devices can bear one machine's name. A session from before that was stored counts as of any.
+    """
+    kept = tuple(sessions)
+    for name in (ID, "threads"):
+        known = [value for each in kept if (value := each.figures.get(name)) is not None]
+        kept = tuple(each for each in kept if each.figures.get(name) in (*known[-1:], None))
+    return kept
 
 
 def roof(sessions: Sequence[CeilingSession], name: str) -> float | None:
@@ -45,11 +59,16 @@ def roof(sessions: Sequence[CeilingSession], name: str) -> float | None:
     values = [value for each in sessions[-SESSIONS:] if (value := each.figures.get(name)) is not None]
     if not values:
         return None
-    if name in _LOWER_IS_BETTER:
+    if name in LOWER_IS_BETTER:
         return quantile(values, 1 - QUARTILE)
-    if name.endswith("_bandwidth") or name.startswith(_PEAK):
+    if is_rate(name):
         return quantile(values, QUARTILE)
     return statistics.median_low(values)  # one of them: a size that was seen, a number of threads
+
+
+def is_rate(name: str) -> bool:
+    """Return whether a figure is a bandwidth or a peak."""
+    return name.endswith("_bandwidth") or name.startswith(_PEAK)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

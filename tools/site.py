@@ -5,18 +5,24 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tools import columns, findings_store, kept_ceilings, reading, roofs
+from benchmarks.harness.telemetry import Round
+from tools import columns, findings_store, kept_ceilings, reading, roofs, session_facts, telemetry_files
 from tools.columns import Columns
 from tools.finding import Finding
-from tools.measurements import Measurement, SeriesKey
+from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place, SiteData
 from tools.recorded import Benchmark, Commit, Machine
 from tools.roofline import Roofs
+from tools.roofs import CeilingSession
+from tools.session_facts import SessionFacts
+
+Rounds = Mapping[telemetry_files.Place, Sequence[Round]]  # by benchmark, implementation, case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +108,52 @@ class Site:
 
     def roofs(self, place: Place, device: str) -> Roofs | None:
         """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
-        known = kept_ceilings.recorded(self.results / place.machine, device.lower())
-        return roofs.roofs(sorted(known, key=lambda session: session.began), device.lower())
+        return roofs.roofs(roofs.of_newest(self.ceilings(place, device)), device.lower())
+
+    def ceilings(self, place: Place, device: str) -> tuple[CeilingSession, ...]:
+        """Return every session known of a machine that measured a device's ceilings, oldest first.
+
+        Those that asv recorded and, of the machine that this runs on, those of `python -m tools peaks`.
+        """
+        asked = (place.machine, device)
+        if asked not in self._ceilings:
+            known = [*kept_ceilings.recorded(self.results / place.machine, device.lower())]
+            if place.machine == (os.environ.get("KV_MACHINE") or os.uname().nodename):
+                known += kept_ceilings.measured_here(self.repository, device.lower())
+            self._ceilings[asked] = tuple(sorted(known, key=lambda session: session.began))
+        return self._ceilings[asked]
+
+    def sessions(self, place: Place) -> tuple[tuple[str, SessionFacts], ...]:
+        """Return (commit, what the machine was) of the sessions that measured a place, oldest first.
+
+        A session that found of a commit what the one before had found has left nothing.
+        """
+        found = [
+            (sha, session)
+            for sha in self.measured
+            for session in session_facts.read(self.results / place.machine / f"{_stem(place, sha)}.json", [])
+        ]
+        return tuple(sorted(found, key=lambda pair: pair[1].began))
+
+    def has_rounds(self, place: Place, commit: str) -> bool:
+        """Return whether there is telemetry of a commit; of what, `rounds_at` says."""
+        return self._telemetry(place, commit).exists()
+
+    def rounds_at(self, place: Place, commit: str) -> Rounds:
+        """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
+        return telemetry_files.read_rounds(self._telemetry(place, commit), [])
+
+    def _telemetry(self, place: Place, commit: str) -> Path:
+        return self.results / place.machine / "telemetry" / f"{_stem(place, commit)}.jsonl"
+
+    def fit(self, key: SeriesKey) -> Fit | None:
+        """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
+        adjusted = (point.measurement.adjusted for point in reversed(self.data.trends[key].points))
+        return next((item.fit for item in adjusted if item is not None), None)
+
+    @cached_property
+    def _ceilings(self) -> dict[tuple[str, str], tuple[CeilingSession, ...]]:
+        return {}  # of those asked for
 
     @cached_property
     def _by_commit(self) -> dict[str, tuple[Measurement, ...]]:
@@ -125,3 +175,7 @@ def read(results: Path, repository: Path) -> Site:
         HistoryError: `repository` is no git repository with a commit.
     """
     return Site(results=results, repository=repository, data=reading.site_data(results, repository))
+
+
+def _stem(place: Place, commit: str) -> str:
+    return telemetry_files.stem(commit, place.environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +14,14 @@ from tools.failures import decode as decode_failure
 
 Place = tuple[str, str, str]  # benchmark, implementation, case
 Line = TypeVar("Line", Round, Failure)
+LONGEST = 128  # characters; of a longer name of an environment asv takes the hash (`asv.results.get_filename`)
+
+
+def stem(commit: str, environment: str) -> str:
+    """Return what the names of the files begin with that asv and we keep of a commit in an environment."""
+    if len(environment) >= LONGEST:
+        environment = f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
+    return f"{commit[:8]}-{environment}"
 
 
 def read_rounds(path: Path, notes: list[str]) -> dict[Place, tuple[Round, ...]]:

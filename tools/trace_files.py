@@ -57,6 +57,16 @@ def read(paths: Iterable[Path]) -> Iterator[Trace]:
         yield Trace(source=str(path), samples=samples, batch=_batch(path, document), truth=truth)
 
 
+def document(path: Path) -> dict[str, Any]:
+    """Return a trace file's whole document, as `benchmarks.harness.traces` describes it, its samples checked.
+
+    Raises:
+        ResultsError: the file is no trace (see `read`).
+    """
+    found = _document(path)
+    return {**found, "seconds": _samples(path, found), "batch": _batch(path, found)}
+
+
 def _document(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,5 +1,8 @@
 """Fixtures of the analysis half's tests."""
 
+import dataclasses
+import shutil
+
 import pytest
 
 from tests.tools import synthetic
@@ -9,6 +12,29 @@ from tests.tools import synthetic
 def tree(tmp_path):
     """A fresh repository and results tree that a test may damage."""
     return synthetic.build(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """A repository and results tree that no test may change."""
+    return synthetic.build(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="session")
+def copy_of(built):
+    """What copies the results of `built` into a folder and returns the tree; its repository is everybody's."""
+
+    def copy(folder):
+        shutil.copytree(built.results, folder / "results")
+        return dataclasses.replace(built, results=folder / "results")
+
+    return copy
+
+
+@pytest.fixture
+def copied(copy_of, tmp_path):
+    """A results tree that a test may damage, and a repository that it may not."""
+    return copy_of(tmp_path)
 
 
 @pytest.fixture

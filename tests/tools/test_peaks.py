@@ -226,3 +226,11 @@ def test_measured_roofs_are_those_of_the_session(stage):
     found = peaks.measure_roofs("cpu")
     assert [level.name for level in found.levels] == ["L1", "L2", "L3", "DRAM"]
     assert found.peaks["float32"] == 1e11
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(32768, "32 KiB"), (1023487, "999 KiB"), (1023488, "0.976 MiB"), (1048000, "0.999 MiB"), (1 << 20, "1 MiB")],
+)
+def test_a_size_has_three_digits_and_no_exponent(amount, text):
+    assert peaks_table.size(amount) == text

@@ -26,6 +26,8 @@ HOSTILE = (
 )  # fmt: skip
 AUTHOR = 'O\'Brien &lt;b&gt; "{{ 7*7 }}" @name'  # git itself drops < and > from names
 
+ALWAYS = ["index.html", "machines.html", "measurement.html", "roofline.html"]  # pages that every site has
+
 
 def write(tree, name="site"):
     out = tree.repository.parent / name
@@ -54,9 +56,9 @@ class Tags(html.parser.HTMLParser):
 
 def test_the_site_has_an_index_and_a_page_for_every_kernel_and_commit(tree):
     summary, out = write(tree)
-    wanted = ["index.html", "kernel-add_mul_exp-Cpu.html", "kernel-matmul-Cpu.html"]
+    wanted = [*ALWAYS, "kernel-add_mul_exp-Cpu.html", "kernel-matmul-Cpu.html"]
     assert pages(out) == sorted(wanted + [f"commit-{sha[:8]}.html" for sha in tree.commits])
-    assert (summary.pages, summary.commits, summary.series, summary.notes) == (8, 5, 12, ())
+    assert (summary.pages, summary.commits, summary.series, summary.notes) == (len(ALWAYS) + 7, 5, 12, ())
     assert summary.index == (out / "index.html").resolve()
 
 
@@ -181,7 +183,7 @@ def test_no_results_at_all_is_a_page_that_says_how_to_get_some(tree):
     tree.results.mkdir()
     (tree.results / "README.md").write_text("what lies here")
     summary, out = write(tree)
-    assert pages(out) == ["index.html"]
+    assert pages(out) == ALWAYS
     assert "make track" in (out / "index.html").read_text()
     assert (summary.series, summary.notes) == (0, ())
 

@@ -1,0 +1,223 @@
+// The page of the rooflines: embeds Bokeh's documents (tools/roofline_page.py), whose sources it fills with the series
+// that the reader chose. What a series has at every commit (FLOP, bytes, least time) stands in the section's data file,
+// its times in its own. No text becomes HTML.
+"use strict";
+
+const MOST_PATHS = 24; // series whose every commit is drawn at once
+const LABEL = 14; // pixels that a label is high
+const MARKS = ["circle", "square", "triangle", "diamond", "inverted_triangle", "star"]; // one per test case or kernel
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+/** Colours axes, grid and labels as the page is coloured: the chart is a canvas, which no style reaches. */
+function paint(plot) {
+  const style = getComputedStyle(document.documentElement);
+  const ink = style.getPropertyValue("--muted").trim();
+  const rule = style.getPropertyValue("--rule").trim();
+  for (const part of [...plot.below, ...plot.left]) {
+    part.setv({
+      axis_label_text_color: ink, major_label_text_color: ink, axis_line_color: rule,
+      major_tick_line_color: rule, minor_tick_line_color: null, axis_label_text_font_style: "normal",
+    });
+  }
+  for (const part of plot.center) {
+    if ("grid_line_color" in part) part.grid_line_color = rule;
+    if ("text_color" in part) part.text_color = ink;
+  }
+  for (const renderer of plot.renderers) {
+    if (renderer.name === "names") renderer.glyph.text_color = { value: style.getPropertyValue("--ink").trim() };
+  }
+}
+
+function sources(plot) {
+  const found = {};
+  for (const renderer of plot.renderers) found[renderer.data_source.name] = renderer.data_source;
+  return found;
+}
+
+/** Returns the series that the form asks for. */
+function chosen(form, series) {
+  const shown = new Set([...form.querySelectorAll("[name=implementation]:checked")].map((box) => box.value));
+  const { benchmark, case: testCase } = form.elements;
+  return series.filter((one) => shown.has(one.implementation)
+    && (benchmark.value === "" || one.benchmark === benchmark.value)
+    && (testCase.value === "" || one.case === testCase.value));
+}
+
+/** Returns one value of a series as the chart's columns have it; `age` is 0 for the newest, towards 1 for the oldest. */
+function point(one, seconds, commit, age) {
+  return {
+    x: one.flop / one.bytes, y: one.flop / seconds / 1e9, alpha: 1 - 0.85 * age, size: age === 0 ? 11 : 6,
+    kernel: one.kernel, case: one.case, implementation: one.implementation,
+    commit: commit.sha.slice(0, 8), subject: commit.subject, page: commit.page,
+    intensity: `${Figures.significant(one.flop / one.bytes)} FLOP/B`,
+    rate: `${Figures.significant(one.flop / seconds / 1e9)} GFLOPS`,
+    bandwidth: `${Figures.significant(one.bytes / seconds / 1e9)} GB/s`,
+    efficiency: one.least === null ? "no roofs" : Figures.percent(Math.min(one.least / seconds, 1)),
+    bound: one.bound, time: Figures.seconds(seconds),
+  };
+}
+
+/** Returns the points of a series, oldest first, from its own data; only the newest without. */
+function points(one, data, commits) {
+  const commit = (sha) => commits.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` };
+  if (data === null) return [point(one, one.seconds, commit(one.commit), 0)];
+  const known = data.commit.map((sha, index) => [sha, data.seconds[index]]).filter(([, seconds]) => seconds !== null);
+  const last = Math.max(known.length - 1, 1);
+  return known.map(([sha, seconds], index) => point(one, seconds, commit(sha), 1 - index / last || 0));
+}
+
+function columns(rows, names) {
+  return Object.fromEntries(names.map((name) => [name, rows.map((row) => row[name])]));
+}
+
+/** Returns how many pixels below its point each label stands, so that labels of points close together can be read. */
+function apart(plot, values) {
+  const { start, end } = plot.y_range;
+  const pixel = (y) => -plot.inner_height * Math.log(y / start) / Math.log(end / start);
+  const order = values.map((_, index) => index).sort((one, other) => values[other] - values[one]);
+  const down = values.map(() => 5);
+  let free = -Infinity;
+  for (const index of order) {
+    const place = Math.max(pixel(values[index]), free);
+    down[index] = 5 + place - pixel(values[index]);
+    free = place + LABEL;
+  }
+  return down;
+}
+
+/** Draws the series; `paths` holds the points of each. */
+function draw(section, plot, series, paths) {
+  const found = sources(plot);
+  const colours = new Map([...section.querySelectorAll("[data-colour]")].map((box) => [box.value, box.dataset.colour]));
+  const kinds = [...new Set(series.map((one) => `${one.kernel} ${one.case}`))];
+  const dress = (one, row) => ({
+    ...row, colour: colours.get(one.implementation),
+    mark: MARKS[kinds.indexOf(`${one.kernel} ${one.case}`) % MARKS.length],
+  });
+  const rows = paths.flatMap((path, index) => path.map((row) => dress(series[index], row)));
+  found.points.data = columns(rows, Object.keys(found.points.data));
+  found.paths.data = {
+    xs: paths.map((path) => path.map((row) => row.x)), ys: paths.map((path) => path.map((row) => row.y)),
+    colour: series.map((one) => colours.get(one.implementation)),
+  };
+  const single = (name) => new Set(series.map((one) => one[name])).size < 2;
+  const parts = ["kernel", "implementation", "case"].filter((name) => name === "implementation" || !single(name));
+  const named = series.length <= MOST_PATHS ? paths.filter((path) => path.length) : [];
+  const newest = named.map((path) => path[path.length - 1]);
+  const turning = plot.x_range.start * (plot.x_range.end / plot.x_range.start) ** 0.6; // labels stay in the plot
+  const types = new Set(series.map((one) => one.case.split("-")[0]));
+  const size = (text) => (types.size < 2 ? text.split("-").slice(1).join("-") || text : text);
+  found.names.data = {
+    x: newest.map((row) => row.x), y: newest.map((row) => row.y),
+    text: newest.map((row) => parts.map((name) => (name === "case" ? size(row.case) : row[name])).join(" ").slice(0, 48)),
+    down: apart(plot, newest.map((row) => row.y)),
+    right: newest.map((row) => (row.x > turning ? -10 : 10)),
+    align: newest.map((row) => (row.x > turning ? "right" : "left")),
+  };
+}
+
+function said(series, withPaths) {
+  if (series.length === 0) return "No series of that choice has a place in the plot: the table says why.";
+  return withPaths ? "" : `${series.length} series: only the newest value of each is drawn. Choose a kernel and a test case to see the way there.`;
+}
+
+/** Shows the rows of these series, and their footnotes, which keep their numbers. */
+function sift(section, names) {
+  const used = new Set();
+  for (const row of section.querySelectorAll("tr[data-series]")) {
+    row.hidden = !names.has(row.dataset.series);
+    if (!row.hidden) for (const mark of row.dataset.marks.split(" ")) used.add(mark);
+  }
+  section.querySelectorAll(".footnotes li").forEach((note, index) => {
+    note.value = index + 1;
+    note.hidden = !used.has(String(index + 1));
+  });
+}
+
+async function show(section, plot, data, turn) {
+  const form = section.querySelector("form");
+  const asked = chosen(form, data.series);
+  const names = new Set(asked.map((one) => one.name));
+  sift(section, names);
+  const placed = asked.filter((one) => one.flop && one.bytes);
+  const withPaths = form.elements.benchmark.value !== "" && placed.length <= MOST_PATHS;
+  const lists = await KV.load("commits").then((found) => found.commits, () => []);
+  const commits = new Map(lists.map((commit) => [commit.sha, commit]));
+  const load = (one) => KV.load(one.name).catch(() => null);
+  const loaded = await Promise.all(placed.map((one) => (withPaths ? load(one) : null)));
+  if (turn.now !== turn.asked) return; // the reader has chosen again
+  draw(section, plot, placed, placed.map((one, index) => points(one, loaded[index], commits)));
+  const lost = withPaths && loaded.includes(null);
+  section.querySelector(".status").textContent = lost ? "Older values cannot be loaded: the newest are drawn." : said(placed, withPaths);
+  section.dataset.ready = "yes";
+}
+
+/** Test cases that the chosen kernel does not have are no choice. */
+function offer(form, series) {
+  const { benchmark, case: select } = form.elements;
+  const known = new Set(series.filter((one) => [one.benchmark, ""].includes(benchmark.value)).map((one) => one.case));
+  for (const option of select.options) option.hidden = option.disabled = option.value !== "" && !known.has(option.value);
+  if (select.selectedOptions.length === 0 || select.selectedOptions[0].disabled) select.value = "";
+}
+
+// ---- what the reader chose, in the address -------------------------------------------------------------------------
+
+const PLACE = ["machine", "environment", "device"];
+
+function remember(section) {
+  const form = section.querySelector("form");
+  const boxes = [...form.querySelectorAll("[name=implementation]")];
+  const asked = new URLSearchParams(PLACE.map((name) => [name, section.dataset[name]]));
+  asked.set("benchmark", form.elements.benchmark.value);
+  asked.set("case", form.elements.case.value);
+  if (!boxes.every((box) => box.checked)) for (const box of boxes) if (box.checked) asked.append("implementation", box.value);
+  history.replaceState(null, "", `#${asked}`);
+}
+
+/** Sets the form as the address says, where it speaks of this section; returns whether it does. */
+function recall(section) {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  if (![...PLACE, "benchmark", "case", "implementation"].some((name) => asked.has(name))) return false;
+  if (!PLACE.every((name) => !asked.has(name) || asked.get(name) === section.dataset[name])) return false;
+  const form = section.querySelector("form");
+  for (const name of ["benchmark", "case"]) {
+    const select = form.elements[name];
+    if ([...select.options].some((option) => option.value === asked.get(name))) select.value = asked.get(name);
+  }
+  const wanted = asked.getAll("implementation");
+  for (const box of form.querySelectorAll("[name=implementation]")) box.checked = !wanted.length || wanted.includes(box.value);
+  return asked.has("machine");
+}
+
+async function start(section) {
+  const data = await KV.load(section.dataset.file);
+  const form = section.querySelector("form");
+  const turn = { now: 0 };
+  const item = JSON.parse(section.querySelector("script.chart-document").textContent);
+  const [view] = await Bokeh.embed.embed_item(item, section.querySelector(".chart"));
+  const plot = view.model;
+  const update = () => {
+    offer(form, data.series);
+    const asked = (turn.now += 1);
+    return show(section, plot, data, { get now() { return turn.now; }, asked });
+  };
+  paint(plot);
+  dark.addEventListener("change", () => paint(plot));
+  form.addEventListener("change", () => { remember(section); update(); });
+  window.addEventListener("hashchange", () => { recall(section); update(); });
+  if (recall(section)) section.scrollIntoView();
+  await update();
+}
+
+const seen = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    seen.unobserve(entry.target);
+    start(entry.target);
+  }
+}, { rootMargin: "400px" });
+const sections = [...document.querySelectorAll("section.roofline")];
+for (const section of sections) seen.observe(section);
+// an address that speaks of a section far below brings its reader there
+const target = sections.find((section) => recall(section));
+if (target) target.scrollIntoView();

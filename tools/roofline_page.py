@@ -1,0 +1,250 @@
+"""The page of the rooflines: of every machine, environment and device the measured roofs, and its kernels below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bokeh.embed import json_item
+from bokeh.models import ColumnDataSource, HoverTool, OpenURL, Scatter, TapTool
+from bokeh.plotting import figure
+
+from benchmarks.harness.cases import DEVICES
+from tools import charts, pages, roofline, roofline_plot, roofline_series, units
+from tools.pages import Footnotes, Place
+from tools.roofline import Roofline, Roofs
+from tools.roofline_plot import GIGA
+from tools.roofline_series import Placed
+from tools.site import Site
+from tools.site_files import DataFile, Page, series_name
+
+NAME = "roofline"
+FORMAT = 1  # of the data files
+DASH = "–"
+_MULTIPLE = re.compile(r"^\d+\.\d\d times (?!the peak in)|(?<=^impossible: )\d+\.\d\d times ")
+COLUMNS = (
+    *("x", "y", "alpha", "size", "colour", "mark", "kernel", "case", "implementation", "commit", "subject"),
+    *("intensity", "rate", "bandwidth", "efficiency", "bound", "time", "page"),
+)
+TOOLTIPS = [
+    ("commit", "@commit"),
+    ("message", "@subject"),
+    ("kernel", "@kernel"),
+    ("test case", "@case"),
+    ("implementation", "@implementation"),
+    ("rate", "@rate"),
+    ("efficiency", "@efficiency"),
+    ("bound by", "@bound"),
+    ("intensity", "@intensity"),
+    ("bandwidth", "@bandwidth"),
+    ("time", "@time"),
+]  # plain @column, never {safe}: names are data, and Bokeh sets these as text
+NO_AMOUNT = "its benchmark does not say the FLOPs and bytes of a call, so it has no place in the plot"
+NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A series in the table; empty or a dash where something is not known."""
+
+    name: str  # of its data file
+    kernel: str
+    state: str
+    benchmark: str
+    href: str  # of the kernel's page
+    implementation: str
+    case: str
+    commit: str
+    commit_href: str
+    intensity: str
+    achieved: str
+    attainable: str
+    efficiency: str
+    tone: str  # "excellent", "impossible", ""
+    detail: str  # beside the efficiency
+    bound: str
+    level: str
+    of_level: str  # the share of that level's roof
+    marks: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One machine, environment and device."""
+
+    anchor: str
+    place: Place
+    device: str
+    data: str  # name of its data file
+    has_roofs: bool
+    warnings: tuple[str, ...]
+    benchmarks: tuple[tuple[str, str], ...]  # series name, and the kernel with its cache state
+    implementations: tuple[tuple[str, str], ...]  # with their colours
+    cases: tuple[str, ...]
+    document: dict[str, Any]  # what Bokeh.embed.embed_item takes
+    rows: tuple[Row, ...]
+    footnotes: tuple[str, ...]
+
+
+def build(found: Site) -> Iterator[Page | DataFile]:
+    """Yield the page, and for each of its sections what places series in the plot."""
+    sections = []
+    for number, place in enumerate(found.places):
+        for device in DEVICES.values():
+            roofs = found.roofs(place, device)
+            items = tuple(roofline_series.placed(found, place, device, roofs))
+            if items:
+                section = _section(place, device, roofs, items, number)
+                sections.append(section)
+                yield DataFile(name=section.data, value=_data(section, items))
+    yield Page(name=f"{NAME}.html", template=f"{NAME}.html", context={"sections": tuple(sections)})
+
+
+def _section(place: Place, device: str, roofs: Roofs | None, items: Sequence[Placed], number: int) -> Section:
+    notes = Footnotes()
+    implementations = tuple(dict.fromkeys(item.key.implementation for item in items))
+    names = {item.key.benchmark: f"{item.kernel}, {item.state}" for item in items}
+    return Section(
+        anchor=f"{place.anchor}-{device}",
+        place=place,
+        device=device,
+        data=f"{NAME}-{number}-{device}",
+        has_roofs=roofs is not None,
+        warnings=() if roofs is None else roofs.warnings,
+        benchmarks=tuple(names.items()),
+        implementations=tuple(charts.colours(implementations).items()),
+        cases=tuple(dict.fromkeys(item.key.case for item in items)),
+        document=dict(json_item(plot(items, roofs))),
+        rows=tuple(_row(item, has_roofs=roofs is not None, notes=notes) for item in items),
+        footnotes=tuple(notes.texts),
+    )
+
+
+def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
+    found, device = item.roofline, item.key.benchmark.split(".")[1]
+    lacks = () if item.intensity is not None else (NO_AMOUNT,)
+    unplaced = (NO_ROOF,) if has_roofs and item.intensity is not None and found is None else ()
+    return Row(
+        name=series_name(item.key),
+        kernel=item.kernel,
+        state=item.state,
+        benchmark=item.key.benchmark,
+        href=pages.kernel_href(item.kernel, device),
+        implementation=item.key.implementation,
+        case=item.key.case,
+        commit=item.commit[: pages.SHORT],
+        commit_href=pages.commit_href(item.commit),
+        intensity=DASH if item.intensity is None else f"{units.significant(item.intensity)} FLOP/B",
+        achieved=_achieved(item),
+        attainable=_attainable(found),
+        efficiency=DASH if found is None else roofline.percent(found.efficiency),
+        tone=_tone(found),
+        detail=_detail(found),
+        bound=DASH if found is None else found.bound,
+        level=DASH if found is None or found.level is None else found.level,
+        of_level=_of_level(found),
+        marks=notes.marks((*lacks, *unplaced, *_doubts(found))),
+    )
+
+
+def _tone(found: Roofline | None) -> str:
+    if found is None:
+        return ""
+    return "impossible" if found.impossible else found.label if found.label == "excellent" else ""
+
+
+def _detail(found: Roofline | None) -> str:
+    """Return how far above its roof a value lies, where that is more than an error; else its word, if it has one."""
+    if found is not None and found.roof_ratio > roofline.IMPOSSIBLE:
+        return f"{units.significant(found.roof_ratio)}x the roof"
+    return _tone(found)
+
+
+def _doubts(found: Roofline | None) -> tuple[str, ...]:
+    """Return a value's warnings without how often it surpasses what, which its row says: one footnote for many rows."""
+    warnings = () if found is None else found.warnings
+    return tuple(_MULTIPLE.sub("more than ", text, count=1) for text in warnings)
+
+
+def _achieved(item: Placed) -> str:
+    """Return the rate: of a series without FLOPs its bandwidth, without bytes either its time."""
+    if item.flop:
+        return units.gflops(item.flop / item.seconds / GIGA)
+    if item.bytes_moved:
+        return units.gigabytes(item.bytes_moved / item.seconds / GIGA)
+    return units.seconds(item.seconds)
+
+
+def _attainable(found: Roofline | None) -> str:
+    if found is None:
+        return DASH
+    if found.attainable:
+        return units.gflops(found.attainable / GIGA)
+    return units.gigabytes(found.bandwidth / found.roof_ratio / GIGA)
+
+
+def _of_level(found: Roofline | None) -> str:
+    if found is None or found.level is None or found.level_ratio is None:
+        return ""
+    return f"{roofline.percent(found.level_ratio)} of its roof"
+
+
+def _data(section: Section, items: Sequence[Placed]) -> dict[str, Any]:
+    """Return what the page draws: of every series the newest value, and what is the same at all its commits."""
+    return {
+        "format": FORMAT,
+        "machine": section.place.machine,
+        "environment": section.place.environment,
+        "device": section.device,
+        "series": [_entry(row, item) for row, item in zip(section.rows, items, strict=True)],
+    }
+
+
+def _entry(row: Row, item: Placed) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "benchmark": row.benchmark,
+        "kernel": f"{row.kernel}, {row.state}",
+        "implementation": row.implementation,
+        "case": row.case,
+        "commit": item.commit,
+        "commits": item.measured,
+        "seconds": item.seconds,
+        "flop": item.flop or None,
+        "bytes": item.bytes_moved or None,
+        "least": item.least,
+        "bound": row.bound,
+    }
+
+
+def plot(items: Sequence[Placed], roofs: Roofs | None) -> figure:
+    """Return the plot with its roofs; its points and paths are the page's script's to fill in."""
+    seen = [item for item in items if item.intensity is not None]
+    rates = [item.flop / each for item in seen if item.flop for each in (item.slowest, item.fastest)]
+    known = Roofs(levels=(), peaks={}) if roofs is None else roofs
+    peaks = {dtype: peak for dtype, peak in known.peaks.items() if peak is not None}
+    faint = peaks.keys() - {roofline_series.dtype(item.key.case) for item in seen}
+    drawn = roofline_plot.axes([item.intensity for item in seen if item.intensity], rates, known, peaks, faint)
+    roofline_plot.draw_roofs(drawn, known, peaks, faint)
+    _draw_points(drawn)
+    return drawn
+
+
+def _draw_points(drawn: figure) -> None:
+    """Draw empty sources: "paths" joins each series' values, "points" are the values, "names" stands at the newest."""
+    paths = ColumnDataSource({"xs": [], "ys": [], "colour": []}, name="paths")
+    drawn.multi_line("xs", "ys", source=paths, line_color="colour", line_alpha=0.5, line_width=1.5)
+    points = ColumnDataSource({name: [] for name in COLUMNS}, name="points")
+    style = {"size": "size", "fill_color": "colour", "line_color": "colour", "marker": "mark"}
+    dots = drawn.scatter("x", "y", source=points, fill_alpha="alpha", line_alpha="alpha", **style)
+    same = Scatter(x="x", y="y", fill_alpha="alpha", line_alpha="alpha", **style)
+    dots.nonselection_glyph, dots.selection_glyph = same, same  # a click opens a page; it must not fade the rest
+    names = ColumnDataSource({name: [] for name in ("x", "y", "text", "right", "down", "align")}, name="names")
+    where = {"x_offset": "right", "y_offset": "down", "text_align": {"field": "align"}}
+    drawn.text("x", "y", "text", source=names, **where, text_font_size="12px", name="names")
+    drawn.add_tools(
+        HoverTool(renderers=[dots], tooltips=TOOLTIPS),
+        TapTool(renderers=[dots], visible=False, callback=OpenURL(url="@page", same_tab=True)),
+    )
