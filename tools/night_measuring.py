@@ -75,8 +75,9 @@ def known(work: Session, journal: Journal) -> list[Known]:
 
 def measure(work: Session, night: Night, *, device: str, ceilings: bool, out: TextIO, err: TextIO) -> None:
     """Build and measure the night's commits; what a cut-off night measured of its heartbeat is not measured again."""
-    again = night.heartbeat and not all(work.measured_since(commit, night.began) for commit in night.commits)
     work.recover(out)
+    work.ingest(err)  # what a night that was cut off left in the spool: it is gone on from
+    again = night.heartbeat and not all(work.measured_since(commit, night.began) for commit in night.commits)
     work.forget_failures()
     work.build(False, out)
     try:
