@@ -91,10 +91,11 @@ def measured(work, night):
     return work.done
 
 
-def test_measuring_ingests_before_it_measures_ceilings():
+def test_measuring_ingests_what_was_left_first_and_its_own_before_it_measures_ceilings():
     steps = measured(Work("ab"), Night(began=5.0, commits=("a", "b"), heartbeat=False))
     assert [step[0] for step in steps] == [
         "recover",
+        "ingest",
         "forget_failures",
         "build",
         "measure",
