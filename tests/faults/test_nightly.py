@@ -8,6 +8,7 @@ import pytest
 from tests.faults.test_faults import lines_with
 from tests.faults.tiny import GOOD, SLOWER
 
+pytestmark = pytest.mark.timeout(900)
 WRONG = "def scale(x):\n    return 3\n"
 
 
@@ -58,13 +59,13 @@ def test_a_regression_is_found_at_its_commit_until_somebody_decides(tiny):
 
 @pytest.mark.slow
 def test_a_suspect_that_there_was_no_time_for_is_called_so_and_looked_at_by_the_next_night(tiny):
-    assert tiny.nightly("--no-ceilings").returncode == 0
+    assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 0
     slow = tiny.commit("Slow", kernel=SLOWER)
-    done = tiny.nightly("--no-ceilings", "--budget=.001")  # over before it is measured
+    done = tiny.nightly("--no-ceilings", "--budget=.001", KV_ROUNDS="2")  # over before it is measured
     assert done.returncode == 11, done.stdout
     (found,) = findings(tiny)
     assert (found["kind"], found["state"], found["commits"]) == ("regression", "suspect", [slow])
-    assert tiny.nightly("--no-ceilings").returncode == 10
+    assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 10
     (found,) = findings(tiny)
     assert (found["state"], found["commits"]) == ("confirmed", [slow])
 
