@@ -29,6 +29,7 @@ PURE = (
     "changepoints_pelt",
     "changepoints_screen",
     "changepoints_values",
+    "changepoints_visits",
     "changepoints_windows",
     "f_measure",
     "score_noise",
@@ -125,6 +126,38 @@ def test_stopping_rules_see_no_device():
         roots = {name.split(".")[0] for name in imports(path)}
         assert roots <= set(sys.stdlib_module_names) | {"benchmarks", "numpy"}, path
         assert not {name for name in imports(path) if "time" in name.split(".")}, f"{path} reads a clock"
+
+
+NODE = ("tools.__main__", "tools.track", "tools.session", "tools.record", "tools.ingest", "tools.asv_plugin")
+NOT_ON_A_NODE = ("scipy", "jinja2", "bokeh", "tomli_w", "matplotlib", "playwright", "orjson")
+REFUSED = """
+import importlib, sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ImportError(f"a node has no {name}")
+
+sys.meta_path.insert(0, Refused())
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+"""
+
+
+def imported_without(packages, names):
+    """Import modules in a fresh process as if some packages were not installed; return it."""
+    command = [sys.executable, "-c", REFUSED, ",".join(packages), *names]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_node_that_only_measures_needs_no_package_of_the_analysis():
+    pytest.importorskip("asv", reason="a node has it")
+    offline = [f"tools.offline.{path.stem}" for path in (ROOT / "tools" / "offline").glob("*.py")]
+    assert len(offline) > 10
+    done = imported_without(NOT_ON_A_NODE, [*NODE, *offline])
+    assert done.returncode == 0, done.stderr.splitlines()[-1]
+    lacking = imported_without(NOT_ON_A_NODE, ["tools.gate"])  # which judges, and needs scipy
+    assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no scipy")
 
 
 def test_importing_the_suite_has_no_side_effect_outside_asv():

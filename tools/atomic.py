@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+
+_TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)")
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -19,3 +22,27 @@ def replace_text(path: Path, text: str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)  # there only where one of the two failed
+
+
+def remove_left(folder: Path) -> list[Path]:
+    """Remove the temporary files that processes left which were killed while they wrote; return them.
+
+    Those of a process that is still there are its own.
+    """
+    found = [path for path in folder.rglob(".*") if _is_left(path)]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return found
+
+
+def _is_left(path: Path) -> bool:
+    named = _TEMPORARY.fullmatch(path.name)
+    if named is None or not path.is_file():
+        return False
+    try:
+        os.kill(int(named["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):  # another user's process; no pid at all
+        pass
+    return False

@@ -52,11 +52,17 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Compare, print, write; return the exit status.
 
     Raises:
-        UsageError: an option, a problem or a size that cannot be; nothing was measured yet.
+        UsageError: an option, a problem or a size that cannot be, or another run measures here; nothing was measured.
     """
     chosen = _settings(args, os.environ)
     _check_files(args)
     compare_inside.check(args)
+    with lock.held(root_folder(os.environ)):  # neither disturbs what is measured here, nor is disturbed by it
+        return _measured(args, chosen, out, err)
+
+
+def _measured(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
+    """Compare in a process of its own where this is a command, else in this one; return the exit status."""
     if measuring_process.is_command() and out is sys.stdout:
         if compare_process.JOURNAL not in os.environ:
             environment = measuring_process.environment(str(chosen.threads))
@@ -162,8 +168,7 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
             file=err,
             flush=True,
         )
-    with lock.held(root):
-        kept_ceilings.keep(root, peaks.measure_document(device))
+    kept_ceilings.keep(root, peaks.measure_document(device))
     return peaks.latest_roofs(root, device, name)
 
 

@@ -25,10 +25,10 @@ FOLDER = Path(".asv", "track-before")
 
 
 def keep(root: Path, paths: Iterable[Path]) -> None:
-    """Copy the results files that exist, whole or not at all."""
+    """Copy the results files, whole or not at all; an empty copy says that there was none."""
     for path in paths:
-        if path.exists():
-            replace_text(root / FOLDER / path.parent.name / path.name, path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        replace_text(root / FOLDER / path.parent.name / path.name, text)
 
 
 def put_back(root: Path, results: Path, rounds: float = math.inf) -> list[str]:
@@ -40,11 +40,23 @@ def put_back(root: Path, results: Path, rounds: float = math.inf) -> list[str]:
     lines = []
     for copy in sorted((root / FOLDER).glob("*/*.json")):
         path = results / copy.parent.name / copy.name
-        count = _put_back(copy, path, rounds, _raised(root, copy))
-        if count:
+        if copy.stat().st_size == 0:
+            lines += _without_broken(path)
+        elif count := _put_back(copy, path, rounds, _raised(root, copy)):
             lines.append(f"{path.name}: what was recorded before of {count} series is put back, this run got less")
         copy.unlink()
     return lines
+
+
+def _without_broken(path: Path) -> list[str]:
+    """Remove a file that a run began and asv was killed while writing: nothing could be added to it any more."""
+    try:
+        if path.exists():
+            StoredFile(path)
+    except ResultsError:
+        path.unlink()
+        return [f"{path.name}: half written by a run that was cut off, removed; it is measured again"]
+    return []
 
 
 def _raised(root: Path, copy: Path) -> set[Series]:

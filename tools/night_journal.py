@@ -1,7 +1,8 @@
 """What a night has begun, kept so that the next start goes on with it: `.asv/journals/<machine>-<environment>.json`.
 
 Values, rounds of re-runs and findings are kept by what records them, as they come. What only the night knows is when it
-began and which commits it chose, and how often a commit did not build.
+began and which commits it chose, how often a commit did not build, and how often one was measured and yet has a test
+case without any value: where every implementation fails, the machine may have been to blame, or the case.
 """
 
 from __future__ import annotations
@@ -32,15 +33,33 @@ class Journal:
 
     night: Night | None = None
     unbuilt: Mapping[str, int] = field(default_factory=dict)  # commit -> nights on which it did not build
+    incomplete: Mapping[str, int] = field(default_factory=dict)  # commit -> nights that left it so
+    setting: str = ""  # what identifies what the nights that `incomplete` counts asked for, and their machine
 
-    def after(self, tried: Sequence[str], failed: Sequence[str]) -> Journal:
-        """Return what is kept once a night is over that tried to build some commits, of which some failed."""
-        counts = {commit: count for commit, count in self.unbuilt.items() if commit not in tried}
-        return Journal(unbuilt={**counts, **{commit: self.unbuilt.get(commit, 0) + 1 for commit in failed}})
+    def after(self, tried: Sequence[str], failed: Sequence[str], incomplete: Sequence[str]) -> Journal:
+        """Return what is kept once a night is over that tried some commits.
+
+        Args:
+            failed: those that did not build. incomplete: those that were measured and are not measured whole.
+        """
+        return Journal(
+            unbuilt=_counted(self.unbuilt, tried, failed),
+            incomplete=_counted(self.incomplete, tried, incomplete),
+            setting=self.setting,
+        )
+
+    def under(self, setting: str) -> Journal:
+        """Return what counts where this is asked for, on this machine: another may measure what one could not."""
+        return self if setting == self.setting else replace(self, incomplete={}, setting=setting)
 
     def during(self, night: Night) -> Journal:
         """Return what is kept while a night goes on."""
         return replace(self, night=night)
+
+
+def _counted(before: Mapping[str, int], tried: Sequence[str], again: Sequence[str]) -> dict[str, int]:
+    rest = {commit: count for commit, count in before.items() if commit not in tried}
+    return {**rest, **{commit: before.get(commit, 0) + 1 for commit in again}}
 
 
 def path_of(root: Path, machine: str, environment: str) -> Path:
@@ -58,13 +77,21 @@ def read(path: Path) -> Journal:
         return Journal()
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-        unbuilt = {str(commit): int(count) for commit, count in said["unbuilt"].items()}
         night = said["night"]
-        return Journal(unbuilt=unbuilt, night=None if night is None else _night(night))
+        return Journal(
+            unbuilt=_counts(said["unbuilt"]),
+            incomplete=_counts(said.get("incomplete", {})),
+            setting=str(said.get("setting", "")),
+            night=None if night is None else _night(night),
+        )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ResultsError(
             f"{path}: no journal of a night ({type(error).__name__}: {error}); remove it to begin a new night"
         ) from None
+
+
+def _counts(said: Mapping[str, int]) -> dict[str, int]:
+    return {str(commit): int(count) for commit, count in said.items()}
 
 
 def _night(said: Mapping[str, object]) -> Night:
@@ -82,5 +109,7 @@ def write(path: Path, journal: Journal) -> None:
         if night is None
         else {"began": night.began, "commits": list(night.commits), "heartbeat": night.heartbeat},
         "unbuilt": dict(journal.unbuilt),
+        "incomplete": dict(journal.incomplete),
+        "setting": journal.setting,
     }
     replace_text(path, json.dumps(said, indent=1) + "\n")

@@ -6,12 +6,16 @@ them stays so.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from tools import night_journal, night_selection, selection
+from benchmarks.harness import timing
+from tools import fingerprint, night_journal, night_selection, selection
 from tools.night_journal import Journal, Night
 from tools.night_selection import Known, Plan, Why
 from tools.run_report import LIMITS
@@ -59,6 +63,13 @@ def changing(repository: Path) -> frozenset[str]:
     return frozenset(selection.commits(repository, None, most=LOOKED_AT))
 
 
+def setting(work: Session, environ: Mapping[str, str]) -> str:
+    """Return what identifies what is asked for, and this machine: with another, a test case may have a value."""
+    asked = [work.series.series, sorted(work.series.versions.items()), work.rounds, timing.method(environ)]
+    said = [*asked, sorted(fingerprint.now(environ).items())]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
 def known(work: Session, journal: Journal) -> list[Known]:
     """Return what is known of a session's commits on its machine and environment."""
     touched = changing(work.root)
@@ -66,7 +77,7 @@ def known(work: Session, journal: Journal) -> list[Known]:
         Known(
             commit=commit,
             changes_kernels=commit in touched,
-            is_measured=work.is_measured(commit),
+            is_measured=work.is_measured(commit) or journal.incomplete.get(commit, 0) > night_selection.RETRIES,
             failed_builds=max(1, journal.unbuilt.get(commit, 0)) if work.failed_before(commit) else 0,
         )
         for commit in work.commits
@@ -75,8 +86,9 @@ def known(work: Session, journal: Journal) -> list[Known]:
 
 def measure(work: Session, night: Night, *, device: str, ceilings: bool, out: TextIO, err: TextIO) -> None:
     """Build and measure the night's commits; what a cut-off night measured of its heartbeat is not measured again."""
-    again = night.heartbeat and not all(work.measured_since(commit, night.began) for commit in night.commits)
     work.recover(out)
+    work.ingest(err)  # what a night that was cut off left in the spool: it is gone on from
+    again = night.heartbeat and not all(work.measured_since(commit, night.began) for commit in night.commits)
     work.forget_failures()
     work.build(False, out)
     try:
@@ -90,8 +102,8 @@ def measure(work: Session, night: Night, *, device: str, ceilings: bool, out: Te
 class Kept:
     """A machine's journal, read at once, and written as the night goes on."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.journal = path, night_journal.read(path)
+    def __init__(self, path: Path, setting: str) -> None:
+        self.path, self.journal = path, night_journal.read(path).under(setting)
 
     @property
     def since(self) -> float:
@@ -105,5 +117,7 @@ class Kept:
 
     def over(self, work: Session) -> None:
         """Keep what the next night has to know of this one."""
-        self.journal = self.journal.after(work.commits, tuple(work.failed_builds))
+        built = [commit for commit in work.commits if commit not in work.failed_builds]
+        incomplete = [commit for commit in built if commit not in work.unreadable and not work.is_measured(commit)]
+        self.journal = self.journal.after(work.commits, tuple(work.failed_builds), incomplete)
         night_journal.write(self.path, self.journal)

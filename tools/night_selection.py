@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FIRST_NIGHT = 3  # commits of a history of which nothing is measured; the rest is for `make track` with a RANGE
-RETRIES = 1  # nights that try again what did not build: a full disk heals, a syntax error does not
+# Nights that try again what did not build, or left a test case without a value: a full disk heals, a syntax error not.
+RETRIES = 1
 # Share of the night's time that measuring the history may take; confirming and bisecting what it shows needs the rest.
 MEASURING = 0.6
 
@@ -32,7 +33,7 @@ class Known:
 
     commit: str  # full SHA
     changes_kernels: bool  # whether it touches what kernels are built from
-    is_measured: bool  # every series that was asked for has its rounds, or a reason why not
+    is_measured: bool  # every series that was asked for has its rounds, or a reason why not; or it is given up
     failed_builds: int = 0  # nights on which it did not build
 
 

@@ -95,7 +95,8 @@ def _measured(
         return Session(root=Path.cwd(), commits=commits, series=series, rounds=chosen.rounds, machine=name)
 
     line = session(selection.newest(Path(), LOOKED_AT))
-    kept = night_measuring.Kept(night_journal.path_of(Path.cwd(), name, line.environment))
+    setting = night_measuring.setting(line, os.environ)
+    kept = night_measuring.Kept(night_journal.path_of(Path.cwd(), name, line.environment), setting)
     night = night_measuring.begin(line, kept.journal, budget=budget, tier=chosen.tier, now=time.time(), out=out)
     kept.begun(night)
     work = session(night.commits)

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -19,16 +19,17 @@ from asv.results import get_filename
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.telemetry import Round
-from tools import ceiling_run, fingerprint, ingest, kept_values, run_report
+from tools import ceiling_run, fingerprint, going_on, ingest, kept_values, run_report, session_facts
 from tools import failures as failure_lines
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import MEASURING_FOLDERS, environment_of
-from tools.atomic import replace_text
+from tools.atomic import remove_left, replace_text
 from tools.environment import CommitNotBuilt
 from tools.errors import KernelVelocityError, ResultsError
 from tools.failures import Failure, FailureLineError
 from tools.joining import StoredSeries, join
 from tools.measurements import Measurement
+from tools.ownership import by_series
 from tools.reading import site_data
 from tools.run_report import SHORT, Cost
 from tools.selection import Selection, is_measured, is_tracked, wrong_errors
@@ -115,6 +116,8 @@ class Session:
             if folder.is_dir():
                 shutil.rmtree(folder)
                 print(f"{folder}: left by a run that was cut off, removed", file=out)
+        for left in (*remove_left(self._results), *remove_left(self.root / ".asv" / "journals")):
+            print(f"{left}: left by a run that was cut off, removed", file=out)
 
     def measure(self, again: bool, out: TextIO) -> None:
         """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
@@ -137,10 +140,14 @@ class Session:
             return
         self._began = time.time()
         kept_values.keep(self.root, map(self._path, {*self.measured, *self.tracked}))
+        kept = {commit: 0 if again else self._kept_rounds(commit) for commit in self.measured}
+        if line := going_on.said(kept, self.rounds, SHORT):
+            print(line, file=out)
         try:
-            if self.measured:
-                rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={self.rounds}"]
-                self._run(self.measured, rounds, self.series.expressions(), out)
+            for step in going_on.steps(kept, self.rounds):
+                rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
+                added = ["--append-samples"] if step.append else []
+                self._run(step.commits, [*rounds, *added], self.series.expressions(), out)
             if self.tracked:
                 self._run(self.tracked, ["--record-samples"], self.series.error_expressions(), out)
         finally:
@@ -221,12 +228,28 @@ class Session:
     def is_measured(self, commit: str) -> bool:
         """Return whether what is recorded of a commit leaves nothing to measure."""
         known = self._known(commit)
-        rounds: dict[Series, list[Round]] = {}
-        for line in self._rounds(commit):
-            rounds.setdefault((line.benchmark, line.params), []).append(line)
+        rounds = by_series(self._rounds(commit))
         joined = {series: join(rounds.get(series, ()), item) for series, item in known.items()}
         other = {series for series, found in joined.items() if found and found[-1].method != self._method}
         return is_measured(known, self.series.series, self.rounds, told=self._told(commit), other_method=other)
+
+    def _kept_rounds(self, commit: str) -> int:
+        """Return how many rounds of a commit this run can go on from: of a machine that is as it was."""
+        if session_facts.changes(self._facts_before(commit), fingerprint.now(os.environ)):
+            return 0
+        return going_on.kept_rounds(
+            self._known(commit),
+            by_series(self._rounds(commit)),
+            self.series.series,
+            told=self._told(commit),
+            rounds=self.rounds,
+            method=self._method,
+            since=time.time() - going_on.LONGEST,
+        )
+
+    def _facts_before(self, commit: str) -> Mapping[str, str] | None:
+        last = session_facts.at(session_facts.read(self._path(commit), []), None)
+        return None if last is None else last.facts
 
     def _told(self, commit: str) -> Counter[Series]:
         """Return how many rounds of each series said why they have no value."""

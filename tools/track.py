@@ -119,6 +119,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             machine=machine(chosen.machine),
         )
         work.recover(out)
+        work.ingest(err)  # what a run that was cut off left in the spool: it is gone on from
         work.build(chosen.again, out)
         try:
             work.measure(chosen.again, out)

@@ -1,18 +1,14 @@
 """Nights on a small repository, end to end: what they find and exit with, and how they go on after being cut off."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import tomllib
 
 import pytest
 
 from tests.faults.test_faults import lines_with
-from tests.faults.test_two_runs import wait_for
 from tests.faults.tiny import GOOD, SLOWER
 
+pytestmark = pytest.mark.timeout(900)
 WRONG = "def scale(x):\n    return 3\n"
 
 
@@ -62,29 +58,16 @@ def test_a_regression_is_found_at_its_commit_until_somebody_decides(tiny):
 
 
 @pytest.mark.slow
-def test_a_night_that_was_killed_goes_on(tiny):
-    slow = plant(tiny)
-    variables = tiny.variables(KV_MACHINE="box", KV_TIER="core", KV_BENCH="native.*1k")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tools", "nightly", "--no-site"],
-        cwd=tiny.root,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    ab = tiny.root / ".asv" / "ab"
-    wait_for(lambda: sum(len(path.read_text().splitlines()) for path in ab.rglob("*.jsonl")) > 4)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    kept = {path: path.read_text() for path in ab.rglob("*.jsonl")}
-    done = tiny.nightly()
-    assert done.returncode == 10, done.stdout
-    assert lines_with(done.stdout, "going on with the night of")
-    assert lines_with(done.stdout, "commits are measured already")
-    assert all(path.read_text().startswith(text) for path, text in kept.items())
+def test_a_suspect_that_there_was_no_time_for_is_called_so_and_looked_at_by_the_next_night(tiny):
+    assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 0
+    slow = tiny.commit("Slow", kernel=SLOWER)
+    done = tiny.nightly("--no-ceilings", "--budget=.001", KV_ROUNDS="2")  # over before it is measured
+    assert done.returncode == 11, done.stdout
     (found,) = findings(tiny)
-    assert found["commits"] == [slow]
+    assert (found["kind"], found["state"], found["commits"]) == ("regression", "suspect", [slow])
+    assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 10
+    (found,) = findings(tiny)
+    assert (found["state"], found["commits"]) == ("confirmed", [slow])
 
 
 @pytest.mark.slow

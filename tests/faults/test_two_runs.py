@@ -55,11 +55,11 @@ def end(process, number):
     return process.communicate(timeout=60)[0]
 
 
-def wait_for(condition):
-    """Wait a minute at most for a condition."""
-    limit = time.monotonic() + 60
+def wait_for(condition, seconds=60):
+    """Wait for a condition, so long at most."""
+    limit = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < limit, "it did not come about within a minute"
+        assert time.monotonic() < limit, f"it did not come about within {seconds} s"
         time.sleep(0.05)
 
 

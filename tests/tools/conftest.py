@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.tools import synthetic
+from tools import lock
 
 
 @pytest.fixture
@@ -41,3 +42,10 @@ def copied(copy_of, tmp_path):
 def accept(request):
     """Whether golden files are written instead of compared: pytest --accept-golden."""
     return request.config.getoption("--accept-golden")
+
+
+@pytest.fixture
+def lock_of_its_own(tmp_path, monkeypatch):
+    """`compare` takes the lock of a folder of this test: others compare at the same time."""
+    monkeypatch.setattr("tools.compare.root_folder", lambda environ: tmp_path)
+    monkeypatch.delenv(lock.HOLDER, raising=False)

@@ -1,5 +1,6 @@
 """The detectors of change points, alone and in their vote: planted steps, silence, invariances, later points."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.tools.planted import stepped, with_holes
 from tools import changepoints, changepoints_edivisive, changepoints_pelt, changepoints_windows
-from tools.changepoints_values import ChangePoint, is_there
+from tools.changepoints_values import ChangePoint, Detection, is_there
 
 DETECTORS = {
     "pelt": changepoints_pelt.Pelt,
@@ -249,6 +250,37 @@ def test_two_of_three_must_agree(others, agreed):
 def test_one_voice_is_heard_once():
     points = changepoints.joined([[change(50, 0.05, "a"), change(54, 0.05, "a")], [change(52, 0.05, "b")], []])
     assert [point.index for point in points] == [50]
+
+
+class Says:
+    """A detector that says what a test wants."""
+
+    def __init__(self, *points):
+        self.points = points
+
+    def extend(self, values):
+        pass
+
+    def detection(self):
+        return Detection(points=self.points)
+
+
+def voted(*said, values=None):
+    vote = changepoints.Vote()
+    vote._detectors = tuple(Says(*points) for points in said)
+    vote.extend(stepped(0.0, 0.1) if values is None else values)
+    return [(point.index, point.detectors) for point in vote.detection().points]
+
+
+def test_e_divisive_alone_is_heard_where_it_is_loud():
+    loud = change(40, 0.1, "e")
+    assert voted([], [loud], []) == [(40, ("e",))]
+    assert voted([loud], [], []) == voted([], [], [loud]) == []
+    assert voted([], [dataclasses.replace(loud, p=1e-7)], []) == []
+    assert voted([], [dataclasses.replace(loud, after=0.02)], []) == []  # twice the scatter
+    assert voted([change(42, 0.1, "pelt")], [loud], []) == [(42, ("pelt", "e"))]  # and not a second time
+    still = dataclasses.replace(loud, after=0.009)  # many times the scatter, and no percent
+    assert voted([], [still], [], values=stepped(0.0, 0.009, sigma=1e-6)) == []
 
 
 def test_the_vote_names_its_voters():

@@ -48,7 +48,7 @@ def planted(monkeypatch, tmp_path):
         asked.measured.append(document)
         asked.kept = ROOFS
 
-    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken to measure ceilings
+    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken
     monkeypatch.delenv(lock.HOLDER, raising=False)
     monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: asked.kept)
     monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
@@ -144,13 +144,13 @@ def test_ceilings_are_measured_where_none_are_kept(planted):
     assert err == ""
 
 
-def test_ceilings_are_not_measured_beside_another_run(planted, tmp_path, monkeypatch):
-    planted.kept = None
+def test_nothing_is_measured_beside_another_run(planted, tmp_path, monkeypatch):
     with lock.held(tmp_path):
         monkeypatch.delenv(lock.HOLDER)
         code, out, err = run("doubling", *QUICK, "--quiet")
-    assert (code, out, planted.measured) == (2, "", [])
-    assert "another run is measuring in this clone" in err
+    assert (code, out, planted.loaded, planted.measured) == (2, "", [], [])
+    assert err.startswith("error: another run is measuring in this clone") and len(err.splitlines()) == 1
+    assert run("doubling", *QUICK)[0] == 0
 
 
 def test_without_a_roofline_nothing_is_asked_of_ceilings(planted):

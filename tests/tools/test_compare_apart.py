@@ -72,6 +72,7 @@ def test_random_numbers_are_the_same_for_everybody():
     assert drawn["one"] == drawn["two"]
 
 
+@pytest.mark.usefixtures("lock_of_its_own")
 def test_what_python_code_prints_goes_to_standard_error(tmp_path):
     (tmp_path / "mine.py").write_text("print('while loaded')\ndef solution(x, out, n):\n    out.copy_(2 * x)\n")
     (tmp_path / "p.py").write_text(

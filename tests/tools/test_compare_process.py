@@ -193,7 +193,8 @@ def test_a_crash_costs_the_others_nothing_and_what_they_print_spoils_no_document
         "--implementations=eager,crashes,speaks,aborts",
     ]
     command = [sys.executable, "-m", "tools", "compare", str(tmp_path / "twice.py"), *solutions, *quick, "--json=-"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    own_lock = {**os.environ, "ASV_CONF_DIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=own_lock, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     status = {(each["name"], each["implementation"]): (each["status"], each["reason"]) for each in found["results"]}

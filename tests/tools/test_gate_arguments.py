@@ -5,8 +5,10 @@ import subprocess
 
 import pytest
 
-from tools import ab_arguments, lock
+from tests.tools.simulated_machine import Machine
+from tools import ab_arguments, gate, lock, selection
 from tools.__main__ import main
+from tools.commits import resolve
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +119,39 @@ def test_a_clone_that_somebody_measures_in_is_refused(clone, monkeypatch):
         assert complaint(clone, *GATE).startswith("another run is measuring in this clone")
     finally:
         holder.close()
+
+
+class Lent(Machine):
+    """A simulated machine in the place of asv's runner."""
+
+    measured = 0.0
+
+    def folder(self, before, after):
+        return f"{before}-{after}"
+
+
+# What the machine of HEAD does, with the minutes of its budget
+CAUSES = {
+    0: ({"noise": 0.002}, 10),
+    10: ({"speed": 1.05}, 10),
+    11: ({"speed": 1.02, "noise": 0.012, "seed": 0}, 17 / 60),  # the budget ends after the first look
+    20: ({"fails": True}, 10),
+    21: ({"builds": False}, 10),
+    22: ({}, 9 / 60),  # the budget ends within the first look
+}
+
+
+def lent(head, *, speed=1.0, fails=False, builds=True, **more):
+    only = (head,)
+    return Lent(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
+
+
+@pytest.mark.parametrize("status", CAUSES)
+def test_each_exit_status_of_the_contract_has_its_cause(clone, monkeypatch, status):
+    behaviour, minutes = CAUSES[status]
+    monkeypatch.setattr(selection, "check_clone", lambda root: [])
+    monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(resolve(clone, "HEAD", "HEAD"), **behaviour))
+    out = io.StringIO()
+    args = [*GATE, "--bench", "matmul.*native.*256x", "--budget", str(minutes), "--root", str(clone)]
+    assert main(args, out, io.StringIO()) == status
+    assert out.getvalue().splitlines()[-1].endswith(f"(exit status {status})")

@@ -11,7 +11,9 @@ from tools.night_journal import Journal, Night
 NIGHT = Night(began=1.5, commits=("b" * 40, "a" * 40), heartbeat=False)
 
 
-@pytest.mark.parametrize("journal", [Journal(), Journal(night=NIGHT, unbuilt={"c" * 40: 2})])
+@pytest.mark.parametrize(
+    "journal", [Journal(), Journal(night=NIGHT, unbuilt={"c" * 40: 2}, incomplete={"d" * 40: 1}, setting="x")]
+)
 def test_what_is_kept_is_read_again(tmp_path, journal):
     path = night_journal.path_of(tmp_path, "box", "host-py3.11")
     assert night_journal.read(path) == Journal()
@@ -22,7 +24,19 @@ def test_what_is_kept_is_read_again(tmp_path, journal):
 
 def test_nights_on_which_a_commit_did_not_build_are_counted():
     journal = Journal(night=NIGHT, unbuilt={"a": 1, "b": 1, "c": 3})
-    assert journal.after(("a", "b", "d"), ("a", "d")) == Journal(unbuilt={"c": 3, "a": 2, "d": 1})
+    assert journal.after(("a", "b", "d"), ("a", "d"), ()) == Journal(unbuilt={"c": 3, "a": 2, "d": 1})
+
+
+def test_nights_that_left_a_commit_incomplete_are_counted_until_something_else_is_asked_for():
+    journal = Journal(incomplete={"a": 1, "b": 1, "c": 3}, setting="x")
+    after = journal.after(("a", "b", "d"), (), ("a", "d"))
+    assert after == Journal(incomplete={"c": 3, "a": 2, "d": 1}, setting="x")
+    assert after.under("x") == after and after.under("y") == Journal(setting="y")
+
+
+def test_a_journal_of_before_is_read(tmp_path):
+    (tmp_path / "box.json").write_text('{"unbuilt": {"a": 1}, "night": null}')
+    assert night_journal.read(tmp_path / "box.json") == Journal(unbuilt={"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -32,6 +46,7 @@ def test_nights_on_which_a_commit_did_not_build_are_counted():
         "[]",
         '{"night": null}',
         '{"unbuilt": [], "night": null}',
+        '{"unbuilt": {}, "incomplete": 3, "night": null}',
         '{"unbuilt": {}, "night": {"began": "now", "commits": [], "heartbeat": true}}',
         '{"unbuilt": {}, "night": {"began": 1, "commits": []}}',
     ],

@@ -86,15 +86,21 @@ def test_what_did_not_build_is_tried_once_more(nights, again):
     assert said == "tonight: b (heartbeat)\n" + ("tonight: a (build again)\n" if again else "")
 
 
+@pytest.mark.parametrize(("nights", "said"), [({}, "new"), ({"a": 1}, "new"), ({"a": 2}, "heartbeat")])
+def test_what_stays_incomplete_is_tried_once_more(nights, said):
+    assert begin(Work("ab", measured="b"), Journal(incomplete=nights))[1] == f"tonight: a ({said})\n"
+
+
 def measured(work, night):
     night_measuring.measure(work, night, device="cpu", ceilings=True, out=io.StringIO(), err=io.StringIO())
     return work.done
 
 
-def test_measuring_ingests_before_it_measures_ceilings():
+def test_measuring_ingests_what_was_left_first_and_its_own_before_it_measures_ceilings():
     steps = measured(Work("ab"), Night(began=5.0, commits=("a", "b"), heartbeat=False))
     assert [step[0] for step in steps] == [
         "recover",
+        "ingest",
         "forget_failures",
         "build",
         "measure",
@@ -119,12 +125,27 @@ def test_what_was_timed_is_ingested_however_measuring_ends():
     assert work.done[-1] == ("ingest",)
 
 
-def test_a_night_that_is_over_leaves_what_did_not_build(tmp_path):
+def test_a_night_that_is_over_leaves_what_did_not_build_or_has_no_value(tmp_path):
     path = tmp_path / "x.json"
-    night_journal.write(path, Journal(unbuilt={"a": 1, "b": 1}))
-    kept = Kept(path)
+    night_journal.write(path, Journal(unbuilt={"a": 1, "b": 1}, incomplete={"c": 1}, setting="x"))
+    kept = Kept(path, "x")
     assert kept.since == math.inf
     kept.begun(Night(began=1.0, commits=("a", "b"), heartbeat=False))
-    assert (Kept(path).since, kept.since) == (1.0, 1.0)
-    kept.over(SimpleNamespace(commits=("a", "b"), failed_builds={"b": "build failed"}))
-    assert night_journal.read(path) == Journal(unbuilt={"b": 2})
+    assert (Kept(path, "x").since, kept.since) == (1.0, 1.0)
+    work = Work("abcd", measured="a")
+    work.failed_builds, work.unreadable = {"b": "build failed"}, {"d": "broken"}
+    kept.over(work)
+    assert night_journal.read(path) == Journal(unbuilt={"b": 2}, incomplete={"c": 2}, setting="x")
+    assert Kept(path, "y").journal == Journal(unbuilt={"b": 2}, setting="y")
+
+
+def test_another_question_or_machine_is_another_setting(monkeypatch):
+    monkeypatch.setattr(night_measuring.fingerprint, "now", lambda environ: {"driver": "550"})
+
+    def setting(rounds=8, series=("s",), versions=(("b", "1"),), **environ):
+        asked = SimpleNamespace(series=series, versions=dict(versions))
+        return night_measuring.setting(SimpleNamespace(series=asked, rounds=rounds), environ)
+
+    found = [setting(), setting(rounds=3), setting(series=("t",)), setting(versions=()), setting(KV_RULE="fixed")]
+    monkeypatch.setattr(night_measuring.fingerprint, "now", lambda environ: {"driver": "560"})
+    assert len({*found, setting()}) == 6

@@ -10,6 +10,7 @@ from tools.__main__ import main
 from tools.errors import UsageError
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
+pytestmark = pytest.mark.usefixtures("lock_of_its_own")
 
 PROBLEM = """
 import torch

@@ -87,6 +87,15 @@ def test_a_file_that_is_half_written_is_put_back_whole(tmp_path, path):
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_first_measurement_that_is_half_written_is_removed(tmp_path, path, whole):
+    new = path.with_name("absent.json")
+    new.write_text(path.read_text() if whole else path.read_text()[:40])
+    lines = kept_values.put_back(tmp_path, tmp_path / "results")
+    assert new.exists() is whole
+    assert [line for line in lines if "absent.json: half written" in line] == lines[: not whole]
+
+
 def test_what_was_found_wrong_is_not_put_back(tmp_path, path):
     write(path, [None, None])
     spool = failures.spool_path(tmp_path, "env", COMMIT)

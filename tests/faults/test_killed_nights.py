@@ -1,0 +1,157 @@
+"""A night that is killed in each of its phases, at random moments, ends as one that nobody disturbed."""
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.faults.test_faults import lines_with
+from tests.faults.test_nightly import findings, plant
+from tests.faults.test_two_runs import wait_for
+from tests.faults.tiny import Tiny
+from tools import atomic
+
+ROUNDS = 4
+COMMITS = 3
+A_SIDE = 8  # rounds of a first look again
+
+
+def rounds_begun(tiny, where="history"):
+    """Return how many rounds each commit began, of the history or of looking again (`.asv/ab/...`)."""
+    log = tiny.root.parent / "rounds"
+    begun = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    return Counter(commit for spool, commit in begun if spool.startswith(where))
+
+
+def is_setting_up(tiny):
+    return any((tiny.root / ".asv" / "journals").glob("*.json"))
+
+
+def is_measuring(number):
+    return lambda tiny: rounds_begun(tiny).total() >= number
+
+
+def is_confirming(number):
+    return lambda tiny: rounds_begun(tiny, ".asv/ab").total() >= number
+
+
+def is_concluding(tiny):
+    return any((tiny.root / "results" / "findings").glob("*.toml"))
+
+
+def moments(rng):
+    """Return when the night is killed: its phases, and how many seconds after each began to be."""
+    most = ROUNDS * COMMITS
+    return {
+        "set-up": (is_setting_up, rng.uniform(0, 5)),
+        "first rounds": (is_measuring(rng.randint(1, most // 3)), rng.uniform(0, 0.8)),
+        "late rounds": (is_measuring(rng.randint(most // 2, most - 2)), rng.uniform(0, 0.8)),
+        "confirming": (is_confirming(rng.randint(1, 2 * A_SIDE - 2)), rng.uniform(0, 0.5)),
+        "concluding": (is_concluding, rng.uniform(0, 0.2)),
+    }
+
+
+def settings(tiny):
+    return {"KV_ROUNDS": str(ROUNDS), "TINY_ROUNDS": str(tiny.root.parent / "rounds")}
+
+
+def kill_at(tiny, reached, delay):
+    """Begin a night, or go on with it, and kill it with all its processes; with a site, so that its end takes long."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tools", "nightly", "--no-ceilings"],
+        cwd=tiny.root,
+        env=tiny.variables(KV_MACHINE="box", KV_TIER="core", KV_BENCH="native.*1k", **settings(tiny)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: reached(tiny) or process.poll() is not None, seconds=400)
+    try:
+        ended = process.wait(delay)
+    except subprocess.TimeoutExpired:
+        ended = None
+    assert ended is None, process.communicate()[0]
+    os.killpg(process.pid, signal.SIGKILL)
+    return process.communicate()[0]
+
+
+def told(tiny):
+    """Return what the findings say, without figures that no two nights share."""
+    keys = ("id", "kind", "state", "commits", "anchor")
+    return [
+        [found.get(key) for key in keys] + [[one["benchmark"], round(one["ratio"], 2)] for one in found["series"]]
+        for found in findings(tiny)
+    ]
+
+
+def measured(tiny):
+    """Return the rounds that every commit has beside its value, and those that the value itself rests on."""
+    found = {}
+    for path in sorted(tiny.results.glob("*-host-*.json")):
+        data = json.loads(path.read_text())
+        row = dict(zip(data["result_columns"], data["results"]["scale.Cpu.time_hot"], strict=False))
+        samples = [each for each in row["samples"] if each is not None]
+        beside = path.parent / "telemetry" / f"{path.stem}.jsonl"
+        times = {json.loads(line)["t"] for line in beside.read_text().splitlines()}
+        found[path.name[:8]] = (len(times), [len(each) for each in samples])
+    return found
+
+
+def left_over(tiny):
+    """Return what a killed process could leave that nobody wants: temporary files, copies, folders, broken files."""
+    found = atomic.remove_left(tiny.root / "results") + atomic.remove_left(tiny.root / ".asv" / "journals")
+    for pattern in (".asv/track-before/*/*", "results/kv-*", ".asv/spool/*/*.claimed*", ".asv/spool/*/*.malformed"):
+        found += tiny.root.glob(pattern)
+    for path in [*tiny.root.glob("results/**/*.json*"), *tiny.root.glob(".asv/ab/**/*.jsonl")]:
+        whole = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
+        found += [path for text in whole if not is_json(text)]
+    return found
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_locked(tiny):
+    with (tiny.root / ".asv" / "lock").open("r+") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", [0])  # further ones were tried by hand
+def test_a_night_killed_at_five_points_ends_as_an_undisturbed_one(tiny, seed):
+    slow = plant(tiny)
+    twin = Tiny(tiny.root.parents[1] / "undisturbed" / "tiny")
+    shutil.copytree(tiny.root.parent, twin.root.parent, symlinks=True)
+    undisturbed = twin.nightly("--no-ceilings", **settings(twin))
+    assert undisturbed.returncode == 10, undisturbed.stdout
+    phases = moments(random.Random(seed))
+    said = [f"{name}:\n{kill_at(tiny, reached, delay)}" for name, (reached, delay) in phases.items()]
+    done = tiny.nightly("--no-ceilings", **settings(tiny))
+    story = "\n".join([*said, done.stdout])
+    assert done.returncode == undisturbed.returncode, story
+    assert lines_with(done.stdout, "going on with the night of"), story
+    assert told(tiny) == told(twin) and told(tiny)[0][3] == [slow], story
+    assert measured(tiny) == measured(twin), story
+    assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * COMMITS, story
+    # A round that had begun when it was killed is begun again, and in turns also the one that it stood against
+    assert rounds_begun(tiny).total() <= ROUNDS * COMMITS + 3, story
+    assert rounds_begun(tiny, ".asv/ab").total() <= 2 * A_SIDE + 3, story
+    assert not left_over(tiny) and not is_locked(tiny), story
