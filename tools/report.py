@@ -19,14 +19,14 @@ from typing import Any, TextIO
 import bokeh
 import jinja2
 
-from tools import charts, commit_page, index_page, kernel_page, site
+from tools import charts, commit_page, index_page, kernel_page, series_data, site
 from tools.errors import ResultsError
 from tools.site import Site
 from tools.site_files import Builder, DataFile
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
-MODULES: tuple[Builder, ...] = ()  # whose `build` makes a part of the site, in the order of its navigation
+MODULES: tuple[Builder, ...] = (series_data,)  # whose `build` makes a part of the site, in the order of its navigation
 
 
 @dataclass(frozen=True, kw_only=True)

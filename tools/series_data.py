@@ -1,0 +1,134 @@
+"""The data of the trends as files, for the pages and for other tools: the commits, a list of the series, each series.
+
+- `data/commits`: the commits of the first-parent line that have a result, oldest first;
+- `data/series-index`: the machines with their environments, and every series with a trend, by the name of its file;
+- `data/series-<16 hex>`: a series as columns, one entry for each commit that has a result of it, oldest first.
+
+Unknown is null. Times are in seconds per call, to `DIGITS` digits; FLOP and bytes are per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.statistics import FloatArray
+from tools import pages
+from tools.columns import OUTCOMES, Columns
+from tools.measurements import SeriesKey
+from tools.site import Site
+from tools.site_files import DataFile, series_name
+
+FORMAT = 1  # of these files; it changes when a reader of the old ones would go wrong
+DIGITS = 7  # of a time: no series repeats to one part in a million; all 17 would double the files
+TIMES = ("seconds", "low", "high", "adjusted")
+_POWERS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # of ten; a double holds each of them exactly
+
+
+def build(found: Site) -> Iterator[DataFile]:
+    """Yield the data files of a site."""
+    yield DataFile(name="commits", value=commits(found))
+    yield DataFile(name="series-index", value=index(found))
+    for key in found.keys:
+        yield DataFile(name=series_name(key), value=series(found.series(key), found.line))
+
+
+def commits(found: Site) -> dict[str, Any]:
+    """Return the commits of the first-parent line that have a result, oldest first."""
+    return {
+        "format": FORMAT,
+        "branch": "HEAD",
+        "commits": [_commit(found, sha) for sha in found.measured if sha in found.order],
+    }
+
+
+def _commit(found: Site, sha: str) -> dict[str, Any]:
+    commit = found.commits[sha]
+    return {
+        "sha": sha,
+        "subject": commit.subject,
+        "author": commit.author,
+        "date": commit.date.isoformat(),
+        "tags": list(found.tags.get(sha, ())),
+        "page": pages.commit_href(sha),
+    }
+
+
+def index(found: Site) -> dict[str, Any]:
+    """Return where there are series, and which."""
+    places = {(place.machine, place.environment): number for number, place in enumerate(found.places)}
+    return {
+        "format": FORMAT,
+        "places": [
+            {"machine": place.machine, "environment": place.environment, "anchor": place.anchor}
+            for place in found.places
+        ],
+        "series": [_entry(found, key, places[key.machine, key.environment]) for key in found.keys],
+    }
+
+
+def _entry(found: Site, key: SeriesKey, place: int) -> dict[str, Any]:
+    kernel, device, state = pages.parts(key.benchmark)
+    known = found.benchmarks.get(key.benchmark)
+    return {
+        "name": series_name(key),
+        "place": place,
+        "benchmark": key.benchmark,
+        "kernel": kernel,
+        "device": device,
+        "state": state,
+        "implementation": key.implementation,
+        "case": key.case,
+        "version": key.version,
+        "flop": None if known is None else known.flop.get(key.case),
+        "bytes": None if known is None else known.bytes_moved.get(key.case),
+    }
+
+
+def series(columns: Columns, line: Sequence[str]) -> dict[str, Any]:
+    """Return a series; `line` is the first-parent line."""
+    key, methods = columns.key, (*columns.methods, None)  # -1, unknown, is the last
+    remarks = {
+        str(entry): [*_known(columns.reasons.get(entry)), *columns.warnings.get(entry, ())]
+        for entry in sorted({*columns.reasons, *columns.warnings})
+    }
+    return {
+        "format": FORMAT,
+        "machine": key.machine,
+        "environment": key.environment,
+        "benchmark": key.benchmark,
+        "implementation": key.implementation,
+        "case": key.case,
+        "version": key.version,
+        "flop": columns.flop,
+        "bytes": columns.bytes_moved,
+        "commit": [line[place] for place in columns.place],
+        "outcome": [OUTCOMES[place].value for place in columns.outcome],
+        **{name: _numbers(getattr(columns, name)) for name in TIMES},
+        "rounds": [None if count < 0 else count for count in columns.rounds.tolist()],
+        "method": [methods[place] for place in columns.method],
+        "remarks": remarks,
+    }
+
+
+def _known(text: str | None) -> tuple[str, ...]:
+    return () if text is None else (text,)
+
+
+def _numbers(values: FloatArray) -> list[float | None]:
+    return [value if np.isfinite(value) else None for value in significant(values).tolist()]
+
+
+def significant(values: FloatArray) -> FloatArray:
+    """Return positive values rounded to DIGITS digits; what is not finite stays as it is.
+
+    An integer divided by a power of ten, both exact, is the double nearest to that decimal, and so is written with
+    these digits and no more.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponent = DIGITS - 1 - np.floor(np.log10(values))
+    known = (exponent >= 0) & (exponent < len(_POWERS))  # False for NaN
+    scale = _POWERS[np.where(known, exponent, 0).astype(np.intp)]
+    return np.where(known, np.round(values * scale) / scale, values)
