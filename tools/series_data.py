@@ -9,30 +9,39 @@ Unknown is null. Times are in seconds per call, to `DIGITS` digits; FLOP and byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import orjson
 
 from benchmarks.harness.statistics import FloatArray
 from tools import pages
-from tools.columns import OUTCOMES, Columns
+from tools.columns import OUTCOMES, Columns, IntArray
 from tools.measurements import SeriesKey
 from tools.site import Site
 from tools.site_files import DataFile, series_name
+from tools.site_writing import json_bytes
 
 FORMAT = 1  # of these files; it changes when a reader of the old ones would go wrong
 DIGITS = 7  # of a time: no series repeats to one part in a million; all 17 would double the files
+_MOST_KEPT = 64  # columns kept as JSON; of 10,000 commits each can have a MB
 TIMES = ("seconds", "low", "high", "adjusted")
 _POWERS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # of ten; a double holds each of them exactly
 
 
 def build(found: Site) -> Iterator[DataFile]:
-    """Yield the data files of a site."""
+    """Yield the data files of a site; that of a series is made only when the series changed."""
     yield DataFile(name="commits", value=commits(found))
     yield DataFile(name="series-index", value=index(found))
+    texts = Texts(found.line)
     for key in found.keys:
-        yield DataFile(name=series_name(key), value=series(found.series(key), found.line))
+        yield DataFile(name=series_name(key), value=partial(_read, found, key, texts), inputs=found.digest(key))
+
+
+def _read(found: Site, key: SeriesKey, texts: Texts) -> dict[str, Any]:
+    return series(found.series(key), texts)
 
 
 def commits(found: Site) -> dict[str, Any]:
@@ -87,13 +96,32 @@ def _entry(found: Site, key: SeriesKey, place: int) -> dict[str, Any]:
     }
 
 
-def series(columns: Columns, line: Sequence[str]) -> dict[str, Any]:
-    """Return a series; `line` is the first-parent line."""
+class Texts:
+    """Columns as JSON, made once for all series that have the same: most share their commits, outcomes and methods."""
+
+    def __init__(self, line: Sequence[str]) -> None:
+        """Take the first-parent line."""
+        self._line = line
+        self._made: dict[tuple[object, ...], orjson.Fragment] = {}
+
+    def once(self, name: str, same: object, make: Callable[[], object]) -> orjson.Fragment:
+        """Return a column, made by `make` unless one of this name was made from the `same` (None: never is)."""
+        known = None if same is None else self._made.get((name, same))
+        if known is None:
+            if len(self._made) >= _MOST_KEPT:
+                self._made.clear()
+            known = self._made[name, same] = orjson.Fragment(json_bytes(make()))
+        return known
+
+    def commits(self, places: IntArray) -> list[str]:
+        """Return the full SHAs of places on the line."""
+        return [self._line[place] for place in places.tolist()]
+
+
+def series(columns: Columns, texts: Texts) -> dict[str, Any]:
+    """Return a series, as orjson takes it."""
     key, methods = columns.key, (*columns.methods, None)  # -1, unknown, is the last
-    remarks = {
-        str(entry): [*_known(columns.reasons.get(entry)), *columns.warnings.get(entry, ())]
-        for entry in sorted({*columns.reasons, *columns.warnings})
-    }
+    place, outcome, rounds, method = columns.place, columns.outcome, columns.rounds, columns.method
     return {
         "format": FORMAT,
         "machine": key.machine,
@@ -104,12 +132,19 @@ def series(columns: Columns, line: Sequence[str]) -> dict[str, Any]:
         "version": key.version,
         "flop": columns.flop,
         "bytes": columns.bytes_moved,
-        "commit": [line[place] for place in columns.place],
-        "outcome": [OUTCOMES[place].value for place in columns.outcome],
-        **{name: _numbers(getattr(columns, name)) for name in TIMES},
-        "rounds": [None if count < 0 else count for count in columns.rounds.tolist()],
-        "method": [methods[place] for place in columns.method],
-        "remarks": remarks,
+        "commit": texts.once("commit", place.tobytes(), lambda: texts.commits(place)),
+        "outcome": texts.once("outcome", outcome.tobytes(), lambda: [OUTCOMES[one].value for one in outcome.tolist()]),
+        **{name: significant(getattr(columns, name)) for name in TIMES},
+        "rounds": texts.once("rounds", rounds.tobytes(), lambda: [_count(one) for one in rounds.tolist()]),
+        "method": texts.once("method", (methods, method.tobytes()), lambda: [methods[one] for one in method.tolist()]),
+        "remarks": texts.once("remarks", columns.remarks, lambda: _remarks(columns)),
+    }
+
+
+def _remarks(columns: Columns) -> dict[str, list[str]]:
+    return {
+        str(entry): [*_known(columns.reasons.get(entry)), *columns.warnings.get(entry, ())]
+        for entry in sorted({*columns.reasons, *columns.warnings})
     }
 
 
@@ -117,12 +152,12 @@ def _known(text: str | None) -> tuple[str, ...]:
     return () if text is None else (text,)
 
 
-def _numbers(values: FloatArray) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in significant(values).tolist()]
+def _count(count: int) -> int | None:
+    return None if count < 0 else count
 
 
 def significant(values: FloatArray) -> FloatArray:
-    """Return positive values rounded to DIGITS digits; what is not finite stays as it is.
+    """Return positive values rounded to DIGITS digits; what is not finite stays as it is (orjson makes it null).
 
     An integer divided by a power of ten, both exact, is the double nearest to that decimal, and so is written with
     these digits and no more.
