@@ -26,6 +26,7 @@ from tools.site_writing import json_bytes
 
 FORMAT = 1  # of these files; it changes when a reader of the old ones would go wrong
 DIGITS = 7  # of a time: no series repeats to one part in a million; all 17 would double the files
+_OUTCOMES = tuple(outcome.value for outcome in OUTCOMES)
 _MOST_KEPT = 64  # columns kept as JSON; of 10,000 commits each can have a MB
 TIMES = ("seconds", "low", "high", "adjusted")
 _POWERS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # of ten; a double holds each of them exactly
@@ -133,7 +134,7 @@ def series(columns: Columns, texts: Texts) -> dict[str, Any]:
         "flop": columns.flop,
         "bytes": columns.bytes_moved,
         "commit": texts.once("commit", place.tobytes(), lambda: texts.commits(place)),
-        "outcome": texts.once("outcome", outcome.tobytes(), lambda: [OUTCOMES[one].value for one in outcome.tolist()]),
+        "outcome": texts.once("outcome", outcome.tobytes(), lambda: [_OUTCOMES[one] for one in outcome.tolist()]),
         **{name: significant(getattr(columns, name)) for name in TIMES},
         "rounds": texts.once("rounds", rounds.tobytes(), lambda: [_count(one) for one in rounds.tolist()]),
         "method": texts.once("method", (methods, method.tobytes()), lambda: [methods[one] for one in method.tolist()]),
@@ -141,15 +142,11 @@ def series(columns: Columns, texts: Texts) -> dict[str, Any]:
     }
 
 
-def _remarks(columns: Columns) -> dict[str, list[str]]:
-    return {
-        str(entry): [*_known(columns.reasons.get(entry)), *columns.warnings.get(entry, ())]
-        for entry in sorted({*columns.reasons, *columns.warnings})
-    }
-
-
-def _known(text: str | None) -> tuple[str, ...]:
-    return () if text is None else (text,)
+def _remarks(columns: Columns) -> dict[str, tuple[str, ...]]:
+    found = dict(columns.warnings.items())
+    for entry, reason in columns.reasons.items():
+        found[entry] = (reason, *found.get(entry, ()))
+    return {str(entry): found[entry] for entry in sorted(found)}
 
 
 def _count(count: int) -> int | None:

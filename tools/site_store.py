@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,13 @@ class ByEntry(Mapping[int, Value], Generic[Value]):
     def __iter__(self) -> Iterator[int]:
         """Yield the entries that have a value."""
         yield from np.flatnonzero(self._numbers).tolist()
+
+    def items(self) -> ItemsView[int, Value]:
+        """Return entries with their values, in order; each number is looked up once."""
+        entries = np.flatnonzero(self._numbers)
+        numbers = self._numbers[entries].tolist()
+        values = {number: self._value(number) for number in set(numbers)}
+        return {entry: values[number] for entry, number in zip(entries.tolist(), numbers, strict=True)}.items()
 
     def __len__(self) -> int:
         """How many entries have a value."""

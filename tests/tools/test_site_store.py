@@ -295,6 +295,7 @@ def _is_of(line, *params):
 def test_what_entries_have_is_a_mapping():
     found = ByEntry(site_store.np.array([0, 7, 0, 8], dtype="i4"), str)
     assert dict(found) == {1: "7", 3: "8"}
+    assert list(found.items()) == [(1, "7"), (3, "8")]
     assert (len(found), found.get(0), found.get(4), found.get(-1)) == (2, None, None, None)
 
 
