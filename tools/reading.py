@@ -5,13 +5,12 @@ Apart from `report`, because a machine that only measures has no Bokeh to draw w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tools import asv_results, history, recorded, trends
-from tools.measurements import Measurement
 from tools.pages import SHORT, SiteData
-from tools.recorded import History, Recorded
+from tools.recorded import History
 
 _LISTED = 5  # commits named in a note before it only counts them
 
@@ -29,15 +28,23 @@ def site_data(results: Path, repository: Path) -> SiteData:
         order=order,
         trends=trends.applicable(trends.build(items, order)),
         measurements=tuple(item for item in items if item.commit in past.commits),
-        notes=(*stored.notes, *notes, *_history_notes(stored, past, items)),
+        notes=(
+            *stored.notes,
+            *notes,
+            *history_notes(past, (file.commit for file in stored.files), (item.commit for item in items)),
+        ),
     )
 
 
-def _history_notes(stored: Recorded, past: History, items: tuple[Measurement, ...]) -> Iterator[str]:
-    measured = dict.fromkeys(file.commit for file in stored.files)
-    gone = [sha for sha in measured if sha not in past.commits]
-    shown = dict.fromkeys(item.commit for item in items if item.commit in past.commits)
-    beside = [sha for sha in shown if sha not in past.line]
+def history_notes(past: History, recorded_: Iterable[str], measured: Iterable[str]) -> Iterator[str]:
+    """Yield what has to be known of commits that have no place in the history.
+
+    Args:
+        past: the history. recorded_: the commits of the results files, in their order. measured: those of measurements.
+    """
+    line = frozenset(past.line)
+    gone = [sha for sha in dict.fromkeys(recorded_) if sha not in past.commits]
+    beside = [sha for sha in dict.fromkeys(measured) if sha in past.commits and sha not in line]
     if gone:
         yield f"results of commits that the repository does not have are kept, not shown: {_names(gone)}"
     if beside:
