@@ -48,6 +48,8 @@ PURE = (
     "regressions",
     "absences",
     "perf_expected",
+    "evidence",
+    "night_evidence",
     "finding_text",
     "verdict_text",
     "verdict_markdown",
