@@ -19,7 +19,18 @@ from typing import Any, TextIO
 import bokeh
 import jinja2
 
-from tools import charts, commit_page, index_page, kernel_page, machines_page, measurement_page, roofline_page, site
+from tools import (
+    charts,
+    commit_page,
+    finding_page,
+    findings_page,
+    index_page,
+    kernel_page,
+    machines_page,
+    measurement_page,
+    roofline_page,
+    site,
+)
 from tools.errors import ResultsError
 from tools.site import Site
 from tools.site_files import Builder, DataFile
@@ -27,6 +38,8 @@ from tools.site_files import Builder, DataFile
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
 MODULES: tuple[Builder, ...] = (
+    finding_page,
+    findings_page,
     roofline_page,
     measurement_page,
     machines_page,

@@ -12,8 +12,18 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
-from tools import columns, findings_store, kept_ceilings, reading, roofs, session_facts, telemetry_files
+from tools import (
+    columns,
+    evidence_store,
+    findings_store,
+    kept_ceilings,
+    reading,
+    roofs,
+    session_facts,
+    telemetry_files,
+)
 from tools.columns import Columns
+from tools.evidence import Evidence
 from tools.finding import Finding
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place, SiteData
@@ -71,7 +81,7 @@ class Site:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
-        return (*self.data.notes, *self._stored.problems)
+        return (*self.data.notes, *self._stored.problems, *(text for _, own in self._kept.values() for text in own))
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
@@ -105,6 +115,10 @@ class Site:
     def findings(self) -> tuple[Finding, ...]:
         """Every finding, whatever its state."""
         return tuple(self._stored.findings)
+
+    def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
+        """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
+        return self._kept[finding]
 
     def roofs(self, place: Place, device: str) -> Roofs | None:
         """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
@@ -161,6 +175,10 @@ class Site:
         for item in self.data.measurements:
             found.setdefault(item.commit, []).append(item)
         return {sha: tuple(items) for sha, items in found.items()}
+
+    @cached_property
+    def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
+        return {item.id: evidence_store.read(self.results, item.id) for item in self.findings}
 
     @cached_property
     def _stored(self) -> findings_store.Stored:
