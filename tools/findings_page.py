@@ -58,7 +58,7 @@ def build(found: Site) -> Iterator[Page]:
 
 
 def of(found: Site) -> FindingsPage:
-    """Return the list: open ones first, regressions before improvements and confirmed before suspected, then the newest."""
+    """Return the list: open ones first, the worse before the better, confirmed before suspected; then the newest."""
     ordered = sorted(found.findings, key=_rank)
     return FindingsPage(
         rows=tuple(_row(found, item) for item in ordered),

@@ -22,6 +22,7 @@ import jinja2
 from tools import (
     charts,
     commit_page,
+    compare_page,
     finding_page,
     findings_page,
     index_page,
@@ -38,6 +39,7 @@ from tools.site_files import Builder, DataFile
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
 MODULES: tuple[Builder, ...] = (
+    compare_page,
     finding_page,
     findings_page,
     roofline_page,

@@ -1,7 +1,7 @@
-// Buttons that copy: `<button data-copy="ID">` copies the text of the element ID, and says so in its own words.
+// Copies texts. `<button data-copy="ID">` copies the text of the element ID, and says in its own words that it did.
 "use strict";
 
-/** Copies a text; returns whether that was possible. From a folder a page may have no clipboard to write to. */
+/** Copies a text; returns whether that was possible: from a folder a page may have no clipboard to write to. */
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -19,12 +19,15 @@ async function copyText(text) {
   }
 }
 
+/** Copies a text, and has a button say for a while what came of it. */
+async function copyAndSay(button, text) {
+  const usual = button.dataset.usual ?? button.textContent;
+  button.dataset.usual = usual;
+  button.textContent = (await copyText(text)) ? "copied" : "not allowed here: select it";
+  setTimeout(() => { button.textContent = usual; }, 2000);
+}
+
 for (const button of document.querySelectorAll("button[data-copy]")) {
   button.hidden = false;
-  const usual = button.textContent;
-  button.addEventListener("click", async () => {
-    const done = await copyText(document.getElementById(button.dataset.copy).textContent);
-    button.textContent = done ? "copied" : "select it, and copy";
-    setTimeout(() => { button.textContent = usual; }, 2000);
-  });
+  button.addEventListener("click", () => copyAndSay(button, document.getElementById(button.dataset.copy).textContent));
 }
