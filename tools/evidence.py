@@ -157,7 +157,7 @@ def joined(known: Evidence, new: Evidence) -> Evidence:
     return Evidence(
         reruns=tuple(sorted(kept, key=lambda item: (item.identity, item.before, item.after, item.purpose.value))),
         paths=tuple(_short(paths[key]) for key in sorted(paths)[:MOST_RERUNS]),
-        left_out=max(known.left_out, len(reruns) - len(kept)),
+        left_out=max(known.left_out, new.left_out, len(reruns) - len(kept)),
     )
 
 

@@ -191,7 +191,7 @@ def of(found: Site, item: Finding, named: Mapping[str, Commit], touched: Mapping
     reruns.sort(key=lambda one: (-abs(one.effect or 0.0), one.purpose.value))
     series, further = finding_series.shown(found, item)
     machine = finding_attribution.environment(found, item)
-    left_out = len(reruns) - MOST_SHOWN + sum(own.left_out for own in kept.values())
+    left_out = max(0, len(reruns) - MOST_SHOWN) + sum(own.left_out for own in kept.values())
     return FindingPage(
         name=href(item.id),
         id=item.id,

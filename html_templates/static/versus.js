@@ -3,7 +3,9 @@
 
 const MOST_ROWS = 300; // rows before the reader is asked whether he wants all
 const MOST_OFFERED = 40; // commits that are offered for what was typed
-const REDRAW = 250; // ms between drawings while series come in
+const REDRAW = 250; // ms between drawings while series come in, at least; and
+const SHARE = 10; // times what the last drawing took, so that drawing does not keep them from coming in
+const MANY = 200; // series that are waited for before the reader is told how to wait for fewer
 
 const page = Object.fromEntries(
   ["choice", "progress", "problems", "result", "summary", "means", "rows", "none", "more", "footnotes"].map((id) => [id, document.getElementById(id)]),
@@ -43,15 +45,16 @@ async function refresh(problems) {
   const run = (state.run += 1);
   const versions = Choice.pairs(state.chosen, state.series).flat(2);
   const names = new Set(versions.filter((one) => one !== null).map((one) => one.name));
-  let drawn = performance.now();
+  let due = performance.now() + REDRAW;
   tell(problems);
   document.body.dataset.ready = "no";
   const failed = await Rows.load([...names], state.order, () => state.run === run, (done, whole) => {
-    page.progress.textContent = `${done} of ${whole} series loaded`;
-    if (performance.now() - drawn > REDRAW) {
-      draw();
-      drawn = performance.now();
-    }
+    const hint = whole > MANY && state.chosen.kernel === "" ? "; choose a kernel to wait for fewer" : "";
+    page.progress.textContent = `${done} of ${whole} series loaded${hint}`;
+    const began = performance.now();
+    if (began < due) return;
+    draw();
+    due = performance.now() + Math.max(REDRAW, SHARE * (performance.now() - began));
   });
   if (failed === null) return; // something else was chosen meanwhile
   page.progress.textContent = "";

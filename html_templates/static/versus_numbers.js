@@ -5,12 +5,18 @@
 const Numbers = (() => {
   const DIGITS = 3; // as tools/units.py
 
+  /** Returns a number with so many decimals; a tie goes to the even digit, as in Python. */
+  function fixed(value, decimals, useGrouping = true) {
+    const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+    return value.toLocaleString("en-US", { ...digits, useGrouping, roundingMode: "halfEven" });
+  }
+
   /** Returns a number with three significant digits, none before the decimal point dropped, no exponent. */
   function significant(value) {
     if (value === 0) return "0";
     const rounded = Number(value.toExponential(DIGITS - 1)); // rounding may carry into a further digit
     const decimals = Math.max(DIGITS - 1 - Math.floor(Math.log10(Math.abs(rounded)) + 1e-12), 0);
-    return value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+    return fixed(value, decimals);
   }
 
   /** Returns a fraction in percent: never 0% unless it is 0, never 100% unless it is 1. */
@@ -19,7 +25,7 @@ const Numbers = (() => {
     if (percent > 0 && percent < 0.05) return "<0.1%";
     if (percent >= 99.95 && percent < 100) return ">99.9%";
     if (percent > 100 && percent < 100.05) return ">100.0%";
-    return `${percent.toFixed(1)}%`;
+    return `${fixed(percent, 1, false)}%`;
   }
 
   /** Returns a speed ratio in words: "3.2% faster", "2.10x slower"; only exactly 1 is "unchanged". */
