@@ -21,7 +21,7 @@ from tools import (
 )
 from tools.ab_test import Answer
 from tools.differing import P
-from tools.evidence import Evidence, Look, Path, Rerun
+from tools.evidence import Evidence, Look, Path, Purpose, Rerun
 from tools.finding import Finding
 from tools.finding_attribution import Suspected
 from tools.finding_figures import PathStep, RatioFigure, RoundsFigure
@@ -33,6 +33,7 @@ from tools.site import Site
 from tools.site_files import Page
 
 MOST_SHOWN = 12  # re-runs with a figure; the file has the rest
+UNFOLDED = 2  # of these that need no click
 ANSWERS = {Answer.DIFFERENT: "different", Answer.SAME: "the same", Answer.UNKNOWN: "not settled"}
 
 
@@ -75,6 +76,7 @@ class Shown:
     floor: str
     threshold: str
     adjusted: str
+    folded: str  # what it says while it is folded; "" for one that is not
     rounds_figure: RoundsFigure | None
     ratio_figure: RatioFigure | None
     rounds: tuple[Round, ...]
@@ -137,7 +139,8 @@ class FindingPage:
     shown_by: str
     how: str
     ruled_out: tuple[str, ...]
-    commands: tuple[Command, ...]
+    decide: tuple[Command, ...]
+    look: tuple[Command, ...]
     missing: str  # why there is no evidence; "" where there is
     unread: tuple[str, ...]
     reruns: tuple[Shown, ...]
@@ -164,11 +167,6 @@ def build(found: Site) -> Iterator[Page]:
         yield Page(name=page.name, template="finding.html", context={"page": page})
 
 
-def href(finding: str) -> str:
-    """Return the file name of a finding's page."""
-    return f"finding-{finding}.html"
-
-
 def _commits(found: Site) -> Mapping[str, Commit]:
     """Return every commit that findings or their evidence name and that the repository has."""
     wanted: set[str] = set()
@@ -188,12 +186,12 @@ def of(found: Site, item: Finding, named: Mapping[str, Commit], touched: Mapping
     """
     kept, unread = found.evidence(item.id)
     reruns = [one for own in kept.values() for one in own.reruns]
-    reruns.sort(key=lambda one: (-abs(one.effect or 0.0), one.purpose.value))
+    reruns.sort(key=lambda one: (one.purpose is Purpose.CULPRIT, -abs(one.effect or 0.0)))
     series, further = finding_series.shown(found, item)
     machine = finding_attribution.environment(found, item)
     left_out = max(0, len(reruns) - MOST_SHOWN) + sum(own.left_out for own in kept.values())
     return FindingPage(
-        name=href(item.id),
+        name=pages.finding_href(item.id),
         id=item.id,
         kind=item.kind.value,
         state=finding_words.state(item),
@@ -210,10 +208,11 @@ def of(found: Site, item: Finding, named: Mapping[str, Commit], touched: Mapping
         shown_by=finding_text.shown_by(item),
         how=item.how,
         ruled_out=item.ruled_out,
-        commands=finding_words.commands(item),
+        decide=finding_words.decisions(item),
+        look=finding_words.looks(item),
         missing="" if reruns else finding_words.missing(item),
         unread=unread,
-        reruns=tuple(map(_rerun, reruns[:MOST_SHOWN])),
+        reruns=tuple(_rerun(one, number >= UNFOLDED) for number, one in enumerate(reruns[:MOST_SHOWN])),
         left_out=f"{units.count(left_out, 'further re-run')} not shown" if left_out > 0 else "",
         paths=tuple(_path(found, path, named) for own in kept.values() for path in own.paths),
         series=series,
@@ -260,10 +259,12 @@ def _codes(kept: Mapping[str, Evidence]) -> Iterator[str]:
     yield from said.values()
 
 
-def _rerun(item: Rerun) -> Shown:
+def _rerun(item: Rerun, is_folded: bool) -> Shown:
     tone = {Answer.SAME: "same", Answer.UNKNOWN: ""}.get(item.answer, "slower" if (item.effect or 0) > 0 else "faster")
+    change = "" if not item.looks else f", {finding_text.change(item.looks[-1].ratio)}"
     return Shown(
         series=str(item.identity),
+        folded=f"{ANSWERS[item.answer]}{change}" if is_folded else "",
         machine=item.identity.machine,
         purpose=finding_words.purpose(item),
         answer=ANSWERS[item.answer],

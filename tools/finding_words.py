@@ -11,6 +11,7 @@ from tools.evidence import Purpose, Rerun
 from tools.finding import OPEN, SHORT, Finding, Kind, State
 from tools.series_identity import metric
 
+_RUN = "python -m tools"
 DAY, REASON = "YYYY-MM-DD", "WHY"  # in a command: what only the reader knows
 STATES = {
     State.NEW: "Seen, and nobody has looked at it yet.",
@@ -36,7 +37,8 @@ class Command:
 def headline(finding: Finding) -> str:
     """Return what happened in one line: "matmul got slower: time +10.3% (95% interval +8.70% to +11.6%)"."""
     if finding.kind in (Kind.ENVIRONMENT, Kind.VANISHED) or finding.worst is None:
-        return verdict_text.title(finding)
+        said = verdict_text.title(finding)
+        return said[0].upper() + said[1:] if finding.kind is Kind.ENVIRONMENT else said
     noun = metric(finding.worst.identity.benchmark).noun
     word = _WORSE.get(noun, ("worse", "better"))[finding.kind is Kind.IMPROVEMENT]
     got = "got" if finding.state not in (State.NEW, State.SUSPECT) else "may have got"
@@ -75,35 +77,35 @@ def purpose(rerun: Rerun) -> str:
     return f"{after} against {before}"
 
 
-def commands(finding: Finding) -> tuple[Command, ...]:
-    """Return the commands by which a reader decides about a finding, or looks again; those that apply in its state."""
-    run, found = "python -m tools", []
+def decisions(finding: Finding) -> tuple[Command, ...]:
+    """Return the commands by which a reader decides about a finding: those that its state allows."""
+    found = []
     if finding.state in OPEN or finding.state is State.ACKNOWLEDGED:
-        text = f"{run} findings acknowledge {finding.id} --until {DAY} --reason {REASON}"
+        text = f"{_RUN} findings acknowledge {finding.id} --until {DAY} --reason {REASON}"
         found.append(Command(does="Leave it alone until the end of a day", text=text))
     if finding.state is State.CONFIRMED and finding.kind in (Kind.REGRESSION, Kind.IMPROVEMENT) and finding.commits:
         bench = shlex.quote(rf"^{re.escape(finding.subject)}\.")
-        text = f"{run} findings expect {_range(finding)} --bench {bench} --reason {REASON}"
+        text = f"{_RUN} findings expect {_range(finding)} --bench {bench} --reason {REASON}"
         found.append(Command(does="Say that the change was wanted", text=text))
     if finding.state not in OPEN and finding.state is not State.ENVIRONMENT:
-        text = f"{run} findings reopen {finding.id} --reason {REASON}"
+        text = f"{_RUN} findings reopen {finding.id} --reason {REASON}"
         found.append(Command(does="Open it again", text=text))
-    if (again := _again(finding)) is not None:
-        found.append(Command(does="Measure the worst series again, and bisect", text=again))
-    found.append(Command(does="Show all that is known of it in a terminal", text=f"{run} findings show {finding.id}"))
+    return tuple(found)
+
+
+def looks(finding: Finding) -> tuple[Command, ...]:
+    """Return the commands by which a reader looks at a finding again."""
+    found = [Command(does="All that is known of it, in a terminal", text=f"{_RUN} findings show {finding.id}")]
+    worst = finding.worst
+    if finding.kind is Kind.REGRESSION and worst and not worst.identity.is_error and finding.anchor and finding.commits:
+        of = worst.identity
+        options = f"--implementation {shlex.quote(of.implementation)} --case {shlex.quote(of.case)}"
+        ends = f"{finding.anchor} {finding.commits[-1]}"
+        text = f"{_RUN} bisect {shlex.quote(of.benchmark)} {ends} {options}"
+        found.append(Command(does="Measure the worst series again, and bisect", text=text))
     return tuple(found)
 
 
 def _range(finding: Finding) -> str:
     """Return a git range of exactly the commits that can have done it."""
     return finding.culprit or f"{finding.commits[0]}^..{finding.commits[-1]}"
-
-
-def _again(finding: Finding) -> str | None:
-    worst = finding.worst
-    if finding.kind is not Kind.REGRESSION or worst is None or worst.identity.is_error or finding.anchor is None:
-        return None
-    of = worst.identity
-    options = f"--implementation {shlex.quote(of.implementation)} --case {shlex.quote(of.case)}"
-    ends = f"{finding.anchor} {finding.commits[-1]}" if finding.commits else ""
-    return f"python -m tools bisect {shlex.quote(of.benchmark)} {ends} {options}" if ends else None

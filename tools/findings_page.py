@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tools import finding_page, finding_text, finding_words, pages
+from tools import finding_text, finding_words, pages
 from tools.finding import OPEN, Finding, Kind, State
 from tools.site import Site
 from tools.site_files import Page
@@ -93,7 +93,7 @@ def _row(found: Site, item: Finding) -> Row:
     words = (item.id, item.subject, finding_words.headline(item), blamed, *item.commits, *machines)
     return Row(
         id=item.id,
-        href=finding_page.href(item.id),
+        href=pages.finding_href(item.id),
         kind=item.kind.value,
         state=item.state.value,
         shown_state=finding_words.state(item),

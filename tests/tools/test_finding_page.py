@@ -17,10 +17,11 @@ from tests.tools.simulated_machine import Machine
 from tests.tools.test_browser import chromium, tab  # noqa: F401  (fixtures)
 from tests.tools.test_report import AUTHOR, HOSTILE, Tags
 from tools import bisect, evidence_store, finding_figures, finding_page, findings_page, findings_store, history, report
+from tools import pages as pages_
 from tools import site as site_
 from tools.__main__ import _Parser, main
 from tools.finding import OPEN, Kind, State
-from tools.finding_words import DAY, REASON, commands, headline
+from tools.finding_words import DAY, REASON, decisions, headline, looks
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -90,7 +91,7 @@ def test_it_says_what_happened_whose_it_is_and_how_that_is_known(built, texts):
         ("matmul-improvement-x", "matmul got faster: time -20.0%"),
         ("matmul-regression-old", "acknowledged until 2027-01-01"),
         ("matmul-regression-gone", "Gone again."),
-        ("bench-1-cpu-environment-x", "the environment of bench-1 changed"),
+        ("bench-1-cpu-environment-x", "The environment of bench-1 changed"),
         ("bench-1-cpu-environment-x", "No commit is accused"),
         ("matmul-vanished-x", "2 values gone"),
         ("matmul-vanished-x", "no value any more"),
@@ -105,6 +106,10 @@ def test_each_kind_and_state_has_its_own_words(texts, id_, said):
     assert said in texts[id_]
 
 
+def test_where_nothing_can_be_decided_nothing_is_offered(texts):
+    assert "To decide" not in texts["bench-1-cpu-environment-x"] and "To decide" in texts["matmul-suspect"]
+
+
 def test_what_changed_of_the_machine_is_a_table(built):
     _, _, pages, _ = built
     assert pages["bench-1-cpu-environment-x"].changes == (("driver", "550", "560"),)
@@ -115,7 +120,7 @@ def test_every_command_is_accepted_by_the_command_line(built, tmp_path):
     tree, items, _, _ = built
     done = set()
     for item in items:
-        for command in commands(item):
+        for command in (*decisions(item), *looks(item)):
             said = shlex.split(command.text.replace(DAY, "2099-12-31").replace(REASON, "because"))
             assert said[:3] == ["python", "-m", "tools"]
             if said[3] == "bisect":
@@ -135,7 +140,7 @@ def test_every_command_is_accepted_by_the_command_line(built, tmp_path):
 def test_a_decision_of_the_page_changes_the_finding(built, tmp_path):
     tree, items, _, _ = built
     findings_store.write(tmp_path, items[0])
-    expect = next(one.text for one in commands(items[0]) if " expect " in one.text).replace(REASON, "because")
+    expect = next(one.text for one in decisions(items[0]) if " expect " in one.text).replace(REASON, "because")
     more = ["--results", str(tmp_path), "--repository", str(tree.repository)]
     assert main([*shlex.split(expect)[3:], *more], io.StringIO(), io.StringIO()) == 0
     assert findings_store.read(tmp_path).findings[0].state is State.EXPECTED
@@ -144,7 +149,7 @@ def test_a_decision_of_the_page_changes_the_finding(built, tmp_path):
 def test_a_range_of_commits_is_expected_as_a_whole(built):
     tree, items, _, _ = built
     wide = replace(items[0], commits=tree.commits[1:4])
-    text = next(one.text for one in commands(wide) if " expect " in one.text)
+    text = next(one.text for one in decisions(wide) if " expect " in one.text)
     line = git.Repo(tree.repository).git.rev_list(shlex.split(text)[5], "--first-parent").split()
     assert sorted(line) == sorted(tree.commits[1:4])
 
@@ -156,7 +161,7 @@ def test_evidence_that_cannot_be_read_is_named_on_the_page_and_by_the_command(tm
     path.write_text("{")
     summary = report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
     assert any(str(path) in note for note in summary.notes)
-    text = Tags((tmp_path / "site" / finding_page.href(item.id)).read_text(encoding="utf-8")).text
+    text = Tags((tmp_path / "site" / pages_.finding_href(item.id)).read_text(encoding="utf-8")).text
     assert "Not all of it could be read" in text and "not JSON" in text
 
 
@@ -300,7 +305,7 @@ def test_a_command_is_copied_by_keyboard_and_the_list_leads_to_the_page(tab, out
     tab.goto((out / "findings.html").as_uri())
     tab.locator("tr[data-state] a").first.click()
     assert tab.locator("h1").inner_text().startswith("matmul got")
-    tab.goto((out / finding_page.href(items[0].id)).as_uri())
+    tab.goto((out / pages_.finding_href(items[0].id)).as_uri())
     button = tab.locator("button[data-copy]").first
     button.focus()
     tab.keyboard.press("Enter")
@@ -317,7 +322,7 @@ def test_findings_fit_their_window(tab, out, built, width):  # noqa: F811
     tab.set_viewport_size({"width": width, "height": 800})
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)
-        for name in ("findings.html", *(finding_page.href(item.id) for item in items)):
+        for name in ("findings.html", *(pages_.finding_href(item.id) for item in items)):
             tab.goto((out / name).as_uri())
             assert tab.evaluate("document.documentElement.scrollWidth") <= width, name
 
@@ -329,6 +334,6 @@ def test_without_a_script_the_list_is_whole(chromium, out, built):  # noqa: F811
     page = context.new_page()
     page.goto((out / "findings.html").as_uri())
     assert page.locator("tr[data-state]:visible").count() == len(items)
-    page.goto((out / finding_page.href(items[0].id)).as_uri())
+    page.goto((out / pages_.finding_href(items[0].id)).as_uri())
     assert page.locator("button:visible").count() == 0 and page.locator("pre:visible").count() >= 3
     context.close()
