@@ -24,6 +24,7 @@ from tools.series_identity import Identity
 
 FORMAT = 1  # of the files; raised when a reader of the old ones would go wrong
 FOLDER = "evidence"  # in the folder of the findings
+LEAST, MOST = 1e-12, 1e11  # of a time, s, and of a ratio: what lies beyond was not measured, and no page can show it
 DIGITS = 7  # of a time: a hundredth of what the quietest series scatters by
 _IDENTITY = tuple(field.name for field in fields(Identity))
 Value = TypeVar("Value")
@@ -171,8 +172,8 @@ class _Entry:
     def number(self, key: str, *, positive: bool = False) -> float:
         """Return a finite number."""
         found = self.value(key)
-        if not _is_number(found) or (positive and found <= 0):
-            self.refuse(key, "a positive number" if positive else "a number")
+        if not _is_number(found) or (positive and not LEAST <= found <= MOST):
+            self.refuse(key, f"a number from {LEAST:g} to {MOST:g}" if positive else "a number")
         return float(found)
 
     def known_number(self, key: str) -> float | None:
@@ -194,10 +195,10 @@ class _Entry:
         return tuple(found)
 
     def times(self, key: str) -> tuple[float, ...]:
-        """Return a list of positive numbers."""
+        """Return a list of times, s."""
         found = self.value(key)
-        if not isinstance(found, list) or not all(_is_number(item) and item > 0 for item in found):
-            self.refuse(key, "a list of positive numbers")
+        if not isinstance(found, list) or not all(_is_number(item) and LEAST <= item <= MOST for item in found):
+            self.refuse(key, f"a list of numbers from {LEAST:g} to {MOST:g}")
         return tuple(map(float, found))
 
     def entries(self, key: str) -> list[_Entry]:

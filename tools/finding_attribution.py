@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tools import pages, session_facts, units
 from tools.finding import Finding, Kind
-from tools.pages import CommitLine
+from tools.pages import CommitLine, Place
 from tools.recorded import Commit
 from tools.selection import BUILT_FROM
 from tools.series_identity import Identity, environment_of
 from tools.session_facts import SessionFacts
 from tools.site import Site
+
+Sessions = Mapping[Place, Mapping[str, SessionFacts]]  # by commit
 
 MOST = 10  # commits of a finding that are shown with the files they touched
 MOST_FILES = 12
@@ -50,17 +52,12 @@ def further(item: Finding) -> str:
     return f"and {units.count(left, 'earlier commit')}" if left > 0 else ""
 
 
-def line(commit: Commit, measured: Container[str]) -> CommitLine:
-    """Return a commit as a line; its page is "" where it has none."""
-    found = pages.commit_line(commit)
-    has_page = commit.sha in measured
-    return CommitLine(
-        short=found.short,
-        href=found.href if has_page else "",
-        subject=found.subject,
-        author=found.author,
-        date=found.date,
-    )
+def line(sha: str | None, named: Mapping[str, Commit], measured: Container[str]) -> CommitLine | None:
+    """Return a commit as a line, whose page is "" where it has none; None for one that is not among `named`."""
+    if sha is None or sha not in named:
+        return None
+    found = pages.commit_line(named[sha])
+    return found if sha in measured else replace(found, href="")
 
 
 def suspected(
@@ -72,12 +69,10 @@ def suspected(
         named: commits by SHA, as far as the repository has them. touched: the files that they changed.
         measured: the commits that have a page.
     """
-    return tuple(_suspected(sha, item.subject, named.get(sha), touched.get(sha, ()), measured) for sha in shown(item))
+    return tuple(_suspected(sha, item.subject, touched.get(sha, ()), line(sha, named, measured)) for sha in shown(item))
 
 
-def _suspected(
-    sha: str, kernel: str, commit: Commit | None, files: Sequence[str], measured: Container[str]
-) -> Suspected:
+def _suspected(sha: str, kernel: str, files: Sequence[str], known: CommitLine | None) -> Suspected:
     built = [name for name in files if name.split("/")[0] in BUILT_FROM]
     own = [name for name in built if name.startswith(f"kernels/{kernel}/")]
     shared = [name for name in built if name.count("/") < 2 or name.startswith("kernels/_native/")]
@@ -85,7 +80,7 @@ def _suspected(
     rest = f"{units.count(left, 'other file' if own or shared else 'file')}, which {kernel} is not built from"
     return Suspected(
         short=sha[: pages.SHORT],
-        line=None if commit is None else line(commit, measured),
+        line=known,
         own=_few(own),
         shared=_few(shared),
         others=rest if left else "",
@@ -97,7 +92,12 @@ def _few(names: Sequence[str]) -> tuple[str, ...]:
     return (*names[:MOST_FILES], *([f"and {left} more"] if left > 0 else []))
 
 
-def environment(found: Site, item: Finding) -> Environment:
+def sessions(found: Site) -> Sessions:
+    """Return what the sessions of every place found, by commit the newest."""
+    return {place: dict(found.sessions(place)) for place in found.places}
+
+
+def environment(kept: Sessions, item: Finding) -> Environment:
     """Return what the machine was before and after a finding, and whether the code is another one."""
     if item.kind is Kind.ENVIRONMENT:
         changes = tuple((name, old, new) for name, (old, new) in sorted((item.changes or {}).items()))
@@ -106,7 +106,7 @@ def environment(found: Site, item: Finding) -> Environment:
     worst = item.worst
     if worst is None or item.anchor is None or not item.commits:
         return Environment(lead="", changes=(), same=(), code=())
-    before, after = _ends(found, worst.identity, item.anchor, item.commits[-1])
+    before, after = _ends(kept, worst.identity, item.anchor, item.commits[-1])
     if before is None or after is None:
         return Environment(lead="What the machine was then is not recorded.", changes=(), same=(), code=())
     moved = session_facts.changes(before.facts, after.facts)
@@ -119,14 +119,14 @@ def environment(found: Site, item: Finding) -> Environment:
     )
 
 
-def _ends(found: Site, identity: Identity, before: str, after: str) -> tuple[SessionFacts | None, SessionFacts | None]:
+def _ends(
+    kept: Sessions, identity: Identity, before: str, after: str
+) -> tuple[SessionFacts | None, SessionFacts | None]:
     """Return what the sessions found that measured two commits of a series last."""
-    for place in found.places:
+    for place, by_commit in kept.items():
         own = environment_of(place.environment, identity.implementation)
-        if place.machine == identity.machine and own == identity.environment:
-            by_commit = dict(found.sessions(place))  # the newest of each
-            if after in by_commit:
-                return by_commit.get(before), by_commit[after]
+        if (place.machine, own) == (identity.machine, identity.environment) and after in by_commit:
+            return by_commit.get(before), by_commit[after]
     return None, None
 
 

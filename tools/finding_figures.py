@@ -15,22 +15,11 @@ import numpy as np
 from benchmarks.harness.statistics import FloatArray
 from tools import differing, finding_text, units
 from tools.evidence import Path, Rerun
+from tools.finding_axes import LEFT, RIGHT, WIDTH, Axis, Tick, ticks, vertical
 
-WIDTH, HEIGHT = 420, 230  # of a figure, in its own units: a phone shows it almost as large
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34  # of what is around the axes
 _LEAST_RUNNING = 2  # rounds a side that a running ratio is made from
 _FEWEST = differing.FEWEST  # rounds a side from which the interval of the test's threshold is finite
 _CALM_FROM = 4  # rounds a side from which the running ratio may stretch the axis: the first ones jump
-_TICKS = 4
-_PADDING = 0.08  # of an axis, beyond its values
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tick:
-    """A mark of an axis."""
-
-    at: str
-    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,35 +83,8 @@ class Trend:
     since: tuple[str, str] | None  # x and width of the commits that can have done it
 
 
-class _Axis:
-    """Maps values to coordinates."""
-
-    def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        self.low, self.high, self._start, self._end = low, high, start, end
-
-    def __call__(self, value: float) -> str:
-        """Return the coordinate of a value; one beyond the ends lies at the end."""
-        inside = min(max(value, self.low), self.high)
-        return f"{self._start + (inside - self.low) / (self.high - self.low) * (self._end - self._start):.1f}"
-
-
-def _vertical(values: Sequence[float], *, top: float = TOP, bottom: float = HEIGHT - BOTTOM) -> _Axis:
-    low, high = min(values), max(values)
-    room = _PADDING * (high - low) or abs(high) * 0.01 or 1.0  # all equal: a line in the middle
-    return _Axis(low - room, high + room, bottom, top)
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Return up to six round numbers between two (low < high): multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / _TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [number * step for number in range(first, last + 1)]
-
-
-def _rounds_axis(rounds: int) -> tuple[_Axis, tuple[Tick, ...]]:
-    axis = _Axis(0.5, rounds + 0.5, LEFT, WIDTH - RIGHT)
+def _rounds_axis(rounds: int) -> tuple[Axis, tuple[Tick, ...]]:
+    axis = Axis(0.5, rounds + 0.5, LEFT, WIDTH - RIGHT)
     wanted = sorted({1, *(number for number in (2, 4, 8, 16, 32, 64) if number <= rounds), rounds})
     shown = [number for number in wanted if number in (1, rounds) or number <= rounds * 0.9]
     roomy = [number for number in shown if rounds <= 8 or number not in (2, 4) or number >= rounds / 8]
@@ -136,7 +98,7 @@ def rounds_figure(rerun: Rerun) -> RoundsFigure | None:
     scale, unit = _unit([value for side in rerun.compared for value in side])
     x, x_ticks = _rounds_axis(rerun.rounds)
     sides = [[value / scale for value in side] for side in rerun.compared]
-    y = _vertical([value for side in sides for value in side])
+    y = vertical([value for side in sides for value in side])
     dots = [_dots(rerun, number, sides[number], (x, y), unit) for number in (0, 1)]
     middles = [float(np.median(side)) for side in sides]
     return RoundsFigure(
@@ -151,7 +113,7 @@ def rounds_figure(rerun: Rerun) -> RoundsFigure | None:
     )
 
 
-def _dots(rerun: Rerun, number: int, values: Sequence[float], axes: tuple[_Axis, _Axis], unit: str) -> tuple[Dot, ...]:
+def _dots(rerun: Rerun, number: int, values: Sequence[float], axes: tuple[Axis, Axis], unit: str) -> tuple[Dot, ...]:
     side, other, (x, y) = rerun.sides[number], rerun.sides[1 - number], axes
     found = []
     for place, value in enumerate(values):
@@ -175,7 +137,7 @@ def _unit(values: Iterable[float]) -> tuple[float, str]:
     return units.parse(f"1 {unit}"), unit
 
 
-def _value_ticks(y: _Axis, unit: str) -> tuple[Tick, ...]:
+def _value_ticks(y: Axis, unit: str) -> tuple[Tick, ...]:
     return tuple(Tick(at=y(value), text=f"{_round_text(value)} {unit}") for value in ticks(y.low, y.high))
 
 
@@ -193,7 +155,7 @@ def ratio_figure(rerun: Rerun) -> RatioFigure | None:
     limit = math.log1p(rerun.floor)
     bounds = [math.log(value) for look in rerun.looks for value in (look.least, look.most)]
     calm = [middle for rounds, middle, _, _ in running if rounds >= min(_CALM_FROM, rerun.rounds)]
-    y = _vertical([0.0, limit, -limit, *bounds, *calm])
+    y = vertical([0.0, limit, -limit, *bounds, *calm])
     wide = [(rounds, low, high) for rounds, _, low, high in running if math.isfinite(low) and math.isfinite(high)]
     last = rerun.looks[-1] if rerun.looks else None
     return RatioFigure(
@@ -222,7 +184,7 @@ def _running(before: FloatArray, after: FloatArray, rounds: int) -> tuple[int, f
     return rounds, middle, low, high
 
 
-def _bar(rounds: int, look: object, x: _Axis, y: _Axis) -> Bar:
+def _bar(rounds: int, look: object, x: Axis, y: Axis) -> Bar:
     ratios = {name: getattr(look, name) for name in ("ratio", "low", "high", "least", "most", "p")}
     return Bar(
         x=x(rounds),
@@ -232,7 +194,7 @@ def _bar(rounds: int, look: object, x: _Axis, y: _Axis) -> Bar:
     )
 
 
-def _change_ticks(y: _Axis) -> tuple[Tick, ...]:
+def _change_ticks(y: Axis) -> tuple[Tick, ...]:
     """Return ticks at round changes, %, of an axis of logarithms."""
     low, high = (100 * math.expm1(value) for value in (y.low, y.high))
     return tuple(
@@ -256,8 +218,8 @@ def trend(
         label: what it shows, for those who do not see it.
     """
     known = [value for value in values if value is not None]
-    x = _Axis(0, max(len(values) - 1, 1), _TREND_EDGE, TREND_WIDTH - _TREND_EDGE)
-    y = _vertical(known, top=_TREND_EDGE, bottom=TREND_HEIGHT - _TREND_EDGE)
+    x = Axis(0, max(len(values) - 1, 1), _TREND_EDGE, TREND_WIDTH - _TREND_EDGE)
+    y = vertical(known, top=_TREND_EDGE, bottom=TREND_HEIGHT - _TREND_EDGE)
     places = [place for place, value in enumerate(values) if value is not None]
     known_bounds = {place: bound for place in places if (bound := bounds[place]) is not None}
     ends = None if moved is None else [float(x(place)) for place in (moved.start, moved.stop)]
@@ -275,7 +237,7 @@ def trend(
     )
 
 
-def _band(run: Sequence[int], bounds: Mapping[int, tuple[float, float]], x: _Axis, y: _Axis) -> str:
+def _band(run: Sequence[int], bounds: Mapping[int, tuple[float, float]], x: Axis, y: Axis) -> str:
     """Return the outline of the intervals of a stretch."""
     upper = [f"{x(place)},{y(bounds[place][1])}" for place in run]
     return " ".join([*upper, *(f"{x(place)},{y(bounds[place][0])}" for place in reversed(run))])
@@ -310,7 +272,7 @@ def path_steps(path: Path, line: Sequence[str]) -> tuple[PathStep, ...]:
     """
     order = {step.commit: number for number, step in enumerate(path.tried, start=1)}
     verdicts = {step.commit: {True: "slow", False: "fast", None: "untold"}[step.slow] for step in path.tried}
-    x = _Axis(0, max(len(line) - 1, 1), _TREND_EDGE * 4, 2 * WIDTH - _TREND_EDGE * 4)
+    x = Axis(0, max(len(line) - 1, 1), _TREND_EDGE * 4, 2 * WIDTH - _TREND_EDGE * 4)
     return tuple(
         PathStep(
             x=x(place),

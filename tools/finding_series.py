@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,10 +34,14 @@ class Series:
     trend: Trend | None
 
 
-def shown(found: Site, item: Finding) -> tuple[tuple[Series, ...], str]:
+def by_slot(found: Site) -> dict[tuple[str, ...], SeriesKey]:
+    """Return the series of a site as findings name them; of several torches that are no identity, the newest's."""
+    return {_slot(key): key for key in found.keys}
+
+
+def shown(found: Site, item: Finding, keys: Mapping[tuple[str, ...], SeriesKey]) -> tuple[tuple[Series, ...], str]:
     """Return the series of a finding, the largest change first, and how many are left out; "" for none."""
     ordered = sorted(item.affected, key=lambda one: (-abs(one.effect), one.identity))
-    keys = {_slot(key): key for key in found.keys}
     places = _places(found, item)
     rows = tuple(
         _series(found, item, one, keys.get((*one.identity.slot, one.identity.version)), places)
@@ -47,7 +52,6 @@ def shown(found: Site, item: Finding) -> tuple[tuple[Series, ...], str]:
 
 
 def _slot(key: SeriesKey) -> tuple[str, ...]:
-    """Return a series as identities name it: the newest torch's, where torch is no identity of it."""
     environment = environment_of(key.environment, key.implementation)
     return key.machine, environment, key.benchmark, key.implementation, key.case, key.version
 

@@ -180,10 +180,15 @@ def test_of_a_finding_without_evidence_nothing_is_read(tmp_path):
         (lambda raw: raw["reruns"][0].update(answer="no"), "reruns[0].answer: one of the words"),
         (lambda raw: raw["reruns"][0].update(code=[1, 2]), "reruns[0].code: a list of two hashes"),
         (lambda raw: raw["reruns"][0]["looks"][0].update(p="x"), "reruns[0].looks[0].p: a number is wanted, got 'x'"),
-        (lambda raw: raw["reruns"][0]["looks"][0].update(ratio=0), "looks[0].ratio: a positive number is wanted"),
+        (
+            lambda raw: raw["reruns"][0]["looks"][0].update(ratio=0),
+            "looks[0].ratio: a number from 1e-12 to 1e+11 is wanted",
+        ),
         (lambda raw: raw["reruns"][0]["sides"].pop(), "reruns[0].sides: two sides"),
         (lambda raw: raw["reruns"][0]["sides"][0]["seconds"].pop(), "sides[0].seconds: as many rounds"),
-        (lambda raw: raw["reruns"][0]["sides"][1].update(began=["now"]), "sides[1].began: a list of positive"),
+        (lambda raw: raw["reruns"][0]["sides"][1].update(began=["now"]), "sides[1].began: a list of numbers from"),
+        (lambda raw: raw["reruns"][0]["sides"][1].update(began=[1e300] * 8), "sides[1].began: a list of numbers from"),
+        (lambda raw: raw["reruns"][0]["sides"][1].update(seconds=[1e-320] * 8), "sides[1].seconds: a list of numbers"),
         (lambda raw: raw.update(left_out=-1), "left_out: a whole number is wanted, got -1"),
     ],
 )

@@ -16,7 +16,17 @@ from tests.tools import evidenced, synthetic
 from tests.tools.simulated_machine import Machine
 from tests.tools.test_browser import chromium, tab  # noqa: F401  (fixtures)
 from tests.tools.test_report import AUTHOR, HOSTILE, Tags
-from tools import bisect, evidence_store, finding_figures, finding_page, findings_page, findings_store, history, report
+from tools import (
+    bisect,
+    evidence_store,
+    finding_axes,
+    finding_figures,
+    finding_page,
+    findings_page,
+    findings_store,
+    history,
+    report,
+)
 from tools import pages as pages_
 from tools import site as site_
 from tools.__main__ import _Parser, main
@@ -245,10 +255,10 @@ def test_figures_lie_inside_their_frames(built):
         for rerun in evidenced.regression(tree, machine=machine)[1].reruns:
             rounds, ratio = finding_figures.rounds_figure(rerun), finding_figures.ratio_figure(rerun)
             for dot in (*rounds.before, *rounds.after):
-                assert finding_figures.LEFT <= float(dot.x) <= finding_figures.WIDTH
-                assert finding_figures.TOP <= float(dot.y) <= finding_figures.HEIGHT - finding_figures.BOTTOM
+                assert finding_axes.LEFT <= float(dot.x) <= finding_axes.WIDTH
+                assert finding_axes.TOP <= float(dot.y) <= finding_axes.HEIGHT - finding_axes.BOTTOM
             xs, ys = zip(*(map(float, pair.split(",")) for pair in ratio.line.split(" ")), strict=True)
-            assert list(xs) == sorted(xs) and max(ys) <= finding_figures.HEIGHT
+            assert list(xs) == sorted(xs) and max(ys) <= finding_axes.HEIGHT
             assert float(ratio.bars[-1].y) == ys[-1]  # both are the last look's
             for one in ratio.bars:
                 assert float(one.most) <= float(one.high) <= float(one.y) <= float(one.low) <= float(one.least)
@@ -256,7 +266,7 @@ def test_figures_lie_inside_their_frames(built):
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
 def test_ticks_are_round_numbers_between_the_ends(low, width):
-    found = finding_figures.ticks(low, low + width)
+    found = finding_axes.ticks(low, low + width)
     assert len(found) <= 6
     assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in found)
 
