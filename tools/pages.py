@@ -183,6 +183,11 @@ def kernel_href(kernel: str, device: str) -> str:
     return f"kernel-{kernel}-{device}.html"
 
 
+def finding_href(finding: str) -> str:
+    """Return the file name of the page of a finding (its id)."""
+    return f"finding-{finding}.html"
+
+
 def commit_line(commit: Commit) -> CommitLine:
     """Return a commit as a line of a table shows it."""
     return CommitLine(

@@ -20,6 +20,9 @@ import jinja2
 from tools import (
     charts,
     commit_page,
+    compare_page,
+    finding_page,
+    findings_page,
     index_page,
     kernel_page,
     machines_page,
@@ -36,6 +39,9 @@ from tools.site_writing import INDEX, Writer
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MODULES: tuple[Builder, ...] = (
     series_data,
+    compare_page,
+    finding_page,
+    findings_page,
     roofline_page,
     measurement_page,
     machines_page,

@@ -28,7 +28,7 @@ FORMAT = 1  # of these files; it changes when a reader of the old ones would go 
 DIGITS = 7  # of a time: no series repeats to one part in a million; all 17 would double the files
 _OUTCOMES = tuple(outcome.value for outcome in OUTCOMES)
 _MOST_KEPT = 64  # columns kept as JSON; of 10,000 commits each can have a MB
-TIMES = ("seconds", "low", "high", "adjusted")
+TIMES = ("seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high")
 _POWERS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # of ten; a double holds each of them exactly
 
 

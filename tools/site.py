@@ -12,8 +12,19 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
-from tools import findings_store, kept_ceilings, pages, reading, roofs, session_facts, site_store, telemetry_files
+from tools import (
+    evidence_store,
+    findings_store,
+    kept_ceilings,
+    pages,
+    reading,
+    roofs,
+    session_facts,
+    site_store,
+    telemetry_files,
+)
 from tools.columns import Columns
+from tools.evidence import Evidence
 from tools.finding import Finding
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place, SiteData
@@ -73,7 +84,7 @@ class Site:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
-        return (*self.store.notes, *self._stored.problems)
+        return (*self.store.notes, *self._stored.problems, *(text for _, own in self._kept.values() for text in own))
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
@@ -132,6 +143,10 @@ class Site:
         """Every finding, whatever its state."""
         return tuple(self._stored.findings)
 
+    def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
+        """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
+        return self._kept[finding]
+
     def roofs(self, place: Place, device: str) -> Roofs | None:
         """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
         return roofs.roofs(roofs.of_newest(self.ceilings(place, device)), device.lower())
@@ -184,6 +199,10 @@ class Site:
     def data(self) -> SiteData:
         """Everything as objects, in memory: for pages that are not yet made series by series."""
         return reading.site_data(self.results, self.repository)
+
+    @cached_property
+    def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
+        return {item.id: evidence_store.read(self.results, item.id) for item in self.findings}
 
     @cached_property
     def _stored(self) -> findings_store.Stored:
