@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tools import columns, findings_store, kept_ceilings, reading, roofs
+from tools import accuracy_series, asv_results, columns, findings_store, kept_ceilings, reading, roofs, series_changes
+from tools.accuracy_series import Accuracy
+from tools.changepoints_values import ChangePoint
 from tools.columns import Columns
 from tools.finding import Finding
 from tools.measurements import Measurement, SeriesKey
 from tools.pages import Place, SiteData
-from tools.recorded import Benchmark, Commit, Machine
+from tools.recorded import Benchmark, Commit, Machine, ResultsFile
 from tools.roofline import Roofs
+from tools.session_facts import SessionFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,29 @@ class Site:
         """Return one of `keys` as columns."""
         return columns.of([point.measurement for point in self.data.trends[key].points], self.order)
 
+    def change_points(self, key: SeriesKey) -> tuple[ChangePoint, ...]:
+        """Return the change points of one of `keys`; their indices are entries of its columns."""
+        return series_changes.of(self.series(key))
+
+    @property
+    def accuracy_keys(self) -> tuple[SeriesKey, ...]:
+        """Every series of errors, `<kernel>.<Device>.track_max_error`."""
+        return tuple(self._errors)
+
+    def accuracy(self, key: SeriesKey) -> Accuracy:
+        """Return one of `accuracy_keys` as columns."""
+        return self._errors[key]
+
+    def sessions(self, place: Place) -> tuple[tuple[str, SessionFacts], ...]:
+        """Return what the sessions that measured a machine and environment found, each with its commit; as kept."""
+        here = (place.machine, place.environment)
+        return tuple(
+            (file.commit, session)
+            for file in self._files
+            if (file.machine, file.environment) == here
+            for session in file.sessions
+        )
+
     def at(self, commit: str) -> tuple[Measurement, ...]:
         """Return everything measured of a commit, on all machines; also of one beside the first-parent line."""
         return self._by_commit.get(commit, ())
@@ -104,6 +130,14 @@ class Site:
         """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
         known = kept_ceilings.recorded(self.results / place.machine, device.lower())
         return roofs.roofs(sorted(known, key=lambda session: session.began), device.lower())
+
+    @cached_property
+    def _files(self) -> tuple[ResultsFile, ...]:
+        return asv_results.read(self.results).files
+
+    @cached_property
+    def _errors(self) -> dict[SeriesKey, Accuracy]:
+        return accuracy_series.build(self._files, self.order)
 
     @cached_property
     def _by_commit(self) -> dict[str, tuple[Measurement, ...]]:
