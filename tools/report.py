@@ -19,14 +19,14 @@ from typing import Any, TextIO
 import bokeh
 import jinja2
 
-from tools import charts, commit_page, index_page, kernel_page, site
+from tools import commit_page, index_page, kernel_page, site
 from tools.errors import ResultsError
 from tools.site import Site
 from tools.site_files import Builder, DataFile
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
-MODULES: tuple[Builder, ...] = ()  # whose `build` makes a part of the site, in the order of its navigation
+MODULES: tuple[Builder, ...] = (kernel_page,)  # whose `build` makes a part of the site, in the order of its navigation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +116,6 @@ def _render(whole: Site, folder: Path) -> tuple[str, ...]:
     found = whole.data
     for commit in commit_page.build(found):
         names.append(_write(folder, commit.name, templates.get_template("commit.html").render(page=commit)))
-    for kernel in kernel_page.build(found):
-        embedded = [charts.embed(section.chart) for section in kernel.sections]
-        text = templates.get_template("kernel.html").render(page=kernel, charts=embedded)
-        names.append(_write(folder, kernel.name, text))
     text = templates.get_template("index.html").render(page=index_page.build(found))
     names.append(_write(folder, "index.html", text))
     return tuple(names)
