@@ -56,6 +56,11 @@ PURE = (
     "finding_text",
     "verdict_text",
     "verdict_markdown",
+    "accuracy_series",
+    "series_changes",
+    "kernel_quantities",
+    "kernel_marks",
+    "kernel_tables",
 )  # take and return frozen values
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
 

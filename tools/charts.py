@@ -1,47 +1,29 @@
-"""Makes a kernel page's chart: Bokeh's document for its axes, and the data of every choice a reader has.
+"""Makes a kernel page's chart: Bokeh's document, empty; `trend.js` puts the data of the reader's choice into it.
 
-The document holds one choice (unit and test case); `trend.js` puts another one's data into the same sources. The
-controls are the page's own HTML, because Bokeh's widgets live in a shadow DOM that the page's style cannot reach.
+The controls are the page's own HTML, because Bokeh's widgets live in a shadow DOM that the page's style cannot reach;
+so is what is shown of the commit under the pointer, which a canvas of 100,000 points would be slow to draw anew.
 Colours of axes are set by `trend.js` too, for the reader's light or dark scheme.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from bokeh.embed import json_item
-from bokeh.models import (
-    ColumnDataSource,
-    DataRange1d,
-    FixedTicker,
-    GlyphRenderer,
-    HoverTool,
-    OpenURL,
-    Scatter,
-    TapTool,
-)
+from bokeh.models import ColumnDataSource, FixedTicker, Range1d
 from bokeh.plotting import figure
 
-from tools.kernel_page import Chart, Line
-
-# Four hues that keep a contrast of 3:1 on white and on near-black alike (WCAG's bound for graphics), in the
-# order of the implementations' names; a further implementation starts over.
-COLOURS = {"eager": "#c2651a", "compile": "#8a63d2", "native": "#1f8a5b", "triton": "#2f7fd0"}
-_OTHERS = ("#b8478f", "#5f7d8c", "#94801a")
-_NAN = float("nan")
-_HEIGHT = 420  # px
-_CROWDED = 40  # more commits than this, and the dots are drawn smaller
-_LABELS = 24  # more commits than this, and the axis labels only some of them
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddedChart:
-    """A chart as the page embeds it."""
-
-    colours: tuple[tuple[str, str], ...]  # implementation, colour
-    document: dict[str, Any]  # what Bokeh.embed.embed_item takes
-    choices: dict[str, dict[str, dict[str, dict[str, list[Any]]]]]  # unit -> case -> implementation -> columns
+# Four hues that keep a contrast of 3:1 on white and on near-black alike (WCAG's bound for graphics) and that people who
+# see no red or no green tell apart (tests/tools/test_colours.py; found by a search over what the contrast leaves: 40 of
+# CIELAB at least, where violet and blue of one lightness were 1 apart). A further implementation starts over.
+COLOURS = {"eager": "#c87418", "compile": "#5a57f2", "native": "#2f846c", "triton": "#2f90cc"}
+_OTHERS = ("#d8245f", "#9c6c30", "#80849a")
+# A colour is not the only sign of an implementation: the shapes of its dots tell it too.
+_SHAPES = ("circle", "square", "triangle", "diamond", "hex", "inverted_triangle")
+_HEIGHT = 440  # px
+_SIZE = 7  # of a dot, px; the page's script makes them smaller where many are in view
+_UPWARDS = 1.5708  # radians
 
 
 def colours(implementations: tuple[str, ...]) -> dict[str, str]:
@@ -51,104 +33,104 @@ def colours(implementations: tuple[str, ...]) -> dict[str, str]:
     return {name: COLOURS.get(name) or further[name] for name in implementations}
 
 
-def embed(chart: Chart) -> EmbeddedChart:
-    """Return a chart ready to be embedded."""
-    choices: dict[str, dict[str, dict[str, dict[str, list[Any]]]]] = {}
-    for line in chart.lines:
-        by_case = choices.setdefault(line.quantity, {})
-        by_case.setdefault(line.case, {})[line.implementation] = columns(chart, line)
-    hues = colours(chart.implementations)
-    plot = _axes(chart)
-    dots = [
-        _draw(plot, name, hues[name], choices[chart.quantities[0]][chart.first_case][name])
-        for name in chart.implementations
-        if name in choices[chart.quantities[0]][chart.first_case]
-    ]
-    plot.y_range.renderers = dots  # intervals from few rounds can be so wide that they would hide every step
-    plot.add_tools(*_tools(dots))
-    return EmbeddedChart(colours=tuple(hues.items()), document=json_item(plot), choices=choices)
+@cache
+def document(implementations: tuple[str, ...]) -> dict[str, Any]:
+    """Return what Bokeh.embed.embed_item takes: axes, and renderers without data; made once, Bokeh takes half a second.
+
+    Renderers are named "<part>: <implementation>" with the parts band, bars, line and dots; those of marks by what
+    they mark (tag, environment, finding, roof, changes), and "label: " and that.
+    """
+    plot = _axes()
+    _draw_marks_behind(plot)
+    shapes = {name: _SHAPES[index % len(_SHAPES)] for index, name in enumerate(implementations)}
+    for name, colour in colours(implementations).items():
+        _draw(plot, name, colour, shapes[name])
+    _draw_marks_above(plot)
+    return dict(json_item(plot))
 
 
-def columns(chart: Chart, line: Line) -> dict[str, list[Any]]:
-    """Return a line as columns, one entry for each commit; a missing value is None."""
-    dots = line.dots
-    return {
-        "x": list(range(len(dots))),
-        "y": [dot.value for dot in dots],
-        "low": [dot.low for dot in dots],
-        "high": [dot.high for dot in dots],
-        "implementation": [line.implementation] * len(dots),
-        "shown": [dot.shown for dot in dots],
-        "interval": [dot.interval for dot in dots],
-        "rounds": [dot.rounds for dot in dots],
-        "change": [dot.change for dot in dots],
-        "flags": [dot.flags for dot in dots],
-        "commit": [commit.short for commit in chart.commits],
-        "subject": [commit.subject for commit in chart.commits],
-        "author": [commit.author for commit in chart.commits],
-        "date": [commit.date for commit in chart.commits],
-        "page": [commit.href for commit in chart.commits],
-    }
-
-
-def _axes(chart: Chart) -> figure:
-    """Return the empty figure: commits in order along x, the value from zero along y."""
+def _axes() -> figure:
+    """Return the empty figure: commits in order along x, the value along y."""
     plot = figure(
         height=_HEIGHT,
         sizing_mode="stretch_width",
-        tools="box_zoom,xpan,reset,save",
+        tools="xbox_zoom,xpan,reset,save",
         toolbar_location="above",
         active_drag=None,  # a finger that scrolls the page must not pan the chart
         active_scroll=None,
-        x_range=(-0.5, len(chart.commits) - 0.5),
-        # only_visible: an implementation switched off no longer squeezes the others
-        y_range=DataRange1d(start=0, only_visible=True, range_padding=0.15),
+        x_range=Range1d(-0.5, 0.5),
+        y_range=Range1d(0, 1),
         background_fill_alpha=0,
         border_fill_alpha=0,
         outline_line_color=None,
-        y_axis_label=chart.quantities[0],
         x_axis_label="commit, in the order of the history",
+        y_axis_label="",
+        # A mark's label must not shift the frame, nor the axis when its numbers get longer
+        min_border_left=64,
+        output_backend="canvas",
     )
     plot.toolbar.logo = None
-    stride = -(-len(chart.commits) // _LABELS)
-    plot.xaxis.ticker = FixedTicker(ticks=list(range(0, len(chart.commits), stride)))
-    plot.xaxis.major_label_overrides = {index: commit.short for index, commit in enumerate(chart.commits)}
+    plot.xaxis.ticker = FixedTicker(ticks=[])
     plot.xaxis.major_label_orientation = 0.9  # radians: eight digits do not fit side by side
     plot.xgrid.visible = False
-    plot.yaxis.formatter.use_scientific = False
+    plot.yaxis.formatter.use_scientific = True
     return plot
 
 
-def _draw(plot: figure, name: str, colour: str, data: dict[str, list[Any]]) -> GlyphRenderer:
-    """Draw one implementation: interval, line, a dot for each commit; return the dots."""
-    numbers = {key: [_NAN if item is None else item for item in column] for key, column in data.items()}
-    source = ColumnDataSource(data=numbers, name=name)  # a NaN breaks the line where a value is missing
-    size = 9 if len(data["x"]) <= _CROWDED else 5
-    # Note: tried an area; Bokeh's run across a missing value as if it had been measured there.
-    plot.segment(x0="x", y0="low", x1="x", y1="high", source=source, line_color=colour, line_alpha=0.3, line_width=size)
-    plot.line(x="x", y="y", source=source, line_color=colour, line_width=2)
-    dots: GlyphRenderer = plot.scatter(x="x", y="y", source=source, size=size, fill_color=colour, line_color=colour)
-    same = Scatter(x="x", y="y", size=size, fill_color=colour, line_color=colour)
-    dots.nonselection_glyph = same  # a click opens a page; it must not fade the rest
-    dots.selection_glyph = same
-    return dots
+def _source(name: str, *columns: str) -> ColumnDataSource:
+    return ColumnDataSource(data={column: [] for column in columns}, name=name)
 
 
-def _tools(dots: list[GlyphRenderer]) -> tuple[HoverTool, TapTool]:
-    # Plain @column, never {safe}: messages and names are data, and Bokeh sets these as text.
-    rows = (
-        ("commit", "@commit"),
-        ("message", "@subject"),
-        ("author", "@author"),
-        ("date", "@date"),
-        ("implementation", "@implementation"),
-        ("value", "@shown"),
-        ("interval", "@interval"),
-        ("rounds", "@rounds"),
-        ("change", "@change"),
-        ("flags", "@flags"),
-    )
-    return (
-        HoverTool(renderers=dots, tooltips=list(rows), point_policy="snap_to_data"),
-        TapTool(renderers=dots, visible=False, callback=OpenURL(url="@page", same_tab=True)),
-    )
+def _draw(plot: figure, name: str, colour: str, shape: str) -> None:
+    """Draw one implementation: intervals as a band and as bars, a line, a dot for each commit."""
+    band = _source(f"band: {name}", "x", "y")
+    source = _source(f"line: {name}", "x", "y")
+    few = _source(f"few: {name}", "x", "y", "low", "high")  # of commits in view, where there is room for dots
+    # Note: tried an area between two columns; Bokeh's run across a missing value as if it had been measured there. A
+    # patch breaks at NaN. It shows nothing of a single commit: bars are drawn where there is room for them.
+    plot.patch(x="x", y="y", source=band, fill_color=colour, fill_alpha=0.2, line_color=None, name=f"band: {name}")
+    plot.segment(
+        x0="x", y0="low", x1="x", y1="high", source=few, line_color=colour, line_alpha=0.45, line_width=5,
+        name=f"bars: {name}",
+    )  # fmt: skip
+    plot.line(x="x", y="y", source=source, line_color=colour, line_width=1.8, name=f"line: {name}")
+    plot.scatter(
+        x="x", y="y", source=few, marker=shape, size=_SIZE, fill_color=colour, line_color=colour,
+        name=f"dots: {name}",
+    )  # fmt: skip
+
+
+def _draw_marks_behind(plot: figure) -> None:
+    """Draw the lines of tags, changes of the environment, findings, and the roof."""
+    for kind, dash in (("tag", "dotted"), ("environment", "dashed")):
+        source = _source(kind, "x", "y", "label")
+        plot.vspan(x="x", source=source, line_width=1.2, line_alpha=0.6, line_dash=dash, name=kind)
+        plot.text(
+            x="x", y="y", text="label", source=source, angle=_UPWARDS, x_offset=-3, y_offset=-5,
+            text_font_size="11px", text_baseline="bottom", name=f"label: {kind}",
+        )  # fmt: skip
+    plot.vspan(x="x", line_color="colour", source=_source("finding", "x", "colour"), line_width=1.2, name="finding")
+    roof = _source("roof", "x", "y", "label")
+    plot.hspan(y="y", source=roof, line_width=1.5, line_dash="dashdot", name="roof")
+    plot.text(
+        x="x", y="y", text="label", source=roof, text_font_size="11px", text_baseline="bottom", x_offset=4,
+        y_offset=-2, name="label: roof",
+    )  # fmt: skip
+
+
+def _draw_marks_above(plot: figure) -> None:
+    """Draw change points at their values, and at the top the heads of findings, which a click opens."""
+    changes = _source("changes", "x", "y", "marker", "label", "colour")
+    plot.scatter(
+        x="x", y="y", marker="marker", fill_color="colour", source=changes, size=13, line_width=1.5, name="changes",
+    )  # fmt: skip
+    plot.text(
+        x="x", y="y", text="label", source=changes, y_offset=-11, text_font_size="12px", text_font_style="bold",
+        text_align="center", text_baseline="bottom", name="label: changes",
+    )  # fmt: skip
+    heads = _source("heads", "x", "y", "colour", "label", "align", "offset", "page")
+    plot.scatter(x="x", y="y", color="colour", source=heads, marker="inverted_triangle", size=14, name="heads")
+    plot.text(
+        x="x", y="y", text="label", text_color="colour", source=heads, text_align="align", x_offset="offset",
+        y_offset=8, text_font_size="12px", text_baseline="middle", name="label: heads",
+    )  # fmt: skip

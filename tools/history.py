@@ -25,8 +25,8 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
         with git.Repo(repository, search_parent_directories=True) as repo:
             line = repo.git.rev_list("HEAD", "--first-parent").split()
             shallow = Path(repo.common_dir, "shallow").exists()
-            found = (_commit(repo, sha) for sha in dict.fromkeys(wanted))
-            commits = {commit.sha: commit for commit in found if commit is not None}
+            found = (commit(repo, sha) for sha in dict.fromkeys(wanted))
+            commits = {item.sha: item for item in found if item is not None}
             tags = _tags(repo)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise HistoryError(
@@ -70,7 +70,7 @@ def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
     return {sha: tuple(sorted(names)) for sha, names in found.items()}
 
 
-def _commit(repo: git.Repo, sha: str) -> Commit | None:
+def commit(repo: git.Repo, sha: str) -> Commit | None:
     """Return a commit, or None where the repository has none of that name."""
     try:
         found = repo.commit(sha)

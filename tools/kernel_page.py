@@ -1,81 +1,71 @@
-"""A kernel's page: its trend over the commits as a chart, and the same data as tables."""
+"""A kernel's page on a device: its trend over the commits as a chart, the same data as tables, its source.
+
+One chart shows one test case of one machine in one cache state, in the quantity that the reader chooses; its series
+are data files of their own, and what is marked on it is the data file `kernel-<kernel>-<Device>` (`kernel_data`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tools import pages, units
-from tools.measurements import Measurement, Outcome
-from tools.pages import Cell, CommitLine, Footnotes, Place, SiteData
-from tools.trends import Point, Trend
+from tools import charts, kernel_data, kernel_source, kernel_tables, pages
+from tools.changepoints_values import FEWEST_ALONE, too_few
+from tools.columns import Columns
+from tools.kernel_data import Chart, Group
+from tools.kernel_quantities import AXES
+from tools.kernel_source import Version
+from tools.kernel_tables import Table
+from tools.measurements import SeriesKey
+from tools.pages import CommitLine, Footnotes, Place
+from tools.site import Site
+from tools.site_files import DataFile, Page
 
-GFLOPS, GIGABYTES, MICROSECONDS = "GFLOPS", "GB/s", "µs"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dot:
-    """One commit on a line of the chart; a value that is missing is None, and the line is broken there."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    shown: str  # value with unit, or "n/a", "failed"
-    interval: str
-    rounds: str
-    change: str
-    flags: str
+RANGES = (("all", "all commits"), ("200", "newest 200"), ("50", "newest 50"))
+SCALES = (("zero", "from zero"), ("close", "close up"))
+MARKS = 200  # rows of the table of what is marked
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One implementation of one test case in one quantity; one dot for each commit of the chart."""
-
-    quantity: str
-    case: str
-    implementation: str
-    dots: tuple[Dot, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """An interactive trend; every choice that a reader has is one of its lines."""
-
-    quantities: tuple[str, ...]  # units of the value axis
-    cases: tuple[str, ...]
-    first_case: str  # the one shown first
-    implementations: tuple[str, ...]
-    commits: tuple[CommitLine, ...]  # oldest first: the horizontal axis
-    lines: tuple[Line, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableRow:
-    """One commit of a test case's table."""
+class MarkRow:
+    """One line of the table of what is marked on the chart."""
 
     commit: CommitLine
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """The data of one test case, newest commit first."""
-
-    case: str
-    implementations: tuple[str, ...]
-    rows: tuple[TableRow, ...]
+    kind: str
+    text: str
+    case: str  # that it is about; empty for all
+    implementation: str  # likewise
+    href: str  # of more; empty for none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One machine, environment and cache state."""
+    """One machine, environment and cache state: the tables behind the chart."""
 
     place: Place
     anchor: str
     state: str
-    chart: Chart
     tables: tuple[Table, ...]
+    marks: tuple[MarkRow, ...]  # newest first
+    further_marks: str  # how many it leaves out; empty for none
     footnotes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceVersion:
+    """A version of the kernel's source that a reader can choose."""
+
+    commit: str  # full SHA
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The kernel's source at the newest measured commit, and its versions up to there."""
+
+    data: str  # the data file of all versions
+    files: tuple[tuple[str, str], ...]  # name, text
+    versions: tuple[SourceVersion, ...]  # newest first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,126 +75,134 @@ class KernelPage:
     name: str  # file name
     kernel: str
     device: str
+    data: str  # the data file of its marks
+    places: tuple[Place, ...]
+    states: tuple[str, ...]
+    cases: tuple[str, ...]
+    first_case: str
+    quantities: tuple[tuple[str, str], ...]  # what it can be shown as, and the words for it
+    ranges: tuple[tuple[str, str], ...]
+    scales: tuple[tuple[str, str], ...]
+    colours: tuple[tuple[str, str], ...]  # implementation, colour
     sections: tuple[Section, ...]
+    source: Source | None
 
 
-def build(data: SiteData) -> tuple[KernelPage, ...]:
-    """Return the page of every kernel and device that has a trend."""
-    found: dict[tuple[str, str], list[Section]] = {}
-    for place in data.places:
-        for benchmark in data.benchmarks_at(place):
-            kernel, device, state = pages.parts(benchmark)
-            sections = found.setdefault((kernel, device), [])
-            sections.append(_section(data, place, benchmark, state))
-    return tuple(
-        KernelPage(name=pages.kernel_href(kernel, device), kernel=kernel, device=device, sections=tuple(sections))
-        for (kernel, device), sections in sorted(found.items())
+def build(found: Site) -> Iterator[Page | DataFile]:
+    """Yield the page of every kernel and device that has a trend, and its data."""
+    grouped: dict[tuple[str, str], list[SeriesKey]] = {}
+    for key in found.keys:
+        kernel, device, _ = pages.parts(key.benchmark)
+        grouped.setdefault((kernel, device), []).append(key)
+    sources: dict[str, tuple[Version, ...]] = {}
+    for (kernel, device), keys in sorted(grouped.items()):
+        if kernel not in sources:
+            sources[kernel] = kernel_source.versions(found.repository, kernel, found.measured, found.order)
+            yield from kernel_source.files(kernel, sources[kernel])
+        chart = kernel_data.chart(found, kernel, device, keys)
+        yield from kernel_data.files(chart, found.line)
+        page = _page(found, chart, sources[kernel])
+        document = charts.document(chart.implementations)
+        yield Page(name=page.name, template="kernel.html", context={"page": page, "document": document})
+
+
+def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
+    sections = [_section(found, chart, group) for group in chart.groups]
+    offered = {name for series in chart.series for name in series.conversions}
+    return KernelPage(
+        name=pages.kernel_href(chart.kernel, chart.device),
+        kernel=chart.kernel,
+        device=chart.device,
+        data=chart.name,
+        places=tuple(dict.fromkeys(section.place for section in sections)),
+        states=tuple(dict.fromkeys(section.state for section in sections)),
+        cases=tuple(dict.fromkeys(key.case for key in chart.columns)),
+        first_case=_first_case(chart.columns),
+        quantities=tuple((name, words) for name, words in AXES.items() if name in offered),
+        ranges=RANGES,
+        scales=SCALES,
+        colours=tuple(charts.colours(chart.implementations).items()),
+        sections=tuple(sections),
+        source=_source(chart.kernel, versions),
     )
 
 
-def _section(data: SiteData, place: Place, benchmark: str, state: str) -> Section:
-    found = data.trends_of(place, benchmark)
-    notes = Footnotes()
-    asked = {point.measurement.commit for trend in found.values() for point in trend.points if point.is_applicable}
-    newest_first = tuple(sha for sha in data.newest_first(place) if sha in asked)
-    lines = {sha: pages.commit_line(data.history.commits[sha]) for sha in newest_first}
-    points = {pair: {point.measurement.commit: point for point in trend.points} for pair, trend in found.items()}
-    cases = tuple(dict.fromkeys(case for _, case in found))
-    return Section(
-        place=place,
-        anchor=f"{place.anchor}-{state}",
-        state=state,
-        chart=_chart(found, points, tuple(lines[sha] for sha in reversed(newest_first)), newest_first[::-1]),
-        tables=tuple(_table(case, points, lines, notes) for case in cases),
-        footnotes=tuple(notes.texts),
-    )
-
-
-_Points = Mapping[tuple[str, str], Mapping[str, Point]]  # (implementation, case) -> commit -> point
-
-
-def _table(case: str, points: _Points, lines: Mapping[str, CommitLine], notes: Footnotes) -> Table:
-    implementations = tuple(name for name, other in points if other == case)
-    rows = []
-    for sha, line in lines.items():
-        found = [points[name, case].get(sha) for name in implementations]
-        if any(found):
-            cells = tuple(pages.absent() if point is None else pages.cell(point, notes) for point in found)
-            rows.append(TableRow(commit=line, cells=cells))
-    return Table(case=case, implementations=implementations, rows=tuple(rows))
-
-
-def _chart(
-    found: Mapping[tuple[str, str], Trend], points: _Points, commits: tuple[CommitLine, ...], order: Sequence[str]
-) -> Chart:
-    quantities = _quantities(found)
-    return Chart(
-        quantities=quantities,
-        cases=tuple(dict.fromkeys(case for _, case in found)),
-        first_case=_first_case(found),
-        implementations=tuple(dict.fromkeys(name for name, _ in found)),
-        commits=commits,
-        lines=tuple(
-            Line(
-                quantity=quantity,
-                case=case,
-                implementation=implementation,
-                dots=tuple(dot(points[implementation, case].get(sha), quantity) for sha in order),
-            )
-            for quantity in quantities
-            for implementation, case in found
-        ),
-    )
-
-
-def _first_case(found: Mapping[tuple[str, str], Trend]) -> str:
+def _first_case(columns: Mapping[SeriesKey, Columns]) -> str:
     """Return the test case measured at most commits, the later of the axis where several are (larger sizes)."""
     lengths: dict[str, int] = {}
-    for (_, case), trend in found.items():
-        measured = sum(point.measurement.outcome is Outcome.MEASURED for point in trend.points)
-        lengths[case] = lengths.get(case, 0) + measured
+    for key, series in columns.items():
+        lengths[key.case] = lengths.get(key.case, 0) + int(series.is_measured.sum())
     most = max(lengths.values())
     return [case for case, length in lengths.items() if length == most][-1]
 
 
-def _quantities(found: Mapping[tuple[str, str], Trend]) -> tuple[str, ...]:
-    """Return the units that the values of these trends can be shown in; times only where there is no rate."""
-    items = [point.measurement for trend in found.values() for point in trend.points]
-    rates = (
-        (GFLOPS, any(item.gflops is not None for item in items)),
-        (GIGABYTES, any(item.gigabytes is not None for item in items)),
+def _section(found: Site, chart: Chart, group: Group) -> Section:
+    newest = [found.line[place] for place in group.shown[::-1]]
+    cases = tuple(dict.fromkeys(key.case for key in group.recent))
+    count = kernel_tables.limit(kernel_data.tables(chart.columns))
+    lines = {sha: pages.commit_line(found.commits[sha]) for sha in newest[:count]}
+    notes = Footnotes()
+    tables = []
+    for case in cases:
+        recent = {key.implementation: points for key, points in group.recent.items() if key.case == case}
+        tables.append(kernel_tables.table(case, recent, lines, kernel_data.total(chart, group, case), notes))
+    notes.marks((*chart.warnings.get(group.place, ()), *_too_short(chart, group)))
+    marks = sorted(_marks(found, chart, group), key=lambda pair: -pair[0])
+    return Section(
+        place=group.place,
+        anchor=group.anchor,
+        state=group.state,
+        tables=tuple(tables),
+        marks=tuple(row for _, row in marks[:MARKS]),
+        further_marks=f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "",
+        footnotes=tuple(notes.texts),
     )
-    return tuple(unit for unit, known in rates if known) or (MICROSECONDS,)
 
 
-def _figures(item: Measurement, quantity: str) -> tuple[float | None, tuple[float, float] | None]:
-    if quantity == GFLOPS:
-        return item.gflops, item.gflops_bounds
-    if quantity == GIGABYTES:
-        return item.gigabytes, item.gigabytes_bounds
-    if item.seconds is None or item.interval is None:
-        return None if item.seconds is None else item.seconds * 1e6, None
-    return item.seconds * 1e6, (item.interval.low * 1e6, item.interval.high * 1e6)
+def _too_short(chart: Chart, group: Group) -> tuple[str, ...]:
+    """Return the warning that no series is long enough for a change point; none where one is."""
+    longest = max(int(chart.columns[key].is_measured.sum()) for key in group.recent)
+    return too_few(FEWEST_ALONE + 1, "a change point", longest)
 
 
-def dot(point: Point | None, quantity: str) -> Dot:
-    """Return a commit's place on a line, in a unit of `_quantities`; empty where nothing was measured."""
-    if point is None:
-        return Dot(value=None, low=None, high=None, shown="–", interval="", rounds="", change="", flags="")
-    item = point.measurement
-    value, bounds = _figures(item, quantity)
-    low, high = bounds or (None, None)
-    unknown = item.outcome.value if item.outcome is not Outcome.MEASURED else "unknown"
-    return Dot(
-        value=value,
-        low=low,
-        high=high,
-        shown=unknown if value is None else f"{units.significant(value)} {quantity}",
-        interval="unknown"
-        if bounds is None
-        else f"{units.significant(bounds[0])} to {units.significant(bounds[1])} {quantity}",
-        rounds="unknown (no telemetry)" if item.rounds is None else str(item.rounds),
-        change=pages.change(point.change) or "–",
-        flags="; ".join(item.warnings if item.outcome is Outcome.MEASURED else (pages.why(item), *item.warnings))
-        or "–",
+def _marks(found: Site, chart: Chart, group: Group) -> Iterator[tuple[int, MarkRow]]:
+    """Yield what is marked on the chart of a group, each with its place on the line."""
+    for finding in chart.findings:
+        shown = [key for key in finding.series if key in group.recent]
+        where = {"case": _only(key.case for key in shown), "implementation": _only(key.implementation for key in shown)}
+        if shown:
+            yield _mark(found, finding.commit, "finding", finding.text, href=finding.href, **where)
+    for mark in (*chart.tags, *group.environment):
+        yield _mark(found, mark.commit, mark.kind, mark.text)
+    for series in chart.series:
+        for change in series.changes if series.key in group.recent else ():
+            text = f"{change.text} ({change.detail})"
+            where = {"case": series.key.case, "implementation": series.key.implementation}
+            yield _mark(found, change.commit, "change point", text, **where)
+
+
+def _only(names: Iterable[str]) -> str:
+    """Return the one name; empty where there are several."""
+    known = set(names)
+    return known.pop() if len(known) == 1 else ""
+
+
+def _mark(
+    found: Site, commit: str, kind: str, text: str, *, case: str = "", implementation: str = "", href: str = ""
+) -> tuple[int, MarkRow]:
+    line = pages.commit_line(found.commits[commit])
+    row = MarkRow(commit=line, kind=kind, text=text, case=case, implementation=implementation, href=href)
+    return found.order[commit], row
+
+
+def _source(kernel: str, versions: Sequence[Version]) -> Source | None:
+    if not versions:
+        return None
+    lines = [pages.commit_line(version.commit) for version in reversed(versions)]
+    labels = [f"{line.short} · {line.date} · {line.subject}" for line in lines]
+    shas = [version.commit.sha for version in reversed(versions)]
+    return Source(
+        data=kernel_source.data_name(kernel),
+        files=versions[-1].files,
+        versions=tuple(SourceVersion(commit=sha, label=label) for sha, label in zip(shas, labels, strict=True)),
     )

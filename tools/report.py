@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -18,7 +18,6 @@ import bokeh
 import jinja2
 
 from tools import (
-    charts,
     commit_page,
     compare_page,
     finding_page,
@@ -39,6 +38,7 @@ from tools.site_writing import INDEX, Writer
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MODULES: tuple[Builder, ...] = (
     series_data,
+    kernel_page,
     compare_page,
     finding_page,
     findings_page,
@@ -107,7 +107,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as folder:
         writer = Writer(new=Path(folder), out=out, makers=_makers())
-        _make(found, writer)
+        _make(found, writer, MODULES)
         writer.finish()
     return SiteSummary(
         index=(out / INDEX).resolve(),
@@ -143,8 +143,8 @@ def page_templates() -> jinja2.Environment:
     return templates
 
 
-def _make(found: Site, writer: Writer) -> None:
-    """Make every file of the site that has to be made."""
+def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
+    """Make every file of these modules that has to be made."""
     templates = page_templates()
 
     def render(page: Page) -> str:
@@ -152,14 +152,15 @@ def _make(found: Site, writer: Writer) -> None:
         return templates.get_template(page.template).render(context)
 
     _add_static(writer)
-    for module in MODULES:
+    for module in modules:
         for made in module.build(found):
             if isinstance(made, DataFile):
                 writer.data(made)
             else:
                 writer.page(made, render)
-    for page in _old_pages(found):
-        writer.page(page, render)
+    if modules is MODULES:
+        for page in _old_pages(found):
+            writer.page(page, render)
 
 
 def _old_pages(found: Site) -> Iterator[Page]:
@@ -167,9 +168,6 @@ def _old_pages(found: Site) -> Iterator[Page]:
     data = found.data
     for commit in commit_page.build(data):
         yield Page(name=commit.name, template="commit.html", context={"page": commit})
-    for kernel in kernel_page.build(data):
-        embedded = [charts.embed(section.chart) for section in kernel.sections]
-        yield Page(name=kernel.name, template="kernel.html", context={"page": kernel, "charts": embedded})
     yield Page(name=INDEX, template=INDEX, context={"page": index_page.build(data)})
 
 

@@ -6,29 +6,34 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
 from tools import (
+    accuracy_series,
+    asv_results,
     evidence_store,
     findings_store,
     kept_ceilings,
     pages,
     reading,
     roofs,
+    series_changes,
     session_facts,
     site_store,
     telemetry_files,
 )
+from tools.accuracy_series import Accuracy
+from tools.changepoints_values import ChangePoint
 from tools.columns import Columns
 from tools.evidence import Evidence
 from tools.finding import Finding
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place, SiteData
-from tools.recorded import Benchmark, Commit, Machine
+from tools.recorded import Benchmark, Commit, Machine, ResultsFile
 from tools.roofline import Roofs
 from tools.roofs import CeilingSession
 from tools.session_facts import SessionFacts
@@ -129,6 +134,19 @@ class Site:
         """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
         return self.store.last_measured(key)
 
+    def change_points(self, key: SeriesKey) -> tuple[ChangePoint, ...]:
+        """Return the change points of one of `keys`; their indices are entries of its columns."""
+        return series_changes.of(self.series(key))
+
+    @property
+    def accuracy_keys(self) -> tuple[SeriesKey, ...]:
+        """Every series of errors, `<kernel>.<Device>.track_max_error`."""
+        return tuple(self._errors)
+
+    def accuracy(self, key: SeriesKey) -> Accuracy:
+        """Return one of `accuracy_keys` as columns."""
+        return self._errors[key]
+
     def at(self, commit: str) -> tuple[Measurement, ...]:
         """Return everything measured of a commit, on all machines; also of one beside the first-parent line."""
         return tuple(self.store.at(commit))
@@ -190,6 +208,19 @@ class Site:
     def fit(self, key: SeriesKey) -> Fit | None:
         """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
         return self.store.fits.get(key)
+
+    @cached_property
+    def _errors(self) -> dict[SeriesKey, Accuracy]:
+        return accuracy_series.build(self._files_with(accuracy_series.METHOD), self.order)
+
+    def _files_with(self, method: str) -> Iterator[ResultsFile]:
+        """Yield the results files that say something of a method, one at a time: all of them may be gigabytes."""
+        for _, paths in asv_results.folders(self.results):
+            for path in paths:
+                if method.encode() in path.read_bytes():
+                    found = asv_results.read_file(path, [])
+                    if found is not None:
+                        yield found
 
     @cached_property
     def _ceilings(self) -> dict[tuple[str, str], tuple[CeilingSession, ...]]:

@@ -1,60 +1,182 @@
-// The chart of a kernel's page: embeds Bokeh's document, and puts the reader's choice into it.
-// All data was made by tools/charts.py; nothing is computed here, and no text becomes HTML.
+// The chart of a kernel's page: puts data into Bokeh's document (tools/charts.py), and marks beside it.
+// What it is given is ready; it decides what fits: which dots, labels and ticks, and how far the axes reach.
 "use strict";
 
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const Trend = (() => {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const ROOM = 4.5; // px a commit: with less there is no room for dots and bars
+  const TICK = 44; // px that a label of the horizontal axis takes
+  const LABEL = { changes: 84, foot: 15, heads: 170 }; // px that the label of a mark takes
 
-function parse(section, name) {
-  // JSON has no NaN, which is what breaks a line of the chart where a value is missing
-  const missing = (key, value) => (value === null ? NaN : value);
-  const text = section.querySelector(`script.${name}`).textContent;
-  return name === "chart-choices" ? JSON.parse(text, missing) : JSON.parse(text);
-}
+  const HUES = { regression: "--slower", improvement: "--faster", environment: "--event", vanished: "--muted" }; // of findings
 
-/** Colours axes and grid as the page is coloured: the chart is a canvas, which no style reaches. */
-function paint(plot) {
-  const style = getComputedStyle(document.documentElement);
-  const ink = style.getPropertyValue("--muted").trim();
-  const rule = style.getPropertyValue("--rule").trim();
-  for (const part of [...plot.below, ...plot.left]) {
-    part.setv({
-      axis_label_text_color: ink, major_label_text_color: ink, axis_line_color: rule,
-      major_tick_line_color: rule, minor_tick_line_color: null, axis_label_text_font_style: "normal",
+  /** Returns the document's sources and renderers by name, and those of implementations: [part, name, renderer]. */
+  function parts(plot) {
+    const sources = new Map(plot.renderers.map(({ data_source: source }) => [source.name, source]));
+    const renderers = new Map(plot.renderers.map((renderer) => [renderer.name, renderer]));
+    const drawn = plot.renderers
+      .map((renderer) => [...renderer.name.split(/: (.*)/s).slice(0, 2), renderer])
+      .filter(([part, , renderer]) => renderer !== undefined && part !== "label");
+    return { sources, renderers, drawn };
+  }
+
+  /** Colours axes, grid and marks as the page is coloured: the chart is a canvas, which no style reaches. */
+  function paint(chart) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const { plot, renderers } = chart;
+    for (const part of [...plot.below, ...plot.left]) {
+      part.setv({
+        axis_label_text_color: colour("--muted"), major_label_text_color: colour("--muted"),
+        axis_line_color: colour("--rule"), major_tick_line_color: colour("--rule"), minor_tick_line_color: null,
+        axis_label_text_font_style: "normal",
+      });
+    }
+    for (const part of plot.center) {
+      if ("grid_line_color" in part) part.grid_line_color = colour("--rule");
+    }
+    for (const [name, variable] of Object.entries({ tag: "--muted", environment: "--event", roof: "--ink", changes: "--ink" })) {
+      renderers.get(name).glyph.line_color = { value: colour(variable) };
+      renderers.get(`label: ${name}`).glyph.text_color = { value: colour(variable) };
+    }
+    chart.hues = Object.fromEntries(Object.entries(HUES).map(([kind, variable]) => [kind, colour(variable)]));
+    fit(chart);
+  }
+
+  /** Makes the chart of a section; `moved` is called when another part of it comes into view. */
+  async function create(host, item, moved) {
+    const [view] = await Bokeh.embed.embed_item(item, host);
+    const plot = view.model;
+    const chart = { view, plot, ...parts(plot), model: null };
+    paint(chart);
+    dark.addEventListener("change", () => paint(chart));
+    plot.x_range.properties.end.change.connect(() => { fit(chart); moved(); });
+    plot.properties.inner_width.change.connect(() => { fit(chart); moved(); });
+    return chart;
+  }
+
+  /**
+   * Shows a model: {lines: [{name, visible, y, low, high}], commits: [...], unit, scale, marks}. Arrays have one entry
+   * for each commit of the axis; NaN is a value that is missing, and breaks the line.
+   */
+  function draw(chart, model, range) {
+    chart.model = null; // so that the change of the range below is no reason to fit what was shown before
+    const count = model.commits.length;
+    const shown = new Set(model.lines.filter((line) => line.visible).map((line) => line.name));
+    for (const [, name, renderer] of chart.drawn) renderer.visible = shown.has(name);
+    chart.plot.left[0].axis_label = model.unit;
+    const start = range === "all" ? -0.5 : Math.max(count - Number(range), 0) - 0.5;
+    const end = Math.max(count, 1) - 0.5;
+    chart.plot.x_range.setv({ start, end, reset_start: start, reset_end: end });
+    chart.model = model;
+    fit(chart);
+  }
+
+  /** Returns the commits in view: the first one, and the one behind the last. */
+  function inView(chart) {
+    const { start, end } = chart.plot.x_range;
+    const count = chart.model.commits.length;
+    return [Math.min(Math.max(Math.ceil(start), 0), count), Math.max(Math.min(Math.floor(end) + 1, count), 0)];
+  }
+
+  /** Fits dots, ticks, labels and the vertical axis to the commits in view. */
+  function fit(chart) {
+    if (chart.model === null) return;
+    const [first, last] = inView(chart);
+    const room = width(chart) / Math.max(last - first, 1);
+    const indices = Array.from({ length: room < ROOM ? 0 : last - first }, (_, index) => first + index);
+    const empty = { y: [], low: [], high: [], visible: false };
+    for (const [part, name, renderer] of chart.drawn) {
+      const line = chart.model.lines.find((each) => each.name === name && each.visible) ?? empty;
+      const step = Math.max(Math.floor((last - first) / width(chart)), 1);
+      const source = renderer.data_source;
+      if (part === "line") source.data = TrendShapes.path(line.y, first, Math.min(last, line.y.length), step);
+      if (part === "band") source.data = TrendShapes.band(line, first, Math.min(last, line.y.length), step);
+      if (part === "bars") {
+        const pick = (of) => (line.visible ? indices.map((x) => of[x]) : []);
+        source.data = { x: line.visible ? indices : [], y: pick(line.y), low: pick(line.low), high: pick(line.high) };
+        renderer.glyph.line_width = { value: Math.min(Math.max(0.4 * room, 2), 5) };
+      }
+      if (part === "dots") renderer.glyph.size = { value: Math.min(Math.max(0.6 * room, 4), 8) };
+    }
+    fitTicks(chart, first, last);
+    fitHeight(chart, first, last);
+    fitMarks(chart, first, last);
+  }
+
+  function width(chart) {
+    return Math.max(chart.plot.inner_width || 0, 200);
+  }
+
+  function fitTicks(chart, first, last) {
+    const stride = Math.max(Math.ceil((last - first) / (width(chart) / TICK)), 1);
+    const ticks = [];
+    for (let x = first; x < last; x += stride) ticks.push(x);
+    const axis = chart.plot.below[0];
+    axis.major_label_overrides = new Map(ticks.map((x) => [x, chart.model.commits[x].sha.slice(0, 8)]));
+    axis.ticker.ticks = ticks;
+  }
+
+  /** Fits the vertical axis to values; intervals of few rounds can be so wide that they would hide every step. */
+  function fitHeight(chart, first, last) {
+    let low = Infinity;
+    let high = -Infinity;
+    for (const line of chart.model.lines.filter((each) => each.visible)) {
+      for (let x = first; x < last; x += 1) {
+        const value = line.y[x];
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+    }
+    if (!(high >= low)) [low, high] = [0, 1];
+    if (chart.model.scale === "zero") low = 0;
+    const room = (high - low || Math.abs(high) || 1);
+    const start = chart.model.scale === "zero" ? 0 : low - 0.1 * room;
+    chart.plot.y_range.setv({ start, end: high + 0.22 * room, reset_start: start, reset_end: high + 0.22 * room });
+  }
+
+  /** Returns the labels of marks (ascending in x), "" for those that would lie on the one before. */
+  function thinned(chart, marks, distance) {
+    const { start, end } = chart.plot.x_range;
+    const scale = width(chart) / (end - start);
+    const found = new Map();
+    let taken = -Infinity;
+    for (const mark of marks) {
+      const fits = (mark.x - taken) * scale >= distance;
+      found.set(mark, fits ? mark.label : "");
+      if (fits) taken = mark.x;
+    }
+    return found;
+  }
+
+  function fitMarks(chart, first, last) {
+    const { marks } = chart.model;
+    const { start: foot, end: top } = chart.plot.y_range;
+    const seen = (mark) => mark.x > first - 1 && mark.x < last;
+    const put = (name, shown, columns) => {
+      const made = Object.entries(columns).map(([key, of]) => [key, shown.map(of)]);
+      chart.sources.get(name).data = { x: shown.map((mark) => mark.x), ...Object.fromEntries(made) };
+    };
+    const atFoot = [...marks.tag, ...marks.environment].filter(seen).sort((one, other) => one.x - other.x);
+    const footed = thinned(chart, atFoot, LABEL.foot);
+    for (const kind of ["tag", "environment"]) {
+      put(kind, atFoot.filter((mark) => mark.kind === kind), { y: () => foot, label: (mark) => footed.get(mark) });
+    }
+    const findings = marks.finding.filter(seen);
+    const headed = thinned(chart, findings, LABEL.heads);
+    const beyond = (mark) => mark.x > (first + last) / 2; // its label is on the side that has more room
+    const colour = (mark) => chart.hues[mark.what];
+    put("finding", findings, { colour });
+    put("heads", findings, {
+      colour, y: () => top, page: (mark) => mark.page, label: (mark) => headed.get(mark),
+      align: (mark) => (beyond(mark) ? "right" : "left"), offset: (mark) => (beyond(mark) ? -12 : 12),
     });
+    const changes = marks.changes.filter(seen);
+    const named = thinned(chart, changes, LABEL.changes);
+    put("changes", changes, { y: (mark) => mark.y, marker: (mark) => mark.marker, colour: (mark) => mark.colour, label: (mark) => named.get(mark) });
+    const roofs = marks.roof.filter((mark) => mark.y <= top && mark.y >= foot);
+    put("roof", roofs.map((mark) => ({ ...mark, x: chart.plot.x_range.start })), { y: (mark) => mark.y, label: (mark) => mark.label });
   }
-  for (const part of plot.center) {
-    if ("grid_line_color" in part) part.grid_line_color = rule;
-  }
-}
 
-/** Shows the chosen test case and unit, and the chosen implementations. */
-function show(section, plot, choices) {
-  const form = section.querySelector("form");
-  const shown = new Set([...form.querySelectorAll("[name=implementation]:checked")].map((box) => box.value));
-  const lines = choices[form.elements.unit.value][form.elements.case.value];
-  const sources = new Set();
-  for (const renderer of plot.renderers) {
-    const name = renderer.data_source.name;
-    renderer.visible = shown.has(name) && name in lines;
-    if (name in lines) sources.add(renderer.data_source);
-  }
-  for (const source of sources) source.data = lines[source.name];
-  plot.left[0].axis_label = form.elements.unit.value;
-  for (const table of section.querySelectorAll(".case")) {
-    table.hidden = table.dataset.case !== form.elements.case.value;
-  }
-}
-
-async function start(section) {
-  const item = parse(section, "chart-document");
-  const choices = parse(section, "chart-choices");
-  const [view] = await Bokeh.embed.embed_item(item, section.querySelector(".chart"));
-  const plot = view.model;
-  paint(plot);
-  dark.addEventListener("change", () => paint(plot));
-  section.querySelector("form").addEventListener("change", () => show(section, plot, choices));
-  show(section, plot, choices);
-  section.dataset.ready = "yes";
-}
-
-for (const section of document.querySelectorAll("section.trend")) start(section);
+  return { create, draw, inView };
+})();

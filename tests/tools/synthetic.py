@@ -46,10 +46,10 @@ class Tree:
     commits: tuple[str, ...]  # oldest first
 
 
-def build(folder: Path, messages=MESSAGES, author="Ada Lovelace", machine=MACHINE) -> Tree:
-    """Build repository and results below an empty folder."""
+def build(folder: Path, messages=MESSAGES, author="Ada Lovelace", machine=MACHINE, files=None) -> Tree:
+    """Build repository and results below an empty folder; `files`: of the repository, {commit index: {path: text}}."""
     repository = folder / "repository"
-    commits = make_repository(repository, messages, author)
+    commits = make_repository(repository, messages, author, files or {})
     results = folder / "results"
     write_json(results / "benchmarks.json", benchmarks_json())
     write_json(results / machine / "machine.json", machine_json(machine))
@@ -58,13 +58,17 @@ def build(folder: Path, messages=MESSAGES, author="Ada Lovelace", machine=MACHIN
     return Tree(repository=repository, results=results, commits=commits)
 
 
-def make_repository(folder: Path, messages, author: str) -> tuple[str, ...]:
-    """Make a repository with one empty commit for each message; return the hashes, oldest first."""
+def make_repository(folder: Path, messages, author: str, files) -> tuple[str, ...]:
+    """Make a repository with one commit for each message, empty but for its files; return the hashes, oldest first."""
     repo = git.Repo.init(folder, initial_branch="main")
     actor = git.Actor(author, "somebody@example.org")
     moment = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
     shas = []
     for index, message in enumerate(messages):
+        for name, text in files.get(index, {}).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+            repo.index.add([name])
         date = moment + timedelta(days=index)
         commit = repo.index.commit(message, author=actor, committer=actor, author_date=date, commit_date=date)
         shas.append(commit.hexsha)

@@ -15,7 +15,7 @@ ARGUMENTS = [
 ]
 POINTS = """(name) => {
   const plot = Bokeh.documents[0].roots()[0];
-  const renderer = plot.renderers.find((item) => item.data_source.name === name);
+  const renderer = plot.renderers.find((item) => item.name === `line: ${name}`);
   return {visible: renderer.visible, y: Array.from(renderer.data_source.data.y), unit: plot.left[0].axis_label,
           top: plot.y_range.end, labels: Array.from(plot.below[0].major_label_overrides.values())};
 }"""
@@ -32,15 +32,10 @@ INKED = """() => {
     return data.reduce((count, value, index) => count + (index % 4 === 3 && value > 0), 0);
   }));
 }"""
-DEEP_TEXT = """(host) => {
-  const text = (node) => [...(node.shadowRoot ?? node).childNodes].map((child) =>
-    child.nodeType === Node.TEXT_NODE ? child.data : child.tagName === "STYLE" ? "" : text(child)).join("\\n");
-  return text(host);
-}"""
 DOT = """(place) => {
   const plot = Bokeh.documents[0].roots()[0];
   const view = Bokeh.index.get_by_id(plot.id);
-  const data = plot.renderers.find((item) => item.data_source.name === place.name).data_source.data;
+  const data = plot.renderers.find((item) => item.name === `line: ${place.name}`).data_source.data;
   const box = view.el.getBoundingClientRect();
   const frame = view.frame;
   return {x: box.x + frame.x_scale.compute(place.index), y: box.y + frame.y_scale.compute(data.y[place.index])};
@@ -67,7 +62,11 @@ def chromium():
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The synthetic tree and its site."""
-    tree = synthetic.build(tmp_path_factory.mktemp("plain"))
+    return written(synthetic.build(tmp_path_factory.mktemp("plain")))
+
+
+def written(tree):
+    """Write the site of a tree with the data of its series; return both."""
     out = tree.repository.parent / "site"
     report.write_site(results=tree.results, repository=tree.repository, out=out)
     return tree, out
@@ -76,10 +75,7 @@ def site(tmp_path_factory):
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """A site made of commit messages that want to be code."""
-    tree = synthetic.build(tmp_path_factory.mktemp("hostile"), messages=HOSTILE, author=AUTHOR)
-    out = tree.repository.parent / "site"
-    report.write_site(results=tree.results, repository=tree.repository, out=out)
-    return tree, out
+    return written(synthetic.build(tmp_path_factory.mktemp("hostile"), messages=HOSTILE, author=AUTHOR))
 
 
 def is_complaint(message):
@@ -114,9 +110,21 @@ def hover(tab, name, index):
     place = tab.evaluate(DOT, {"name": name, "index": index})
     tab.mouse.move(place["x"] - 3, place["y"])
     tab.mouse.move(place["x"], place["y"])
-    tip = tab.locator(".bk-Tooltip").first
+    tip = tab.locator(".tip")
     tip.wait_for(state="visible")
-    return tip.evaluate(DEEP_TEXT), place
+    return tip.text_content(), place
+
+
+def change(tab, act):
+    """Let the reader change a choice, and wait until the chart shows it."""
+    drawn = "document.querySelector('section.trend').dataset.drawn"
+    before = tab.evaluate(drawn)
+    act()
+    tab.wait_for_function(f"{drawn} !== {before!r}")
+
+
+def choose(tab, name, value):
+    change(tab, lambda: tab.select_option(f"select[name={name}]", value))
 
 
 def test_the_trend_shows_the_planted_step(tab, site):
@@ -138,14 +146,14 @@ def test_the_reader_chooses_unit_test_case_and_implementations(tab, site):
     show(tab, out, "kernel-add_mul_exp-Cpu.html")
     assert tab.locator(".case:visible").count() == 1
     first = tab.evaluate(POINTS, "native")
-    tab.select_option("select[name=unit]", "GB/s")
+    choose(tab, "unit", "GB/s")
     traffic = tab.evaluate(POINTS, "native")
     assert traffic["unit"] == "GB/s"
     assert traffic["y"] == pytest.approx([4 * value for value in first["y"]])  # 12 bytes and 3 FLOP an element
-    tab.select_option("select[name=case]", "float32-500k")
+    choose(tab, "case", "float32-500k")
     assert tab.evaluate(POINTS, "native")["y"] != traffic["y"]
     assert tab.locator(".case:visible h3").inner_text().startswith("float32-500k")
-    tab.uncheck("input[value=native]")
+    change(tab, lambda: tab.uncheck("input[value=native]"))
     assert tab.evaluate(POINTS, "native")["visible"] is False
     assert tab.evaluate(POINTS, "eager")["visible"] is True
 

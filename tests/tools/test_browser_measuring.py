@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.tools import machine_records, synthetic
-from tests.tools.series_files import with_series
 from tests.tools.test_browser import DEEP_TEXT, chromium, tab  # noqa: F401 - fixtures
 from tests.tools.test_report import AUTHOR, HOSTILE
 from tools import report, roofline, units
@@ -49,8 +48,7 @@ def whole(folder, **names):
     for number in (1, 2):
         machine_records.add_trace(tree.repository, samples[:: -1 if number == 1 else 1], process=f"process-{number:02}")
     out = folder / "site"
-    with with_series(report):
-        report.write_site(results=tree.results, repository=tree.repository, out=out)
+    report.write_site(results=tree.results, repository=tree.repository, out=out)
     return tree, out
 
 
@@ -70,8 +68,7 @@ def hostile(tmp_path_factory):
     for path in [tree.results / "benchmarks.json", *tree.results.glob("*/*.json"), *tree.results.glob("*/*/*.jsonl")]:
         path.write_text(path.read_text().replace("float32-5M", "float32-<b>{{5M}}</b>" + 150 * "x"))
     out = tree.repository.parent / "site"
-    with with_series(report):
-        report.write_site(results=tree.results, repository=tree.repository, out=out)
+    report.write_site(results=tree.results, repository=tree.repository, out=out)
     return tree, out
 
 

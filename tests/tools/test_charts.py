@@ -1,63 +1,61 @@
-"""Charts: the data that Bokeh gets, and that it is data only."""
+"""Charts: the document that Bokeh gets, and that it is axes and renderers only."""
 
 import json
 
 import pytest
 
 from tests.tools import synthetic
-from tools import charts, kernel_page
-from tools.reading import site_data
+from tools import charts
 
 
-@pytest.fixture
-def chart(tree):
-    pages = kernel_page.build(site_data(tree.results, tree.repository))
-    (page,) = [page for page in pages if page.kernel == "add_mul_exp"]
-    return page.sections[0].chart
+@pytest.fixture(scope="module")
+def document():
+    return charts.document(synthetic.IMPLEMENTATIONS)
 
 
-def test_every_choice_is_there_with_a_value_for_every_commit(chart):
-    choices = charts.embed(chart).choices
-    assert set(choices) == {"GFLOPS", "GB/s"}
-    for by_case in choices.values():
-        assert set(by_case) == set(synthetic.CASES["add_mul_exp.Cpu.time_hot"])
-        for lines in by_case.values():
-            assert list(lines) == list(synthetic.IMPLEMENTATIONS)
-            assert {len(column) for columns in lines.values() for column in columns.values()} == {5}
+def renderers(document):
+    (root,) = [document["root_id"]] if "root_id" in document else [None]
+    (plot,) = document["doc"]["roots"]
+    assert root in (None, plot["id"])
+    return plot["attributes"]["renderers"]
 
 
-def test_what_was_not_measured_has_no_value_and_says_why(chart):
-    triton = charts.embed(chart).choices["GFLOPS"]["float32-5M"]["triton"]
-    assert triton["y"][:4] == [None] * 4
-    assert triton["low"][:4] == triton["high"][:4] == [None] * 4
-    assert triton["shown"][2:4] == ["n/a", "failed"]
-    assert triton["flags"][3].startswith("failed: ")
-    assert triton["low"][4] < triton["y"][4] < triton["high"][4]
+def test_every_implementation_has_a_line_with_its_intervals_and_dots(document):
+    names = [item["attributes"]["name"] for item in renderers(document)]
+    assert len(set(names)) == len(names)
+    for implementation in synthetic.IMPLEMENTATIONS:
+        assert {f"{part}: {implementation}" for part in ("band", "bars", "line", "dots")} <= set(names)
+    assert {"tag", "environment", "finding", "heads", "changes", "roof"} <= set(names)
 
 
-def test_the_page_can_parse_it(chart):
-    embedded = charts.embed(chart)
+def test_dots_lie_over_lines_and_marks_over_dots(document):
+    names = [item["attributes"]["name"] for item in renderers(document)]
+    assert names.index("tag") < names.index("band: eager") < names.index("line: eager") < names.index("dots: eager")
+    assert names.index("dots: triton") < names.index("changes")
 
+
+def test_the_page_can_parse_it(document):
     def refuse(text):
         raise AssertionError(f"{text} is not JSON")
 
-    for data in (embedded.document, embedded.choices):
-        json.loads(json.dumps(data), parse_constant=refuse)
+    json.loads(json.dumps(document), parse_constant=refuse)
 
 
-def test_the_first_choice_is_in_the_document(chart):
-    embedded = charts.embed(chart)
-    text = json.dumps(embedded.document)
-    for value in embedded.choices["GFLOPS"][chart.first_case]["native"]["y"]:
-        assert repr(value) in text
-    assert chart.first_case == "float32-5M"
-
-
-def test_no_tooltip_takes_data_for_markup(chart):
-    text = json.dumps(charts.embed(chart).document)
-    assert "@subject" in text
+def test_it_holds_no_data_and_no_markup(document):
+    sources = [item["attributes"]["data_source"] for item in renderers(document)]
+    entries = [item["attributes"]["data"]["entries"] for item in sources if "attributes" in item]  # else named before
+    assert len(entries) > 10
+    assert all(len(column) == 0 for columns in entries for _, column in columns)
+    text = json.dumps(document)
     assert "{safe}" not in text
     assert "<div" not in text
+
+
+def test_a_name_that_sounds_like_a_mark_is_an_implementation_of_its_own():
+    found = charts.document(("tag", "dots: native", "native"))
+    names = [item["attributes"]["name"] for item in renderers(found)]
+    assert len(set(names)) == len(names)
+    assert "line: tag" in names
 
 
 def test_an_implementation_keeps_its_colour():
@@ -68,9 +66,10 @@ def test_an_implementation_keeps_its_colour():
     assert set(charts.COLOURS.values()).isdisjoint(many.values())
 
 
-def test_labels_thin_out_but_every_commit_has_its_place(chart, monkeypatch):
-    monkeypatch.setattr(charts, "_LABELS", 2)
-    plot = charts._axes(chart)
-    assert plot.xaxis.ticker.ticks == [0, 3]
-    assert len(plot.xaxis.major_label_overrides) == 5
-    assert (plot.x_range.start, plot.x_range.end) == (-0.5, 4.5)
+def test_a_shape_tells_neighbours_apart_where_a_colour_cannot(document):
+    shapes = [
+        item["attributes"]["glyph"]["attributes"].get("marker", {"value": "circle"})["value"]  # Bokeh's own first
+        for item in renderers(document)
+        if item["attributes"]["name"].startswith("dots: ")
+    ]
+    assert len(shapes) == len(set(shapes)) == len(synthetic.IMPLEMENTATIONS)

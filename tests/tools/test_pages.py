@@ -9,14 +9,27 @@ import pytest
 
 from tests.golden import check_golden
 from tests.tools import synthetic
-from tools import commit_page, index_page, kernel_page, reading
+from tools import commit_page, index_page, kernel_page, reading, site
 from tools.index_page import sparkline
+from tools.site_files import Page
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def site_data(tree):
     return reading.site_data(tree.results, tree.repository)
+
+
+def kernel_pages(tree):
+    """Return the pages of the kernels."""
+    found = site.read(tree.results, tree.repository)
+    return [made.context["page"] for made in kernel_page.build(found) if isinstance(made, Page)]
+
+
+def kernel_data(tree, name):
+    """Return a data file of the kernels' pages."""
+    found = site.read(tree.results, tree.repository)
+    return next(made.value for made in kernel_page.build(found) if made.name == name)
 
 
 def as_text(page):
@@ -33,8 +46,13 @@ def test_index_golden(tree, accept):
 
 
 def test_kernel_golden(tree, accept):
-    page = of(kernel_page.build(site_data(tree)), "kernel-matmul-Cpu.html")
+    page = of(kernel_pages(tree), "kernel-matmul-Cpu.html")
     check_golden(GOLDEN / "kernel.json", as_text(page), accept=accept)
+
+
+def test_kernel_data_golden(tree, accept):
+    data = kernel_data(tree, "kernel-add_mul_exp-Cpu")
+    check_golden(GOLDEN / "kernel_data.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n", accept=accept)
 
 
 def test_commit_golden(tree, accept):
@@ -44,7 +62,7 @@ def test_commit_golden(tree, accept):
 
 def cells(tree, sha):
     """Return the cells of add_mul_exp's larger case at a commit by implementation."""
-    page = of(kernel_page.build(site_data(tree)), "kernel-add_mul_exp-Cpu.html")
+    page = of(kernel_pages(tree), "kernel-add_mul_exp-Cpu.html")
     (table,) = [table for table in page.sections[0].tables if table.case == "float32-5M"]
     (row,) = [row for row in table.rows if row.commit.short == sha[:8]]
     return page.sections[0], dict(zip(table.implementations, row.cells, strict=True))
@@ -92,14 +110,16 @@ def test_without_benchmarks_json_the_times_are_shown(tree):
     (tree.results / "benchmarks.json").unlink()
     cell = cells(tree, tree.commits[0])[1]["native"]
     assert (cell.text, cell.detail) == ("3.00 ms", "3.00 ms to 3.01 ms")
-    page = of(kernel_page.build(site_data(tree)), "kernel-add_mul_exp-Cpu.html")
-    assert page.sections[0].chart.quantities == ("µs",)
+    assert quantities(tree, "kernel-add_mul_exp-Cpu.html") == ("µs", "speed-up")
+
+
+def quantities(tree, name):
+    return tuple(quantity for quantity, _ in of(kernel_pages(tree), name).quantities)
 
 
 def test_traffic_is_offered_for_the_element_wise_kernel_only(tree):
-    pages = kernel_page.build(site_data(tree))
-    assert of(pages, "kernel-add_mul_exp-Cpu.html").sections[0].chart.quantities == ("GFLOPS", "GB/s")
-    assert of(pages, "kernel-matmul-Cpu.html").sections[0].chart.quantities == ("GFLOPS",)
+    assert quantities(tree, "kernel-add_mul_exp-Cpu.html") == ("GFLOPS", "GB/s", "µs", "speed-up")
+    assert quantities(tree, "kernel-matmul-Cpu.html") == ("GFLOPS", "µs", "speed-up")
 
 
 def test_machines_are_shown_apart(tree):
@@ -107,8 +127,9 @@ def test_machines_are_shown_apart(tree):
     synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2")
     found = site_data(tree)
     assert [section.place.machine for section in index_page.build(found).sections] == ["bench-1", "bench-2"]
-    page = of(kernel_page.build(found), "kernel-matmul-Cpu.html")
-    assert [len(section.chart.commits) for section in page.sections] == [5, 1]
+    page = of(kernel_pages(tree), "kernel-matmul-Cpu.html")
+    assert [len(section.tables[0].rows) for section in page.sections] == [5, 1]
+    assert [place.machine for place in page.places] == ["bench-1", "bench-2"]
     assert len({section.anchor for section in page.sections}) == 2
     commit = of(commit_page.build(found), f"commit-{tree.commits[0][:8]}.html")
     assert len(commit.sections) == 2
@@ -200,7 +221,7 @@ def test_what_was_never_asked_for_takes_no_room(tree):
         make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]))
         make_na(tree, index, "add_mul_exp.Cpu.time_hot", ["float32-500k"])
     found = site_data(tree)
-    assert [page.kernel for page in kernel_page.build(found)] == ["add_mul_exp"]
+    assert [page.kernel for page in kernel_pages(tree)] == ["add_mul_exp"]
     (table,) = index_page.build(found).sections[0].tables
     assert table.cases == ("float32-5M",)
     assert table.rows[0].mean.detail == ""
@@ -215,8 +236,8 @@ def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
         make_na(tree, 4, name, list(cases))
     found = site_data(tree)
     assert of(commit_page.build(found), f"commit-{tree.commits[4][:8]}.html").sections == ()
-    page = of(kernel_page.build(found), "kernel-matmul-Cpu.html")
-    assert len(page.sections[0].chart.commits) == 4
+    page = of(kernel_pages(tree), "kernel-matmul-Cpu.html")
+    assert [len(table.rows) for table in page.sections[0].tables] == [4, 4]
 
 
 def test_a_case_that_the_newest_commit_was_not_asked_for_shows_its_last_time(tree):

@@ -1,0 +1,203 @@
+"""A site of one kernel with any number of commits and series, made of columns: no results directory is as fast.
+
+It has what `Site` has and the kernel's page asks for. Planted: `native` gets 1.25 times faster at a third of the
+history and 1.1 times slower at two thirds, for which there is a finding; every hundredth commit is tagged; the driver
+changes in the middle; `native` fails at every 97th commit.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+
+import git
+import numpy as np
+
+from tools import accuracy_series, kernel_page, report, series_changes, series_data
+from tools.columns import Columns
+from tools.finding import Affected, Finding, Kind, State
+from tools.measurements import INTERVAL_METHOD, SeriesKey
+from tools.pages import Place
+from tools.recorded import Commit
+from tools.roofline import Level, Roofs
+from tools.series_identity import Identity
+from tools.session_facts import SessionFacts
+from tools.site_writing import Writer
+
+BENCHMARK, CASE = "matmul.Cuda.time_hot", "float32-1024x1024x1024"
+FLOP, BYTES = 2.0 * 1024**3, 12.0 * 1024**2
+NIGHT = 1_700_000_000.0  # Unix time of the first session, s
+
+
+@dataclass
+class LargeSite:
+    """What the kernel's page asks of a `Site`."""
+
+    repository: Path
+    length: int
+    implementations: tuple[str, ...]
+    machine: str = "bench-1"
+    subjects: tuple[str, ...] = ("Tile the outer loops",)  # of the commits, in turn
+    author: str = "Ada Lovelace"
+    tag_names: tuple[str, ...] = ("v{}",)
+    details: tuple[tuple[str, str], ...] = (("cpu", "Imaginary 9000"),)
+    states: tuple[str, ...] = ("hot",)
+    _series: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.line = tuple(hashlib.sha1(str(index).encode()).hexdigest() for index in range(self.length))
+        self.measured = self.line
+        self.order = {sha: index for index, sha in enumerate(self.line)}
+        moment = datetime(2020, 1, 1, tzinfo=UTC)
+        self.commits = {
+            sha: Commit(
+                sha=sha,
+                parents=(),
+                author=self.author,
+                date=moment + timedelta(hours=6 * index),
+                message=self.subjects[index % len(self.subjects)],
+            )
+            for index, sha in enumerate(self.line)
+        }
+        self.place = Place(anchor="place-1", machine=self.machine, environment="host-py3.11", details=self.details)
+        self.places = (self.place,)
+        self.keys = tuple(
+            SeriesKey(
+                machine=self.machine,
+                environment="host-py3.11",
+                benchmark=f"matmul.Cuda.time_{state}",
+                implementation=name,
+                case=CASE,
+                version="1",
+            )
+            for state in self.states
+            for name in self.implementations
+        )
+        self.findings = (self._finding(),) if self.length > 1 else ()
+
+    @property
+    def tags(self):
+        names = self.tag_names
+        return {sha: (names[i % len(names)].format(i),) for i, sha in enumerate(self.line) if i % 100 == 99}
+
+    def series(self, key):
+        if key not in self._series:
+            self._series[key] = self._columns(key)
+        return self._series[key]
+
+    def change_points(self, key):
+        # of the one with steps: looking for none in the others takes most of a large site's time
+        return series_changes.of(self.series(key)) if key.implementation == "native" else ()
+
+    def roofs(self, _place, _device):
+        return Roofs(levels=(Level(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12})
+
+    def sessions(self, _place):
+        half = self.length // 2
+        return tuple(
+            (sha, SessionFacts(began=NIGHT + index, facts={"driver": "580.65" if index < half else "590.10"}))
+            for index, sha in enumerate(self.line)
+        )
+
+    @property
+    def accuracy_keys(self):
+        return tuple(self._errors)
+
+    def accuracy(self, key):
+        return self._errors[key]
+
+    @cached_property
+    def _errors(self):
+        return {
+            key: accuracy_series.Accuracy(
+                key=key, place=np.arange(self.length, dtype=np.int32), error=np.full(self.length, 1.5e-7)
+            )
+            for name in self.implementations
+            for key in [
+                SeriesKey(
+                    machine=self.machine,
+                    environment="host-py3.11",
+                    benchmark="matmul.Cuda.track_max_error",
+                    implementation=name,
+                    case=CASE,
+                    version="1",
+                )
+            ]
+        }
+
+    def _columns(self, key):
+        count, rng = self.length, np.random.default_rng(self.keys.index(key))
+        speed = 8e12 * (1 + 0.15 * self.implementations.index(key.implementation))
+        level = np.full(count, FLOP / speed * (1.3 if key.benchmark.endswith("cold") else 1.0))
+        outcome = np.zeros(count, dtype=np.int32)
+        if key.implementation == "native":
+            level[count // 3 :] /= 1.25
+            level[2 * count // 3 :] *= 1.1
+            outcome[96::97] = 2
+        seconds = np.where(outcome == 0, level * np.exp(rng.normal(0, 0.008, count)), np.nan)
+        half = 1 + np.abs(rng.normal(0.01, 0.002, count))
+        return Columns(
+            key=key,
+            place=np.arange(count, dtype=np.int32),
+            outcome=outcome,
+            seconds=seconds,
+            low=seconds / half,
+            high=seconds * half,
+            adjusted=np.full(count, np.nan),
+            adjusted_low=np.full(count, np.nan),
+            adjusted_high=np.full(count, np.nan),
+            rounds=np.full(count, 8, dtype=np.int32),
+            method=np.zeros(count, dtype=np.int32),
+            methods=("a1b2c3d4",),
+            interval_methods=dict.fromkeys(range(count), INTERVAL_METHOD),
+            reasons={int(index): "wrong by 3e-2" for index in np.flatnonzero(outcome == 2)},
+            warnings={1: ("contended in 1 of 8 rounds",)},
+            flop=FLOP,
+            bytes_moved=BYTES,
+        )
+
+    def digest(self, key):
+        """Return a name of the series: it never changes here."""
+        return repr(key)
+
+    def _finding(self):
+        sha = self.line[2 * self.length // 3]
+        identity = Identity(
+            machine=self.machine,
+            environment="host-py3.11",
+            benchmark=BENCHMARK,
+            implementation="native",
+            case=CASE,
+            version="1",
+            method="a1b2c3d4",
+        )
+        return Finding(
+            id=f"matmul-regression-{sha[:8]}",
+            kind=Kind.REGRESSION,
+            state=State.CONFIRMED,
+            subject="matmul",
+            found=datetime(2026, 1, 1, tzinfo=UTC),
+            commits=(sha,),
+            affected=(Affected(identity=identity, ratio=1.1, low=1.09, high=1.11),),
+        )
+
+
+def make(folder, length, implementations, **more):
+    """Return a site whose repository has one commit, which is none of its own."""
+    with git.Repo.init(folder / "repository", initial_branch="main") as repo:
+        repo.index.commit("Begin")
+    return LargeSite(repository=folder / "repository", length=length, implementations=tuple(implementations), **more)
+
+
+def write(found, out):
+    """Write the kernel's page, the data and what pages load below `out`; return the page."""
+    out.mkdir()
+    new = out / ".new"
+    new.mkdir()
+    writer = Writer(new=new, out=out, makers="")
+    report._make(found, writer, (kernel_page, series_data))
+    writer.finish()
+    for item in found.findings:
+        (out / f"finding-{item.id}.html").write_text("<!doctype html><title>finding</title>")
+    return out / "kernel-matmul-Cuda.html"

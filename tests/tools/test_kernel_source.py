@@ -1,0 +1,103 @@
+"""The source of a kernel at the measured commits, from a repository with a history of it."""
+
+import git
+import pytest
+
+from tools import kernel_source
+from tools.errors import HistoryError
+
+STEPS = (
+    {"kernels/matmul/matmul.cpp": "// one\n", "kernels/matmul/__init__.py": "ONE = 1\n", "README.md": "x"},
+    {"README.md": "y"},
+    {"kernels/matmul/matmul.cpp": "// two\n", "kernels/other/other.cpp": "// not mine\n"},
+    {"kernels/matmul/matmul.cu": "// </script><b>\n", "kernels/matmul/notes.txt": "left out\n"},
+    {"README.md": "z"},
+)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Return a folder and its commits, oldest first."""
+    shas = []
+    with git.Repo.init(tmp_path, initial_branch="main") as repo:
+        for number, files in enumerate(STEPS):
+            for name, text in files.items():
+                path = tmp_path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                repo.index.add([name])
+            shas.append(repo.index.commit(f"Step {number}").hexsha)
+    return tmp_path, shas
+
+
+def versions(repository, measured=None):
+    folder, shas = repository
+    order = {sha: place for place, sha in enumerate(shas)}
+    return kernel_source.versions(folder, "matmul", shas if measured is None else measured, order)
+
+
+def test_each_version_is_there_once_with_the_commit_that_brought_it(repository):
+    found = versions(repository)
+    assert [version.commit.subject for version in found] == ["Step 0", "Step 2", "Step 3"]
+    assert dict(found[1].files) == {"matmul.cpp": "// two\n", "__init__.py": "ONE = 1\n"}
+    assert [name for name, _ in found[2].files] == ["matmul.cu", "matmul.cpp", "__init__.py"]
+
+
+def test_only_versions_that_were_measured_are_there(repository):
+    _, shas = repository
+    assert [version.commit.subject for version in versions(repository, [shas[1], shas[4]])] == ["Step 0", "Step 3"]
+    assert versions(repository, ["e" * 40]) == ()
+
+
+def test_a_version_counts_from_its_commit_on_where_that_was_not_measured(repository):
+    _, shas = repository
+    (version,) = versions(repository, [shas[4]])
+    assert version.commit.sha == shas[3]
+
+
+def test_the_newest_are_kept_where_there_are_many(repository, monkeypatch):
+    monkeypatch.setattr(kernel_source, "MOST", 2)
+    assert [version.commit.subject for version in versions(repository)] == ["Step 2", "Step 3"]
+
+
+def test_a_kernel_that_the_repository_never_had_has_no_source(repository):
+    folder, shas = repository
+    assert kernel_source.versions(folder, "gone", shas, {sha: place for place, sha in enumerate(shas)}) == ()
+    assert list(kernel_source.files("gone", ())) == []
+
+
+def test_a_kernel_that_was_removed_shows_what_it_was(repository):
+    folder, shas = repository
+    with git.Repo(folder) as repo:
+        repo.git.rm("-r", "kernels/matmul")
+        shas.append(repo.index.commit("Remove it").hexsha)
+    assert [version.commit.subject for version in versions(repository)][-1] == "Step 3"
+
+
+def test_bytes_that_are_no_text_are_shown_as_far_as_they_are(repository):
+    folder, shas = repository
+    (folder / "kernels/matmul/matmul.cpp").write_bytes(b"// \xff\xfe\n")
+    with git.Repo(folder) as repo:
+        repo.index.add(["kernels/matmul/matmul.cpp"])
+        shas.append(repo.index.commit("Odd bytes").hexsha)
+    assert dict(versions(repository)[-1].files)["matmul.cpp"] == "// \ufffd\ufffd\n"
+
+
+def test_the_data_file_holds_each_text_once(repository):
+    (made,) = kernel_source.files("matmul", versions(repository))
+    assert made.name == "source-matmul"
+    assert len(made.value["texts"]) == len(set(made.value["texts"])) == 4
+    last = made.value["versions"][-1]
+    assert made.value["texts"][last["files"]["matmul.cu"]] == "// </script><b>\n"
+    assert last["commit"] == repository[1][3]
+
+
+def test_a_damaged_repository_is_one_line_that_says_what_to_do(repository):
+    folder, shas = repository
+    with git.Repo(folder) as repo:
+        blob = (repo.commit(shas[3]).tree / "kernels/matmul/matmul.cu").hexsha
+    lost = folder / ".git" / "objects" / blob[:2] / blob[2:]
+    lost.chmod(0o600)
+    lost.unlink()
+    with pytest.raises(HistoryError, match=r"git cannot read kernels/matmul .*git fsck"):
+        versions(repository)

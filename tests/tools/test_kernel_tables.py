@@ -1,0 +1,106 @@
+"""The tables and the data of a kernel's page: how much of a long history they hold, and that nothing is lost."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tools import large_site
+from tools import kernel_data, kernel_page, kernel_tables, site
+from tools.accuracy_series import Accuracy
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A site of 300 commits in two cache states."""
+    return large_site.make(tmp_path_factory.mktemp("long"), 300, ("eager", "native"), states=("hot", "cold"))
+
+
+@pytest.fixture(scope="module")
+def made(long):
+    """What the page adds to that site."""
+    return built(long)
+
+
+def built(found):
+    """Return what the page adds to a site: by name, the page itself as "page"."""
+    made = list(kernel_page.build(found))
+    return {item.name: item.value for item in made[:-1]} | {"page": made[-1].context["page"]}
+
+
+@pytest.mark.parametrize(("tables", "rows"), [(0, 200), (1, 200), (10, 200), (11, 181), (50, 40), (100, 20), (999, 20)])
+def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
+    assert kernel_tables.limit(tables) == rows
+
+
+def test_the_newest_commits_are_in_the_page_and_it_says_of_how_many(long, made):
+    for section in made["page"].sections:
+        (table,) = section.tables
+        assert [row.commit.short for row in table.rows] == [sha[:8] for sha in long.line[:-201:-1]]
+        assert table.further == "the newest 200 of 300 commits"
+
+
+def test_the_first_row_of_many_still_has_its_change_against_the_commit_before(made):
+    (table,) = made["page"].sections[0].tables
+    assert table.rows[-1].cells[0].change != ""
+
+
+def test_changes_of_the_newest_are_those_of_the_whole_trend(tree):
+    found = site.read(tree.results, tree.repository)
+    for key in found.keys:
+        whole = found.data.trends[key].points
+        for since in range(6):
+            newest = kernel_tables.points(found.series(key), found.line, since)
+            assert [point.change for point in newest] == [point.change for point in whole[since:]]
+
+
+def test_a_short_history_says_what_a_change_point_needs(tree, made):
+    (page, *_) = [
+        item.context["page"]
+        for item in kernel_page.build(site.read(tree.results, tree.repository))
+        if item.name.endswith(".html")
+    ]
+    needed = "need >= 13 points for a change point, have 5"
+    assert needed in page.sections[0].footnotes
+    assert all("change point" not in text for section in made["page"].sections for text in section.footnotes)
+
+
+def test_what_is_marked_stands_in_the_table_newest_first(long, made):
+    rows = made["page"].sections[0].marks
+    kinds = [row.kind for row in rows]
+    assert sorted(kinds) == ["change point"] * 2 + ["environment", "finding"] + ["tag"] * 3
+    places = [long.order[next(sha for sha in long.line if sha.startswith(row.commit.short))] for row in rows]
+    assert places == sorted(places, reverse=True)
+    (finding,) = [row for row in rows if row.kind == "finding"]
+    assert (finding.implementation, finding.case) == ("native", large_site.CASE)
+    assert finding.href == f"finding-{long.findings[0].id}.html"
+    cold = made["page"].sections[1].marks
+    assert "finding" not in {row.kind for row in cold}
+
+
+def test_many_marks_are_counted_not_listed(long, monkeypatch):
+    monkeypatch.setattr(kernel_page, "MARKS", 2)
+    section = built(long)["page"].sections[0]
+    assert (len(section.marks), section.further_marks) == (2, "the newest 2 of 7")
+
+
+def test_every_commit_that_data_names_is_one_of_the_line(long, made):
+    data = made["kernel-matmul-Cuda"]
+    marks = [*data["tags"], *data["findings"]]
+    marks += [mark for group in data["groups"] for mark in group["events"]]
+    marks += [mark for series in data["series"] for mark in series["changes"]]
+    assert len(marks) >= 9
+    assert all(mark["commit"] in long.order for mark in marks)
+    known = {series["name"] for series in data["series"]}
+    assert all(set(finding["series"]) <= known for finding in data["findings"])
+
+
+def test_of_two_versions_of_errors_the_newest_counts(long):
+    errors = {key: long.accuracy(key) for key in long.accuracy_keys}
+    key = next(iter(errors))
+    old = dataclasses.replace(key, version="0")
+    errors[old] = Accuracy(key=old, place=np.array([3], dtype=np.int32), error=np.array([0.5]))
+    asked = type("Asked", (), {"accuracy_keys": tuple(errors), "accuracy": staticmethod(errors.__getitem__)})()
+    found = kernel_data._errors(asked, "matmul", "Cuda")
+    assert found[key.machine, key.environment, key.implementation, key.case].key == key
+    assert kernel_data._errors(asked, "matmul", "Cpu") == {}

@@ -1,0 +1,56 @@
+"""The largest errors of results over the commits, `<kernel>.<Device>.track_max_error`, as columns. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.harness.statistics import FloatArray
+from tools.columns import IntArray
+from tools.measurements import SeriesKey
+from tools.recorded import ResultsFile
+
+METHOD = "track_max_error"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Accuracy:
+    """The errors of one implementation and test case, one for each commit that has one; arrays of shape (commits,)."""
+
+    key: SeriesKey
+    place: IntArray  # of the commit on the first-parent line, ascending
+    error: FloatArray  # absolute or relative, whichever is smaller; of integers absolute
+
+
+def build(files: Iterable[ResultsFile], order: Mapping[str, int]) -> dict[SeriesKey, Accuracy]:
+    """Return the errors of every series; of a commit that stands in two files, those of the first.
+
+    Args:
+        files: of a results directory. order: commit -> its place on the first-parent line; others are left out.
+    """
+    found: dict[SeriesKey, dict[int, float]] = {}
+    for file in files:
+        for item in file.tracked if file.commit in order else ():
+            if item.benchmark.rpartition(".")[2] != METHOD or item.value is None or item.value < 0:
+                continue
+            key = SeriesKey(
+                machine=file.machine,
+                environment=file.environment,
+                benchmark=item.benchmark,
+                implementation=item.implementation,
+                case=item.case,
+                version=item.version or "",
+            )
+            found.setdefault(key, {}).setdefault(order[file.commit], item.value)
+    return {key: _columns(key, values) for key, values in sorted(found.items())}
+
+
+def _columns(key: SeriesKey, values: Mapping[int, float]) -> Accuracy:
+    places = sorted(values)
+    return Accuracy(
+        key=key,
+        place=np.array(places, dtype=np.int32),
+        error=np.array([values[place] for place in places], dtype=np.float64),
+    )

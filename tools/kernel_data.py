@@ -1,0 +1,262 @@
+"""What a kernel's chart is made from, and the data file that the page's script reads beside the series' own.
+
+`data/kernel-<kernel>-<Device>` says of every series how its times become what a reader can choose (`kernel_quantities`)
+and what is marked on it (`kernel_marks`); `data/error-<16 hex>` holds the errors of one series. Marks name the
+commits that they stand at; unknown is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tools import accuracy_series, kernel_marks, kernel_quantities, kernel_tables, pages
+from tools.accuracy_series import Accuracy
+from tools.columns import Columns, IntArray
+from tools.kernel_marks import ChangeMark, FindingMark, LineMark
+from tools.kernel_quantities import ERROR, Conversion, Roof
+from tools.measurements import SeriesKey
+from tools.pages import Place
+from tools.roofline import Roofs
+from tools.site import Site
+from tools.site_files import DataFile, series_name
+from tools.trends import Point
+
+FORMAT = 1  # of both files; it changes when a reader of the old ones would go wrong
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The series of one machine, environment and cache state."""
+
+    place: Place
+    benchmark: str
+    state: str
+    shown: IntArray  # places on the line of the commits that have more than n/a, ascending
+    recent: Mapping[SeriesKey, tuple[Point, ...]]  # the newest entries of each series, oldest first
+    environment: tuple[LineMark, ...]  # what changed of the machine
+
+    @property
+    def anchor(self) -> str:
+        """Of its part of the page."""
+        return f"{self.place.anchor}-{self.state}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One line that the chart can show."""
+
+    key: SeriesKey
+    name: str  # of its data file
+    conversions: Mapping[str, Conversion]  # by quantity
+    roof: Roof | None
+    changes: tuple[ChangeMark, ...]
+    errors: Accuracy | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Everything that a kernel's page on a device shows."""
+
+    kernel: str
+    device: str
+    columns: Mapping[SeriesKey, Columns]
+    groups: tuple[Group, ...]
+    series: tuple[Series, ...]
+    findings: tuple[FindingMark, ...]
+    tags: tuple[LineMark, ...]
+    warnings: Mapping[Place, tuple[str, ...]]  # of the roofs
+
+    @property
+    def name(self) -> str:
+        """The name of its data file."""
+        return f"kernel-{self.kernel}-{self.device}"
+
+    @property
+    def implementations(self) -> tuple[str, ...]:
+        """In the order of the axis."""
+        return tuple(dict.fromkeys(key.implementation for key in self.columns))
+
+
+def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Chart:
+    """Return what the page of a kernel on a device shows; `keys` are its series."""
+    columns = {key: found.series(key) for key in keys}
+    here = {(key.machine, key.environment) for key in keys}
+    places = [place for place in found.places if (place.machine, place.environment) in here]
+    roofs = {(place.machine, place.environment): found.roofs(place, device) for place in places}
+    line = kernel_marks.measured_line(found.measured, found.order)
+    errors = _errors(found, kernel, device)
+    sessions = {(place.machine, place.environment): found.sessions(place) for place in places}
+    return Chart(
+        kernel=kernel,
+        device=device,
+        columns=columns,
+        groups=tuple(_groups(found, places, columns)),
+        series=tuple(
+            _series(
+                found,
+                key,
+                columns,
+                roofs[key.machine, key.environment],
+                errors.get((key.machine, key.environment, key.implementation, key.case)),
+            )
+            for key in keys
+        ),
+        findings=kernel_marks.findings(found.findings, keys, sessions, found.order, line),
+        tags=kernel_marks.tags(found.tags, found.order, line),
+        warnings={
+            place: known.warnings
+            for place in places
+            if (known := roofs[place.machine, place.environment]) is not None and known.warnings
+        },
+    )
+
+
+def _groups(found: Site, places: Sequence[Place], columns: Mapping[SeriesKey, Columns]) -> Iterator[Group]:
+    count = kernel_tables.limit(tables(columns))
+    for place in places:
+        environment = kernel_marks.environment(found.sessions(place), found.order)
+        for benchmark in dict.fromkeys(key.benchmark for key in columns):
+            here = (place.machine, place.environment, benchmark)
+            own = {key: item for key, item in columns.items() if (key.machine, key.environment, key.benchmark) == here}
+            shown = kernel_tables.asked(tuple(own.values()))
+            if not shown.size:
+                continue
+            since = int(shown[-count:][0])
+            yield Group(
+                place=place,
+                benchmark=benchmark,
+                state=pages.parts(benchmark)[2],
+                shown=shown,
+                recent={key: kernel_tables.points(item, found.line, since) for key, item in own.items()},
+                environment=environment,
+            )
+
+
+def tables(keys: Iterable[SeriesKey]) -> int:
+    """Return how many tables a page of these series has: one for each machine, environment, cache state and case."""
+    return len({(key.machine, key.environment, key.benchmark, key.case) for key in keys})
+
+
+def _series(
+    found: Site,
+    key: SeriesKey,
+    columns: Mapping[SeriesKey, Columns],
+    roofs: Roofs | None,
+    errors: Accuracy | None,
+) -> Series:
+    own = columns[key]
+    names = {other: series_name(other) for other, item in columns.items() if item.is_measured.any()}
+    benchmarks = {pages.parts(other.benchmark)[2]: other.benchmark for other in columns}
+    conversions = kernel_quantities.of_work(own.flop, own.bytes_moved, roofs, key.case)
+    conversions |= kernel_quantities.ratios(key, names, benchmarks)
+    if errors is not None:
+        conversions[ERROR] = Conversion(own=_error_name(errors.key))
+    return Series(
+        key=key,
+        name=series_name(key),
+        conversions=conversions,
+        roof=kernel_quantities.roof(own.flop, own.bytes_moved, roofs, key.case),
+        changes=kernel_marks.changes(own, found.change_points(key), found.line),
+        errors=errors,
+    )
+
+
+def _errors(found: Site, kernel: str, device: str) -> dict[tuple[str, str, str, str], Accuracy]:
+    """Return the errors of a kernel by machine, environment, implementation and case: of the newest version of each."""
+    name = f"{kernel}.{device}.{accuracy_series.METHOD}"
+    known: dict[tuple[str, str, str, str], Accuracy] = {}
+    for key in found.accuracy_keys:
+        if key.benchmark != name:
+            continue
+        own, slot = found.accuracy(key), (key.machine, key.environment, key.implementation, key.case)
+        if slot not in known or own.place[-1] > known[slot].place[-1]:
+            known[slot] = own
+    return known
+
+
+def _error_name(key: SeriesKey) -> str:
+    return series_name(key).replace("series-", "error-", 1)
+
+
+def files(made: Chart, line: Sequence[str]) -> Iterator[DataFile]:
+    """Yield the data files of a chart; `line` is the first-parent line."""
+    yield DataFile(name=made.name, value=as_data(made, line))
+    for errors in {_error_name(item.errors.key): item.errors for item in made.series if item.errors}.values():
+        value = {
+            "format": FORMAT,
+            "commit": [line[place] for place in errors.place],
+            "value": errors.error.tolist(),
+        }
+        yield DataFile(name=_error_name(errors.key), value=value)
+
+
+def as_data(made: Chart, line: Sequence[str]) -> dict[str, Any]:
+    """Return the data file of a chart."""
+    steps = {
+        key: {point.measurement.commit: text for point in points if (text := pages.change(point.change))}
+        for group in made.groups
+        for key, points in group.recent.items()
+    }
+    return {
+        "format": FORMAT,
+        "kernel": made.kernel,
+        "device": made.device,
+        "groups": [
+            {
+                "anchor": group.anchor,
+                "machine": group.place.machine,
+                "environment": group.place.environment,
+                "state": group.state,
+                "events": [_line_mark(mark) for mark in group.environment],
+            }
+            for group in made.groups
+        ],
+        "series": [_series_data(item, steps.get(item.key, {})) for item in made.series],
+        "tags": [_line_mark(mark) for mark in made.tags],
+        "findings": [_finding_data(mark) for mark in made.findings],
+    }
+
+
+def _line_mark(mark: LineMark) -> dict[str, Any]:
+    return {"commit": mark.commit, "kind": mark.kind, "label": mark.label, "text": mark.text}
+
+
+def _series_data(item: Series, steps: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "machine": item.key.machine,
+        "environment": item.key.environment,
+        "state": pages.parts(item.key.benchmark)[2],
+        "case": item.key.case,
+        "implementation": item.key.implementation,
+        "quantities": {name: conversion.as_data() for name, conversion in item.conversions.items()},
+        "roof": None if item.roof is None else {"seconds": item.roof.seconds, "text": item.roof.text},
+        "changes": [
+            {"commit": mark.commit, "text": mark.text, "faster": mark.faster, "detail": mark.detail}
+            for mark in item.changes
+        ],
+        "steps": dict(steps),
+    }
+
+
+def _finding_data(mark: FindingMark) -> dict[str, Any]:
+    return {
+        "commit": mark.commit,
+        "id": mark.id,
+        "kind": mark.kind,
+        "state": mark.state,
+        "open": mark.is_open,
+        "text": mark.text,
+        "page": mark.href,
+        "series": [series_name(key) for key in mark.series],
+    }
+
+
+def total(made: Chart, group: Group, case: str) -> int:
+    """Return how many of a group's commits have a result of a test case."""
+    places = [item.place for key, item in made.columns.items() if key in group.recent and key.case == case]
+    return int(np.intersect1d(group.shown, np.concatenate(places)).size)
