@@ -27,6 +27,7 @@ from tools import (
     kernel_page,
     machines_page,
     measurement_page,
+    navigation,
     roofline_page,
     series_data,
     site,
@@ -140,16 +141,17 @@ def page_templates() -> jinja2.Environment:
     )
     # Bokeh's documents define a model where they first name it: sorted keys would name it before (jinja's default)
     templates.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    templates.globals["navigation"] = ()  # of a page that stands alone
     return templates
 
 
 def _make(found: Site, writer: Writer) -> None:
     """Make every file of the site that has to be made."""
-    templates = page_templates()
+    templates, linked = page_templates(), _linked(found)
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context
-        return templates.get_template(page.template).render(context)
+        return templates.get_template(page.template).render(context, navigation=navigation.links(page.name, linked))
 
     _add_static(writer)
     for module in MODULES:
@@ -160,6 +162,12 @@ def _make(found: Site, writer: Writer) -> None:
                 writer.page(made, render)
     for page in _old_pages(found):
         writer.page(page, render)
+
+
+def _linked(found: Site) -> frozenset[str]:
+    """Return the pages that all pages link to: `findings.html` of `findings_page`, none without results."""
+    stems = (module.__name__.rpartition(".")[2].removesuffix("_page") for module in MODULES)
+    return frozenset([INDEX, *(f"{stem}.html" for stem in stems if found.places)])
 
 
 def _old_pages(found: Site) -> Iterator[Page]:
