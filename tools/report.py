@@ -18,6 +18,7 @@ import bokeh
 import jinja2
 
 from tools import (
+    badges,
     charts,
     commit_page,
     compare_page,
@@ -46,6 +47,7 @@ MODULES: tuple[Builder, ...] = (
     roofline_page,
     measurement_page,
     machines_page,
+    badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
 
 
