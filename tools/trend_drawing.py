@@ -21,7 +21,7 @@ RESOLUTION = 160  # dots per inch of a PNG
 LABELS = 16  # commits that are named along the axis, at most
 CROWDED = 60  # more commits than this have no dots
 BAND, EDGE = 0.18, 0.6  # opacity of an interval's band, and of the bar where a value stands alone
-NAMED, TITLED = 28, 90  # letters of a name in a legend, and of a title: what fits
+NAMED, MARKED, TITLED = 28, 48, 90  # letters of a name in a legend, at a line, in a title: what fits
 DPI_OF_SVG = 72
 TAG, FINDING = ("top", (0, (1, 2))), ("bottom", (0, (4, 2)))  # where the words of an upright line stand, its dashes
 
@@ -163,7 +163,7 @@ def _upright(axis: Any, place: int, text: str, colour: str, style: tuple[str, tu
     axis.axvline(place, color=colour, linewidth=0.9, linestyle=dashes, zorder=1)
     above = end == "top"  # its words on the left: those of another at the lower end stand on the right
     where = {"transform": axis.get_xaxis_transform(), "rotation": 90, "va": end, "ha": "right" if above else "left"}
-    axis.text(place, 0.98 if above else 0.02, _short(text), fontsize=7, color=colour, **where)
+    axis.text(place, 0.98 if above else 0.02, _short(text, MARKED), fontsize=7, color=colour, **where)
 
 
 def _commits(axis: Any, commits: Sequence[str]) -> None:

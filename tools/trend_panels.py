@@ -87,10 +87,11 @@ def picture(
 
     Args:
         series: what to draw, in order. bases: series of BASE that a speed-up is against.
-        most: commits, the newest; None: all that have a result.
+        most: commits, the newest; None: all that have a time or failed.
     """
-    measured = sorted({int(place) for each in series for place in each.place[each.is_measured]})
-    places = measured[-most:] if most is not None else measured
+    applies = [each.place[each.outcome != OUTCOMES.index(Outcome.NOT_APPLICABLE)] for each in series]
+    asked = sorted({int(place) for found in applies for place in found})
+    places = asked[-most:] if most is not None else asked
     where = {place: index for index, place in enumerate(places)}
     groups: dict[tuple[str, ...], list[Columns]] = {}
     for each in series:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,7 +15,8 @@ SETTLED = (
     """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 60))))"""
 )
 FACTS = """() => ({
-  title: document.title, headings: document.querySelectorAll("h1").length, main: document.querySelectorAll("main").length,
+  title: document.title, headings: document.querySelectorAll("h1").length,
+  main: document.querySelectorAll("main").length,
   heading: (document.querySelector("h1") || {innerText: ""}).innerText.trim(),
   links: [...document.querySelectorAll("a[href]")].map((link) => link.getAttribute("href")),
   ids: [...document.querySelectorAll("[id]")].map((item) => item.id),
@@ -23,10 +25,12 @@ FACTS = """() => ({
 })"""
 # What reaches beyond the window and is not inside something that scrolls
 TOO_WIDE = """(width) => {
-  const scrolls = (item) => item && (/auto|scroll|hidden|clip/.test(getComputedStyle(item).overflowX) || scrolls(item.parentElement));
+  const cuts = (item) => /auto|scroll|hidden|clip/.test(getComputedStyle(item).overflowX);
+  const scrolls = (item) => item && (cuts(item) || scrolls(item.parentElement));
+  const said = (item) => `${item.tagName.toLowerCase()}.${item.className}: ${item.textContent.trim().slice(0, 40)}`;
   return document.documentElement.scrollWidth <= width ? [] : [...document.querySelectorAll("body *")]
     .filter((item) => item.getBoundingClientRect().right > width + 1 && !scrolls(item.parentElement))
-    .slice(0, 3).map((item) => `${item.tagName.toLowerCase()}.${item.className}: ${item.textContent.trim().slice(0, 40)}`);
+    .slice(0, 3).map(said);
 }"""
 
 
@@ -61,16 +65,17 @@ class Reader:
     def say(self, text: str) -> None:
         self.complaints.append(f"{self.at}: {text}")
 
-    def crawl(self, out: Path) -> None:
-        """Read every page that links lead to from the index on."""
-        waiting = ["index.html"]
+    def crawl(self, out: Path, most: int | None = None) -> None:
+        """Read every page that links lead to from the index on; of a kind at most so many."""
+        waiting, found, kinds = ["index.html"], {"index.html"}, Counter()
         while waiting:
-            name = waiting.pop()
-            facts = self.read(out, name)
-            for href in facts["links"]:
-                target = target_of(href)
-                if target.endswith(".html") and target not in (*self.pages, *waiting) and (out / target).is_file():
-                    waiting.append(target)
+            facts = self.read(out, waiting.pop())
+            for target in map(target_of, facts["links"]):
+                if target not in found and target.endswith(".html") and (out / target).is_file():
+                    found.add(target)
+                    kinds[kind_of(target)] += 1
+                    if most is None or kinds[kind_of(target)] <= most:
+                        waiting.append(target)
 
     def _judge(self, out: Path, name: str, facts: dict) -> None:
         if not facts["title"].removesuffix("· kernel-velocity").strip():
