@@ -23,14 +23,13 @@ FACTS = """() => ({
   background: getComputedStyle(document.body).backgroundColor, text: document.body.textContent,
   pwned: window.pwned ?? null, handlers: document.querySelectorAll("[onerror], [onload], [onclick], main img").length,
 })"""
-# What reaches beyond the window and is not inside something that scrolls
+# What reaches beyond the window and is not inside something that scrolls; the innermost of it comes last
 TOO_WIDE = """(width) => {
   const cuts = (item) => /auto|scroll|hidden|clip/.test(getComputedStyle(item).overflowX);
   const scrolls = (item) => item && (cuts(item) || scrolls(item.parentElement));
   const said = (item) => `${item.tagName.toLowerCase()}.${item.className}: ${item.textContent.trim().slice(0, 40)}`;
-  return document.documentElement.scrollWidth <= width ? [] : [...document.querySelectorAll("body *")]
-    .filter((item) => item.getBoundingClientRect().right > width + 1 && !scrolls(item.parentElement))
-    .slice(0, 3).map(said);
+  const wide = (item) => item.getBoundingClientRect().left + Math.max(item.scrollWidth, item.offsetWidth) > width + 1;
+  return [...document.querySelectorAll("body *")].filter((item) => wide(item) && !scrolls(item)).slice(-3).map(said);
 }"""
 
 
