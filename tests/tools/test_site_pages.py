@@ -158,7 +158,7 @@ BAD = {
     "a link leads nowhere": '<a href="gone.html">gone</a>',
     "a link leads elsewhere": '<a href="http://example.org/">there</a>',
     "no such place on the page": '<a href="#gone">gone</a>',
-    "px wide on a phone: ['p.:": f"<p>{'wide' * 200}</p>",
+    "'p.: widewide": f"<p>{'wide' * 200}</p>",
     "a name became code": "<p onclick='0'></p>",
     "2 h1": "<h1>another</h1>",
 }
