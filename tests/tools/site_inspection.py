@@ -114,9 +114,12 @@ def opened(browser) -> Reader:
         route.abort()
 
     context.route(re.compile(f"^(?!{'|'.join(LOCAL)})"), refuse)
-    reader.tab.on(
-        "console", lambda said: reader.say(f"console: {said.text}") if said.type in ("error", "warning") else None
-    )
+
+    def listen(said):
+        if said.type in ("error", "warning"):
+            reader.say(f"console: {said.text} {said.location['url'].rpartition('/')[2]}")
+
+    reader.tab.on("console", listen)
     reader.tab.on("pageerror", lambda error: reader.say(f"error: {error}"))
     return reader
 
