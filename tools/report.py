@@ -127,7 +127,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
 def _makers() -> str:
     """Return what changes with the code and the templates that make the pages, and with the libraries they use."""
     found = hashlib.sha256(f"bokeh {bokeh.__version__} jinja2 {jinja2.__version__}".encode())
-    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.html")]):
+    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.*")]):
         found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()
 
