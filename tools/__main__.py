@@ -24,6 +24,7 @@ from tools.errors import KernelVelocityError, UsageError
 
 COMMANDS = {
     "report": "write the site: the trend of every kernel, a page per commit",
+    "plot": "the trend of some series as a picture, SVG or PNG",
     "findings": "what nights and gates found: list, show, acknowledge, expect, reopen",
     "ingest": "move the telemetry of finished measurements next to asv's results",
     "track": "measure the last commits that touched the kernels, then write the site",

@@ -15,10 +15,19 @@ def replace_text(path: Path, text: str) -> None:
     Raises:
         OSError: it cannot be written, or is a folder; the temporary file is gone then too.
     """
+    replace_bytes(path, text.encode("utf-8"))
+
+
+def replace_bytes(path: Path, contents: bytes) -> None:
+    """Write a file that is no text as `replace_text` does.
+
+    Raises:
+        OSError: it cannot be written, or is a folder; the temporary file is gone then too.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(contents)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)  # there only where one of the two failed

@@ -99,13 +99,13 @@ def details(finding: Finding) -> str:
         "ruled out": "; ".join(finding.ruled_out),
         "changed": "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in (finding.changes or {}).items()),
     }
-    lines = [finding.id, *(f"  {name + ':':<11}{_plain(text)}" for name, text in facts.items() if text)]
-    lines += ["  series:", *(f"    {_plain(line)}" for line in _series(finding.affected))]
+    lines = [finding.id, *(f"  {name + ':':<11}{plain(text)}" for name, text in facts.items() if text)]
+    lines += ["  series:", *(f"    {plain(line)}" for line in _series(finding.affected))]
     lines += ["  decisions:"]
     for item in finding.decisions:
         until = "" if item.until is None else f" until {item.until}"
         said = f"{item.when:%Y-%m-%d %H:%M} {item.who}: {item.state.value}{until}: {item.reason}"
-        lines.append(f"    {_plain(said)}")
+        lines.append(f"    {plain(said)}")
     return "\n".join(lines)
 
 
@@ -117,8 +117,8 @@ def _series(affected: Iterable[Affected]) -> list[str]:
     return columns(rows).split("\n") if rows else []
 
 
-def _plain(text: str) -> str:
-    """Return foreign text without what a terminal would obey."""
+def plain(text: str) -> str:
+    """Return foreign text as one line: nothing that a terminal would obey, XML cannot hold, or that turns the rest."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

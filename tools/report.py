@@ -18,6 +18,7 @@ import bokeh
 import jinja2
 
 from tools import (
+    badges,
     commit_page,
     compare_page,
     finding_page,
@@ -26,6 +27,7 @@ from tools import (
     kernel_page,
     machines_page,
     measurement_page,
+    navigation,
     roofline_page,
     series_data,
     site,
@@ -45,6 +47,7 @@ MODULES: tuple[Builder, ...] = (
     roofline_page,
     measurement_page,
     machines_page,
+    badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
 
 
@@ -124,7 +127,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
 def _makers() -> str:
     """Return what changes with the code and the templates that make the pages, and with the libraries they use."""
     found = hashlib.sha256(f"bokeh {bokeh.__version__} jinja2 {jinja2.__version__}".encode())
-    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.html")]):
+    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.*")]):
         found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()
 
@@ -140,16 +143,17 @@ def page_templates() -> jinja2.Environment:
     )
     # Bokeh's documents define a model where they first name it: sorted keys would name it before (jinja's default)
     templates.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    templates.globals["navigation"] = ()  # of a page that stands alone
     return templates
 
 
 def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
     """Make every file of these modules that has to be made."""
-    templates = page_templates()
+    templates, linked = page_templates(), _linked(found)
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context
-        return templates.get_template(page.template).render(context)
+        return templates.get_template(page.template).render(context, navigation=navigation.links(page.name, linked))
 
     _add_static(writer)
     for module in modules:
@@ -161,6 +165,12 @@ def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
     if modules is MODULES:
         for page in _old_pages(found):
             writer.page(page, render)
+
+
+def _linked(found: Site) -> frozenset[str]:
+    """Return the pages that all pages link to: `findings.html` of `findings_page`, none without results."""
+    stems = (module.__name__.rpartition(".")[2].removesuffix("_page") for module in MODULES)
+    return frozenset([INDEX, *(f"{stem}.html" for stem in stems if found.places)])
 
 
 def _old_pages(found: Site) -> Iterator[Page]:

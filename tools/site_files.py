@@ -40,7 +40,9 @@ class DataFile:
 
 
 class Builder(Protocol):
-    """A module of the site."""
+    """A module of the site; `findings_page` makes the page that the navigation calls `findings.html`."""
+
+    __name__: str
 
     def build(self, found: Site) -> Iterator[Page | DataFile]:
         """Yield everything that it adds to the site."""

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.tools import synthetic
+from tests.tools import synthetic, synthetic_extras
 from tools import lock
 
 
@@ -36,6 +36,18 @@ def copy_of(built):
 def copied(copy_of, tmp_path):
     """A results tree that a test may damage, and a repository that it may not."""
     return copy_of(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def whole_tree(tmp_path_factory):
+    """A tree with everything that pages can show, to be read only."""
+    return synthetic_extras.whole(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="session")
+def hostile_tree(tmp_path_factory):
+    """The same with names that want to be code, to be read only."""
+    return synthetic_extras.hostile(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 Five commits: the third makes `native` 2.5 times faster. `triton` is n/a before the fourth commit and fails at the
 fourth. Rounds scatter by a seeded 0.5%. Paths, hashes and dates are fixed, so that golden files can hold them.
+
+`synthetic_extras.whole` adds all that a real tree has beside: other machines, cold times, errors, ceilings, sessions,
+tags, findings; `synthetic_extras.hostile` is the same with names that want to be code.
 """
 
 from __future__ import annotations
@@ -25,9 +28,10 @@ CASES = {
     "add_mul_exp.Cpu.time_hot": {"float32-500k": 5e5, "float32-5M": 5e6},
     "matmul.Cpu.time_hot": {"float32-256x256x256": 256.0**3, "float32-512x512x512": 512.0**3},
 }
-FLOP = {"add_mul_exp.Cpu.time_hot": 3.0, "matmul.Cpu.time_hot": 2.0}
+FLOP = {"add_mul_exp": 3.0, "matmul": 2.0}  # an element
 IMPLEMENTATIONS = ("eager", "native", "triton")
 SPEED = {"eager": 4e9, "native": 5e9, "triton": 8e9}  # FLOP/s
+PACE = {"Cpu.time_hot": 1.0, "Cpu.time_cold": 0.6, "Cuda.time_hot": 200.0, "Cuda.time_cold": 120.0}
 MESSAGES = (
     "Add the first kernels, plain and right",
     "Say what the kernels compute",
@@ -49,7 +53,7 @@ class Tree:
 def build(folder: Path, messages=MESSAGES, author="Ada Lovelace", machine=MACHINE, files=None) -> Tree:
     """Build repository and results below an empty folder; `files`: of the repository, {commit index: {path: text}}."""
     repository = folder / "repository"
-    commits = make_repository(repository, messages, author, files or {})
+    commits = make_repository(repository, messages, author, files=files)
     results = folder / "results"
     write_json(results / "benchmarks.json", benchmarks_json())
     write_json(results / machine / "machine.json", machine_json(machine))
@@ -58,14 +62,14 @@ def build(folder: Path, messages=MESSAGES, author="Ada Lovelace", machine=MACHIN
     return Tree(repository=repository, results=results, commits=commits)
 
 
-def make_repository(folder: Path, messages, author: str, files) -> tuple[str, ...]:
+def make_repository(folder: Path, messages, author: str, branch="main", files=None) -> tuple[str, ...]:
     """Make a repository with one commit for each message, empty but for its files; return the hashes, oldest first."""
-    repo = git.Repo.init(folder, initial_branch="main")
+    repo = git.Repo.init(folder, initial_branch=branch)
     actor = git.Actor(author, "somebody@example.org")
     moment = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
     shas = []
     for index, message in enumerate(messages):
-        for name, text in files.get(index, {}).items():
+        for name, text in (files or {}).get(index, {}).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
             repo.index.add([name])
@@ -81,7 +85,7 @@ def write_json(path: Path, data: object) -> None:
     path.write_text(json.dumps(data), encoding="utf-8")
 
 
-def benchmarks_json() -> dict:
+def benchmarks_json(suite=CASES) -> dict:
     entries = {
         name: {
             "name": name,
@@ -90,13 +94,17 @@ def benchmarks_json() -> dict:
             "version": "1",
             "param_names": ["implementation", "case"],
             "params": [[repr(item) for item in IMPLEMENTATIONS], [repr(case) for case in cases]],
-            "flops": {case: FLOP[name] * size for case, size in cases.items()},
+            "flops": {case: flop(name) * size for case, size in cases.items()},
             "bytes": {case: bytes_moved(name, size) for case, size in cases.items()},
         }
-        for name, cases in CASES.items()
+        for name, cases in suite.items()
     }
     entries["device.Cpu.track_bandwidth"] = {"type": "track", "params": [], "version": "1"}
     return {**entries, "version": 2}
+
+
+def flop(name: str) -> float:
+    return FLOP[name.partition(".")[0]]
 
 
 def bytes_moved(name: str, size: float) -> float:
@@ -107,30 +115,36 @@ def machine_json(machine: str) -> dict:
     return {"machine": machine, "cpu": "Imaginary 9000", "num_cpu": "2", "os": "Linux 6.1", "ram": "8 GB", "version": 1}
 
 
-def seconds(name, implementation, case, index):
+def seconds(name, implementation, size, index):
     """Return the true time of a call, s; NaN where it is n/a, None where it fails."""
     if implementation == "triton" and index < 3:
         return math.nan
     if implementation == "triton" and index == 3:
         return None
     speed = SPEED[implementation] * (STEP if implementation == "native" and index >= STEP_AT else 1)
-    return FLOP[name] * CASES[name][case] / speed
+    return flop(name) * size / (speed * PACE[name.partition(".")[2]])
 
 
-def write_commit(results, commit, index, *, machine=MACHINE, telemetry=True, rounds=8):
-    """Write the results file of a commit, and its telemetry; return the results file."""
+def write_commit(results, commit, index, *, machine=MACHINE, telemetry=True, rounds=8, suite=CASES, facts=None):
+    """Write the results file of a commit, and its telemetry; return the results file.
+
+    Args:
+        index: the commit's place, which tells how fast it is. suite: benchmark -> test case -> its size in elements.
+        facts: further fields of every round (telemetry.Round).
+    """
     rows, lines = {}, []
-    for name, cases in CASES.items():
+    for name, cases in suite.items():
         pairs = [(implementation, case) for implementation in IMPLEMENTATIONS for case in cases]
         values, spread = [], []
         for implementation, case in pairs:
-            estimates = _estimates(name, implementation, case, index, rounds)
+            estimates = _estimates(name, implementation, (case, cases[case]), index, rounds)
             values.append(estimates[0] if len(estimates) == 1 else statistics.median(estimates))
             measured = isinstance(values[-1], float) and not math.isnan(values[-1])
             spread.append((min(estimates), max(estimates)) if measured else (None, None))
             if measured:
                 lines += [
-                    _line(name, (implementation, case), index, number, item) for number, item in enumerate(estimates)
+                    _line(name, (implementation, case), index, number, item, facts=facts or {})
+                    for number, item in enumerate(estimates)
                 ]
         params = [[repr(item) for item in IMPLEMENTATIONS], [repr(case) for case in cases]]
         rows[name] = [
@@ -168,15 +182,16 @@ def results_json(commit: str, machine: str, rows: dict) -> dict:
     }
 
 
-def _estimates(name, implementation, case, index, rounds) -> list:
-    true = seconds(name, implementation, case, index)
+def _estimates(name, implementation, case_and_size, index, rounds) -> list:
+    case, size = case_and_size
+    true = seconds(name, implementation, size, index)
     if true is None or math.isnan(true):
         return [true]
     noise = random.Random(f"{name} {implementation} {case} {index}")
     return [true * math.exp(noise.gauss(0, 0.005)) for _ in range(rounds)]
 
 
-def _line(name, params, index, number, estimate) -> str:
+def _line(name, params, index, number, estimate, *, facts) -> str:
     return encode(
         Round(
             benchmark=name,
@@ -190,5 +205,6 @@ def _line(name, params, index, number, estimate) -> str:
             method="a1b2c3d4",
             launch=f"launch-{number}",
             flags=("contended",) if index == 1 and number == 0 else (),
+            **facts,
         )
     )

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tools.atomic import remove_left, replace_text
+from tools.atomic import remove_left, replace_bytes, replace_text
 
 
 def test_a_text_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -37,3 +37,11 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     assert sorted(remove_left(tmp_path)) == sorted(left)
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
     assert remove_left(tmp_path / "nowhere") == []
+
+
+def test_bytes_are_replaced_alike(tmp_path):
+    path = tmp_path / "new" / "a.png"
+    for contents in (b"\x00\xff", b"two"):
+        replace_bytes(path, contents)
+    assert path.read_bytes() == b"two"
+    assert list(path.parent.iterdir()) == [path]
