@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import large_tree
-from tools import report
+from tools import report, series_data
 from tools.errors import ResultsError
 from tools.site_files import DataFile, Page
 from tools.site_writing import MANIFEST, Writer, json_bytes
@@ -178,6 +178,7 @@ def test_what_json_cannot_hold_is_an_error():
 def test_one_more_commit_makes_and_writes_what_it_touches(tmp_path, monkeypatch):
     """Counts, not times: of 40 series in two benchmarks, the new commit measured one benchmark."""
     monkeypatch.setattr(report, "_old_pages", lambda found: ())
+    monkeypatch.setattr(report, "MODULES", (series_data,))
     shape = large_tree.Shape(commits=8, series=40)
     commits = large_tree.build(tmp_path, shape)
     newest = tmp_path / "results" / large_tree.MACHINE / f"{commits[-1][:8]}-{large_tree.ENVIRONMENT}.json"
