@@ -81,6 +81,7 @@ class SiteData:
     trends: Mapping[SeriesKey, Trend]
     measurements: tuple[Measurement, ...]  # of commits that the repository has
     notes: tuple[str, ...]
+    last_measured: Mapping[SeriesKey, float] = field(default_factory=dict)  # Unix time, s; unknown ones are absent
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
@@ -172,6 +173,11 @@ def commit_href(sha: str) -> str:
 def kernel_href(kernel: str, device: str) -> str:
     """Return the file name of a kernel's page."""
     return f"kernel-{kernel}-{device}.html"
+
+
+def finding_href(name: str) -> str:
+    """Return the file name of a finding's page by the finding's id."""
+    return f"finding-{name}.html"
 
 
 def commit_line(commit: Commit) -> CommitLine:

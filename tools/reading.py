@@ -5,11 +5,11 @@ Apart from `report`, because a machine that only measures has no Bokeh to draw w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tools import asv_results, history, recorded, trends
-from tools.measurements import Measurement
+from tools.measurements import Measurement, SeriesKey
 from tools.pages import SHORT, SiteData
 from tools.recorded import History, Recorded
 
@@ -30,7 +30,23 @@ def site_data(results: Path, repository: Path) -> SiteData:
         trends=trends.applicable(trends.build(items, order)),
         measurements=tuple(item for item in items if item.commit in past.commits),
         notes=(*stored.notes, *notes, *_history_notes(stored, past, items)),
+        last_measured=_last_measured(stored, items),
     )
+
+
+def _last_measured(stored: Recorded, items: Iterable[Measurement]) -> dict[SeriesKey, float]:
+    """Return when each series was measured last, Unix time, s: its newest round, else what asv says of its value."""
+    times: dict[tuple[str, ...], float] = {}
+    for file in stored.files:
+        for value in file.values:
+            rounds = file.rounds.get((value.benchmark, value.implementation, value.case), ())
+            began = max((item.time for item in rounds), default=value.began)
+            if value.seconds is not None and began is not None:
+                place = (file.machine, file.environment, value.benchmark, value.implementation, value.case)
+                times[place] = max(began, times.get(place, began))
+    keys = {item.key for item in items}
+    places = {key: (key.machine, key.environment, key.benchmark, key.implementation, key.case) for key in keys}
+    return {key: times[place] for key, place in places.items() if place in times}
 
 
 def _history_notes(stored: Recorded, past: History, items: tuple[Measurement, ...]) -> Iterator[str]:

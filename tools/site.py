@@ -12,9 +12,20 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
-from tools import columns, findings_store, kept_ceilings, reading, roofs, session_facts, telemetry_files
+from tools import (
+    columns,
+    findings_store,
+    history,
+    kept_ceilings,
+    kept_verdicts,
+    reading,
+    roofs,
+    session_facts,
+    telemetry_files,
+)
 from tools.columns import Columns
 from tools.finding import Finding
+from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place, SiteData
 from tools.recorded import Benchmark, Commit, Machine
@@ -71,7 +82,7 @@ class Site:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
-        return (*self.data.notes, *self._stored.problems)
+        return (*self.data.notes, *self._stored.problems, *self._verdicts[1])
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
@@ -105,6 +116,19 @@ class Site:
     def findings(self) -> tuple[Finding, ...]:
         """Every finding, whatever its state."""
         return tuple(self._stored.findings)
+
+    @property
+    def verdicts(self) -> tuple[KeptVerdict, ...]:
+        """The newest night of each machine, the newest of them first."""
+        return self._verdicts[0]
+
+    def commit(self, sha: str) -> Commit | None:
+        """Return a commit that has a result or that a finding names; None where the repository does not have it."""
+        return self.commits.get(sha) or self._named.get(sha)
+
+    def last_measured(self, key: SeriesKey) -> float | None:
+        """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
+        return self.data.last_measured.get(key)
 
     def roofs(self, place: Place, device: str) -> Roofs | None:
         """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
@@ -161,6 +185,16 @@ class Site:
         for item in self.data.measurements:
             found.setdefault(item.commit, []).append(item)
         return {sha: tuple(items) for sha, items in found.items()}
+
+    @cached_property
+    def _verdicts(self) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
+        return kept_verdicts.read(self.results)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Commit]:
+        """The commits that findings name and that have no result: bisecting measures them without recording."""
+        wanted = {sha for item in self.findings for sha in item.commits} - self.commits.keys()
+        return history.read(self.repository, wanted).commits if wanted else {}
 
     @cached_property
     def _stored(self) -> findings_store.Stored:
