@@ -8,37 +8,26 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
 from benchmarks.harness.statistics import FloatArray
-from tools import home_spans, pages, trends, units
-from tools.changes_along import NONE
+from tools import home_roof, home_spans, pages, trends, units
 from tools.columns import OUTCOMES, Columns
+from tools.home_roof import DASH, GridCell
 from tools.home_spans import Span
 from tools.measurements import WANTED_ROUNDS, Outcome
 from tools.pages import SHORT, CommitLine, Footnotes, Place
-from tools.roofline import Roofline, Roofs, percent, roofline
+from tools.roofline import Roofs
 from tools.site import Site
 from tools.sparklines import Sparkline, sparkline
 from tools.trends import Change
 
-DASH = "–"
-LISTED_ROOFS = 6  # kernels named in the line about the roof
 NO_RATE = "no GFLOPS: benchmarks.json does not say how many FLOPs a call has"
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridCell:
-    """One value of the grid."""
-
-    text: str
-    tone: str = ""  # as of pages.Cell
-    detail: str = ""
-    marks: tuple[int, ...] = ()  # numbers of its footnotes
+_NOT_APPLICABLE, _FAILED = (OUTCOMES.index(outcome) for outcome in (Outcome.NOT_APPLICABLE, Outcome.FAILED))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +53,18 @@ class Grid:
     place: Place
     newest: CommitLine | None  # None: nothing of it is on the first-parent line
     spans: tuple[Span, ...]
+    too_young: str  # which spans have nothing to compare with; empty for none
     rows: tuple[GridRow, ...]
     roof: str  # how far its kernels are from the roof, in a line; empty where nobody knows
     footnotes: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Case:
-    """One test case of a row: its series and the entry of the row's newest commit; None: not measured there."""
+class Current:
+    """A series that a row's newest commit has a time of, and that commit's entry."""
 
     series: Columns
-    entry: int | None
+    entry: int
 
 
 def build(found: Site) -> tuple[Grid, ...]:
@@ -85,36 +75,38 @@ def build(found: Site) -> tuple[Grid, ...]:
 
 
 def _grid(found: Site, place: Place, when: FloatArray) -> Grid:
+    keys = found.keys_at(place)
     rows: dict[tuple[str, str], list[Columns]] = {}
-    for key in found.keys_at(place):
+    for key in keys:
         rows.setdefault((key.benchmark, key.implementation), []).append(found.series(key))
-    cases = Counter(benchmark for benchmark, case in {(key.benchmark, key.case) for key in found.keys_at(place)})
-    newest = max((at for group in rows.values() if (at := _newest(group)) is not None), default=None)
+    cases = Counter(benchmark for benchmark, _ in {(key.benchmark, key.case) for key in keys})
     every = [series for group in rows.values() for series in group]
-    spans = () if newest is None else home_spans.spans(found, when, newest, every)
+    newest = _newest(every)
     devices = {pages.parts(benchmark)[1] for benchmark, _ in rows}
     maker = _RowMaker(
         found=found,
         when=when,
         newest=newest,
-        spans=spans,
+        spans=() if newest is None else home_spans.spans(found, when, newest, every),
         roofs={device: found.roofs(place, device) for device in devices},
         notes=Footnotes(),
     )
     made = tuple(maker.row(name, group, cases[name[0]]) for name, group in rows.items())
+    shares = [(row, share) for row in made if isinstance(share := row.figures["efficiency"], float)]
     return Grid(
         place=place,
         newest=None if newest is None else pages.commit_line(found.commits[found.line[newest]]),
-        spans=spans,
+        spans=maker.spans,
+        too_young=home_spans.too_young(maker.spans),
         rows=made,
-        roof=_roof(made),
+        roof=home_roof.lead([(f"{row.kernel} {row.device} {row.state}", row.implementation, x) for row, x in shares]),
         footnotes=tuple(maker.notes.texts),
     )
 
 
 def _newest(group: Sequence[Columns]) -> int | None:
     """Return the newest place of the line where any of these series applies."""
-    places = [series.place[series.outcome != OUTCOMES.index(Outcome.NOT_APPLICABLE)] for series in group]
+    places = [series.place[series.outcome != _NOT_APPLICABLE] for series in group]
     return max((int(found[-1]) for found in places if len(found)), default=None)
 
 
@@ -137,11 +129,10 @@ class _RowMaker:
         """
         kernel, device, state = pages.parts(name[0])
         at = _newest(group)
-        cases = [_Case(series=series, entry=_measured_at(series, at)) for series in group]
-        current = [case for case in cases if case.entry is not None]
+        current = _current(group, at)
         roofs = self.roofs[device]
-        shares = [None if roofs is None else _placed(case, roofs) for case in current]
-        changes = [(span, self._changes(current, span)) for span in self.spans]
+        shares = [home_roof.placed(item.series, item.entry, roofs) for item in current]
+        changes = [self._changes(current, span) for span in self.spans]
         rate = _mean_rate(current)
         return GridRow(
             kernel=kernel,
@@ -149,80 +140,57 @@ class _RowMaker:
             state=state,
             implementation=name[1],
             href=pages.kernel_href(kernel, device),
-            sparkline=_trend([case.series for case in current]),
-            rate=self._rate(cases, at, rate, wanted),
-            efficiency=self._efficiency(shares, current, device),
-            changes=tuple(self._change(span, items, len(current)) for span, items in changes),
+            sparkline=_trend([item.series for item in current]),
+            rate=self._rate(group, current, at, wanted) if current else self._without_time(group, at),
+            efficiency=home_roof.cell(shares, device, roofs is not None, self.notes),
+            changes=tuple(self._change(*pair, len(current)) for pair in zip(self.spans, changes, strict=True)),
             figures={
                 "commit": None if at is None or not current else self.found.line[at],
                 "gflops": rate,
-                "efficiency": _mean([item.efficiency for item in shares if item is not None]),
-                "changes": {span.name: trends.mean_change(items) for span, items in changes},
+                "efficiency": home_roof.mean(shares),
+                "changes": [trends.mean_change(items) for items in changes],
             },
         )
 
-    def _rate(self, cases: Sequence[_Case], at: int | None, rate: float | None, wanted: int) -> GridCell:
+    def _rate(self, group: Sequence[Columns], current: Sequence[Current], at: int | None, wanted: int) -> GridCell:
         """Return the mean GFLOPS of the test cases that the newest commit measured, and what to know about it."""
-        current = [case for case in cases if case.entry is not None]
-        if not current:
-            return self._without_time(cases, at)
-        notes = [*self._age(at), *self._others(cases, at), *_thin(current)]
-        if rate is None:
-            notes.append(NO_RATE)
+        rate = _mean_rate(current)
+        notes = [*self._age(at), *self._others(group, at), *_thin(current), *([NO_RATE] if rate is None else [])]
         return GridCell(
             text=DASH if rate is None else units.gflops(rate),
             detail="" if len(current) == wanted else f"of {len(current)} of {units.count(wanted, 'test case')}",
             marks=self.notes.marks(notes),
         )
 
-    def _without_time(self, cases: Sequence[_Case], at: int | None) -> GridCell:
-        """Return the cell of a row whose newest commit has no time: every test case failed, or none applies."""
+    def _without_time(self, group: Sequence[Columns], at: int | None) -> GridCell:
+        """Return the cell of a row whose newest commit has no time: every test case failed, or none ever applied."""
         outcome = Outcome.NOT_APPLICABLE if at is None else Outcome.FAILED
-        reasons = [_reason(case.series, case.series.entry(at) if at is not None else None, outcome) for case in cases]
-        marks = self.notes.marks([*self._age(at), *(text for text in reasons if text)])
-        return GridCell(text=outcome.value, tone=outcome.value, marks=marks)
+        reasons = dict.fromkeys(_reason(series, at, outcome) for series in group)
+        return GridCell(
+            text=outcome.value, tone=outcome.value, marks=self.notes.marks([*self._age(at), *filter(None, reasons)])
+        )
 
     def _age(self, at: int | None) -> list[str]:
         return [] if at is None or at == self.newest else [f"measured last at {self._short(at)}"]
 
-    def _others(self, cases: Sequence[_Case], at: int | None) -> list[str]:
+    def _others(self, group: Sequence[Columns], at: int | None) -> list[str]:
         """Return what became of the test cases that the row's newest commit has no time of."""
         said = []
-        for case in cases:
-            entry = None if at is None else case.series.entry(at)
-            name = case.series.key.case
-            if case.entry is None and entry is not None and _outcome(case.series, entry) is Outcome.FAILED:
-                said.append(f"{name}: {_reason(case.series, entry, Outcome.FAILED)}")
-            elif case.entry is None and case.series.is_measured.any():
-                last = int(case.series.place[case.series.is_measured][-1])
-                said.append(f"{name}: measured last at {self._short(last)}")
+        for series in group:
+            entry = None if at is None else series.entry(at)
+            if entry is not None and series.outcome[entry] == _FAILED:
+                said.append(f"{series.key.case}: {_reason(series, at, Outcome.FAILED)}")
+            elif (entry is None or not series.is_measured[entry]) and series.is_measured.any():
+                last = int(series.place[series.is_measured][-1])
+                said.append(f"{series.key.case}: measured last at {self._short(last)}")
         return said
 
     def _short(self, at: int) -> str:
         return self.found.line[at][:SHORT]
 
-    def _efficiency(self, shares: Sequence[Roofline | None], current: Sequence[_Case], device: str) -> GridCell:
-        """Return the mean efficiency of the test cases, or the reason why nobody knows it."""
-        known = [item for item in shares if item is not None]
-        if not current:
-            return GridCell(text=DASH, tone="absent")
-        if self.roofs[device] is None:
-            why = f"no efficiency: no ceilings of its {device} are recorded (`make track` measures them)"
-            return GridCell(text=DASH, tone="absent", marks=self.notes.marks([why]))
-        if not known:
-            why = "no efficiency: benchmarks.json does not say how many bytes a call moves, or no roof of it is known"
-            return GridCell(text=DASH, tone="absent", marks=self.notes.marks([why]))
-        marks = self.notes.marks([text for item in known for text in item.warnings])
-        detail = "" if len(known) == len(current) else f"of {len(known)} of {units.count(len(current), 'test case')}"
-        return GridCell(text=percent(statistics.fmean(item.efficiency for item in known)), detail=detail, marks=marks)
-
-    def _changes(self, current: Sequence[_Case], span: Span) -> list[Change]:
-        return [
-            change
-            for case in current
-            if case.entry is not None
-            and (change := home_spans.change(self.found, self.when, case.series, case.entry, span))
-        ]
+    def _changes(self, current: Sequence[Current], span: Span) -> list[Change]:
+        every = (home_spans.change(self.found, self.when, item.series, item.entry, span) for item in current)
+        return [change for change in every if change is not None]
 
     def _change(self, span: Span, items: Sequence[Change], wanted: int) -> GridCell:
         """Return the mean change over a span; what it is against has a footnote where other rows have another."""
@@ -236,54 +204,36 @@ class _RowMaker:
         return GridCell(text=pages.change(mean), tone=pages.tone(mean), marks=self.notes.marks(notes))
 
 
-def _measured_at(series: Columns, at: int | None) -> int | None:
-    entry = None if at is None else series.entry(at)
-    return entry if entry is not None and series.is_measured[entry] else None
+def _current(group: Sequence[Columns], at: int | None) -> list[Current]:
+    entries = [(series, None if at is None else series.entry(at)) for series in group]
+    return [
+        Current(series=series, entry=entry)
+        for series, entry in entries
+        if entry is not None and series.is_measured[entry]
+    ]
 
 
-def _outcome(series: Columns, entry: int) -> Outcome:
-    return OUTCOMES[series.outcome[entry]]
-
-
-def _reason(series: Columns, entry: int | None, outcome: Outcome) -> str:
-    """Return why a series has no time at an entry; None: at its newest one."""
-    at = entry if entry is not None else len(series) - 1
-    known = series.reasons.get(at)
+def _reason(series: Columns, at: int | None, outcome: Outcome) -> str:
+    """Return why a series has no time at a place of the line, None: at its newest; "" where it has no result there."""
+    entry = len(series) - 1 if at is None else series.entry(at)
+    if entry is None:
+        return ""
+    known = series.reasons.get(entry)
     return pages.REASONS[outcome] if known is None else f"{outcome.value}: {known}"
 
 
-def _mean_rate(current: Sequence[_Case]) -> float | None:
-    rates = [float(case.series.gflops[case.entry]) for case in current if case.entry is not None]
+def _mean_rate(current: Sequence[Current]) -> float | None:
+    """Return the arithmetic mean of the GFLOPS; None where one is not known."""
+    rates = [float(item.series.gflops[item.entry]) for item in current]
     return statistics.fmean(rates) if rates and all(map(math.isfinite, rates)) else None
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
-
-
-def _thin(current: Sequence[_Case]) -> list[str]:
+def _thin(current: Sequence[Current]) -> list[str]:
     """Return what is to be known of values that rest on little."""
-    rounds = [int(case.series.rounds[case.entry]) for case in current if case.entry is not None]
-    said = []
-    if few := [count for count in rounds if 0 <= count < WANTED_ROUNDS]:
-        said.append(f"need {WANTED_ROUNDS} rounds, have {min(few)}")
-    if NONE in rounds:
-        said.append("no telemetry: asv's stored value")
-    return said
-
-
-def _placed(case: _Case, roofs: Roofs) -> Roofline | None:
-    """Return a test case's place below the roofs; what is computed in is the first part of its name (contract)."""
-    series, entry = case.series, case.entry
-    if entry is None:
-        return None
-    return roofline(
-        flops=series.flop,
-        bytes=series.bytes_moved,
-        seconds=float(series.seconds[entry]),
-        roofs=roofs,
-        dtype=series.key.case.partition("-")[0],
-    )
+    rounds = [int(item.series.rounds[item.entry]) for item in current]
+    few = [count for count in rounds if 0 <= count < WANTED_ROUNDS]
+    said = [f"need {WANTED_ROUNDS} rounds, have {min(few)}"] if few else []
+    return [*said, "no telemetry: asv's stored value"] if min(rounds) < 0 else said
 
 
 def _trend(group: Sequence[Columns]) -> Sparkline | None:
@@ -291,21 +241,5 @@ def _trend(group: Sequence[Columns]) -> Sparkline | None:
     if not group or any(series.flop is None for series in group):
         return None
     places = reduce(np.intersect1d, [series.place[series.is_measured] for series in group])
-    if not len(places):
-        return None
-    rates = np.mean([series.gflops[np.searchsorted(series.place, places)] for series in group], axis=0)
-    return sparkline([float(rate) for rate in rates])
-
-
-def _roof(rows: Iterable[GridRow]) -> str:
-    """Return how far the kernels are from the roof: the best implementation of each, the furthest first."""
-    best: dict[str, tuple[float, str]] = {}
-    for row in rows:
-        share = row.figures["efficiency"]
-        if isinstance(share, float):
-            name = f"{row.kernel} {row.device} {row.state}"
-            best[name] = max(best.get(name, (0.0, "")), (share, row.implementation))
-    ordered = sorted(best.items(), key=lambda pair: pair[1][0])
-    shown = [f"{name} {percent(share)} ({who})" for name, (share, who) in ordered[:LISTED_ROOFS]]
-    more = len(ordered) - len(shown)
-    return ", ".join(shown) + (f" and {more} nearer to it" if more > 0 else "")
+    rates = [series.gflops[np.searchsorted(series.place, places)] for series in group]
+    return sparkline([float(rate) for rate in np.mean(rates, axis=0)])

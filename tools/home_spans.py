@@ -15,7 +15,8 @@ from benchmarks.harness.statistics import FloatArray
 from tools import trends, units
 from tools.absences import DAY
 from tools.columns import Columns, IntArray
-from tools.pages import SHORT, commit_href
+from tools.pages import commit_line
+from tools.recorded import Commit
 from tools.site import Site
 from tools.trends import Change
 
@@ -51,9 +52,22 @@ def spans(found: Site, when: FloatArray, newest: int, every: Sequence[Columns]) 
     places = np.unique(np.concatenate([series.place[series.is_measured] for series in every]))
     earlier = places[places < newest]
     tag = _last_tag(found, newest)
-    names = [(units.count(days, "day"), days, NO_TAG) for days in DAYS]
-    names.append(("since a tag" if tag == NO_TAG else f"since {', '.join(found.tags[found.line[tag]])}", None, tag))
-    return tuple(_span(found, name, days, at, when, newest, earlier) for name, days, at in names)
+    since = "since a tag" if tag == NO_TAG else f"since {', '.join(found.tags[found.line[tag]])}"
+    asked = (*((units.count(days, "day"), days, NO_TAG) for days in DAYS), (since, None, tag))
+    made = []
+    for name, days, at in asked:
+        fits = earlier[_fits(when, newest, earlier, days, at)]
+        made.append(_span(name, days, at, found.commits[found.line[int(fits[-1])]] if len(fits) else None))
+    return tuple(made)
+
+
+def _span(name: str, days: int | None, tag: int, base: Commit | None) -> Span:
+    if base is None:
+        return Span(name=name, days=days, tag=tag, base="", short="", href="", date="")
+    line = commit_line(base)
+    return Span(
+        name=name, days=days, tag=tag, base=base.sha, short=line.short, href=line.href, date=f"{base.date:%Y-%m-%d}"
+    )
 
 
 def _last_tag(found: Site, newest: int) -> int:
@@ -61,25 +75,17 @@ def _last_tag(found: Site, newest: int) -> int:
     return max((place for sha in found.tags if (place := found.order[sha]) < newest), default=NO_TAG)
 
 
-def _span(found: Site, name: str, days: int | None, tag: int, when: FloatArray, newest: int, earlier: IntArray) -> Span:
-    fits = earlier[_fits(when, newest, earlier, days, tag)]
-    base = found.line[int(fits[-1])] if len(fits) else ""
-    return Span(
-        name=name,
-        days=days,
-        tag=tag,
-        base=base,
-        short=base[:SHORT],
-        href=commit_href(base) if base else "",
-        date=f"{found.commits[base].date:%Y-%m-%d}" if base else "",
-    )
-
-
 def _fits(when: FloatArray, newest: int, earlier: IntArray, days: int | None, tag: int) -> np.ndarray:
     """Return which places of the line, all before `newest`, are old enough; an unknown date is not."""
     if days is None:
         return np.asarray(earlier <= tag)
     return np.asarray(when[earlier] <= when[newest] - days * DAY)
+
+
+def too_young(every: Sequence[Span]) -> str:
+    """Return which spans have nothing to compare with, in a sentence; empty for none."""
+    names = [span.name for span in every if not span.base]
+    return f"Nothing measured is old enough for: {', '.join(names)}." if names else ""
 
 
 def change(found: Site, when: FloatArray, series: Columns, entry: int, span: Span) -> Change | None:

@@ -19,18 +19,15 @@ from typing import Any, TextIO
 import bokeh
 import jinja2
 
-from tools import charts, commit_page, index_page, kernel_page, machines_page, measurement_page, roofline_page, site
+from tools import charts, commit_page, home_page, kernel_page, machines_page, measurement_page, roofline_page, site
 from tools.errors import ResultsError
 from tools.site import Site
 from tools.site_files import Builder, DataFile
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MANIFEST = "site.json"
-MODULES: tuple[Builder, ...] = (
-    roofline_page,
-    measurement_page,
-    machines_page,
-)  # whose `build` makes a part of the site, in the order of its navigation
+# Whose `build` makes a part of the site, in the order of its navigation
+MODULES: tuple[Builder, ...] = (home_page, commit_page, roofline_page, measurement_page, machines_page)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,16 +114,11 @@ def _render(whole: Site, folder: Path) -> tuple[str, ...]:
                 names += _write_data(folder, made)
             else:
                 names.append(_write(folder, made.name, templates.get_template(made.template).render(made.context)))
-    found = whole.data
-    for commit in commit_page.build(found):
-        names.append(_write(folder, commit.name, templates.get_template("commit.html").render(page=commit)))
-    for kernel in kernel_page.build(found):
+    for kernel in kernel_page.build(whole.data):
         embedded = [charts.embed(section.chart) for section in kernel.sections]
         text = templates.get_template("kernel.html").render(page=kernel, charts=embedded)
         names.append(_write(folder, kernel.name, text))
-    text = templates.get_template("index.html").render(page=index_page.build(found))
-    names.append(_write(folder, "index.html", text))
-    return tuple(names)
+    return tuple(sorted(names, key=lambda name: name == home_page.NAME))  # a stable sort: the rest in its order
 
 
 def _write(folder: Path, name: str, text: str) -> str:

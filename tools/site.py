@@ -80,6 +80,12 @@ class Site:
         return self.data.history.tags
 
     @property
+    def has_results(self) -> bool:
+        """Whether there is a results file of any machine, shown or not."""
+        folders = (self.results / machine.name for machine in self.machines)
+        return any(path.name != "machine.json" for folder in folders for path in folder.glob("*.json"))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
         return (*self.data.notes, *self._stored.problems, *self._verdicts[1])
