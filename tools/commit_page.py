@@ -87,7 +87,9 @@ class Maker:
             for sha in item.commits:
                 findings.setdefault(sha, []).append(item)
         line = [sha for sha in found.measured if sha in found.order]
-        neighbours = dict(zip(line, zip([None, *line], [*line[1:], None], strict=False), strict=True))
+        neighbours = {
+            sha: (older, newer) for sha, older, newer in zip(line, [None, *line], [*line[1:], None], strict=False)
+        }
         return cls(
             found=found,
             measured={sha: neighbours.get(sha, (None, None)) for sha in found.measured},
@@ -101,12 +103,11 @@ class Maker:
     def page(self, sha: str) -> CommitPage:
         """Return the page of a commit."""
         commit, found = self.found.commits[sha], self.found
-        values = self._values(sha)
+        shown = commit_rows.asked(self._values(sha))
         rows = RowMaker(commit=commit, findings=_affected(self.findings.get(sha, ())), known=self.known)
-        shown = commit_rows.asked(values)
         sure = sorted((item for item in shown if rows.is_first(item)), key=rows.rank)
         changed = tuple(rows.row(item) for item in sure)
-        sections = [self._section(sha, place, values, rows) for place in found.places]
+        sections = [self._section(sha, place, shown, rows) for place in found.places]
         older, newer = self.measured[sha]
         line, tag = pages.commit_line(commit), self._tag(sha)
         against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
@@ -152,9 +153,8 @@ class Maker:
 
     def _lead(self, commit: Commit, values: Sequence[Value]) -> str:
         """Return what the changes of a commit are against, or why there are none."""
-        beside = (
-            "" if commit.sha in self.found.order else "It is not on the first-parent line of HEAD: no trend has it. "
-        )
+        on_line = commit.sha in self.found.order
+        beside = "" if on_line else "It is not on the first-parent line of HEAD, so no trend shows it. "
         if not values:
             return beside + "Every value recorded for it is n/a: there was nothing to measure."
         if all(item.measurement.outcome is Outcome.FAILED for item in values):
@@ -167,8 +167,7 @@ class Maker:
 
     def _section(self, sha: str, place: Place, values: Sequence[Value], rows: RowMaker) -> Section | None:
         """Return what was measured of a commit on a machine; None where nothing was."""
-        here = [item for item in values if item.place == (place.machine, place.environment)]
-        shown = commit_rows.asked(here)
+        shown = [item for item in values if item.place == (place.machine, place.environment)]
         if not shown:
             return None
         return Section(
@@ -176,7 +175,7 @@ class Maker:
             lead=commit_rows.summary(shown),
             build=self._build(sha, place),
             folds=rows.folds([item for item in shown if not rows.is_first(item)]),
-            left_out=commit_rows.left_out(here),
+            left_out=tuple(commit_rows.left_out(shown, self.found.benchmarks)),
         )
 
     def _build(self, sha: str, place: Place) -> Build:

@@ -7,7 +7,7 @@ first-parent line all commits are compared at once (`changes_along`): a site has
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from tools import changes_along, trends
 from tools.changes_along import NONE, Changes
 from tools.columns import OUTCOMES, Columns, IntArray
 from tools.measurements import Measurement, Outcome, SeriesKey
+from tools.recorded import Benchmark
 from tools.site import Site
 from tools.site_files import series_name
 from tools.trends import Change
@@ -167,14 +168,15 @@ def asked(values: Sequence[Value]) -> list[Value]:
     return [item for item in values if _test_case(item) in known or item.is_changed]
 
 
-def left_out(values: Sequence[Value]) -> tuple[str, ...]:
-    """Return the test cases that nobody asked for, a line for each benchmark."""
-    shown = {_test_case(item) for item in asked(values)}
-    missing: dict[str, dict[str, None]] = {}
+def left_out(values: Sequence[Value], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
+    """Yield, for each benchmark that has values, the test cases that nobody asked for."""
+    shown: dict[str, set[str]] = {}
     for item in values:
-        if _test_case(item) not in shown:
-            missing.setdefault(item.measurement.key.benchmark, {})[item.measurement.key.case] = None
-    return tuple(f"{benchmark}: not measured: {', '.join(cases)}" for benchmark, cases in missing.items())
+        shown.setdefault(item.measurement.key.benchmark, set()).add(item.measurement.key.case)
+    for name, cases in shown.items():
+        missing = [case for case in benchmarks[name].cases if case not in cases] if name in benchmarks else []
+        if missing:
+            yield f"{name}: not measured: {', '.join(missing)}"
 
 
 def _test_case(item: Value) -> tuple[str, ...]:
