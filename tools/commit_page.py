@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tools import commit_build, commit_rows, home_findings, pages
-from tools.columns import IntArray
 from tools.commit_build import Build
-from tools.commit_rows import Along, Value
+from tools.commit_rows import Line, Value
 from tools.commit_tables import Fold, Row, RowMaker
 from tools.finding import Affected, Finding
 from tools.home_findings import FindingLine
-from tools.measurements import Outcome, SeriesKey
+from tools.measurements import Outcome
 from tools.pages import SHORT, Place
 from tools.recorded import Commit
 from tools.series_identity import Slot
@@ -51,6 +50,7 @@ class CommitPage:
     findings: tuple[FindingLine, ...]  # that name it
     lead: str  # what its changes are against
     heads: tuple[str, ...]  # of the columns of speed and changes
+    quiet_heads: tuple[str, ...]  # of the changes of what did not change
     tag: str  # name of the last tag before it; empty for none
     changed: tuple[Row, ...]  # of all machines
     has_adjusted: bool
@@ -72,8 +72,7 @@ class Maker:
 
     found: Site
     measured: Mapping[str, tuple[str | None, str | None]]  # commits with a page -> their neighbours on the line
-    along: Mapping[SeriesKey, Along]
-    tags: IntArray
+    line: Line
     sessions: Mapping[str, Mapping[str, Sequence[SessionFacts]]]  # by the place's anchor, by commit
     findings: Mapping[str, Sequence[Finding]]  # by commit that they name
     known: frozenset[str]  # the kernels' pages
@@ -81,7 +80,6 @@ class Maker:
     @classmethod
     def of(cls, found: Site) -> Maker:
         """Return what the pages of a site's commits are made with."""
-        tags = commit_rows.tags_before(found)
         findings: dict[str, list[Finding]] = {}
         for item in found.findings:
             for sha in item.commits:
@@ -93,8 +91,7 @@ class Maker:
         return cls(
             found=found,
             measured={sha: neighbours.get(sha, (None, None)) for sha in found.measured},
-            along=commit_rows.along(found, tags),
-            tags=tags,
+            line=Line.of(found),
             sessions={place.anchor: commit_build.by_commit(found.sessions(place)) for place in found.places},
             findings=findings,
             known=frozenset(pages.kernel_href(*pages.parts(key.benchmark)[:2]) for key in found.keys),
@@ -111,6 +108,7 @@ class Maker:
         older, newer = self.measured[sha]
         line, tag = pages.commit_line(commit), self._tag(sha)
         against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
+        heads = (f"against {tag or 'the last tag'}", "against the best before")
         return CommitPage(
             name=line.href,
             sha=sha,
@@ -127,11 +125,12 @@ class Maker:
                 home_findings.line(item, found, frozenset(self.measured)) for item in self.findings.get(sha, ())
             ),
             lead=self._lead(commit, shown),
-            heads=(f"speed, against {against}", f"against {tag or 'the last tag'}", "against the best before"),
+            heads=(f"speed, against {against}", *heads),
+            quiet_heads=(f"against {against}", *heads),
             tag=tag,
             changed=changed,
-            has_adjusted=any(item.measurement.adjusted is not None for item in shown),
-            several=len({item.place for item in shown}) > 1,
+            has_adjusted=any(row.adjusted for row in changed),
+            several=len({(item.key.machine, item.key.environment) for item in shown}) > 1,
             sections=tuple(section for section in sections if section is not None),
             footnotes=tuple(rows.notes.texts),
         )
@@ -141,14 +140,12 @@ class Maker:
 
     def _values(self, sha: str) -> list[Value]:
         place = self.found.order.get(sha)
-        if place is None:
-            return commit_rows.beside(self.found, sha, self.tags, self.along)
-        return commit_rows.on_line(self.found, place, self.along)
+        return self.line.beside(sha) if place is None else self.line.at(place)
 
     def _tag(self, sha: str) -> str:
         """Return the name of the last tag before a commit; "" where there is none, or it is beside the line."""
         place = self.found.order.get(sha)
-        at = commit_rows.NO_TAG if place is None else int(self.tags[place])
+        at = commit_rows.NO_TAG if place is None else int(self.line.tags[place])
         return "" if at == commit_rows.NO_TAG else ", ".join(self.found.tags[self.found.line[at]])
 
     def _lead(self, commit: Commit, values: Sequence[Value]) -> str:
@@ -157,7 +154,7 @@ class Maker:
         beside = "" if on_line else "It is not on the first-parent line of HEAD, so no trend shows it. "
         if not values:
             return beside + "Every value recorded for it is n/a: there was nothing to measure."
-        if all(item.measurement.outcome is Outcome.FAILED for item in values):
+        if all(item.outcome is Outcome.FAILED for item in values):
             return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
         if all(item.before is None for item in values):
             return beside + "Nothing was measured before it that it could be compared with."
@@ -167,7 +164,8 @@ class Maker:
 
     def _section(self, sha: str, place: Place, values: Sequence[Value], rows: RowMaker) -> Section | None:
         """Return what was measured of a commit on a machine; None where nothing was."""
-        shown = [item for item in values if item.place == (place.machine, place.environment)]
+        at = (place.machine, place.environment)
+        shown = [item for item in values if (item.key.machine, item.key.environment) == at]
         if not shown:
             return None
         return Section(

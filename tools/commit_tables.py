@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from tools import finding_text, pages, series_identity
+from tools import commit_rows, finding_text, pages, series_identity
 from tools.commit_rows import Value
 from tools.finding import Affected, Finding, State
 from tools.measurements import Outcome
@@ -38,6 +39,19 @@ class Row:
     finding_href: str
 
 
+class Quiet(NamedTuple):
+    """One series that did not change: a page has thousands of these."""
+
+    implementation: str
+    case: str
+    evidence: str  # as of a Row
+    speed: str  # or "n/a", "failed"
+    before: str
+    tag: str
+    best: str
+    marks: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fold:
     """The rows of a benchmark that did not change."""
@@ -45,7 +59,8 @@ class Fold:
     kernel: str
     device: str
     state: str
-    rows: tuple[Row, ...]
+    href: str  # of the kernel's page; empty where no trend shows it
+    rows: tuple[Quiet, ...]
     is_open: bool
 
 
@@ -66,28 +81,27 @@ class RowMaker:
         """Return a sort key: what a finding says first, the surest of them; then the largest change."""
         found = self._found(item)
         if found is None:
-            return len(_SURE) + 1, -item.effect
+            return len(_SURE) + 1, -commit_rows.effect(item)
         state = found[0].state
         return _SURE.index(state) if state in _SURE else len(_SURE), -abs(found[1].effect)
 
     def _found(self, item: Value) -> tuple[Finding, Affected] | None:
-        return self.findings.get(series_identity.of(item.measurement.key, None).slot) if self.findings else None
+        return self.findings.get(series_identity.of(item.key, None).slot) if self.findings else None
 
     def row(self, item: Value) -> Row:
         """Return the row of a series."""
         measured, key = item.measurement, item.measurement.key
         kernel, device, state = pages.parts(key.benchmark)
-        href = pages.kernel_href(kernel, device)
         found = self._found(item)
         return Row(
             machine=key.machine,
             kernel=kernel,
             device=device,
             state=state,
-            href=href if href in self.known else "",
+            href=self._href(kernel, device),
             implementation=key.implementation,
             case=key.case,
-            evidence="" if measured.outcome is Outcome.NOT_APPLICABLE else _evidence(self.commit.sha, item.name),
+            evidence=self._evidence(item),
             cell=pages.cell(Point(measurement=measured, change=item.before), self.notes, more=self._away(item.before)),
             adjusted=pages.adjusted(measured),
             tag=_change(item.tag),
@@ -95,6 +109,15 @@ class RowMaker:
             finding="" if found is None else f"{found[0].state.value}: {finding_text.effect(found[1])}",
             finding_href="" if found is None else pages.finding_href(found[0].id),
         )
+
+    def _href(self, kernel: str, device: str) -> str:
+        href = pages.kernel_href(kernel, device)
+        return href if href in self.known else ""
+
+    def _evidence(self, item: Value) -> str:
+        if item.outcome is Outcome.NOT_APPLICABLE:
+            return ""
+        return f"measurement.html#commit={self.commit.sha}&series={item.name}"
 
     def _away(self, change: Change | None) -> Sequence[str]:
         """Return a footnote where a change is not against the parent."""
@@ -106,18 +129,31 @@ class RowMaker:
         """Return rows by benchmark, in the order given."""
         grouped: dict[str, list[Value]] = {}
         for item in items:
-            grouped.setdefault(item.measurement.key.benchmark, []).append(item)
+            grouped.setdefault(item.key.benchmark, []).append(item)
         is_open = len(items) <= OPEN_UP_TO
         return tuple(self._fold(benchmark, group, is_open) for benchmark, group in grouped.items())
 
     def _fold(self, benchmark: str, items: Sequence[Value], is_open: bool) -> Fold:
         kernel, device, state = pages.parts(benchmark)
-        rows = tuple(self.row(item) for item in items)
-        return Fold(kernel=kernel, device=device, state=state, rows=rows, is_open=is_open)
+        rows = tuple(self._quiet(item) for item in items)
+        href = self._href(kernel, device)
+        return Fold(kernel=kernel, device=device, state=state, href=href, rows=rows, is_open=is_open)
 
-
-def _evidence(sha: str, name: str) -> str:
-    return f"measurement.html#commit={sha}&series={name}"
+    def _quiet(self, item: Value) -> Quiet:
+        before = item.before
+        measured = item.measurement
+        is_measured = measured.outcome is Outcome.MEASURED
+        notes = [*measured.warnings, *self._away(before)] if is_measured else [pages.why(measured), *measured.warnings]
+        return Quiet(
+            implementation=item.key.implementation,
+            case=item.key.case,
+            evidence=self._evidence(item),
+            speed=pages.rate(measured) if is_measured else measured.outcome.value,
+            before=pages.change(before),
+            tag=pages.change(item.tag),
+            best=pages.change(item.best),
+            marks=self.notes.marks(notes) if notes else (),
+        )
 
 
 def _change(change: Change | None) -> Cell:
