@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tools import session_facts
@@ -64,9 +64,27 @@ def _kernel(name: str, now: SessionFacts, then: SessionFacts | None) -> KernelBu
     return KernelBuild(kernel=name, code=now.code[name][:DIGITS], ptxas=now.ptxas.get(name, NOT_RECORDED), against=same)
 
 
-def by_commit(sessions: Sequence[tuple[str, SessionFacts]]) -> Mapping[str, list[SessionFacts]]:
-    """Return the sessions of each commit, oldest first."""
-    found: dict[str, list[SessionFacts]] = {}
-    for sha, session in sessions:
-        found.setdefault(sha, []).append(session)
-    return found
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """The sessions of a machine and environment, by the commit that they measured."""
+
+    by_commit: Mapping[str, Sequence[SessionFacts]]  # oldest first
+    before: Mapping[str, str]  # measured commit of the line -> the newest one before it that has sessions
+
+    @classmethod
+    def of(cls, sessions: Iterable[tuple[str, SessionFacts]], line: Sequence[str]) -> Sessions:
+        """Return (commit, session) pairs, oldest first, in order; `line` are the measured commits, oldest first."""
+        found: dict[str, list[SessionFacts]] = {}
+        for sha, session in sessions:
+            found.setdefault(sha, []).append(session)
+        before, newest = {}, None
+        for sha in line:
+            if newest is not None:
+                before[sha] = newest
+            newest = sha if sha in found else newest
+        return cls(by_commit=found, before=before)
+
+    def build(self, sha: str) -> Build:
+        """Return the build and the environment of a commit, and what of them is new."""
+        earlier = self.before.get(sha)
+        return build(self.by_commit.get(sha, ()), None if earlier is None else (earlier, self.by_commit[earlier]))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tools import commit_build, commit_rows, home_findings, pages
-from tools.commit_build import Build
-from tools.commit_rows import Line, Value
+from tools import commit_values, home_findings, pages
+from tools.commit_build import Build, Sessions
 from tools.commit_tables import Fold, Row, RowMaker
+from tools.commit_values import Value
+from tools.commits_along import NO_TAG, Line
 from tools.finding import Affected, Finding
 from tools.home_findings import FindingLine
 from tools.measurements import Outcome
 from tools.pages import SHORT, Place
 from tools.recorded import Commit
 from tools.series_identity import Slot
-from tools.session_facts import SessionFacts
 from tools.site import Site
 from tools.site_files import Page
 
@@ -63,7 +63,12 @@ def build(found: Site) -> Iterator[Page]:
     """Yield the page of every commit that has a measurement and that the repository has."""
     maker = Maker.of(found)
     for sha in maker.measured:
-        yield Page(name=pages.commit_href(sha), template="commit.html", context={"page": maker.page(sha)})
+        yield Page(
+            name=pages.commit_href(sha),
+            template="commit.html",
+            context=partial(maker.context, sha),
+            inputs=maker.inputs(sha),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +78,7 @@ class Maker:
     found: Site
     measured: Mapping[str, tuple[str | None, str | None]]  # commits with a page -> their neighbours on the line
     line: Line
-    sessions: Mapping[str, Mapping[str, Sequence[SessionFacts]]]  # by the place's anchor, by commit
+    sessions: Mapping[str, Sessions]  # by the place's anchor
     findings: Mapping[str, Sequence[Finding]]  # by commit that they name
     known: frozenset[str]  # the kernels' pages
 
@@ -92,19 +97,44 @@ class Maker:
             found=found,
             measured={sha: neighbours.get(sha, (None, None)) for sha in found.measured},
             line=Line.of(found),
-            sessions={place.anchor: commit_build.by_commit(found.sessions(place)) for place in found.places},
+            sessions={place.anchor: Sessions.of(found.sessions(place), line) for place in found.places},
             findings=findings,
             known=frozenset(pages.kernel_href(*pages.parts(key.benchmark)[:2]) for key in found.keys),
         )
 
+    def context(self, sha: str) -> Mapping[str, object]:
+        """Return what the template of a commit's page is filled with."""
+        return {"page": self.page(sha)}
+
+    def inputs(self, sha: str) -> str | None:
+        """Return what the page of a commit is made from: equal texts, equal pages. None beside the line."""
+        found, place = self.found, self.found.order.get(sha)
+        if place is None:
+            return None
+        commit, findings = found.commits[sha], self.findings.get(sha, ())
+        builds = [self.sessions[each.anchor].build(sha) for each in found.places]
+        named = [one for item in findings for one in item.commits]
+        said = (sha, found.tags.get(sha), self._tag(sha), self.measured[sha], findings, builds, found.places)
+        # a commit is its hash; whether it is here, and has a page, is not
+        there = [(found.commit(one) is not None, self._href(one)) for one in (*commit.parents, *named)]
+        cases = sorted((name, item.cases) for name, item in found.benchmarks.items())
+        return repr((said, there, cases, sorted(self.known), self.line.digest(place)))
+
     def page(self, sha: str) -> CommitPage:
         """Return the page of a commit."""
         commit, found = self.found.commits[sha], self.found
-        shown = commit_rows.asked(self._values(sha))
+        shown = commit_values.asked(self._values(sha))
         rows = RowMaker(commit=commit, findings=_affected(self.findings.get(sha, ())), known=self.known)
         sure = sorted((item for item in shown if rows.is_first(item)), key=rows.rank)
         changed = tuple(rows.row(item) for item in sure)
-        sections = [self._section(sha, place, shown, rows) for place in found.places]
+        here: dict[tuple[str, str], list[Value]] = {}
+        for item in shown:
+            here.setdefault((item.key.machine, item.key.environment), []).append(item)
+        sections = [
+            self._section(sha, place, here[place.machine, place.environment], rows)
+            for place in found.places
+            if (place.machine, place.environment) in here
+        ]
         older, newer = self.measured[sha]
         line, tag = pages.commit_line(commit), self._tag(sha)
         against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
@@ -130,8 +160,8 @@ class Maker:
             tag=tag,
             changed=changed,
             has_adjusted=any(row.adjusted for row in changed),
-            several=len({(item.key.machine, item.key.environment) for item in shown}) > 1,
-            sections=tuple(section for section in sections if section is not None),
+            several=len(here) > 1,
+            sections=tuple(sections),
             footnotes=tuple(rows.notes.texts),
         )
 
@@ -145,8 +175,8 @@ class Maker:
     def _tag(self, sha: str) -> str:
         """Return the name of the last tag before a commit; "" where there is none, or it is beside the line."""
         place = self.found.order.get(sha)
-        at = commit_rows.NO_TAG if place is None else int(self.line.tags[place])
-        return "" if at == commit_rows.NO_TAG else ", ".join(self.found.tags[self.found.line[at]])
+        at = NO_TAG if place is None else int(self.line.tags[place])
+        return "" if at == NO_TAG else ", ".join(self.found.tags[self.found.line[at]])
 
     def _lead(self, commit: Commit, values: Sequence[Value]) -> str:
         """Return what the changes of a commit are against, or why there are none."""
@@ -156,38 +186,21 @@ class Maker:
             return beside + "Every value recorded for it is n/a: there was nothing to measure."
         if all(item.outcome is Outcome.FAILED for item in values):
             return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
-        if all(item.before is None for item in values):
+        if all(item.against is None for item in values):
             return beside + "Nothing was measured before it that it could be compared with."
         if _is_against(values, commit.parents[:1]):
             return beside + f"Changes are against its parent {commit.parents[0][:SHORT]}."
         return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
 
-    def _section(self, sha: str, place: Place, values: Sequence[Value], rows: RowMaker) -> Section | None:
-        """Return what was measured of a commit on a machine; None where nothing was."""
-        at = (place.machine, place.environment)
-        shown = [item for item in values if (item.key.machine, item.key.environment) == at]
-        if not shown:
-            return None
+    def _section(self, sha: str, place: Place, values: Sequence[Value], rows: RowMaker) -> Section:
+        """Return what was measured of a commit on a machine."""
         return Section(
             place=place,
-            lead=commit_rows.summary(shown),
-            build=self._build(sha, place),
-            folds=rows.folds([item for item in shown if not rows.is_first(item)]),
-            left_out=tuple(commit_rows.left_out(shown, self.found.benchmarks)),
+            lead=commit_values.summary(values),
+            build=self.sessions[place.anchor].build(sha),
+            folds=rows.folds([item for item in values if not rows.is_first(item)]),
+            left_out=tuple(commit_values.left_out(values, self.found.benchmarks)),
         )
-
-    def _build(self, sha: str, place: Place) -> Build:
-        known = self.sessions[place.anchor]
-        earlier = itertools.islice(self._before(sha), len(self.measured))
-        before = next(((one, known[one]) for one in earlier if one in known), None)
-        return commit_build.build(known.get(sha, ()), before)
-
-    def _before(self, sha: str) -> Iterator[str]:
-        """Yield the measured commits of the line before a commit, the newest first."""
-        older = self.measured[sha][0]
-        while older is not None:
-            yield older
-            older = self.measured[older][0]
 
 
 def _link(sha: str | None) -> tuple[str, str] | None:
@@ -196,7 +209,7 @@ def _link(sha: str | None) -> tuple[str, str] | None:
 
 def _is_against(values: Sequence[Value], parents: Sequence[str]) -> bool:
     """Return whether every change against the commit before is one against the parent."""
-    against = {item.before.against for item in values if item.before is not None}
+    against = {item.against for item in values} - {None}
     return bool(against) and against == set(parents)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tools import commit_rows, finding_text, pages, series_identity
-from tools.commit_rows import Value
+from tools import commit_values, finding_text, pages, series_identity, units
+from tools.commit_values import Value
 from tools.finding import Affected, Finding, State
 from tools.measurements import Outcome
 from tools.pages import Cell, Footnotes
@@ -81,7 +81,7 @@ class RowMaker:
         """Return a sort key: what a finding says first, the surest of them; then the largest change."""
         found = self._found(item)
         if found is None:
-            return len(_SURE) + 1, -commit_rows.effect(item)
+            return len(_SURE) + 1, -commit_values.effect(item)
         state = found[0].state
         return _SURE.index(state) if state in _SURE else len(_SURE), -abs(found[1].effect)
 
@@ -140,15 +140,18 @@ class RowMaker:
         return Fold(kernel=kernel, device=device, state=state, href=href, rows=rows, is_open=is_open)
 
     def _quiet(self, item: Value) -> Quiet:
-        before = item.before
-        measured = item.measurement
-        is_measured = measured.outcome is Outcome.MEASURED
-        notes = [*measured.warnings, *self._away(before)] if is_measured else [pages.why(measured), *measured.warnings]
+        seconds, before = item.seconds, item.before
+        if seconds is None:
+            measured = item.measurement
+            speed, notes = measured.outcome.value, (pages.why(measured), *measured.warnings)
+        else:
+            speed = units.seconds(seconds) if item.flop is None else units.gflops(item.flop / seconds / 1e9)
+            notes = (*item.warnings, *self._away(before))
         return Quiet(
             implementation=item.key.implementation,
             case=item.key.case,
             evidence=self._evidence(item),
-            speed=pages.rate(measured) if is_measured else measured.outcome.value,
+            speed=speed,
             before=pages.change(before),
             tag=pages.change(item.tag),
             best=pages.change(item.best),

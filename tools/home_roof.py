@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from dataclasses import dataclass
 from tools import roofline, units
 from tools.columns import Columns
 from tools.pages import Footnotes
-from tools.roofline import Roofline, Roofs
+from tools.roofline import IMPOSSIBLE, Roofline, Roofs
 
 DASH = "–"
+_TIMES = re.compile(r"\b\d+\.\d\d times\b")
 LISTED = 6  # kernels named in the line about the roof
 NO_BYTES = "no efficiency: benchmarks.json does not say how many bytes a call moves, or no roof for it was measured"
 
@@ -57,8 +59,13 @@ def cell(shares: Sequence[Roofline | None], device: str, has_ceilings: bool, not
     return GridCell(
         text=roofline.percent(efficiency),
         detail="" if len(known) == len(shares) else f"of {len(known)} of {units.count(len(shares), 'test case')}",
-        marks=notes.marks([text for item in known for text in item.warnings]),
+        marks=notes.marks([_without_figure(text) for item in known for text in item.warnings]),
     )
+
+
+def _without_figure(warning: str) -> str:
+    """Return a doubt about a test case as one that other test cases share, so that they share a footnote."""
+    return _TIMES.sub(f"over {IMPOSSIBLE} times", warning)
 
 
 def lead(shares: Iterable[tuple[str, str, float]]) -> str:

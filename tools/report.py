@@ -113,7 +113,8 @@ def _render(whole: Site, folder: Path) -> tuple[str, ...]:
             if isinstance(made, DataFile):
                 names += _write_data(folder, made)
             else:
-                names.append(_write(folder, made.name, templates.get_template(made.template).render(made.context)))
+                context = made.context() if callable(made.context) else made.context
+                names.append(_write(folder, made.name, templates.get_template(made.template).render(context)))
     for kernel in kernel_page.build(whole.data):
         embedded = [charts.embed(section.chart) for section in kernel.sections]
         text = templates.get_template("kernel.html").render(page=kernel, charts=embedded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
@@ -13,11 +13,16 @@ from tools.site import Site
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page: a template of html_templates/ and what it is filled with."""
+    """A page: a template of html_templates/ and what it is filled with.
+
+    A page that costs something to make says in `inputs` what it is made from (anything of which equal texts mean an
+    equal page), and gives its context as a function.
+    """
 
     name: str  # of the file
     template: str
-    context: Mapping[str, Any]
+    context: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    inputs: str | None = None  # None: it is made each time
 
 
 @dataclass(frozen=True, kw_only=True)
