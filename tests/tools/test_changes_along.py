@@ -40,7 +40,7 @@ def _measurement(draw, sha):
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(series(), st.data())
 def test_changes_are_those_of_the_measurements(found, data):
     items = [found.measurement(index, LINE) for index in range(len(found))]
@@ -53,7 +53,7 @@ def test_changes_are_those_of_the_measurements(found, data):
         assert bool(changes.distinct[index]) == (wanted is not None and wanted.is_distinct)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(series())
 def test_what_is_before_is_what_a_trend_compares_with(found):
     items = [found.measurement(index, LINE) for index in range(len(found))]
@@ -63,7 +63,7 @@ def test_what_is_before_is_what_a_trend_compares_with(found):
     assert [changes.at(index, commits) for index in range(len(items))] == [point.change for point in trend.points]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(series())
 def test_nothing_comparable_before_is_better_than_the_best(found):
     items = [found.measurement(index, LINE) for index in range(len(found))]
@@ -80,7 +80,7 @@ def test_nothing_comparable_before_is_better_than_the_best(found):
             assert changes_along.against(found, best).at(index, [one.commit for one in items]) is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(series(), st.integers(-1, len(LINE)))
 def test_at_or_before_a_place_means_so_and_before_oneself(found, place):
     got = changes_along.at_or_before(found, np.full(len(found), place))
