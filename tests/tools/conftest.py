@@ -24,12 +24,6 @@ def tree(tmp_path, built):
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    """A repository and results tree that no test may change."""
-    return synthetic.build(tmp_path_factory.mktemp("built"))
-
-
-@pytest.fixture(scope="session")
 def copy_of(built):
     """What copies the results of `built` into a folder and returns the tree; its repository is everybody's."""
 
