@@ -30,7 +30,13 @@ def test_every_value_of_the_line_says_what_its_trend_says(tree):
         assert {item.key for item in values} == {item.key for item in found.at(sha)}
         for item in values:
             point = data.points[item.key, sha]
-            assert (item.measurement, item.before) == (point.measurement, point.change)
+            assert item.before == point.change
+            assert item.is_changed == (point.change is not None and point.change.is_distinct)
+            assert (item.outcome, item.seconds, item.warnings) == (
+                point.measurement.outcome,
+                point.measurement.seconds,
+                point.measurement.warnings,
+            )
 
 
 def test_findings_stand_first_the_surest_of_them_before_the_others_then_the_largest_change(tree):
