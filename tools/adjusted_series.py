@@ -12,14 +12,45 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
+from typing import Protocol
 
 from benchmarks.harness.cases import CONTROLS
-from benchmarks.harness.telemetry import GAUGES, Round
+from benchmarks.harness.telemetry import GAUGES
 from tools.adjustment import NOT_KNOWN, Code, Logs, RoundKey, adjust, deviations, usable
 from tools.measurements import CONTROLS_TOGETHER, Fit, SeriesKey, Signal
 
+
+class Timed(Protocol):
+    """What adjusting asks of a round; times and gauges in s, None where a gauge was not read."""
+
+    @property
+    def launch(self) -> str:
+        """Identity of the launch that forked it."""
+
+    @property
+    def time(self) -> float:
+        """When it began; only the order of a launch's rounds counts."""
+
+    @property
+    def estimate(self) -> float:
+        """Seconds per call."""
+
+    @property
+    def core_gauge(self) -> float | None:
+        """Of fixed work in the first-level cache."""
+
+    @property
+    def memory_gauge(self) -> float | None:
+        """Of a fixed copy in memory."""
+
+    @property
+    def control_gauge(self) -> float | None:
+        """Of a control implementation."""
+
+
 Place = tuple[SeriesKey, str]  # a series and the method that timed it
-Rounds = Mapping[str, Sequence[Round]]  # by commit
+Rounds = Mapping[str, Sequence[Timed]]  # by commit
+Signals = Mapping[str, tuple[Logs, float | None]]  # by name: its deviations, and what it reads as a rule, s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,49 +79,65 @@ def fitted(recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = Mappin
     """
     found = {}
     for place, rounds in recorded.items():
-        signals = _signals(place, rounds, recorded)
-        if signals:
-            logs = [signal for signal, _ in signals.values()]
-            fit = adjust(_logs(rounds, lambda item: item.estimate), logs, code=code.get(place, NOT_KNOWN))
-            by_commit: dict[str, list[float]] = {}
-            for (commit, _), value in fit.values.items():
-                by_commit.setdefault(commit, []).append(math.exp(value))
-            whole = {commit: values for commit, values in by_commit.items() if len(values) == len(rounds[commit])}
-            if any(fit.betas) and whole:
-                named = zip(signals.items(), fit.betas, strict=True)
-                used = tuple(Signal(name=name, slope=beta, centre=centre) for (name, (_, centre)), beta in named)
-                found[place] = Fitted(estimates=whole, fit=Fit(method=place[1], signals=used, explained=fit.explained))
+        signals = own_signals(rounds)
+        if signals is None:
+            signals = witnessed([logs(other) for witness, other in recorded.items() if is_control(witness, place)])
+        whole = free(rounds, signals, code.get(place, NOT_KNOWN), place[1])
+        if whole is not None:
+            found[place] = whole
     return found
 
 
-def _signals(place: Place, rounds: Rounds, recorded: Mapping[Place, Rounds]) -> dict[str, tuple[Logs, float | None]]:
-    """Return, by name, the signals of a series: their deviations, and what they read as a rule, s."""
+def own_signals(rounds: Rounds) -> Signals | None:
+    """Return the signals of a series' gauges that can be used; None where it has no gauges."""
     gauges = {name: _logs(rounds, attrgetter(name)) for name in GAUGES}
-    if any(gauges.values()):
-        series = _logs(rounds, lambda item: item.estimate)
-        used = {name: signals[0] for name, gauge in gauges.items() if (signals := usable([gauge], series))}
-        return {name: (signal, math.exp(statistics.median(gauges[name].values()))) for name, signal in used.items()}
-    if place[0].implementation in CONTROLS:
-        return {}
-    controls = [
-        _logs(other, lambda item: item.estimate) for witness, other in recorded.items() if _is_control(witness, place)
-    ]
+    if not any(gauges.values()):
+        return None
+    series = logs(rounds)
+    used = {name: signals[0] for name, gauge in gauges.items() if (signals := usable([gauge], series))}
+    return {name: (signal, math.exp(statistics.median(gauges[name].values()))) for name, signal in used.items()}
+
+
+def witnessed(controls: Sequence[Logs]) -> Signals:
+    """Return the signal of a series' controls."""
     return {CONTROLS_TOGETHER: (deviations(controls), None)} if controls else {}
 
 
-def _is_control(witness: Place, place: Place) -> bool:
-    """Return whether a series tells of the seconds and the machine that another was measured in."""
+def free(rounds: Rounds, signals: Signals, code: Code, method: str) -> Fitted | None:
+    """Return a series adjusted, of commits all of whose rounds have the signals; None where they tell nothing."""
+    if not signals:
+        return None
+    fit = adjust(logs(rounds), [signal for signal, _ in signals.values()], code=code)
+    by_commit: dict[str, list[float]] = {}
+    for (commit, _), value in fit.values.items():
+        by_commit.setdefault(commit, []).append(math.exp(value))
+    whole = {commit: values for commit, values in by_commit.items() if len(values) == len(rounds[commit])}
+    if not any(fit.betas) or not whole:
+        return None
+    named = zip(signals.items(), fit.betas, strict=True)
+    used = tuple(Signal(name=name, slope=beta, centre=centre) for (name, (_, centre)), beta in named)
+    return Fitted(estimates=whole, fit=Fit(method=method, signals=used, explained=fit.explained))
+
+
+def is_control(witness: Place, place: Place) -> bool:
+    """Return whether a series tells of the seconds and the machine that another, which is none, was measured in."""
     (one, method), (other, wanted) = witness, place
-    state, wanted_state = (key.benchmark.partition(".")[2] for key in (one, other))  # device and cache state
-    return one.implementation in CONTROLS and (method, state, one.machine, one.environment) == (
-        wanted,
-        wanted_state,
-        other.machine,
-        other.environment,
-    )
+    if one.implementation not in CONTROLS or other.implementation in CONTROLS:
+        return False
+    return (method, *seconds_of(one)) == (wanted, *seconds_of(other))
 
 
-def _logs(rounds: Rounds, value: Callable[[Round], float | None]) -> dict[RoundKey, float]:
+def seconds_of(key: SeriesKey) -> tuple[str, ...]:
+    """Return what two series share that are measured in the same seconds: device and cache state, and where."""
+    return key.benchmark.partition(".")[2], key.machine, key.environment
+
+
+def logs(rounds: Rounds) -> dict[RoundKey, float]:
+    """Return the logarithms of the estimates of rounds, in s."""
+    return _logs(rounds, attrgetter("estimate"))
+
+
+def _logs(rounds: Rounds, value: Callable[[Timed], float | None]) -> dict[RoundKey, float]:
     """Return the logarithm of what rounds have of a value, in s; rounds of one launch are told apart by their order."""
     found: dict[RoundKey, float] = {}
     for commit, items in rounds.items():

@@ -16,6 +16,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,21 +36,29 @@ def read(results: Path) -> Recorded:
     Raises:
         ResultsError: `results` is not a directory.
     """
+    notes: list[str] = []
+    machines, files = [], []
+    for folder, paths in folders(results):
+        machines.append(read_machine(folder, notes))
+        files += [found for path in paths if (found := read_file(path, notes)) is not None]
+    benchmarks = read_benchmarks(results / "benchmarks.json", notes) if files else {}
+    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(notes))
+
+
+def folders(results: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """Yield the machines' folders, each with its results files, both in the order of their names.
+
+    Raises:
+        ResultsError: `results` is not a directory.
+    """
     if not results.is_dir():
         raise ResultsError(
             f"{results}: no such directory, asv's results_dir is wanted: run `make track`, or name it with --results"
         )
-    notes: list[str] = []
-    folders = sorted(path for path in results.iterdir() if path.is_dir() and not path.name.startswith("."))
-    machines, files = [], []
-    for folder in folders:
+    for folder in sorted(path for path in results.iterdir() if path.is_dir() and not path.name.startswith(".")):
         paths = sorted(path for path in folder.glob("*.json") if path.name != "machine.json")
-        if not paths and not (folder / "machine.json").exists():
-            continue  # not a machine's folder
-        machines.append(_machine(folder, notes))
-        files += [found for path in paths if (found := _results_file(path, notes)) is not None]
-    benchmarks = _benchmarks(results / "benchmarks.json", notes) if files else {}
-    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(notes))
+        if paths or (folder / "machine.json").exists():  # else it is not a machine's folder
+            yield folder, paths
 
 
 def _refuse(what: str, wanted: str, got: object) -> NoReturn:
@@ -81,7 +90,7 @@ def _check_version(data: Mapping[str, Any]) -> None:
         )
 
 
-def _machine(folder: Path, notes: list[str]) -> Machine:
+def read_machine(folder: Path, notes: list[str]) -> Machine:
     """Return the machine of a folder; without a usable machine.json, only its name."""
     path = folder / "machine.json"
     try:
@@ -98,7 +107,7 @@ def _machine(folder: Path, notes: list[str]) -> Machine:
     return Machine(name=folder.name, details=tuple(sorted(shown.items())), called=called)
 
 
-def _benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None:
+def read_benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None:
     """Return the timing benchmarks by name; None, and a note, where the file cannot be read."""
     try:
         data = _load(path)
@@ -152,6 +161,7 @@ def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(parameter(str(value)) for value in axis) for axis in params if isinstance(axis, list))
 
 
+@lru_cache(maxsize=10_000)  # the same few names stand in every file
 def parameter(text: str) -> str:
     """Return a parameter from its repr, as asv stores it: "'native'" -> "native"; other text as it is."""
     try:
@@ -161,7 +171,8 @@ def parameter(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def _results_file(path: Path, notes: list[str]) -> ResultsFile | None:
+def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
+    """Return what a results file says, and the telemetry beside it; None, and a note, where it cannot be read."""
     where = f"{path.parent.name}/{path.name}"
     try:
         data = _load(path)
@@ -202,18 +213,19 @@ def _values(name: str, row: Mapping[str, Any]) -> Iterator[StoredValue]:
     implementations, cases = _axes(_require(row, "params", list))
     combinations = list(itertools.product(implementations, cases))
     columns = [_column(row, key, len(combinations)) for key in ("result", "stats_ci_99_a", "stats_ci_99_b")]
+    version, began = row.get("version"), _began(row)
     for (implementation, case), value, low, high in zip(combinations, *columns, strict=True):
         outcome = _outcome(value)
         measured = outcome is Outcome.MEASURED
         yield StoredValue(
             benchmark=name,
-            version=row.get("version"),
+            version=version,
             implementation=implementation,
             case=case,
             outcome=outcome,
             seconds=value if measured else None,
             interval=_asv_interval(low, value, high) if measured else None,
-            began=_began(row),
+            began=began,
         )
 
 

@@ -6,8 +6,9 @@ thousands of objects as measurements. Unknown is NaN in a column of numbers and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ class Columns:
     interval_methods: Mapping[int, str] = field(default_factory=dict)  # entry -> how its interval was made
     reasons: Mapping[int, str] = field(default_factory=dict)  # entry -> why it has no time
     warnings: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    remarks: Hashable = None  # equal of two series of a site only where reasons and warnings are; None: not known
     flop: float | None = None  # per call
     bytes_moved: float | None = None
 
@@ -97,7 +99,8 @@ def of(items: Sequence[Measurement], order: Mapping[str, int]) -> Columns:
     """
     kept = sorted((item for item in items if item.commit in order), key=lambda item: order[item.commit])
     methods = tuple(dict.fromkeys(item.method for item in kept if item.method is not None))
-    numbers = {name: np.array([_times(item)[name] for item in kept], dtype=np.float64) for name in TIMES}
+    rows = [_times(item) for item in kept]
+    numbers: dict[str, Any] = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in TIMES}
     return Columns(
         key=items[0].key,
         place=np.array([order[item.commit] for item in kept], dtype=np.int32),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import git
@@ -36,6 +36,24 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
         reason = str(error.stderr).strip().partition("\n")[0]
         raise HistoryError(f"{repository}: git cannot list the commits of HEAD: {reason}") from None
     return History(line=tuple(reversed(line)), commits=commits, shallow=shallow, tags=tags)
+
+
+def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the files that commits changed, against their first parents, by full SHA.
+
+    Args:
+        repository: a folder inside the working tree. commits: full SHAs that the repository has.
+    """
+    if not commits:
+        return {}
+    options = ("--no-walk=unsorted", "--first-parent", "-m", "--root", "--no-renames", "--name-only", "-z")
+    with git.Repo(repository, search_parent_directories=True) as repo:
+        text: str = repo.git.log(*options, "--format=%x01%H", "--end-of-options", *commits, "--")
+    found = {}
+    for part in text.split("\x01")[1:]:
+        sha, _, names = part.partition("\0")
+        found[sha.strip()] = tuple(name for name in names.lstrip("\n").split("\0") if name)
+    return found
 
 
 def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:

@@ -151,8 +151,10 @@ def round_interval(estimates: Sequence[float]) -> Interval | None:
     if len(estimates) < FEWEST_FOR_INTERVAL:
         return None
     logs = [math.log(estimate) for estimate in estimates]
-    centre = statistics.fmean(logs)
-    half = t_975(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    centre = math.fsum(logs) / len(logs)
+    # Note: statistics.stdev works with fractions, exactly; it took longer than all the rest of a site's reading
+    deviation = math.sqrt(math.fsum((each - centre) ** 2 for each in logs) / (len(logs) - 1))
+    half = t_975(len(logs) - 1) * deviation / math.sqrt(len(logs))
     middle = statistics.median(estimates)
     low, high = min(math.exp(centre - half), middle), max(math.exp(centre + half), middle)
     return Interval(low=low, high=high, method=INTERVAL_METHOD)

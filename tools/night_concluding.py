@@ -13,6 +13,8 @@ from asv.config import Config
 from tools import (
     absences,
     asv_results,
+    evidence,
+    evidence_store,
     finding,
     findings_store,
     histories,
@@ -25,6 +27,8 @@ from tools import (
     selection,
 )
 from tools.confirming import Runner
+from tools.errors import ResultsError
+from tools.evidence import Evidence
 from tools.finding import OPEN, Finding
 from tools.night_judging import Before
 from tools.night_measuring import LOOKED_AT
@@ -71,7 +75,9 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     kept = findings_store.read(results)  # again: people decide while a night measures
     before = Before(known=kept.findings, expectations=(*kept.expectations, *said), order=order, when=when)
     found = night_judging.findings(outcome, suspected, all_series, absent, before)
-    blocked = _write(results, found, kept.findings)
+    # Evidence first: a night that is cut off in between looks again at what no finding explains yet
+    blocked = keep(results, work.machine, found, outcome.evidence)
+    blocked += _write(results, found, kept.findings)
     verdict = Verdict(
         title=_title(work),
         when=when,
@@ -105,6 +111,19 @@ def _write(results: Path, found: Sequence[Finding], known: Sequence[Finding]) ->
             blocked.append(f"{path}: cannot be read, so what this night found of it is not written down; mend the file")
         elif before.get(item.id) != item:
             findings_store.write(results, item)
+    return blocked
+
+
+def keep(results: Path, machine: str, found: Sequence[Finding], tonight: Evidence) -> list[str]:
+    """Keep this night's evidence beside its findings; return a line for each file that cannot be read."""
+    blocked = []
+    for item in found:
+        own = evidence.of(item, tonight)
+        try:
+            if own:
+                evidence_store.add(results, item.id, machine, own)
+        except ResultsError as error:
+            blocked.append(f"{error}; what this night measured again for it is not kept")
     return blocked
 
 

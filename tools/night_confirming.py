@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tools.ab_test import Answer, Comparison
+from tools import night_evidence
+from tools.ab_test import Answer, Comparison, Obstacle
 from tools.bisecting import Bisection, bisect
 from tools.confirming import Runner, confirm
+from tools.evidence import Evidence, Path, Purpose, Rerun
 from tools.finding import SHORT, Affected, Case, Finding, State
 from tools.histories import SeriesHistory
 from tools.moves import Move
@@ -26,6 +28,13 @@ class Outcome:
     # Looked at again, and nothing was there, by series and the commit it was to have begun with: a line each.
     refuted: dict[tuple[Identity, str], str] = field(default_factory=dict)
     comparisons: list[SeriesComparison] = field(default_factory=list)  # whatever they said
+    reruns: list[Rerun] = field(default_factory=list)  # what they rest on
+    paths: list[Path] = field(default_factory=list)  # of the bisections
+
+    @property
+    def evidence(self) -> Evidence:
+        """Everything that was kept."""
+        return Evidence(reruns=tuple(self.reruns), paths=tuple(self.paths))
 
 
 def look_again(
@@ -44,9 +53,10 @@ def look_again(
         series = {_series(move.identity): move for move in group}
         say(f"looking again at {len(series)} series between {good[:SHORT]} and {bad[:SHORT]}")
         answers = confirm(runner, good, bad, tuple(series), max(0.0, deadline - runner.clock()))
-        bisected = _bisected(series, answers, runner, deadline)
+        bisected = series | _bisected(found, series, answers, runner, deadline)
         for one, move in series.items():
-            _sort_in(found, move, answers[one], bisected.get(one, move).candidates)
+            _sort_in(found, move, answers[one], bisected[one].candidates)
+        found.reruns += _reruns(runner, (good, bad), bisected, answers, Purpose.CONFIRM)
     found.cases += [_computed(move) for move in moves if move.identity.is_error]
     return found
 
@@ -84,8 +94,30 @@ def _series(identity: Identity) -> Series:
     return identity.benchmark, (identity.implementation, identity.case)
 
 
+def _reruns(
+    runner: Runner,
+    commits: tuple[str, str],
+    moves: Mapping[Series, Move],
+    answers: Mapping[Series, Comparison],
+    purpose: Purpose,
+) -> Iterator[Rerun]:
+    """Yield what answers about two commits rest on; `moves` name the commits that are left for each series."""
+    pairs = runner.measure_pair(*commits, tuple(answers), 0, -math.inf)  # those that there are; nothing is measured
+    for one, answer in answers.items():
+        built = answer.obstacle is not Obstacle.NOT_BUILT
+        yield night_evidence.rerun(
+            moves[one].identity,
+            purpose,
+            commits,
+            answer,
+            pairs,
+            left=moves[one].candidates,
+            code=(runner.code(commits[0], one), runner.code(commits[1], one)) if built else (None, None),
+        )
+
+
 def _bisected(
-    series: Mapping[Series, Move], answers: Mapping[Series, Comparison], runner: Runner, deadline: float
+    found: Outcome, series: Mapping[Series, Move], answers: Mapping[Series, Comparison], runner: Runner, deadline: float
 ) -> dict[Series, Move]:
     """Return the moves of what several commits can have made slower, with the commits that are left of these.
 
@@ -93,26 +125,34 @@ def _bisected(
     measured; where it does not, it is not theirs.
     """
     several = {one: move for one, move in series.items() if answers[one].slower and len(move.candidates) > 1}
-    found: dict[Series, Move] = {}
+    left: dict[Series, Move] = {}
     for kernel in dict.fromkeys(move.identity.kernel for move in several.values()):
-        own = [one for one, move in several.items() if move.identity.kernel == kernel]
+        own = {one: move for one, move in several.items() if move.identity.kernel == kernel}
         worst = max(own, key=lambda one: answers[one].ratio or 0.0)
-        move = several[worst]
+        move = own.pop(worst)
         line = (move.good.commit, *move.candidates)
-        left = max(0.0, deadline - runner.clock())
-        narrowed = bisect(runner, worst, line[0], line[-1], move.candidates, budget=left)
+        budget = max(0.0, deadline - runner.clock())
+        narrowed = bisect(runner, worst, line[0], line[-1], move.candidates, budget=budget)
         commits = _left(narrowed, move)
-        found[worst] = replace(move, candidates=commits)
-        others = [one for one in own if one != worst]
-        if len(commits) == 1 and others:
-            before = line[line.index(commits[0]) - 1]
-            left = max(0.0, deadline - runner.clock())
-            for one, answer in confirm(runner, before, commits[0], tuple(others), left).items():
-                rest = tuple(sha for sha in several[one].candidates if sha != commits[0])
-                is_out = answer.answer is Answer.SAME and rest
-                theirs = commits if answer.slower else rest if is_out else several[one].candidates
-                found[one] = replace(several[one], candidates=theirs)
-    return found
+        left[worst] = replace(move, candidates=commits)
+        found.paths.append(night_evidence.path(move.identity, line[0], line[-1], narrowed))
+        if len(commits) != 1:
+            continue
+        pair = line[line.index(commits[0]) - 1], commits[0]
+        shown = {} if narrowed.own is None else {worst: narrowed.own}
+        if own:
+            budget = max(0.0, deadline - runner.clock())
+            shown |= confirm(runner, *pair, tuple(own), budget)
+        left |= {one: replace(move, candidates=_theirs(shown[one], move, commits)) for one, move in own.items()}
+        found.reruns += _reruns(runner, pair, left, shown, Purpose.CULPRIT)
+    return left
+
+
+def _theirs(answer: Comparison, move: Move, culprit: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the commits that are left for a series, from what the culprit of another one did to it."""
+    rest = tuple(sha for sha in move.candidates if sha != culprit[0])
+    is_out = answer.answer is Answer.SAME and rest
+    return culprit if answer.slower else rest if is_out else move.candidates
 
 
 def _left(narrowed: Bisection, move: Move) -> tuple[str, ...]:

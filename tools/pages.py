@@ -6,7 +6,7 @@ Pure. The templates hold no arithmetic: whatever a page shows stands in these va
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -81,22 +81,11 @@ class SiteData:
     trends: Mapping[SeriesKey, Trend]
     measurements: tuple[Measurement, ...]  # of commits that the repository has
     notes: tuple[str, ...]
-    last_measured: Mapping[SeriesKey, float] = field(default_factory=dict)  # Unix time, s; unknown ones are absent
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
         """The machines and environments that have measurements."""
-        details = {machine.name: details_of(machine) for machine in self.machines}
-        pairs = sorted({(item.key.machine, item.key.environment) for item in self.measurements})
-        return tuple(
-            Place(
-                anchor=f"place-{number}",
-                machine=machine,
-                environment=environment,
-                details=details[machine],
-            )
-            for number, (machine, environment) in enumerate(pairs, start=1)
-        )
+        return places(self.machines, {(item.key.machine, item.key.environment) for item in self.measurements})
 
     def benchmarks_at(self, place: Place) -> tuple[str, ...]:
         """Return the names of the benchmarks that have a trend at a place."""
@@ -113,9 +102,7 @@ class SiteData:
 
     def place_on_axes(self, key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
         """Return a sort key: a series' place on its benchmark's axes, implementation first; unknown names last."""
-        known = self.benchmarks.get(key.benchmark)
-        implementations, cases = (known.implementations, known.cases) if known else ((), ())
-        return _rank(key.implementation, implementations), _rank(key.case, cases)
+        return place_on_axes(self.benchmarks, key)
 
     @cached_property
     def points(self) -> Mapping[tuple[SeriesKey, str], Point]:
@@ -137,9 +124,30 @@ class SiteData:
         return tuple(sorted(found & self.order.keys(), key=lambda sha: -self.order[sha]))
 
 
+def places(machines: Sequence[Machine], pairs: Iterable[tuple[str, str]]) -> tuple[Place, ...]:
+    """Return machines and environments, given as pairs of names, in the order of the pages."""
+    details = {machine.name: details_of(machine) for machine in machines}
+    return tuple(
+        Place(
+            anchor=f"place-{number}",
+            machine=machine,
+            environment=environment,
+            details=details[machine],
+        )
+        for number, (machine, environment) in enumerate(sorted(pairs), start=1)
+    )
+
+
 def details_of(machine: Machine) -> tuple[tuple[str, str], ...]:
     """Return what asv recorded of a machine, in words and units."""
     return tuple(_detail(key, text) for key, text in machine.details)
+
+
+def place_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
+    """Return a sort key: a series' place on its benchmark's axes, implementation first; unknown names last."""
+    known = benchmarks.get(key.benchmark)
+    implementations, cases = (known.implementations, known.cases) if known else ((), ())
+    return _rank(key.implementation, implementations), _rank(key.case, cases)
 
 
 def _detail(key: str, text: str) -> tuple[str, str]:
@@ -175,9 +183,9 @@ def kernel_href(kernel: str, device: str) -> str:
     return f"kernel-{kernel}-{device}.html"
 
 
-def finding_href(name: str) -> str:
-    """Return the file name of a finding's page by the finding's id."""
-    return f"finding-{name}.html"
+def finding_href(finding: str) -> str:
+    """Return the file name of the page of a finding (its id)."""
+    return f"finding-{finding}.html"
 
 
 def commit_line(commit: Commit) -> CommitLine:

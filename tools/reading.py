@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tools import asv_results, history, recorded, trends
-from tools.measurements import Measurement, SeriesKey
 from tools.pages import SHORT, SiteData
-from tools.recorded import History, Recorded
+from tools.recorded import History
 
 _LISTED = 5  # commits named in a note before it only counts them
 
@@ -29,31 +28,23 @@ def site_data(results: Path, repository: Path) -> SiteData:
         order=order,
         trends=trends.applicable(trends.build(items, order)),
         measurements=tuple(item for item in items if item.commit in past.commits),
-        notes=(*stored.notes, *notes, *_history_notes(stored, past, items)),
-        last_measured=_last_measured(stored, items),
+        notes=(
+            *stored.notes,
+            *notes,
+            *history_notes(past, (file.commit for file in stored.files), (item.commit for item in items)),
+        ),
     )
 
 
-def _last_measured(stored: Recorded, items: Iterable[Measurement]) -> dict[SeriesKey, float]:
-    """Return when each series was measured last, Unix time, s: its newest round, else what asv says of its value."""
-    times: dict[tuple[str, ...], float] = {}
-    for file in stored.files:
-        for value in file.values:
-            rounds = file.rounds.get((value.benchmark, value.implementation, value.case), ())
-            began = max((item.time for item in rounds), default=value.began)
-            if value.seconds is not None and began is not None:
-                place = (file.machine, file.environment, value.benchmark, value.implementation, value.case)
-                times[place] = max(began, times.get(place, began))
-    keys = {item.key for item in items}
-    places = {key: (key.machine, key.environment, key.benchmark, key.implementation, key.case) for key in keys}
-    return {key: times[place] for key, place in places.items() if place in times}
+def history_notes(past: History, recorded_: Iterable[str], measured: Iterable[str]) -> Iterator[str]:
+    """Yield what has to be known of commits that have no place in the history.
 
-
-def _history_notes(stored: Recorded, past: History, items: tuple[Measurement, ...]) -> Iterator[str]:
-    measured = dict.fromkeys(file.commit for file in stored.files)
-    gone = [sha for sha in measured if sha not in past.commits]
-    shown = dict.fromkeys(item.commit for item in items if item.commit in past.commits)
-    beside = [sha for sha in shown if sha not in past.line]
+    Args:
+        past: the history. recorded_: the commits of the results files, in their order. measured: those of measurements.
+    """
+    line = frozenset(past.line)
+    gone = [sha for sha in dict.fromkeys(recorded_) if sha not in past.commits]
+    beside = [sha for sha in dict.fromkeys(measured) if sha in past.commits and sha not in line]
     if gone:
         yield f"results of commits that the repository does not have are kept, not shown: {_names(gone)}"
     if beside:

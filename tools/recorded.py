@@ -133,42 +133,53 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
     code: dict[Place, dict[str, str]] = {}
     left_out: Counter[str] = Counter()
     for file, value in _values(recorded):
-        reason = _unshowable(value, recorded)
-        item = _measurement(file, value, recorded.benchmarks or {})
+        reason = unshowable(value.benchmark, value.version, recorded.benchmarks)
+        item = measurement(file, value, recorded.benchmarks or {})
         if reason is None and (item.key, item.commit) in found:
-            reason = f"stands in two files for commit {item.commit[:8]} on {item.key.machine}; the first is shown"
+            reason = twice(item.commit, item.key.machine)
         if reason is None:
             found[item.key, item.commit] = item
             if item.outcome is Outcome.MEASURED and item.method is not None:
-                kept = _kept(file, value, item.method)
+                kept = kept_rounds(file, value, item.method)
                 rounds.setdefault((item.key, item.method), {})[item.commit] = kept
-                code.setdefault((item.key, item.method), {}).update(_code(file, value, kept))
+                known = code_of(file, value, kept)
+                code.setdefault((item.key, item.method), {}).update({} if known is None else {file.commit: known})
         else:
             left_out[f"{value.benchmark} {reason}"] += 1
-    notes = tuple(
-        f"{text} ({units.count(number, 'value')} kept, not shown)" for text, number in sorted(left_out.items())
-    )
     for (key, _), series in fitted(rounds, code).items():
         for commit, estimates in series.estimates.items():
-            seconds, interval = statistics.median(estimates), round_interval(estimates)
-            fair = Adjusted(seconds=seconds, interval=interval, fit=series.fit)
-            found[key, commit] = replace(found[key, commit], adjusted=fair)
-    return tuple(found.values()), notes
+            adjusted = replace(fair(estimates), fit=series.fit)
+            found[key, commit] = replace(found[key, commit], adjusted=adjusted)
+    return tuple(found.values()), left_out_notes(left_out)
 
 
-def _code(file: ResultsFile, value: StoredValue, rounds: Sequence[Round]) -> Mapping[str, str]:
-    """Return what a commit ran when these rounds were measured; nothing where no session says so.
+def fair(estimates: Sequence[float]) -> Adjusted:
+    """Return the adjusted time of a commit from the adjusted estimates of its rounds, s."""
+    return Adjusted(seconds=statistics.median(estimates), interval=round_interval(estimates))
+
+
+def left_out_notes(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the notes of values that are not shown, from how many there are of each kind: "<benchmark> <reason>"."""
+    return tuple(f"{text} ({units.count(number, 'value')} kept, not shown)" for text, number in sorted(counts.items()))
+
+
+def twice(commit: str, machine: str) -> str:
+    """Return why the later of two values of one series and commit is not shown."""
+    return f"stands in two files for commit {commit[:8]} on {machine}; the first is shown"
+
+
+def code_of(file: ResultsFile, value: StoredValue, rounds: Sequence[Round]) -> str | None:
+    """Return what a commit ran when these rounds were measured; None where no session says so.
 
     A control's code is torch's, which the environment names: all its commits ran the same.
     """
     if value.implementation in CONTROLS:
-        return {file.commit: value.implementation}
+        return value.implementation
     session = session_facts.at(file.sessions, max(item.time for item in rounds))
-    known = None if session is None else session.code.get(value.benchmark.partition(".")[0])
-    return {} if known is None else {file.commit: known}
+    return None if session is None else session.code.get(value.benchmark.partition(".")[0])
 
 
-def _kept(file: ResultsFile, value: StoredValue, method: str) -> list[Round]:
+def kept_rounds(file: ResultsFile, value: StoredValue, method: str) -> list[Round]:
     """Return the rounds that a measurement is made of."""
     place = (value.benchmark, value.implementation, value.case)
     return [item for item in file.rounds[place] if item.method == method]
@@ -180,21 +191,30 @@ def _values(recorded: Recorded) -> Iterator[tuple[ResultsFile, StoredValue]]:
             yield file, value
 
 
-def _unshowable(value: StoredValue, recorded: Recorded) -> str | None:
-    """Return why a value has no place on a trend; None where it has one."""
-    if not SERIES_NAME.fullmatch(value.benchmark):
+def unshowable(name: str, version: str | None, benchmarks: Mapping[str, Benchmark] | None) -> str | None:
+    """Return why a benchmark's values of a version have no place on a trend; None where they have one.
+
+    Args:
+        name: of the benchmark. version: as stored with the values; None: not stored.
+        benchmarks: what benchmarks.json says; None: it cannot be read.
+    """
+    if not SERIES_NAME.fullmatch(name):
         return "is not named <kernel>.<Cpu|Cuda>.time_<state>"
-    if recorded.benchmarks is None:
+    if benchmarks is None:
         return None
-    benchmark = recorded.benchmarks.get(value.benchmark)
+    benchmark = benchmarks.get(name)
     if benchmark is None:
         return "is no longer in benchmarks.json"
-    if value.version is not None and value.version != benchmark.version:
-        return f"was recorded as version {value.version[:12]}, now it is {benchmark.version[:12]}"
+    if version is not None and version != benchmark.version:
+        return f"was recorded as version {version[:12]}, now it is {benchmark.version[:12]}"
     return None
 
 
-def _measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str, Benchmark]) -> Measurement:
+def measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str, Benchmark]) -> Measurement:
+    """Return a value of a results file as a measurement, from telemetry where it is of the same run.
+
+    Without its benchmark, FLOP and bytes are unknown, and so is a version that is not stored ("").
+    """
     benchmark = benchmarks.get(value.benchmark)
     key = SeriesKey(
         machine=file.machine,
@@ -216,11 +236,12 @@ def _measurement(file: ResultsFile, value: StoredValue, benchmarks: Mapping[str,
         interval=value.interval,
         flop=flop,
         bytes_moved=bytes_moved,
+        warnings=() if rounds or value.seconds is None else (NO_TELEMETRY, *_died(failures)),
     )
     if value.outcome is not Outcome.MEASURED:
         return _without_time(stored, rounds, failures)
     if not rounds:
-        return replace(stored, warnings=(NO_TELEMETRY, *_died(failures)))
+        return stored
     item = from_rounds(key, file.commit, rounds, flop=flop, bytes_moved=bytes_moved)
     if not _agree(value.seconds, item, rounds):
         return replace(stored, warnings=(OTHER_TELEMETRY,))

@@ -13,17 +13,20 @@ from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
 from tools import (
-    columns,
+    evidence_store,
     findings_store,
     history,
     kept_ceilings,
     kept_verdicts,
+    pages,
     reading,
     roofs,
     session_facts,
+    site_store,
     telemetry_files,
 )
 from tools.columns import Columns
+from tools.evidence import Evidence
 from tools.finding import Finding
 from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
@@ -32,7 +35,9 @@ from tools.recorded import Benchmark, Commit, Machine
 from tools.roofline import Roofs
 from tools.roofs import CeilingSession
 from tools.session_facts import SessionFacts
+from tools.site_store import Store
 
+CACHE = Path(".asv", "cache", "report")  # beside the results directory
 Rounds = Mapping[telemetry_files.Place, Sequence[Round]]  # by benchmark, implementation, case
 
 
@@ -42,42 +47,42 @@ class Site:
 
     results: Path
     repository: Path
-    data: SiteData
+    store: Store
 
     @property
     def machines(self) -> tuple[Machine, ...]:
         """Every machine's folder."""
-        return self.data.machines
+        return self.store.found.machines
 
-    @property
+    @cached_property
     def places(self) -> tuple[Place, ...]:
         """The machines and environments that have measurements."""
-        return self.data.places
+        return pages.places(self.machines, self.store.places)
 
     @property
     def benchmarks(self) -> Mapping[str, Benchmark]:
         """What benchmarks.json says of every timing benchmark."""
-        return self.data.benchmarks
+        return self.store.found.benchmarks or {}
 
     @property
     def commits(self) -> Mapping[str, Commit]:
         """The commits that have a result and that the repository has, by SHA."""
-        return self.data.history.commits
+        return self.store.past.commits
 
     @property
     def line(self) -> tuple[str, ...]:
         """The first-parent line of HEAD, oldest first; `Columns.place` counts along it."""
-        return self.data.history.line
+        return self.store.past.line
 
     @property
     def order(self) -> Mapping[str, int]:
         """SHA -> its place on `line`."""
-        return self.data.order
+        return self.store.order
 
     @property
     def tags(self) -> Mapping[str, tuple[str, ...]]:
         """SHA -> the names of its tags, for commits on `line`."""
-        return self.data.history.tags
+        return self.store.past.tags
 
     @property
     def has_results(self) -> bool:
@@ -88,35 +93,60 @@ class Site:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
-        return (*self.data.notes, *self._stored.problems, *self._verdicts[1])
+        kept = (text for _, own in self._kept.values() for text in own)
+        return (*self.store.notes, *self._stored.problems, *kept, *self._verdicts[1])
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
         """Every series with a trend, by place, benchmark, and its place on the benchmark's axes."""
-        found = self.data.trends
         return tuple(
-            sorted(found, key=lambda key: (key.machine, key.environment, key.benchmark, self.data.place_on_axes(key)))
+            sorted(
+                self.store.keys,
+                key=lambda key: (
+                    key.machine,
+                    key.environment,
+                    key.benchmark,
+                    pages.place_on_axes(self.benchmarks, key),
+                ),
+            )
         )
 
     def keys_at(self, place: Place, benchmark: str | None = None) -> tuple[SeriesKey, ...]:
         """Return the series of a machine and environment, of one benchmark or of all, in the order of `keys`."""
-        here = (place.machine, place.environment)
-        return tuple(
-            key for key in self.keys if (key.machine, key.environment) == here and benchmark in (None, key.benchmark)
-        )
+        return self._keys_at.get((place.machine, place.environment, benchmark), ())
+
+    @cached_property
+    def _keys_at(self) -> Mapping[tuple[str, str, str | None], tuple[SeriesKey, ...]]:
+        found: dict[tuple[str, str, str | None], list[SeriesKey]] = {}
+        for key in self.keys:
+            for benchmark in (key.benchmark, None):
+                found.setdefault((key.machine, key.environment, benchmark), []).append(key)
+        return {which: tuple(keys) for which, keys in found.items()}
 
     def series(self, key: SeriesKey) -> Columns:
         """Return one of `keys` as columns."""
-        return columns.of([point.measurement for point in self.data.trends[key].points], self.order)
+        return self.store.series(key)
+
+    def digest(self, key: SeriesKey) -> str:
+        """Return what changes whenever `series` would say something else: an input of a page or data file."""
+        return self.store.digest(key)
+
+    def digest_until(self, commit: str) -> str:
+        """Return what changes whenever `at` would say something else of a commit, or of one before it on `line`."""
+        return self.store.digests[commit]
+
+    def last_measured(self, key: SeriesKey) -> float | None:
+        """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
+        return self.store.last_measured(key)
 
     def at(self, commit: str) -> tuple[Measurement, ...]:
         """Return everything measured of a commit, on all machines; also of one beside the first-parent line."""
-        return self._by_commit.get(commit, ())
+        return tuple(self.store.at(commit))
 
-    @property
+    @cached_property
     def measured(self) -> tuple[str, ...]:
         """The commits that have a measurement and that the repository has: oldest first, those beside `line` last."""
-        return tuple(sorted(self._by_commit, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
+        return tuple(sorted(self.store.paths, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -132,9 +162,9 @@ class Site:
         """Return a commit that has a result or that a finding names; None where the repository does not have it."""
         return self.commits.get(sha) or self._named.get(sha)
 
-    def last_measured(self, key: SeriesKey) -> float | None:
-        """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
-        return self.data.last_measured.get(key)
+    def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
+        """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
+        return self._kept[finding]
 
     def roofs(self, place: Place, device: str) -> Roofs | None:
         """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
@@ -178,19 +208,20 @@ class Site:
 
     def fit(self, key: SeriesKey) -> Fit | None:
         """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
-        adjusted = (point.measurement.adjusted for point in reversed(self.data.trends[key].points))
-        return next((item.fit for item in adjusted if item is not None), None)
+        return self.store.fits.get(key)
 
     @cached_property
     def _ceilings(self) -> dict[tuple[str, str], tuple[CeilingSession, ...]]:
         return {}  # of those asked for
 
     @cached_property
-    def _by_commit(self) -> dict[str, tuple[Measurement, ...]]:
-        found: dict[str, list[Measurement]] = {}
-        for item in self.data.measurements:
-            found.setdefault(item.commit, []).append(item)
-        return {sha: tuple(items) for sha, items in found.items()}
+    def data(self) -> SiteData:
+        """Everything as objects, in memory: for pages that are not yet made series by series."""
+        return reading.site_data(self.results, self.repository)
+
+    @cached_property
+    def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
+        return {item.id: evidence_store.read(self.results, item.id) for item in self.findings}
 
     @cached_property
     def _verdicts(self) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
@@ -207,14 +238,19 @@ class Site:
         return findings_store.read(self.results)
 
 
-def read(results: Path, repository: Path) -> Site:
-    """Read a results directory and its repository.
+def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
+    """Read a results directory and its repository; of the results only what changed since they were read last.
+
+    Args:
+        results: asv's results directory. repository: a folder of the repository.
+        cache: the folder of what is kept of the results; None: `CACHE` beside the results directory.
 
     Raises:
         ResultsError: `results` is no directory.
         HistoryError: `repository` is no git repository with a commit.
     """
-    return Site(results=results, repository=repository, data=reading.site_data(results, repository))
+    folder = results.resolve().parent / CACHE if cache is None else cache
+    return Site(results=results, repository=repository, store=site_store.read(results, repository, folder))
 
 
 def _stem(place: Place, commit: str) -> str:

@@ -15,25 +15,28 @@ from tools.site import Site
 class Page:
     """A page: a template of html_templates/ and what it is filled with.
 
-    A page that costs something to make says in `inputs` what it is made from (anything of which equal texts mean an
-    equal page), and gives its context as a function.
+    A page that costs something to make says in `inputs` what it is made from (digests such as `Site.digest`, and
+    whatever else it shows: anything of which equal texts mean an equal page), and gives its context as a function,
+    which is called only when the site has no page made from the same inputs by the same code and templates.
     """
 
     name: str  # of the file
     template: str
     context: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    inputs: str | None = None  # None: it is made each time
+    inputs: str | None = None  # None: it is made each time, and written where it came out another
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
     """Data beside the pages: `data/<name>.json`, and `data/<name>.js`, which hands it to `KV.load(name)` of a page.
 
-    `value` is what JSON can hold: no NaN (null is unknown).
+    `value` is what JSON can hold, and numpy's arrays; NaN becomes null, which is unknown. `inputs` is as a page's, and
+    with it `value` may be a function that returns the value.
     """
 
     name: str
     value: Any
+    inputs: str | None = None
 
 
 class Builder(Protocol):

@@ -107,11 +107,12 @@ def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
     asv records a value for every combination of parameters: those of another tier or of a device that the
     machine lacks are n/a throughout, and say nothing about an implementation.
     """
-    known = {_test_case(key) for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
-    return {key: trend for key, trend in trends.items() if _test_case(key) in known}
+    known = {test_case(key) for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
+    return {key: trend for key, trend in trends.items() if test_case(key) in known}
 
 
-def _test_case(key: SeriesKey) -> tuple[str, ...]:
+def test_case(key: SeriesKey) -> tuple[str, ...]:
+    """Return what the implementations of one test case share."""
     return key.machine, key.environment, key.benchmark, key.case
 
 

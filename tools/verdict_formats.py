@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
-from tools import finding_text, verdict_text
+from tools import finding_text, pages, verdict_text
 from tools.ab_test import Answer
 from tools.finding import Finding
 from tools.verdict import Verdict, exit_status
@@ -138,6 +138,8 @@ def as_atom(verdict: Verdict, *, feed: str, site: str = "") -> str:
         entry = ElementTree.SubElement(root, "entry")
         _add(entry, "title", f"{item.state.value} {item.kind.value}: {verdict_text.title(item)}")
         _add(entry, "id", f"{feed}#{item.id}")
+        if site:
+            ElementTree.SubElement(entry, "link", href=xml_text(f"{site.rstrip('/')}/{pages.finding_href(item.id)}"))
         _add(entry, "published", _in_utc(item.found))
         _add(entry, "updated", _updated(item))
         _add(entry, "content", _explained(item, verdict)).set("type", "text")

@@ -240,23 +240,25 @@ def _gpu(value: object) -> GpuActivity:
     return GpuActivity(**{field: None if n is None else n if unit == 1 else n * unit for (field, unit), n in units})
 
 
+_NUMBER, _COUNT, _TEXT, _REST = (int, float), (int,), (str,), (tuple, GpuActivity)
+_KINDS = {"str": _TEXT, "int": _COUNT, "float": _NUMBER}
+_CHECKED = tuple(
+    (field.name, _KINDS.get(str(field.type).partition(" ")[0], _REST), field.default is dataclasses.MISSING)
+    for field in dataclasses.fields(Round)
+)  # what each field has to be, and whether a line must have it
+
+
 def _check_types(fields: Mapping[str, object]) -> None:
-    for field in dataclasses.fields(Round):
-        if field.name not in fields:
-            if field.default is dataclasses.MISSING:
-                raise TelemetryError(f"{field.name} ({KEYS[field.name]}) is missing")
+    for name, kinds, required in _CHECKED:
+        if name not in fields:
+            if required:
+                raise TelemetryError(f"{name} ({KEYS[name]}) is missing")
             continue
-        value, wanted = fields[field.name], str(field.type)
-        if wanted.startswith("str"):
-            good = isinstance(value, str)
-        elif wanted.startswith("int"):
-            good = isinstance(value, int) and not isinstance(value, bool)
-        elif wanted.startswith("float"):
-            good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        else:
-            good = isinstance(value, tuple | GpuActivity)
-        if not good:
-            raise TelemetryError(f"{field.name} ({KEYS[field.name]}): {wanted} is wanted, got {value!r}")
+        value = fields[name]
+        good = isinstance(value, kinds) and value is not True and value is not False
+        if not good or (kinds is _NUMBER and not math.isfinite(value)):  # type: ignore[arg-type]  # a number: good
+            wanted = next(str(field.type) for field in dataclasses.fields(Round) if field.name == name)
+            raise TelemetryError(f"{name} ({KEYS[name]}): {wanted} is wanted, got {value!r}")
 
 
 def spool_path(root: Path, environment: str, commit: str) -> Path:

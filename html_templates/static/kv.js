@@ -30,5 +30,10 @@ const KV = (() => {
       }
       return made.promise;
     },
+    /** Drops what was loaded, for a page that keeps of it only what it needs; load() loads it again. */
+    forget(name) {
+      waiting.get(name)?.script?.remove();
+      waiting.delete(name);
+    },
   };
 })();

@@ -78,7 +78,7 @@ def test_a_measurement_with_gauges_has_an_adjusted_time(tree):
 
 def test_commits_of_one_code_are_adjusted_together(tree, monkeypatch):
     told = {}
-    monkeypatch.setattr(recorded, "adjusted", lambda rounds, code: told.update(code) or {})
+    monkeypatch.setattr(recorded, "fitted", lambda rounds, code: told.update(code) or {})
     stem = file_of(tree).parent / "telemetry" / file_of(tree).stem
     stem.with_name(f"{stem.name}.sessions.jsonl").write_text('{"t": 1.0, "facts": {}, "code": {"matmul": "abc"}}\n')
     of_native(tree)

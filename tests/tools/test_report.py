@@ -26,7 +26,10 @@ HOSTILE = (
 )  # fmt: skip
 AUTHOR = 'O\'Brien &lt;b&gt; "{{ 7*7 }}" @name'  # git itself drops < and > from names
 
-ALWAYS = ["index.html", "machines.html", "measurement.html", "roofline.html"]  # pages that every site has
+ALWAYS = [  # pages that every site has
+    *("compare.html", "findings.html", "index.html"),
+    *("machines.html", "measurement.html", "roofline.html"),
+]
 
 
 def write(tree, name="site"):

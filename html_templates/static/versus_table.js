@@ -1,0 +1,112 @@
+// The tables of compare.html. No text becomes HTML: everything foreign is set as text.
+"use strict";
+
+const Tables = (() => {
+  function element(name, text, settings = {}) {
+    const made = document.createElement(name);
+    if (text) made.textContent = text;
+    for (const [key, value] of Object.entries(settings)) made.setAttribute(key, value);
+    return made;
+  }
+
+  function cell(parts, className = "value") {
+    const made = element("td", "", { class: className });
+    made.append(...parts);
+    return made;
+  }
+
+  /** Returns the numbers of footnotes as they stand beside a value; `notes` gets those that are new. */
+  function marks(texts, notes) {
+    if (texts.length === 0) return [];
+    for (const text of texts) if (!notes.includes(text)) notes.push(text);
+    const numbers = texts.map((text) => notes.indexOf(text) + 1).sort((one, other) => one - other);
+    return [element("sup", numbers.join(", "), { class: "marks" })];
+  }
+
+  function valueCell(value, unit, notes) {
+    if (value === null) return cell([element("span", "–", { class: "text" })], "value absent");
+    if (value.seconds === null) {
+      return cell([element("span", value.outcome, { class: "text" }), ...marks(value.remarks, notes)], `value ${value.outcome}`);
+    }
+    const isRate = unit === "GFLOPS" && value.flop !== null;
+    const inUnit = (seconds) => (isRate ? Numbers.gflops(value, seconds) : 1e6 * seconds);
+    const text = `${Numbers.significant(inUnit(value.seconds))} ${isRate ? "GFLOPS" : "µs"}`;
+    const ends = value.low === null || value.high === null ? [] : [inUnit(value.low), inUnit(value.high)];
+    const interval = ends.sort((one, other) => one - other).map(Numbers.significant).join(" to ");
+    return cell([element("span", text, { class: "text" }), ...marks(value.remarks, notes), element("span", interval, { class: "detail" })]);
+  }
+
+  /** Returns how a ratio is to be coloured, "" for none. */
+  function tone(said) {
+    if (said.ratio === undefined) return "";
+    if (!said.confirmed || said.ratio === 1) return "same";
+    return said.ratio > 1 ? "faster" : "slower";
+  }
+
+  function ratioCell(said, notes) {
+    if (said.ratio === undefined) {
+      return cell(said.why ? [element("span", "not comparable", { class: "change" }), ...marks([said.why], notes)] : []);
+    }
+    const unsure = said.confirmed || said.ratio === 1 ? "" : "≈ ";
+    const footnotes = said.low === null ? ["no interval: too few rounds"] : said.adjusted ? ["of adjusted times"] : [];
+    const interval = said.low === null ? "" : `ratio ${said.low.toFixed(3)} to ${said.high.toFixed(3)}`;
+    return cell(
+      [element("span", unsure + Numbers.change(said.ratio), { class: "change" }), ...marks(footnotes, notes), element("span", interval, { class: "detail" })],
+      `value ${tone(said)}`,
+    );
+  }
+
+  /** Returns a row of a test case; `notes` gets its footnotes. */
+  function caseRow(row, unit, notes) {
+    const made = element("tr");
+    const head = element("th", "", { scope: "row" });
+    const href = `kernel-${encodeURIComponent(row.kernel)}-${encodeURIComponent(row.device)}.html`;
+    const link = element("a", "", { href });
+    link.append(element("bdi", row.kernel));
+    head.append(link, element("span", ` ${row.device} · ${row.state}`, { class: "device" }));
+    const [implementation, test] = [Rows.implementation(row), row.test].map((text) => element("bdi", text));
+    const detail = element("span", "", { class: "detail" });
+    detail.append(test);
+    made.append(head, cell([implementation, detail], "names"), ratioCell(row.said, notes), valueCell(row.a, unit, notes), valueCell(row.b, unit, notes));
+    return made;
+  }
+
+  const count = (rows, wanted) => rows.filter((row) => tone(row.said) === wanted).length;
+
+  function meanRow(name, rows, className) {
+    const made = element("tr", "", { class: className });
+    const mean = Numbers.mean(rows.map((row) => row.said.ratio));
+    const head = element("th", "", { scope: "row" });
+    head.append(element("bdi", name));
+    const words = [element("span", Numbers.change(mean), { class: "change" }), element("span", `ratio ${mean.toFixed(3)}`, { class: "detail" })];
+    made.append(head, cell(words), cell([String(rows.length)]));
+    for (const wanted of ["faster", "slower", "same"]) made.append(cell([String(count(rows, wanted))]));
+    return made;
+  }
+
+  /** Returns a row for each kernel and one for all of them, of rows that have a ratio. */
+  function meanRows(rows) {
+    const groups = new Map();
+    for (const row of rows) {
+      const name = `${row.kernel} ${row.device} · ${row.state}`;
+      if (!groups.has(name)) groups.set(name, []);
+      groups.get(name).push(row);
+    }
+    const names = [...groups.keys()].sort((one, other) => one.localeCompare(other, "en"));
+    const made = names.map((name) => meanRow(name, groups.get(name), ""));
+    return made.length > 1 ? [...made, meanRow("all", rows, "whole")] : made;
+  }
+
+  /** Returns the result in one sentence; `known` are the rows that have a ratio. */
+  function sentence(known, all, isOneAndTheSame) {
+    if (isOneAndTheSame) return "A and B are the same: choose another one.";
+    if (all.length === 0) return "Neither side has a value here.";
+    const mean = Numbers.mean(known.map((row) => row.said.ratio));
+    if (mean === null) return "No test case can be compared: none has times of both sides.";
+    const counts = `${count(known, "faster")} confirmed faster, ${count(known, "slower")} confirmed slower, ${count(known, "same")} not confirmed`;
+    const what = mean === 1 ? "B is as fast as A" : `B is ${Numbers.change(mean)} than A`;
+    return `${what} in the geometric mean of ${known.length} ${known.length === 1 ? "test case" : "test cases"}: ${counts}.`;
+  }
+
+  return { element, caseRow, meanRows, sentence };
+})();

@@ -1,0 +1,110 @@
+"""Measures what a site costs on a tree of tests/large_tree.py: ours, and asv's own, taking turns.
+
+    python -m tests.large_tree /tmp/large --commits 500 --series 1000
+    python -m tests.measure_report /tmp/large [--turns 3] [--without-asv]
+
+From nothing: neither a site nor a cache. One more commit: the newest commit's results arrive after a site was made.
+Seconds are of the wall clock, of the processor (all processes together), and memory is the largest process's peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one run took."""
+
+    wall: float  # s
+    processor: float  # s
+    memory: float  # bytes
+
+
+def cost(command: Sequence[str], folder: Path) -> Cost:
+    """Return what a command takes in a folder; its output goes where ours goes, on stderr.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    began = time.perf_counter()
+    process = subprocess.Popen(command, cwd=folder, stdout=sys.stderr, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    return Cost(wall=wall, processor=used.ru_utime + used.ru_stime, memory=used.ru_maxrss * 1024)
+
+
+def report(tree: Path) -> Cost:
+    """Write our site."""
+    command = [sys.executable, "-m", "tools", "report", "--results", "results", "--repository", "repository"]
+    return cost([*command, "--out", "site"], tree)
+
+
+def publish(tree: Path) -> Cost:
+    """Write asv's site."""
+    return cost([sys.executable, "-m", "asv", "publish", "--no-pull"], tree)
+
+
+def from_nothing(tree: Path, *, with_asv: bool) -> tuple[Cost, Cost | None]:
+    """Return what ours and asv's cost without anything there from before."""
+    for name in ("site", "html", ".asv"):
+        shutil.rmtree(tree / name, ignore_errors=True)
+    return report(tree), publish(tree) if with_asv else None
+
+
+def one_more(tree: Path) -> Cost:
+    """Return what ours costs when the newest commit's results arrive; there is a site of all."""
+    log = subprocess.run(["git", "-C", tree / "repository", "rev-parse", "HEAD"], capture_output=True, check=True)
+    newest = list((tree / "results").rglob(f"{log.stdout.decode()[:8]}-*"))
+    kept = [path.rename(path.with_name(f".{path.name}.kept")) for path in newest]
+    report(tree)
+    for path, name in zip(kept, newest, strict=True):
+        path.rename(name)
+    return report(tree)
+
+
+def row(name: str, costs: Sequence[Cost]) -> str:
+    """Return a line of the table: medians, and how far the turns were apart."""
+    walls = sorted(each.wall for each in costs)
+    processor = statistics.median(each.processor for each in costs)
+    memory = max(each.memory for each in costs)
+    middle = statistics.median(walls)
+    return (
+        f"| {name} | {middle:.1f} s ({walls[0]:.1f} to {walls[-1]:.1f}) | {processor:.1f} s | {memory / 1e6:.0f} MB |"
+    )
+
+
+def main() -> None:
+    """Measure the tree that the command line names."""
+    parser = argparse.ArgumentParser(description="measure what a site of a large tree costs")
+    parser.add_argument("tree", type=Path)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--without-asv", action="store_true")
+    args = parser.parse_args()
+    pairs = [from_nothing(args.tree, with_asv=not args.without_asv) for _ in range(args.turns)]
+    theirs = [each for _, each in pairs if each is not None]
+    print("| | wall | processor | peak memory |", "|---|---|---|---|", sep="\n")
+    print(row("`report` from nothing", [each for each, _ in pairs]))
+    if theirs:
+        print(row("`asv publish`", theirs))
+        shares = sorted(our.wall / their.wall for our, their in pairs if their is not None)
+        print(f"\nours / asv's, by turn: {', '.join(f'{share:.3f}' for share in shares)}")
+    print(row("`report` with one more commit", [one_more(args.tree) for _ in range(args.turns)]))
+
+
+if __name__ == "__main__":
+    main()

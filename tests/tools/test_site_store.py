@@ -1,0 +1,341 @@
+"""The store says what reading everything says, reads only what changed, and survives what happens to its cache."""
+
+import dataclasses
+import json
+import os
+import shutil
+import sqlite3
+import sys
+
+import git
+import pytest
+
+from tests import large_tree
+from tests.tools import synthetic
+from tools import entries, reading, reading_apart, report_cache, site, site_store
+from tools.site_store import ByEntry
+
+
+def read(tree):
+    return site.read(tree.results, tree.repository)
+
+
+def cache_of(tree):
+    return tree.results.parent / site.CACHE / report_cache.NAME
+
+
+def said(found):
+    """Return everything that a site says of its values, through its series and through its commits."""
+    series = {
+        (key, found.line[columns.place[entry]]): columns.measurement(entry, found.line)
+        for key in found.keys
+        for columns in [found.series(key)]
+        for entry in range(len(columns))
+    }
+    return series, {(item.key, item.commit): item for sha in found.measured for item in found.at(sha)}
+
+
+def check_same(found, wanted):
+    """Check measurements; rounds are added up in another order, so that adjusted times differ in their last digit."""
+    assert found.keys() == wanted.keys()
+    for pair, item in wanted.items():
+        assert dataclasses.replace(found[pair], adjusted=None) == dataclasses.replace(item, adjusted=None)
+        assert (found[pair].adjusted is None) == (item.adjusted is None)
+        if item.adjusted is not None:
+            ours, theirs = (dataclasses.astuple(one.adjusted) for one in (found[pair], item))
+            assert (ours[0], ours[1][:2]) == (pytest.approx(theirs[0]), pytest.approx(theirs[1][:2]))
+
+
+def check(tree, found=None, notes=()):
+    """Check a site against everything read at once; return it."""
+    found = read(tree) if found is None else found
+    data = reading.site_data(tree.results, tree.repository)
+    series, commits = said(found)
+    check_same(commits, {(item.key, item.commit): item for item in data.measurements})
+    points = [point for trend in data.trends.values() for point in trend.points]
+    check_same(series, {(point.measurement.key, point.measurement.commit): point.measurement for point in points})
+    assert set(found.keys) == set(data.trends)
+    assert (found.places, found.machines) == (data.places, data.machines)
+    assert found.notes == (*notes, *data.notes)
+    return found
+
+
+def path_of(tree, index, machine=synthetic.MACHINE):
+    return tree.results / machine / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
+
+
+def names(tree, *indices):
+    return tuple(sorted(f"{synthetic.MACHINE}/{path_of(tree, index).name}" for index in indices))
+
+
+def rewrite(path, change):
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def halve(data):
+    for row in data["results"].values():
+        row[0] = [value and value / 2 for value in row[0]]
+
+
+def test_only_the_first_time_everything_is_read(tree):
+    assert check(tree).store.found.read == names(tree, 0, 1, 2, 3, 4)
+    assert check(tree).store.found.read == ()
+
+
+def test_a_results_file_that_changed_is_read_again_and_no_other(tree):
+    read(tree)
+    rewrite(path_of(tree, 1), halve)
+    assert check(tree).store.found.read == names(tree, 1)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".failures.jsonl", ".sessions.jsonl"])
+def test_so_is_one_beside_which_something_changed(tree, suffix):
+    read(tree)
+    beside = path_of(tree, 2).parent / "telemetry" / f"{path_of(tree, 2).stem}{suffix}"
+    beside.write_text("" if suffix == ".jsonl" else "not a line of it\n")
+    found = check(tree)
+    assert found.store.found.read == names(tree, 2)
+    assert len(found.notes) == (suffix != ".jsonl")
+    assert check(tree).store.found.read == ()  # its note is kept
+    beside.unlink()
+    assert check(tree).store.found.read == names(tree, 2)
+
+
+def test_a_file_put_back_with_its_old_time_and_size_is_seen(tree):
+    old = path_of(tree, 1).with_suffix(".old")
+    shutil.copy2(path_of(tree, 1), old)
+    rewrite(path_of(tree, 1), halve)
+    read(tree)
+    old.replace(path_of(tree, 1))
+    assert check(tree).store.found.read == names(tree, 1)
+    text = path_of(tree, 1).read_text()
+    before = path_of(tree, 1).stat()
+    path_of(tree, 1).write_text(text.replace("0.00", "0.01"))
+    os.utime(path_of(tree, 1), ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path_of(tree, 1).stat().st_size == before.st_size
+    assert check(tree).store.found.read == names(tree, 1)
+
+
+def test_what_is_removed_is_gone_and_what_comes_back_is_back(tree):
+    read(tree)
+    text = path_of(tree, 3).read_text()
+    path_of(tree, 3).unlink()
+    found = check(tree)
+    assert (found.store.found.read, tree.commits[3] in found.measured) == ((), False)
+    path_of(tree, 3).write_text(text)
+    assert check(tree).store.found.read == names(tree, 3)
+    shutil.rmtree(tree.results / synthetic.MACHINE)
+    assert check(tree).keys == ()
+
+
+def test_commits_beside_the_line_move_with_it(tree):
+    read(tree)
+    git.Repo(tree.repository).git.reset("--hard", tree.commits[2])
+    found = check(tree)
+    assert found.store.found.read == ()
+    assert found.measured[:3] == tree.commits[:3]
+    assert set(found.measured[3:]) == set(tree.commits[3:])
+
+
+def test_a_deepened_clone_shifts_all_places(tree, tmp_path):
+    clone = git.Repo.clone_from(tree.repository.as_uri(), tmp_path / "clone", depth=3)
+    shifted = dataclasses.replace(tree, repository=tmp_path / "clone")
+    assert len(check(shifted).measured) == 3
+    clone.git.fetch("--unshallow")
+    found = check(shifted)
+    assert (found.store.found.read, found.measured) == ((), tree.commits)
+
+
+def test_benchmarks_json_counts_as_it_is_now(tree):
+    read(tree)
+    benchmarks = tree.results / "benchmarks.json"
+    rewrite(benchmarks, lambda data: data["matmul.Cpu.time_hot"].update(version="2"))
+    found = check(tree)
+    assert found.notes == ("matmul.Cpu.time_hot was recorded as version 1, now it is 2 (30 values kept, not shown)",)
+    rewrite(benchmarks, lambda data: data.pop("add_mul_exp.Cpu.time_hot"))
+    check(tree)
+    benchmarks.write_text("")
+    assert check(tree).store.found.read == ()
+
+
+def test_a_value_of_no_version_is_of_todays_and_one_in_two_files_counts_once(tree):
+    rewrite(path_of(tree, 1), lambda data: [row.__setitem__(2, None) for row in data["results"].values()])
+    shutil.copy(path_of(tree, 2), path_of(tree, 2).with_name("again.json"))
+    found = check(tree)
+    assert len(found.keys) == 12
+    (first, second) = found.notes
+    assert "stands in two files" in first and "stands in two files" in second
+
+
+def test_an_unreadable_file_is_a_note_from_the_cache_too(tree):
+    path_of(tree, 0).write_text("{")
+    for wanted in (names(tree, 0, 1, 2, 3, 4), ()):
+        found = check(tree)
+        assert found.store.found.read == wanted
+        assert path_of(tree, 0).name in found.notes[0]
+
+
+def truncate(path):
+    with path.open("r+b") as stream:
+        stream.truncate(path.stat().st_size // 2)
+
+
+def overwrite_the_middle(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:40_000] + b"\xff" * 60_000 + content[100_000:])
+
+
+def change_the_identity(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE made SET identity = 'another'")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        overwrite_the_middle,
+        change_the_identity,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"not a database"),
+        lambda path: path.unlink(),
+    ],
+)
+def test_a_damaged_cache_or_another_versions_is_made_anew(tree, damage):
+    read(tree)
+    damage(cache_of(tree))
+    assert len(check(tree).store.found.read) == 5
+    assert check(tree).store.found.read == ()
+
+
+def test_another_repositorys_cache_is_made_anew(tree, tmp_path):
+    read(tree)
+    shutil.copytree(tree.repository, tmp_path / "copy")
+    other = dataclasses.replace(tree, repository=tmp_path / "copy")
+    assert len(check(other).store.found.read) == 5
+
+
+def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
+    read(tree)
+    for index in (1, 2, 3):
+        rewrite(path_of(tree, index), halve)
+    packed, whole = [], entries.pack
+
+    def pack(file, known):
+        if packed:
+            raise KeyboardInterrupt
+        packed.append(whole(file, known))
+        return packed[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading_apart.entries, "pack", pack)
+        with pytest.raises(KeyboardInterrupt):
+            read(tree)
+    assert [path.name for path in cache_of(tree).parent.iterdir()] == [report_cache.NAME]
+    assert check(tree).store.found.read == names(tree, 1, 2, 3)
+
+
+def test_where_no_cache_can_be_everything_is_read_and_a_note_says_so(tree, tmp_path):
+    (tmp_path / "file").write_text("")
+    for _ in range(2):
+        found = site.read(tree.results, tree.repository, tmp_path / "file")
+        assert len(found.store.found.read) == 5
+        (note,) = found.notes
+        assert note.startswith("the cache cannot be used, so everything was read anew: ")
+        check(tree, found, notes=(note,))
+
+
+def test_beside_a_report_that_is_writing_everything_is_read(tree, monkeypatch):
+    read(tree)
+    monkeypatch.setattr(report_cache, "_PATIENCE", 0.05)
+    with sqlite3.connect(cache_of(tree), isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        found = read(tree)
+    assert len(found.store.found.read) == 5
+    assert "locked" in found.notes[0]
+    assert check(tree).store.found.read == ()
+
+
+@pytest.mark.parametrize("machine", ["<i>&\N{ROCKET}\u202e", os.fsdecode(b"m\xff"), "x" * 200, "a'; DROP TABLE file"])
+def test_no_name_is_more_than_a_name(tmp_path, machine):
+    tree = synthetic.build(tmp_path, machine=machine)
+    for _ in range(2):
+        found = check(tree)
+    assert found.store.found.read == ()
+    assert found.keys[0].machine == machine
+
+
+@pytest.fixture(scope="module")
+def gauged(tmp_path_factory):
+    """A tree whose rounds have gauges: two benchmarks, each of 20 series."""
+    folder = tmp_path_factory.mktemp("gauged")
+    shape = large_tree.Shape(commits=4, series=40, telemetry=True)
+    commits = large_tree.build(folder, shape)
+    return synthetic.Tree(repository=folder / "repository", results=folder / "results", commits=commits)
+
+
+def test_adjusted_times_are_computed_of_changed_series_only(gauged):
+    found = check(gauged)
+    assert found.store.computed == len(found.keys) == 40
+    assert sum(item.adjusted is not None for item in said(found)[1].values()) > 50
+    assert check(gauged).store.computed == 0
+    folder = gauged.results / large_tree.MACHINE / "telemetry"
+    path = folder / f"{gauged.commits[2][:8]}-{large_tree.ENVIRONMENT}.jsonl"
+    kept = [line for line in path.read_text().splitlines(keepends=True) if not _is_of(line, "eager", "float32-1M")]
+    path.write_text("".join(kept))
+    assert check(gauged).store.computed == 2  # of the two benchmarks
+
+
+def _is_of(line, *params):
+    return json.loads(line)["p"] == list(params)
+
+
+def test_what_entries_have_is_a_mapping():
+    found = ByEntry(site_store.np.array([0, 7, 0, 8], dtype="i4"), str)
+    assert dict(found) == {1: "7", 3: "8"}
+    assert list(found.items()) == [(1, "7"), (3, "8")]
+    assert (len(found), found.get(0), found.get(4), found.get(-1)) == (2, None, None, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [sys.executable, "/bin/false"])
+def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, monkeypatch, tmp_path, program):
+    """Also where these fail."""
+    monkeypatch.setattr(reading_apart, "FEWEST", 2)
+    monkeypatch.setattr(reading_apart.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(reading_apart.sys, "executable", program)
+    found = site.read(gauged.results, gauged.repository, tmp_path / "cache")
+    assert len(found.store.found.read) == 4
+    check(gauged, found)
+    again = site.read(gauged.results, gauged.repository, tmp_path / "cache")
+    assert (again.store.found.read, again.store.computed) == ((), 0)
+    check(gauged, again)
+
+
+def test_a_commits_digest_changes_with_it_and_those_after_it(tree):
+    shutil.rmtree(path_of(tree, 0).parent / "telemetry")  # adjusting would change all commits a little
+    found = read(tree)
+    before = {sha: found.digest_until(sha) for sha in tree.commits}
+    rewrite(path_of(tree, 2), halve)
+    found = read(tree)
+    after = {sha: found.digest_until(sha) for sha in tree.commits}
+    assert [before[sha] == after[sha] for sha in tree.commits] == [True, True, False, False, False]
+
+
+def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
+    found = read(tree)
+    before = {key: found.digest(key) for key in found.keys}
+
+    def change(data):
+        data["results"]["matmul.Cpu.time_hot"][0][0] = 7.0  # not what its rounds say
+
+    rewrite(path_of(tree, 4), change)
+    found = read(tree)
+    changed = {(key.benchmark, key.implementation) for key in found.keys if found.digest(key) != before[key]}
+    assert ("matmul.Cpu.time_hot", "eager") in changed
+    assert not any(implementation == "eager" for name, implementation in changed if name.startswith("add"))
+    rewrite(tree.results / "benchmarks.json", lambda data: data["matmul.Cpu.time_hot"]["flops"].clear())
+    again = read(tree)
+    assert all((again.digest(key) == found.digest(key)) == key.benchmark.startswith("add") for key in found.keys)

@@ -1,0 +1,196 @@
+"""What reports keep of the results files that they have read, so that the next one reads only what changed.
+
+One SQLite file, safe to delete: it holds nothing that the results directory does not say. One row a results file: what
+the file looked like when it was read (`Signature`), its values as arrays (tools/entries.py), and what could not be
+read. A run changes it in transactions, so that one that is killed leaves what was there before.
+
+A cache that is damaged, of another results directory or repository, or made by other code than this is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import cases, telemetry
+from tools import (
+    adjusted_series,
+    adjustment,
+    asv_results,
+    columns,
+    entries,
+    failures,
+    joining,
+    measurements,
+    recorded,
+    session_facts,
+    telemetry_files,
+)
+from tools.entries import ENTRY, ROUND, Entries, Names, Numbers, Packed
+
+NAME = "report.sqlite"
+# What a cached value follows from, beside the files: a change in any of these makes the cache anew
+_MAKERS = (
+    *(cases, telemetry, adjusted_series, adjustment, asv_results, columns, entries, failures, joining, measurements),
+    *(recorded, session_facts, telemetry_files),
+)
+_PATIENCE = 60.0  # s to wait for another report that is writing
+_PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
+_SCHEMA = (
+    "CREATE TABLE made (identity TEXT NOT NULL)",
+    "CREATE TABLE name (kind TEXT NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, number))",
+    "CREATE TABLE file (path TEXT PRIMARY KEY, signature TEXT NOT NULL, sha TEXT NOT NULL, notes TEXT NOT NULL,"
+    " entries BLOB NOT NULL, rounds BLOB NOT NULL)",
+    "CREATE TABLE adjusted (series TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL, fit TEXT NOT NULL)",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What is known of a results file, but for its arrays."""
+
+    signature: str  # size, times and inode of the file and of what lies beside it
+    commit: str  # full SHA; empty where the file cannot be read
+    notes: tuple[str, ...]
+
+
+class Cache:
+    """The cache of one results directory and repository; `names` says what the numbers in its arrays stand for.
+
+    It is locked from its opening on until `close`; what was not followed by `save` is forgotten.
+    """
+
+    def __init__(self, folder: Path | None, results: Path, repository: Path) -> None:
+        """Open the cache in a folder, or make it; without a folder it lasts as long as this object.
+
+        Raises:
+            OSError: it can be neither read nor written there, or another report is at it.
+        """
+        self.folder, self._identity = folder, _identity(results, repository)
+        try:
+            try:
+                self._connection = self._opened()
+            except sqlite3.DatabaseError as error:
+                if folder is None or "locked" in str(error):
+                    raise
+                remove(folder)
+                self._connection = self._opened()
+        except sqlite3.Error as error:
+            raise OSError(f"{folder}: {error}") from None
+        self.names = self._read_names()
+        self._saved = [len(numbers.things) for numbers in self._kinds().values()]
+
+    def _opened(self) -> sqlite3.Connection:
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        where = ":memory:" if self.folder is None else self.folder / NAME
+        connection = sqlite3.connect(where, timeout=_PATIENCE, isolation_level=None)
+        try:
+            connection.execute(f"PRAGMA page_size = {_PAGE}")
+            connection.execute("BEGIN IMMEDIATE")
+            if not connection.execute("SELECT name FROM sqlite_master").fetchall():
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO made VALUES (?)", [self._identity])
+            elif connection.execute("SELECT identity FROM made").fetchall() != [(self._identity,)]:
+                raise sqlite3.DatabaseError("of another results directory or repository, or made by other code")
+            ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+            if self.folder is not None and 0 < (self.folder / NAME).stat().st_size != pages * _PAGE:
+                raise sqlite3.DatabaseError("cut short")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _read_names(self) -> Names:
+        listed = self._connection.execute("SELECT kind, value FROM name ORDER BY number").fetchall()
+        values: dict[str, list[Any]] = {"series": [], "texts": [], "remarks": []}
+        for kind, value in listed:
+            values[kind].append(json.loads(value))
+        return Names(
+            series=Numbers([tuple(value) for value in values["series"]]),
+            texts=Numbers(values["texts"]),
+            remarks=Numbers([(reason, tuple(warnings)) for reason, warnings in values["remarks"]]),
+        )
+
+    def _kinds(self) -> dict[str, Numbers[Any]]:
+        return {"series": self.names.series, "texts": self.names.texts, "remarks": self.names.remarks}
+
+    def files(self) -> dict[str, Kept]:
+        """Return what is kept of the results files, by path ("<machine>/<file>", in the results directory)."""
+        rows = self._connection.execute("SELECT path, signature, sha, notes FROM file").fetchall()
+        return {
+            json.loads(path): Kept(signature=signature, commit=sha, notes=tuple(json.loads(notes)))
+            for path, signature, sha, notes in rows
+        }
+
+    def put(self, path: str, kept: Kept, packed: Packed) -> None:
+        """Keep a results file in place of what was kept of it."""
+        row = [json.dumps(path), kept.signature, kept.commit, json.dumps(kept.notes)]
+        blobs = [packed.entries.tobytes(), packed.rounds.tobytes()]
+        self._connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", [*row, *blobs])
+
+    def remove(self, path: str) -> None:
+        """Forget a results file."""
+        self._connection.execute("DELETE FROM file WHERE path = ?", [json.dumps(path)])
+
+    def entries(self, path: str) -> Entries:
+        """Return the values of a results file."""
+        return np.frombuffer(self._blob("SELECT entries FROM file WHERE path = ?", json.dumps(path)), dtype=ENTRY)
+
+    def rounds(self, path: str) -> Entries:
+        """Return the rounds of a results file."""
+        return np.frombuffer(self._blob("SELECT rounds FROM file WHERE path = ?", json.dumps(path)), dtype=ROUND)
+
+    def with_rounds(self) -> frozenset[str]:
+        """Return the results files that have rounds."""
+        found = self._connection.execute("SELECT path FROM file WHERE length(rounds) > 0").fetchall()
+        return frozenset(json.loads(path) for (path,) in found)
+
+    def _blob(self, query: str, key: str) -> bytes:
+        ((blob,),) = self._connection.execute(query, [key]).fetchall()
+        return bytes(blob)
+
+    def adjusted(self, series: str) -> tuple[bytes, bytes, str] | None:
+        """Return (digest of what it was made from, value, fit) of what was computed of a series; None: nothing was."""
+        query = "SELECT digest, value, fit FROM adjusted WHERE series = ?"
+        found = self._connection.execute(query, [series]).fetchone()
+        return None if found is None else (bytes(found[0]), bytes(found[1]), str(found[2]))
+
+    def put_adjusted(self, series: str, digest: bytes, value: bytes, fit: str) -> None:
+        """Keep what was computed of a series."""
+        self._connection.execute("INSERT OR REPLACE INTO adjusted VALUES (?, ?, ?, ?)", [series, digest, value, fit])
+
+    def save(self) -> None:
+        """Make everything since the last `save` last."""
+        for saved, (kind, numbers) in zip(self._saved, self._kinds().items(), strict=True):
+            rows = [
+                (kind, number, json.dumps(thing)) for number, thing in enumerate(numbers.things[saved:], start=saved)
+            ]
+            self._connection.executemany("INSERT INTO name VALUES (?, ?, ?)", rows)
+        self._connection.execute("COMMIT")
+        self._saved = [len(numbers.things) for numbers in self._kinds().values()]
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def close(self) -> None:
+        """Let the cache go."""
+        self._connection.close()
+
+
+def remove(folder: Path) -> None:
+    """Remove the cache of a folder."""
+    for name in (NAME, f"{NAME}-journal"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _identity(results: Path, repository: Path) -> str:
+    """Return what a cache has to be of: results directory, repository, format, and the code that made it."""
+    sources = [Path(str(module.__file__)).read_bytes() for module in _MAKERS]
+    code = hashlib.sha256(b"".join(sources)).hexdigest()
+    return json.dumps([str(results.resolve()), str(repository.resolve()), ENTRY.descr, ROUND.descr, code])

@@ -1,0 +1,260 @@
+"""What a site is made from, series by series: the cache brought up to date, laid out, and asked."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sqlite3
+from collections.abc import Callable, ItemsView, Iterator, Mapping
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tools import adjusted_columns, cached_results, history, reading, report_cache, series_layout, trends
+from tools.cached_results import Found
+from tools.columns import OUTCOMES, TIMES, Columns
+from tools.entries import NOTHING, Names
+from tools.measurements import Adjusted, Fit, Interval, Measurement, Outcome, SeriesKey
+from tools.recorded import History
+from tools.report_cache import Cache
+from tools.series_layout import Layout
+
+SHOWN = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
+_NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
+Value = TypeVar("Value")
+
+
+class ByEntry(Mapping[int, Value], Generic[Value]):
+    """What some entries of a series have, looked up when it is asked for: entry -> value."""
+
+    def __init__(self, numbers: NDArray[np.int32], value: Callable[[int], Value]) -> None:
+        """Take a number for each entry, NOTHING for those that have no value, and what a number stands for."""
+        self._numbers, self._value = numbers, value
+
+    def __getitem__(self, entry: int) -> Value:
+        """Return an entry's value."""
+        if not 0 <= entry < len(self._numbers) or self._numbers[entry] == NOTHING:
+            raise KeyError(entry)
+        return self._value(int(self._numbers[entry]))
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the entries that have a value."""
+        yield from np.flatnonzero(self._numbers).tolist()
+
+    def items(self) -> ItemsView[int, Value]:
+        """Return entries with their values, in order; each number is looked up once."""
+        entries = np.flatnonzero(self._numbers)
+        numbers = self._numbers[entries].tolist()
+        values = {number: self._value(number) for number in set(numbers)}
+        return {entry: values[number] for entry, number in zip(entries.tolist(), numbers, strict=True)}.items()
+
+    def __len__(self) -> int:
+        """How many entries have a value."""
+        return int(np.count_nonzero(self._numbers))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Store:
+    """A results directory and its repository, read."""
+
+    found: Found
+    past: History
+    order: Mapping[str, int]  # commit -> its place on the first-parent line
+    layout: Layout
+    names: Names
+    computed: int  # series whose adjusted times were computed for it
+    fits: Mapping[SeriesKey, Fit]  # how the newest adjusted time of a series was made
+    notes: tuple[str, ...]
+
+    @cached_property
+    def keys(self) -> tuple[SeriesKey, ...]:
+        """The series with a trend: values on the first-parent line, and one of their test case is not n/a."""
+        parts = [(key, self.layout.part(number)) for number, key in enumerate(self.layout.keys)]
+        outcome = self.layout.columns["outcome"]
+        known = {trends.test_case(key) for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
+        return tuple(key for key, part in parts if part.stop > part.start and trends.test_case(key) in known)
+
+    @cached_property
+    def places(self) -> frozenset[tuple[str, str]]:
+        """The machines and environments that have measurements of commits that the repository has."""
+        had = np.array([sha in self.past.commits for sha in self.layout.commits], np.bool_)
+        parts = ((key, self.layout.part(number, on_line=False)) for number, key in enumerate(self.layout.keys))
+        return frozenset((key.machine, key.environment) for key, part in parts if had[self.layout.commit[part]].any())
+
+    @cached_property
+    def paths(self) -> Mapping[str, tuple[str, ...]]:
+        """Commit -> its results files that have something to show; those of commits that the repository has."""
+        paths: dict[str, list[str]] = {}
+        for path, sha in self.found.commits.items():
+            if sha in self.past.commits and (self.layout.files[path] >= 0).any():
+                paths.setdefault(sha, []).append(path)
+        return {sha: tuple(several) for sha, several in paths.items()}
+
+    def series(self, key: SeriesKey) -> Columns:
+        """Return one of the series as columns."""
+        part = self.layout.part(self.layout.numbers[key])
+        columns = {name: column[part] for name, column in self.layout.columns.items()}
+        texts, remarks = self.names.texts, self.names.remarks
+        times: dict[str, Any] = {name: columns[name] for name in TIMES}
+        used = [number for number in dict.fromkeys(columns["method"].tolist()) if number != NOTHING]
+        rank = {NOTHING: -1} | {number: place for place, number in enumerate(used)}
+        remark = columns["remark"]
+        return Columns(
+            key=key,
+            place=columns["place"],
+            outcome=columns["outcome"],
+            rounds=columns["rounds"],
+            method=np.array([rank[number] for number in columns["method"].tolist()], np.int32),
+            methods=tuple(texts[number] for number in used),
+            interval_methods=ByEntry(columns["interval_method"], texts.__getitem__),
+            reasons=ByEntry(self._having(remark, 0), lambda number: remarks[number][0] or ""),
+            warnings=ByEntry(self._having(remark, 1), lambda number: remarks[number][1]),
+            remarks=remark.tobytes(),
+            **self._amounts(key),
+            **times,
+        )
+
+    def _having(self, numbers: NDArray[np.int32], side: int) -> NDArray[np.int32]:
+        """Return the numbers of remarks, NOTHING in place of those that have no reason (0) or no warnings (1)."""
+        lacking = [number for number in set(numbers.tolist()) if number and not self.names.remarks[number][side]]
+        return np.where(np.isin(numbers, lacking), NOTHING, numbers) if lacking else numbers
+
+    def _amounts(self, key: SeriesKey) -> Any:
+        known = (self.found.benchmarks or {}).get(key.benchmark)
+        return {
+            "flop": None if known is None else known.flop.get(key.case),
+            "bytes_moved": None if known is None else known.bytes_moved.get(key.case),
+        }
+
+    def digest(self, key: SeriesKey) -> str:
+        """Return what changes whenever anything that `series` says of a series does, in whatever history."""
+        part = self.layout.part(self.layout.numbers[key])
+        made = hashlib.sha256(repr(self._amounts(key)).encode())
+        for name in SHOWN:
+            made.update(self.layout.columns[name][part].tobytes())
+        made.update(self._shas[self.layout.commit[part]].tobytes())
+        return made.hexdigest()
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """Commit -> what changes whenever a value of it, or of a commit before it, does.
+
+        Of one beside the first-parent line: a value of it, or of any commit on the line.
+        """
+        keys = (repr((astuple(key), self._amounts(key))).encode() for key in self.layout.keys)
+        names = np.array([hashlib.sha256(key).digest() for key in keys], "S32")
+        before, found = b"", {}
+        for sha in sorted(self.paths, key=lambda sha: self.order.get(sha, series_layout.BESIDE)):
+            made = hashlib.sha256(before + sha.encode())
+            for path in self.paths[sha]:
+                slots = self.layout.files[path][self.layout.files[path] >= 0]
+                made.update(names[self.layout.owners(slots)].tobytes())
+                for name in SHOWN:
+                    made.update(self.layout.columns[name][slots].tobytes())
+            found[sha] = made.hexdigest()
+            if sha in self.order:
+                before = made.digest()
+        return found
+
+    @cached_property
+    def _shas(self) -> NDArray[np.bytes_]:
+        return np.array([sha.encode() for sha in self.layout.commits], np.bytes_)
+
+    def at(self, commit: str) -> Iterator[Measurement]:
+        """Yield everything measured of a commit, in the order of its results files."""
+        for path in self.paths.get(commit, ()):
+            slots = self.layout.files[path]
+            slots = slots[slots >= 0]
+            columns = {name: column[slots].tolist() for name, column in self.layout.columns.items()}
+            for place, number in enumerate(self.layout.owners(slots).tolist()):
+                row = {name: column[place] for name, column in columns.items()}
+                yield self._measurement(self.layout.keys[number], commit, row)
+
+    def _measurement(self, key: SeriesKey, commit: str, row: Mapping[str, Any]) -> Measurement:
+        texts = self.names.texts
+        reason, warnings = self.names.remarks[row["remark"]] if row["remark"] else (None, ())
+        method = texts[row["interval_method"]] if row["interval_method"] else ""
+        fair = _known(row["adjusted"])
+        return Measurement(
+            key=key,
+            commit=commit,
+            outcome=OUTCOMES[row["outcome"]],
+            seconds=_known(row["seconds"]),
+            interval=_interval(row["low"], row["high"], method),
+            rounds=row["rounds"] if row["rounds"] >= 0 else None,
+            adjusted=None
+            if fair is None
+            else Adjusted(seconds=fair, interval=_interval(row["adjusted_low"], row["adjusted_high"], method)),
+            method=texts[row["method"]] if row["method"] else None,
+            reason=reason,
+            warnings=warnings,
+            **self._amounts(key),
+        )
+
+    def last_measured(self, key: SeriesKey) -> float | None:
+        """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
+        began = self.layout.columns["began"][self.layout.part(self.layout.numbers[key], on_line=False)]
+        known = began[~np.isnan(began)]
+        return float(known.max()) if len(known) else None
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _interval(low: float, high: float, method: str) -> Interval | None:
+    return None if math.isnan(low) or math.isnan(high) else Interval(low=low, high=high, method=method)
+
+
+def read(results: Path, repository: Path, folder: Path | None) -> Store:
+    """Read what changed since the cache in a folder was written, and lay everything out.
+
+    Args:
+        results: asv's results directory. repository: a folder of the repository.
+        folder: the cache's; where it cannot be used, everything is read, and a note says so.
+
+    Raises:
+        ResultsError: `results` is no directory.
+        HistoryError: `repository` is no git repository with a commit.
+    """
+    if folder is None:
+        return _read(Cache(None, results, repository), results, repository, ())
+    try:
+        cache = Cache(folder, results, repository)
+    except OSError as error:
+        note = f"the cache cannot be used, so everything was read anew: {error}; another is named with --cache"
+        return _read(Cache(None, results, repository), results, repository, (note,))
+    try:
+        return _read(cache, results, repository, ())
+    except (sqlite3.DatabaseError, ValueError, LookupError):  # damaged where it looked whole, or else it fails again
+        report_cache.remove(folder)
+        return _read(Cache(folder, results, repository), results, repository, ())
+
+
+def _read(cache: Cache, results: Path, repository: Path, notes: tuple[str, ...]) -> Store:
+    try:
+        found = cached_results.update(cache, results)
+        past = history.read(repository, dict.fromkeys(found.commits.values()))
+        cache.save()
+        order = {sha: place for place, sha in enumerate(past.line)}
+        layout = series_layout.build(cache, found, order)
+        filled = adjusted_columns.fill(cache, layout)
+        cache.save()
+    finally:
+        cache.close()
+    store = Store(
+        found=found,
+        past=past,
+        order=order,
+        layout=layout,
+        names=cache.names,
+        computed=filled.computed,
+        fits=filled.fits,
+        notes=notes,
+    )
+    said = reading.history_notes(past, found.commits.values(), store.paths)
+    return replace(store, notes=(*notes, *found.notes, *layout.notes, *said))
