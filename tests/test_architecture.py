@@ -21,6 +21,8 @@ PURE = (
     "cache_benefit",
     "roofs",
     "vendor_peaks",
+    "changes_along",
+    "sparklines",
     "changepoints",
     "changepoints_drift",
     "changepoints_edivisive",

@@ -1,42 +1,24 @@
-"""A commit's page: what it measured, against its parent, with its message, author and date."""
+"""A commit's page: everything it changed, the surest and largest first, how it was built, and on what machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tools import pages, trends, units
-from tools.measurements import Measurement, Outcome, SeriesKey
-from tools.pages import Cell, Footnotes, Place, SiteData
+from tools import commit_values, home_findings, pages
+from tools.commit_build import Build, Sessions
+from tools.commit_tables import Fold, Row, RowMaker
+from tools.commit_values import Value
+from tools.commits_along import NO_TAG, Line
+from tools.finding import Affected, Finding
+from tools.home_findings import FindingLine
+from tools.measurements import Outcome
+from tools.pages import SHORT, Place
 from tools.recorded import Commit
-from tools.trends import Point
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One implementation and test case."""
-
-    implementation: str
-    case: str
-    time: str  # with unit; empty where there is none
-    adjusted: str  # rate freed of what the machine did in the same rounds; empty where that is not known
-    gigabytes: str  # GB/s; empty for a kernel that memory does not bound
-    rounds: str
-    cell: Cell
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """One benchmark."""
-
-    kernel: str
-    device: str
-    state: str
-    href: str  # empty where no trend shows the kernel
-    left_out: str  # the test cases without a value of any implementation; empty for none
-    has_adjusted: bool
-    has_gigabytes: bool
-    rows: tuple[Row, ...]
+from tools.series_identity import Slot
+from tools.site import Site
+from tools.site_files import Page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +26,10 @@ class Section:
     """One machine and environment."""
 
     place: Place
-    lead: str  # what the section's changes are against, or why there are none
-    tables: tuple[Table, ...]
-    footnotes: tuple[str, ...]
+    lead: str  # how much changed there
+    build: Build
+    folds: tuple[Fold, ...]
+    left_out: tuple[str, ...]  # test cases without a value of any implementation, a line a benchmark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,138 +43,176 @@ class CommitPage:
     body: str  # the rest of the message
     author: str
     date: str
+    tags: tuple[str, ...]
     parents: tuple[tuple[str, str], ...]  # short hash, and its page, empty where it has none
     older: tuple[str, str] | None  # short hash and page of the neighbours that were measured
     newer: tuple[str, str] | None
+    findings: tuple[FindingLine, ...]  # that name it
+    lead: str  # what its changes are against
+    heads: tuple[str, ...]  # of the columns of speed and changes
+    quiet_heads: tuple[str, ...]  # of the changes of what did not change
+    tag: str  # name of the last tag before it; empty for none
+    changed: tuple[Row, ...]  # of all machines
+    has_adjusted: bool
+    several: bool  # whether it was measured on several machines or environments
     sections: tuple[Section, ...]
+    footnotes: tuple[str, ...]
 
 
-def build(data: SiteData) -> tuple[CommitPage, ...]:
-    """Return the page of every commit that has a measurement and that the repository has."""
-    by_commit: dict[str, list[Measurement]] = {}
-    for item in data.measurements:
-        by_commit.setdefault(item.commit, []).append(item)
-    line = sorted(by_commit.keys() & data.order.keys(), key=data.order.__getitem__)
-    neighbours = {
-        sha: (line[index - 1] if index else None, line[index + 1] if index + 1 < len(line) else None)
-        for index, sha in enumerate(line)
-    }
-    index = {(item.key, item.commit): item for item in data.measurements}
-    pages_found = []
-    for sha, items in by_commit.items():
-        commit = data.history.commits[sha]
-        older, newer = neighbours.get(sha, (None, None))
-        sections = [_section(data, commit, place, items, index) for place in data.places]
-        pages_found.append(_page(commit, by_commit, older, newer, [part for part in sections if part.tables]))
-    return tuple(sorted(pages_found, key=lambda page: page.name))
+def build(found: Site) -> Iterator[Page]:
+    """Yield the page of every commit that has a measurement and that the repository has."""
+    maker = Maker.of(found)
+    for sha in maker.measured:
+        yield Page(
+            name=pages.commit_href(sha),
+            template="commit.html",
+            context=partial(maker.context, sha),
+            inputs=maker.inputs(sha),
+        )
 
 
-def _page(
-    commit: Commit, measured: Mapping[str, object], older: str | None, newer: str | None, sections: Sequence[Section]
-) -> CommitPage:
-    line = pages.commit_line(commit)
-    return CommitPage(
-        name=line.href,
-        sha=commit.sha,
-        short=line.short,
-        subject=line.subject,
-        body=commit.message.strip().partition("\n")[2].strip("\n"),
-        author=commit.author,
-        date=f"{commit.date:%Y-%m-%d %H:%M %z}",
-        parents=tuple(
-            (sha[: pages.SHORT], pages.commit_href(sha) if sha in measured else "") for sha in commit.parents
-        ),
-        older=_link(older),
-        newer=_link(newer),
-        sections=tuple(sections),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Maker:
+    """What the pages of all commits are made with."""
+
+    found: Site
+    measured: Mapping[str, tuple[str | None, str | None]]  # commits with a page -> their neighbours on the line
+    line: Line
+    sessions: Mapping[str, Sessions]  # by the place's anchor
+    findings: Mapping[str, Sequence[Finding]]  # by commit that they name
+    known: frozenset[str]  # the kernels' pages
+
+    @classmethod
+    def of(cls, found: Site) -> Maker:
+        """Return what the pages of a site's commits are made with."""
+        findings: dict[str, list[Finding]] = {}
+        for item in found.findings:
+            for sha in item.commits:
+                findings.setdefault(sha, []).append(item)
+        line = [sha for sha in found.measured if sha in found.order]
+        neighbours = {
+            sha: (older, newer) for sha, older, newer in zip(line, [None, *line], [*line[1:], None], strict=False)
+        }
+        return cls(
+            found=found,
+            measured={sha: neighbours.get(sha, (None, None)) for sha in found.measured},
+            line=Line.of(found),
+            sessions={place.anchor: Sessions.of(found.sessions(place), line) for place in found.places},
+            findings=findings,
+            known=frozenset(pages.kernel_href(*pages.parts(key.benchmark)[:2]) for key in found.keys),
+        )
+
+    def context(self, sha: str) -> Mapping[str, object]:
+        """Return what the template of a commit's page is filled with."""
+        return {"page": self.page(sha)}
+
+    def inputs(self, sha: str) -> str | None:
+        """Return what the page of a commit is made from: equal texts, equal pages. None beside the line."""
+        found, place = self.found, self.found.order.get(sha)
+        if place is None:
+            return None
+        commit, findings = found.commits[sha], self.findings.get(sha, ())
+        builds = [self.sessions[each.anchor].build(sha) for each in found.places]
+        named = [one for item in findings for one in item.commits]
+        said = (sha, found.tags.get(sha), self._tag(sha), self.measured[sha], findings, builds, found.places)
+        # a commit is its hash; whether it is here, and has a page, is not
+        there = [(found.commit(one) is not None, self._href(one)) for one in (*commit.parents, *named)]
+        cases = sorted((name, item.cases) for name, item in found.benchmarks.items())
+        return repr((said, there, cases, sorted(self.known), self.line.digest(place)))
+
+    def page(self, sha: str) -> CommitPage:
+        """Return the page of a commit."""
+        commit, found = self.found.commits[sha], self.found
+        shown = commit_values.asked(self._values(sha))
+        rows = RowMaker(commit=commit, findings=_affected(self.findings.get(sha, ())), known=self.known)
+        sure = sorted((item for item in shown if rows.is_first(item)), key=rows.rank)
+        changed = tuple(rows.row(item) for item in sure)
+        here: dict[tuple[str, str], list[Value]] = {}
+        for item in shown:
+            here.setdefault((item.key.machine, item.key.environment), []).append(item)
+        sections = [
+            self._section(sha, place, here[place.machine, place.environment], rows)
+            for place in found.places
+            if (place.machine, place.environment) in here
+        ]
+        older, newer = self.measured[sha]
+        line, tag = pages.commit_line(commit), self._tag(sha)
+        against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
+        heads = (f"against {tag or 'the last tag'}", "against the best before")
+        return CommitPage(
+            name=line.href,
+            sha=sha,
+            short=line.short,
+            subject=line.subject,
+            body=commit.message.strip().partition("\n")[2].strip("\n"),
+            author=commit.author,
+            date=f"{commit.date:%Y-%m-%d %H:%M %z}",
+            tags=tuple(found.tags.get(sha, ())),
+            parents=tuple((one[:SHORT], self._href(one)) for one in commit.parents),
+            older=_link(older),
+            newer=_link(newer),
+            findings=tuple(
+                home_findings.line(item, found, frozenset(self.measured)) for item in self.findings.get(sha, ())
+            ),
+            lead=self._lead(commit, shown),
+            heads=(f"speed, against {against}", *heads),
+            quiet_heads=(f"against {against}", *heads),
+            tag=tag,
+            changed=changed,
+            has_adjusted=any(row.adjusted for row in changed),
+            several=len(here) > 1,
+            sections=tuple(sections),
+            footnotes=tuple(rows.notes.texts),
+        )
+
+    def _href(self, sha: str) -> str:
+        return pages.commit_href(sha) if sha in self.measured else ""
+
+    def _values(self, sha: str) -> list[Value]:
+        place = self.found.order.get(sha)
+        return self.line.beside(sha) if place is None else self.line.at(place)
+
+    def _tag(self, sha: str) -> str:
+        """Return the name of the last tag before a commit; "" where there is none, or it is beside the line."""
+        place = self.found.order.get(sha)
+        at = NO_TAG if place is None else int(self.line.tags[place])
+        return "" if at == NO_TAG else ", ".join(self.found.tags[self.found.line[at]])
+
+    def _lead(self, commit: Commit, values: Sequence[Value]) -> str:
+        """Return what the changes of a commit are against, or why there are none."""
+        on_line = commit.sha in self.found.order
+        beside = "" if on_line else "It is not on the first-parent line of HEAD, so no trend shows it. "
+        if not values:
+            return beside + "Every value recorded for it is n/a: there was nothing to measure."
+        if all(item.outcome is Outcome.FAILED for item in values):
+            return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
+        if all(item.against is None for item in values):
+            return beside + "Nothing was measured before it that it could be compared with."
+        if _is_against(values, commit.parents[:1]):
+            return beside + f"Changes are against its parent {commit.parents[0][:SHORT]}."
+        return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
+
+    def _section(self, sha: str, place: Place, values: Sequence[Value], rows: RowMaker) -> Section:
+        """Return what was measured of a commit on a machine."""
+        return Section(
+            place=place,
+            lead=commit_values.summary(values),
+            build=self.sessions[place.anchor].build(sha),
+            folds=rows.folds([item for item in values if not rows.is_first(item)]),
+            left_out=tuple(commit_values.left_out(values, self.found.benchmarks)),
+        )
 
 
 def _link(sha: str | None) -> tuple[str, str] | None:
-    return None if sha is None else (sha[: pages.SHORT], pages.commit_href(sha))
+    return None if sha is None else (sha[:SHORT], pages.commit_href(sha))
 
 
-def _section(
-    data: SiteData,
-    commit: Commit,
-    place: Place,
-    items: Sequence[Measurement],
-    index: Mapping[tuple[SeriesKey, str], Measurement],
-) -> Section:
-    here = [item for item in items if (item.key.machine, item.key.environment) == (place.machine, place.environment)]
-    notes = Footnotes()
-    asked = {(item.key.benchmark, item.key.case) for item in here if item.outcome is not Outcome.NOT_APPLICABLE}
-    points = [_point(data, commit, item, index) for item in here if (item.key.benchmark, item.key.case) in asked]
-    points.sort(key=lambda point: data.place_on_axes(point.measurement.key))
-    unasked = sorted(
-        (item.key for item in here if (item.key.benchmark, item.key.case) not in asked), key=data.place_on_axes
-    )
-    tables = []
-    for benchmark in sorted({benchmark for benchmark, _ in asked}):
-        rows = [point for point in points if point.measurement.key.benchmark == benchmark]
-        left_out = dict.fromkeys(key.case for key in unasked if key.benchmark == benchmark)
-        tables.append(_table(rows, tuple(left_out), commit, notes, data.kernel_pages))
-    return Section(
-        place=place,
-        lead=_lead(data, commit, points),
-        tables=tuple(tables),
-        footnotes=tuple(notes.texts),
-    )
+def _is_against(values: Sequence[Value], parents: Sequence[str]) -> bool:
+    """Return whether every change against the commit before is one against the parent."""
+    against = {item.against for item in values} - {None}
+    return bool(against) and against == set(parents)
 
 
-def _point(
-    data: SiteData, commit: Commit, item: Measurement, index: Mapping[tuple[SeriesKey, str], Measurement]
-) -> Point:
-    """Return a measurement with its change: along the trend, or against its parent for a commit beside the trend."""
-    if item.commit in data.order:
-        return data.points[item.key, item.commit]
-    parent = index.get((item.key, commit.parents[0])) if commit.parents else None
-    return Point(measurement=item, change=None if parent is None else trends.compare(item, parent))
-
-
-def _lead(data: SiteData, commit: Commit, points: Sequence[Point]) -> str:
-    beside = "" if commit.sha in data.order else "It is not on the first-parent line of HEAD, so no trend shows it. "
-    if points and all(point.measurement.outcome is Outcome.FAILED for point in points):
-        return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
-    against = {point.change.against for point in points if point.change is not None}
-    if not against:
-        return beside + "Nothing was measured before it that it could be compared with."
-    if commit.parents and against == {commit.parents[0]}:
-        return beside + f"Changes are against its parent {commit.parents[0][: pages.SHORT]}."
-    return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
-
-
-def _table(
-    points: Sequence[Point], left_out: Sequence[str], commit: Commit, notes: Footnotes, known: frozenset[str]
-) -> Table:
-    kernel, device, state = pages.parts(points[0].measurement.key.benchmark)
-    href = pages.kernel_href(kernel, device)
-    return Table(
-        kernel=kernel,
-        device=device,
-        state=state,
-        href=href if href in known else "",
-        left_out=f"not measured: {', '.join(left_out)}" if left_out else "",
-        has_adjusted=any(point.measurement.adjusted is not None for point in points),
-        has_gigabytes=any(point.measurement.gigabytes is not None for point in points),
-        rows=tuple(_row(point, commit, notes) for point in points),
-    )
-
-
-def _row(point: Point, commit: Commit, notes: Footnotes) -> Row:
-    item = point.measurement
-    away = point.change is not None and point.change.against not in commit.parents[:1]
-    more = (
-        (f"against {point.change.against[: pages.SHORT]}: its parent has no time of it",)
-        if point.change and away
-        else ()
-    )
-    return Row(
-        implementation=item.key.implementation,
-        case=item.key.case,
-        time="" if item.seconds is None else units.seconds(item.seconds),
-        adjusted=pages.adjusted(item),
-        gigabytes="" if item.gigabytes is None else units.gigabytes(item.gigabytes),
-        rounds="" if item.rounds is None else str(item.rounds),
-        cell=pages.cell(point, notes, more=more, with_time=False),
-    )
+def _affected(findings: Sequence[Finding]) -> dict[Slot, tuple[Finding, Affected]]:
+    """Return, by slot of a series, the finding that it shows and how much."""
+    return {item.identity.slot: (finding, item) for finding in findings for item in finding.affected}

@@ -35,7 +35,8 @@ def record(results_file: Path, began: float, unpacked: Path, environ: Mapping[st
     """
     info = build_info(unpacked)
     facts = {**now(environ), **compilers(info)}
-    session_facts.append(results_file, SessionFacts(began=began, facts=facts, code=code_of(info, unpacked)))
+    code, ptxas = code_of(info, unpacked), ptxas_of(info)
+    session_facts.append(results_file, SessionFacts(began=began, facts=facts, code=code, ptxas=ptxas))
 
 
 def now(environ: Mapping[str, str]) -> dict[str, str]:
@@ -70,6 +71,32 @@ def code_of(info: Mapping[str, Any], unpacked: Path) -> dict[str, str]:
     kernels = info.get("kernels")
     hashes = {name: code_hash(unpacked, name) for name in kernels} if isinstance(kernels, Mapping) else {}
     return {name: text for name, text in hashes.items() if text is not None}
+
+
+def ptxas_of(info: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the CUDA compiler said of each kernel of a wheel: "sm_90: 168 registers, 0 bytes spilled".
+
+    The most that a function takes, by architecture: registers of a thread, and bytes that it stores and loads for want
+    of more. Kernels without CUDA code are left out.
+    """
+    kernels = info.get("kernels")
+    found = {}
+    for name, said in kernels.items() if isinstance(kernels, Mapping) else ():
+        with suppress(LookupError, TypeError):
+            found[name] = "; ".join(_most(said["ptxas"]))
+    return {name: text for name, text in found.items() if text}
+
+
+def _most(functions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield, by architecture, the most that a function of a kernel takes."""
+    registers: dict[str, int] = {}
+    spilled: dict[str, int] = {}
+    for item in functions:
+        name = item["architecture"]
+        registers[name] = max(registers.get(name, 0), item["registers"])
+        spilled[name] = max(spilled.get(name, 0), item["spill_store_bytes"] + item["spill_load_bytes"])
+    for name in sorted(registers):
+        yield f"{name}: {registers[name]} registers, {spilled[name]} bytes spilled"
 
 
 def build_info(unpacked: Path) -> dict[str, Any]:

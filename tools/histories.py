@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tools import differing, session_facts
+from tools import differing, series_identity, session_facts
 from tools.measurements import Measurement, Outcome
 from tools.recorded import Recorded, ResultsFile
 from tools.series_identity import Identity, Slot, environment_of
@@ -99,16 +99,7 @@ def _times(recorded: Recorded) -> dict[Key, float | None]:
 
 
 def _identity(item: Measurement) -> Identity:
-    key = item.key
-    return Identity(
-        machine=key.machine,
-        environment=environment_of(key.environment, key.implementation),
-        benchmark=key.benchmark,
-        implementation=key.implementation,
-        case=key.case,
-        version=key.version,
-        method=item.method or "",
-    )
+    return series_identity.of(item.key, item.method)
 
 
 def _tracked(recorded: Recorded, order: Mapping[str, int]) -> Iterator[tuple[Identity, Observation]]:

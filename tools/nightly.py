@@ -4,7 +4,7 @@
     screen      every series that has a value of this night against its history; attribute what moved (regressions)
     confirm     what is left by re-runs in turns, and bisect it (ab_run, confirming, bisecting)
     record      findings, and what became of those of earlier nights (results/findings)
-    publish     the site; then the comparison, the verdict, and an exit status that says it (contract)
+    publish     the site, with the verdict; then the comparison, the verdict, and an exit status that says it (contract)
 
 Whatever interrupts it, the next start goes on: values, rounds and findings are kept as they come, the rest in a
 journal.
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from tools import night_concluding, night_journal, night_measuring, night_report, selection, track
+from tools import kept_verdicts, night_concluding, night_journal, night_measuring, night_report, selection, track
 from tools.ab_arguments import measuring, seconds
 from tools.ab_run import AsvRunner
 from tools.asv_setup import machine
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         runner = AsvRunner(root=Path.cwd(), device=device(), err=err)
         left = max(0.0, budget - (time.monotonic() - began))
         concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
+        kept_verdicts.write(work.results, kept_verdicts.of(concluded.verdict, work.machine))
         for name, path in reports.items():
             night_report.write(name, path, concluded.verdict)
         if not args.no_site and work.has_results():

@@ -1,6 +1,6 @@
 """What the pages are made of: ready strings, and the recorded data from which each page takes its own.
 
-Pure. The templates hold no arithmetic: whatever a page shows stands in these values as text. `index_page`,
+Pure. The templates hold no arithmetic: whatever a page shows stands in these values as text. `home_page`,
 `kernel_page` and `commit_page` make one kind of page each.
 """
 

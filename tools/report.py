@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -23,7 +23,7 @@ from tools import (
     compare_page,
     finding_page,
     findings_page,
-    index_page,
+    home_page,
     kernel_page,
     machines_page,
     measurement_page,
@@ -40,7 +40,9 @@ from tools.site_writing import INDEX, Writer
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MODULES: tuple[Builder, ...] = (
     series_data,
+    home_page,
     kernel_page,
+    commit_page,
     compare_page,
     finding_page,
     findings_page,
@@ -162,23 +164,12 @@ def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
                 writer.data(made)
             else:
                 writer.page(made, render)
-    if modules is MODULES:
-        for page in _old_pages(found):
-            writer.page(page, render)
 
 
 def _linked(found: Site) -> frozenset[str]:
     """Return the pages that all pages link to: `findings.html` of `findings_page`, none without results."""
     stems = (module.__name__.rpartition(".")[2].removesuffix("_page") for module in MODULES)
     return frozenset([INDEX, *(f"{stem}.html" for stem in stems if found.places)])
-
-
-def _old_pages(found: Site) -> Iterator[Page]:
-    """Yield the pages that are not yet made series by series."""
-    data = found.data
-    for commit in commit_page.build(data):
-        yield Page(name=commit.name, template="commit.html", context={"page": commit})
-    yield Page(name=INDEX, template=INDEX, context={"page": index_page.build(data)})
 
 
 def _add_static(writer: Writer) -> None:

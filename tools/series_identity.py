@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from benchmarks.harness.cases import CONTROLS
+from tools.measurements import SeriesKey
 
 NATIVE = "native"  # the implementation that torch's version is no identity of
 DEVICE = "device"  # the first part of a ceiling's name
@@ -64,6 +65,19 @@ class Identity:
 def environment_of(environment: str, implementation: str) -> str:
     """Return the part of an environment's name that is identity for an implementation."""
     return _TORCH.sub("", environment, count=1) if implementation == NATIVE else environment
+
+
+def of(key: SeriesKey, method: str | None) -> Identity:
+    """Return the identity of a series that is timed by a method, a hash; None: nobody knows by which."""
+    return Identity(
+        machine=key.machine,
+        environment=environment_of(key.environment, key.implementation),
+        benchmark=key.benchmark,
+        implementation=key.implementation,
+        case=key.case,
+        version=key.version,
+        method=method or "",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

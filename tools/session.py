@@ -66,6 +66,11 @@ class Session:
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
 
     @property
+    def results(self) -> Path:
+        """asv's results directory."""
+        return self._results
+
+    @property
     def environment(self) -> str:
         """asv's name of the environment that is measured in."""
         return str(self._environment.name)

@@ -3,10 +3,12 @@
 One JSON line each in `results/<machine>/telemetry/<commit8>-<environment>.sessions.jsonl`, for every session that
 measured the commit and found something else than the one before:
 
-    {"t": 1700000000.0, "facts": {"driver": "580.65", "governor": "performance"}, "code": {"matmul": "<sha256>"}}
+    {"t": 1700000000.0, "facts": {"driver": "580.65", "governor": "performance"}, "code": {"matmul": "<sha256>"},
+     "ptxas": {"matmul": "sm_90: 168 registers, 0 bytes spilled"}}
 
 `t` is when the session began (Unix time, s), `facts` what `fingerprint` says of the machine, `code` what identifies the
-code of each kernel as it was built (`code_hashes`). Decoding is pure; `append` and `read` open the one file.
+code of each kernel as it was built (`code_hashes`), `ptxas` what the CUDA compiler said of it where there was one.
+Decoding is pure; `append` and `read` open the one file.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.atomic import replace_text
@@ -36,11 +38,14 @@ class SessionFacts:
     began: float  # Unix time, s
     facts: Mapping[str, str] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=dict)  # kernel -> what identifies its code
+    ptxas: Mapping[str, str] = field(default_factory=dict)  # kernel -> registers and spills, for people
 
 
 def encode(session: SessionFacts) -> str:
     """Return the line of a session, without newline."""
     line = {"t": round(session.began, 3), "facts": dict(session.facts), "code": dict(session.code)}
+    if session.ptxas:
+        line["ptxas"] = dict(session.ptxas)
     return json.dumps(line, separators=(",", ":"), sort_keys=True)
 
 
@@ -59,7 +64,8 @@ def decode(line: str) -> SessionFacts:
     began = raw.get("t")
     if not isinstance(began, int | float) or isinstance(began, bool) or not math.isfinite(began):
         raise SessionLineError(f"t: a Unix time is wanted, got {began!r}")
-    return SessionFacts(began=began, facts=_texts(raw, "facts"), code=_texts(raw, "code"))
+    texts = {key: _texts(raw, key) for key in ("facts", "code", "ptxas")}
+    return SessionFacts(began=began, **texts)
 
 
 def _texts(raw: Mapping[str, object], key: str) -> dict[str, str]:
@@ -98,7 +104,7 @@ def append(results_file: Path, session: SessionFacts) -> None:
     path = beside(results_file)
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     known = read(results_file, [])
-    if known and (known[-1].facts, known[-1].code) == (session.facts, session.code):
+    if known and replace(known[-1], began=session.began) == session:
         return
     ended = text if not text or text.endswith("\n") else text + "\n"
     replace_text(path, f"{ended}{encode(session)}\n")

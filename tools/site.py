@@ -17,7 +17,9 @@ from tools import (
     asv_results,
     evidence_store,
     findings_store,
+    history,
     kept_ceilings,
+    kept_verdicts,
     pages,
     reading,
     roofs,
@@ -31,6 +33,7 @@ from tools.changepoints_values import ChangePoint
 from tools.columns import Columns
 from tools.evidence import Evidence
 from tools.finding import Finding
+from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place, SiteData
 from tools.recorded import Benchmark, Commit, Machine, ResultsFile
@@ -87,9 +90,16 @@ class Site:
         return self.store.past.tags
 
     @property
+    def has_results(self) -> bool:
+        """Whether there is a results file of any machine, shown or not."""
+        folders = (self.results / machine.name for machine in self.machines)
+        return any(path.name != "machine.json" for folder in folders for path in folder.glob("*.json"))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
-        return (*self.store.notes, *self._stored.problems, *(text for _, own in self._kept.values() for text in own))
+        kept = (text for _, own in self._kept.values() for text in own)
+        return (*self.store.notes, *self._stored.problems, *kept, *self._verdicts[1])
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
@@ -160,6 +170,15 @@ class Site:
     def findings(self) -> tuple[Finding, ...]:
         """Every finding, whatever its state."""
         return tuple(self._stored.findings)
+
+    @property
+    def verdicts(self) -> tuple[KeptVerdict, ...]:
+        """The newest night of each machine, the newest of them first."""
+        return self._verdicts[0]
+
+    def commit(self, sha: str) -> Commit | None:
+        """Return a commit that has a result or that a finding names; None where the repository does not have it."""
+        return self.commits.get(sha) or self._named.get(sha)
 
     def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
         """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
@@ -234,6 +253,16 @@ class Site:
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
         return {item.id: evidence_store.read(self.results, item.id) for item in self.findings}
+
+    @cached_property
+    def _verdicts(self) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
+        return kept_verdicts.read(self.results)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Commit]:
+        """The commits that findings name and that have no result: bisecting measures them without recording."""
+        wanted = {sha for item in self.findings for sha in item.commits} - self.commits.keys()
+        return history.read(self.repository, wanted).commits if wanted else {}
 
     @cached_property
     def _stored(self) -> findings_store.Stored:

@@ -29,6 +29,8 @@ def test_a_first_night_without_a_regression_is_clean_and_the_next_has_a_heartbea
     assert first.returncode == 0, first.stdout
     assert lines_with(first.stdout, "tonight: ", "(new)")
     assert first.stdout.splitlines()[-1] == "nightly on box: clean (1 series measured)"
+    kept = tomllib.loads((tiny.root / "results" / "findings" / "nights" / "box.toml").read_text())
+    assert (kept["summary"], kept["exit_status"], kept["measured"]) == ("clean", 0, 1)
     second = tiny.nightly(KV_ROUNDS="2")
     assert second.returncode == 0, second.stdout
     assert lines_with(second.stdout, "tonight: ", "(heartbeat)")

@@ -1,6 +1,7 @@
 """The site in a real browser, from file://, without a server and without a network."""
 
 import os
+import re
 import shutil
 
 import pytest
@@ -172,7 +173,7 @@ def test_hovering_tells_and_a_click_opens_the_commit(tab, site):
 def test_links_lead_from_page_to_page(tab, site):
     tree, out = site
     show(tab, out, "index.html")
-    tab.get_by_role("link", name="matmul").click()
+    tab.get_by_role("link", name="matmul").first.click()
     tab.wait_for_selector("section.trend[data-ready=yes]")
     tab.locator(".case:visible a.sha").first.click()
     assert tab.locator("dd.sha").first.inner_text() == tree.commits[-1]
@@ -190,6 +191,70 @@ def test_no_page_is_wider_than_its_window(tab, site, name, width):
     for page in (name, f"commit-{tree.commits[0][:8]}.html"):
         show(tab, out, page)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+ROWS = ".grid tbody tr:visible"
+
+
+@pytest.mark.slow
+def test_filters_work_by_keyboard_and_live_in_the_url(tab, site):
+    _, out = site
+    show(tab, out, "index.html")
+    said = tab.locator("form.filters output")
+    assert (tab.locator(ROWS).count(), said.inner_text()) == (6, "all 6 rows shown")
+    tab.locator("select[name=kernel]").focus()
+    tab.keyboard.press("m")  # a native control: the first letter chooses matmul
+    assert (tab.locator(ROWS).count(), said.inner_text()) == (3, "3 rows shown, 3 hidden")
+    assert tab.url.endswith("index.html#kernel=matmul")
+    tab.locator("select[name=implementation]").select_option("native")
+    assert tab.url.endswith("#kernel=matmul&implementation=native")
+    tab.reload()
+    assert tab.locator(ROWS).count() == 1
+    assert tab.locator("select[name=implementation]").input_value() == "native"
+    tab.go_back()
+    assert tab.locator(ROWS).count() == 3
+    tab.get_by_role("button", name="show all").press("Enter")
+    assert tab.locator(ROWS).count() == 6
+    assert "#" not in tab.url
+
+
+@pytest.mark.slow
+def test_a_filter_that_nothing_matches_says_what_it_hides(tab, site):
+    _, out = site
+    show(tab, out, "index.html")
+    tab.evaluate("window.location.hash = 'kernel=<b>gone</b>'")
+    tab.wait_for_function("document.querySelectorAll('.grid[hidden]').length === 1")
+    assert tab.locator("form.filters output").inner_text() == "0 rows shown, 6 hidden"
+    assert (
+        tab.locator("select[name=kernel]").evaluate("(select) => select.selectedOptions[0].text")
+        == "<b>gone</b> (not here)"
+    )
+    tab.evaluate("window.location.hash = 'commits'")  # an anchor filters nothing
+    tab.wait_for_function("document.querySelectorAll('.grid[hidden]').length === 0")
+    assert tab.locator(ROWS).count() == 6
+
+
+@pytest.mark.slow
+def test_without_a_script_home_and_commit_pages_show_everything(chromium, site):
+    tree, out = site
+    context = chromium.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto((out / "index.html").as_uri() + "#kernel=matmul")
+    assert page.locator(ROWS).count() == 6
+    assert page.locator("form.filters:visible").count() == 0
+    page.goto((out / f"commit-{tree.commits[2][:8]}.html").as_uri())
+    assert page.locator("tbody tr:visible").count() == 12
+    context.close()
+
+
+@pytest.mark.slow
+def test_home_loads_no_chart_library_and_says_how_long_ago_things_were(tab, site):
+    _, out = site
+    requests = []
+    tab.on("request", lambda request: requests.append(request.url))
+    show(tab, out, "index.html")
+    assert not [url for url in requests if "bokeh" in url]
+    assert re.search(r"2026-01-01 01:06 UTC \(\d+ days ago\)", tab.locator(".verdicts").inner_text())
 
 
 def test_the_chart_follows_the_readers_colours(tab, site):

@@ -9,9 +9,9 @@ import pytest
 
 from tests.golden import check_golden
 from tests.tools import synthetic
-from tools import commit_page, index_page, kernel_page, reading, site
-from tools.index_page import sparkline
+from tools import commit_page, home_page, kernel_page, reading, site
 from tools.site_files import Page
+from tools.sparklines import sparkline
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -22,14 +22,34 @@ def site_data(tree):
 
 def kernel_pages(tree):
     """Return the pages of the kernels."""
-    found = site.read(tree.results, tree.repository)
-    return [made.context["page"] for made in kernel_page.build(found) if isinstance(made, Page)]
+    return [made.context["page"] for made in kernel_page.build(read(tree)) if isinstance(made, Page)]
 
 
 def kernel_data(tree, name):
     """Return a data file of the kernels' pages."""
-    found = site.read(tree.results, tree.repository)
-    return next(made.value for made in kernel_page.build(found) if made.name == name)
+    return next(made.value for made in kernel_page.build(read(tree)) if made.name == name)
+
+
+def read(tree):
+    return site.read(tree.results, tree.repository)
+
+
+def home(tree):
+    return home_page.page(read(tree))
+
+
+def commit(tree, sha):
+    return commit_page.Maker.of(read(tree)).page(sha)
+
+
+def row_of(grid, kernel, implementation):
+    (row,) = [row for row in grid.rows if (row.kernel, row.implementation) == (kernel, implementation)]
+    return row
+
+
+def rows_of(page):
+    """Return every row of a commit's page, those that changed first."""
+    return [*page.changed, *(row for section in page.sections for fold in section.folds for row in fold.rows)]
 
 
 def as_text(page):
@@ -41,8 +61,8 @@ def of(pages, name):
     return page
 
 
-def test_index_golden(tree, accept):
-    check_golden(GOLDEN / "index.json", as_text(index_page.build(site_data(tree))), accept=accept)
+def test_home_golden(tree, accept):
+    check_golden(GOLDEN / "home.json", as_text(home(tree)), accept=accept)
 
 
 def test_kernel_golden(tree, accept):
@@ -56,8 +76,7 @@ def test_kernel_data_golden(tree, accept):
 
 
 def test_commit_golden(tree, accept):
-    page = of(commit_page.build(site_data(tree)), f"commit-{tree.commits[3][:8]}.html")
-    check_golden(GOLDEN / "commit.json", as_text(page), accept=accept)
+    check_golden(GOLDEN / "commit.json", as_text(commit(tree, tree.commits[3])), accept=accept)
 
 
 def cells(tree, sha):
@@ -125,14 +144,14 @@ def test_traffic_is_offered_for_the_element_wise_kernel_only(tree):
 def test_machines_are_shown_apart(tree):
     synthetic.write_json(tree.results / "bench-2" / "machine.json", synthetic.machine_json("bench-2"))
     synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2")
-    found = site_data(tree)
-    assert [section.place.machine for section in index_page.build(found).sections] == ["bench-1", "bench-2"]
+    assert [grid.place.machine for grid in home(tree).grids] == ["bench-1", "bench-2"]
     page = of(kernel_pages(tree), "kernel-matmul-Cpu.html")
     assert [len(section.tables[0].rows) for section in page.sections] == [5, 1]
     assert [place.machine for place in page.places] == ["bench-1", "bench-2"]
     assert len({section.anchor for section in page.sections}) == 2
-    commit = of(commit_page.build(found), f"commit-{tree.commits[0][:8]}.html")
-    assert len(commit.sections) == 2
+    first = commit(tree, tree.commits[0])
+    assert (len(first.sections), first.several) == (2, True)
+    assert commit(tree, tree.commits[1]).several is False
 
 
 def test_a_series_that_the_newest_commit_did_not_measure_says_when_it_was(tree):
@@ -142,21 +161,22 @@ def test_a_series_that_the_newest_commit_did_not_measure_says_when_it_was(tree):
     row[0], row[1] = row[0][:1], [["'eager'"], ["'float32-256x256x256'"]]
     row[5:] = [row[5][:1], row[6][:1]]
     path.write_text(json.dumps(data))
-    section = index_page.build(site_data(tree)).sections[0]
-    (table,) = [table for table in section.tables if table.kernel == "matmul"]
-    eager = table.rows[0]
-    assert eager.cells[0].marks == ()
-    (mark,) = eager.cells[1].marks
-    assert section.footnotes[mark - 1] == f"measured last at {tree.commits[3][:8]}"
-    assert eager.mean.detail == "of 1 of 2 test cases"
+    (grid,) = home(tree).grids
+    rate = row_of(grid, "matmul", "eager").rate
+    (mark,) = rate.marks
+    assert grid.footnotes[mark - 1] == f"float32-512x512x512: measured last at {tree.commits[3][:8]}"
+    assert rate.detail == "of 1 of 2 test cases"
+    native = row_of(grid, "matmul", "native").rate  # nothing of it at the newest commit
+    assert [grid.footnotes[mark - 1] for mark in native.marks] == [f"measured last at {tree.commits[3][:8]}"]
+    assert native.text == "12.5 GFLOPS"
 
 
 def test_a_commit_whose_parent_was_not_measured_says_what_it_is_compared_with(tree):
     (tree.results / synthetic.MACHINE / f"{tree.commits[1][:8]}-{synthetic.ENVIRONMENT}.json").unlink()
-    page = of(commit_page.build(site_data(tree)), f"commit-{tree.commits[2][:8]}.html")
-    (section,) = page.sections
-    assert "is not always its parent" in section.lead
-    assert f"against {tree.commits[0][:8]}: its parent has no time of it" in section.footnotes
+    page = commit(tree, tree.commits[2])
+    assert "is not always its parent" in page.lead
+    assert page.heads[0] == "speed, against the one before"
+    assert f"against {tree.commits[0][:8]}: its parent has no time of it" in page.footnotes
     assert page.parents == ((tree.commits[1][:8], ""),)
     assert page.older == (tree.commits[0][:8], f"commit-{tree.commits[0][:8]}.html")
 
@@ -167,40 +187,48 @@ def test_a_commit_where_everything_failed_says_so(tree):
     for row in data["results"].values():
         row[0] = None
     path.write_text(json.dumps(data))
-    page = of(commit_page.build(site_data(tree)), f"commit-{tree.commits[-1][:8]}.html")
-    assert page.sections[0].lead.startswith("Nothing could be measured: the commit did not build")
+    page = commit(tree, tree.commits[-1])
+    assert page.lead.startswith("Nothing could be measured: the commit did not build")
+    assert {row.cell.text for row in page.changed} == {"failed"}
+    assert page.sections[0].lead == "8 of 8 series changed distinctly: 8 without a time now"
 
 
 def test_a_commit_beside_the_line_has_a_page_against_its_parent_and_no_place_on_a_trend(tree):
     with git.Repo(tree.repository) as repo:
         side = repo.index.commit("Side", parent_commits=[repo.commit(tree.commits[1])], head=False).hexsha
     synthetic.write_commit(tree.results, side, 2)
-    found = site_data(tree)
-    page = of(commit_page.build(found), f"commit-{side[:8]}.html")
-    assert page.sections[0].lead.startswith("It is not on the first-parent line of HEAD")
-    assert any(row.cell.tone == "faster" for table in page.sections[0].tables for row in table.rows)
-    assert all(commit.short != side[:8] for commit in index_page.build(found).commits)
-    (note,) = found.notes
+    page = commit(tree, side)
+    assert page.lead.startswith("It is not on the first-parent line of HEAD")
+    assert [row.implementation for row in page.changed] == ["native"] * 4
+    assert {row.cell.tone for row in page.changed} == {"faster"}
+    assert {row.best.detail for row in page.changed} <= {sha[:8] for sha in tree.commits[:2]}
+    assert all(line.short != side[:8] for line in home(tree).commits)
+    (note,) = read(tree).notes
     assert note.endswith(side[:8])
 
 
-def test_the_index_counts_what_it_does_not_list(tree, monkeypatch):
-    monkeypatch.setattr(index_page, "RECENT", 3)
-    page = index_page.build(site_data(tree))
+def test_the_home_page_counts_what_it_does_not_list(tree, monkeypatch):
+    monkeypatch.setattr(home_page, "RECENT", 3)
+    page = home(tree)
     assert len(page.commits) == 3
     assert page.further == "2 older commits on the kernels' pages"
 
 
-@pytest.mark.parametrize("values", [[], [("a", 1.0)]])
+@pytest.mark.parametrize("values", [[], [1.0]])
 def test_one_commit_is_no_trend(values):
     assert sparkline(values) is None
 
 
 def test_a_sparkline_starts_from_zero():
-    line = sparkline([("a", 5.0), ("b", 10.0)])
-    assert line.points == "3.0,14.0 117.0,3.0"
-    assert line.area == "3.0,25 3.0,14.0 117.0,3.0 117.0,25"
+    line = sparkline([5.0, 10.0])
+    assert (line.path, line.end) == ("M3 14l114 -11", (117, 3))
     assert line.label == "from 5.00 GFLOPS to 10.0 GFLOPS over 2 commits"
+
+
+def test_a_sparkline_of_many_commits_shows_the_newest_and_says_so():
+    line = sparkline([1.0] * 1000 + [4.0] * 31 + [8.0])
+    assert line.path.startswith("M3 14l") and line.path.count(" ") == 32 + 30
+    assert line.label == "from 4.00 GFLOPS to 8.00 GFLOPS over the last 32 of 1,032 commits"
 
 
 def make_na(tree, index, name, cases, implementations=synthetic.IMPLEMENTATIONS):
@@ -220,34 +248,34 @@ def test_what_was_never_asked_for_takes_no_room(tree):
     for index in range(5):
         make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]))
         make_na(tree, index, "add_mul_exp.Cpu.time_hot", ["float32-500k"])
-    found = site_data(tree)
     assert [page.kernel for page in kernel_pages(tree)] == ["add_mul_exp"]
-    (table,) = index_page.build(found).sections[0].tables
-    assert table.cases == ("float32-5M",)
-    assert table.rows[0].mean.detail == ""
-    (commit,) = of(commit_page.build(found), f"commit-{tree.commits[0][:8]}.html").sections
-    (only,) = commit.tables
-    assert {row.case for row in only.rows} == {"float32-5M"}
-    assert only.left_out == "not measured: float32-500k"
+    (grid,) = home(tree).grids
+    assert {row.kernel for row in grid.rows} == {"add_mul_exp"}
+    assert row_of(grid, "add_mul_exp", "native").rate.detail == ""
+    page = commit(tree, tree.commits[0])
+    (section,) = page.sections
+    assert {row.case for row in rows_of(page)} == {"float32-5M"}
+    assert section.left_out == ("add_mul_exp.Cpu.time_hot: not measured: float32-500k",)
 
 
 def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
     for name, cases in synthetic.CASES.items():
         make_na(tree, 4, name, list(cases))
-    found = site_data(tree)
-    assert of(commit_page.build(found), f"commit-{tree.commits[4][:8]}.html").sections == ()
-    page = of(kernel_pages(tree), "kernel-matmul-Cpu.html")
-    assert [len(table.rows) for table in page.sections[0].tables] == [4, 4]
+    page = commit(tree, tree.commits[4])
+    assert (page.sections, page.changed) == ((), ())
+    assert page.lead == "Every value recorded for it is n/a: there was nothing to measure."
+    kernel = of(kernel_pages(tree), "kernel-matmul-Cpu.html")
+    assert [len(table.rows) for table in kernel.sections[0].tables] == [4, 4]
 
 
-def test_a_case_that_the_newest_commit_was_not_asked_for_shows_its_last_time(tree):
+def test_a_case_that_the_newest_commit_was_not_asked_for_is_not_in_the_mean_and_says_when_it_was(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"])
-    section = index_page.build(site_data(tree)).sections[0]
-    (table,) = [table for table in section.tables if table.kernel == "matmul"]
-    cell = table.rows[1].cells[1]
-    assert cell.text == "12.5 GFLOPS"
-    assert section.footnotes[cell.marks[-1] - 1] == f"measured last at {tree.commits[3][:8]}"
-    assert table.newest.short == tree.commits[4][:8]
+    (grid,) = home(tree).grids
+    native = row_of(grid, "matmul", "native").rate
+    assert native.detail == "of 1 of 2 test cases"
+    (mark,) = native.marks
+    assert grid.footnotes[mark - 1] == f"float32-512x512x512: measured last at {tree.commits[3][:8]}"
+    assert grid.newest.short == tree.commits[4][:8]
 
 
 def test_a_change_without_intervals_is_not_confirmed(tree):
@@ -261,5 +289,5 @@ def test_a_change_without_intervals_is_not_confirmed(tree):
 def test_memory_is_shown_in_units_where_asv_wrote_bytes(tree):
     path = tree.results / synthetic.MACHINE / "machine.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"ram": "25276510208"}))
-    details = dict(index_page.build(site_data(tree)).sections[0].place.details)
+    details = dict(home(tree).grids[0].place.details)
     assert details == {"cpu": "Imaginary 9000", "CPUs": "2", "os": "Linux 6.1", "memory": "23.5 GiB"}

@@ -1,0 +1,207 @@
+"""A commit's page: what it changed, against what, how it was built and on what machine."""
+
+import git
+import pytest
+
+from tests.tools import nights, synthetic
+from tests.tools.test_home_page import affected, keep, skip
+from tests.tools.test_pages import commit, make_na, read, rows_of
+from tools import commit_page, commit_tables, commits_along, fingerprint, reading, session_facts
+from tools.finding import Kind, State
+from tools.session_facts import SessionFacts
+
+PARTS = {"environment": "hosttorch-py3.11", "method": "a1b2c3d4"}
+
+
+def names(rows):
+    return [(row.kernel, row.implementation, row.case) for row in rows]
+
+
+def session(tree, index, **said):
+    path = tree.results / synthetic.MACHINE / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
+    session_facts.append(path, SessionFacts(began=100.0 + index, **said))
+
+
+def test_every_value_of_the_line_says_what_its_trend_says(tree):
+    found, data = read(tree), reading.site_data(tree.results, tree.repository)
+    line = commits_along.Line.of(found)
+    for place, sha in enumerate(found.line):
+        values = line.at(place)
+        assert {item.key for item in values} == {item.key for item in found.at(sha)}
+        for item in values:
+            point = data.points[item.key, sha]
+            assert item.before == point.change
+            assert item.is_changed == (point.change is not None and point.change.is_distinct)
+            assert (item.outcome, item.seconds, item.warnings) == (
+                point.measurement.outcome,
+                point.measurement.seconds,
+                point.measurement.warnings,
+            )
+
+
+def test_findings_stand_first_the_surest_of_them_before_the_others_then_the_largest_change(tree):
+    keep(tree, id="sure", affected=affected(1.01, case="float32-512x512x512", **PARTS))
+    other = {"benchmark": "add_mul_exp.Cpu.time_hot", "case": "float32-5M", **PARTS}
+    keep(tree, state=State.SUSPECT, id="maybe", affected=affected(3.0, **other))
+    page = commit(tree, tree.commits[2])
+    assert names(page.changed)[:2] == [
+        ("matmul", "native", "float32-512x512x512"),
+        ("add_mul_exp", "native", "float32-5M"),
+    ]
+    assert page.changed[0].finding == "confirmed: time +1.00% (95% interval -0.0100% to +2.01%)"
+    assert [row.finding_href for row in page.changed] == ["finding-sure.html", "finding-maybe.html", "", ""]
+    rest = [float(row.cell.change.removesuffix("x faster")) for row in page.changed[2:]]
+    assert rest == sorted(rest, reverse=True) and len(rest) == 2
+    assert [line.href for line in page.findings] == ["finding-maybe.html", "finding-sure.html"]
+
+
+def test_what_did_not_change_is_folded_by_kernel(tree, monkeypatch):
+    page = commit(tree, tree.commits[2])
+    assert {row.implementation for row in page.changed} == {"native"}
+    (section,) = page.sections
+    assert section.lead == "4 of 8 series changed distinctly: 4 faster"
+    assert [(fold.kernel, len(fold.rows), fold.is_open) for fold in section.folds] == [
+        ("add_mul_exp", 4, True),
+        ("matmul", 4, True),
+    ]
+    monkeypatch.setattr(commit_tables, "OPEN_UP_TO", 7)
+    (section,) = commit(tree, tree.commits[2]).sections
+    assert not any(fold.is_open for fold in section.folds)
+
+
+def test_changes_are_against_the_parent_the_last_tag_and_the_best_before(tree):
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[1])
+        repo.create_tag("v2", ref=tree.commits[4])
+    page = commit(tree, tree.commits[3])
+    assert page.heads == ("speed, against parent", "against v1", "against the best before")
+    native = next(row for fold in page.sections[0].folds for row in fold.rows if row.implementation == "native")
+    assert native.before.startswith("≈") and native.tag.endswith("x faster")
+    newest = commit(tree, tree.commits[4])
+    assert (newest.tags, newest.tag) == (("v2",), "v1")
+    step = commit(tree, tree.commits[2]).changed[0]
+    assert (step.tag.tone, step.tag.detail) == ("faster", tree.commits[1][:8])
+    assert step.best.detail in {sha[:8] for sha in tree.commits[:2]}
+
+
+def test_without_a_tag_the_column_says_so(tree):
+    page = commit(tree, tree.commits[2])
+    assert page.heads[1] == "against the last tag"
+    assert page.changed[0].tag.text == "–"
+
+
+def test_a_value_that_is_lost_is_a_change_and_one_that_nobody_asked_for_is_none(tree):
+    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native", "eager"))
+    skip(tree, 4, "matmul.Cpu.time_hot", ["native", "float32-512x512x512"])
+    page = commit(tree, tree.commits[4])
+    assert names(page.changed) == [("matmul", "native", "float32-512x512x512")]
+    (row,) = page.changed
+    assert (row.cell.text, row.evidence) == ("n/a", "")
+    assert page.footnotes[row.cell.marks[0] - 1] == "n/a: gone"
+    assert page.sections[0].lead.endswith("1 without a time now")
+
+
+def test_a_row_leads_to_how_its_number_came_to_be(tree):
+    page = commit(tree, tree.commits[2])
+    sha = tree.commits[2]
+    for row in page.changed:
+        assert row.evidence.startswith(f"measurement.html#commit={sha}&series=series-")
+    assert len({row.evidence for row in rows_of(page) if row.evidence}) == 8
+
+
+def test_build_and_environment_say_what_is_new(tree):
+    facts = {"cxx compiler": "GNU", "cxx compiler version": "12.2.0", "driver": "550", "governor": "performance"}
+    ptxas = {"matmul": "sm_90: 168 registers, 0 bytes spilled"}
+    session(tree, 0, facts=facts, code={"matmul": "a" * 64, "add_mul_exp": "b" * 64})
+    now = facts | {"driver": "560"}
+    session(tree, 2, facts=now, code={"matmul": "c" * 64, "add_mul_exp": "b" * 64, "new": "d" * 64}, ptxas=ptxas)
+    (section,) = commit(tree, tree.commits[2]).sections
+    build = section.build
+    assert build.compilers == (
+        ("cuda compiler version", "not recorded"),
+        ("cxx compiler", "GNU"),
+        ("cxx compiler version", "12.2.0"),
+    )
+    assert [(item.kernel, item.code, item.against, item.ptxas) for item in build.kernels] == [
+        ("add_mul_exp", "b" * 12, "same code", "not recorded"),
+        ("matmul", "c" * 12, "other code", "sm_90: 168 registers, 0 bytes spilled"),
+        ("new", "d" * 12, "not recorded", "not recorded"),
+    ]
+    assert build.changed == (("driver", "550", "560"),)
+    assert build.against == tree.commits[0][:8]  # the second commit's is not known
+    assert build.facts == (("driver", "560"), ("governor", "performance"))
+
+
+def test_a_page_is_made_from_what_its_inputs_say(tree):
+    """Whatever changes a page changes its inputs, and what does not leaves them."""
+
+    def inputs():
+        maker = commit_page.Maker.of(read(tree))
+        return {sha: maker.inputs(sha) for sha in maker.measured}
+
+    def differing(before):
+        return [tree.commits.index(sha) for sha, text in inputs().items() if text != before.get(sha)]
+
+    first = inputs()
+    assert differing(first) == []
+    keep(tree)
+    assert differing(first) == [2]
+    known = inputs()
+    session(tree, 3, facts={"driver": "550"})
+    assert differing(known) == [3]
+    session(tree, 4, facts={"driver": "560"})
+    known = inputs()
+    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
+    assert differing(known) == [4]
+    known = inputs()
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[3])
+    assert differing(known) == [3, 4]  # whose tag it is, and whose last tag
+
+
+def test_what_was_not_recorded_is_called_so(tree):
+    (section,) = commit(tree, tree.commits[2]).sections
+    assert section.build.missing.startswith("Neither build nor environment is recorded")
+
+
+def test_an_environment_finding_and_another_commits_accuse_nobody_here(tree):
+    keep(tree, id="other", commits=(tree.commits[1],))
+    keep(tree, kind=Kind.ENVIRONMENT, state=State.ENVIRONMENT, id="env", commits=())
+    page = commit(tree, tree.commits[2])
+    assert page.findings == () and not any(row.finding for row in page.changed)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ({"matmul": {"ptxas": []}}, {}),
+        ({"matmul": {}}, {}),
+        ({"matmul": {"ptxas": [{"architecture": "sm_90"}]}}, {}),
+        ([], {}),
+        (None, {}),
+    ],
+)
+def test_a_wheel_without_figures_of_the_cuda_compiler_has_none(said, wanted):
+    assert fingerprint.ptxas_of({"kernels": said}) == wanted
+
+
+def test_registers_and_spills_are_the_most_of_a_kernels_functions():
+    def function(architecture, registers, stored, loaded):
+        return {
+            "architecture": architecture,
+            "registers": registers,
+            "spill_store_bytes": stored,
+            "spill_load_bytes": loaded,
+        }
+
+    said = [function("sm_90", 168, 0, 0), function("sm_80", 32, 4, 8), function("sm_90", 40, 16, 0)]
+    assert fingerprint.ptxas_of({"kernels": {"matmul": {"ptxas": said}}}) == {
+        "matmul": "sm_80: 32 registers, 12 bytes spilled; sm_90: 168 registers, 16 bytes spilled"
+    }
+
+
+def test_an_expected_change_is_told_as_such(tree):
+    keep(tree, state=State.EXPECTED, id="wanted", affected=affected(0.4, case="float32-256x256x256", **PARTS))
+    page = commit(tree, tree.commits[2])
+    assert page.changed[0].finding.startswith("expected: time -60.0%")
+    assert nights.finding().state is State.CONFIRMED
