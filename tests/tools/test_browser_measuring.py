@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.tools import machine_records, synthetic
-from tests.tools.test_browser import DEEP_TEXT, chromium, tab  # noqa: F401 - fixtures
+from tests.tools.test_browser import chromium, tab  # noqa: F401 - fixtures
 from tests.tools.test_report import AUTHOR, HOSTILE
 from tools import report, roofline, units
 from tools import site as sites
@@ -29,6 +29,12 @@ POINT = """(index) => {
   return {x: box.x + view.frame.x_scale.compute(data.x[index]), y: box.y + view.frame.y_scale.compute(data.y[index])};
 }"""
 READY = "section.roofline[data-ready=yes]"
+
+DEEP_TEXT = """(host) => {
+  const text = (node) => [...(node.shadowRoot ?? node).childNodes].map((child) =>
+    child.nodeType === Node.TEXT_NODE ? child.data : child.tagName === "STYLE" ? "" : text(child)).join("\\n");
+  return text(host);
+}"""
 
 
 def whole(folder, **names):

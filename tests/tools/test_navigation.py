@@ -3,7 +3,7 @@
 import types
 
 from tests.tools import synthetic
-from tools import navigation, report
+from tools import commit_page, home_page, kernel_page, navigation, report
 from tools.site_files import Page
 
 MADE = frozenset({"index.html", "findings.html", "machines.html"})
@@ -38,7 +38,8 @@ def a_module(stem):
 
 
 def test_every_page_links_to_the_pages_of_the_modules(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "MODULES", (a_module("findings"), a_module("machines")))
+    modules = (home_page, kernel_page, commit_page, a_module("findings"), a_module("machines"))
+    monkeypatch.setattr(report, "MODULES", modules)
     tree = synthetic.build(tmp_path)
     report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
     for name in ("index.html", "findings.html", "kernel-matmul-Cpu.html", f"commit-{tree.commits[0][:8]}.html"):

@@ -88,13 +88,16 @@ def test_tracked_errors_are_shown_by_their_kernel_and_change_no_other_page(tree)
     assert sorted(values) == [[0.0] * 5, [1.5e-7] * 5]
 
 
+SVG = "http://www.w3.org/2000/svg"  # the name of a language, and no address
+
+
 def test_nothing_is_fetched_from_elsewhere_and_every_link_leads_somewhere(tree):
     _, out = write(tree)
     for path in out.glob("*.html"):
         for target in re.findall(r'(?:href|src)="([^"#]*)', path.read_text(encoding="utf-8")):
             assert target in {"data:,", ""} or (out / target).is_file(), (path.name, target)
     for path in (out / "static").iterdir():
-        text = "" if path.name == "bokeh.min.js" else path.read_text()
+        text = "" if path.name == "bokeh.min.js" else path.read_text().replace(SVG, "")
         assert "http" not in text and "url(" not in text, path.name
 
 

@@ -19,7 +19,8 @@ from tools.site_writing import json_bytes
 GOLDEN = Path(__file__).parent / "golden"
 KEYS = {
     *("format", "machine", "environment", "benchmark", "implementation", "case", "version", "flop", "bytes"),
-    *("commit", "outcome", "seconds", "low", "high", "adjusted", "rounds", "method", "remarks"),
+    *("commit", "outcome", "seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"),
+    *("rounds", "method", "remarks"),
 }
 
 

@@ -177,7 +177,6 @@ def test_what_json_cannot_hold_is_an_error():
 
 def test_one_more_commit_makes_and_writes_what_it_touches(tmp_path, monkeypatch):
     """Counts, not times: of 40 series in two benchmarks, the new commit measured one benchmark."""
-    monkeypatch.setattr(report, "_old_pages", lambda found: ())
     monkeypatch.setattr(report, "MODULES", (series_data,))
     shape = large_tree.Shape(commits=8, series=40)
     commits = large_tree.build(tmp_path, shape)

@@ -105,4 +105,4 @@ def test_whoever_interrupts_a_run_keeps_what_was_timed(tmp_path, monkeypatch):
     track.add_arguments(args)
     with pytest.raises(KeyboardInterrupt):
         track.run(args.parse_args(["--root", str(tmp_path)]), io.StringIO(), io.StringIO())
-    assert Interrupted.steps == ["recover", "build", "ingest"]
+    assert Interrupted.steps == ["recover", "ingest", "build", "ingest"]
