@@ -21,7 +21,6 @@ from tools import (
     kept_ceilings,
     kept_verdicts,
     pages,
-    reading,
     roofs,
     series_changes,
     session_facts,
@@ -35,7 +34,7 @@ from tools.evidence import Evidence
 from tools.finding import Finding
 from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
-from tools.pages import Place, SiteData
+from tools.pages import Place
 from tools.recorded import Benchmark, Commit, Machine, ResultsFile
 from tools.roofline import Roofs
 from tools.roofs import CeilingSession
@@ -244,11 +243,6 @@ class Site:
     @cached_property
     def _ceilings(self) -> dict[tuple[str, str], tuple[CeilingSession, ...]]:
         return {}  # of those asked for
-
-    @cached_property
-    def data(self) -> SiteData:
-        """Everything as objects, in memory: for pages that are not yet made series by series."""
-        return reading.site_data(self.results, self.repository)
 
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:

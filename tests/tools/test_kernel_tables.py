@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tools import large_site
-from tools import kernel_data, kernel_page, kernel_tables, site
+from tools import kernel_data, kernel_page, kernel_tables, reading, site
 from tools.accuracy_series import Accuracy
 
 
@@ -47,8 +47,9 @@ def test_the_first_row_of_many_still_has_its_change_against_the_commit_before(ma
 
 def test_changes_of_the_newest_are_those_of_the_whole_trend(tree):
     found = site.read(tree.results, tree.repository)
+    trends = reading.site_data(tree.results, tree.repository).trends
     for key in found.keys:
-        whole = found.data.trends[key].points
+        whole = trends[key].points
         for since in range(6):
             newest = kernel_tables.points(found.series(key), found.line, since)
             assert [point.change for point in newest] == [point.change for point in whole[since:]]
