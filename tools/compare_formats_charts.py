@@ -22,7 +22,7 @@ from tools import units
 from tools.compare_formats_series import batches, correlogram
 from tools.comparison import Timed
 
-NEUTRAL = "#7d8790"
+NEUTRAL = "#80849a"
 HEIGHT = 210  # px
 POINTS = 1500  # drawn of a series at most: evenly spaced ones of a longer one
 FEWEST = 8  # samples that a distribution is drawn of

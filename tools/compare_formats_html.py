@@ -22,13 +22,18 @@ def as_html(comparison: Comparison, roofs: Roofs | None = None) -> str:
         roofs: of the device it ran on; without them the plot has what the rows' rooflines say of the roofs.
     """
     page = compare_formats_page.build(comparison, roofs)
-    text = page_templates().get_template("compare.html").render(page=page, style=_style(), bokeh=_bokeh())
+    text = (
+        page_templates()
+        .get_template("compare.html")
+        .render(page=page, style=_static("style.css"), paint=_static("chart_paint.js"), bokeh=_bokeh())
+    )
     # JSON can hold half of a surrogate pair, UTF-8 cannot: it becomes a question mark
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
-def _style() -> Markup:
-    return Markup((TEMPLATES / "static" / "style.css").read_text(encoding="utf-8"))
+def _static(name: str) -> Markup:
+    """Return a file of our own, to stand in the page."""
+    return Markup((TEMPLATES / "static" / name).read_text(encoding="utf-8"))
 
 
 @cache

@@ -1,7 +1,7 @@
 """The page that compares any two commits, machines or implementations: a form, whose script reads the data files.
 
 What is chosen stands in the URL; `data/commits`, `data/series-index` and the files of the series that are asked for are
-all it reads. Its arithmetic, static/versus_numbers.js, is held against this package's by the browser tests.
+all it reads. Its arithmetic, static/versus_ratios.js, is held against this package's by the browser tests.
 """
 
 from __future__ import annotations

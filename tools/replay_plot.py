@@ -31,7 +31,7 @@ def write(found: Proof, path: Path) -> Path | None:
         shown = [summary for summary in each.summaries if summary.median > 0]
         times = [summary.total / summary.traces for summary in shown]
         medians = [100 * summary.median for summary in shown]
-        panel.vlines(times, medians, [100 * summary.p90 for summary in shown], color="#9aa4ad", linewidth=1)
+        panel.vlines(times, medians, [100 * summary.p90 for summary in shown], color="#80849a", linewidth=1)
         for index, (summary, time, median) in enumerate(zip(shown, times, medians, strict=True)):
             mark = {"color": f"C{index % COLOURS}", "marker": MARKS[index // COLOURS % len(MARKS)]}
             panel.scatter([time], [median], label=summary.rule, zorder=3, **mark)

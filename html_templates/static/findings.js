@@ -15,18 +15,12 @@ function fits(row, chosen) {
 
 /** Puts what the URL says into the form; a value that the form does not have is left out. */
 function fromUrl(form) {
-  const said = new URLSearchParams(location.hash.slice(1));
-  for (const [name, usual] of Object.entries(FILTERS)) {
-    const field = form.elements[name];
-    const wanted = said.get(name) ?? usual;
-    field.value = wanted;
-    if (field.value !== wanted) field.value = usual;
-  }
+  const said = Address.read();
+  for (const [name, usual] of Object.entries(FILTERS)) Address.set(form.elements[name], said.get(name), usual);
 }
 
 function toUrl(chosen) {
-  const said = new URLSearchParams(Object.entries(chosen).filter(([name, value]) => value !== FILTERS[name]));
-  history.replaceState(null, "", said.size ? `#${said}` : location.pathname + location.search);
+  Address.write(new URLSearchParams(Object.entries(chosen).filter(([name, value]) => value !== FILTERS[name])));
 }
 
 function show(form, rows) {

@@ -7,8 +7,7 @@ const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
 
 /** Returns the filters that the URL asks for; an anchor such as #commits asks for none. */
 function asked() {
-  const text = window.location.hash.slice(1);
-  const query = text.includes("=") ? new URLSearchParams(text) : new URLSearchParams();
+  const query = Address.read();
   return new Map(NAMES.filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
 }
 
@@ -56,9 +55,7 @@ function choose(form) {
   for (const select of form.querySelectorAll("select")) {
     if (select.value !== "") chosen.set(select.name, select.value);
   }
-  const hash = chosen.toString();
-  // not location.hash: emptying it would scroll to the top; every choice is a step back in the history, as a link is
-  window.history.pushState(null, "", hash ? `#${hash}` : window.location.pathname + window.location.search);
+  Address.write(chosen, true); // every choice is a step back in the history, as a link is
   follow(form);
 }
 

@@ -154,7 +154,7 @@
       const [roof] = made.marks.roof;
       const count = made.commits.length;
       const newest = choice.range !== "all" && count > Number(choice.range) ? `the newest ${choice.range} of ` : "";
-      const counted = `${newest}${count.toLocaleString("en-US")} ${count === 1 ? "commit" : "commits"}`;
+      const counted = `${newest}${Numbers.count(count)} ${count === 1 ? "commit" : "commits"}`;
       say(section, roof ? `${counted}; ${roof.label}` : counted);
       section.dataset.drawn = String(mine);
     }

@@ -10,12 +10,8 @@ const KernelChoice = (() => {
 
   /** Takes from the address what it says and the page has; the rest stays as the page came. */
   function take(form) {
-    const said = new URLSearchParams(window.location.hash.slice(1));
-    for (const name of FIELDS) {
-      const wanted = said.get(name);
-      const select = form.elements[name];
-      select.value = options(select).some((option) => option.value === wanted) ? wanted : select.dataset.first;
-    }
+    const said = Address.read();
+    for (const name of FIELDS) Address.set(form.elements[name], said.get(name), form.elements[name].dataset.first);
     const places = form.elements.machine;
     const place = options(places).find((option) => option.dataset.machine === said.get("machine")
       && (!said.has("environment") || option.dataset.environment === said.get("environment")));
@@ -37,8 +33,7 @@ const KernelChoice = (() => {
       said.set("environment", places.selectedOptions[0].dataset.environment);
     }
     for (const box of boxes(form)) if (!box.checked) said.append("hide", box.value);
-    const address = said.toString();
-    window.history.replaceState(null, "", address ? `#${address}` : window.location.pathname + window.location.search);
+    Address.write(said);
   }
 
   function boxes(form) {

@@ -29,14 +29,14 @@ const KernelTables = (() => {
 
   /** The rate of a measured value; its time where the FLOPs are unknown (tools/pages.py). */
   function rate({ flop, seconds }, entry) {
-    return flop === null ? Numbers.seconds(seconds[entry]) : Numbers.value(flop / seconds[entry] / 1e9, "GFLOPS");
+    return flop === null ? Numbers.seconds(seconds[entry]) : Numbers.gflops(flop / seconds[entry] / 1e9);
   }
 
   function detail({ flop, seconds, low, high }, entry) {
     const known = low[entry] !== null && high[entry] !== null;
     const bounds = !known ? "" : flop === null
       ? `${Numbers.seconds(low[entry])} to ${Numbers.seconds(high[entry])}`
-      : `${Numbers.significant(flop / high[entry] / 1e9)} to ${Numbers.significant(flop / low[entry] / 1e9)} GFLOPS`;
+      : Numbers.interval(flop / high[entry] / 1e9, flop / low[entry] / 1e9, "GFLOPS");
     return [bounds, flop === null ? "" : Numbers.seconds(seconds[entry])].filter(Boolean).join(" · ");
   }
 

@@ -39,11 +39,11 @@ function chart(title, caption, spec) {
 }
 
 const kind = (round) => (!round.counts ? "left-out" : round.flags ? "flagged" : "dot");
-const named = (round) => `round ${round.number}: ${Figures.seconds(round.estimate)}${round.flags ? `, ${round.flags}` : ""}`;
+const named = (round) => `round ${round.number}: ${Numbers.seconds(round.estimate)}${round.flags ? `, ${round.flags}` : ""}`;
 
 function overTime(one, rounds, unit) {
   const first = rounds[0].began;
-  const [text, scale] = Figures.span(rounds[rounds.length - 1].began - first);
+  const { name: text, scale } = Numbers.span(rounds[rounds.length - 1].began - first);
   const x = (round) => (round.began - first) / scale;
   const y = (seconds) => seconds / unit.scale;
   const whiskers = rounds.filter((round) => round.half_width).map((round) => [
@@ -53,7 +53,7 @@ function overTime(one, rounds, unit) {
   const heights = [...rounds.map((round) => y(round.estimate)), ...adjusted.map((round) => y(round.adjusted)), y(one.low ?? NaN), y(one.high ?? NaN)];
   const layers = [{ kind: "whiskers", points: whiskers },
     { kind: "dots", points: rounds.map((round) => [x(round), y(round.estimate), named(round), kind(round)]) },
-    { kind: "dots", class: "adjusted", points: adjusted.map((round) => [x(round), y(round.adjusted), `round ${round.number}, adjusted: ${Figures.seconds(round.adjusted)}`]) }];
+    { kind: "dots", class: "adjusted", points: adjusted.map((round) => [x(round), y(round.adjusted), `round ${round.number}, adjusted: ${Numbers.seconds(round.adjusted)}`]) }];
   if (one.value !== null) layers.unshift({ kind: "level", at: y(one.value) });
   if (one.low !== null) layers.unshift({ kind: "band", low: y(one.low), high: y(one.high) });
   return chart("Over time", `Each dot is the estimate of a round, its bar what its own samples leave open. Line and band: the value and its 95% interval.${adjusted.length ? " Rings: the same rounds, adjusted." : ""} A slope or waves: the machine changed meanwhile.`, {
@@ -93,7 +93,7 @@ function lagPlot(title, caption, before, after, unit, style) {
 function correlogram(title, caption, lags, values, samples, noun) {
   const band = 1.96 / Math.sqrt(samples);
   const bounds = Plots.range([...values, band, -band, 0]);
-  const made = chart(title, `${caption} Dashed: 95% of values without memory lie within ±${Figures.significant(band)}.`, {
+  const made = chart(title, `${caption} Dashed: 95% of values without memory lie within ±${Numbers.significant(band)}.`, {
     x: { title: `lag, ${noun}`, low: 0.4, high: Math.max(...lags) + 0.6, ticks: lags.length > 8 ? undefined : lags.map((lag) => [lag, String(lag)]) },
     y: { title: "autocorrelation", ...bounds },
     layers: [{ kind: "level", at: 0 }, { kind: "level", at: band, class: "dashed" }, { kind: "level", at: -band, class: "dashed" },
@@ -112,7 +112,7 @@ function beside(name, rounds, fit) {
   const x = Plots.range(points.map(([each]) => each), { least: 0.05 });
   const line = [x.low, x.high].map((each) => [each, 100 * ((1 + each / 100) ** slope - 1)]);
   const title = SIGNALS[name][0].toUpperCase() + SIGNALS[name].slice(1);
-  const used = slope ? `Where it takes 1% longer, ${Figures.significant(slope)}% is taken off (line).` : "The series does not move with it, so it is not adjusted by it.";
+  const used = slope ? `Where it takes 1% longer, ${Numbers.significant(slope)}% is taken off (line).` : "The series does not move with it, so it is not adjusted by it.";
   return chart(title, `${name === "control_gauge" ? "A call of PyTorch's own implementation" : "A fixed piece of work"}, timed beside the samples, against the estimate; both as differences from what is usual. ${used}`, {
     x: { title: `${SIGNALS[name]}, %`, ...x }, y: { title: "estimate, %", ...Plots.range(points.map(([, each]) => each), { least: 0.05 }) },
     layers: [...(slope ? [{ kind: "path", points: line }] : []), { kind: "dots", points }],
@@ -132,10 +132,10 @@ function clocks(rounds) {
 }
 
 function traceCharts(trace) {
-  const unit = Figures.unit(trace.median);
+  const unit = Numbers.unit(trace.median);
   const scaled = (seconds) => seconds / unit.scale;
   const times = { title: `time per call, ${unit.name}` };
-  const cut = trace.beyond ? ` ${Figures.count(trace.beyond)} slower ones, up to ${Figures.seconds(trace.longest)}, are not drawn.` : "";
+  const cut = trace.beyond ? ` ${Numbers.count(trace.beyond)} slower ones, up to ${Numbers.seconds(trace.longest)}, are not drawn.` : "";
   const edge = scaled(trace.edges[trace.edges.length - 1]);
   const inside = (values) => values.map(scaled).filter((value) => value <= edge);
   const bars = trace.counts.map((count, index) => [scaled(trace.edges[index]), scaled(trace.edges[index + 1]), count]);
@@ -145,7 +145,7 @@ function traceCharts(trace) {
     x: { ...times, low: scaled(trace.edges[0]), high: edge }, y: { title: "samples", ...Plots.range([0, ...trace.counts], { from: 0 }) },
     layers: [{ kind: "bars", points: bars }, { kind: "level", axis: "x", at: scaled(trace.median) }],
   });
-  histogram.append(make("details", {}, make("summary", {}, "As a table"), table([`from, ${unit.name}`, `to, ${unit.name}`, "samples"], bars.map(([low, high, count]) => [Figures.significant(low), Figures.significant(high), String(count)]))));
+  histogram.append(make("details", {}, make("summary", {}, "As a table"), table([`from, ${unit.name}`, `to, ${unit.name}`, "samples"], bars.map(([low, high, count]) => [Numbers.significant(low), Numbers.significant(high), String(count)]))));
   return [
     chart("Samples in the order taken", "From the first call on: a fall at the beginning is warm-up, steps are changes of clocks, spikes are interruptions.", {
       x: { title: "sample", low: 0, high: trace.samples }, y: { ...times, ...Plots.range(inside(trace.seconds), { least: 0.005 }) },

@@ -39,7 +39,7 @@ function roundsOf(one, fit) {
 // ---- the value and how it was formed ---------------------------------------------------------------------------
 
 function rate(one, seconds) {
-  return one.flop ? `${Figures.significant(one.flop / seconds / 1e9)} GFLOPS` : "";
+  return one.flop ? Numbers.gflops(one.flop / seconds / 1e9) : "";
 }
 
 function formed(one, rounds, fit) {
@@ -47,20 +47,20 @@ function formed(one, rounds, fit) {
   const lines = [];
   if (one.value === null) return ["There is no value: the remarks say why."];
   lines.push(counted.length
-    ? `The value is the median of the estimates of ${counted.length} ${counted.length === 1 ? "round" : "rounds"}, from ${Figures.seconds(Math.min(...counted.map((round) => round.estimate)))} to ${Figures.seconds(Math.max(...counted.map((round) => round.estimate)))}.`
+    ? `The value is the median of the estimates of ${counted.length} ${counted.length === 1 ? "round" : "rounds"}, from ${Numbers.seconds(Math.min(...counted.map((round) => round.estimate)))} to ${Numbers.seconds(Math.max(...counted.map((round) => round.estimate)))}.`
     : "The value is the one that asv stored: the rounds below are not those that it was made from.");
   if (one.low !== null) {
-    lines.push(`${one.interval}: ${Figures.seconds(one.low)} to ${Figures.seconds(one.high)}, ${Figures.difference(one.low / one.value - 1)} to ${Figures.difference(one.high / one.value - 1)}.`);
+    lines.push(`${one.interval}: ${Numbers.seconds(one.low)} to ${Numbers.seconds(one.high)}, ${Numbers.difference(one.low / one.value - 1)} to ${Numbers.difference(one.high / one.value - 1)}.`);
   } else {
     lines.push("There is no interval: the remarks say what is missing.");
   }
   const adjusted = counted.filter((round) => round.adjusted !== undefined).map((round) => round.adjusted);
   if (adjusted.length) {
-    const parts = Object.entries(fit.signals).map(([name, [slope]]) => `${SIGNALS[name] ?? name} ${Figures.significant(slope)}`);
-    const explained = fit.explained === null ? "" : ` They explain ${Figures.percent(fit.explained)} of how the rounds of the same code differ.`;
-    lines.push(`Adjusted: ${Figures.seconds(median(adjusted))}, what it would have been had the machine kept its usual pace. Changes are judged by it. Slopes used: ${parts.join(", ")}.${explained}`);
+    const parts = Object.entries(fit.signals).map(([name, [slope]]) => `${SIGNALS[name] ?? name} ${Numbers.significant(slope)}`);
+    const explained = fit.explained === null ? "" : ` They explain ${Numbers.share(fit.explained)} of how the rounds of the same code differ.`;
+    lines.push(`Adjusted: ${Numbers.seconds(median(adjusted))}, what it would have been had the machine kept its usual pace. Changes are judged by it. Slopes used: ${parts.join(", ")}.${explained}`);
   } else if (fit && fit.signals.controls && fit.method === one.method) {
-    lines.push(`It is adjusted by ${SIGNALS.controls}, with slope ${Figures.significant(fit.signals.controls[0])}; the commit's page has the adjusted value.`);
+    lines.push(`It is adjusted by ${SIGNALS.controls}, with slope ${Numbers.significant(fit.signals.controls[0])}; the commit's page has the adjusted value.`);
   } else {
     lines.push("It is not adjusted: nothing was read beside its rounds that it moves with.");
   }
@@ -69,7 +69,7 @@ function formed(one, rounds, fit) {
 
 function showValue(one, rounds, fit) {
   $("title").replaceChildren(foreign(one.benchmark), " · ", foreign(one.implementation), " · ", foreign(one.case));
-  const value = one.value === null ? one.outcome : Figures.seconds(one.value);
+  const value = one.value === null ? one.outcome : Numbers.seconds(one.value);
   const detail = one.value === null ? "" : [" per call", rate(one, one.value)].filter(Boolean).join(" · ");
   $("value").replaceChildren(value, make("span", { class: "detail" }, detail));
   $("formed").replaceChildren(...formed(one, rounds, fit).map((text) => make("p", {}, text)));
@@ -77,7 +77,7 @@ function showValue(one, rounds, fit) {
 }
 
 function showCharts(one, rounds, fit) {
-  const unit = Figures.unit(one.value ?? median(rounds.map((round) => round.estimate)));
+  const unit = Numbers.unit(one.value ?? median(rounds.map((round) => round.estimate)));
   const counted = rounds.filter((round) => round.counts).map((round) => round.estimate);
   const pairs = counted.length - 1;
   const figures = [overTime(one, rounds, unit), distribution(one, rounds, unit)];
@@ -94,24 +94,24 @@ function showCharts(one, rounds, fit) {
 
 // ---- the table of the rounds ------------------------------------------------------------------------------------------------------
 
-const relative = (value) => `±${Figures.significant(100 * value)}%`;
-const megahertz = (value) => `${Figures.significant(value / 1e6)} MHz`;
+const relative = (value) => `±${Numbers.significant(100 * value)}%`;
+const megahertz = (value) => `${Numbers.significant(value / 1e6)} MHz`;
 const COLUMNS = [
-  ["number", "round", String], ["began", "began", moment], ["estimate", "estimate", Figures.seconds],
-  ["adjusted", "adjusted", Figures.seconds], ["half_width", "within the run", relative],
-  ["n", "samples", Figures.count], ["effective", "effective samples", Figures.significant],
-  ["batch", "calls a sample", Figures.count], ["spent", "timing", Figures.seconds],
+  ["number", "round", String], ["began", "began", moment], ["estimate", "estimate", Numbers.seconds],
+  ["adjusted", "adjusted", Numbers.seconds], ["half_width", "within the run", relative],
+  ["n", "samples", Numbers.count], ["effective", "effective samples", Numbers.significant],
+  ["batch", "calls a sample", Numbers.count], ["spent", "timing", Numbers.seconds],
   ["stop", "stopped because", (text) => foreign(text)], ["flags", "flags", (text) => foreign(text)],
-  ["waited", "waited for a quiet core", Figures.seconds], ["cv", "scatter of samples", (value) => `${Figures.significant(100 * value)}%`],
-  ["autocorrelation", "lag-1 autocorrelation", (value) => value.toFixed(2)], ["drift", "drift", Figures.difference],
-  ["core_gauge", "core gauge", Figures.seconds], ["memory_gauge", "memory gauge", Figures.seconds],
-  ["control_gauge", "control beside it", Figures.seconds], ["waiting", "caller waits beyond it", Figures.seconds],
+  ["waited", "waited for a quiet core", Numbers.seconds], ["cv", "scatter of samples", (value) => `${Numbers.significant(100 * value)}%`],
+  ["autocorrelation", "lag-1 autocorrelation", (value) => value.toFixed(2)], ["drift", "drift", Numbers.difference],
+  ["core_gauge", "core gauge", Numbers.seconds], ["memory_gauge", "memory gauge", Numbers.seconds],
+  ["control_gauge", "control beside it", Numbers.seconds], ["waiting", "caller waits beyond it", Numbers.seconds],
   ["sm_before", "SM clock before", megahertz], ["sm_after", "after", megahertz],
   ["memory_before", "memory clock before", megahertz], ["memory_after", "after", megahertz],
   ["power", "power", (value) => `${value} W`], ["temperature", "temperature", (value) => `${value} °C`],
-  ["setup", "set-up", Figures.seconds], ["warmup", "warm-up", Figures.seconds],
-  ["overhead", "empty call", Figures.seconds], ["tick", "clock's tick", Figures.seconds],
-  ["load", "load", Figures.significant], ["switches", "switches", Figures.count], ["steal", "stolen", Figures.seconds],
+  ["setup", "set-up", Numbers.seconds], ["warmup", "warm-up", Numbers.seconds],
+  ["overhead", "empty call", Numbers.seconds], ["tick", "clock's tick", Numbers.seconds],
+  ["load", "load", Numbers.significant], ["switches", "switches", Numbers.count], ["steal", "stolen", Numbers.seconds],
   ["launch", "launch", String],
 ];
 
@@ -145,7 +145,7 @@ async function showTraces(index, one, asked) {
     return;
   }
   const select = make("select", { "aria-label": "trace" }, ...data.traces.map((trace, number) => make("option", { value: number },
-    `${trace.process}: ${Figures.count(trace.samples)} samples of ${trace.batch} ${trace.batch === 1 ? "call" : "calls"}, ${trace.timer}, ${moment(trace.began)}`)));
+    `${trace.process}: ${Numbers.count(trace.samples)} samples of ${trace.batch} ${trace.batch === 1 ? "call" : "calls"}, ${trace.timer}, ${moment(trace.began)}`)));
   const plots = make("div", { class: "plots" });
   const update = () => plots.replaceChildren(...traceCharts(data.traces[select.value]));
   select.addEventListener("change", update);
@@ -210,7 +210,7 @@ async function show(index, commits, wanted) {
   showCharts(one, rounds, fit);
   showRounds(rounds);
   await showTraces(index, one, asked);
-  history.replaceState(null, "", `#${new URLSearchParams({ commit: sha, series: name })}`);
+  Address.write(new URLSearchParams({ commit: sha, series: name }));
   say("");
   document.body.dataset.ready = `${sha} ${name}`;
 }
@@ -222,7 +222,7 @@ function showCommit(sha, commit) {
 
 /** Shows what the address asks for; where it asks for nothing, or for nothing that there is, the newest commit. */
 async function follow(index, commits) {
-  const address = new URLSearchParams(location.hash.slice(1));
+  const address = Address.read();
   const prefix = address.get("commit") ?? "";
   const all = index.places.flatMap((place) => place.commits);
   const commit = prefix ? all.find((sha) => sha.startsWith(prefix)) : undefined;

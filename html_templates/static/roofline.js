@@ -6,26 +6,11 @@
 const MOST_PATHS = 24; // series whose every commit is drawn at once
 const LABEL = 14; // pixels that a label is high
 const MARKS = ["circle", "square", "triangle", "diamond", "inverted_triangle", "star"]; // one per test case or kernel
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-/** Colours axes, grid and labels as the page is coloured: the chart is a canvas, which no style reaches. */
-function paint(plot) {
-  const style = getComputedStyle(document.documentElement);
-  const ink = style.getPropertyValue("--muted").trim();
-  const rule = style.getPropertyValue("--rule").trim();
-  for (const part of [...plot.below, ...plot.left]) {
-    part.setv({
-      axis_label_text_color: ink, major_label_text_color: ink, axis_line_color: rule,
-      major_tick_line_color: rule, minor_tick_line_color: null, axis_label_text_font_style: "normal",
-    });
-  }
-  for (const part of plot.center) {
-    if ("grid_line_color" in part) part.grid_line_color = rule;
-    if ("text_color" in part) part.text_color = ink;
-  }
-  for (const renderer of plot.renderers) {
-    if (renderer.name === "names") renderer.glyph.text_color = { value: style.getPropertyValue("--ink").trim() };
-  }
+/** Colours the labels of the points. */
+function paintNames(plot) {
+  const [names] = plot.renderers.filter((renderer) => renderer.name === "names");
+  names.glyph.text_color = { value: ChartPaint.colour("--ink") };
 }
 
 function sources(plot) {
@@ -49,11 +34,11 @@ function point(one, seconds, commit, age) {
     x: one.flop / one.bytes, y: one.flop / seconds / 1e9, alpha: 1 - 0.85 * age, size: age === 0 ? 11 : 6,
     kernel: one.kernel, case: one.case, implementation: one.implementation,
     commit: commit.sha.slice(0, 8), subject: commit.subject, page: commit.page,
-    intensity: `${Figures.significant(one.flop / one.bytes)} FLOP/B`,
-    rate: `${Figures.significant(one.flop / seconds / 1e9)} GFLOPS`,
-    bandwidth: `${Figures.significant(one.bytes / seconds / 1e9)} GB/s`,
-    efficiency: one.least === null ? "no roofs" : Figures.percent(Math.min(one.least / seconds, 1)),
-    bound: one.bound, time: Figures.seconds(seconds),
+    intensity: `${Numbers.significant(one.flop / one.bytes)} FLOP/B`,
+    rate: Numbers.gflops(one.flop / seconds / 1e9),
+    bandwidth: Numbers.gigabytes(one.bytes / seconds / 1e9),
+    efficiency: one.least === null ? "no roofs" : Numbers.efficiency(Math.min(one.least / seconds, 1)),
+    bound: one.bound, time: Numbers.seconds(seconds),
   };
 }
 
@@ -171,19 +156,16 @@ function remember(section) {
   asked.set("benchmark", form.elements.benchmark.value);
   asked.set("case", form.elements.case.value);
   if (!boxes.every((box) => box.checked)) for (const box of boxes) if (box.checked) asked.append("implementation", box.value);
-  history.replaceState(null, "", `#${asked}`);
+  Address.write(asked);
 }
 
 /** Sets the form as the address says, where it speaks of this section; returns whether it does. */
 function recall(section) {
-  const asked = new URLSearchParams(location.hash.slice(1));
+  const asked = Address.read();
   if (![...PLACE, "benchmark", "case", "implementation"].some((name) => asked.has(name))) return false;
   if (!PLACE.every((name) => !asked.has(name) || asked.get(name) === section.dataset[name])) return false;
   const form = section.querySelector("form");
-  for (const name of ["benchmark", "case"]) {
-    const select = form.elements[name];
-    if ([...select.options].some((option) => option.value === asked.get(name))) select.value = asked.get(name);
-  }
+  for (const name of ["benchmark", "case"]) Address.set(form.elements[name], asked.get(name), form.elements[name].value);
   const wanted = asked.getAll("implementation");
   for (const box of form.querySelectorAll("[name=implementation]")) box.checked = !wanted.length || wanted.includes(box.value);
   return asked.has("machine");
@@ -201,8 +183,7 @@ async function start(section) {
     const asked = (turn.now += 1);
     return show(section, plot, data, { get now() { return turn.now; }, asked });
   };
-  paint(plot);
-  dark.addEventListener("change", () => paint(plot));
+  ChartPaint.follow(plot, () => paintNames(plot));
   form.addEventListener("change", () => { remember(section); update(); });
   window.addEventListener("hashchange", () => { recall(section); update(); });
   if (recall(section)) section.scrollIntoView();

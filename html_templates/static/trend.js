@@ -3,7 +3,6 @@
 "use strict";
 
 const Trend = (() => {
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const ROOM = 4.5; // px a commit: with less there is no room for dots and bars
   const TICK = 44; // px that a label of the horizontal axis takes
   const LABEL = { changes: 84, foot: 15, heads: 170 }; // px that the label of a mark takes
@@ -20,21 +19,10 @@ const Trend = (() => {
     return { sources, renderers, drawn };
   }
 
-  /** Colours axes, grid and marks as the page is coloured: the chart is a canvas, which no style reaches. */
-  function paint(chart) {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    const { plot, renderers } = chart;
-    for (const part of [...plot.below, ...plot.left]) {
-      part.setv({
-        axis_label_text_color: colour("--muted"), major_label_text_color: colour("--muted"),
-        axis_line_color: colour("--rule"), major_tick_line_color: colour("--rule"), minor_tick_line_color: null,
-        axis_label_text_font_style: "normal",
-      });
-    }
-    for (const part of plot.center) {
-      if ("grid_line_color" in part) part.grid_line_color = colour("--rule");
-    }
+  /** Colours the marks, and fits the chart, which sets the colours of findings. */
+  function paintMarks(chart) {
+    const { colour } = ChartPaint;
+    const { renderers } = chart;
     for (const [name, variable] of Object.entries({ tag: "--muted", environment: "--event", roof: "--ink", changes: "--ink" })) {
       renderers.get(name).glyph.line_color = { value: colour(variable) };
       renderers.get(`label: ${name}`).glyph.text_color = { value: colour(variable) };
@@ -48,8 +36,7 @@ const Trend = (() => {
     const [view] = await Bokeh.embed.embed_item(item, host);
     const plot = view.model;
     const chart = { view, plot, ...parts(plot), model: null };
-    paint(chart);
-    dark.addEventListener("change", () => paint(chart));
+    ChartPaint.follow(plot, () => paintMarks(chart));
     plot.x_range.properties.end.change.connect(() => { fit(chart); moved(); });
     plot.properties.inner_width.change.connect(() => { fit(chart); moved(); });
     return chart;

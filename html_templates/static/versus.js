@@ -124,7 +124,7 @@ function showChosen() {
 function choose(changed, problems = []) {
   state.chosen = Choice.settled({ ...state.chosen, ...changed }, state.places, state.series);
   state.all = false;
-  history.replaceState(null, "", Choice.write(state.chosen, state.places));
+  Address.write(Choice.write(state.chosen, state.places));
   showChosen();
   refresh(problems);
 }
@@ -150,7 +150,7 @@ function onInput({ target: { name, value } }) {
   if (name === "a" || name === "b") offer(name, value);
   if (name !== "text") return;
   state.chosen = { ...state.chosen, text: value };
-  history.replaceState(null, "", Choice.write(state.chosen, state.places));
+  Address.write(Choice.write(state.chosen, state.places));
   draw();
 }
 
@@ -174,7 +174,7 @@ function save() {
 
 function fromUrl() {
   const problems = [];
-  choose(Choice.read(location.hash, state, problems), problems);
+  choose(Choice.read(Address.read(), state, problems), problems);
 }
 
 function listen() {

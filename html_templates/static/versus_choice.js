@@ -61,9 +61,8 @@ const Choice = (() => {
     return found;
   }
 
-  /** Returns what stands in a URL's hash; without one, the newest commit against the one measured before it. */
-  function read(hash, data, problems) {
-    const said = new URLSearchParams(hash.replace(/^#/, ""));
+  /** Returns what an address says; one that says nothing means the newest commit against the one measured before it. */
+  function read(said, data, problems) {
     const chosen = Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, said.get(name) ?? usual]));
     for (const [name, values] of Object.entries(VALUES)) if (!values.includes(chosen[name])) chosen[name] = USUAL[name];
     if (!data.series.some((one) => kernelName(one) === chosen.kernel)) chosen.kernel = USUAL.kernel;
@@ -89,7 +88,7 @@ const Choice = (() => {
     return found;
   }
 
-  /** Returns the hash of a choice. */
+  /** Returns what the address of a choice says. */
   function write(chosen, places) {
     const said = new URLSearchParams(Object.entries(USUAL).flatMap(([name, usual]) => (chosen[name] === usual ? [] : [[name, chosen[name]]])));
     for (const letter of ["a", "b"]) {
@@ -99,7 +98,7 @@ const Choice = (() => {
       said.set(`${letter}e`, places[place].environment);
       if (implementation !== EACH) said.set(`${letter}i`, implementation);
     }
-    return `#${said}`;
+    return said;
   }
 
   /** Returns a side's series: benchmark and test case -> implementation -> the versions. */

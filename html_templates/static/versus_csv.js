@@ -18,7 +18,7 @@ const Csv = (() => {
   }
 
   function side(chosen, place, name, value) {
-    const rate = value ? Numbers.gflops(value) : null;
+    const rate = value ? Ratios.gflops(value) : null;
     const times = [value?.seconds, value?.low, value?.high, rate, value?.rounds, value?.outcome];
     return [chosen.commit, place.machine, place.environment, name, ...times];
   }

@@ -90,7 +90,7 @@ const Rows = (() => {
       if (isEmpty(valueA) && isEmpty(valueB)) continue;
       const { kernel, device, state, case: test } = (a ?? b)[0];
       const [nameA, nameB] = [a, b].map((versions) => versions?.[0].implementation ?? null);
-      const said = valueA && valueB ? Numbers.compare(valueA, valueB, sameMachine) : { why: "" };
+      const said = valueA && valueB ? Ratios.compare(valueA, valueB, sameMachine) : { why: "" };
       found.push({ kernel, device, state, test, nameA, nameB, a: valueA, b: valueB, said });
     }
     return found;

@@ -29,7 +29,7 @@ const Tables = (() => {
       return cell([element("span", value.outcome, { class: "text" }), ...marks(value.remarks, notes)], `value ${value.outcome}`);
     }
     const isRate = unit === "GFLOPS" && value.flop !== null;
-    const inUnit = (seconds) => (isRate ? Numbers.gflops(value, seconds) : 1e6 * seconds);
+    const inUnit = (seconds) => (isRate ? Ratios.gflops(value, seconds) : 1e6 * seconds);
     const text = `${Numbers.significant(inUnit(value.seconds))} ${isRate ? "GFLOPS" : "µs"}`;
     const ends = value.low === null || value.high === null ? [] : [inUnit(value.low), inUnit(value.high)];
     const interval = ends.sort((one, other) => one - other).map(Numbers.significant).join(" to ");
@@ -75,7 +75,7 @@ const Tables = (() => {
 
   function meanRow(name, rows, className) {
     const made = element("tr", "", { class: className });
-    const mean = Numbers.mean(rows.map((row) => row.said.ratio));
+    const mean = Ratios.mean(rows.map((row) => row.said.ratio));
     const head = element("th", "", { scope: "row" });
     head.append(element("bdi", name));
     const words = [element("span", Numbers.change(mean), { class: "change" }), element("span", `ratio ${mean.toFixed(3)}`, { class: "detail" })];
@@ -101,7 +101,7 @@ const Tables = (() => {
   function sentence(known, all, isOneAndTheSame) {
     if (isOneAndTheSame) return "A and B are the same: choose another one.";
     if (all.length === 0) return "Neither side has a value here.";
-    const mean = Numbers.mean(known.map((row) => row.said.ratio));
+    const mean = Ratios.mean(known.map((row) => row.said.ratio));
     if (mean === null) return "No test case can be compared: none has times of both sides.";
     const counts = `${count(known, "faster")} confirmed faster, ${count(known, "slower")} confirmed slower, ${count(known, "same")} not confirmed`;
     const what = mean === 1 ? "B is as fast as A" : `B is ${Numbers.change(mean)} than A`;

@@ -43,6 +43,7 @@ class LargeSite:
     tag_names: tuple[str, ...] = ("v{}",)
     details: tuple[tuple[str, str], ...] = (("cpu", "Imaginary 9000"),)
     states: tuple[str, ...] = ("hot",)
+    benchmarks: dict = field(default_factory=dict)  # by name; the columns know FLOPs and bytes
     _series: dict = field(default_factory=dict)
 
     def __post_init__(self):

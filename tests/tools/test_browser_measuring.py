@@ -10,7 +10,7 @@ import pytest
 from tests.tools import machine_records, synthetic
 from tests.tools.test_browser import chromium, tab  # noqa: F401 - fixtures
 from tests.tools.test_report import AUTHOR, HOSTILE
-from tools import report, roofline, units
+from tools import report, units
 from tools import site as sites
 from tools.site_files import series_name
 
@@ -141,18 +141,6 @@ def test_a_point_tells_and_a_click_opens_its_commit(tab, site):  # noqa: F811
         assert wanted in text
     tab.mouse.click(place["x"], place["y"])
     tab.wait_for_url(f"**/commit-{tree.commits[-1][:8]}.html")
-
-
-def test_numbers_are_written_as_python_writes_them(tab, site):  # noqa: F811
-    _, out = site
-    show(tab, out, "roofline.html")
-    rng = random.Random(1)
-    values = [10 ** rng.uniform(-12, 7) for _ in range(300)] + [9.996, 99.96, 999.6, 1234.4, 0.09996, 1e-9, 1.0, 1000.0]
-    shares = [rng.uniform(0, 1.2) for _ in range(200)] + [0.0, 1e-6, 0.9996, 0.99999, 0.89996, 0.9, 1.0, 0.57]
-    call = "([values, one]) => values.map((value) => Figures[one](value))"
-    assert tab.evaluate(call, [values, "significant"]) == [units.significant(value) for value in values]
-    assert tab.evaluate(call, [values, "seconds"]) == [units.seconds(value) for value in values]
-    assert tab.evaluate(call, [shares, "percent"]) == [roofline.percent(value) for value in shares]
 
 
 def measurement(tree, index, wanted):

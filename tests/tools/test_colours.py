@@ -2,11 +2,12 @@
 
 import itertools
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tools import charts
+from tools import badges, charts, replay_page
 from tools.report import TEMPLATES
 
 TEXT, GRAPHICS = 4.5, 3.0  # contrast that WCAG 2.2 wants (1.4.3 and 1.4.11, level AA)
@@ -62,11 +63,14 @@ def variables():
 
 SCHEMES = variables()
 ALL = charts.colours((*charts.COLOURS, "a", "b", "c"))
+MARKS = {name: colour for name, colour in SCHEMES["light"].items() if name.startswith("mark-")}
+HEXADECIMAL = re.compile(r"#(?:[0-9a-f]{6}|[0-9a-f]{3})\b(?!-)|\brgba?\(|\bhsla?\(", re.IGNORECASE)
+BADGE = badges.GREY  # behind white text, as badges have it everywhere; nothing of a page
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("ground", ["ground", "card", "shade"])
-@pytest.mark.parametrize("name", ["ink", "muted", "link", "faster", "slower", "failed"])
+@pytest.mark.parametrize("name", ["ink", "muted", "link", "faster", "slower", "failed", "event"])
 def test_text_can_be_read(scheme, ground, name):
     assert contrast(SCHEMES[scheme][name], SCHEMES[scheme][ground]) >= TEXT
 
@@ -81,7 +85,7 @@ def test_chips_can_be_read(scheme, hue):
 @pytest.mark.parametrize("ground", ["ground", "card"])
 def test_what_is_drawn_can_be_seen(scheme, ground):
     found = SCHEMES[scheme]
-    for colour in (found["edge"], found["focus"], *ALL.values()):
+    for colour in (found["edge"], found["focus"], *MARKS.values(), *ALL.values()):
         assert contrast(colour, found[ground]) >= GRAPHICS, colour
 
 
@@ -89,6 +93,44 @@ def test_what_is_drawn_can_be_seen(scheme, ground):
 def test_implementations_are_told_apart_by_everybody(sight):
     assert closest(charts.COLOURS.values(), SIMULATED[sight]) >= APART
     assert closest(ALL.values(), SIMULATED[sight]) >= FURTHER_APART
+
+
+@pytest.mark.parametrize("sight", SIMULATED)
+def test_other_marks_are_told_apart_too(sight):
+    assert closest(MARKS.values(), SIMULATED[sight]) >= FURTHER_APART
+    assert (
+        closest((MARKS["mark-blue"], MARKS["mark-orange"]), SIMULATED[sight]) >= APART
+    )  # before and after, good and bad
+    assert closest(replay_page.COLOURS.values(), SIMULATED[sight]) >= APART
+    for found in SCHEMES.values():  # adjusted values lie on those that are as measured, which may be flagged
+        for other in ("link", "slower"):
+            assert closest((MARKS["mark-violet"], found[other]), SIMULATED[sight]) >= FURTHER_APART
+
+
+def named_colours(path):
+    """Return the colours that a file names itself; of a style sheet those of its rules, no selector such as #abc."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".css":
+        text = " ".join(re.findall(r":[^;{}]*[;}]", text))
+    return {found.lower() for found in HEXADECIMAL.findall(text)}
+
+
+FILES = [path for path in TEMPLATES.rglob("*") if path.suffix in (".css", ".js", ".html") and path.name != "style.css"]
+FILES += sorted(Path(charts.__file__).parent.glob("*.py"))
+
+
+def test_no_page_has_a_colour_of_its_own():
+    """Style sheets and scripts use style.css's variables; Python, which draws without it, the same colours."""
+    known = {*SCHEMES["light"].values(), *SCHEMES["dark"].values(), *ALL.values(), BADGE}
+    own = {path.name: named_colours(path) - (known if path.suffix in (".py", ".html") else set()) for path in FILES}
+    assert {name: found for name, found in own.items() if found} == {}
+    assert set(MARKS.values()) <= set(ALL.values())
+
+
+def test_a_colour_of_its_own_is_found(tmp_path):
+    sheet = tmp_path / "page.css"
+    sheet.write_text("#abc, #add p { color: var(--ink); }\n.a:hover { fill: #8A63D2; stroke: rgb(0 0 0 / 18%) }")
+    assert named_colours(sheet) == {"#8a63d2", "rgb("}
 
 
 def test_the_computation_finds_what_is_known():

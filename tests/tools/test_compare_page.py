@@ -12,7 +12,7 @@ import pytest
 from tests.tools import synthetic
 from tests.tools.test_browser import chromium, tab  # noqa: F401  (fixtures)
 from tests.tools.test_report import HOSTILE
-from tools import compare_page, report, site, trends, units
+from tools import compare_page, report, site, trends
 from tools.measurements import Interval, Measurement, Outcome, SeriesKey
 
 pytestmark = pytest.mark.slow
@@ -154,7 +154,7 @@ def test_the_arithmetic_is_pythons(tab, out):  # noqa: F811
     pairs += [(side, {**side, "seconds": side["seconds"] * 1.01}) for side in (random_side(rng) for _ in range(50))]
     pairs += [(random_side(rng, bare=True), random_side(rng)) for _ in range(5)]
     near = [(random_side(rng, adjusted=True), random_side(rng, adjusted=True)) for _ in range(30)]
-    script = "(pairs) => pairs.map(([a, b]) => Numbers.compare(a, b, true))"
+    script = "(pairs) => pairs.map(([a, b]) => Ratios.compare(a, b, true))"
     for (a, b), said in zip(pairs + near, tab.evaluate(script, pairs + near), strict=True):
         ratio, low, high, confirmed = expected(a, b)
         assert said["ratio"] == pytest.approx(ratio, rel=1e-12)
@@ -167,16 +167,7 @@ def test_the_arithmetic_is_pythons(tab, out):  # noqa: F811
         assert said["confirmed"] == trends.compare(measured(b), measured(a)).is_distinct
     ratios = [math.exp(rng.gauss(0, 1)) for _ in range(50)]
     mean = trends.mean_change([trends.Change(ratio=ratio, against="", overlapping=None) for ratio in ratios])
-    assert tab.evaluate("(ratios) => Numbers.mean(ratios)", ratios) == pytest.approx(mean, rel=1e-12)
-
-
-def test_numbers_are_written_as_everywhere_else(tab, out):  # noqa: F811
-    show(tab, out)
-    rng = random.Random(8)
-    values = [10 ** rng.uniform(-9, 7) for _ in range(400)] + [9.999, 99.95, 999.6, 0.1, 1, 12, 1e-3, 1234.5, 1e6, 0]
-    assert tab.evaluate("(values) => values.map(Numbers.significant)", values) == [*map(units.significant, values)]
-    ratios = [math.exp(rng.gauss(0, 0.4)) for _ in range(400)] + [1, 1.0000001, 0.99999, 1.9999, 2, 0.5, 1.5, 100]
-    assert tab.evaluate("(values) => values.map(Numbers.change)", ratios) == [*map(units.change, ratios)]
+    assert tab.evaluate("(ratios) => Ratios.mean(ratios)", ratios) == pytest.approx(mean, rel=1e-12)
 
 
 def test_without_a_choice_the_newest_commit_stands_against_the_one_before(tab, out):  # noqa: F811

@@ -1,42 +1,9 @@
-// The arithmetic of compare.html: pure functions, held against tools/units.py and tools/trends.py by the browser tests.
+// How two sides compare: pure functions, held against tools/trends.py by the browser tests.
 // A side is {seconds, low, high, adjusted, adjustedLow, adjustedHigh, method, flop}; times in s per call, null: unknown.
 "use strict";
 
-const Numbers = (() => {
-  const DIGITS = 3; // as tools/units.py
-
-  /** Returns a number with so many decimals; a tie goes to the even digit, as in Python. */
-  function fixed(value, decimals, useGrouping = true) {
-    const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
-    return value.toLocaleString("en-US", { ...digits, useGrouping, roundingMode: "halfEven" });
-  }
-
-  /** Returns a number with three significant digits, none before the decimal point dropped, no exponent. */
-  function significant(value) {
-    if (value === 0) return "0";
-    const rounded = Number(value.toExponential(DIGITS - 1)); // rounding may carry into a further digit
-    const decimals = Math.max(DIGITS - 1 - Math.floor(Math.log10(Math.abs(rounded)) + 1e-12), 0);
-    return fixed(value, decimals);
-  }
-
-  /** Returns a fraction in percent: never 0% unless it is 0, never 100% unless it is 1. */
-  function share(fraction) {
-    const percent = 100 * fraction;
-    if (percent > 0 && percent < 0.05) return "<0.1%";
-    if (percent >= 99.95 && percent < 100) return ">99.9%";
-    if (percent > 100 && percent < 100.05) return ">100.0%";
-    return `${fixed(percent, 1, false)}%`;
-  }
-
-  /** Returns a speed ratio in words: "3.2% faster", "2.10x slower"; only exactly 1 is "unchanged". */
-  function change(ratio) {
-    if (ratio === 1) return "unchanged";
-    const word = ratio > 1 ? "faster" : "slower";
-    const least = 2;
-    if (ratio >= least || 1 / ratio >= least) return `${significant(Math.max(ratio, 1 / ratio))}x ${word}`;
-    return `${share(Math.abs(ratio - 1))} ${word}`;
-  }
-
+const Ratios = (() => {
+  /** Returns a side's rate, GFLOPS, at a time; null where FLOPs or time are unknown. */
   const gflops = (side, seconds = side.seconds) => (side.flop === null || seconds === null ? null : side.flop / seconds / 1e9);
 
   /** Returns [time, low, high] of a side; adjusted, or as measured. */
@@ -70,5 +37,5 @@ const Numbers = (() => {
     return Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length);
   }
 
-  return { significant, share, change, gflops, compare, mean };
+  return { gflops, compare, mean };
 })();
