@@ -128,8 +128,14 @@ class Site:
         return {which: tuple(keys) for which, keys in found.items()}
 
     def series(self, key: SeriesKey) -> Columns:
-        """Return one of `keys` as columns."""
-        return self.store.series(key)
+        """Return one of `keys` as columns: views of what the store holds, the same ones each time."""
+        if key not in self._series:
+            self._series[key] = self.store.series(key)
+        return self._series[key]
+
+    @cached_property
+    def _series(self) -> dict[SeriesKey, Columns]:
+        return {}  # of those asked for
 
     def digest(self, key: SeriesKey) -> str:
         """Return what changes whenever `series` would say something else: an input of a page or data file."""
