@@ -81,7 +81,7 @@ class Line:
     outcome: IntArray
     figures: NDArray[np.float64]  # (results, len(FIGURES))
     changed: Truth
-    noted: Truth  # whether there is a reason or a warning
+    said: NDArray[np.int64]  # (results, 2), digests of reason and warnings
     identities: NDArray[np.uint8]  # (series, 32), of the series' names and work
     before: Compared
     tag: Compared
@@ -109,7 +109,7 @@ class Line:
             outcome=_joined([each.outcome for each in series], order),
             figures=_joined([np.column_stack([getattr(each, name) for name in FIGURES]) for each in series], order),
             changed=_joined(changed, order),
-            noted=_joined([_noted(each) for each in series], order),
+            said=_joined([_said(each) for each in series], order),
             identities=_identities(found.keys, series),
             before=Compared.joined(list(map(Compared.of, series, before)), order),
             tag=Compared.joined(list(map(Compared.of, series, tagged)), order),
@@ -135,13 +135,9 @@ class Line:
         for compared in (self.before, self.tag, self.best):
             for column in (compared.place, compared.ratio, compared.state):
                 found.update(column[chosen].tobytes())
-        for values in (self.outcome, self.figures, self.changed, self.noted):
+        for values in (self.outcome, self.figures, self.changed, self.said):
             found.update(values[chosen].tobytes())
         found.update(self.identities[self.which[chosen]].tobytes())
-        for result in (np.flatnonzero(self.noted[chosen]) + chosen.start).tolist():
-            series, entry = self.series[self.which[result]], int(self.entry[result])
-            said = (series.reasons.get(entry), series.warnings.get(entry))
-            found.update(repr(said).encode("utf-8", "surrogatepass"))
         return found.hexdigest()
 
     def beside(self, sha: str) -> list[Value]:
@@ -177,11 +173,19 @@ class Line:
                 yield change
 
 
-def _noted(series: Columns) -> Truth:
-    """Return which entries have a reason or a warning."""
-    found = np.zeros(len(series), np.bool_)
-    found[[*series.reasons, *series.warnings]] = True
+def _said(series: Columns) -> NDArray[np.int64]:
+    """Return digests of the entries' reasons and warnings, shape (commits, 2); 0 where there are none."""
+    found = np.zeros((len(series), 2), np.int64)
+    for column, told in enumerate((series.reasons, series.warnings)):
+        texts = dict(told.items())
+        digests = {text: _digest(text) for text in set(texts.values())}
+        found[list(texts), column] = [digests[text] for text in texts.values()]
     return found
+
+
+def _digest(text: str | tuple[str, ...]) -> int:
+    made = hashlib.sha256(repr(text).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(made[:8], "big", signed=True)
 
 
 def _identities(keys: Sequence[SeriesKey], series: Sequence[Columns]) -> NDArray[np.uint8]:
