@@ -45,7 +45,7 @@ class Mark(NamedTuple):
     sum: float  # of the points, from the centre
     square: float  # of their squares
     opened: FloatArray  # cuts that may still be the last one, ascending: rows place, cost, sum, square up to it
-    count: int  # columns of it that are in use; what stands behind them is anybody's
+    used: int  # columns of it; what stands behind them is of no account
     # Of the first of those, which a later cut beats for ever from FEWEST_A_SIDE points on: before, that is not allowed
     beaten: npt.NDArray[np.bool_] | None
 
@@ -106,7 +106,7 @@ class Program:
         self._last = [0]
         opened = np.zeros((4, 64))
         opened[COST, 0] = -penalty
-        self._now = Mark(size=0, sum=0.0, square=0.0, opened=opened, count=1, beaten=None)
+        self._now = Mark(size=0, sum=0.0, square=0.0, opened=opened, used=1, beaten=None)
 
     @property
     def size(self) -> int:
@@ -118,7 +118,7 @@ class Program:
         now = self._now
         value -= self._centre
         size, total, square = now.size + 1, now.sum + value, now.square + value * value
-        opened, count, beaten = now.opened, now.count, now.beaten
+        opened, count, beaten = now.opened, now.used, now.beaten
         if beaten is not None and size % PRUNED == FEWEST_A_SIDE:
             opened, count = _without(opened, count, beaten)
             beaten = None
@@ -136,7 +136,7 @@ class Program:
             opened = np.concatenate([opened, np.zeros_like(opened)], axis=1)
         opened[:, count] = size, cost, total, square
         self._last.append(last)
-        self._now = Mark(size=size, sum=total, square=square, opened=opened, count=count + 1, beaten=beaten)
+        self._now = Mark(size=size, sum=total, square=square, opened=opened, used=count + 1, beaten=beaten)
 
     def cuts(self) -> list[int]:
         """Return the cheapest cuts, oldest first: each the number of points before it."""

@@ -183,7 +183,7 @@ def _said(series: Columns) -> NDArray[np.int64]:
     return found
 
 
-def _digest(text: str | tuple[str, ...]) -> int:
+def _digest(text: Sequence[str]) -> int:
     made = hashlib.sha256(repr(text).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(made[:8], "big", signed=True)
 

@@ -22,13 +22,13 @@ from tools import (
     kept_verdicts,
     pages,
     roofs,
-    series_changes,
     session_facts,
     site_store,
     telemetry_files,
 )
 from tools.accuracy_series import Accuracy
 from tools.changepoints_values import ChangePoint
+from tools.changes_apart import Finder
 from tools.columns import Columns
 from tools.evidence import Evidence
 from tools.finding import Finding
@@ -151,7 +151,11 @@ class Site:
 
     def change_points(self, key: SeriesKey) -> tuple[ChangePoint, ...]:
         """Return the change points of one of `keys`; their indices are entries of its columns."""
-        return series_changes.of(self.series(key))
+        return self._changes.of(key)
+
+    @cached_property
+    def _changes(self) -> Finder:
+        return Finder(self.keys, self.series)
 
     @property
     def accuracy_keys(self) -> tuple[SeriesKey, ...]:

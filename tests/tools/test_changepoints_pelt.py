@@ -68,7 +68,7 @@ def test_it_prunes():
     program = Program(penalty=0.002)
     for value in stepped(0.0, 0.5, 0.0, 0.5, size=50):
         program.step(value)
-    assert program.mark().count < 120
+    assert program.mark().used < 120
 
 
 @pytest.mark.parametrize("every", [4, 32, 10**6])
