@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from tools import changepoints_edivisive, changepoints_pelt, changepoints_windows
 from tools.changepoints_noise import restlessness, yuen
@@ -61,12 +62,21 @@ class Vote:
         12 of them. Two voices without PELT, whose test alone knows of correlation, need one that does; E-divisive needs
         no other voice for a step of LOUD times that scatter. A visit to a level is no step.
         """
-        found = [detector.detection() for detector in self._detectors]
+        found = [detector.detection() for detector in self._detectors[1:]]
+        standing = [self._standing(each) for each in found]
+        pelt, size = self._detectors[0], self._observed.size
+        if any(map(_is_worth_a_word, chain(*standing))) or size < changepoints_pelt.FEWEST:
+            found.insert(0, pelt.detection())
+            standing.insert(0, self._standing(found[0]))
+        else:  # PELT alone has no majority, and takes the longest
+            standing.insert(0, [])
         warnings = tuple(warning for each in found for warning in each.warnings)
-        standing = [[point for point in each.points if self._loudness(point) >= 1] for each in found]
         agreed = list(self._seconded(joined(standing)))
         points = sorted((*agreed, *self._loud(standing[EDIVISIVE], agreed)), key=lambda point: point.index)
         return Detection(points=tuple(self._lasting(points)), warnings=warnings)
+
+    def _standing(self, found: Detection) -> list[ChangePoint]:
+        return [point for point in found.points if self._loudness(point) >= 1]
 
     def _loudness(self, point: ChangePoint) -> float:
         """Return how many times the scatter before it a step is; 0 where too few points are there to tell."""

@@ -11,10 +11,12 @@ it), and what is found does not depend on how the points were dealt out.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.harness.statistics import FloatArray
 from tools.changepoints_elimination import YuenTests
 from tools.changepoints_noise import HALF_WIDTH, clipped, difference_sigma
 from tools.changepoints_values import Detection, Observed, Values, found_in, point, too_few
@@ -25,14 +27,27 @@ FEWEST_A_SIDE = 3
 FEWEST = 2 * FEWEST_A_SIDE
 GROWTH = 8  # the noise is estimated anew when n has grown by 1/8
 ALWAYS_ANEW = 16  # up to so many points it always is
-FOR_EVER = np.iinfo(np.int64).max
-
-Places = npt.NDArray[np.int64]
+COST = 1  # row of `Mark.opened`
+# Points from one look for cuts that can no longer be the last one to the next. A look costs as much as a step, and a
+# cut that stays too long next to nothing.
+PRUNED = 32
 
 
 def detect(values: Values) -> Detection:
     """Return the change points of a whole series of log values."""
     return found_in(Pelt(), values)
+
+
+class Mark(NamedTuple):
+    """Where the dynamic programme is after some points."""
+
+    size: int
+    sum: float  # of the points, from the centre
+    square: float  # of their squares
+    opened: FloatArray  # cuts that may still be the last one, ascending: rows place, cost, sum, square up to it
+    used: int  # columns of it; what stands behind them is of no account
+    # Of the first of those, which a later cut beats for ever from FEWEST_A_SIDE points on: before, that is not allowed
+    beaten: npt.NDArray[np.bool_] | None
 
 
 class Pelt:
@@ -87,42 +102,41 @@ class Program:
             penalty: of a cut, squared log units.
             centre: a value near the points, so that the sums of squares stay exact.
         """
-        self.size = 0
         self._penalty, self._centre = penalty, centre
-        self._cost, self._sums, self._squares = np.zeros(64), np.zeros(64), np.zeros(64)
-        self._cost[0] = -penalty
         self._last = [0]
-        self._open: Places = np.zeros(1, dtype=np.int64)  # cuts that may still be the last one
-        self._until: Places = np.full(1, FOR_EVER)  # the size up to which each of them may
+        opened = np.zeros((4, 64))
+        opened[COST, 0] = -penalty
+        self._now = Mark(size=0, sum=0.0, square=0.0, opened=opened, used=1, beaten=None)
+
+    @property
+    def size(self) -> int:
+        """Points so far."""
+        return self._now.size
 
     def step(self, value: float) -> None:
         """Take a point more."""
-        self.size = size = self.size + 1
-        self._reserve(size + 1)
+        now = self._now
         value -= self._centre
-        self._sums[size] = self._sums[size - 1] + value
-        self._squares[size] = self._squares[size - 1] + value * value
+        size, total, square = now.size + 1, now.sum + value, now.square + value * value
+        opened, count, beaten = now.opened, now.used, now.beaten
+        if beaten is not None and size % PRUNED == FEWEST_A_SIDE:
+            opened, count = _without(opened, count, beaten)
+            beaten = None
         if size < FEWEST_A_SIDE:
-            self._cost[size] = math.inf
-            self._last.append(0)
-            return
-        keep = self._until >= size
-        self._open, self._until = self._open[keep], self._until[keep]
-        count = int(self._open.searchsorted(size - FEWEST_A_SIDE, side="right"))
-        cuts = self._open[:count]
-        sums = self._sums[size] - self._sums[cuts]
-        costs = self._cost[cuts] + (self._squares[size] - self._squares[cuts]) - sums * sums / (size - cuts)
-        best = int(costs.argmin())
-        self._cost[size] = costs[best] + self._penalty
-        self._last.append(int(cuts[best]))
-        self._close(costs, size)
-
-    def _close(self, costs: npt.NDArray[np.float64], size: int) -> None:
-        """Note which cuts a cut here beats for ever: from FEWEST_A_SIDE points on, before that it is not allowed."""
-        until = self._until.copy()
-        beaten = np.where(costs > self._cost[size], size + FEWEST_A_SIDE - 1, FOR_EVER)
-        until[: costs.size] = np.minimum(until[: costs.size], beaten)
-        self._open, self._until = np.append(self._open, size), np.append(until, FOR_EVER)
+            cost, last = math.inf, 0
+        else:
+            places, before, sums, squares = opened[:, : count + 1 - FEWEST_A_SIDE]  # the others are too near
+            rest = total - sums
+            costs = before + (square - squares) - rest * rest / (size - places)
+            best = int(costs.argmin())
+            cost, last = float(costs[best]) + self._penalty, int(places[best])
+            if size % PRUNED == 0:
+                beaten = costs > cost
+        if count == opened.shape[1]:
+            opened = np.concatenate([opened, np.zeros_like(opened)], axis=1)
+        opened[:, count] = size, cost, total, square
+        self._last.append(last)
+        self._now = Mark(size=size, sum=total, square=square, opened=opened, used=count + 1, beaten=beaten)
 
     def cuts(self) -> list[int]:
         """Return the cheapest cuts, oldest first: each the number of points before it."""
@@ -132,21 +146,20 @@ class Program:
             place = self._last[place]
         return found[::-1]
 
-    def mark(self) -> tuple[int, Places, Places]:
+    def mark(self) -> Mark:
         """Return what `rewind` needs to forget the points that come after."""
-        return self.size, self._open, self._until
+        return self._now
 
-    def rewind(self, mark: tuple[int, Places, Places]) -> None:
+    def rewind(self, mark: Mark) -> None:
         """Forget the points since the mark."""
-        self.size, self._open, self._until = mark
+        self._now = mark
         del self._last[self.size + 1 :]
 
-    def _reserve(self, size: int) -> None:
-        if size > self._cost.size:
-            more = np.zeros(self._cost.size)
-            self._cost, self._sums, self._squares = (
-                np.concatenate([each, more]) for each in (self._cost, self._sums, self._squares)
-            )
+
+def _without(opened: FloatArray, count: int, beaten: npt.NDArray[np.bool_]) -> tuple[FloatArray, int]:
+    """Return the cuts without those that are beaten, and their number; what a mark holds stays as it is."""
+    left = np.concatenate([opened[:, : beaten.size][:, ~beaten], opened[:, beaten.size : count]], axis=1)
+    return np.concatenate([left, np.zeros((4, 64))], axis=1), left.shape[1]
 
 
 def grown(size: int) -> int:

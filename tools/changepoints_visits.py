@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from benchmarks.harness.statistics import FloatArray
 from tools.changepoints_values import ChangePoint
@@ -43,6 +42,8 @@ def is_visit(before: FloatArray, after: FloatArray, point: ChangePoint) -> bool:
     chances = int(there[:-1].sum())
     leaves = int((there[:-1] & ~there[1:]).sum())
     left, stayed = len(visits), sum(visits) - len(visits)
+    from scipy import stats  # noqa: PLC0415 - takes half a second, and most series never ask
+
     so_long = float(stats.betabinom.cdf(leaves, chances, left + PRIOR, stayed + PRIOR))
     return so_long * len(visits) >= EXPECTED
 

@@ -198,7 +198,7 @@ class Maker:
             place=place,
             lead=commit_values.summary(values),
             build=self.sessions[place.anchor].build(sha),
-            folds=rows.folds([item for item in values if not rows.is_first(item)]),
+            folds=rows.folds([item for item in values if not rows.is_first(item)], on_line=sha in self.found.order),
             left_out=tuple(commit_values.left_out(values, self.found.benchmarks)),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 from tools import commit_values, finding_text, pages, series_identity, units
 from tools.commit_values import Value
@@ -16,6 +17,10 @@ from tools.series_identity import Slot
 from tools.trends import Change, Point
 
 OPEN_UP_TO = 20  # rows: a fold of no more is open from the start
+# Rows without a distinct change that a page of a commit on the line holds. With more, it names their numbers, and
+# links to where the reader's machine compares them: a site of 500 commits by 1000 series would hold half a million.
+HELD_UP_TO = 100
+LINK_DIGITS = 12  # of a hash in a link to the page that compares two commits
 _SURE = (State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.SUSPECT, State.NEW)
 
 
@@ -60,7 +65,9 @@ class Fold:
     device: str
     state: str
     href: str  # of the kernel's page; empty where no trend shows it
-    rows: tuple[Quiet, ...]
+    count: int
+    rows: tuple[Quiet, ...]  # none where the page would hold too many
+    values: str  # where they are compared instead; empty where the rows are here
     is_open: bool
 
 
@@ -125,19 +132,35 @@ class RowMaker:
             return ()
         return (f"against {change.against[: pages.SHORT]}: its parent has no time of it",)
 
-    def folds(self, items: Sequence[Value]) -> tuple[Fold, ...]:
-        """Return rows by benchmark, in the order given."""
+    def folds(self, items: Sequence[Value], *, on_line: bool) -> tuple[Fold, ...]:
+        """Return rows by benchmark, in the order given; more than HELD_UP_TO only of a commit beside the line."""
         grouped: dict[str, list[Value]] = {}
         for item in items:
             grouped.setdefault(item.key.benchmark, []).append(item)
-        is_open = len(items) <= OPEN_UP_TO
-        return tuple(self._fold(benchmark, group, is_open) for benchmark, group in grouped.items())
+        is_open, is_held = len(items) <= OPEN_UP_TO, len(items) <= HELD_UP_TO or not on_line
+        return tuple(
+            self._fold(benchmark, group, is_open=is_open, is_held=is_held) for benchmark, group in grouped.items()
+        )
 
-    def _fold(self, benchmark: str, items: Sequence[Value], is_open: bool) -> Fold:
+    def _fold(self, benchmark: str, items: Sequence[Value], *, is_open: bool, is_held: bool) -> Fold:
         kernel, device, state = pages.parts(benchmark)
-        rows = tuple(self._quiet(item) for item in items)
-        href = self._href(kernel, device)
-        return Fold(kernel=kernel, device=device, state=state, href=href, rows=rows, is_open=is_open)
+        return Fold(
+            kernel=kernel,
+            device=device,
+            state=state,
+            href=self._href(kernel, device),
+            count=len(items),
+            rows=tuple(self._quiet(item) for item in items) if is_held else (),
+            values="" if is_held else self._compared(items[0], kernel, device),
+            is_open=is_open,
+        )
+
+    def _compared(self, item: Value, kernel: str, device: str) -> str:
+        """Return where a kernel's values are compared with those before, as html_templates/static/versus_choice.js."""
+        before = {} if item.against is None else {"a": item.against[:LINK_DIGITS]}
+        place = {"am": item.key.machine, "ae": item.key.environment}
+        said = {"kernel": f"{kernel} {device}", **before, **place, "b": self.commit.sha[:LINK_DIGITS]}
+        return f"compare.html#{urlencode(said, errors='replace')}"
 
     def _quiet(self, item: Value) -> Quiet:
         seconds, before = item.seconds, item.before

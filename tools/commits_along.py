@@ -17,7 +17,7 @@ from tools import changes_along, trends
 from tools.changes_along import NONE, Changes, Truth
 from tools.columns import OUTCOMES, Columns, IntArray
 from tools.commit_values import APART, OVERLAPPING, UNKNOWN, Against, Beside, OnLine, Value
-from tools.measurements import Measurement, Outcome
+from tools.measurements import Measurement, Outcome, SeriesKey
 from tools.site import Site
 from tools.site_files import series_name
 from tools.trends import Change
@@ -81,6 +81,8 @@ class Line:
     outcome: IntArray
     figures: NDArray[np.float64]  # (results, len(FIGURES))
     changed: Truth
+    said: NDArray[np.int64]  # (results, 2), digests of reason and warnings
+    identities: NDArray[np.uint8]  # (series, 32), of the series' names and work
     before: Compared
     tag: Compared
     best: Compared
@@ -107,6 +109,8 @@ class Line:
             outcome=_joined([each.outcome for each in series], order),
             figures=_joined([np.column_stack([getattr(each, name) for name in FIGURES]) for each in series], order),
             changed=_joined(changed, order),
+            said=_joined([_said(each) for each in series], order),
+            identities=_identities(found.keys, series),
             before=Compared.joined(list(map(Compared.of, series, before)), order),
             tag=Compared.joined(list(map(Compared.of, series, tagged)), order),
             best=Compared.joined(list(map(Compared.of, series, best)), order),
@@ -131,12 +135,9 @@ class Line:
         for compared in (self.before, self.tag, self.best):
             for column in (compared.place, compared.ratio, compared.state):
                 found.update(column[chosen].tobytes())
-        for values in (self.outcome, self.figures, self.changed):
+        for values in (self.outcome, self.figures, self.changed, self.said):
             found.update(values[chosen].tobytes())
-        for which, entry in zip(self.which[chosen].tolist(), self.entry[chosen].tolist(), strict=True):
-            series = self.series[which]
-            said = (self.names[which], series.flop, series.reasons.get(entry), series.warnings.get(entry))
-            found.update(repr(said).encode("utf-8", "surrogatepass"))
+        found.update(self.identities[self.which[chosen]].tobytes())
         return found.hexdigest()
 
     def beside(self, sha: str) -> list[Value]:
@@ -170,6 +171,28 @@ class Line:
             change = trends.compare(item, series.measurement(int(entry), self.found.line))
             if change is not None:
                 yield change
+
+
+def _said(series: Columns) -> NDArray[np.int64]:
+    """Return digests of the entries' reasons and warnings, shape (commits, 2); 0 where there are none."""
+    found = np.zeros((len(series), 2), np.int64)
+    for column, told in enumerate((series.reasons, series.warnings)):
+        texts = dict(told.items())
+        digests = {text: _digest(text) for text in set(texts.values())}
+        found[list(texts), column] = [digests[text] for text in texts.values()]
+    return found
+
+
+def _digest(text: Sequence[str]) -> int:
+    made = hashlib.sha256(repr(text).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(made[:8], "big", signed=True)
+
+
+def _identities(keys: Sequence[SeriesKey], series: Sequence[Columns]) -> NDArray[np.uint8]:
+    """Return a digest of each series' name and work, shape (series, 32)."""
+    said = (repr((series_name(key), each.flop)).encode() for key, each in zip(keys, series, strict=True))
+    digests = b"".join(hashlib.sha256(each).digest() for each in said)
+    return np.frombuffer(digests, np.uint8).reshape(-1, hashlib.sha256().digest_size)
 
 
 def _lost(series: Columns) -> Truth:

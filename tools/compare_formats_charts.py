@@ -14,7 +14,6 @@ import numpy as np
 from bokeh.embed import json_item
 from bokeh.models import Span
 from bokeh.plotting import figure
-from scipy.stats import gaussian_kde
 
 from benchmarks.harness import statistics
 from benchmarks.harness.statistics import FloatArray, Slope
@@ -163,6 +162,8 @@ def _density(samples: _Samples, colour: str) -> Chart:
     shown = samples.shown
     if np.ptp(shown) <= 1e-9 * abs(float(shown.mean())):
         return Chart(title=title, caption="all samples are equal: the clock is too coarse for a density")
+    from scipy.stats import gaussian_kde  # noqa: PLC0415 - takes half a second, and a report draws no density
+
     kernel = gaussian_kde(shown[:: -(-shown.size // DENSITY_SAMPLES)])
     grid = np.linspace(float(shown.min()), float(shown.max()), GRID)
     plot = _plot(f"time per call, {samples.unit}", f"share per {samples.unit}")

@@ -90,6 +90,8 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
     line = kernel_marks.measured_line(found.measured, found.order)
     errors = _errors(found, kernel, device)
     sessions = {(place.machine, place.environment): found.sessions(place) for place in places}
+    names = {key: series_name(key) for key, item in columns.items() if item.is_measured.any()}
+    benchmarks = {pages.parts(key.benchmark)[2]: key.benchmark for key in keys}
     return Chart(
         kernel=kernel,
         device=device,
@@ -99,7 +101,7 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
             _series(
                 found,
                 key,
-                columns,
+                kernel_quantities.ratios(key, names, benchmarks),
                 roofs[key.machine, key.environment],
                 errors.get((key.machine, key.environment, key.implementation, key.case)),
             )
@@ -144,15 +146,12 @@ def tables(keys: Iterable[SeriesKey]) -> int:
 def _series(
     found: Site,
     key: SeriesKey,
-    columns: Mapping[SeriesKey, Columns],
+    ratios: Mapping[str, Conversion],
     roofs: Roofs | None,
     errors: Accuracy | None,
 ) -> Series:
-    own = columns[key]
-    names = {other: series_name(other) for other, item in columns.items() if item.is_measured.any()}
-    benchmarks = {pages.parts(other.benchmark)[2]: other.benchmark for other in columns}
-    conversions = kernel_quantities.of_work(own.flop, own.bytes_moved, roofs, key.case)
-    conversions |= kernel_quantities.ratios(key, names, benchmarks)
+    own = found.series(key)
+    conversions = {**kernel_quantities.of_work(own.flop, own.bytes_moved, roofs, key.case), **ratios}
     if errors is not None:
         conversions[ERROR] = Conversion(own=_error_name(errors.key))
     return Series(

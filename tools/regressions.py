@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from scipy.stats import false_discovery_control
-
 from tools import attribution
 from tools.attribution import EnvironmentEvent, Place
 from tools.histories import SeriesHistory
@@ -85,6 +83,8 @@ def discoveries(tested: Sequence[Tested]) -> tuple[tuple[Tested, ...], tuple[Tes
 
     What no test was made of stays a suspect.
     """
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second, and most commands test nothing
+
     known = [(item, item.p) for item in tested if item.p is not None]
     adjusted = false_discovery_control([p for _, p in known]) if known else []
     passed = {id(item) for (item, _), q in zip(known, adjusted, strict=True) if q <= FALSE_DISCOVERIES}

@@ -22,13 +22,13 @@ from tools import (
     kept_verdicts,
     pages,
     roofs,
-    series_changes,
     session_facts,
     site_store,
     telemetry_files,
 )
 from tools.accuracy_series import Accuracy
 from tools.changepoints_values import ChangePoint
+from tools.changes_apart import Finder
 from tools.columns import Columns
 from tools.evidence import Evidence
 from tools.finding import Finding
@@ -128,8 +128,14 @@ class Site:
         return {which: tuple(keys) for which, keys in found.items()}
 
     def series(self, key: SeriesKey) -> Columns:
-        """Return one of `keys` as columns."""
-        return self.store.series(key)
+        """Return one of `keys` as columns: views of what the store holds, the same ones each time."""
+        if key not in self._series:
+            self._series[key] = self.store.series(key)
+        return self._series[key]
+
+    @cached_property
+    def _series(self) -> dict[SeriesKey, Columns]:
+        return {}  # of those asked for
 
     def digest(self, key: SeriesKey) -> str:
         """Return what changes whenever `series` would say something else: an input of a page or data file."""
@@ -145,7 +151,11 @@ class Site:
 
     def change_points(self, key: SeriesKey) -> tuple[ChangePoint, ...]:
         """Return the change points of one of `keys`; their indices are entries of its columns."""
-        return series_changes.of(self.series(key))
+        return self._changes.of(key)
+
+    @cached_property
+    def _changes(self) -> Finder:
+        return Finder(self.keys, self.series)
 
     @property
     def accuracy_keys(self) -> tuple[SeriesKey, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from tools.measurements import SeriesKey
@@ -48,6 +49,7 @@ class Builder(Protocol):
         """Yield everything that it adds to the site."""
 
 
+@cache
 def series_name(key: SeriesKey) -> str:
     """Return the name of a series' data file: the same at every run, whatever its parts are called."""
     digest = hashlib.sha256("\0".join(astuple(key)).encode("utf-8", "surrogatepass")).hexdigest()

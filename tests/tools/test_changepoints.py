@@ -37,6 +37,31 @@ def make(request):
     return DETECTORS[request.param]
 
 
+def test_pelt_is_asked_only_where_it_can_have_a_majority(monkeypatch):
+    asked = []
+    original = changepoints_pelt.Pelt.detection
+    monkeypatch.setattr(changepoints_pelt.Pelt, "detection", lambda self: asked.append(1) or original(self))
+    assert found(changepoints.Vote, stepped(0.0, 0.0, size=60)) == () and not asked
+    (point,) = found(changepoints.Vote, stepped(0.0, 0.05))
+    assert "pelt" in point.detectors and asked
+    pelt_alone = found(changepoints_pelt.Pelt, stepped(0.0, 0.05))
+    assert len(pelt_alone) == 1 and changepoints.joined([pelt_alone, [], []]) == ()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, effect=st.floats(0, 0.05), level=st.sampled_from([0.0, -9.0, 600.0]), size=st.integers(30, 70))
+def test_two_windows_leave_untested_only_what_cannot_be_a_step(seed, effect, level, size):
+    values = level + stepped(0.0, effect, 0.0, size=size, seed=seed)
+    found = changepoints_windows.TwoWindow()
+    found.extend(values)
+    everywhere = {
+        place: step
+        for place in range(12, values.size - 11)
+        if (step := changepoints_windows._step(values[max(place - 24, 0) : place], values[place : place + 12]))
+    }
+    assert found._steps == everywhere
+
+
 @pytest.mark.parametrize("effect", [0.05, -0.05])
 def test_a_step_is_found_at_its_place_and_in_its_direction(make, effect):
     (point,) = found(make, stepped(0.0, effect))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.planted import stepped
+from tools import changepoints_pelt
 from tools.changepoints_pelt import FEWEST_A_SIDE, Program, grown
 
 SERIES = st.lists(st.floats(-3, 3, width=16), min_size=FEWEST_A_SIDE, max_size=24)
@@ -67,7 +68,16 @@ def test_it_prunes():
     program = Program(penalty=0.002)
     for value in stepped(0.0, 0.5, 0.0, 0.5, size=50):
         program.step(value)
-    assert program._open.size < 120
+    assert program.mark().used < 120
+
+
+@pytest.mark.parametrize("every", [4, 32, 10**6])
+def test_how_often_it_prunes_changes_nothing(monkeypatch, every):
+    values = stepped(0.0, 0.02, 0.0, -0.03, size=60, seed=3)
+    expected = cuts_of(values, 0.0008)
+    monkeypatch.setattr(changepoints_pelt, "PRUNED", every)
+    assert cuts_of(values, 0.0008) == expected
+    assert len(expected) >= 3
 
 
 @pytest.mark.parametrize("seed", range(4))

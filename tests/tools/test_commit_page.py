@@ -6,7 +6,7 @@ import pytest
 from tests.tools import nights, synthetic
 from tests.tools.test_home_page import affected, keep, skip
 from tests.tools.test_pages import commit, make_na, read, rows_of
-from tools import commit_page, commit_tables, commits_along, fingerprint, reading, session_facts
+from tools import commit_page, commit_tables, commits_along, fingerprint, reading, report, session_facts
 from tools.finding import Kind, State
 from tools.session_facts import SessionFacts
 
@@ -67,6 +67,25 @@ def test_what_did_not_change_is_folded_by_kernel(tree, monkeypatch):
     monkeypatch.setattr(commit_tables, "OPEN_UP_TO", 7)
     (section,) = commit(tree, tree.commits[2]).sections
     assert not any(fold.is_open for fold in section.folds)
+
+
+def test_a_page_of_too_many_rows_says_how_many_did_not_change_and_links_to_their_values(tree, monkeypatch):
+    monkeypatch.setattr(commit_tables, "HELD_UP_TO", 7)
+    page = commit(tree, tree.commits[2])
+    assert len(page.changed) == 4
+    (section,) = page.sections
+    assert [(fold.kernel, fold.count, fold.rows) for fold in section.folds] == [
+        ("add_mul_exp", 4, ()),
+        ("matmul", 4, ()),
+    ]
+    before, sha = tree.commits[1][:12], tree.commits[2][:12]
+    link = f"compare.html#kernel=matmul+Cpu&a={before}&am={synthetic.MACHINE}&ae={synthetic.ENVIRONMENT}&b={sha}"
+    assert section.folds[1].values == link
+    html = report.page_templates().get_template("commit.html").render(page=page)
+    assert f'<a href="{link.replace("&", "&amp;")}">their values</a>' in html
+    monkeypatch.setattr(commit_tables, "HELD_UP_TO", 8)
+    (section,) = commit(tree, tree.commits[2]).sections
+    assert [(len(fold.rows), fold.values) for fold in section.folds] == [(4, ""), (4, "")]
 
 
 def test_changes_are_against_the_parent_the_last_tag_and_the_best_before(tree):
