@@ -5,6 +5,7 @@ Every process numbers what it finds by itself; here these numbers become the cac
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -63,7 +64,8 @@ class _Helper:
             stdout=self._said,
             cwd=_ROOT,
         )
-        with self._process.stdin or self._said as asked:
+        # One that died at once no longer listens; `read` then finds its status
+        with contextlib.suppress(BrokenPipeError), self._process.stdin or self._said as asked:
             pickle.dump([path.resolve() for path in paths], asked)
 
     def read(self, names: Names) -> Iterator[Read]:
