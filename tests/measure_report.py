@@ -39,7 +39,8 @@ def cost(command: Sequence[str], folder: Path) -> Cost:
         RuntimeError: it failed.
     """
     began = time.perf_counter()
-    process = subprocess.Popen(command, cwd=folder, stdout=sys.stderr, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    stderr = 2  # the descriptor: sys.stderr may be somebody's buffer, which has none
+    process = subprocess.Popen(command, cwd=folder, stdout=stderr, env={**os.environ, "PYTHONPATH": str(ROOT)})
     _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, HoverTool, OpenURL, Scatter, TapTool
+from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Scatter, TapTool
 from bokeh.plotting import figure
 
 from benchmarks.harness.cases import DEVICES
@@ -41,6 +41,13 @@ TOOLTIPS = [
     ("bandwidth", "@bandwidth"),
     ("time", "@time"),
 ]  # plain @column, never {safe}: names are data, and Bokeh sets these as text
+OPEN_NEAREST = """
+  const { geometries, source } = cb_data;
+  const { x, y } = source.data;
+  const away = (index) => Math.hypot(Math.log(x[index] / geometries.x), Math.log(y[index] / geometries.y));
+  const [nearest] = [...source.selected.indices].sort((a, b) => away(a) - away(b));
+  window.location.href = source.data.page[nearest];
+"""  # of the points under the pointer; Bokeh's OpenURL would open them all, one over the other
 NO_AMOUNT = "its benchmark does not say the FLOPs and bytes of a call, so it has no place in the plot"
 NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
 
@@ -246,5 +253,5 @@ def _draw_points(drawn: figure) -> None:
     drawn.text("x", "y", "text", source=names, **where, text_font_size="12px", name="names")
     drawn.add_tools(
         HoverTool(renderers=[dots], tooltips=TOOLTIPS),
-        TapTool(renderers=[dots], visible=False, callback=OpenURL(url="@page", same_tab=True)),
+        TapTool(renderers=[dots], visible=False, callback=CustomJS(code=OPEN_NEAREST)),
     )

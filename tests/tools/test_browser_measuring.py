@@ -28,6 +28,10 @@ POINT = """(index) => {
   const box = view.el.getBoundingClientRect();
   return {x: box.x + view.frame.x_scale.compute(data.x[index]), y: box.y + view.frame.y_scale.compute(data.y[index])};
 }"""
+MOVED = """(data) => {
+  const plot = Bokeh.documents[0].roots()[0];
+  plot.renderers.map((item) => item.data_source).find((item) => item.name === "points").data = data;
+}"""
 READY = "section.roofline[data-ready=yes]"
 
 DEEP_TEXT = """(host) => {
@@ -141,6 +145,18 @@ def test_a_point_tells_and_a_click_opens_its_commit(tab, site):  # noqa: F811
         assert wanted in text
     tab.mouse.click(place["x"], place["y"])
     tab.wait_for_url(f"**/commit-{tree.commits[-1][:8]}.html")
+
+
+def test_a_click_on_points_that_overlap_opens_the_nearest(tab, site):  # noqa: F811
+    tree, out = site
+    show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
+    points = tab.evaluate(SOURCE, "points")
+    older, newest = [place for place, name in enumerate(points["implementation"]) if name == "native"][-2:]
+    points["y"][newest] = points["y"][older] * 1.005
+    tab.evaluate(MOVED, points)
+    place = tab.evaluate(POINT, older)
+    tab.mouse.click(place["x"], place["y"])
+    tab.wait_for_url(f"**/{points['page'][older]}")
 
 
 def measurement(tree, index, wanted):
