@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tools import absences, decisions, finding, regressions
+from tools import absences, decisions, finding, finding_making, regressions
 from tools.absences import Superseded
 from tools.attribution import EnvironmentEvent
 from tools.decisions import Expectation
-from tools.finding import Case, Finding, Kind, State
+from tools.finding import Finding, Kind, State
+from tools.finding_making import Case
 from tools.histories import SeriesHistory
 from tools.moves import Move, Screen, Step, prepared, threshold
 from tools.night_confirming import Outcome
@@ -119,10 +120,10 @@ def findings(
     reported, doubtful = regressions.discoveries(outcome.cases)
     new: list[Finding] = []
     for cases, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
-        new += finding.from_cases(cases, state=state, order=before.order, when=before.when, who=WHO)
+        new += finding_making.from_cases(cases, state=state, order=before.order, when=before.when, who=WHO)
     events = (_without(event, outcome.cases) for event in suspected.events)
-    new += [finding.of_environment(event, when=before.when, who=WHO) for event in events if event is not None]
-    new += finding.of_vanished(absences.vanished(histories, absent, before.order), when=before.when, who=WHO)
+    new += [finding_making.of_environment(event, when=before.when, who=WHO) for event in events if event is not None]
+    new += finding_making.of_vanished(absences.vanished(histories, absent, before.order), when=before.when, who=WHO)
     found = {item.id: item for item in before.known}
     for item in new:
         whole = finding.joined(found.values(), item)

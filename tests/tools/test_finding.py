@@ -11,7 +11,8 @@ from tools import absences, decisions
 from tools.absences import Superseded, Vanished
 from tools.decisions import Expectation
 from tools.errors import UsageError
-from tools.finding import Affected, Kind, State, from_cases, joined, known_steps, of_vanished, slug
+from tools.finding import Affected, Kind, State, joined, known_steps, slug
+from tools.finding_making import from_cases, of_vanished
 
 TODAY = WHEN.date()
 STEP = math.log(1.1)
