@@ -99,6 +99,11 @@ def beside(results_file: Path) -> Path:
     return results_file.parent / "telemetry" / f"{results_file.stem}{SUFFIX}"
 
 
+def spool_path(root: Path, environment: str, commit: str) -> Path:
+    """Return where the sessions of a commit wait to be ingested."""
+    return root / ".asv" / "spool" / environment / f"{commit}{SUFFIX}"
+
+
 def append(results_file: Path, session: SessionFacts) -> None:
     """Add a session unless it found what the last one there did; the file is never seen half written."""
     path = beside(results_file)
