@@ -31,9 +31,10 @@ from tools.failures import Failure
 from tools.joining import Change, Evidence, Settled, settle, still_true
 from tools.ownership import by_series, claimable, measured_here
 from tools.session_facts import SessionFacts
-from tools.spool import CLAIMED, Line, append, claimed, decoded, text_of
+from tools.spool import CLAIMED, append, claimed, decoded, text_of
 from tools.stored_file import Series, StoredFile
 
+Line = TypeVar("Line", Round, Failure)
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 
 
