@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,15 @@ class KeptRounds:
         found = {
             one: paired(rounds[0].get(one, []), rounds[1].get(one, []), blocks) for one in {**rounds[0], **rounds[1]}
         }
-        for commit in (after, before):  # of two that fail, the earlier commit is named
-            for item in lines(self.failures_path(commit), failures.decode):
-                if item.time >= since and (item.raised or item.died or item.skipped):
-                    found[item.benchmark, item.params] = _obstructed(commit, item)
-        return found
+        said = [(commit, item) for commit in (after, before) for item in self._failures(commit, since)]
+        for commit, item in sorted(said, key=lambda pair: not pair[1].skipped):  # a failure says more than n/a, and
+            found[item.benchmark, item.params] = _obstructed(commit, item, is_later=commit == after)
+        return found  # of two commits that say the same, the earlier one is named
+
+    def _failures(self, commit: str, since: float) -> Iterator[Failure]:
+        for item in lines(self.failures_path(commit), failures.decode):
+            if item.time >= since and (item.raised or item.died or item.skipped):
+                yield item
 
     def failures_path(self, commit: str) -> Path:
         """Return the file that says why a commit has no rounds."""
@@ -55,9 +59,13 @@ class KeptRounds:
         return self.folder / self.environment / f"{commit}.jsonl"
 
 
-def _obstructed(commit: str, item: Failure) -> Pair:
-    obstacle = Obstacle.NOT_APPLICABLE if item.skipped else Obstacle.FAILED
-    return Pair(obstacle=obstacle, reason=f"{obstacle.value} at {commit[:SHORT]}: {item.error}")
+def _obstructed(commit: str, item: Failure, *, is_later: bool) -> Pair:
+    """Return why a series has no rounds, by what one of the two commits said of it."""
+    if not item.skipped:
+        return Pair(obstacle=Obstacle.FAILED, reason=f"failed at {commit[:SHORT]}: {item.error}")
+    obstacle = Obstacle.GONE if is_later else Obstacle.NOT_APPLICABLE
+    where = f"{commit[:SHORT]}, and not before" if is_later else commit[:SHORT]
+    return Pair(obstacle=obstacle, reason=f"n/a at {where}: {item.error}")
 
 
 def lines(path: Path, decode: Callable[[str], Any]) -> list[Any]:

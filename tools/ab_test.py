@@ -48,6 +48,7 @@ class Obstacle(enum.Enum):
     NOT_BUILT = "does not build"
     FAILED = "failed"
     NOT_APPLICABLE = "n/a"
+    GONE = "gone"  # n/a at the later commit alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,11 @@ class Comparison:
             and self.ratio >= 1 + self.floor
             and self.low > 1
         )
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it was to be measured, and has too few rounds for a single look: it may be anything."""
+        return self.answer is Answer.UNKNOWN and self.obstacle is None and self.p is None
 
 
 def compare(

@@ -5,7 +5,8 @@ more rounds as long as it has none and the budget lasts. A kernel whose machine 
 measured. Interrupted, the same command goes on with the rounds that are there.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
-above 0, but not settled), 20 a benchmark failed, 21 a commit does not build, 22 nothing was compared, 2 usage.
+above 0, but not settled; or too few rounds for a look; or n/a at HEAD alone), 20 a benchmark failed, 22 nothing was
+compared (a commit that does not build leaves nothing), 2 usage; of several the first of 2, 22, 10, 20, 11.
 """
 
 from __future__ import annotations

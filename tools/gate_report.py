@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from tools import units
 from tools.ab_test import Answer, Comparison, Obstacle
-from tools.gate_verdict import WORDS, GateReport
+from tools.gate_verdict import GateReport
 from tools.markdown_text import literal
 from tools.recorded import Commit
 from tools.run_report import SHORT
@@ -93,7 +93,7 @@ def _summary(report: GateReport) -> str:
 
 
 def _verdict(report: GateReport) -> str:
-    return f"{WORDS[report.verdict]} (exit status {report.verdict.value})"
+    return f"{report.words} (exit status {report.verdict.value})"
 
 
 def as_markdown(report: GateReport) -> str:
@@ -112,7 +112,7 @@ def as_markdown(report: GateReport) -> str:
 def as_json(report: GateReport) -> str:
     """Return the report as JSON: ratios of times (after / before), seconds; unknown is null."""
     said: dict[str, Any] = {
-        "verdict": WORDS[report.verdict],
+        "verdict": report.words,
         "exit_status": report.verdict.value,
         "base": commit_object(report.base),
         "head": commit_object(report.head),

@@ -26,7 +26,7 @@ class Verdict(enum.Enum):
 WORDS: Mapping[Verdict, str] = {
     Verdict.CLEAN: "no regression",
     Verdict.REGRESSION: "regression confirmed",
-    Verdict.SUSPECT: "suspect: slower by the floor or more, but not settled",
+    Verdict.SUSPECT: "suspect",
     Verdict.FAILED: "a benchmark failed",
     Verdict.NOT_BUILT: "a commit does not build",
     Verdict.NOTHING: "nothing was compared",
@@ -34,23 +34,33 @@ WORDS: Mapping[Verdict, str] = {
 
 
 def verdict(found: Iterable[Comparison]) -> Verdict:
-    """Return the verdict; of several the first in the contract's order.
+    """Return the verdict; of several the first in the contract's order: 22, 10, 21, 20, 11.
 
-    That a commit does not build comes before "nothing was measured", although nothing was: with two commits one of them
-    is always the reason of the other. No series at all is NOTHING. Improvements, what is n/a, and an unknown one that
-    does not lean to slower leave a gate clean, as long as one series was compared.
+    Nothing was compared where no series had a look, and one was to have one: that the code of others is the same says
+    nothing of it. A commit that does not build leaves nothing to compare, either. Improvements, what is n/a on both
+    sides, and an unknown one that was looked at and does not lean to slower leave a gate clean.
     """
     items = list(found)
     obstacles = {item.obstacle for item in items}
-    if Obstacle.NOT_BUILT in obstacles:
-        return Verdict.NOT_BUILT
-    if any(item.slower for item in items):
-        return Verdict.REGRESSION
-    if Obstacle.FAILED in obstacles:
-        return Verdict.FAILED
-    if not any(item.p is not None or item.answer is Answer.SAME for item in items):
-        return Verdict.NOTHING
-    return Verdict.SUSPECT if any(item.suspect for item in items) else Verdict.CLEAN
+    seen = any(item.p is not None for item in items)
+    is_known = seen or any(item.answer is Answer.SAME for item in items)
+    holds = {
+        Verdict.NOTHING: not is_known or (not seen and any(item.unseen for item in items)),
+        Verdict.REGRESSION: any(item.slower for item in items),
+        Verdict.NOT_BUILT: Obstacle.NOT_BUILT in obstacles,
+        Verdict.FAILED: Obstacle.FAILED in obstacles,
+        Verdict.SUSPECT: any(doubt(item) for item in items),
+    }
+    return next((verdict for verdict, is_so in holds.items() if is_so), Verdict.CLEAN)
+
+
+def doubt(item: Comparison) -> str:
+    """Return why a series can be slower for all that is known, in words; "" where it cannot, or has no time at all."""
+    if item.suspect:
+        return "slower by the floor or more, but not settled"
+    if item.unseen:
+        return "too few rounds for a look"
+    return "gone: it had times before" if item.obstacle is Obstacle.GONE else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +80,17 @@ class GateReport:
         return verdict(self.found.values())
 
     @property
+    def words(self) -> str:
+        """The verdict in words, and what it is for where a table may not tell."""
+        items, said = self.found.values(), self.verdict
+        why: Iterable[str] = ()
+        if said is Verdict.SUSPECT:
+            why = (doubt(item) for item in items)
+        if said is Verdict.NOTHING:
+            why = (doubt(item) if item.obstacle is None else item.obstacle.value for item in items)
+        return "; ".join(dict.fromkeys([WORDS[said], *filter(None, why)]))
+
+    @property
     def rows(self) -> list[tuple[Series, Comparison]]:
         """The series, worst first: slower, failed, suspect, unknown, the same, faster; by how much within each."""
         return sorted(self.found.items(), key=lambda row: (_rank(row[1]), -_size(row[1]), row[0]))
@@ -80,7 +101,7 @@ def _rank(item: Comparison) -> int:
         return 0
     if item.obstacle in (Obstacle.FAILED, Obstacle.NOT_BUILT):
         return 1
-    if item.suspect:
+    if doubt(item):
         return 2
     if item.answer is Answer.UNKNOWN:
         return 3 if item.obstacle is None else 4

@@ -63,13 +63,14 @@ def test_an_innocent_refactoring_that_is_not_committed_yet(tiny):
 def test_a_kernel_that_is_wrong_and_one_that_does_not_build(tiny):
     base = tiny.git("rev-parse", "HEAD")
     tiny.commit("Fail", kernel=WRONG)
-    done = gate(tiny, base, "HEAD", *ONE)
+    done = gate(tiny, base, "HEAD", "--bench", "(native|eager).*1k", "--measure-unchanged")
     assert done.returncode == 20, done.stdout
     assert lines_with(done.stdout, "unknown, because failed at", "scale native float32-1k is wrong: got 3, wanted 2")
     broken = tiny.commit("Break", kernel=FASTER, source="int f( {")
     done = gate(tiny, base, "HEAD", *ONE)
-    assert done.returncode == 21, done.stdout
+    assert done.returncode == 22, done.stdout
     assert lines_with(done.stdout, "unknown, because", broken[:8], "does not build", "fast.c:1")
+    assert done.stdout.splitlines()[-1] == "verdict: nothing was compared; does not build (exit status 22)"
 
 
 def test_a_kernel_that_is_not_there_yet_gives_nothing_to_compare(tiny):
@@ -78,7 +79,15 @@ def test_a_kernel_that_is_not_there_yet_gives_nothing_to_compare(tiny):
     done = gate(tiny, base, "HEAD", *ONE)
     assert done.returncode == 22, done.stdout
     assert lines_with(done.stdout, f"unknown, because n/a at {base[:8]}: no such kernel at this commit")
-    assert lines_with(done.stdout, "verdict: nothing was compared (exit status 22)")
+    assert lines_with(done.stdout, "verdict: nothing was compared; n/a (exit status 22)")
+
+
+def test_a_kernel_that_is_not_there_any_more_is_no_clean_bill(tiny):
+    base = tiny.git("rev-parse", "HEAD")
+    head = tiny.commit("Remove", kernel="")
+    done = gate(tiny, base, "HEAD", "--bench", "(native|eager).*1k", "--measure-unchanged")
+    assert done.returncode == 11, done.stdout
+    assert lines_with(done.stdout, f"unknown, because n/a at {head[:8]}, and not before: no such kernel")
 
 
 def test_what_is_interrupted_goes_on_where_it_was(tiny):

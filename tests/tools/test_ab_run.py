@@ -4,9 +4,11 @@ import pytest
 
 from benchmarks.harness import telemetry
 from tests.tools.simulated_machine import SERIES, a_round
-from tools import ab_kept
+from tools import ab_kept, failures
 from tools.ab_run import witnesses
+from tools.ab_test import Obstacle
 from tools.errors import ResultsError
+from tools.failures import Failure
 
 
 def rounds(*times):
@@ -38,6 +40,29 @@ def test_a_line_that_was_cut_off_is_passed_over_only_at_the_end(tmp_path):
     path.write_text(f"{whole[:40]}\n{whole}\n")
     with pytest.raises(ResultsError, match=r"a\.jsonl:1: not JSON.*remove that line, or measure with --again"):
         ab_kept.lines(path, telemetry.decode)
+
+
+def kept(folder, **said):
+    """Keep what each side says of a series that it has no rounds of: whether it is n/a, else it failed."""
+    found = ab_kept.KeptRounds(folder=folder, environment="e")
+    for commit, skipped in said.items():
+        item = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="no such kernel", skipped=skipped)
+        failures.append(found.failures_path(commit * 40), item)
+    return found.pairs("a" * 40, "b" * 40, 0.0)[SERIES]
+
+
+def test_what_is_not_applicable_at_the_later_commit_alone_is_gone(tmp_path):
+    found = kept(tmp_path / "b", b=True)
+    assert (found.obstacle, found.reason) == (Obstacle.GONE, "n/a at bbbbbbbb, and not before: no such kernel")
+    assert kept(tmp_path / "a", a=True).obstacle is Obstacle.NOT_APPLICABLE
+    both = kept(tmp_path / "both", a=True, b=True)
+    assert (both.obstacle, both.reason) == (Obstacle.NOT_APPLICABLE, "n/a at aaaaaaaa: no such kernel")
+
+
+def test_a_failure_says_more_than_that_the_other_commit_has_no_such_kernel(tmp_path):
+    assert kept(tmp_path / "new", a=True, b=False).reason == "failed at bbbbbbbb: no such kernel"
+    assert kept(tmp_path / "old", a=False, b=True).reason == "failed at aaaaaaaa: no such kernel"
+    assert kept(tmp_path / "both", a=False, b=False).reason == "failed at aaaaaaaa: no such kernel"
 
 
 @pytest.mark.parametrize("line", ['{"began": "x"}', "[]", "{}", "{"])

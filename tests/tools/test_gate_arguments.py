@@ -8,6 +8,8 @@ import pytest
 from tests.tools.simulated_machine import Machine
 from tools import ab_arguments, gate, lock, selection
 from tools.__main__ import main
+from tools.ab_rounds import Pair
+from tools.ab_test import Obstacle
 from tools.commits import resolve
 
 
@@ -125,6 +127,12 @@ class Lent(Machine):
     """A simulated machine in the place of asv's runner."""
 
     measured = 0.0
+    wrong = ""  # a test case whose result is wrong at the later commit
+
+    def measure_pair(self, before, after, series, rounds, deadline):
+        found = super().measure_pair(before, after, series, rounds, deadline)
+        failed = Pair(obstacle=Obstacle.FAILED, reason=f"failed at {after}: wrong")
+        return {one: failed if self.wrong and one[1][1] == self.wrong else pair for one, pair in found.items()}
 
     def folder(self, before, after):
         return f"{before}-{after}"
@@ -132,26 +140,29 @@ class Lent(Machine):
 
 # What the machine of HEAD does, with the minutes of its budget
 CAUSES = {
-    0: ({"noise": 0.002}, 10),
-    10: ({"speed": 1.05}, 10),
-    11: ({"speed": 1.02, "noise": 0.012, "seed": 0}, 17 / 60),  # the budget ends after the first look
-    20: ({"fails": True}, 10),
-    21: ({"builds": False}, 10),
-    22: ({}, 9 / 60),  # the budget ends within the first look
+    "clean": (0, {"noise": 0.002}, 10),
+    "slower": (10, {"speed": 1.05}, 10),
+    "the budget ends after the first look": (11, {"speed": 1.02, "noise": 0.012, "seed": 4}, 33 / 60),
+    "one of two is wrong": (20, {"noise": 0.002, "wrong": "float32-256x256x256"}, 10),
+    "all are wrong": (22, {"fails": True}, 10),
+    "it does not build": (22, {"builds": False}, 10),
+    "the budget ends within the first look": (22, {}, 9 / 60),
 }
 
 
-def lent(head, *, speed=1.0, fails=False, builds=True, **more):
+def lent(head, *, speed=1.0, fails=False, builds=True, wrong="", **more):
     only = (head,)
-    return Lent(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
+    machine = Lent(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
+    machine.wrong = wrong
+    return machine
 
 
-@pytest.mark.parametrize("status", CAUSES)
-def test_each_exit_status_of_the_contract_has_its_cause(clone, monkeypatch, status):
-    behaviour, minutes = CAUSES[status]
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_exit_status_of_the_contract_has_its_cause(clone, monkeypatch, cause):
+    status, behaviour, minutes = CAUSES[cause]
     monkeypatch.setattr(selection, "check_clone", lambda root: [])
     monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(resolve(clone, "HEAD", "HEAD"), **behaviour))
     out = io.StringIO()
-    args = [*GATE, "--bench", "matmul.*native.*256x", "--budget", str(minutes), "--root", str(clone)]
+    args = [*GATE, "--bench", "matmul.*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
     assert main(args, out, io.StringIO()) == status
     assert out.getvalue().splitlines()[-1].endswith(f"(exit status {status})")

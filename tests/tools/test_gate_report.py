@@ -36,6 +36,8 @@ SAME = compared(
 CODE = known_same("the machine code is unchanged")
 FAILED = not_compared(Obstacle.FAILED, "failed at 7744c6af: AssertionError: a|b is `wrong` <3>")
 ABSENT = not_compared(Obstacle.NOT_APPLICABLE, "n/a at 6e4c8f6d: no such kernel")
+GONE = not_compared(Obstacle.GONE, "n/a at 7744c6af, and not before: no such kernel")
+UNSEEN = Comparison(answer=Answer.UNKNOWN, rounds=3, reason="3 of the 8 rounds; the budget ended")
 BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
 
 
@@ -64,12 +66,21 @@ FULL = report(SAME, FASTER, CODE, UNKNOWN, SUSPECT, FAILED, ABSENT, SLOWER)
         ([SAME, SUSPECT], 11),
         ([SAME, SUSPECT, FAILED], 20),
         ([SAME, SUSPECT, FAILED, SLOWER], 10),
-        ([BROKEN, BROKEN], 21),
+        ([SAME, BROKEN, FAILED], 21),
+        ([BROKEN, BROKEN], 22),
         ([ABSENT], 22),
-        ([not_compared(Obstacle.NOT_APPLICABLE, "n/a"), Comparison(answer=Answer.UNKNOWN, reason="3 of 8")], 22),
+        ([ABSENT, UNSEEN], 22),
+        ([CODE, UNSEEN], 22),  # the one that changed had no look
+        ([CODE, FAILED, UNSEEN], 22),
+        ([SAME, UNSEEN], 11),
+        ([SAME, GONE], 11),
+        ([CODE, GONE], 11),
+        ([GONE], 22),
         ([], 22),
-        ([FAILED, FAILED], 20),
+        ([FAILED, FAILED], 22),
+        ([CODE, FAILED], 20),
         ([CODE], 0),
+        ([CODE, ABSENT], 0),
     ],
 )
 def test_the_exit_status_is_the_first_of_the_contracts_order(items, wanted):
@@ -85,6 +96,18 @@ def test_verdicts_have_the_contracts_numbers():
         "NOT_BUILT": 21,
         "NOTHING": 22,
     }
+
+
+def test_what_there_is_a_doubt_for_and_what_left_nothing_to_compare_is_said():
+    found = report(SAME, SUSPECT, UNSEEN, GONE)
+    assert (
+        found.words
+        == "suspect; slower by the floor or more, but not settled; too few rounds for a look; gone: it had times before"
+    )
+    assert {item for _, item in found.rows[:3]} == {SUSPECT, UNSEEN, GONE}
+    assert report(BROKEN, BROKEN).words == "nothing was compared; does not build"
+    assert report(CODE, UNSEEN).words == "nothing was compared; too few rounds for a look"
+    assert report(SLOWER, UNSEEN).words == "regression confirmed"
 
 
 def test_the_worst_comes_first():
