@@ -81,7 +81,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     verdict = Verdict(
         title=_title(work),
         when=when,
-        measured=len(suspected.judged),
+        measured=suspected.measured,
         findings=_to_tell(found, kept.findings, since),
         comparisons=tuple(outcome.comparisons),
         failures=tuple(map(_failed, _failures(work))),

@@ -22,7 +22,7 @@ from tools.histories import SeriesHistory
 from tools.late_moves import LookBack, late_moves
 from tools.moves import Move, Screen, Step, prepared, threshold
 from tools.night_confirming import Outcome
-from tools.series_identity import Identity, Slot
+from tools.series_identity import DEVICE, Identity, Slot
 
 WHO = "nightly"
 
@@ -35,6 +35,11 @@ class Suspicions:
     events: tuple[EnvironmentEvent, ...]
     judged: frozenset[Identity]  # series with a value of this night
     notes: tuple[str, ...]
+
+    @property
+    def measured(self) -> int:
+        """How many series of kernels have a value of this night: ceilings alone are no night's work."""
+        return sum(one.kernel != DEVICE for one in self.judged)
 
 
 def suspicions(

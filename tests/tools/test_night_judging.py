@@ -18,6 +18,7 @@ from tools.night_confirming import Outcome, look_again, pending
 from tools.night_judging import Before, suspicions
 from tools.night_screen import look_back, shift
 from tools.series_identity import Identity
+from tools.verdict import Failed, Verdict, exit_status
 
 LINE = tuple(f"{number:040x}" for number in range(30))
 ORDER = {sha: place for place, sha in enumerate(LINE)}
@@ -83,6 +84,16 @@ STEP = [0.0] * 20 + [math.log(1.1)]
 def test_a_quiet_night_finds_nothing():
     found, outcome = a_night(Machine(), history([0.0] * 20), history([0.0] * 20, seed=1, case="float32-2M"))
     assert (found, outcome) == ((), Outcome())
+
+
+def test_what_the_machine_can_do_at_most_is_not_what_a_night_is_for():
+    series = history([0.0] * 3, tonight=1)
+    of = replace(series.identity, benchmark="device.Cpu.track_dram_bandwidth", implementation="", case="", method="")
+    suspected = judged(replace(series, identity=of))
+    assert (len(suspected.judged), suspected.measured) == (1, 0)
+    every_timing_died = Verdict(title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),))
+    assert exit_status(every_timing_died) == 22
+    assert judged(series, replace(series, identity=of)).measured == 1
 
 
 def test_a_regression_is_confirmed_at_its_commit():
