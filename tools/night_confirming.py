@@ -177,11 +177,17 @@ def _sort_in(found: Outcome, move: Move, answer: Comparison, commits: tuple[str,
     )
     if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
         found.cases.append(_case(move, answer, commits))
+        if (answer.ratio - 1) * move.effect < 0:  # it is told as what it is, and what the history showed is none
+            _refute(found, move, f"{answer.ratio - 1:+.1%}: {answer.reason}")
     elif answer.answer is Answer.SAME:
-        said = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {answer.reason}"
-        found.refuted[move.identity, move.bad.commit] = f"{move.identity} at {move.bad.commit[:SHORT]}: {said}"
+        _refute(found, move, answer.reason)
     else:
         found.unsettled.append(_case(move, answer, move.candidates))
+
+
+def _refute(found: Outcome, move: Move, why: str) -> None:
+    said = f"{math.exp(move.effect) - 1:+.1%} in the history, but measured again in turns {why}"
+    found.refuted[move.identity, move.bad.commit] = f"{move.identity} at {move.bad.commit[:SHORT]}: {said}"
 
 
 def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> Case:

@@ -1,6 +1,7 @@
 """From a night's values to findings, on a simulated machine: what is screened, measured again, bisected, recorded."""
 
 import math
+import re
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -97,8 +98,9 @@ def test_what_the_machine_can_do_at_most_is_not_what_a_night_is_for():
 
 
 def test_a_regression_is_confirmed_at_its_commit():
-    (found,), _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
+    (found,), outcome = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
     assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    assert outcome.refuted == {}
     assert found.worst.ratio == pytest.approx(1.1, abs=0.02)
     assert found.worst.low > 1.05 and found.worst.p < 1e-3 and found.anchor == LINE[19]
 
@@ -123,6 +125,19 @@ def test_a_suspect_that_a_later_night_refutes_is_resolved():
     assert known[0].state is State.SUSPECT
     (found,), _ = a_night(Machine(noise=0.002), series, known=known)
     assert found.state is State.RESOLVED and "measured again in turns" in found.decisions[-1].reason
+
+
+def test_a_suspect_that_turns_out_to_be_the_opposite_is_resolved_and_told_as_what_it_is():
+    series = history(STEP, tonight=1)
+    known, _ = a_night(Machine(), series, budget=0.0)
+    outcome = look_again(list(pending(known, [series], ())), Machine(speed=slower_from(20, 0.9)), budget=1e6)
+    found = after(outcome, judged(), series, known=known, when=LATER)
+    assert {item.kind: item.state for item in found} == {
+        Kind.REGRESSION: State.RESOLVED,
+        Kind.IMPROVEMENT: State.CONFIRMED,
+    }
+    (line,) = outcome.refuted.values()
+    assert re.search(r": \+1\d\.\d% in the history, but measured again in turns -(9|10)\.\d%: p < 0\.001", line), line
 
 
 def test_what_cannot_be_settled_is_a_suspect():
