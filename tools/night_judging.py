@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tools import absences, decisions, finding, finding_making, regressions
+from tools.ab_test import Answer
 from tools.absences import Superseded
 from tools.attribution import EnvironmentEvent
 from tools.decisions import Expectation
@@ -130,9 +131,11 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return every finding as it is after this night: the new ones, and the known ones joined, reopened or resolved.
 
-    What is confirmed goes through Benjamini and Hochberg's control first; what that leaves out stays a suspect.
+    What is confirmed goes through Benjamini and Hochberg's control first, among all that was measured again; what that
+    leaves out stays a suspect.
     """
-    reported, doubtful = regressions.discoveries(outcome.cases)
+    others = [one.p for one in outcome.comparisons if one.answer is not Answer.DIFFERENT and one.p is not None]
+    reported, doubtful = regressions.discoveries(outcome.cases, others)
     new: list[Finding] = []
     for cases, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
         new += finding_making.from_cases(cases, state=state, order=before.order, when=before.when, who=WHO)

@@ -78,15 +78,21 @@ class HasP(Protocol):
 Tested = TypeVar("Tested", bound=HasP)
 
 
-def discoveries(tested: Sequence[Tested]) -> tuple[tuple[Tested, ...], tuple[Tested, ...]]:
+def discoveries(
+    tested: Sequence[Tested], others: Sequence[float] = ()
+) -> tuple[tuple[Tested, ...], tuple[Tested, ...]]:
     """Return what a night may report of what it confirmed, and what stays a suspect, by Benjamini and Hochberg.
 
     What no test was made of stays a suspect.
+
+    Args:
+        tested: what was confirmed: each passed a test of its own, so that among themselves all pass this one, too.
+        others: p of everything else that the night tested: with it the one of hundreds that chance confirmed is seen.
     """
     from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second, and most commands test nothing
 
     known = [(item, item.p) for item in tested if item.p is not None]
-    adjusted = false_discovery_control([p for _, p in known]) if known else []
+    adjusted = false_discovery_control([*(p for _, p in known), *others])[: len(known)] if known else []
     passed = {id(item) for (item, _), q in zip(known, adjusted, strict=True) if q <= FALSE_DISCOVERIES}
     reported = tuple(item for item in tested if id(item) in passed)
     return reported, tuple(item for item in tested if id(item) not in passed)

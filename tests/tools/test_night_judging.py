@@ -305,6 +305,17 @@ def test_a_machine_that_got_faster_resolves_no_regression():
     assert {item.kind: item.state for item in found}[Kind.REGRESSION] is State.CONFIRMED
 
 
+def test_what_a_night_confirms_is_held_against_all_that_it_measured_again():
+    series = history(STEP, tonight=1)
+    suspected = judged(series)
+    outcome = look_again(suspected.moves, Machine(speed=slower_from(20, 1.1), noise=0.03, seed=2), budget=1e6)
+    (said,) = outcome.comparisons
+    assert said.answer is Answer.DIFFERENT
+    outcome.comparisons += [replace(said, answer=Answer.SAME, p=(1 + number) / 500) for number in range(500)]
+    (found,) = after(outcome, suspected, series)
+    assert found.state is State.SUSPECT
+
+
 def test_a_culprit_that_its_own_check_clears_is_not_accused(monkeypatch):
     real = night_confirming.bisect
     monkeypatch.setattr(night_confirming, "bisect", lambda *given, **more: replace(real(*given, **more), own=None))

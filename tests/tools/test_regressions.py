@@ -316,6 +316,17 @@ def test_false_discoveries_are_held_at_five_percent():
     reported, doubtful = regressions.discoveries([case(p=p) for p in (1e-6, 0.03, 0.04, 0.06)])
     assert [item.p for item in reported] == [1e-6] and len(doubtful) == 3
     assert regressions.discoveries([]) == ((), ())
+    assert regressions.discoveries([], [0.5]) == ((), ())
+
+
+def test_one_of_hundreds_that_chance_confirmed_stays_a_suspect():
+    others = [number / 200 for number in range(1, 200)]
+    lucky, real = case(p=9e-4), case(p=1.6e-4)
+    assert regressions.discoveries([lucky]) == ((lucky,), ())
+    assert regressions.discoveries([lucky], others) == ((), (lucky,))
+    assert regressions.discoveries([real], others) == ((real,), ())
+    many = [case(p=9e-4) for _ in range(40)]  # one commit that made much slower is no chance
+    assert regressions.discoveries(many, others) == (tuple(many), ())
 
 
 def test_identities_have_no_other_parts():
