@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.harness import telemetry
 from benchmarks.harness.telemetry import Round
-from tools import failures
+from tools import failures, going_on
 from tools.ab_rounds import Pair
 from tools.ab_test import Obstacle
 from tools.errors import ResultsError
@@ -20,6 +20,7 @@ from tools.ownership import by_series
 from tools.run_report import SHORT
 from tools.stored_file import Series
 
+CLOCK = 60.0  # s by which a clock may be set back while a session goes on
 TIMES = "blocks.jsonl"  # in the folder of two commits: when each run of asv began
 
 
@@ -30,18 +31,31 @@ class KeptRounds:
     folder: Path
     environment: str  # asv's name
 
-    def pairs(self, before: str, after: str, since: float) -> dict[Series, Pair]:
-        """Return what is kept of two commits; a side that failed after a Unix time, s, has no rounds.
+    def pairs(self, before: str, after: str, began: float, now: float) -> dict[Series, Pair]:
+        """Return what is kept of two commits; a side that failed in this session has no rounds.
+
+        Rounds count that are no older than an interrupted session which one goes on with. Those of last week would
+        answer for the machine of last week, and those of after `now` were measured before a clock was set back.
+
+        Args:
+            before, after: full SHAs. began: when this session did, Unix time, s. now: Unix time, s.
 
         Raises:
             ResultsError: a line says something else.
         """
-        rounds = [by_series(lines(self._path(commit), telemetry.decode)) for commit in (before, after)]
+        rounds = [
+            by_series(
+                item
+                for item in lines(self._path(commit), telemetry.decode)
+                if began - going_on.LONGEST <= item.time <= now + CLOCK
+            )
+            for commit in (before, after)
+        ]
         blocks = block_times(self.folder / TIMES)
         found = {
             one: paired(rounds[0].get(one, []), rounds[1].get(one, []), blocks) for one in {**rounds[0], **rounds[1]}
         }
-        said = [(commit, item) for commit in (after, before) for item in self._failures(commit, since)]
+        said = [(commit, item) for commit in (after, before) for item in self._failures(commit, began)]
         for commit, item in sorted(said, key=lambda pair: not pair[1].skipped):  # a failure says more than n/a, and
             found[item.benchmark, item.params] = _obstructed(commit, item, is_later=commit == after)
         return found  # of two commits that say the same, the earlier one is named

@@ -1,12 +1,13 @@
 """An A/B session: two commits measured in turns by asv, and its rounds kept as evidence, apart from the history.
 
-    .asv/ab/<environment>-<method>-<toolchain>/<before>-<after>/
+    .asv/ab/<environment>-<method>-<toolchain and machine>/<before>-<after>/
         <environment>/<commit>.jsonl            telemetry, a line per round, written by the measuring processes
         <environment>/<commit>.failures.jsonl   why there is none
         blocks.jsonl                            a line per run of asv: when it began, how many rounds a side it was for
 
 The measuring processes write there by themselves (KV_SPOOL), so that whatever ends a session, a power cut included, its
-rounds are there; the next session of the same two commits goes on from them. asv interleaves rounds only where it
+rounds are there; the next session of the same two commits on the same day, with the same compilers, driver, torch and
+clocks, goes on from them. asv interleaves rounds only where it
 stores results: that is under the machine name MACHINE, removed before and after, and asv's list of benchmarks is put
 back as it was: nothing in results/ changes. Wheels are those of the history.
 
@@ -22,7 +23,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -33,7 +34,7 @@ from asv.repo import get_repo
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.cases import CONTROLS
-from tools import ab_kept, failures, kept_builds, toolchain
+from tools import ab_kept, failures, fingerprint, kept_builds, toolchain
 from tools.ab_kept import KeptRounds
 from tools.ab_rounds import Pair
 from tools.asv_process import Reader, run_asv
@@ -51,6 +52,12 @@ MACHINE = "kv-ab"
 FAILED = 2  # asv's status where a benchmark failed and the others were measured
 FOLDER = Path(".asv", "ab")
 NAMED = 12  # digits of a commit in the name of a folder
+
+
+def place(environment: str, environ: Mapping[str, str]) -> str:
+    """Return the name of the folder of what is comparable: timed alike, built alike, on a machine that is as it was."""
+    here = json.dumps([toolchain.describe(environ), fingerprint.now(environ)], sort_keys=True)
+    return f"{environment}-{timing.method(environ)}-{hashlib.sha256(here.encode()).hexdigest()[:8]}"
 
 
 class _TimeIsUpError(Exception):
@@ -72,9 +79,7 @@ class AsvRunner:
         self._conf = Config.load()
         self._environment = environment_of(self._conf)
         self._results = Path(self._conf.results_dir)
-        built_with = hashlib.sha256(toolchain.describe(os.environ).encode()).hexdigest()[:8]
-        place = f"{self._environment.name}-{timing.method(os.environ)}-{built_with}"
-        self._folder = self.root / FOLDER / place
+        self._folder = self.root / FOLDER / place(str(self._environment.name), os.environ)
         self._log = self.root / ".asv" / "logs" / f"ab-{time.strftime('%Y%m%d-%H%M%S')}.log"
         self._created = False
         self._aside: set[Path] = set()
@@ -131,14 +136,14 @@ class AsvRunner:
         """
         folder = self.folder(before, after)
         self._put_aside(folder)
-        pairs = self._kept(folder).pairs(before, after, self.began)
+        pairs = self._kept(folder).pairs(before, after, self.began, time.time())
         missing = {one: rounds - (pairs[one].rounds if one in pairs else 0) for one in series}
         # Series of an interrupted session may have more than others: each is measured with those that miss as many
         for number in sorted({count + count % 2 for count in missing.values() if count > 0}):
             group = [one for one, count in missing.items() if count > 0 and count + count % 2 == number]
             if self.clock() < deadline:
                 self._measure(folder, (before, after), (*group, *witnesses(group, self.device)), number, deadline)
-        return self._kept(folder).pairs(before, after, self.began)
+        return self._kept(folder).pairs(before, after, self.began, time.time())
 
     def _put_aside(self, folder: Path) -> None:
         """Keep the rounds of an earlier session under another name, where everything is to be measured again."""

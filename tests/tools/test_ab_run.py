@@ -1,11 +1,15 @@
 """What an A/B session keeps and reads again: rounds in pairs, failures of this session, lines cut by a power cut."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
 from benchmarks.harness import telemetry
 from tests.tools.simulated_machine import SERIES, a_round
-from tools import ab_kept, failures
-from tools.ab_run import witnesses
+from tools import ab_kept, ab_run, failures
+from tools.ab_rounds import Pair
+from tools.ab_run import AsvRunner, witnesses
 from tools.ab_test import Obstacle
 from tools.errors import ResultsError
 from tools.failures import Failure
@@ -48,7 +52,51 @@ def kept(folder, **said):
     for commit, skipped in said.items():
         item = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="no such kernel", skipped=skipped)
         failures.append(found.failures_path(commit * 40), item)
-    return found.pairs("a" * 40, "b" * 40, 0.0)[SERIES]
+    return found.pairs("a" * 40, "b" * 40, 0.0, 10.0)[SERIES]
+
+
+HOUR = 3600.0
+
+
+def counted(folder, *hours):
+    """Return of how many rounds a side, so many hours before now, a session that begins now makes use."""
+    found = ab_kept.KeptRounds(folder=folder, environment="e")
+    for commit in ("a" * 40, "b" * 40):
+        path = folder / "e" / f"{commit}.jsonl"
+        for item in rounds(*(100 * HOUR - HOUR * number for number in hours)):
+            telemetry.append_line(path, telemetry.encode(item))
+    return found.pairs("a" * 40, "b" * 40, 100 * HOUR, 100 * HOUR).get(SERIES, Pair()).rounds
+
+
+def test_rounds_of_another_day_answer_nothing(tmp_path):
+    assert counted(tmp_path / "old", 24 * 30, 24, 7) == 0
+    assert counted(tmp_path / "interrupted", 24, 5, 1) == 2
+    assert counted(tmp_path / "set back", -24, -1, 2) == 1  # the clock was, and they are of no known time
+
+
+def test_where_only_rounds_of_another_day_are_kept_it_is_measured(tmp_path):
+    runner = object.__new__(AsvRunner)
+    runner.root, runner._folder, runner._environment = tmp_path, tmp_path / "ab", SimpleNamespace(name="e")
+    runner.again, runner._aside, runner.began, runner.device = False, set(), time.time(), "cpu"
+    measured = []
+    runner._measure = lambda folder, commits, series, rounds, deadline: measured.append(rounds)
+    path = runner.folder("a" * 40, "b" * 40) / "e"
+    for commit, seconds in (("a" * 40, 1e-3), ("b" * 40, 1.1e-3)):
+        for number in range(8):
+            item = a_round(SERIES, runner.began - 30 * 24 * HOUR + number, seconds, f"{number}")
+            telemetry.append_line(path / f"{commit}.jsonl", telemetry.encode(item))
+    runner.measure_pair("a" * 40, "b" * 40, [SERIES], 8, runner.clock() + HOUR)
+    assert measured == [8]
+
+
+def test_rounds_of_another_driver_or_compiler_are_kept_elsewhere(monkeypatch):
+    def at(driver="1", compiler="c++ 12"):
+        monkeypatch.setattr(ab_run.fingerprint, "now", lambda environ: {"driver": driver})
+        monkeypatch.setattr(ab_run.toolchain, "describe", lambda environ: compiler)
+        return ab_run.place("e", {})
+
+    assert at() == at() and at().startswith("e-")
+    assert len({at(), at(driver="2"), at(compiler="c++ 13")}) == 3
 
 
 def test_what_is_not_applicable_at_the_later_commit_alone_is_gone(tmp_path):
