@@ -1,9 +1,14 @@
-"""Writing files that a reader never sees half written."""
+"""Writing files that a reader never sees half written, and that a power cut leaves as they were or as they are to be.
+
+Without waiting for the disk a power cut may leave the new name on an empty file: an empty journal stops every night,
+and an empty copy of a results file says that there was none.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)")
@@ -27,10 +32,24 @@ def replace_bytes(path: Path, contents: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(contents)
+        with temporary.open("wb") as stream:
+            stream.write(contents)
+            stream.flush()
+            os.fsync(stream.fileno())
         temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)  # there only where one of the two failed
+        temporary.unlink(missing_ok=True)  # there only where one of them failed
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names of a folder; the file itself is whole either way."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # not every file system can, those of a network least
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_left(folder: Path) -> list[Path]:

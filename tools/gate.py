@@ -2,7 +2,7 @@
 
 Both are measured in turns, A B B A, in fresh processes; each series gets one of three answers (tools/ab_test.py), and
 more rounds as long as it has none and the budget lasts. A kernel whose machine code is the same on both sides is not
-measured. Interrupted, the same command goes on with the rounds that are there, within hours and on an unchanged machine.
+measured. Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
 above 0, but not settled; or too few rounds for a look; or n/a at HEAD alone), 20 a benchmark failed, 22 nothing was

@@ -1,8 +1,10 @@
 """Files that are replaced whole or not at all."""
 
+import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,47 @@ def test_a_text_is_replaced_and_nothing_else_is_left(tmp_path):
         replace_text(path, text)
     assert path.read_text() == "two"
     assert list(path.parent.iterdir()) == [path]
+
+
+def opened(descriptor):
+    """Return the path of an open file."""
+    return Path("/proc/self/fd", str(descriptor)).readlink()
+
+
+def test_the_disk_has_the_contents_before_the_file_has_its_name(tmp_path, monkeypatch):
+    said, replace = [], Path.replace
+
+    def synced(descriptor):
+        path = opened(descriptor)
+        said.append(path if path.is_dir() else path.read_text())
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", lambda path, to: said.append("named") or replace(path, to))
+    replace_text(tmp_path / "a.txt", "text")
+    assert said == ["text", "named", tmp_path]
+
+
+def test_a_file_system_that_cannot_wait_for_a_folder_is_written_all_the_same(tmp_path, monkeypatch):
+    def refused(descriptor, real=os.fsync):
+        if opened(descriptor).is_dir():
+            raise OSError(errno.EINVAL, "Invalid argument")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    replace_text(tmp_path / "a.txt", "text")
+    assert (tmp_path / "a.txt").read_text() == "text"
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_text(path, "new")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(("text", "error"), [("text", OSError), ("\ud800", UnicodeEncodeError)])
