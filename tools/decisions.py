@@ -71,10 +71,12 @@ def reopen(finding: Finding, *, reason: str, who: str, when: datetime) -> Findin
     """Open a finding again, as what it was when it last was.
 
     Raises:
-        UsageError: it is open.
+        UsageError: it is open, or never was: what the machine did waits for nobody.
     """
     if finding.state in OPEN:
         raise UsageError(f"{finding.id} is {finding.state.value}: it is open already")
+    if finding.kind is Kind.ENVIRONMENT:
+        raise UsageError(f"{finding.id} is what the machine did: it accuses no commit, and was never open")
     return _changed(finding, _before(finding), reason, who=who, when=when)
 
 

@@ -142,6 +142,9 @@ def test_what_is_over_cannot_be_acknowledged_and_what_is_open_not_reopened():
         decisions.acknowledge(finding(state=State.RESOLVED), reason="r", until=TODAY, who="ada", when=WHEN)
     with pytest.raises(UsageError, match="open already"):
         decisions.reopen(finding(), reason="r", who="ada", when=WHEN)
+    machine = finding(kind=Kind.ENVIRONMENT, state=State.ENVIRONMENT, commits=())
+    with pytest.raises(UsageError, match="is what the machine did: it accuses no commit"):
+        decisions.reopen(machine, reason="r", who="ada", when=WHEN)  # nights would look for its cause again
     again = decisions.reopen(
         decisions.acknowledge(finding(state=State.SUSPECT), reason="r", until=TODAY, who="ada", when=WHEN),
         reason="not so",
