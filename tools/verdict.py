@@ -52,7 +52,6 @@ class Verdict:
     superseded: tuple[Superseded, ...] = ()
     errors: tuple[str, ...] = ()  # data that could not be read
     notes: tuple[str, ...] = ()
-    idle: str = ""  # why nothing had to be measured, where nothing had to be
     commits: Mapping[str, Commit] = field(default_factory=dict)  # that findings name, as far as the repository has them
 
     def _of(self, kind: Kind, *states: State) -> tuple[Finding, ...]:
@@ -115,7 +114,7 @@ def exit_status(verdict: Verdict) -> int:
     suspected = any(item.kind is Kind.REGRESSION for item in verdict.suspects)
     holds = {
         2: bool(verdict.errors),
-        22: verdict.measured == 0 and not verdict.idle,
+        22: verdict.measured == 0,
         10: bool(verdict.regressions),
         21: bool(verdict.failed_builds),
         20: bool(verdict.failures),

@@ -33,7 +33,6 @@ def as_json(verdict: Verdict) -> str:
         "summary": verdict_text.summary(verdict),
         "exit_status": exit_status(verdict),
         "measured": verdict.measured,
-        "idle": verdict.idle,
         **{kind: [finding_text.as_data(item) for item in getattr(verdict, kind)] for kind in kinds},
         "comparisons": [
             finding_text.series_data(item.identity)
@@ -85,7 +84,7 @@ def as_junit(verdict: Verdict) -> str:
         _case(suite, item.subject, item.id, text=verdict_text.title(item))
     for failed in (*verdict.failed_builds, *verdict.failures):
         _case(suite, SOFTWARE, failed.what, tag="error", message=failed.why)
-    for text in (*verdict.errors, *([verdict_text.NOTHING] if verdict.measured == 0 and not verdict.idle else [])):
+    for text in (*verdict.errors, *([verdict_text.NOTHING] if verdict.measured == 0 else [])):
         _case(suite, SOFTWARE, "data", tag="error", message=text)
     for comparison in verdict.comparisons:
         unknown = comparison.answer is Answer.UNKNOWN

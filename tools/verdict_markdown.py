@@ -40,8 +40,6 @@ def as_markdown(verdict: Verdict) -> str:
 
 
 def _rests_on(verdict: Verdict) -> str:
-    if verdict.measured == 0 and verdict.idle:
-        return f"nothing had to be measured: {literal(verdict.idle)}"
     return f"{units.count(verdict.measured, 'value')} measured"
 
 

@@ -30,7 +30,7 @@ def summary(verdict: Verdict) -> str:
     said = [
         f"{number} {noun}" if noun.endswith("s") else units.count(number, noun) for number, noun in counts if number
     ]
-    if verdict.measured == 0 and not verdict.idle:
+    if verdict.measured == 0:
         said.insert(1 if verdict.errors else 0, NOTHING)
     if exit_status(verdict) == 0:
         said.insert(0, "clean")

@@ -99,7 +99,6 @@ def test_of_two_exit_statuses_the_first_of_the_contract_holds(first, second):
         ({"findings": (VANISHED,)}, 11),
         ({"comparisons": (compared(Answer.UNKNOWN),)}, 0),
         ({"comparisons": (compared(Answer.SAME), compared(Answer.DIFFERENT))}, 0),  # what differs is a finding's to say
-        ({"measured": 0, "idle": "no commit since the last night can change a kernel"}, 0),
         ({"notes": ("a note",)}, 0),
         *(({"findings": (finding(state=state),)}, 0) for state in (State.EXPECTED, State.ACKNOWLEDGED, State.RESOLVED)),
         ({"findings": (finding(state=State.METHOD),)}, 0),
