@@ -7,6 +7,14 @@ def pytest_addoption(parser):
     parser.addoption("--accept-golden", action="store_true", help="write the golden files instead of comparing")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def machine_of_its_own(tmp_path_factory):
+    """Tests lock no machine but one of their process's own: a night that goes on here is none of their business."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KV_LOCK_FOLDER", str(tmp_path_factory.mktemp("machine")))
+        yield
+
+
 def pytest_collection_modifyitems(items):
     """Skip CUDA tests where there is no CUDA device, with the reason."""
     if not any("cuda" in item.keywords for item in items):

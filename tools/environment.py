@@ -23,8 +23,9 @@ import time
 import venv
 import zipfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from asv import util
 from asv.console import log
@@ -105,7 +106,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             raise EnvironmentUnavailable(str(error)) from None
         super().__init__(conf, python, self._requirements, tagged_env_vars)
         self._logs = Path.cwd() / ".asv" / "logs"
-        self._lock: TextIO | None = None  # held until the process ends
+        self._lock: ExitStack | None = None  # held until the process ends
         self._began = time.time()
         self._noted: set[str] = set()  # commits of which the spool says what the machine is
 

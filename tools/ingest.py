@@ -252,7 +252,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 def _put_back_values(root: Path, err: TextIO) -> list[str]:
     """Put back what a run that was cut off left with less; not while one measures, whose copies they are."""
     try:
-        with lock.held(root):
+        with lock.held(root, measures=False):
             return kept_values.put_back(root, root / "results")
     except UsageError as error:
         print(f"note: nothing is put back of a run that was cut off: {error}", file=err)

@@ -172,7 +172,14 @@ class Tiny:
         home = str(self.root.parent)
         dropped = {key for key in os.environ if key.startswith(("KV_", "ASV"))}
         kept = {key: value for key, value in os.environ.items() if key not in dropped}
-        return {**kept, "HOME": home, "PYTHONPATH": str(self.host), "GIT_CONFIG_NOSYSTEM": "1", **more}
+        return {
+            **kept,
+            "HOME": home,
+            "KV_LOCK_FOLDER": home,
+            "PYTHONPATH": str(self.host),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            **more,
+        }
 
     def git(self, *args: str) -> str:
         """Run git and return what it printed."""

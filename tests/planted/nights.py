@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 from tests.planted import history
 from tests.planted.history import Kind, Planted, Verdict
+from tools import lock
 
 SERIES = "matmul.*native.*256"  # what the changes are planted in, and the same kernel at another size
 KEPT = ("env", "cache")  # of .asv: builds and compiled packages, the same in every run
@@ -94,7 +95,7 @@ def _told(finding: Mapping[str, Any]) -> str:
 
 
 def _settings() -> dict[str, str]:
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("KV_")}
+    kept = {name: text for name, text in os.environ.items() if name == lock.FOLDER or not name.startswith("KV_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**kept, "PATH": path, "KV_MACHINE": "planted", "KV_TIER": "core", "KV_BENCH": SERIES}
 

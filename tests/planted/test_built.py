@@ -20,6 +20,7 @@ import pytest
 from kernels._native import write_build_info
 from tests.planted import history
 from tests.planted.history import Kind
+from tools import lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -56,7 +57,7 @@ class Build:
 
 def run(folder, *command):
     """Run a command with the programs of this environment; return it ended, whatever its status."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("KV_")}
+    kept = {name: text for name, text in os.environ.items() if name == lock.FOLDER or not name.startswith("KV_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(command, cwd=folder, env={**kept, "PATH": path}, capture_output=True, text=True, check=False)
 

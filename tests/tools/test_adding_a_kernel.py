@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import lock
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 pytest.importorskip("torch", reason="the reference is PyTorch's")
 pytest.importorskip("asv", reason="asv measures")
@@ -56,7 +58,10 @@ def clone(folder):
 def shell(folder, line):
     """Run a line of the README; return what it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KV_", "ASV_"))}
+    settings = ("KV_", "ASV_")
+    environment = {
+        name: value for name, value in os.environ.items() if name == lock.FOLDER or not name.startswith(settings)
+    }
     printed = ""
     for command in TARGETS.get(line, [line.replace(".venv/bin/python", sys.executable)]):
         done = subprocess.run(

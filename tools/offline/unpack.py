@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         )
     if not (root / "asv.conf.json").is_file():
         raise UsageError(f"{root.absolute()}: no asv.conf.json here; run this in the repository, or give --root")
-    with lock.held(root), _scratch(root) as folder:
+    with lock.held(root, measures=False), _scratch(root) as folder:
         manifest = archive.read(args.tar, folder)
         _check_project(root, manifest, args.tar)
         done = _merge(root, folder, manifest, args.machine)
