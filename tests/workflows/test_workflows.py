@@ -10,7 +10,7 @@ import pytest
 
 from tests.workflows.expressions import holds
 from tests.workflows.reading import PATHS, ROOT, SCRIPTS, WORKFLOWS, jobs, steps
-from tools import ab_run
+from tools import ab_run, night_report
 from tools.__main__ import COMMANDS, _parser
 
 US, STRANGER = "us/kernels", "stranger/kernels"
@@ -108,6 +108,20 @@ def test_what_was_measured_is_kept_when_a_night_fails():
         tail = [step.get("if") for step in WORKFLOWS["nightly.yml"]["jobs"][name]["steps"][-3:]]
         restored = "always() && steps.restore.outcome == 'success'"  # else pack would undo what came there since
         assert tail == [restored, "always()", "failure() || cancelled()"]
+
+
+def test_a_night_writes_every_format_and_its_feed_is_on_the_site(tmp_path):
+    nights = [set(arguments) for _, arguments in calls() if arguments[0] == "nightly"]
+    assert nights and all({f"--{name}" for name in night_report.FORMATS} <= options for options in nights)
+    names = [step.get("name", step.get("uses", "")) for step in WORKFLOWS["nightly.yml"]["jobs"]["site"]["steps"]]
+    (feeds,) = [step for where, _, step in SCRIPT_STEPS if "nightly.yml: site: Put the feeds" in where]
+    assert names.index(feeds["name"]) < next(place for place, name in enumerate(names) if "upload-pages" in name)
+    (tmp_path / "site").mkdir()
+    for place in ("nights/night-a", "nights/night-b"):  # one of them was cut off
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "nights" / "night-a" / "a.atom").write_text("feed")
+    subprocess.run(["bash", "-c", feeds["run"]], cwd=tmp_path, check=True)
+    assert [path.name for path in (tmp_path / "site").iterdir()] == ["a.atom"]
 
 
 def test_the_branch_is_fetched_before_anything_that_may_fail():
