@@ -34,8 +34,8 @@ class KeptRounds:
     def pairs(self, before: str, after: str, began: float, now: float) -> dict[Series, Pair]:
         """Return what is kept of two commits; a side that failed in this session has no rounds.
 
-        Rounds count that are no older than an interrupted session which one goes on with. Those of last week would
-        answer for the machine of last week, and those of after `now` were measured before a clock was set back.
+        A series that is n/a at the later commit is gone where the earlier one has a round of it; where that one was not
+        tried yet, nothing is known.
 
         Args:
             before, after: full SHAs. began: when this session did, Unix time, s. now: Unix time, s.
@@ -43,22 +43,26 @@ class KeptRounds:
         Raises:
             ResultsError: a line says something else.
         """
-        rounds = [
-            by_series(
-                item
-                for item in lines(self._path(commit), telemetry.decode)
-                if began - going_on.LONGEST <= item.time <= now + CLOCK
-            )
-            for commit in (before, after)
-        ]
+        rounds = [by_series(self._rounds(commit, began, now)) for commit in (before, after)]
         blocks = block_times(self.folder / TIMES)
         found = {
             one: paired(rounds[0].get(one, []), rounds[1].get(one, []), blocks) for one in {**rounds[0], **rounds[1]}
         }
         said = [(commit, item) for commit in (after, before) for item in self._failures(commit, began)]
-        for commit, item in sorted(said, key=lambda pair: not pair[1].skipped):  # a failure says more than n/a, and
+        # A failure says more than n/a, and of two commits that say the same the earlier one is named
+        for commit, item in sorted(said, key=lambda pair: not pair[1].skipped):
             found[item.benchmark, item.params] = _obstructed(commit, item, is_later=commit == after)
-        return found  # of two commits that say the same, the earlier one is named
+        return {one: item for one, item in found.items() if item.obstacle is not Obstacle.GONE or one in rounds[0]}
+
+    def _rounds(self, commit: str, began: float, now: float) -> Iterator[Round]:
+        """Yield the rounds of this session, and of an interrupted one that it goes on with.
+
+        Those of last week would answer for the machine of last week; those of after `now` are from before a clock was
+        set back.
+        """
+        for item in lines(self._path(commit), telemetry.decode):
+            if began - going_on.LONGEST <= item.time <= now + CLOCK:
+                yield item
 
     def _failures(self, commit: str, since: float) -> Iterator[Failure]:
         for item in lines(self.failures_path(commit), failures.decode):

@@ -6,10 +6,10 @@
         blocks.jsonl                            a line per run of asv: when it began, how many rounds a side it was for
 
 The measuring processes write there by themselves (KV_SPOOL), so that whatever ends a session, a power cut included, its
-rounds are there; the next session of the same two commits on the same day, with the same compilers, driver, torch and
-clocks, goes on from them. asv interleaves rounds only where it
-stores results: that is under the machine name MACHINE, removed before and after, and asv's list of benchmarks is put
-back as it was: nothing in results/ changes. Wheels are those of the history.
+rounds are there; the next session of the same two commits goes on from them within hours, with the same compilers,
+driver, torch and clocks. asv interleaves rounds only where it stores results: that is under the machine name MACHINE,
+removed before and after, and asv's list of benchmarks is put back as it was: nothing in results/ changes. Wheels are
+those of the history.
 
 The order is A B B A: asv 0.6.6 turns the order of its commits around with every round (commands/run.py,
 `iter_rounds_commits`), and blocks have an even number of rounds, so that each side goes first equally often.

@@ -44,12 +44,12 @@ def replace_bytes(path: Path, contents: bytes) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Wait until the disk has the names of a folder; the file itself is whole either way."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # not every file system can, those of a network least
+    with suppress(OSError):  # not every file system can, and who may write there may not read
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def remove_left(folder: Path) -> list[Path]:

@@ -61,11 +61,12 @@ def _taken(path: Path, root: Path, where: str) -> TextIO | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Not through a link: in a folder that is everybody's, somebody could have made it one to a file of ours.
-        stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644), "r+", encoding="utf-8")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(
             f"{path}: no lock can be there ({error.strerror}); {FOLDER} names another folder for the machine's"
         ) from None
+    stream = os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

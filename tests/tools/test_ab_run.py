@@ -46,13 +46,18 @@ def test_a_line_that_was_cut_off_is_passed_over_only_at_the_end(tmp_path):
         ab_kept.lines(path, telemetry.decode)
 
 
-def kept(folder, **said):
-    """Keep what each side says of a series that it has no rounds of: whether it is n/a, else it failed."""
+def kept(folder, *, tried=True, **said):
+    """Keep what each side says of a series that it has no rounds of: whether it is n/a, else it failed.
+
+    Where the earlier one says nothing, it has a round if it was tried.
+    """
     found = ab_kept.KeptRounds(folder=folder, environment="e")
+    if "a" not in said and tried:
+        telemetry.append_line(folder / "e" / f"{'a' * 40}.jsonl", telemetry.encode(rounds(4)[0]))
     for commit, skipped in said.items():
         item = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="no such kernel", skipped=skipped)
         failures.append(found.failures_path(commit * 40), item)
-    return found.pairs("a" * 40, "b" * 40, 0.0, 10.0)[SERIES]
+    return found.pairs("a" * 40, "b" * 40, 0.0, 10.0).get(SERIES, Pair())
 
 
 HOUR = 3600.0
@@ -102,6 +107,7 @@ def test_rounds_of_another_driver_or_compiler_are_kept_elsewhere(monkeypatch):
 def test_what_is_not_applicable_at_the_later_commit_alone_is_gone(tmp_path):
     found = kept(tmp_path / "b", b=True)
     assert (found.obstacle, found.reason) == (Obstacle.GONE, "n/a at bbbbbbbb, and not before: no such kernel")
+    assert kept(tmp_path / "untried", b=True, tried=False) == Pair()  # the budget ended first: it may be n/a there, too
     assert kept(tmp_path / "a", a=True).obstacle is Obstacle.NOT_APPLICABLE
     both = kept(tmp_path / "both", a=True, b=True)
     assert (both.obstacle, both.reason) == (Obstacle.NOT_APPLICABLE, "n/a at aaaaaaaa: no such kernel")
