@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -22,11 +24,11 @@ from tools import kept_verdicts, night_concluding, night_journal, night_measurin
 from tools.ab_arguments import measuring, seconds
 from tools.ab_run import AsvRunner
 from tools.asv_setup import machine
-from tools.errors import UsageError
+from tools.errors import KernelVelocityError, UsageError
 from tools.host import device
 from tools.night_measuring import LOOKED_AT
 from tools.session import Session
-from tools.verdict import exit_status
+from tools.verdict import Verdict, exit_status
 
 BUDGET = 120.0  # minutes
 TIER = "full"
@@ -62,14 +64,36 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         runner = AsvRunner(root=Path.cwd(), device=device(), err=err)
         left = max(0.0, budget - (time.monotonic() - began))
         concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
-        kept_verdicts.write(work.results, kept_verdicts.of(concluded.verdict, work.machine))
-        for name, path in reports.items():
-            night_report.write(name, path, concluded.verdict)
-        if not args.no_site and work.has_results():
-            print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
-        night_report.say(concluded, work, out)
+        try:
+            unwritten = _written(concluded.verdict, reports, work, out, site=not args.no_site)
+        finally:  # whatever becomes of files and pages
+            night_report.say(concluded, work, out)
         end.over(work)  # last: whoever ends this before has the next start tell everything again
-        return exit_status(concluded.verdict)
+        return exit_status(concluded.verdict) or (KernelVelocityError.exit_code if unwritten else 0)
+
+
+def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: TextIO, *, site: bool) -> list[str]:
+    """Keep the verdict, write its reports, and publish; return what could not be written, which is told a line each.
+
+    That is no reason to do the night again: nothing that it measured is lost.
+    """
+
+    def publish() -> None:
+        print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
+
+    steps: dict[str, Callable[[], object]] = {
+        "verdict": lambda: kept_verdicts.write(work.results, kept_verdicts.of(verdict, work.machine))
+    }
+    steps |= {name: partial(night_report.write, name, path, verdict) for name, path in reports.items()}
+    steps |= {"site": publish} if site and work.has_results() else {}
+    failed = []
+    for name, write in steps.items():
+        try:
+            write()
+        except (KernelVelocityError, OSError) as error:
+            failed.append(name)
+            print(f"error: the {name} cannot be written: {error}", file=out)
+    return failed
 
 
 def _reports(args: argparse.Namespace) -> dict[str, Path]:

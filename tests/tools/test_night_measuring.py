@@ -75,6 +75,18 @@ def test_after_the_clock_was_set_back_a_new_night_begins():
     assert "the clock was set back" in said
 
 
+def test_a_night_that_was_cut_off_too_long_ago_is_another_that_judges_its_values():
+    began = 1000.0
+    journal = Journal(night=Night(began=began, commits=("b",), heartbeat=False))
+    late = began + night_measuring.LASTS
+    assert begin(Work("abc", measured="bc"), journal, now=late)[0] == journal.night
+    night, said = begin(Work("abc", measured="bc"), journal, now=late + 1)
+    assert night == Night(began=late + 1, commits=("a",), heartbeat=False, judged_from=began)
+    assert "was cut off: too long ago" in said and "tonight: a (new)" in said
+    third, _ = begin(Work("abc", measured="abc"), Journal(night=night), now=3 * late)
+    assert third.since == began
+
+
 def test_a_night_of_commits_that_are_gone_is_not_gone_on_with():
     night, _ = begin(Work("abc", measured="c"), Journal(night=Night(began=50.0, commits=("x",), heartbeat=False)))
     assert night.commits == ("a", "b")
@@ -132,6 +144,8 @@ def test_a_night_that_is_over_leaves_what_did_not_build_or_has_no_value(tmp_path
     assert kept.since == math.inf
     kept.begun(Night(began=1.0, commits=("a", "b"), heartbeat=False))
     assert (Kept(path, "x").since, kept.since) == (1.0, 1.0)
+    kept.begun(Night(began=1.0, commits=("a", "b"), heartbeat=False, judged_from=0.5))
+    assert Kept(path, "x").since == 0.5
     work = Work("abcd", measured="a")
     work.failed_builds, work.unreadable = {"b": "build failed"}, {"d": "broken"}
     kept.over(work)
