@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tools.histories import SeriesHistory
+from tools.histories import SLACK, SeriesHistory
 from tools.series_identity import Identity, Slot
 
 DAY = 86400.0  # s
@@ -109,16 +109,23 @@ def _age(history: SeriesHistory) -> tuple[float, int]:
     return history.last_measured or 0.0, history.newest.place
 
 
-def from_the_future(histories: Iterable[SeriesHistory], now: float) -> tuple[str, ...]:
-    """Return a note for each machine with values of after `now` (Unix time, s): a clock was set back, or is wrong."""
+def from_the_future(histories: Iterable[SeriesHistory], now: float, here: str = "") -> tuple[str, ...]:
+    """Return a note for each machine with values of after `now` (Unix time, s): a clock was set back, or is wrong.
+
+    Args:
+        here: the machine whose clock says `now`; another one's may be ahead of it by AHEAD.
+    """
     ahead: dict[str, float] = {}
     for history in histories:
-        last = history.last_measured
-        if last is not None and last - now > AHEAD:
-            machine = history.identity.machine
+        last, machine = history.last_measured, history.identity.machine
+        if last is not None and last - now > (SLACK if machine == here else AHEAD):
             ahead[machine] = max(ahead.get(machine, 0.0), last - now)
     return tuple(
-        f"{machine}: has values measured {seconds / 3600:.1f} hours after now: a clock was set back, or is wrong; "
-        "what is of this night cannot be told from them"
+        f"{machine}: has values measured {_span(seconds)} after now: a clock was set back, or is wrong; "
+        "they do not count as this night's"
         for machine, seconds in sorted(ahead.items())
     )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"

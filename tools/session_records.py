@@ -66,11 +66,8 @@ class Records:
 
     def measured_since(self, commit: str, when: float) -> bool:
         """Return whether every series of a commit that has a value was measured after a Unix time, s."""
-        rounds: dict[Series, float] = {}
-        for item in self.rounds(commit):
-            series = (item.benchmark, item.params)
-            rounds[series] = min(item.time, rounds.get(series, item.time))
-        return bool(rounds) and all(began >= when for began in rounds.values())
+        found, now = self.rounds(commit), time.time()  # what is of after it was measured before the clock was set back
+        return bool(found) and all(when <= item.time <= now for item in found)
 
     def kept_rounds(self, commit: str, rounds: int, method: str) -> int:
         """Return how many rounds of a commit a run of `rounds` can go on from: of a machine that is as it was."""
@@ -83,7 +80,7 @@ class Records:
             told=self.told(commit),
             rounds=rounds,
             method=method,
-            since=time.time() - going_on.LONGEST,
+            now=time.time(),
         )
 
     def measurements(self, commits: Collection[str], repository: Path) -> list[Measurement]:

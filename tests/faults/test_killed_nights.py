@@ -8,26 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 
 from tests.faults.test_faults import lines_with
 from tests.faults.test_nightly import findings, plant
 from tests.faults.test_two_runs import wait_for
-from tests.faults.tiny import Tiny
+from tests.faults.tiny import Tiny, rounds_begun
 from tools import atomic
 
 ROUNDS = 4
 COMMITS = 3
 A_SIDE = 8  # rounds of a first look again
-
-
-def rounds_begun(tiny, where="history"):
-    """Return how many rounds each commit began, of the history or of looking again (`.asv/ab/...`)."""
-    log = tiny.root.parent / "rounds"
-    begun = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
-    return Counter(commit for spool, commit in begun if spool.startswith(where))
 
 
 def is_setting_up(tiny):

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from tests.faults.test_faults import lines_with
-from tests.faults.tiny import GOOD, SLOWER
+from tests.faults.tiny import GOOD, SLOWER, rounds_begun
 
 pytestmark = pytest.mark.timeout(900)
 WRONG = "def scale(x):\n    return 3\n"
@@ -109,6 +109,31 @@ def test_a_night_that_measured_nothing_says_so(tiny):
     done = tiny.nightly(KV_ROUNDS="2")
     assert done.returncode == 22, done.stdout
     assert "nothing was measured" in done.stdout.splitlines()[-1]
+
+
+def set_clock_back(tiny, seconds=86400):
+    """Have everything that is recorded say that it was measured so much later."""
+    for path in tiny.results.rglob("*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        path.write_text("".join(f"{json.dumps(line | {'t': line['t'] + seconds})}\n" for line in lines))
+    for path in tiny.results.glob("*-host-*.json"):
+        data = json.loads(path.read_text())
+        place = data["result_columns"].index("started_at")
+        for row in data["results"].values():
+            row[place] += 1000 * seconds
+        path.write_text(json.dumps(data))
+
+
+@pytest.mark.slow
+def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass_for_one(tiny):
+    tiny.commit("Innocent", kernel=f"{GOOD}# twice\n")
+    settings = {"KV_ROUNDS": "2", "TINY_ROUNDS": str(tiny.root.parent / "rounds")}
+    assert tiny.nightly("--no-ceilings", **settings).returncode == 0
+    assert rounds_begun(tiny).total() == 4
+    set_clock_back(tiny)
+    done = tiny.nightly("--no-ceilings", **settings)
+    assert done.returncode == 0 and rounds_begun(tiny).total() == 6, done.stdout  # a heartbeat of its own
+    assert lines_with(done.stdout, "note: box: has values measured 24.0 hours after now")
 
 
 @pytest.mark.parametrize("option", ["--budget=0", "--budget=nan", "--json=-", "--json=.", "--junit=no/such/folder"])

@@ -1,0 +1,44 @@
+"""What a run reads of what was recorded before it: whether a commit was measured since, and lines that are none."""
+
+import time
+
+import pytest
+
+from benchmarks.harness import telemetry
+from tests.tools.simulated_machine import SERIES, a_round
+from tools.selection import Selection
+from tools.session_records import Records
+
+COMMIT = "c0ffee00" + "0" * 32
+
+
+@pytest.fixture
+def records(tmp_path):
+    asked = Selection(series=(SERIES,), versions={SERIES[0]: "1"})
+    return Records(results=tmp_path, machine="box", environment="env", series=asked)
+
+
+def keep(records, *rounds, more=b""):
+    path = records.path(COMMIT)
+    beside = path.parent / "telemetry" / f"{path.stem}.jsonl"
+    beside.parent.mkdir(parents=True)
+    beside.write_bytes("".join(f"{telemetry.encode(item)}\n" for item in rounds).encode() + more)
+    return beside
+
+
+def measured(series, ago):
+    return a_round(series, time.time() - ago, 1e-3, "launch")
+
+
+@pytest.mark.parametrize(
+    ("ago", "is_so"),
+    [
+        ((5.0, 20.0), True),
+        ((5.0, 200.0), False),
+        ((), False),
+        ((5.0, -3600.0), False),  # before the clock was set back by an hour
+    ],
+)
+def test_a_commit_was_measured_since_if_every_round_was(records, ago, is_so):
+    keep(records, *(measured(SERIES, seconds) for seconds in ago))
+    assert records.measured_since(COMMIT, time.time() - 100) is is_so
