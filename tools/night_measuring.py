@@ -43,6 +43,8 @@ def begin(work: Session, journal: Journal, *, budget: float, tier: str, now: flo
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(cut_off.began))
         if now - cut_off.began <= LASTS:
             print(f"going on with the night of {when}", file=out)
+            for commit in work.commits:
+                work.is_readable(commit)  # which notes those that are not; a new night looks at them anyway
             return cut_off
         print(
             f"note: the night of {when} was cut off: too long ago to go on with, a new one judges its values", file=out
@@ -79,13 +81,21 @@ def setting(work: Session, environ: Mapping[str, str]) -> str:
 
 
 def known(work: Session, journal: Journal) -> list[Known]:
-    """Return what is known of a session's commits on its machine and environment."""
+    """Return what is known of a session's commits on its machine and environment.
+
+    One whose file cannot be read is noted in the session, and counts as measured: it costs the others nothing.
+    """
     touched = changing(work.root)
+
+    def is_measured(commit: str) -> bool:
+        return work.is_measured(commit) or journal.incomplete.get(commit, 0) > night_selection.RETRIES
+
     return [
         Known(
             commit=commit,
             changes_kernels=commit in touched,
-            is_measured=work.is_measured(commit) or journal.incomplete.get(commit, 0) > night_selection.RETRIES,
+            is_readable=(is_readable := work.is_readable(commit)),
+            is_measured=not is_readable or is_measured(commit),
             failed_builds=max(1, journal.unbuilt.get(commit, 0)) if work.failed_before(commit) else 0,
         )
         for commit in work.commits

@@ -125,5 +125,6 @@ def _measured(
     night = night_measuring.begin(line, kept.journal, budget=budget, tier=chosen.tier, now=time.time(), out=out)
     kept.begun(night)
     work = session(night.commits)
+    work.unreadable.update(line.unreadable)
     night_measuring.measure(work, night, device=where, ceilings=not args.no_ceilings, out=out, err=err)
     return work, kept

@@ -126,6 +126,7 @@ def set_clock_back(tiny, seconds=86400):
 
 @pytest.mark.slow
 def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass_for_one(tiny):
+    old = tiny.git("rev-parse", "HEAD")
     tiny.commit("Innocent", kernel=f"{GOOD}# twice\n")
     settings = {"KV_ROUNDS": "2", "TINY_ROUNDS": str(tiny.root.parent / "rounds")}
     assert tiny.nightly("--no-ceilings", **settings).returncode == 0
@@ -134,6 +135,13 @@ def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass
     done = tiny.nightly("--no-ceilings", **settings)
     assert done.returncode == 0 and rounds_begun(tiny).total() == 6, done.stdout  # a heartbeat of its own
     assert lines_with(done.stdout, "note: box: has values measured 24.0 hours after now")
+    (broken,) = tiny.results.glob(f"{old[:8]}-host-*.json")
+    broken.write_text("{")
+    new = tiny.commit("Innocent again", kernel=f"{GOOD}# thrice\n")
+    done = tiny.nightly("--no-ceilings", **settings)
+    assert done.returncode == 2 and rounds_begun(tiny)[new] == 2, done.stdout
+    assert lines_with(done.stdout, f"not measured: {old[:8]}: ", broken.name, "move that file away")
+    assert done.stdout.splitlines()[-1] == "nightly on box: 1 data error (1 series measured)"
 
 
 @pytest.mark.parametrize("option", ["--budget=0", "--budget=nan", "--json=-", "--json=.", "--junit=no/such/folder"])

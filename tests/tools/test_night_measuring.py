@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tools import night_journal, night_measuring
+from tools.errors import ResultsError
 from tools.night_journal import Journal, Night
 from tools.night_measuring import Kept
 from tools.run_report import LIMITS
@@ -15,13 +16,21 @@ from tools.run_report import LIMITS
 class Work:
     """A session of which nothing is measured but what a test says."""
 
-    def __init__(self, commits, *, measured=(), failed=(), root="."):
+    def __init__(self, commits, *, measured=(), failed=(), broken=(), root="."):
         self.commits, self.rounds, self.root = tuple(commits), 8, root
-        self._measured, self._failed = set(measured), set(failed)
+        self._measured, self._failed, self._broken = set(measured), set(failed), set(broken)
+        self.unreadable = {}
         self.done, self.failed_builds, self.since = [], {}, {}
 
     def is_measured(self, commit):
+        if commit in self._broken:
+            raise ResultsError(f"{commit}: not a results file of asv")
         return commit in self._measured
+
+    def is_readable(self, commit):
+        if commit in self._broken:
+            self.unreadable[commit] = "not measured"
+        return commit not in self._broken
 
     def failed_before(self, commit):
         return commit in self._failed
@@ -48,6 +57,18 @@ def test_a_night_takes_what_is_new_in_the_order_of_the_line():
     night, said = begin(Work("abcde", measured="c"))
     assert night == Night(began=100.0, commits=("a", "b"), heartbeat=False)
     assert said.splitlines() == ["tonight: a (new)", "tonight: b (new)"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("c", "tonight: a (new)\n"), ("a", "tonight: c (heartbeat)\n"), ("ac", "tonight: d (heartbeat)\n")],
+)
+@pytest.mark.parametrize("cut_off", [None, Night(began=50.0, commits=("b",), heartbeat=False)])
+def test_what_cannot_be_read_is_noted_and_stops_no_night(broken, said, cut_off):
+    work = Work("abcd", measured="bcd", broken=broken, failed="b")
+    night, told = begin(work, Journal(night=cut_off, unbuilt={"b": 9}))
+    assert list(work.unreadable) == list(broken)
+    assert night == cut_off if cut_off else told == said
 
 
 def test_its_time_is_counted_in_commits_of_the_tier():
