@@ -20,12 +20,22 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from tools import kept_verdicts, night_concluding, night_journal, night_measuring, night_report, selection, track
+from asv.config import Config
+
+from tools import (
+    kept_verdicts,
+    night_concluding,
+    night_device,
+    night_journal,
+    night_measuring,
+    night_report,
+    selection,
+    track,
+)
 from tools.ab_arguments import measuring, seconds
 from tools.ab_run import AsvRunner
 from tools.asv_setup import machine
 from tools.errors import KernelVelocityError, UsageError
-from tools.host import device
 from tools.night_measuring import LOOKED_AT
 from tools.session import Session
 from tools.verdict import Verdict, exit_status
@@ -43,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", metavar="MINUTES", default=f"{BUDGET:g}", help=f"of the whole night (default {BUDGET:g})"
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one; KV_DEVICE")
     parser.add_argument("--no-site", action="store_true", help="write no pages")
     parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
     for name in night_report.FORMATS:
@@ -60,8 +71,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if ignored := [name for name in ("KV_RANGE", "KV_AGAIN") if os.environ.get(name)]:
         print(f"note: {' and '.join(ignored)}: for make track; a night chooses its commits by itself", file=err)
     with measuring(args.root, err):
-        work, end = _measured(args, track.settings(args, os.environ), budget, out, err)
-        runner = AsvRunner(root=Path.cwd(), device=device(), err=err)
+        work, end, where = _measured(args, track.settings(args, os.environ), budget, out, err)
+        runner = AsvRunner(root=Path.cwd(), device=where, err=err)
         left = max(0.0, budget - (time.monotonic() - began))
         concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
         try:
@@ -111,10 +122,11 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 
 def _measured(
     args: argparse.Namespace, chosen: track.Settings, budget: float, out: TextIO, err: TextIO
-) -> tuple[Session, night_measuring.Kept]:
-    """Choose the night's commits, or go on with those of a night that was cut off, and measure them."""
-    where = device()
-    series, name = selection.select(where, chosen.tier, chosen.bench), machine(chosen.machine)
+) -> tuple[Session, night_measuring.Kept, str]:
+    """Choose the night's commits, or go on with those of a night that was cut off, and measure them on a device."""
+    name, asked = machine(chosen.machine), args.device or os.environ.get("KV_DEVICE") or None
+    where = night_device.choose(asked, Path(Config.load().results_dir, name), time.time())
+    series = selection.select(where, chosen.tier, chosen.bench)
 
     def session(commits: tuple[str, ...]) -> Session:
         return Session(root=Path.cwd(), commits=commits, series=series, rounds=chosen.rounds, machine=name)
@@ -127,4 +139,4 @@ def _measured(
     work = session(night.commits)
     work.unreadable.update(line.unreadable)
     night_measuring.measure(work, night, device=where, ceilings=not args.no_ceilings, out=out, err=err)
-    return work, kept
+    return work, kept, where

@@ -142,6 +142,13 @@ def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass
     assert done.returncode == 2 and rounds_begun(tiny)[new] == 2, done.stdout
     assert lines_with(done.stdout, f"not measured: {old[:8]}: ", broken.name, "move that file away")
     assert done.stdout.splitlines()[-1] == "nightly on box: 1 data error (1 series measured)"
+    (newest,) = tiny.results.glob(f"{new[:8]}-host-*.json")
+    broken.write_text(newest.read_text().replace("scale.Cpu.", "scale.Cuda."))  # as if this machine had had a GPU
+    done = tiny.nightly("--no-ceilings", **settings)
+    assert done.returncode == 22 and rounds_begun(tiny).total() == 8, done.stdout
+    assert lines_with(done.stdout, "error: box: nothing was measured: the GPU that was measured here 0.0 days ago")
+    done = tiny.nightly("--no-ceilings", "--device=cpu", **settings)
+    assert done.returncode == 0 and rounds_begun(tiny).total() == 10, done.stdout
 
 
 @pytest.mark.parametrize("option", ["--budget=0", "--budget=nan", "--json=-", "--json=.", "--junit=no/such/folder"])

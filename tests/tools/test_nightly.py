@@ -46,9 +46,8 @@ def ending(tmp_path, monkeypatch):
     def end(verdict, publish, *args):
         kept = Kept()
         monkeypatch.setattr(nightly, "measuring", lambda *_: contextlib.nullcontext())
-        monkeypatch.setattr(nightly, "_measured", lambda *_: (Work(tmp_path, publish), kept))
+        monkeypatch.setattr(nightly, "_measured", lambda *_: (Work(tmp_path, publish), kept, "cpu"))
         monkeypatch.setattr(nightly, "AsvRunner", lambda **_: None)
-        monkeypatch.setattr(nightly, "device", lambda: "cpu")
         concluded = Concluded(verdict=verdict, refuted=())
         monkeypatch.setattr(nightly.night_concluding, "conclude", lambda *_, **__: concluded)
         out, err = io.StringIO(), io.StringIO()
