@@ -16,12 +16,13 @@ from benchmarks.harness import telemetry
 from benchmarks.harness.telemetry import Round
 from tools import failures as failure_lines
 from tools import fingerprint, going_on, session_facts
-from tools.failures import Failure, FailureLineError
+from tools.failures import Failure
 from tools.joining import StoredSeries, join
 from tools.measurements import Measurement
 from tools.ownership import by_series
 from tools.reading import site_data
 from tools.selection import Selection, is_measured
+from tools.spool import line_of, text_of
 from tools.stored_file import Series, StoredFile
 
 Line = TypeVar("Line", Round, Failure)
@@ -120,9 +121,9 @@ class Records:
     def _decoded(self, path: Path, decode: Callable[[str], Line]) -> list[Line]:
         """Return the lines of a file beside the results; malformed ones are noted and passed over."""
         found = []
-        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for text in filter(None, text_of(path).split("\n")) if path.exists() else []:
             try:
-                found.append(decode(text))
-            except (telemetry.TelemetryError, FailureLineError) as error:
+                found.append(line_of(text, decode))
+            except ValueError as error:
                 self.notes[f"{path}: malformed line: {error}"] = None
         return found

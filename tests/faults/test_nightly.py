@@ -137,6 +137,8 @@ def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass
     assert lines_with(done.stdout, "note: box: has values measured 24.0 hours after now")
     (broken,) = tiny.results.glob(f"{old[:8]}-host-*.json")
     broken.write_text("{")
+    with next((tiny.results / "telemetry").glob(f"*{tiny.environment}.jsonl")).open("ab") as telemetry:
+        telemetry.write(b'{"b": "\xff"}\n')
     new = tiny.commit("Innocent again", kernel=f"{GOOD}# thrice\n")
     done = tiny.nightly("--no-ceilings", **settings)
     assert done.returncode == 2 and rounds_begun(tiny)[new] == 2, done.stdout

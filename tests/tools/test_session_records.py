@@ -42,3 +42,13 @@ def measured(series, ago):
 def test_a_commit_was_measured_since_if_every_round_was(records, ago, is_so):
     keep(records, *(measured(SERIES, seconds) for seconds in ago))
     assert records.measured_since(COMMIT, time.time() - 100) is is_so
+
+
+@pytest.mark.parametrize("more", [b'{"b": "\xff\xfe"}\n', b"{\n", b'{"b": 3}\n\n'])
+def test_a_line_that_is_none_is_noted_and_costs_no_other(records, more):
+    known = measured(SERIES, 5.0)
+    beside = keep(records, known, more=more)
+    (found,) = records.rounds(COMMIT)
+    assert found == telemetry.decode(telemetry.encode(known))
+    (note,) = records.notes
+    assert note.startswith(f"{beside}: malformed line: ")
