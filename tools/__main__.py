@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -98,5 +99,17 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         return int(finished.code or 0)
 
 
+def script() -> int:
+    """Run the command of `sys.argv` on the process's own streams; return its exit status.
+
+    What their encoding has no bytes for is printed as an escape: errors of benchmarks are foreign text, and a lone
+    surrogate in one, or a terminal that is no UTF-8, must not end a night with a traceback.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return main(sys.argv[1:], sys.stdout, sys.stderr)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))
+    sys.exit(script())

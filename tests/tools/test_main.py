@@ -7,7 +7,7 @@ import types
 import pytest
 
 from tools import errors
-from tools.__main__ import COMMANDS, main
+from tools.__main__ import COMMANDS, main, script
 
 
 def run(*argv):
@@ -88,3 +88,15 @@ def test_an_interruption_is_no_traceback(command):
 def test_the_status_is_the_commands(command):
     command(lambda: 7)
     assert run("planted") == (7, "", "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_a_stream_cannot_say_is_printed_as_an_escape(command, monkeypatch, encoding):
+    command(lambda: print("scale: cannot open a\udcff · b") or 20)
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "argv", ["tools", "planted"])
+    assert script() == 20
+    stream.flush()
+    said = stream.buffer.getvalue().decode(encoding)
+    assert said.splitlines() == [f"scale: cannot open a\\udcff {'·' if encoding == 'utf-8' else chr(92) + 'xb7'} b"]
