@@ -226,7 +226,7 @@ class Session:
         self._environment.forget_failures(self.commits)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return whether every series of a commit that has a value was measured after a Unix time, s."""
+        """Return whether every chosen series of a commit that has a value was measured after a Unix time, s."""
         return self.records.measured_since(commit, when)
 
     def is_measured(self, commit: str) -> bool:

@@ -66,8 +66,10 @@ class Records:
         return is_measured(known, self.series.series, rounds, told=self.told(commit), other_method=other)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return whether every series of a commit that has a value was measured after a Unix time, s."""
-        found, now = self.rounds(commit), time.time()  # what is of after it was measured before the clock was set back
+        """Return whether every chosen series of a commit that has a value was measured after a Unix time, s."""
+        wanted = set(self.series.series)
+        found = [item for item in self.rounds(commit) if (item.benchmark, item.params) in wanted]
+        now = time.time()  # what is of after it was measured before the clock was set back
         return bool(found) and all(when <= item.time <= now for item in found)
 
     def kept_rounds(self, commit: str, rounds: int, method: str) -> int:

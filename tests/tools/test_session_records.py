@@ -5,7 +5,7 @@ import time
 import pytest
 
 from benchmarks.harness import telemetry
-from tests.tools.simulated_machine import SERIES, a_round
+from tests.tools.simulated_machine import OTHER, SERIES, a_round
 from tools.selection import Selection
 from tools.session_records import Records
 
@@ -42,6 +42,12 @@ def measured(series, ago):
 def test_a_commit_was_measured_since_if_every_round_was(records, ago, is_so):
     keep(records, *(measured(SERIES, seconds) for seconds in ago))
     assert records.measured_since(COMMIT, time.time() - 100) is is_so
+
+
+def test_what_was_not_asked_for_need_not_be_measured_again(records):
+    keep(records, measured(SERIES, 5.0), measured(OTHER, 200.0))
+    assert records.measured_since(COMMIT, time.time() - 100)
+    assert not records.measured_since(COMMIT, time.time() - 1)
 
 
 @pytest.mark.parametrize("more", [b'{"b": "\xff\xfe"}\n', b"{\n", b'{"b": 3}\n\n'])
