@@ -51,7 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         text = "core or full (default)" if name == "tier" else track.SETTINGS[name]
         parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
     parser.add_argument(
-        "--budget", metavar="MINUTES", default=f"{BUDGET:g}", help=f"of the whole night (default {BUDGET:g})"
+        "--budget",
+        metavar="MINUTES",
+        default=f"{BUDGET:g}",
+        help="how many commits are measured, one at least and each of them whole, however long it then takes; what is "
+        f"left of it is for looking again (default {BUDGET:g})",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one; KV_DEVICE")
     parser.add_argument("--no-site", action="store_true", help="write no pages")
@@ -73,7 +77,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     with measuring(args.root, err):
         work, end, where = _measured(args, track.settings(args, os.environ), budget, out, err)
         runner = AsvRunner(root=Path.cwd(), device=where, err=err)
-        left = max(0.0, budget - (time.monotonic() - began))
+        left = _left(budget, time.monotonic() - began, out)
         concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
         try:
             unwritten = _written(concluded.verdict, reports, work, out, site=not args.no_site)
@@ -81,6 +85,17 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             night_report.say(concluded, work, out)
         end.over(work)  # last: whoever ends this before has the next start tell everything again
         return exit_status(concluded.verdict) or (KernelVelocityError.exit_code if unwritten else 0)
+
+
+def _left(budget: float, spent: float, out: TextIO) -> float:
+    """Return the s that are left of a budget for looking again; where it is used up, that is said."""
+    if spent >= budget:
+        print(
+            f"note: building and measuring took {spent / 60:.1f} minutes of a budget of {budget / 60:g}: what moved is "
+            "looked at again by the next night",
+            file=out,
+        )
+    return max(0.0, budget - spent)
 
 
 def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: TextIO, *, site: bool) -> list[str]:

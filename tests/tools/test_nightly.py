@@ -85,3 +85,14 @@ def test_who_interrupts_the_pages_has_the_verdict_and_the_next_start_writes_them
     ended = ending(SLOWER, interrupted)
     assert ended.status == 130 and not ended.kept.is_over
     assert ended.said[-1].startswith("nightly on box: 1 confirmed regression")
+
+
+def test_a_budget_that_measuring_used_up_is_said():
+    assert (nightly._left(60.0, 20.0, out := io.StringIO()), out.getvalue()) == (40.0, "")
+    assert nightly._left(60.0, 90.0, out) == 0.0
+    assert out.getvalue().startswith("note: building and measuring took 1.5 minutes of a budget of 1: ")
+
+
+def test_the_help_says_what_a_budget_does_not_bound():
+    main(["nightly", "--help"], out := io.StringIO(), io.StringIO())
+    assert "one at least and each of them whole" in " ".join(out.getvalue().split())
