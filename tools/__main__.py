@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import importlib
 import io
 import sys
@@ -43,6 +44,7 @@ COMMANDS = {
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
@@ -90,7 +92,8 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         print(f"error: {error}", file=err)
         return error.exit_code
     except OSError as error:  # a full disk, a folder without permission: cured by the user, not by us
-        print(f"error: {error}", file=err)
+        cure = "; free some, and start it again: what was recorded is kept" if error.errno in NO_SPACE else ""
+        print(f"error: {error}{cure}", file=err)
         return KernelVelocityError.exit_code
     except KeyboardInterrupt:
         print("interrupted: what was measured so far is kept", file=err)

@@ -1,5 +1,6 @@
 """The command line: help, usage errors, exit codes."""
 
+import errno
 import io
 import sys
 import types
@@ -72,6 +73,12 @@ def test_usage_errors_are_one_line(argv):
 def test_errors_become_exit_codes(command, error, status):
     command(raising(error("what, where")))
     assert run("planted") == (status, "", "error: what, where\n")
+
+
+def test_a_full_disk_is_a_line_that_says_what_to_do(command):
+    command(raising(OSError(errno.ENOSPC, "No space left on device")))
+    said = "error: [Errno 28] No space left on device; free some, and start it again: what was recorded is kept\n"
+    assert run("planted") == (2, "", said)
 
 
 def test_a_bug_keeps_its_traceback(command):
