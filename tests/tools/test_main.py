@@ -3,6 +3,7 @@
 import errno
 import io
 import sys
+import time
 import types
 
 import pytest
@@ -92,6 +93,19 @@ def test_an_interruption_is_no_traceback(command):
     assert run("planted")[0] == 130
 
 
+def test_a_process_that_an_interruption_finds_gone_is_an_interruption(command):
+    def action():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+
+    command(action)
+    assert run("planted")[0] == 130
+    command(raising(ProcessLookupError(errno.ESRCH, "No such process")))
+    assert run("planted")[0] == 2
+
+
 def test_the_status_is_the_commands(command):
     command(lambda: 7)
     assert run("planted") == (7, "", "")
@@ -107,3 +121,21 @@ def test_what_a_stream_cannot_say_is_printed_as_an_escape(command, monkeypatch, 
     stream.flush()
     said = stream.buffer.getvalue().decode(encoding)
     assert said.splitlines() == [f"scale: cannot open a\\udcff {'·' if encoding == 'utf-8' else chr(92) + 'xb7'} b"]
+
+
+class Interrupted:
+    """Ctrl-C is pressed while it is destroyed."""
+
+    def __del__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_that_python_would_drop_is_one(command, monkeypatch):
+    def action():
+        Interrupted()
+        time.sleep(5)  # which it ends
+
+    command(action)
+    monkeypatch.setattr(sys, "argv", ["tools", "planted"])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    assert script() == 130
