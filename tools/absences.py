@@ -127,5 +127,38 @@ def from_the_future(histories: Iterable[SeriesHistory], now: float, here: str = 
     )
 
 
+def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
+    """Return a note for each name that the machine `here` may have had before: its history goes on under another.
+
+    The same CPU and GPU; and all of its values are older than those of `here`, the newest by GONE_AFTER days at most.
+    """
+    times: dict[str, list[float]] = defaultdict(list)
+    kinds: dict[str, tuple[float, Mapping[str, str]]] = {}
+    for history in histories:
+        machine = history.identity.machine
+        for item in history.observations:
+            if item.measured is not None:
+                times[machine].append(item.measured)
+                if item.facts and item.measured >= kinds.get(machine, (0.0, {}))[0]:
+                    kinds[machine] = item.measured, item.facts
+    own = _kind(kinds[here][1]) if here in kinds else None
+    return tuple(
+        f"{here}: is of the kind of {name}, which was measured until {here} was first ({own}): if it is that machine "
+        f"under another name, --machine {name} goes on with its history"
+        for name in sorted(kinds)
+        if name != here
+        and own is not None
+        and _kind(kinds[name][1]) == own
+        and max(times[name]) < min(times[here])
+        and max(times[here]) - max(times[name]) <= GONE_AFTER * DAY
+    )
+
+
+def _kind(facts: Mapping[str, str]) -> str | None:
+    """Return what a machine is, whatever is installed on it and however it is set; None: it is not known."""
+    gpus = [text.partition(";")[0] for text in facts.get("gpu", "").split(" | ")]  # what limits each is behind it
+    return ", ".join(filter(None, [facts.get("cpu"), *gpus])) or None
+
+
 def _span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"

@@ -64,7 +64,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     order = {sha: place for place, sha in enumerate(past.line)}
     built, absent = histories.build(stored, items, order)
     all_series = histories.undated(built, now := time.time())
-    ahead = absences.from_the_future(built, now, work.machine)
+    told = absences.from_the_future(built, now, work.machine) + absences.renamed(all_series, work.machine)
     here = [item for item in all_series if item.identity.machine == work.machine]
     said, expected_notes = perf_expected.expectations(past.commits.values())
     suspected = night_judging.suspicions(
@@ -92,7 +92,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
         stale=absences.stale(all_series, when.timestamp()),
         superseded=absences.superseded(all_series),
         errors=(*kept.problems, *blocked, *work.unreadable.values()),
-        notes=(*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes, *ahead),
+        notes=tuple(dict.fromkeys((*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes, *told))),
         commits=past.commits,
     )
     return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()))

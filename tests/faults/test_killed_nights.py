@@ -175,7 +175,8 @@ def interrupt_at(tiny, reached):
     process = night_at(tiny, reached)
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=60)[0]
-    assert process.returncode == 130, said
+    # A shell says 130 of both; Python ends by the signal where it fell into an exec(), as dataclasses have one
+    assert process.returncode in (130, -signal.SIGINT), said
     assert said.splitlines()[-1] == "interrupted: what was measured so far is kept" and "Traceback" not in said, said
     return said
 

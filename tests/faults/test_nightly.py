@@ -124,6 +124,18 @@ def set_clock_back(tiny, seconds=86400):
         path.write_text(json.dumps(data))
 
 
+def plant_foreign_results(tiny):
+    """Put beside ours what another project, another asv and people could leave in results/."""
+    ours = json.loads(next(tiny.results.glob("*-host-*.json")).read_text())
+    other = tiny.root / "results" / "other"
+    other.mkdir()
+    (other / "machine.json").write_text("{")
+    foreign = ours | {"commit_hash": "f" * 40, "results": {"suite.time_it": [[1e-3], [], "1"]}}
+    for name, said in {"ffffffff-conda": foreign, "eeeeeeee-conda": ours | {"version": 99}}.items():
+        (other / f"{name}.json").write_text(json.dumps(said))
+    (tiny.results / "notes.json").write_text("[]")
+
+
 @pytest.mark.slow
 def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass_for_one(tiny):
     old = tiny.git("rev-parse", "HEAD")
@@ -132,9 +144,12 @@ def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass
     assert tiny.nightly("--no-ceilings", **settings).returncode == 0
     assert rounds_begun(tiny).total() == 4
     set_clock_back(tiny)
+    plant_foreign_results(tiny)
     done = tiny.nightly("--no-ceilings", **settings)
     assert done.returncode == 0 and rounds_begun(tiny).total() == 6, done.stdout  # a heartbeat of its own
     assert lines_with(done.stdout, "note: box: has values measured 24.0 hours after now")
+    for name in ("other/machine.json", "other/eeeeeeee-conda.json", "box/notes.json"):
+        assert len(lines_with(done.stdout, f"note: {name}: ")) == 1, done.stdout
     (broken,) = tiny.results.glob(f"{old[:8]}-host-*.json")
     broken.write_text("{")
     with next((tiny.results / "telemetry").glob(f"*{tiny.environment}.jsonl")).open("ab") as telemetry:
@@ -151,6 +166,10 @@ def test_records_that_are_damaged_or_from_the_future_do_not_stop_a_night_or_pass
     assert lines_with(done.stdout, "error: box: nothing was measured: the GPU that was measured here 0.0 days ago")
     done = tiny.nightly("--no-ceilings", "--device=cpu", **settings)
     assert done.returncode == 0 and rounds_begun(tiny).total() == 10, done.stdout
+    done = tiny.nightly("--no-ceilings", **settings, KV_MACHINE="new-box")
+    assert done.returncode == 0 and lines_with(done.stdout, "note: new-box: ", "--machine box goes on with"), (
+        done.stdout
+    )
 
 
 @pytest.mark.parametrize("option", ["--budget=0", "--budget=nan", "--json=-", "--json=.", "--junit=no/such/folder"])
