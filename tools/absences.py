@@ -143,8 +143,8 @@ def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
                     kinds[machine] = item.measured, item.facts
     own = _kind(kinds[here][1]) if here in kinds else None
     return tuple(
-        f"{here}: is of the kind of {name}, which was measured until {here} was first ({own}): if it is that machine "
-        f"under another name, --machine {name} goes on with its history"
+        f"{here}: is of the kind of {name} ({own}), of which nothing was measured since {here} is: if this machine was "
+        f"renamed, --machine {name} goes on with its history"
         for name in sorted(kinds)
         if name != here
         and own is not None

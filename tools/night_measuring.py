@@ -23,9 +23,8 @@ from tools.session import Session
 
 LOOKED_AT = 200  # newest commits that holes are looked for in: reading what is stored of one takes 10 ms
 ROUNDS = 8  # that the limits of run_report are for
-LASTS = (
-    20 * 3600.0
-)  # s that a night is gone on with: less than from one night to the next, which has commits of its own
+# s that a night is gone on with: less than from one night to the next, which has commits of its own
+LASTS = 20 * 3600.0
 
 
 def begin(work: Session, journal: Journal, *, budget: float, tier: str, now: float, out: TextIO) -> Night:
