@@ -145,7 +145,7 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
 
     Decisions stand: what is acknowledged or expected stays so, until more than that is confirmed. A suspect that is
     confirmed becomes that; one of a cause that is known for sure adds nothing to it, for its figures are not measured
-    in turns. What was resolved and is there again is open again.
+    in turns. What was resolved, or ended with its series, and is there again is open again, with what shows it now.
     """
     before = matching(known, found)
     if before is None:
@@ -154,7 +154,8 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
     if found.state is State.SUSPECT and (decided or before.state is State.CONFIRMED):
         return before
     narrowed = tuple(sha for sha in before.commits if sha in found.commits) or found.commits
-    affected = {item.identity: item for item in (*before.affected, *found.affected)}
+    earlier = () if before.state is State.METHOD else before.affected  # those ended: nothing will show in them again
+    affected = {item.identity: item for item in (*earlier, *found.affected)}
     kept = replace(
         before,
         commits=narrowed,
@@ -165,7 +166,7 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
     )
     open_yet = before.state in (State.NEW, State.SUSPECT)
     raised = found.state is State.CONFIRMED and (open_yet or (decided and _adds(found, before)))
-    if raised or before.state is State.RESOLVED:
+    if raised or before.state in (State.RESOLVED, State.METHOD):
         return replace(kept, state=found.state, decisions=(*kept.decisions, *found.decisions))
     return kept
 

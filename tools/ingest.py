@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from benchmarks.harness import telemetry
 from benchmarks.harness.telemetry import Round
@@ -34,6 +34,7 @@ from tools.session_facts import SessionFacts
 from tools.spool import CLAIMED, append, claimed, decoded, text_of
 from tools.stored_file import Series, StoredFile
 
+Line = TypeVar("Line", Round, Failure)
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 
 
