@@ -29,7 +29,7 @@ from tools.atomic import replace_text
 from tools.errors import ResultsError, UsageError
 from tools.failures import Failure
 from tools.joining import Change, Evidence, Settled, settle, still_true
-from tools.ownership import Line, by_series, claimable, measured_here
+from tools.ownership import by_series, claimable, measured_here
 from tools.session_facts import SessionFacts
 from tools.spool import CLAIMED, append, claimed, decoded, text_of
 from tools.stored_file import Series, StoredFile
