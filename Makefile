@@ -52,8 +52,8 @@ build: $(STAMP) ## the working tree's kernels, in place (for tests and live work
 track: $(STAMP) ## measure the last commits of the kernels and write the dashboard
 	@$(IN_VENV) $(PY) -m tools track
 
-nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings and the dashboard (BUDGET= minutes)
-	@$(IN_VENV) $(PY) -m tools nightly $(if $(BUDGET),--budget $(BUDGET))
+nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings and the dashboard (BUDGET= minutes, DEVICE=cpu)
+	@$(IN_VENV) $(PY) -m tools nightly $(if $(BUDGET),--budget $(BUDGET)) $(if $(DEVICE),--device $(DEVICE))
 
 test: build ## the tests, without those that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)

@@ -14,8 +14,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import importlib
+import io
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn, TextIO
@@ -42,6 +46,7 @@ COMMANDS = {
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
@@ -89,14 +94,45 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         print(f"error: {error}", file=err)
         return error.exit_code
     except OSError as error:  # a full disk, a folder without permission: cured by the user, not by us
-        print(f"error: {error}", file=err)
+        if isinstance(error, ProcessLookupError) and isinstance(error.__context__, KeyboardInterrupt):
+            return _interrupted(err)  # asv, interrupted, ends processes of its own, one of which has ended by itself
+        cure = "; free some, and start it again: what was recorded is kept" if error.errno in NO_SPACE else ""
+        print(f"error: {error}{cure}", file=err)
         return KernelVelocityError.exit_code
     except KeyboardInterrupt:
-        print("interrupted: what was measured so far is kept", file=err)
-        return INTERRUPTED
+        return _interrupted(err)
     except SystemExit as finished:  # --help
         return int(finished.code or 0)
 
 
+def _interrupted(err: TextIO) -> int:
+    print("interrupted: what was measured so far is kept", file=err)
+    return INTERRUPTED
+
+
+def _raise_interrupts(lost: sys.UnraisableHookArgs) -> None:
+    """Raise a Ctrl-C again, a moment later, that fell where Python drops it: a destructor, logging's part of a fork."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        # At once would be in here, and be dropped. To the main thread: whatever it waits for, it wakes up
+        again = threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
+def script() -> int:
+    """Run the command of `sys.argv` on the process's own streams; return its exit status.
+
+    What their encoding has no bytes for is printed as an escape: errors of benchmarks are foreign text, and a lone
+    surrogate in one, or a terminal that is no UTF-8, must not end a night with a traceback.
+    """
+    sys.unraisablehook = _raise_interrupts
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return main(sys.argv[1:], sys.stdout, sys.stderr)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))
+    sys.exit(script())

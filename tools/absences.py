@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tools.histories import SeriesHistory
+from tools.histories import SLACK, SeriesHistory
 from tools.series_identity import Identity, Slot
 
 DAY = 86400.0  # s
@@ -109,16 +109,56 @@ def _age(history: SeriesHistory) -> tuple[float, int]:
     return history.last_measured or 0.0, history.newest.place
 
 
-def from_the_future(histories: Iterable[SeriesHistory], now: float) -> tuple[str, ...]:
-    """Return a note for each machine with values of after `now` (Unix time, s): a clock was set back, or is wrong."""
+def from_the_future(histories: Iterable[SeriesHistory], now: float, here: str = "") -> tuple[str, ...]:
+    """Return a note for each machine with values of after `now` (Unix time, s): a clock was set back, or is wrong.
+
+    Args:
+        here: the machine whose clock says `now`; another one's may be ahead of it by AHEAD.
+    """
     ahead: dict[str, float] = {}
     for history in histories:
-        last = history.last_measured
-        if last is not None and last - now > AHEAD:
-            machine = history.identity.machine
+        last, machine = history.last_measured, history.identity.machine
+        if last is not None and last - now > (SLACK if machine == here else AHEAD):
             ahead[machine] = max(ahead.get(machine, 0.0), last - now)
     return tuple(
-        f"{machine}: has values measured {seconds / 3600:.1f} hours after now: a clock was set back, or is wrong; "
-        "what is of this night cannot be told from them"
+        f"{machine}: has values measured {_span(seconds)} after now: a clock was set back, or is wrong; "
+        "they do not count as this night's"
         for machine, seconds in sorted(ahead.items())
     )
+
+
+def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
+    """Return a note for each name that the machine `here` may have had before: its history goes on under another.
+
+    The same CPU and GPU; and all of its values are older than those of `here`, the newest by GONE_AFTER days at most.
+    """
+    times: dict[str, list[float]] = defaultdict(list)
+    kinds: dict[str, tuple[float, Mapping[str, str]]] = {}
+    for history in histories:
+        machine = history.identity.machine
+        for item in history.observations:
+            if item.measured is not None:
+                times[machine].append(item.measured)
+                if item.facts and item.measured >= kinds.get(machine, (0.0, {}))[0]:
+                    kinds[machine] = item.measured, item.facts
+    own = _kind(kinds[here][1]) if here in kinds else None
+    return tuple(
+        f"{here}: is of the kind of {name} ({own}), of which nothing was measured since {here} is: if this machine was "
+        f"renamed, --machine {name} goes on with its history"
+        for name in sorted(kinds)
+        if name != here
+        and own is not None
+        and _kind(kinds[name][1]) == own
+        and max(times[name]) < min(times[here])
+        and max(times[here]) - max(times[name]) <= GONE_AFTER * DAY
+    )
+
+
+def _kind(facts: Mapping[str, str]) -> str | None:
+    """Return what a machine is, whatever is installed on it and however it is set; None: it is not known."""
+    gpus = [text.partition(";")[0] for text in facts.get("gpu", "").split(" | ")]  # what limits each is behind it
+    return ", ".join(filter(None, [facts.get("cpu"), *gpus])) or None
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"

@@ -52,7 +52,7 @@ def kept_rounds(
     told: Mapping[Series, int],
     rounds: int,
     method: str,
-    since: float,
+    now: float,
 ) -> int:
     """Return how many rounds of a commit a run can go on from; 0: it begins anew.
 
@@ -63,7 +63,7 @@ def kept_rounds(
         stored: what asv stores. measured: the rounds kept beside it. wanted: the series asked for.
         told: how many rounds of a series said why they have no value.
         rounds: how many are asked for. method: of this run.
-        since: Unix time, s; what began before it belongs to another session.
+        now: Unix time, s; what began more than LONGEST before it, or after it, belongs to another session.
     """
     numbers: set[int] = set()
     for series in wanted:
@@ -75,15 +75,15 @@ def kept_rounds(
                 return 0  # it was not asked for
             continue
         found = join(measured.get(series, ()), item)
-        if item.samples is None or len(found) != len(item.samples) or not _of_now(found, method, since):
+        if item.samples is None or len(found) != len(item.samples) or not _of_now(found, method, now):
             return 0
         numbers.add(len(found) + told.get(series, 0))
     (number,) = numbers if len(numbers) == 1 else (0,)
     return number if number < rounds else 0
 
 
-def _of_now(found: Collection[Round], method: str, since: float) -> bool:
-    return all(item.method == method and item.time >= since for item in found)
+def _of_now(found: Collection[Round], method: str, now: float) -> bool:
+    return all(item.method == method and now - LONGEST <= item.time <= now for item in found)
 
 
 def said(kept: Mapping[str, int], rounds: int, digits: int) -> str | None:

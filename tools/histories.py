@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tools import differing, series_identity, session_facts
 from tools.measurements import Measurement, Outcome
@@ -17,6 +17,7 @@ from tools.session_facts import SessionFacts
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
 # Sessions of identical code that a floor is made from. Of three, the t quantile alone is 9.9: a floor that hides all.
 FEWEST_SESSIONS = 5
+SLACK = 60.0  # s by which a clock may be set back in the night whose values it dates: what NTP steps by is far less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,22 @@ def build(
         grouped[identity].append(found)
     histories = tuple(_history(identity, found) for identity, found in sorted(grouped.items()))
     return histories, {slot: tuple(commits) for slot, commits in absent.items()}
+
+
+def undated(items: Iterable[SeriesHistory], now: float) -> tuple[SeriesHistory, ...]:
+    """Return series in which no value says that it was measured after `now` (Unix time, s): nothing then says when.
+
+    A clock was set back by more than SLACK, or is wrong. The values count, as of before; none may pass for what a night
+    has just measured.
+    """
+    return tuple(
+        replace(history, observations=tuple(_undated(item, now + SLACK) for item in history.observations))
+        for history in items
+    )
+
+
+def _undated(item: Observation, latest: float) -> Observation:
+    return replace(item, measured=None) if item.measured is not None and item.measured > latest else item
 
 
 Key = tuple[str, str, str, str, str, str]  # machine, environment, commit, benchmark, implementation, case

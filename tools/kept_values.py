@@ -19,6 +19,7 @@ from tools import failures as failure_lines
 from tools.atomic import replace_text
 from tools.errors import ResultsError
 from tools.joining import StoredSeries
+from tools.spool import line_of, text_of
 from tools.stored_file import Series, StoredFile
 
 FOLDER = Path(".asv", "track-before")
@@ -63,12 +64,11 @@ def _raised(root: Path, copy: Path) -> set[Series]:
     """Return the series that raised since the copy was made."""
     spool = failure_lines.spool_path(root, copy.stem.partition("-")[2], StoredFile(copy).commit)
     began = copy.stat().st_mtime
-    texts = spool.read_text(encoding="utf-8").splitlines() if spool.exists() else []
     found = set()
-    for text in texts:
+    for text in filter(None, text_of(spool).split("\n")) if spool.exists() else []:
         try:
-            item = failure_lines.decode(text)
-        except failure_lines.FailureLineError:
+            item = line_of(text, failure_lines.decode)
+        except ValueError:
             continue  # ingest, which comes next, reports it and sets it aside
         if item.time >= began and item.raised:
             found.add((item.benchmark, item.params))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,7 +62,9 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     kept = findings_store.read(results)
     past = history.read(work.root, _named(stored, kept.findings, work))
     order = {sha: place for place, sha in enumerate(past.line)}
-    all_series, absent = histories.build(stored, items, order)
+    built, absent = histories.build(stored, items, order)
+    all_series = histories.undated(built, now := time.time())
+    told = absences.from_the_future(built, now, work.machine) + absences.renamed(all_series, work.machine)
     here = [item for item in all_series if item.identity.machine == work.machine]
     said, expected_notes = perf_expected.expectations(past.commits.values())
     suspected = night_judging.suspicions(
@@ -89,10 +92,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
         stale=absences.stale(all_series, when.timestamp()),
         superseded=absences.superseded(all_series),
         errors=(*kept.problems, *blocked, *work.unreadable.values()),
-        notes=(
-            *(*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes),
-            *absences.from_the_future(all_series, when.timestamp()),
-        ),
+        notes=tuple(dict.fromkeys((*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes, *told))),
         commits=past.commits,
     )
     return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()))
@@ -158,10 +158,10 @@ def _to_tell(found: Sequence[Finding], known: Sequence[Finding], since: float) -
 
     A night that was cut off may have written some of them before.
     """
-    before = {item.id: item for item in known}
+    before, now = {item.id: item for item in known}, time.time()
 
     def is_of_tonight(item: Finding) -> bool:
-        return bool(item.decisions) and item.decisions[-1].when.timestamp() >= since
+        return bool(item.decisions) and since <= item.decisions[-1].when.timestamp() <= now
 
     return tuple(item for item in found if item.state in OPEN or before.get(item.id) != item or is_of_tonight(item))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tools.atomic import replace_text
@@ -25,6 +25,12 @@ class Night:
     began: float  # Unix time, s
     commits: tuple[str, ...]  # chosen, newest first
     heartbeat: bool  # whether they are measured although they may be already
+    judged_from: float | None = None  # when the first night began that was given up unjudged, Unix time, s; None: none
+
+    @property
+    def since(self) -> float:
+        """Unix time, s, from which on values are judged by this night."""
+        return self.began if self.judged_from is None else self.judged_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,18 +102,18 @@ def _counts(said: Mapping[str, int]) -> dict[str, int]:
 
 def _night(said: Mapping[str, object]) -> Night:
     began, commits, heartbeat = said["began"], said["commits"], said["heartbeat"]
+    judged_from = said.get("judged_from")
     if not isinstance(began, int | float) or not isinstance(commits, list) or not isinstance(heartbeat, bool):
         raise TypeError(f"began, commits and heartbeat are wanted, got {said!r}")
-    return Night(began=float(began), commits=tuple(map(str, commits)), heartbeat=heartbeat)
+    if not isinstance(judged_from, int | float | None):
+        raise TypeError(f"judged_from: a Unix time is wanted, got {judged_from!r}")
+    return Night(began=float(began), commits=tuple(map(str, commits)), heartbeat=heartbeat, judged_from=judged_from)
 
 
 def write(path: Path, journal: Journal) -> None:
     """Keep a journal; the file is never seen half written."""
-    night = journal.night
     said = {
-        "night": None
-        if night is None
-        else {"began": night.began, "commits": list(night.commits), "heartbeat": night.heartbeat},
+        "night": None if journal.night is None else asdict(journal.night),
         "unbuilt": dict(journal.unbuilt),
         "incomplete": dict(journal.incomplete),
         "setting": journal.setting,

@@ -23,6 +23,8 @@ from tools.session import Session
 
 LOOKED_AT = 200  # newest commits that holes are looked for in: reading what is stored of one takes 10 ms
 ROUNDS = 8  # that the limits of run_report are for
+# s that a night is gone on with: less than from one night to the next, which has commits of its own
+LASTS = 20 * 3600.0
 
 
 def begin(work: Session, journal: Journal, *, budget: float, tier: str, now: float, out: TextIO) -> Night:
@@ -36,10 +38,16 @@ def begin(work: Session, journal: Journal, *, budget: float, tier: str, now: flo
     if cut_off is not None and cut_off.began > now:
         print("note: the night that was cut off began after now: the clock was set back; a new one begins", file=out)
         cut_off = None
-    line = set(work.commits)
-    if cut_off is not None and line >= set(cut_off.commits):
-        print(f"going on with the night of {time.strftime('%Y-%m-%d %H:%M', time.localtime(cut_off.began))}", file=out)
-        return cut_off
+    if cut_off is not None and set(work.commits) >= set(cut_off.commits):
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(cut_off.began))
+        if now - cut_off.began <= LASTS:
+            print(f"going on with the night of {when}", file=out)
+            for commit in work.commits:
+                work.is_readable(commit)  # which notes those that are not; a new night looks at them anyway
+            return cut_off
+        print(
+            f"note: the night of {when} was cut off: too long ago to go on with, a new one judges its values", file=out
+        )
     seconds = LIMITS[tier] * work.rounds / ROUNDS
     chosen = night_selection.plan(known(work, journal), budget=budget, seconds_per_commit=seconds)
     _say(chosen, out)
@@ -48,6 +56,7 @@ def begin(work: Session, journal: Journal, *, budget: float, tier: str, now: flo
         began=now,
         commits=tuple(commit for commit in work.commits if commit in wanted),
         heartbeat=any(item.why is Why.HEARTBEAT for item in chosen.commits),
+        judged_from=None if cut_off is None else cut_off.since,
     )
 
 
@@ -71,13 +80,21 @@ def setting(work: Session, environ: Mapping[str, str]) -> str:
 
 
 def known(work: Session, journal: Journal) -> list[Known]:
-    """Return what is known of a session's commits on its machine and environment."""
+    """Return what is known of a session's commits on its machine and environment.
+
+    One whose file cannot be read is noted in the session, and counts as measured: it costs the others nothing.
+    """
     touched = changing(work.root)
+
+    def is_measured(commit: str) -> bool:
+        return work.is_measured(commit) or journal.incomplete.get(commit, 0) > night_selection.RETRIES
+
     return [
         Known(
             commit=commit,
             changes_kernels=commit in touched,
-            is_measured=work.is_measured(commit) or journal.incomplete.get(commit, 0) > night_selection.RETRIES,
+            is_readable=(is_readable := work.is_readable(commit)),
+            is_measured=not is_readable or is_measured(commit),
             failed_builds=max(1, journal.unbuilt.get(commit, 0)) if work.failed_before(commit) else 0,
         )
         for commit in work.commits
@@ -107,8 +124,8 @@ class Kept:
 
     @property
     def since(self) -> float:
-        """When the night began, Unix time, s; none: infinity."""
-        return math.inf if self.journal.night is None else self.journal.night.began
+        """From when on values are judged, Unix time, s; without a night: infinity."""
+        return math.inf if self.journal.night is None else self.journal.night.since
 
     def begun(self, night: Night) -> None:
         """Keep what this night has chosen."""

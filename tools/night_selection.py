@@ -33,8 +33,11 @@ class Known:
 
     commit: str  # full SHA
     changes_kernels: bool  # whether it touches what kernels are built from
-    is_measured: bool  # every series that was asked for has its rounds, or a reason why not; or it is given up
+    is_measured: (
+        bool  # every series that was asked for has its rounds, or a reason why not; or it is given up, or unreadable
+    )
     failed_builds: int = 0  # nights on which it did not build
+    is_readable: bool = True  # whether what is recorded of it can be read, so that asv can add to it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,5 +92,5 @@ def _wanted(line: Sequence[Known]) -> list[Planned]:
 
 def _heartbeat(line: Sequence[Known]) -> Planned:
     """Return the newest commit that can be measured: its kernels are those of the newest that changed one."""
-    sound = next((item for item in line if not item.failed_builds), line[0])
+    sound = next((item for item in line if item.is_readable and not item.failed_builds), line[0])
     return Planned(commit=sound.commit, why=Why.HEARTBEAT)

@@ -15,18 +15,30 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from tools import kept_verdicts, night_concluding, night_journal, night_measuring, night_report, selection, track
+from asv.config import Config
+
+from tools import (
+    kept_verdicts,
+    night_concluding,
+    night_device,
+    night_journal,
+    night_measuring,
+    night_report,
+    selection,
+    track,
+)
 from tools.ab_arguments import measuring, seconds
 from tools.ab_run import AsvRunner
 from tools.asv_setup import machine
-from tools.errors import UsageError
-from tools.host import device
+from tools.errors import KernelVelocityError, UsageError
 from tools.night_measuring import LOOKED_AT
 from tools.session import Session
-from tools.verdict import exit_status
+from tools.verdict import Verdict, exit_status
 
 BUDGET = 120.0  # minutes
 TIER = "full"
@@ -39,8 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         text = "core or full (default)" if name == "tier" else track.SETTINGS[name]
         parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
     parser.add_argument(
-        "--budget", metavar="MINUTES", default=f"{BUDGET:g}", help=f"of the whole night (default {BUDGET:g})"
+        "--budget",
+        metavar="MINUTES",
+        default=f"{BUDGET:g}",
+        help="how many commits are measured, one at least and each of them whole, however long it then takes; what is "
+        f"left of it is for looking again (default {BUDGET:g})",
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one; KV_DEVICE")
     parser.add_argument("--no-site", action="store_true", help="write no pages")
     parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
     for name in night_report.FORMATS:
@@ -58,18 +75,51 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if ignored := [name for name in ("KV_RANGE", "KV_AGAIN") if os.environ.get(name)]:
         print(f"note: {' and '.join(ignored)}: for make track; a night chooses its commits by itself", file=err)
     with measuring(args.root, err):
-        work, end = _measured(args, track.settings(args, os.environ), budget, out, err)
-        runner = AsvRunner(root=Path.cwd(), device=device(), err=err)
-        left = max(0.0, budget - (time.monotonic() - began))
+        work, end, where = _measured(args, track.settings(args, os.environ), budget, out, err)
+        runner = AsvRunner(root=Path.cwd(), device=where, err=err)
+        left = _left(budget, time.monotonic() - began, out)
         concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
-        kept_verdicts.write(work.results, kept_verdicts.of(concluded.verdict, work.machine))
-        for name, path in reports.items():
-            night_report.write(name, path, concluded.verdict)
-        if not args.no_site and work.has_results():
-            print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
-        night_report.say(concluded, work, out)
+        try:
+            unwritten = _written(concluded.verdict, reports, work, out, site=not args.no_site)
+        finally:  # whatever becomes of files and pages
+            night_report.say(concluded, work, out)
         end.over(work)  # last: whoever ends this before has the next start tell everything again
-        return exit_status(concluded.verdict)
+        return exit_status(concluded.verdict) or (KernelVelocityError.exit_code if unwritten else 0)
+
+
+def _left(budget: float, spent: float, out: TextIO) -> float:
+    """Return the s that are left of a budget for looking again; where it is used up, that is said."""
+    if spent >= budget:
+        print(
+            f"note: building and measuring took {spent / 60:.1f} minutes of a budget of {budget / 60:g}: what moved is "
+            "looked at again by the next night",
+            file=out,
+        )
+    return max(0.0, budget - spent)
+
+
+def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: TextIO, *, site: bool) -> list[str]:
+    """Keep the verdict, write its reports, and publish; return what could not be written, which is told a line each.
+
+    That is no reason to do the night again: nothing that it measured is lost.
+    """
+
+    def publish() -> None:
+        print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
+
+    steps: dict[str, Callable[[], object]] = {
+        "verdict": lambda: kept_verdicts.write(work.results, kept_verdicts.of(verdict, work.machine))
+    }
+    steps |= {name: partial(night_report.write, name, path, verdict) for name, path in reports.items()}
+    steps |= {"site": publish} if site and work.has_results() else {}
+    failed = []
+    for name, write in steps.items():
+        try:
+            write()
+        except (KernelVelocityError, OSError) as error:
+            failed.append(name)
+            print(f"error: the {name} cannot be written: {error}", file=out)
+    return failed
 
 
 def _reports(args: argparse.Namespace) -> dict[str, Path]:
@@ -87,10 +137,11 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 
 def _measured(
     args: argparse.Namespace, chosen: track.Settings, budget: float, out: TextIO, err: TextIO
-) -> tuple[Session, night_measuring.Kept]:
-    """Choose the night's commits, or go on with those of a night that was cut off, and measure them."""
-    where = device()
-    series, name = selection.select(where, chosen.tier, chosen.bench), machine(chosen.machine)
+) -> tuple[Session, night_measuring.Kept, str]:
+    """Choose the night's commits, or go on with those of a night that was cut off, and measure them on a device."""
+    name, asked = machine(chosen.machine), args.device or os.environ.get("KV_DEVICE") or None
+    where = night_device.choose(asked, Path(Config.load().results_dir, name), time.time())
+    series = selection.select(where, chosen.tier, chosen.bench)
 
     def session(commits: tuple[str, ...]) -> Session:
         return Session(root=Path.cwd(), commits=commits, series=series, rounds=chosen.rounds, machine=name)
@@ -101,5 +152,6 @@ def _measured(
     night = night_measuring.begin(line, kept.journal, budget=budget, tier=chosen.tier, now=time.time(), out=out)
     kept.begun(night)
     work = session(night.commits)
+    work.unreadable.update(line.unreadable)
     night_measuring.measure(work, night, device=where, ceilings=not args.no_ceilings, out=out, err=err)
-    return work, kept
+    return work, kept, where

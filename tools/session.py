@@ -136,7 +136,7 @@ class Session:
         Raises:
             KernelVelocityError: asv itself failed.
         """
-        built = [commit for commit in self.commits if commit not in self.failed_builds and self._is_readable(commit)]
+        built = [commit for commit in self.commits if commit not in self.failed_builds and self.is_readable(commit)]
         self.measured = tuple(commit for commit in built if again or not self.is_measured(commit))
         if len(self.measured) < len(built):
             known = len(built) - len(self.measured)
@@ -209,7 +209,7 @@ class Session:
                 flush=True,
             )
 
-    def _is_readable(self, commit: str) -> bool:
+    def is_readable(self, commit: str) -> bool:
         """Return whether asv can add to what is stored of a commit; noted where it cannot, for it would give up."""
         try:
             self.records.stored(commit)
@@ -226,7 +226,7 @@ class Session:
         self._environment.forget_failures(self.commits)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return whether every series of a commit that has a value was measured after a Unix time, s."""
+        """Return whether every chosen series of a commit that has a value was measured after a Unix time, s."""
         return self.records.measured_since(commit, when)
 
     def is_measured(self, commit: str) -> bool:

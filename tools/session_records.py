@@ -16,12 +16,13 @@ from benchmarks.harness import telemetry
 from benchmarks.harness.telemetry import Round
 from tools import failures as failure_lines
 from tools import fingerprint, going_on, session_facts
-from tools.failures import Failure, FailureLineError
+from tools.failures import Failure
 from tools.joining import StoredSeries, join
 from tools.measurements import Measurement
 from tools.ownership import by_series
 from tools.reading import site_data
 from tools.selection import Selection, is_measured
+from tools.spool import line_of, text_of
 from tools.stored_file import Series, StoredFile
 
 Line = TypeVar("Line", Round, Failure)
@@ -65,12 +66,11 @@ class Records:
         return is_measured(known, self.series.series, rounds, told=self.told(commit), other_method=other)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return whether every series of a commit that has a value was measured after a Unix time, s."""
-        rounds: dict[Series, float] = {}
-        for item in self.rounds(commit):
-            series = (item.benchmark, item.params)
-            rounds[series] = min(item.time, rounds.get(series, item.time))
-        return bool(rounds) and all(began >= when for began in rounds.values())
+        """Return whether every chosen series of a commit that has a value was measured after a Unix time, s."""
+        wanted = set(self.series.series)
+        found = [item for item in self.rounds(commit) if (item.benchmark, item.params) in wanted]
+        now = time.time()  # what is of after it was measured before the clock was set back
+        return bool(found) and all(when <= item.time <= now for item in found)
 
     def kept_rounds(self, commit: str, rounds: int, method: str) -> int:
         """Return how many rounds of a commit a run of `rounds` can go on from: of a machine that is as it was."""
@@ -83,7 +83,7 @@ class Records:
             told=self.told(commit),
             rounds=rounds,
             method=method,
-            since=time.time() - going_on.LONGEST,
+            now=time.time(),
         )
 
     def measurements(self, commits: Collection[str], repository: Path) -> list[Measurement]:
@@ -123,9 +123,9 @@ class Records:
     def _decoded(self, path: Path, decode: Callable[[str], Line]) -> list[Line]:
         """Return the lines of a file beside the results; malformed ones are noted and passed over."""
         found = []
-        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for text in filter(None, text_of(path).split("\n")) if path.exists() else []:
             try:
-                found.append(decode(text))
-            except (telemetry.TelemetryError, FailureLineError) as error:
+                found.append(line_of(text, decode))
+            except ValueError as error:
                 self.notes[f"{path}: malformed line: {error}"] = None
         return found

@@ -50,15 +50,24 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
+def line_of(text: str, decode: Callable[[str], Line]) -> Line:
+    """Return what a line of `text_of` says.
+
+    Raises:
+        ValueError: it is none (TelemetryError, FailureLineError, SessionLineError), or held bytes that are no UTF-8.
+    """
+    if "\ufffd" in text:
+        raise TelemetryError("not UTF-8")
+    return decode(text)
+
+
 def decoded(path: Path, texts: Iterable[str], decode: Callable[[str], Line], problems: list[str]) -> list[Line]:
     """Return what the lines of a file say; malformed ones are set aside beside it, and told in `problems`."""
     good = []
     for text in texts:
         try:
-            if "\ufffd" in text:
-                raise TelemetryError("not UTF-8")
-            good.append(decode(text))
-        except ValueError as error:  # TelemetryError, FailureLineError, SessionLineError
+            good.append(line_of(text, decode))
+        except ValueError as error:
             aside = path.with_name(path.name + _MALFORMED)
             problems.append(f"{path}: malformed line set aside in {aside.name}: {error}")
             append(aside, [text])

@@ -1,4 +1,4 @@
-"""A night that is killed in each of its phases, at random moments, ends as one that nobody disturbed."""
+"""A night that is killed in each of its phases, interrupted, or out of space, ends as one that nobody disturbed."""
 
 import fcntl
 import json
@@ -8,26 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 
 from tests.faults.test_faults import lines_with
 from tests.faults.test_nightly import findings, plant
 from tests.faults.test_two_runs import wait_for
-from tests.faults.tiny import Tiny
+from tests.faults.tiny import Tiny, rounds_begun
 from tools import atomic
 
 ROUNDS = 4
 COMMITS = 3
 A_SIDE = 8  # rounds of a first look again
-
-
-def rounds_begun(tiny, where="history"):
-    """Return how many rounds each commit began, of the history or of looking again (`.asv/ab/...`)."""
-    log = tiny.root.parent / "rounds"
-    begun = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
-    return Counter(commit for spool, commit in begun if spool.startswith(where))
 
 
 def is_setting_up(tiny):
@@ -62,18 +54,24 @@ def settings(tiny):
     return {"KV_ROUNDS": str(ROUNDS), "TINY_ROUNDS": str(tiny.root.parent / "rounds")}
 
 
-def kill_at(tiny, reached, delay):
-    """Begin a night, or go on with it, and kill it with all its processes; with a site, so that its end takes long."""
+def night_at(tiny, reached, **more):
+    """Begin a night, or go on with it; return its process once a moment is reached. A site makes it end late."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tools", "nightly", "--no-ceilings"],
         cwd=tiny.root,
-        env=tiny.variables(KV_MACHINE="box", KV_TIER="core", KV_BENCH="native.*1k", **settings(tiny)),
+        env=tiny.variables(KV_MACHINE="box", KV_TIER="core", KV_BENCH="native.*1k", **settings(tiny), **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
     wait_for(lambda: reached(tiny) or process.poll() is not None, seconds=400)
+    return process
+
+
+def kill_at(tiny, reached, delay):
+    """Begin a night, or go on with it, and kill it with all its processes; return what it printed."""
+    process = night_at(tiny, reached)
     try:
         ended = process.wait(delay)
     except subprocess.TimeoutExpired:
@@ -155,3 +153,62 @@ def test_a_night_killed_at_five_points_ends_as_an_undisturbed_one(tiny, seed):
     assert rounds_begun(tiny).total() <= ROUNDS * COMMITS + 3, story
     assert rounds_begun(tiny, ".asv/ab").total() <= 2 * A_SIDE + 3, story
     assert not left_over(tiny) and not is_locked(tiny), story
+
+
+# A disk that is full while a file is there, for whoever writes results; every Python here reads it first.
+FULL = """
+import builtins, errno, io, os
+plain = io.open
+
+def full(file, mode="r", *args, **more):
+    path = "" if isinstance(file, int) else os.path.abspath(file)
+    if "/results/" in path and set(mode) & set("wax+") and os.path.exists(os.environ.get("TINY_FULL", "")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return plain(file, mode, *args, **more)
+
+io.open = builtins.open = full
+"""
+
+
+def interrupt_at(tiny, reached):
+    """Begin a night, or go on with it, and press Ctrl-C, which a terminal sends to all of its processes."""
+    process = night_at(tiny, reached)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[0]
+    # A shell says 130 of both; Python ends by the signal where it fell into an exec(), as dataclasses have one
+    assert process.returncode in (130, -signal.SIGINT), said
+    assert said.splitlines()[-1] == "interrupted: what was measured so far is kept" and "Traceback" not in said, said
+    return said
+
+
+def fill_at(tiny, reached):
+    """Begin a night, or go on with it, and let the disk be full from a moment on until it has ended."""
+    mark = tiny.root.parent / "full"
+    process = night_at(tiny, reached, TINY_FULL=str(mark))
+    mark.touch()
+    said = process.communicate(timeout=60)[0]
+    mark.unlink()
+    assert process.returncode == 2 and "Traceback" not in said, said
+    (line,) = lines_with(said, "error: ")
+    assert "No space left on device" in line and said.splitlines()[-1] == line, said
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_night_interrupted_and_without_space_ends_as_an_undisturbed_one(tiny):
+    slow = plant(tiny)
+    (tiny.host / "sitecustomize.py").write_text(FULL)
+    said = [
+        interrupt_at(tiny, is_setting_up),
+        interrupt_at(tiny, is_measuring(2)),
+        fill_at(tiny, is_measuring(6)),
+        interrupt_at(tiny, is_confirming(3)),
+    ]
+    done = tiny.nightly("--no-ceilings", **settings(tiny))
+    story = "\n".join([*said, done.stdout])
+    assert done.returncode == 10 and lines_with(done.stdout, "going on with the night of"), story
+    assert [one[1:4] for one in told(tiny)] == [["regression", "confirmed", [slow]]], story
+    assert list(measured(tiny).values()) == [(ROUNDS, [ROUNDS])] * COMMITS, story
+    assert rounds_begun(tiny).total() <= ROUNDS * COMMITS + 2 and not left_over(tiny), story  # one begun by each cut
+    assert rounds_begun(tiny, ".asv/ab").total() <= 2 * A_SIDE + 4, story  # in turns go pairs, an even number of them

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -252,3 +253,10 @@ def plant(site: Path, name: str, version: str, source: str = "") -> None:
     info = site / f"{name}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def rounds_begun(tiny, where="history"):
+    """Return how many rounds each commit began, of the history or of looking again (`.asv/ab/...`); see TINY_ROUNDS."""
+    log = tiny.root.parent / "rounds"
+    begun = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    return Counter(commit for spool, commit in begun if spool.startswith(where))

@@ -48,10 +48,10 @@ def measured(series, number, **more):
     return rounds, dataclasses.replace(stored, **more)
 
 
-def kept(*given, told=None, since=0.0, method="m", change=lambda rounds: rounds):
+def kept(*given, told=None, now=200.0, method="m", change=lambda rounds: rounds):
     rounds = {series: change(found) for series, (found, _) in zip((SERIES, OTHER), given, strict=False)}
     stored = {series: item for series, (_, item) in zip((SERIES, OTHER), given, strict=False)}
-    return going_on.kept_rounds(stored, rounds, (SERIES, OTHER), told=told or {}, rounds=8, method=method, since=since)
+    return going_on.kept_rounds(stored, rounds, (SERIES, OTHER), told=told or {}, rounds=8, method=method, now=now)
 
 
 FIVE = measured(SERIES, 5), measured(OTHER, 5)
@@ -75,7 +75,8 @@ def test_a_round_that_died_is_a_round():
 @pytest.mark.parametrize(
     "given",
     [
-        {"since": 100.5},  # of an earlier session
+        {"now": 100.5 + going_on.LONGEST},  # of an earlier session
+        {"now": 103.5},  # of one before the clock was set back
         {"method": "other"},
         {"change": lambda rounds: rounds[:-1]},  # one has no telemetry
     ],

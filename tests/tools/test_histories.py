@@ -264,6 +264,21 @@ def test_a_clock_that_was_set_back_is_named(nightly):
     assert absences.from_the_future(items, last - 60) == ()
     (note,) = absences.from_the_future(items, last - 7200)
     assert note.startswith("bench-1: has values measured 2.0 hours after now: a clock was set back")
+    (note,) = absences.from_the_future(items, last - 90, synthetic.MACHINE)  # whose own clock it is
+    assert note.startswith("bench-1: has values measured 1.5 minutes after now")
+    assert absences.from_the_future(items, last - 30, synthetic.MACHINE) == ()
+
+
+def test_what_was_measured_after_now_is_of_no_night(nightly):
+    items, _, line, _ = read(nightly)
+    last = max(item.last_measured for item in items)
+    assert regressions.screened(items, screen, line=line, since=last - 86400).judged
+    assert histories.undated(items, last) == items
+    later = histories.undated(items, last - 86400)
+    assert not regressions.screened(later, screen, line=line, since=last - 86400).judged
+    assert [[one.value for one in item.observations] for item in later] == [
+        [one.value for one in item.observations] for item in items
+    ]
 
 
 def test_values_are_adjusted_where_they_can_be(nightly):

@@ -1,13 +1,15 @@
 """The command line: help, usage errors, exit codes."""
 
+import errno
 import io
 import sys
+import time
 import types
 
 import pytest
 
 from tools import errors
-from tools.__main__ import COMMANDS, main
+from tools.__main__ import COMMANDS, main, script
 
 
 def run(*argv):
@@ -74,6 +76,12 @@ def test_errors_become_exit_codes(command, error, status):
     assert run("planted") == (status, "", "error: what, where\n")
 
 
+def test_a_full_disk_is_a_line_that_says_what_to_do(command):
+    command(raising(OSError(errno.ENOSPC, "No space left on device")))
+    said = "error: [Errno 28] No space left on device; free some, and start it again: what was recorded is kept\n"
+    assert run("planted") == (2, "", said)
+
+
 def test_a_bug_keeps_its_traceback(command):
     command(raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
@@ -85,6 +93,49 @@ def test_an_interruption_is_no_traceback(command):
     assert run("planted")[0] == 130
 
 
+def test_a_process_that_an_interruption_finds_gone_is_an_interruption(command):
+    def action():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+
+    command(action)
+    assert run("planted")[0] == 130
+    command(raising(ProcessLookupError(errno.ESRCH, "No such process")))
+    assert run("planted")[0] == 2
+
+
 def test_the_status_is_the_commands(command):
     command(lambda: 7)
     assert run("planted") == (7, "", "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_a_stream_cannot_say_is_printed_as_an_escape(command, monkeypatch, encoding):
+    command(lambda: print("scale: cannot open a\udcff · b") or 20)
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "argv", ["tools", "planted"])
+    assert script() == 20
+    stream.flush()
+    said = stream.buffer.getvalue().decode(encoding)
+    assert said.splitlines() == [f"scale: cannot open a\\udcff {'·' if encoding == 'utf-8' else chr(92) + 'xb7'} b"]
+
+
+class Interrupted:
+    """Ctrl-C is pressed while it is destroyed."""
+
+    def __del__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_that_python_would_drop_is_one(command, monkeypatch):
+    def action():
+        Interrupted()
+        time.sleep(5)  # which it ends
+
+    command(action)
+    monkeypatch.setattr(sys, "argv", ["tools", "planted"])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    assert script() == 130

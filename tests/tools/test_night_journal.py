@@ -1,6 +1,7 @@
 """What a night keeps for the next start, and what is refused as none."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,12 @@ NIGHT = Night(began=1.5, commits=("b" * 40, "a" * 40), heartbeat=False)
 
 
 @pytest.mark.parametrize(
-    "journal", [Journal(), Journal(night=NIGHT, unbuilt={"c" * 40: 2}, incomplete={"d" * 40: 1}, setting="x")]
+    "journal",
+    [
+        Journal(),
+        Journal(night=NIGHT, unbuilt={"c" * 40: 2}, incomplete={"d" * 40: 1}, setting="x"),
+        Journal(night=replace(NIGHT, judged_from=0.5)),
+    ],
 )
 def test_what_is_kept_is_read_again(tmp_path, journal):
     path = night_journal.path_of(tmp_path, "box", "host-py3.11")
@@ -34,9 +40,13 @@ def test_nights_that_left_a_commit_incomplete_are_counted_until_something_else_i
     assert after.under("x") == after and after.under("y") == Journal(setting="y")
 
 
-def test_a_journal_of_before_is_read(tmp_path):
-    (tmp_path / "box.json").write_text('{"unbuilt": {"a": 1}, "night": null}')
-    assert night_journal.read(tmp_path / "box.json") == Journal(unbuilt={"a": 1})
+@pytest.mark.parametrize(
+    ("night", "read"), [("null", None), ('{"began": 1.5, "commits": ["a"], "heartbeat": false}', ("a",))]
+)
+def test_a_journal_of_before_is_read(tmp_path, night, read):
+    (tmp_path / "box.json").write_text(f'{{"unbuilt": {{"a": 1}}, "night": {night}}}')
+    known = None if read is None else Night(began=1.5, commits=read, heartbeat=False)
+    assert night_journal.read(tmp_path / "box.json") == Journal(unbuilt={"a": 1}, night=known)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,7 @@ def test_a_journal_of_before_is_read(tmp_path):
         '{"unbuilt": {}, "incomplete": 3, "night": null}',
         '{"unbuilt": {}, "night": {"began": "now", "commits": [], "heartbeat": true}}',
         '{"unbuilt": {}, "night": {"began": 1, "commits": []}}',
+        '{"unbuilt": {}, "night": {"began": 1, "commits": [], "heartbeat": true, "judged_from": "then"}}',
     ],
 )
 def test_another_text_is_refused_in_a_line(tmp_path, text):

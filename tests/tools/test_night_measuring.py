@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tools import night_journal, night_measuring
+from tools.errors import ResultsError
 from tools.night_journal import Journal, Night
 from tools.night_measuring import Kept
 from tools.run_report import LIMITS
@@ -15,13 +16,21 @@ from tools.run_report import LIMITS
 class Work:
     """A session of which nothing is measured but what a test says."""
 
-    def __init__(self, commits, *, measured=(), failed=(), root="."):
+    def __init__(self, commits, *, measured=(), failed=(), broken=(), root="."):
         self.commits, self.rounds, self.root = tuple(commits), 8, root
-        self._measured, self._failed = set(measured), set(failed)
+        self._measured, self._failed, self._broken = set(measured), set(failed), set(broken)
+        self.unreadable = {}
         self.done, self.failed_builds, self.since = [], {}, {}
 
     def is_measured(self, commit):
+        if commit in self._broken:
+            raise ResultsError(f"{commit}: not a results file of asv")
         return commit in self._measured
+
+    def is_readable(self, commit):
+        if commit in self._broken:
+            self.unreadable[commit] = "not measured"
+        return commit not in self._broken
 
     def failed_before(self, commit):
         return commit in self._failed
@@ -50,6 +59,18 @@ def test_a_night_takes_what_is_new_in_the_order_of_the_line():
     assert said.splitlines() == ["tonight: a (new)", "tonight: b (new)"]
 
 
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("c", "tonight: a (new)\n"), ("a", "tonight: c (heartbeat)\n"), ("ac", "tonight: d (heartbeat)\n")],
+)
+@pytest.mark.parametrize("cut_off", [None, Night(began=50.0, commits=("b",), heartbeat=False)])
+def test_what_cannot_be_read_is_noted_and_stops_no_night(broken, said, cut_off):
+    work = Work("abcd", measured="bcd", broken=broken, failed="b")
+    night, told = begin(work, Journal(night=cut_off, unbuilt={"b": 9}))
+    assert list(work.unreadable) == list(broken)
+    assert night == cut_off if cut_off else told == said
+
+
 def test_its_time_is_counted_in_commits_of_the_tier():
     night, said = begin(Work("abcdefg", measured="g"), budget=2.5 * LIMITS["core"] / 0.6)
     assert night.commits == ("a", "b")
@@ -73,6 +94,18 @@ def test_after_the_clock_was_set_back_a_new_night_begins():
     night, said = begin(Work("abc", measured="c"), Journal(night=Night(began=500.0, commits=("b",), heartbeat=False)))
     assert night == Night(began=100.0, commits=("a", "b"), heartbeat=False)
     assert "the clock was set back" in said
+
+
+def test_a_night_that_was_cut_off_too_long_ago_is_another_that_judges_its_values():
+    began = 1000.0
+    journal = Journal(night=Night(began=began, commits=("b",), heartbeat=False))
+    late = began + night_measuring.LASTS
+    assert begin(Work("abc", measured="bc"), journal, now=late)[0] == journal.night
+    night, said = begin(Work("abc", measured="bc"), journal, now=late + 1)
+    assert night == Night(began=late + 1, commits=("a",), heartbeat=False, judged_from=began)
+    assert "was cut off: too long ago" in said and "tonight: a (new)" in said
+    third, _ = begin(Work("abc", measured="abc"), Journal(night=night), now=3 * late)
+    assert third.since == began
 
 
 def test_a_night_of_commits_that_are_gone_is_not_gone_on_with():
@@ -132,6 +165,8 @@ def test_a_night_that_is_over_leaves_what_did_not_build_or_has_no_value(tmp_path
     assert kept.since == math.inf
     kept.begun(Night(began=1.0, commits=("a", "b"), heartbeat=False))
     assert (Kept(path, "x").since, kept.since) == (1.0, 1.0)
+    kept.begun(Night(began=1.0, commits=("a", "b"), heartbeat=False, judged_from=0.5))
+    assert Kept(path, "x").since == 0.5
     work = Work("abcd", measured="a")
     work.failed_builds, work.unreadable = {"b": "build failed"}, {"d": "broken"}
     kept.over(work)

@@ -1,5 +1,7 @@
 """Which commits a night measures: what is new, holes, builds that failed once, a heartbeat; within its time."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,11 +10,15 @@ from tools.night_selection import FIRST_NIGHT, MEASURING, RETRIES, Known, Planne
 
 
 def line(text):
-    """Return commits, newest first: k changes a kernel, d documentation; capital: measured; a digit: builds failed."""
+    """Return commits, newest first: k changes a kernel, d documentation; capital: measured; a digit: builds failed;
+    an exclamation mark: what is recorded of it cannot be read.
+    """
     found = []
     for letter in text:
         if letter.isdigit():
-            found[-1] = Known(**{**vars(found[-1]), "failed_builds": int(letter)})
+            found[-1] = replace(found[-1], failed_builds=int(letter))
+        elif letter == "!":
+            found[-1] = replace(found[-1], is_readable=False)
         else:
             found.append(
                 Known(commit=str(len(found)), changes_kernels=letter.lower() == "k", is_measured=letter.isupper())
@@ -37,6 +43,7 @@ def planned(text, **more):
         ("KK", [("0", Why.HEARTBEAT)]),
         ("d1dK", [("1", Why.HEARTBEAT)]),
         ("d", [("0", Why.HEARTBEAT)]),
+        ("K!K", [("1", Why.HEARTBEAT)]),  # nothing can be added to what is recorded of the newest
         (f"Kk{RETRIES + 1}K", [("0", Why.HEARTBEAT)]),  # it had its second chance
     ],
 )

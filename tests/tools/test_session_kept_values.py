@@ -102,5 +102,7 @@ def test_what_was_found_wrong_is_not_put_back(tmp_path, path):
     for case, died in (("a", False), ("b", True)):
         failure = Failure(benchmark=NAME, params=SERIES[case][1], time=4e9, error="is wrong", died=died)
         failures.append(spool, failure)
+    with spool.open("ab") as stream:
+        stream.write(b'{"b": "\xff", "p": \n')  # which ingest reports, and costs no other line
     kept_values.put_back(tmp_path, tmp_path / "results", 8)
     assert counts(path) == [None, 3]
