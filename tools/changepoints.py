@@ -16,7 +16,7 @@ from itertools import chain
 
 from tools import changepoints_edivisive, changepoints_pelt, changepoints_windows
 from tools.changepoints_noise import restlessness, yuen
-from tools.changepoints_values import LEAST, ChangePoint, Detection, Detector, Observed, Values, found_in
+from tools.changepoints_values import LEAST, ChangePoint, Detection, Detector, Observed, Values, as_logs, found_in
 from tools.changepoints_visits import is_visit
 
 VOTES = 2
@@ -50,7 +50,7 @@ class Vote:
 
     def extend(self, values: Values) -> None:
         """Take further log values."""
-        taken = list(values)
+        taken = as_logs(values)
         self._observed.extend(taken)
         for detector in self._detectors:
             detector.extend(taken)

@@ -6,14 +6,13 @@ Scales are robust: a series with steps must not be taken for one with wide noise
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
 from benchmarks.harness.statistics import FloatArray
-from tools.changepoints_values import FEWEST_ALONE, LEAST_SIGMA, Step
+from tools.changepoints_values import FEWEST_ALONE, LEAST_SIGMA, Step, windows_of
 
 MAD_SIGMA = 1 / NormalDist().inv_cdf(0.75)  # of a normal distribution, in median absolute deviations
 TRIM = 0.2  # a side: Yuen, Biometrika 61(1), 1974
@@ -37,7 +36,7 @@ class Side:
 
 def plain(values: FloatArray, least: float) -> Side:
     """Return the side of a stretch by mean and variance; no scatter counts as less than `least`."""
-    mean = math.fsum(values) / values.size
+    mean = math.fsum(values.tolist()) / values.size
     rest = values - mean
     return Side(
         mean=mean,
@@ -56,16 +55,16 @@ def t_test(first: Side, second: Side, grown: float = 1.0, *, pooled: bool = Fals
         grown: inflation of the variances by correlation; as many times fewer are the independent points.
         pooled: whether the variance is taken for a common one.
     """
-    sides = (first, second)
     if pooled:
         kept = first.kept + second.kept
         variance = (first.squared + second.squared) / (kept - 2) * grown
-        error, freedom = math.sqrt(variance * sum(1 / side.kept for side in sides)), kept / grown - 2
+        error = math.sqrt(variance * (1 / first.kept + 1 / second.kept))
+        freedom = kept / grown - 2
     else:
-        variances = [side.squared * grown / (side.kept * (side.kept - 1)) for side in sides]
-        freedoms = [max(side.kept / grown - 1, 1.0) for side in sides]
-        error = math.sqrt(sum(variances))
-        freedom = sum(variances) ** 2 / sum(each**2 / own for each, own in zip(variances, freedoms, strict=True))
+        one, other = (side.squared * grown / (side.kept * (side.kept - 1)) for side in (first, second))
+        error = math.sqrt(one + other)
+        freedoms = max(first.kept / grown - 1, 1.0), max(second.kept / grown - 1, 1.0)
+        freedom = (one + other) ** 2 / (one**2 / freedoms[0] + other**2 / freedoms[1])
     means, sizes = (first.mean, second.mean), (first.size, second.size)
     return Step.of(means=means, error=error, freedom=max(freedom, 1.0), sizes=sizes)
 
@@ -78,7 +77,10 @@ def iqr_sigma(values: FloatArray) -> float:
 
 def difference_sigma(values: FloatArray) -> float:
     """Return the standard deviation from the median absolute difference of successive values: blind to steps."""
-    return max(float(np.median(np.abs(np.diff(values)))) * MAD_SIGMA / math.sqrt(2), LEAST_SIGMA)
+    ordered = np.abs(values[1:] - values[:-1])
+    ordered.sort()
+    middle = float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
+    return max(middle * MAD_SIGMA / math.sqrt(2), LEAST_SIGMA)
 
 
 def least_sigma(*parts: FloatArray) -> float:
@@ -87,24 +89,21 @@ def least_sigma(*parts: FloatArray) -> float:
     The tick is the smallest difference of two values: that of a coarse timer, and next to nothing without one. Three
     equal readings of such a timer are no proof of a small scatter.
     """
-    gaps = np.diff(np.sort(np.concatenate(parts)))
+    ordered = np.concatenate(parts)
+    ordered.sort()
+    gaps = ordered[1:] - ordered[:-1]
     gaps = gaps[gaps > SAME]
     return max(LEAST_SIGMA, float(gaps.min()) / math.sqrt(12)) if gaps.size else LEAST_SIGMA
 
 
 def running_median(values: FloatArray, half: int) -> FloatArray:
     """Return the median of the values up to `half` places to both sides of each; towards the ends, of fewer."""
-    listed = values.tolist()
-    window: list[float] = sorted(listed[:half])
-    found = []
-    for place in range(len(listed)):
-        if place + half < len(listed):
-            insort(window, listed[place + half])
-        if place > half:
-            del window[bisect_left(window, listed[place - half - 1])]
-        middle = len(window) // 2
-        found.append(window[middle] if len(window) % 2 else (window[middle - 1] + window[middle]) / 2)
-    return np.asarray(found)
+    beyond = np.full(half, math.inf)  # sorts behind every value
+    ordered = np.sort(windows_of(np.concatenate([beyond, values, beyond]), 2 * half + 1), axis=1)
+    places = np.arange(values.size)
+    sizes = np.minimum(places, half) + np.minimum(places[::-1], half) + 1
+    found: FloatArray = ordered[places, (sizes - 1) // 2] + ordered[places, sizes // 2]
+    return found / 2
 
 
 def clipped(values: FloatArray, sigma: float) -> FloatArray:

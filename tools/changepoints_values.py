@@ -125,16 +125,17 @@ class Observed:
         Raises:
             ValueError: a value is infinite, which no logarithm of a measured time is; nothing of `values` is taken.
         """
-        found = np.array([math.nan if value is None else value for value in values], dtype=np.float64)
-        wrong = np.flatnonzero(np.isinf(found))
-        if wrong.size:
-            raise ValueError(f"value {self._next + wrong[0]} is infinite; wanted the log of a positive number, or None")
-        there = np.flatnonzero(~np.isnan(found))
-        self._reserve(self.size + there.size)
-        self._logs[self.size : self.size + there.size] = found[there]
-        self._indices[self.size : self.size + there.size] = there + self._next
-        self.size += int(there.size)
-        self._next += found.size
+        found = as_logs(values)
+        indices, is_finite = np.arange(self._next, self._next + found.size), np.isfinite(found)
+        if not is_finite.all():
+            wrong = indices[np.isinf(found)]
+            if wrong.size:
+                raise ValueError(f"value {wrong[0]} is infinite; wanted the log of a positive number, or None")
+            found, indices = found[is_finite], indices[is_finite]
+        end = self.size + found.size
+        self._reserve(end)
+        self._logs[self.size : end], self._indices[self.size : end] = found, indices
+        self.size, self._next = end, self._next + is_finite.size
 
     def _reserve(self, size: int) -> None:
         if size > self._logs.size:
@@ -142,6 +143,11 @@ class Observed:
             self._logs = np.concatenate([self.logs, np.empty(capacity - self.size)])
             rest = np.empty(capacity - self.size, dtype=np.int64)
             self._indices = np.concatenate([self._indices[: self.size], rest])
+
+
+def as_logs(values: Values) -> FloatArray:
+    """Return values as an array, NaN for None; an array as it is."""
+    return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
 
 
 def is_there(value: float | None) -> TypeGuard[float]:
@@ -158,6 +164,20 @@ def tail(values: Sequence[float | None], count: int) -> Observed:
     observed = Observed(first=begin)
     observed.extend(values[begin:])
     return observed
+
+
+def windows_of(values: FloatArray, size: int, step: int = 1) -> FloatArray:
+    """Return all windows of `size` values, each `step` behind the one before: (windows, size), a view.
+
+    As numpy's `sliding_window_view`, which takes longer than most of what is done with the windows.
+
+    Args:
+        values: float64, without gaps in memory.
+        size: values of a window.
+        step: values from one window to the next.
+    """
+    count, item = (values.size - size) // step + 1, values.itemsize
+    return np.ndarray((max(count, 0), size), np.float64, values, 0, (step * item, item))
 
 
 def found_in(detector: Detector, values: Values) -> Detection:

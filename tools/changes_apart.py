@@ -1,4 +1,4 @@
-"""Finds the change points of many series in two processes: of a first report they are a third of the work.
+"""Finds the change points of many series in two processes, as a first report has to.
 
 Another process finds those of every second series while this one finds the others and makes the pages.
 """
@@ -20,7 +20,7 @@ from tools.columns import Columns
 from tools.measurements import SeriesKey
 from tools.series_changes import Logs
 
-FEWEST = 100_000  # values in all; the change points of fewer are found sooner than a process has started
+FEWEST = 250_000  # values in all; the change points of fewer are found sooner than a process has started
 _ROOT = Path(__file__).resolve().parent.parent
 
 Found = tuple[ChangePoint, ...]

@@ -40,6 +40,6 @@ def within(series: Logs) -> tuple[ChangePoint, ...]:
     found = [
         point
         for one in np.unique(method[~np.isnan(values)])
-        for point in changepoints.detect(np.where(method == one, values, np.nan).tolist()).points
+        for point in changepoints.detect(np.where(method == one, values, np.nan)).points
     ]
     return tuple(sorted(found, key=lambda point: point.index))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
 from tests.tools.planted import stepped, with_holes
 from tools import changepoints, changepoints_edivisive, changepoints_pelt, changepoints_windows
-from tools.changepoints_values import ChangePoint, Detection, is_there
+from tools.changepoints_values import LEAST, ChangePoint, Detection, is_there
 
 DETECTORS = {
     "pelt": changepoints_pelt.Pelt,
@@ -48,18 +49,98 @@ def test_pelt_is_asked_only_where_it_can_have_a_majority(monkeypatch):
     assert len(pelt_alone) == 1 and changepoints.joined([pelt_alone, [], []]) == ()
 
 
+LEVELS = st.sampled_from([0.0, -9.0, 600.0])
+TICKS = st.sampled_from([0.0, 0.004, 1 / 64])
+
+
+def ticking(values, tick):
+    return np.round(values / tick) * tick if tick else values
+
+
 @settings(max_examples=30, deadline=None)
-@given(seed=SEEDS, effect=st.floats(0, 0.05), level=st.sampled_from([0.0, -9.0, 600.0]), size=st.integers(30, 70))
-def test_two_windows_leave_untested_only_what_cannot_be_a_step(seed, effect, level, size):
-    values = level + stepped(0.0, effect, 0.0, size=size, seed=seed)
-    found = changepoints_windows.TwoWindow()
-    found.extend(values)
-    everywhere = {
-        place: step
-        for place in range(12, values.size - 11)
-        if (step := changepoints_windows._step(values[max(place - 24, 0) : place], values[place : place + 12]))
-    }
-    assert found._steps == everywhere
+@given(
+    seed=SEEDS,
+    effect=st.floats(0, 0.05),
+    level=LEVELS,
+    form=st.tuples(st.integers(12, 70), st.sampled_from([0.0005, 0.003, 0.01])),
+    tick=TICKS,
+)
+def test_two_windows_find_what_tests_at_every_place_find(seed, effect, level, form, tick):
+    size, sigma = form
+    values = level + ticking(stepped(0.0, effect, 0.0, size=size, sigma=sigma, seed=seed), tick)
+    steps = {place: changepoints_windows._test(values, place) for place in range(12, values.size - 11)}
+    strengths = {place: changepoints_windows._strength(step) for place, step in steps.items()}
+    estimates = changepoints_windows._strengths(values, np.array([*steps], dtype=np.int64))
+    assert estimates == pytest.approx([*strengths.values()], rel=changepoints_windows._inexactness(values), abs=1e-9)
+    kept = []
+    for place in sorted(steps, key=lambda each: (-strengths[each], each)):
+        if changepoints_windows._is_step(steps[place]) and all(abs(place - other) >= 12 for other in kept):
+            kept.append(place)
+    points = changepoints_windows.detect(values).points
+    assert [(point.index, point.p, point.after) for point in points] == [
+        (place, steps[place].p, steps[place].after) for place in sorted(kept)
+    ]
+
+
+def test_two_windows_leave_a_change_that_only_rounding_takes_for_one_percent():
+    less = np.nextafter(LEAST, 0)
+    assert changepoints_windows.detect([0.0] * 24 + [less] * 12).points == ()
+    assert places(changepoints_windows.detect([0.0] * 24 + [LEAST] * 12).points) == [(24, True)]
+
+
+def test_two_windows_test_few_places(monkeypatch):
+    tested = []
+    original = changepoints_windows._test
+    monkeypatch.setattr(
+        changepoints_windows, "_test", lambda logs, place: tested.append(place) or original(logs, place)
+    )
+    assert len(changepoints_windows.detect(stepped(0.0, 0.1, 0.0, sigma=0.003)).points) == 2
+    assert len(tested) < 10
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, effect=st.floats(0, 0.03), level=LEVELS, size=st.integers(12, 50), tick=TICKS)
+def test_e_divisive_leaves_out_only_windows_without_a_cut(seed, effect, level, size, tick):
+    window = level + ticking(stepped(0.0, effect, size=25, sigma=0.008, seed=seed), tick)[:size]
+    least = changepoints_edivisive.least_sigma(window)
+    sides = [(window[:place], window[place:]) for place in range(6, size - 5)]
+    tests = [
+        changepoints_edivisive._t_test(*(changepoints_edivisive.plain(side, least) for side in both)) for both in sides
+    ]
+    if any(test.p < changepoints_edivisive.P_WEAK for test in tests):
+        assert changepoints_edivisive.may_differ(window[None])[0]
+
+
+@pytest.mark.parametrize(("before", "after"), [(6, 6), (6, 44), (9, 21), (12, 12), (25, 25), (14, 36)])
+def test_e_divisive_leaves_out_no_window_that_is_just_significant(before, after):
+    rest = [np.resize([0.01, -0.01], count) - (count % 2) * 0.01 / count for count in (before, after)]
+    sides = [changepoints_edivisive.plain(side, 0.001) for side in rest]
+
+    def window(effect):
+        return np.concatenate([rest[0], rest[1] + effect])
+
+    def p(effect):
+        moved = changepoints_edivisive.plain(rest[1] + effect, 0.001)
+        return changepoints_edivisive._t_test(sides[0], moved).p
+
+    just = optimize.brentq(lambda effect: math.log(p(effect) / changepoints_edivisive.P_WEAK), 1e-3, 1, xtol=1e-15)
+    assert changepoints_edivisive.may_differ(window(just * (1 + 1e-9))[None])[0]
+    assert not changepoints_edivisive.may_differ(window(just / 2)[None])[0]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, effect=st.floats(0, 0.1), level=LEVELS, tick=TICKS)
+def test_e_divisive_finds_what_it_finds_in_all_windows(seed, effect, level, tick):
+    values = level + ticking(stepped(0.0, effect, 0.0, 0.05, size=60, sigma=0.004, seed=seed), tick)
+    expected = changepoints_edivisive.detect(values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changepoints_edivisive, "may_differ", lambda windows: np.full(len(windows), fill_value=True))
+        assert changepoints_edivisive.detect(values) == expected
+
+
+def test_e_divisive_leaves_out_most_windows_of_noise():
+    windows = 0.01 * np.random.default_rng(0).standard_normal((400, 50))
+    assert changepoints_edivisive.may_differ(windows).mean() < 0.1
 
 
 @pytest.mark.parametrize("effect", [0.05, -0.05])
@@ -314,14 +395,16 @@ def test_the_vote_names_its_voters():
 
 
 def test_a_point_more_costs_no_more_in_a_long_series(monkeypatch):
-    steps = []
-    original = changepoints_pelt.Program.step
-    monkeypatch.setattr(changepoints_pelt.Program, "step", lambda *a: steps.append(1) or original(*a))
+    taken = []
+    original = changepoints_pelt.Program.extend
+    monkeypatch.setattr(
+        changepoints_pelt.Program, "extend", lambda p, more: taken.append(more.size) or original(p, more)
+    )
     detector = changepoints_pelt.Pelt()
     detector.extend(stepped(0.0, size=400))
     detector.detection()
-    del steps[:]
+    del taken[:]
     for value in stepped(0.0, size=100, seed=1):
         detector.extend([value])
         detector.detection()
-    assert len(steps) < 100 * (changepoints_pelt.GROWTH + 5)
+    assert sum(taken) < 100 * (changepoints_pelt.GROWTH + 5)
