@@ -13,7 +13,7 @@ HASH = "decodeURIComponent(location.hash)"
 
 @pytest.fixture
 def losing(chromium, site, tmp_path):  # noqa: F811
-    """Return a function that opens a copy of the site without some data files; complaints of its loss are no failure."""
+    """Return a function that opens a copy of the site without some data files, whose complaints are no failure."""
     context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
 
     def opened(name, *lost, **address):
@@ -85,3 +85,71 @@ def test_every_choice_of_a_measurement_is_a_step_and_the_trace_is_in_the_address
     tab.go_back()
     tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[4]}')")
     assert tab.input_value("#trace select") == "process-02"
+
+
+def test_lost_data_of_a_roofline_are_named(losing):
+    page = losing("roofline.html", "roofline-*")
+    page.wait_for_function("document.querySelector('.status').textContent !== ''")
+    assert "data/roofline-0-Cpu.js" in page.locator(".status").inner_text()
+
+
+def test_a_single_value_is_the_newest(tab, site):  # noqa: F811
+    show(tab, site[1], "roofline.html")
+    one = "{flop: 1, bytes: 1, seconds: 1, kernel: 'k', case: 'c', implementation: 'i', least: null, bound: ''}"
+    drawn = f"(count) => points({one}, {{commit: Array(count).fill('a'.repeat(40)), seconds: Array(count).fill(1)}}"
+    drawn += ", new Map()).map((row) => [Math.round(100 * row.alpha), row.size])"
+    assert tab.evaluate(drawn, 1) == [[100, 11]]
+    assert tab.evaluate(drawn, 3) == [[15, 6], [57, 6], [100, 11]]
+
+
+def test_what_a_roofline_draws_is_a_table_too(tab, site):  # noqa: F811
+    tree, out = site
+    show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
+    tab.click(".behind-chart summary")
+    points = tab.evaluate(SOURCE, "points")
+    told = tab.locator(".behind-chart tbody tr").evaluate_all("(rows) => rows.map((row) => row.innerText.split('\\t'))")
+    drawn = zip(*(points[name] for name in ("commit", "implementation", "rate", "time")), strict=True)
+    assert sorted((row[0], row[2], row[4], row[8]) for row in told) == sorted(drawn)
+    assert told[0][0] == tree.commits[-1][:8]
+
+
+def test_no_implementation_is_a_choice_and_every_choice_a_step(tab, site):  # noqa: F811
+    _, out = site
+    show(tab, out, "roofline.html")
+    for number, name in enumerate(["eager", "native", "triton"]):
+        tab.uncheck(f"input[value={name}]")
+        tab.wait_for_function(
+            f"document.querySelectorAll('tr[data-series]:not([hidden])').length === {2 * (2 - number)}"
+        )
+    tab.reload()
+    tab.wait_for_selector(READY)
+    assert tab.locator("input:checked").count() == 0 and tab.evaluate(SOURCE, "points")["x"] == []
+    for number in (2, 4, 6):
+        tab.go_back()
+        tab.wait_for_function(f"document.querySelectorAll('tr[data-series]:not([hidden])').length === {number}")
+    assert "#" not in tab.url and tab.locator("input:checked").count() == 3
+
+
+def test_an_address_holds_the_choices_of_several_sections(tab, site):  # noqa: F811
+    _, out = site
+    show(tab, out, "roofline.html")
+    tab.evaluate("location.hash = 'machine=a&case=x&implementation=&machine=bench-1&case=float32-5M'")
+    tab.wait_for_function("document.querySelector('select[name=case]').value === 'float32-5M'")
+    assert tab.evaluate("groups().map(String)") == [
+        "machine=a&case=x&implementation=",
+        "machine=bench-1&case=float32-5M",
+    ]
+    assert tab.locator("input:checked").count() == 3
+
+
+def test_a_label_goes_where_no_roofs_label_and_no_other_is(tab, site):  # noqa: F811
+    show(tab, site[1], "roofline.html")
+    placed = tab.evaluate("""() => {
+      const range = { start: 1, end: 100 };
+      const roof = { text: "DRAM 30.5 GB/s", x: 10, y: 10, x_offset: 10, y_offset: -7, text_align: "left" };
+      const plot = { inner_width: 600, inner_height: 400, x_range: range, y_range: range, center: [roof] };
+      const points = [10, 10, 50].map((at) => ({ x: at, y: at }));
+      const found = RooflineLabels.placed(plot, points, ["a", "b", "c"]);
+      return found.align.map((align, index) => [align, found.down[index]]);
+    }""")
+    assert placed[2] == ["right", 0] and ["left", 0] not in placed and placed[0] != placed[1]
