@@ -2,6 +2,8 @@
 "use strict";
 
 const Tables = (() => {
+  const ADJUSTED = "adjusted: freed of how busy the machine was in the very same rounds; what is compared";
+
   function element(name, text, settings = {}) {
     const made = document.createElement(name);
     if (text) made.textContent = text;
@@ -23,17 +25,24 @@ const Tables = (() => {
     return [element("sup", numbers.join(", "), { class: "marks" })];
   }
 
-  function valueCell(value, unit, notes) {
+  /** Returns the cell of a side; `adjusted`: as it was compared, freed of the machine's mood, and as measured below. */
+  function valueCell(value, unit, notes, adjusted) {
     if (value === null) return cell([element("span", "–", { class: "text" })], "value absent");
     if (value.seconds === null) {
       return cell([element("span", value.outcome, { class: "text" }), ...marks(value.remarks, notes)], `value ${value.outcome}`);
     }
     const isRate = unit === "GFLOPS" && value.flop !== null;
     const inUnit = (seconds) => (isRate ? Ratios.gflops(value, seconds) : 1e6 * seconds);
-    const text = `${Numbers.significant(inUnit(value.seconds))} ${isRate ? "GFLOPS" : "µs"}`;
-    const ends = value.low === null || value.high === null ? [] : [inUnit(value.low), inUnit(value.high)];
+    const text = (seconds) => `${Numbers.significant(inUnit(seconds))} ${isRate ? "GFLOPS" : "µs"}`;
+    const [seconds, low, high] = Ratios.times(value, adjusted);
+    const ends = low === null || high === null ? [] : [inUnit(low), inUnit(high)];
     const interval = ends.sort((one, other) => one - other).map(Numbers.significant).join(" to ");
-    return cell([element("span", text, { class: "text" }), ...marks(value.remarks, notes), element("span", interval, { class: "detail" })]);
+    const details = [interval, adjusted ? `measured: ${text(value.seconds)}` : ""].filter(Boolean);
+    const notable = [...(adjusted ? [ADJUSTED] : []), ...value.remarks];
+    return cell([
+      element("span", text(seconds), { class: "text" }), ...marks(notable, notes),
+      ...details.map((detail) => element("span", detail, { class: "detail" })),
+    ]);
   }
 
   /** Returns how a ratio is to be coloured, "" for none. */
@@ -48,7 +57,7 @@ const Tables = (() => {
       return cell(said.why ? [element("span", "not comparable", { class: "change" }), ...marks([said.why], notes)] : []);
     }
     const unsure = said.confirmed || said.ratio === 1 ? "" : "≈ ";
-    const footnotes = said.low === null ? ["no interval: too few rounds"] : said.adjusted ? ["of adjusted times"] : [];
+    const footnotes = said.low === null ? ["no interval: too few rounds"] : said.adjusted ? [ADJUSTED] : [];
     const interval = said.low === null ? "" : `ratio ${said.low.toFixed(3)} to ${said.high.toFixed(3)}`;
     return cell(
       [element("span", unsure + Numbers.change(said.ratio), { class: "change" }), ...marks(footnotes, notes), element("span", interval, { class: "detail" })],
@@ -67,7 +76,8 @@ const Tables = (() => {
     const [implementation, test] = [Rows.implementation(row), row.test].map((text) => element("bdi", text));
     const detail = element("span", "", { class: "detail" });
     detail.append(test);
-    made.append(head, cell([implementation, detail], "names"), ratioCell(row.said, notes), valueCell(row.a, unit, notes), valueCell(row.b, unit, notes));
+    made.append(head, cell([implementation, detail], "names"), ratioCell(row.said, notes));
+    for (const value of [row.a, row.b]) made.append(valueCell(value, unit, notes, Boolean(row.said.adjusted)));
     return made;
   }
 
