@@ -21,7 +21,6 @@ from tools import pages
 from tools.changes_along import Truth
 from tools.columns import OUTCOMES, Columns, IntArray
 from tools.measurements import Outcome, SeriesKey
-from tools.pages import Place
 from tools.site import Site
 from tools.site_files import DataFile, series_name
 from tools.site_writing import json_bytes
@@ -50,24 +49,24 @@ def _read(found: Site, key: SeriesKey, texts: Texts) -> dict[str, Any]:
 
 def commits(found: Site) -> dict[str, Any]:
     """Return the commits of the first-parent line that have a result, oldest first."""
-    places = [_measured_at(found, place) for place in found.places]
+    asked = _measured(found)
     return {
         "format": FORMAT,
         "branch": "HEAD",
-        "commits": [_commit(found, sha, places) for sha in found.measured if sha in found.order],
+        "commits": [_commit(found, sha, asked) for sha in found.measured if sha in found.order],
     }
 
 
-def _measured_at(found: Site, place: Place) -> Truth:
-    """Return for each commit of the line whether a machine has more to say of it than n/a."""
-    asked = np.zeros(len(found.line), dtype=np.bool_)
-    for key in found.keys_at(place):
+def _measured(found: Site) -> list[Truth]:
+    """Return, for each of the site's places, of which commits of the line it has more to say than n/a."""
+    asked = {(place.machine, place.environment): np.zeros(len(found.line), dtype=np.bool_) for place in found.places}
+    for key in found.keys:
         columns = found.series(key)
-        asked[columns.place[columns.outcome != _NOT_APPLICABLE]] = True
-    return asked
+        asked[key.machine, key.environment][columns.place[columns.outcome != _NOT_APPLICABLE]] = True
+    return list(asked.values())
 
 
-def _commit(found: Site, sha: str, places: Sequence[Truth]) -> dict[str, Any]:
+def _commit(found: Site, sha: str, asked: Sequence[Truth]) -> dict[str, Any]:
     commit = found.commits[sha]
     return {
         "sha": sha,
@@ -75,7 +74,7 @@ def _commit(found: Site, sha: str, places: Sequence[Truth]) -> dict[str, Any]:
         "author": commit.author,
         "date": commit.date.isoformat(),
         "tags": list(found.tags.get(sha, ())),
-        "places": [number for number, asked in enumerate(places) if asked[found.order[sha]]],
+        "places": [number for number, own in enumerate(asked) if own[found.order[sha]]],
         "page": pages.commit_href(sha),
     }
 

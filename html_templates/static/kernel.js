@@ -151,6 +151,7 @@
       const made = model(page, choice, series);
       Trend.draw(chart, made, choice.range);
       KernelTables.offer(section, choice, made);
+      KernelTables.tell(section, made, choice.range);
       const [roof] = made.marks.roof;
       const count = made.commits.length;
       const newest = choice.range !== "all" && count > Number(choice.range) ? `the newest ${choice.range} of ` : "";
