@@ -160,7 +160,7 @@ class Store:
                 before = made.digest()
         return found
 
-    def _said(self, name: str, slots: slice | NDArray[np.int64]) -> bytes:
+    def _said(self, name: str, slots: slice | NDArray[np.signedinteger]) -> bytes:
         """Return what some entries of a column say: of texts their digests, as another cache numbers them otherwise."""
         column = self.layout.columns[name][slots]
         return bytes((self._texts[name][column] if name in self._texts else column).tobytes())
