@@ -22,9 +22,9 @@ function draw() {
   const rows = Rows.sorted(found, chosen.sort);
   const known = rows.filter((row) => row.said.ratio !== undefined);
   const drawn = state.all ? rows : rows.slice(0, MOST_ROWS);
-  const notes = [];
+  const notes = new Map();
   page.rows.querySelector("tbody").replaceChildren(...drawn.map((row) => Tables.caseRow(row, chosen.unit, notes)));
-  page.footnotes.replaceChildren(...notes.map((text) => Tables.element("li", text)));
+  page.footnotes.replaceChildren(...Tables.footnotes(notes).map((text) => Tables.element("li", text)));
   page.means.querySelector("tbody").replaceChildren(...Tables.meanRows(known));
   page.means.hidden = known.length === 0;
   page.summary.textContent = Tables.sentence(known, rows, Choice.isOne(chosen));

@@ -17,12 +17,34 @@ const Tables = (() => {
     return made;
   }
 
-  /** Returns the numbers of footnotes as they stand beside a value; `notes` gets those that are new. */
+  /**
+   * Returns the numbers of footnotes as they stand beside a value; `notes` gets those that are new, by what they say
+   * but for a number of rounds: Map of it -> the counts.
+   */
   function marks(texts, notes) {
     if (texts.length === 0) return [];
-    for (const text of texts) if (!notes.includes(text)) notes.push(text);
-    const numbers = texts.map((text) => notes.indexOf(text) + 1).sort((one, other) => one - other);
+    for (const text of texts) {
+      const [same, count] = counted(text);
+      if (!notes.has(same)) notes.set(same, []);
+      notes.get(same).push(count);
+    }
+    const known = [...notes.keys()];
+    const numbers = [...new Set(texts.map((text) => known.indexOf(counted(text)[0]) + 1))].sort((one, other) => one - other);
     return [element("sup", numbers.join(", "), { class: "marks" })];
+  }
+
+  /** Returns what a remark says, and of how many rounds: "contended in 3 of 8 rounds", which many rows have in common. */
+  function counted(text) {
+    const [, what, count, whole] = /^(\w+ in )(\d+)( of \d+ rounds)$/.exec(text) ?? [];
+    return what === undefined ? [text, null] : [`${what}\0${whole}`, Number(count)];
+  }
+
+  /** Returns the texts of footnotes. */
+  function footnotes(notes) {
+    return [...notes].map(([same, counts]) => {
+      const [least, most] = [Math.min(...counts), Math.max(...counts)];
+      return same.replace("\0", least === most ? String(least) : `${least} to ${most}`);
+    });
   }
 
   /** Returns the cell of a side; `adjusted`: as it was compared, freed of the machine's mood, and as measured below. */
@@ -118,5 +140,5 @@ const Tables = (() => {
     return `${what} in the geometric mean of ${known.length} ${known.length === 1 ? "test case" : "test cases"}: ${counts}.`;
   }
 
-  return { element, caseRow, meanRows, sentence };
+  return { element, caseRow, footnotes, meanRows, sentence };
 })();

@@ -89,3 +89,12 @@ def test_every_choice_is_a_step_back(tab, out):  # noqa: F811
     tab.go_back()
     tab.wait_for_function("document.querySelector('[name=kernel]').value === ''")
     assert tab.url.startswith((out / "compare.html").as_uri())
+
+
+def test_a_flag_of_many_rows_is_one_footnote(tab, changed):  # noqa: F811
+    files = planted()
+    for number, entry in enumerate(files["series-index"]["series"]):
+        files[entry["name"]]["remarks"]["0"] = [f"contended in {number + 1} of 8 rounds"]
+    show(tab, changed(files), f"#a={SHAS[0][:8]}&b={SHAS[1][:8]}")
+    assert tab.locator("#footnotes li").all_inner_texts() == ["contended in 1 to 6 of 8 rounds"]
+    assert set(tab.locator("#rows sup").all_inner_texts()) == {"1"}
