@@ -19,15 +19,36 @@ const RooflineLabels = (() => {
     return { x: plot.inner_width * along(x, plot.x_range), y: plot.inner_height * (1 - along(y, plot.y_range)) };
   }
 
-  /** Returns the boxes of the roofs' labels (tools/roofline_plot.py). */
-  function roofs(plot) {
-    return plot.center.filter((part) => typeof part.text === "string").map((label) => {
-      const at = pixel(plot, label.x, label.y);
-      const [wide, high] = [width(label.text), HEIGHT * label.text.split("\n").length];
-      const left = at.x + label.x_offset - (label.text_align === "right" ? wide : 0);
-      const foot = at.y - label.y_offset + (label.text_baseline === "top" ? high : 0);
-      return { left, right: left + wide, top: foot - high, bottom: foot };
-    });
+  const roofs = (plot) => plot.center.filter((part) => typeof part.text === "string");
+
+  /** Returns the box of a roof's label (tools/roofline_plot.py). */
+  function roofBox(plot, label, { x, y } = label) {
+    const at = pixel(plot, x, y);
+    const [wide, high] = [width(label.text), HEIGHT * label.text.split("\n").length];
+    const left = at.x + label.x_offset - (label.text_align === "right" ? wide : 0);
+    const foot = at.y - label.y_offset + (label.text_baseline === "top" ? high : 0);
+    return { left, right: left + wide, top: foot - high, bottom: foot };
+  }
+
+  /** Returns the box of the level line that a label at the right stands on. */
+  function levelBox(plot, { x, y }) {
+    const at = pixel(plot, x, y);
+    return { left: 0, right: plot.inner_width, top: at.y - 1, bottom: at.y + 1 };
+  }
+
+  /** Moves the label of DRAM's slope, which begins at the left, up its slope to where no point and no level line is. */
+  function clearSlope(plot, dots) {
+    const all = roofs(plot);
+    const [label] = all.filter((one) => one.text_align === "left" && one.text_baseline !== "top");
+    if (label === undefined) return;
+    const { start, end } = plot.x_range;
+    const taken = [...dots, ...all.filter((one) => one !== label).map((one) => roofBox(plot, one))];
+    taken.push(...all.filter((one) => one.text_align === "right").map((one) => levelBox(plot, one)));
+    const ways = Array.from({ length: MOST_MOVES }, (_, move) => start * (end / start) ** (move / (2 * MOST_MOVES)));
+    const along = ways.map((x) => ({ x, y: (label.y / label.x) * x }));
+    const fits = (place) => place.y < plot.y_range.end && !taken.some((one) => meet(one, roofBox(plot, label, place)));
+    const { x, y } = along.find(fits) ?? along[0];
+    label.setv({ x, y });
   }
 
   function box(at, text, side, moved) {
@@ -50,7 +71,8 @@ const RooflineLabels = (() => {
   function placed(plot, points, texts) {
     const marks = points.map(({ x, y }) => pixel(plot, x, y));
     const dot = ({ x, y }) => ({ left: x - MARK / 2, right: x + MARK / 2, top: y - MARK / 2, bottom: y + MARK / 2 });
-    const taken = [...roofs(plot), ...marks.map(dot)];
+    clearSlope(plot, marks.map(dot));
+    const taken = [...roofs(plot).map((label) => roofBox(plot, label)), ...marks.map(dot)];
     const inside = (one) => one.left >= 0 && one.right <= plot.inner_width && one.top >= 0 && one.bottom <= plot.inner_height;
     const found = points.map(() => null);
     for (const index of marks.map((_, at) => at).sort((one, other) => marks[one].y - marks[other].y)) {

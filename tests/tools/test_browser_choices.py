@@ -143,13 +143,18 @@ def test_an_address_holds_the_choices_of_several_sections(tab, site):  # noqa: F
 
 
 def test_a_label_goes_where_no_roofs_label_and_no_other_is(tab, site):  # noqa: F811
+    """The slope's own label, too: it moves up the slope, away from a point."""
     show(tab, site[1], "roofline.html")
-    placed = tab.evaluate("""() => {
+    aligned, slope = tab.evaluate("""() => {
       const range = { start: 1, end: 100 };
-      const roof = { text: "DRAM 30.5 GB/s", x: 10, y: 10, x_offset: 10, y_offset: -7, text_align: "left" };
-      const plot = { inner_width: 600, inner_height: 400, x_range: range, y_range: range, center: [roof] };
+      const align = (text, x, y, text_align) => ({ text, x, y, text_align, x_offset: 10, y_offset: -7 });
+      const [slope, level] = [align("DRAM 30.5 GB/s", 10, 10, "left"), align("float32", 100, 50, "right")];
+      slope.setv = (place) => Object.assign(slope, place);
+      const plot = { inner_width: 600, inner_height: 400, x_range: range, y_range: range, center: [slope, level] };
       const points = [10, 10, 50].map((at) => ({ x: at, y: at }));
       const found = RooflineLabels.placed(plot, points, ["a", "b", "c"]);
-      return found.align.map((align, index) => [align, found.down[index]]);
+      const moved = RooflineLabels.placed(plot, [{ x: 1.2, y: 1.1 }], ["a"]);
+      return [found.align.map((align, index) => [align, found.down[index]]), [slope.x, slope.y, moved.down[0]]];
     }""")
-    assert placed[2] == ["right", 0] and ["left", 0] not in placed and placed[0] != placed[1]
+    assert aligned[2][0] == "right" and aligned[0] != aligned[1]
+    assert slope[0] > 1.2 and slope[0] == pytest.approx(slope[1]) and slope[2] == 0
