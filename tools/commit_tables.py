@@ -105,7 +105,7 @@ class RowMaker:
             kernel=kernel,
             device=device,
             state=state,
-            href=self._href(kernel, device),
+            href=self._href(kernel, device, pages.trend_href(key)),
             implementation=key.implementation,
             case=key.case,
             evidence=self._evidence(item),
@@ -117,9 +117,9 @@ class RowMaker:
             finding_href="" if found is None else pages.finding_href(found[0].id),
         )
 
-    def _href(self, kernel: str, device: str) -> str:
-        href = pages.kernel_href(kernel, device)
-        return href if href in self.known else ""
+    def _href(self, kernel: str, device: str, href: str) -> str:
+        """Return an address on a kernel's page; "" where there is no such page."""
+        return href if pages.kernel_href(kernel, device) in self.known else ""
 
     def _evidence(self, item: Value) -> str:
         if item.outcome is Outcome.NOT_APPLICABLE:
@@ -144,11 +144,13 @@ class RowMaker:
 
     def _fold(self, benchmark: str, items: Sequence[Value], *, is_open: bool, is_held: bool) -> Fold:
         kernel, device, state = pages.parts(benchmark)
+        group = items[0].key
+        place = {"machine": group.machine, "environment": group.environment}
         return Fold(
             kernel=kernel,
             device=device,
             state=state,
-            href=self._href(kernel, device),
+            href=self._href(kernel, device, pages.kernel_href(kernel, device, state=state, **place)),
             count=len(items),
             rows=tuple(self._quiet(item) for item in items) if is_held else (),
             values="" if is_held else self._compared(items[0], kernel, device),

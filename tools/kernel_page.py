@@ -23,6 +23,7 @@ from tools.site_files import DataFile, Page
 
 RANGES = (("all", "all commits"), ("200", "newest 200"), ("50", "newest 50"))
 SCALES = (("zero", "from zero"), ("close", "close up"))
+HOT = "hot"  # the cache state that the page begins with: what a kernel meets within a program
 MARKS = 200  # rows of the table of what is marked
 
 
@@ -115,7 +116,7 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         device=chart.device,
         data=chart.name,
         places=tuple(dict.fromkeys(section.place for section in sections)),
-        states=tuple(dict.fromkeys(section.state for section in sections)),
+        states=tuple(sorted({section.state for section in sections}, key=lambda state: state != HOT)),
         cases=tuple(dict.fromkeys(key.case for key in chart.columns)),
         first_case=_first_case(chart.columns),
         quantities=tuple((name, words) for name, words in AXES.items() if name in offered),

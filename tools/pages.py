@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from urllib.parse import urlencode
 
 from tools import units
 from tools.measurements import Measurement, Outcome, SeriesKey
@@ -178,9 +179,22 @@ def commit_href(sha: str) -> str:
     return f"commit-{sha[:SHORT]}.html"
 
 
-def kernel_href(kernel: str, device: str) -> str:
-    """Return the file name of a kernel's page."""
-    return f"kernel-{kernel}-{device}.html"
+@cache
+def kernel_href(kernel: str, device: str, **choice: str) -> str:
+    """Return the file name of a kernel's page, and after it what the page is to show.
+
+    Args:
+        choice: state, machine, environment and case, as html_templates/static/kernel_choice.js reads them. Without, the
+            page begins with its first machine, which may be another one than the link speaks of.
+    """
+    said = f"#{urlencode(choice, errors='replace')}" if choice else ""
+    return f"kernel-{kernel}-{device}.html{said}"
+
+
+def trend_href(key: SeriesKey) -> str:
+    """Return where the trend of a series is shown."""
+    kernel, device, state = parts(key.benchmark)
+    return kernel_href(kernel, device, state=state, machine=key.machine, environment=key.environment, case=key.case)
 
 
 def finding_href(finding: str) -> str:

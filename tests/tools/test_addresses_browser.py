@@ -1,0 +1,49 @@
+"""What an address says, in a real browser: links show what they speak of, and a way on the page leaves the choice."""
+
+import pytest
+
+from tests.tools.synthetic_extras import OTHER
+from tests.tools.test_browser import chromium, show, tab, written  # noqa: F401 - fixtures
+from tools import report
+
+pytestmark = pytest.mark.slow
+READY = "section.trend[data-ready=yes]"
+FIELDS = """() => Array.from(document.querySelectorAll("main select, main input"), (field) =>
+  [field.name, field.type === "checkbox" ? field.checked : field.value])"""
+CHOICES = {
+    "index.html": "kernel=matmul",
+    "findings.html": "state=&kind=regression",
+    "kernel-matmul-Cpu.html": "unit=%C2%B5s&state=cold&hide=native",
+    "compare.html": "kernel=matmul+Cpu&unit=%C2%B5s&sort=name",
+    "roofline.html": "benchmark=matmul.Cpu.time_hot&implementation=native",
+    "measurement.html": "commit={oldest}",
+}
+
+
+@pytest.fixture(scope="module")
+def site(whole_tree, tmp_path_factory):
+    """A site of two machines, two devices and both cache states."""
+    out = tmp_path_factory.mktemp("whole") / "site"
+    report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=out)
+    return whole_tree, out
+
+
+def settle(tab):  # noqa: F811
+    """Wait until a page has taken up its address and shows nothing new."""
+    tab.wait_for_load_state("networkidle")
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 300)))")
+
+
+def test_a_row_of_the_home_page_opens_its_own_machine_and_cache_state(tab, site):  # noqa: F811
+    show(tab, site[1], "index.html")
+    row = f".grid[data-machine='{OTHER}'] tr[data-kernel=matmul][data-device=Cpu][data-state=hot]"
+    tab.locator(f"{row}[data-implementation=native] th a").click()
+    tab.wait_for_selector(READY)
+    assert tab.input_value("select[name=state]") == "hot"
+    assert tab.locator("select[name=machine] option:checked").get_attribute("data-machine") == OTHER
+    assert tab.locator(".behind:visible h2").inner_text() == f"{OTHER} hot"
+
+
+def test_a_kernels_page_begins_with_hot_calls(tab, site):  # noqa: F811
+    show(tab, site[1], "kernel-matmul-Cpu.html")
+    assert tab.input_value("select[name=state]") == "hot"
