@@ -47,3 +47,33 @@ def test_a_row_of_the_home_page_opens_its_own_machine_and_cache_state(tab, site)
 def test_a_kernels_page_begins_with_hot_calls(tab, site):  # noqa: F811
     show(tab, site[1], "kernel-matmul-Cpu.html")
     assert tab.input_value("select[name=state]") == "hot"
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_skip_link_leaves_what_is_chosen(tab, site, name):  # noqa: F811
+    tree, out = site
+    tab.goto((out / name).as_uri() + "#" + CHOICES[name].format(oldest=tree.commits[0]))
+    settle(tab)
+    before = (tab.url, tab.evaluate(FIELDS))
+    tab.locator("a.skip").focus()
+    tab.keyboard.press("Enter")
+    settle(tab)
+    assert tab.evaluate("document.activeElement.id") == "main"
+    assert (tab.url, tab.evaluate(FIELDS)) == before
+
+
+def test_the_way_to_a_machine_keeps_the_filters_unless_they_hide_it(tab, site):  # noqa: F811
+    tab.goto((site[1] / "index.html").as_uri() + "#kernel=matmul")
+    crumb = tab.locator(".crumbs a", has_text=OTHER)
+    crumb.click()
+    settle(tab)
+    assert tab.url.endswith("#kernel=matmul")
+    assert tab.input_value("select[name=kernel]") == "matmul"
+    tab.select_option("select[name=machine]", "bench-1")
+    assert tab.locator(f".grid[data-machine='{OTHER}']").is_hidden()
+    crumb.click()
+    settle(tab)
+    assert tab.input_value("select[name=machine]") == ""
+    assert "#" not in tab.url
+    top = tab.locator(f".grid[data-machine='{OTHER}'] h2").bounding_box()["y"]
+    assert 0 <= top < 900
