@@ -37,9 +37,28 @@ const Trend = (() => {
     const plot = view.model;
     const chart = { view, plot, ...parts(plot), model: null };
     ChartPaint.follow(plot, () => paintMarks(chart));
-    plot.x_range.properties.end.change.connect(() => { fit(chart); moved(); });
-    plot.properties.inner_width.change.connect(() => { fit(chart); moved(); });
+    view.canvas_view.events_el.tabIndex = -1; // the host takes the keys; a second stop would have no name
+    const refit = oncePerFrame(() => {
+      if (chart.model === null || extent(chart) === chart.fitted) return;
+      fit(chart);
+      moved();
+    });
+    const { start, end } = plot.x_range.properties; // a drag beyond an edge changes only one of them
+    for (const property of [start, end, plot.properties.inner_width]) property.change.connect(refit);
     return chart;
+  }
+
+  /** Returns a function that has `act` called in the next frame, once however often it was asked for. */
+  function oncePerFrame(act) {
+    let frame = null;
+    return () => {
+      frame ??= window.requestAnimationFrame(() => { frame = null; act(); });
+    };
+  }
+
+  /** Returns what a chart is fitted to, as a text. */
+  function extent({ plot }) {
+    return `${plot.x_range.start} ${plot.x_range.end} ${plot.inner_width}`;
   }
 
   /**
@@ -69,6 +88,7 @@ const Trend = (() => {
   /** Fits dots, ticks, labels and the vertical axis to the commits in view. */
   function fit(chart) {
     if (chart.model === null) return;
+    chart.fitted = extent(chart);
     const [first, last] = inView(chart);
     const room = width(chart) / Math.max(last - first, 1);
     const indices = Array.from({ length: room < ROOM ? 0 : last - first }, (_, index) => first + index);

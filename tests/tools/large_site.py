@@ -44,6 +44,9 @@ class LargeSite:
     details: tuple[tuple[str, str], ...] = (("cpu", "Imaginary 9000"),)
     states: tuple[str, ...] = ("hot",)
     benchmarks: dict = field(default_factory=dict)  # by name; the columns know FLOPs and bytes
+    takes_turns: bool = False  # each implementation is measured at every so many-th commit only, one after the other
+    nowhere: tuple[str, ...] = ()  # implementations that are n/a at every commit
+    findings_at: tuple[float, ...] = (2 / 3,)  # shares of the history
     _series: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -75,7 +78,8 @@ class LargeSite:
             for state in self.states
             for name in self.implementations
         )
-        self.findings = (self._finding(),) if self.length > 1 else ()
+        places = [int(share * self.length) for share in self.findings_at]
+        self.findings = tuple(map(self._finding, places)) if self.length > 1 else ()
 
     @property
     def tags(self):
@@ -162,8 +166,8 @@ class LargeSite:
         """Return a name of the series: it never changes here."""
         return repr(key)
 
-    def _finding(self):
-        sha = self.line[2 * self.length // 3]
+    def _finding(self, place):
+        sha = self.line[place]
         identity = Identity(
             machine=self.machine,
             environment="host-py3.11",

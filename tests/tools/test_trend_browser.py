@@ -1,0 +1,88 @@
+"""What a kernel's chart draws, and does under keys and the pointer, where a reader could be misled."""
+
+import itertools
+import math
+
+import pytest
+
+from tests.tools import large_site
+from tests.tools.test_browser import INKED, choose, chromium, show, tab  # noqa: F401 - fixtures
+from tests.tools.test_kernel_browser import PAGE, range_of, source
+
+pytestmark = pytest.mark.slow
+NAMES = ("eager", "compile", "native", "triton", *"abcdef")
+FOCUSED = """() => {
+  let item = document.activeElement;
+  while (item.shadowRoot?.activeElement) item = item.shadowRoot.activeElement;
+  const name = item.title || item.getAttribute("aria-label") || item.textContent.trim();
+  return {inChart: document.activeElement.closest(".chart") !== null, name};
+}"""
+FRAME = """() => {
+  const view = Bokeh.index.get_by_id(Bokeh.documents[0].roots()[0].id);
+  const box = view.el.getBoundingClientRect(), {left, right, top, bottom} = view.frame.bbox;
+  return {left: box.x + left, right: box.x + right, middle: box.y + (top + bottom) / 2};
+}"""
+# From where to where each label of a finding reaches, and where the heads are, px
+LABELS = """() => {
+  const plot = Bokeh.documents[0].roots()[0];
+  const scale = Bokeh.index.get_by_id(plot.id).frame.x_scale;
+  const {x, label, align, offset} = plot.renderers.find((item) => item.name === "heads").data_source.data;
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = "12px helvetica";
+  return Array.from(x, (at, index) => {
+    const begin = scale.compute(at) + offset[index], length = pen.measureText(label[index]).width;
+    return {at: scale.compute(at), text: label[index], from: begin - (align[index] === "right" ? length : 0),
+            to: begin + (align[index] === "right" ? 0 : length)};
+  });
+}"""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A site of 120 commits, ten implementations and three findings close together."""
+    folder = tmp_path_factory.mktemp("many")
+    found = large_site.make(folder, 120, NAMES, findings_at=(0.6, 0.625, 0.66))
+    large_site.write(found, folder / "site")
+    return folder / "site"
+
+
+def test_a_key_on_the_toolbar_is_the_toolbars(tab, many):  # noqa: F811
+    show(tab, many, PAGE)
+    address = tab.url
+    tab.locator(".chart").focus()
+    tab.keyboard.press("ArrowLeft")
+    stops = []
+    for _ in range(4):
+        tab.keyboard.press("Tab")
+        stops.append(tab.evaluate(FOCUSED))
+    inside = [stop for stop in stops if stop["inChart"]]
+    assert len(inside) >= 3
+    assert all(stop["name"] for stop in inside)
+    tab.locator(".chart").focus()
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    tab.wait_for_timeout(300)
+    assert tab.url == address
+
+
+def test_a_zoom_to_the_right_edge_fits_dots_and_ticks_to_what_is_seen(tab, many):  # noqa: F811
+    show(tab, many, PAGE)
+    tab.wait_for_function(f"({INKED})() > 500")
+    tool = "Bokeh.documents[0].roots()[0].toolbar.tools.find((item) => item.type === 'BoxZoomTool')"
+    tab.evaluate(f"({tool}).active = true")
+    frame = tab.evaluate(FRAME)
+    wide = frame["right"] - frame["left"]
+    tab.mouse.move(frame["right"] - 0.05 * wide, frame["middle"])
+    tab.mouse.down()
+    tab.mouse.move(frame["right"] - 4, frame["middle"] + 5, steps=3)
+    tab.mouse.move(frame["right"] + 15, frame["middle"] + 5, steps=3)
+    tab.mouse.up()
+    tab.wait_for_function("Bokeh.documents[0].roots()[0].x_range.start > 100")
+    tab.wait_for_timeout(200)
+    start, end = range_of(tab, "x")
+    assert end == pytest.approx(119.5)
+    seen = list(range(math.ceil(start), 120))
+    assert source(tab, "dots: native")["x"] == seen
+    ticks = tab.evaluate("Array.from(Bokeh.documents[0].roots()[0].below[0].ticker.ticks)")
+    assert ticks == seen
