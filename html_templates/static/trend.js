@@ -4,6 +4,7 @@
 
 const Trend = (() => {
   const ROOM = 4.5; // px a commit: with less there is no room for dots and bars
+  const DASH = 0.4; // commits on either side of a value without neighbours that its dash takes; 1 px at least
   const TICK = 44; // px that a label of the horizontal axis takes
   const LABEL = { changes: 84, foot: 15, heads: 170 }; // px that the label of a mark takes
 
@@ -91,14 +92,16 @@ const Trend = (() => {
     chart.fitted = extent(chart);
     const [first, last] = inView(chart);
     const room = width(chart) / Math.max(last - first, 1);
+    const alone = room < ROOM ? Math.max(DASH, 1 / room) : 0;
     const indices = Array.from({ length: room < ROOM ? 0 : last - first }, (_, index) => first + index);
     const empty = { y: [], low: [], high: [], visible: false };
     for (const [part, name, renderer] of chart.drawn) {
       const line = chart.model.lines.find((each) => each.name === name && each.visible) ?? empty;
       const step = Math.max(Math.floor((last - first) / width(chart)), 1);
       const source = renderer.data_source;
-      if (part === "line") source.data = TrendShapes.path(line.y, first, Math.min(last, line.y.length), step);
-      if (part === "band") source.data = TrendShapes.band(line, first, Math.min(last, line.y.length), step);
+      const spread = { first, last: Math.min(last, line.y.length), step, alone };
+      if (part === "line") source.data = TrendShapes.path(line.y, spread);
+      if (part === "band") source.data = TrendShapes.band(line, spread);
       if (part === "bars") {
         const pick = (of) => (line.visible ? indices.map((x) => of[x]) : []);
         source.data = { x: line.visible ? indices : [], y: pick(line.y), low: pick(line.low), high: pick(line.high) };

@@ -140,6 +140,11 @@ class LargeSite:
             level[count // 3 :] /= 1.25
             level[2 * count // 3 :] *= 1.1
             outcome[96::97] = 2
+        if self.takes_turns:
+            turns = np.arange(count) % len(self.implementations)
+            outcome[turns != self.implementations.index(key.implementation)] = 1
+        if key.implementation in self.nowhere:
+            outcome[:] = 1
         seconds = np.where(outcome == 0, level * np.exp(rng.normal(0, 0.008, count)), np.nan)
         half = 1 + np.abs(rng.normal(0.01, 0.002, count))
         return Columns(

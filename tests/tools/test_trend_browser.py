@@ -86,3 +86,19 @@ def test_a_zoom_to_the_right_edge_fits_dots_and_ticks_to_what_is_seen(tab, many)
     assert source(tab, "dots: native")["x"] == seen
     ticks = tab.evaluate("Array.from(Bokeh.documents[0].roots()[0].below[0].ticker.ticks)")
     assert ticks == seen
+
+
+def test_values_without_neighbours_leave_ink(tab, tmp_path):  # noqa: F811
+    found = large_site.make(tmp_path, 400, ("eager", "native"), takes_turns=True)
+    large_site.write(found, tmp_path / "site")
+    show(tab, tmp_path / "site", PAGE)
+    assert source(tab, "dots: native")["x"] == []
+    tab.wait_for_function(f"({INKED})() > 500")
+    for part in ("line", "band"):
+        drawn = source(tab, f"{part}: native")
+        known = [x for x, y in zip(drawn["x"], drawn["y"], strict=True) if not math.isnan(y)]
+        assert len(set(known)) == 2 * (200 - 2)  # two ends of each; two failed
+    choose(tab, "range", "50")
+    assert len(source(tab, "dots: native")["x"]) == 50
+    drawn = source(tab, "line: native")["x"]
+    assert drawn == [round(x) for x in drawn]  # a dot needs no dash
