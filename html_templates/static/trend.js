@@ -6,7 +6,8 @@ const Trend = (() => {
   const ROOM = 4.5; // px a commit: with less there is no room for dots and bars
   const DASH = 0.4; // commits on either side of a value without neighbours that its dash takes; 1 px at least
   const TICK = 44; // px that a label of the horizontal axis takes
-  const LABEL = { changes: 84, foot: 15, heads: 170 }; // px that the label of a mark takes
+  const LABEL = { changes: 84, foot: 15 }; // px that the label of a mark takes
+  const HEAD = { offset: 12, letter: 7 }; // px: of a finding's label from its head, and what a letter of 12 px takes at most
 
   const HUES = { regression: "--slower", improvement: "--faster", environment: "--event", vanished: "--muted" }; // of findings
 
@@ -159,6 +160,25 @@ const Trend = (() => {
     return found;
   }
 
+  /**
+   * Returns where the labels of findings (ascending in x) have room: on the side away from the frame's nearer edge, else
+   * on the other; "" for a label that another finding's line or label would cross on both.
+   */
+  function headed(chart, marks) {
+    const { start, end } = chart.plot.x_range;
+    const scale = width(chart) / (end - start);
+    const at = marks.map((mark) => (mark.x - start) * scale);
+    let taken = 0; // px up to which lines and labels stand
+    return marks.map((mark, index) => {
+      const room = HEAD.offset + HEAD.letter * mark.label.length;
+      const fits = { right: (at[index + 1] ?? width(chart)) - at[index] >= room, left: at[index] - taken >= room };
+      const sides = at[index] > width(chart) / 2 ? ["left", "right"] : ["right", "left"];
+      const side = sides.find((each) => fits[each]);
+      taken = at[index] + (side === "right" ? room : 0);
+      return { ...mark, align: side === "left" ? "right" : "left", offset: side === "left" ? -HEAD.offset : HEAD.offset, label: side ? mark.label : "" };
+    });
+  }
+
   function fitMarks(chart, first, last) {
     const { marks } = chart.model;
     const { start: foot, end: top } = chart.plot.y_range;
@@ -173,13 +193,11 @@ const Trend = (() => {
       put(kind, atFoot.filter((mark) => mark.kind === kind), { y: () => foot, label: (mark) => footed.get(mark) });
     }
     const findings = marks.finding.filter(seen);
-    const headed = thinned(chart, findings, LABEL.heads);
-    const beyond = (mark) => mark.x > (first + last) / 2; // its label is on the side that has more room
     const colour = (mark) => chart.hues[mark.what];
     put("finding", findings, { colour });
-    put("heads", findings, {
-      colour, y: () => top, page: (mark) => mark.page, label: (mark) => headed.get(mark),
-      align: (mark) => (beyond(mark) ? "right" : "left"), offset: (mark) => (beyond(mark) ? -12 : 12),
+    put("heads", headed(chart, findings), {
+      colour, y: () => top, page: (mark) => mark.page, label: (mark) => mark.label,
+      align: (mark) => mark.align, offset: (mark) => mark.offset,
     });
     const changes = marks.changes.filter(seen);
     const named = thinned(chart, changes, LABEL.changes);

@@ -102,3 +102,17 @@ def test_values_without_neighbours_leave_ink(tab, tmp_path):  # noqa: F811
     assert len(source(tab, "dots: native")["x"]) == 50
     drawn = source(tab, "line: native")["x"]
     assert drawn == [round(x) for x in drawn]  # a dot needs no dash
+
+
+def test_no_label_of_a_finding_is_crossed_by_another_finding(tab, many):  # noqa: F811
+    show(tab, many, PAGE)
+    labels = tab.evaluate(LABELS)
+    assert [label["text"] for label in labels] == ["regression, confirmed", "", "regression, confirmed"]
+    frame = tab.evaluate(FRAME)
+    named = [label for label in labels if label["text"]]
+    for label in named:
+        assert [other["at"] for other in labels if label["from"] < other["at"] < label["to"]] == []
+        assert label["from"] > 0
+        assert label["to"] < frame["right"]
+    for one, other in itertools.pairwise(named):
+        assert one["to"] < other["from"]
