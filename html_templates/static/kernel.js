@@ -4,16 +4,31 @@
 (() => {
   const loaded = new Promise((resolve) => { document.addEventListener("DOMContentLoaded", resolve); });
 
-  /** Loads what one choice needs: the series of the test case, and what their values are divided by or taken from. */
+  /**
+   * Loads what one choice needs: the series of the test case, and what their values are divided by or taken from.
+   * Returns {loaded, lost}: the series, and those that cannot be shown, as {name, why}.
+   */
   async function load(marks, choice) {
     const own = marks.series.filter((item) => item.machine === choice.machine && item.environment === choice.environment
       && item.state === choice.state && item.case === choice.case);
-    return Promise.all(own.map(async (item) => {
+    const asked = await Promise.allSettled(own.map(async (item) => {
       const rule = item.quantities[choice.unit];
       const beside = KernelColumns.needed(rule);
       const [columns, other] = await Promise.all([KV.load(item.name), beside === undefined ? undefined : KV.load(beside)]);
       return { item, rule, columns, beside: other };
     }));
+    const lost = asked.map(({ reason }, index) => ({ name: own[index].implementation, why: reason?.message }));
+    return {
+      loaded: asked.filter(({ status }) => status === "fulfilled").map(({ value }) => value),
+      lost: lost.filter((_, index) => asked[index].status === "rejected"),
+    };
+  }
+
+  /** Returns what is lost, by what is to blame for it. */
+  function missing(lost) {
+    const named = (why) => lost.filter((one) => one.why === why).map(({ name }) => `\u2068${name}\u2069`).join(", ");
+    const whys = [...new Set(lost.map(({ why }) => why))];
+    return whys.map((why) => `${why}, so this is not shown: ${named(why)}; write the site again (python -m tools report).`);
   }
 
   /** Returns what the cursor says of a series at a commit. */
@@ -132,7 +147,7 @@
       words: new Map(Array.from(form.elements.unit.options, (option) => [option.value, option.dataset.axis])),
     };
     KernelChoice.take(form);
-    load(marks, resolve(form, marks)).catch(() => {}); // on its way while Bokeh starts; `show` says what went wrong
+    load(marks, resolve(form, marks)); // on its way while Bokeh starts
     await loaded;
     const item = JSON.parse(section.querySelector("script.chart-document").textContent);
     const stage = section.querySelector(".stage");
@@ -145,17 +160,18 @@
       const mine = turn += 1;
       const choice = resolve(form, marks);
       showTables(choice);
-      const series = await load(marks, choice);
+      const { loaded: series, lost } = await load(marks, choice);
       if (mine !== turn) return; // the reader has chosen something else meanwhile
       tip.hide();
       const made = model(page, choice, series);
       Trend.draw(chart, made, choice.range);
-      KernelTables.offer(section, choice, made);
+      if (!lost.length) KernelTables.offer(section, choice, made);
       const [roof] = made.marks.roof;
       const count = made.commits.length;
       const newest = choice.range !== "all" && count > Number(choice.range) ? `the newest ${choice.range} of ` : "";
       const counted = `${newest}${Numbers.count(count)} ${count === 1 ? "commit" : "commits"}`;
-      say(section, roof ? `${counted}; ${roof.label}` : counted);
+      const known = roof ? `${counted}; ${roof.label}` : counted;
+      say(section, [...missing(lost), known].join(" "));
       section.dataset.drawn = String(mine);
     }
 
