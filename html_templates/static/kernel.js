@@ -171,13 +171,17 @@
       const newest = choice.range !== "all" && count > Number(choice.range) ? `the newest ${choice.range} of ` : "";
       const counted = `${newest}${Numbers.count(count)} ${count === 1 ? "commit" : "commits"}`;
       const known = roof ? `${counted}; ${roof.label}` : counted;
-      say(section, [...missing(lost), known].join(" "));
+      say(section, [KernelChoice.missed(form), ...missing(lost), known].filter(Boolean).join(" "));
       section.dataset.drawn = String(mine);
     }
 
     const shown = () => show().catch((error) => say(section, error.message));
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("change", () => { shown(); KernelChoice.put(form); });
+    form.addEventListener("change", () => {
+      resolve(form, marks);
+      KernelChoice.put(form);
+      shown();
+    });
     window.addEventListener("hashchange", () => { KernelChoice.take(form); shown(); });
     await show();
     section.dataset.ready = "yes";

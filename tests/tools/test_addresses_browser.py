@@ -77,3 +77,23 @@ def test_the_way_to_a_machine_keeps_the_filters_unless_they_hide_it(tab, site): 
     assert "#" not in tab.url
     top = tab.locator(f".grid[data-machine='{OTHER}'] h2").bounding_box()["y"]
     assert 0 <= top < 900
+
+
+def test_what_an_address_asks_for_in_vain_is_said(tab, site):  # noqa: F811
+    status = tab.locator(".status").first
+    for address, said in (
+        ("#machine=gone&case=float16-8x8x8", "machine “\u2068gone\u2069”, test case “\u2068float16-8x8x8\u2069”."),
+        (
+            f"#machine={OTHER}&environment=old&state=cold",
+            "environment “\u2068old\u2069”, cache state “\u2068cold\u2069”.",
+        ),
+    ):
+        tab.goto("about:blank")
+        tab.goto((site[1] / "kernel-matmul-Cpu.html").as_uri() + address)
+        tab.wait_for_selector(READY)
+        assert status.inner_text().startswith("Not here, so something else is shown: machine")
+        assert said in status.inner_text()
+    # the same machine's other environment is nearer than another machine
+    assert tab.locator("select[name=machine] option:checked").get_attribute("data-machine") == OTHER
+    tab.select_option("select[name=range]", "50")
+    tab.wait_for_function("!document.querySelector('.status').textContent.includes('Not here')")
