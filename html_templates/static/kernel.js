@@ -31,19 +31,21 @@
     return whys.map((why) => `${why}, so this is not shown: ${named(why)}; write the site again (python -m tools report).`);
   }
 
-  /** Returns what the cursor says of a series at a commit. */
+  /** Returns what the cursor says of a series at a commit; what is known of its time only where that is what is shown. */
   function teller(series, line, commits, unit) {
     return (x) => {
-      const { item, columns } = series;
+      const { item, columns, rule } = series;
       const entry = line.at[x];
       const measured = entry !== KernelColumns.MISSING && columns.outcome[entry] === "measured";
       if (entry === KernelColumns.MISSING && Number.isNaN(line.y[x])) return { value: "not measured" };
       const flags = (columns.remarks[entry] ?? []).join("; ");
       if (!measured && Number.isNaN(line.y[x])) return { value: columns.outcome[entry], flags };
+      const value = Numbers.value(line.y[x], unit);
+      if (!KernelColumns.isOfTime(rule)) return { value };
       const rounds = columns.rounds[entry] ?? null;
       const change = item.steps[commits[x].sha];
       return {
-        value: Numbers.value(line.y[x], unit),
+        value,
         interval: Number.isNaN(line.low[x]) ? "interval unknown" : Numbers.interval(line.low[x], line.high[x], unit),
         rounds: rounds === null ? "rounds unknown (no telemetry)" : `${rounds} ${rounds === 1 ? "round" : "rounds"}`,
         change: change ?? "",
@@ -75,6 +77,7 @@
 
   function changesOf(series, line, placed) {
     const { item } = series;
+    if (!KernelColumns.isOfTime(series.rule)) return []; // they are of the time
     return item.changes.map((mark) => {
       const place = placed(mark, {});
       const text = `change point, ${item.implementation}: ${mark.text} (${mark.detail})`;
@@ -84,7 +87,7 @@
 
   /** Returns the roof of a test case in the unit shown; nothing where the unit has none. */
   function roofs(loaded, lines, unit) {
-    const series = loaded.find(({ item, rule }, index) => lines[index].visible && item.roof !== null && rule && (rule.per ?? rule.times));
+    const series = loaded.find(({ item, rule }, index) => lines[index].visible && item.roof !== null && KernelColumns.isOfTime(rule));
     if (series === undefined || unit === "cache benefit") return [];
     const { seconds, text } = series.item.roof;
     const [y] = KernelColumns.convert(series.rule, seconds, null, null);

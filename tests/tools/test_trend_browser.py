@@ -104,6 +104,21 @@ def test_values_without_neighbours_leave_ink(tab, tmp_path):  # noqa: F811
     assert drawn == [round(x) for x in drawn]  # a dot needs no dash
 
 
+@pytest.mark.parametrize(
+    ("unit", "is_of_time"), [("GFLOPS", True), ("efficiency", True), ("speed-up", False), ("error", False)]
+)
+def test_the_tip_says_of_a_time_only_what_belongs_to_one(tab, many, unit, is_of_time):  # noqa: F811
+    tab.goto((many / PAGE).as_uri() + f"#unit={unit}")
+    tab.wait_for_selector("section.trend[data-ready=yes]")
+    tab.locator(".chart").focus()
+    tab.keyboard.press("End")
+    text = tab.locator(".tip .figures", has_text="native").text_content()
+    assert [word in text for word in ("8 rounds", " to ")] == [is_of_time] * 2
+    assert "interval unknown" not in text
+    assert any(word in text for word in ("faster", "slower")) == is_of_time
+    assert bool(source(tab, "changes")["x"]) == is_of_time
+
+
 def test_no_label_of_a_finding_is_crossed_by_another_finding(tab, many):  # noqa: F811
     show(tab, many, PAGE)
     labels = tab.evaluate(LABELS)
