@@ -94,6 +94,11 @@
     return [{ y, label: `roof (${text}): ${Numbers.value(y, unit)}` }];
   }
 
+  /** Returns whether a series is more than n/a somewhere. */
+  function applies({ columns }) {
+    return columns.outcome.some((outcome) => outcome !== "n/a");
+  }
+
   /** Returns everything that the chart shows of a choice. */
   function model(page, choice, loaded) {
     const shown = KernelColumns.axis(loaded, page.order);
@@ -102,7 +107,7 @@
     const lines = loaded.map((series) => {
       const line = KernelColumns.line(series, series.rule, page.order, ranks);
       const name = series.item.implementation;
-      return { ...line, name, series, colour: page.colours.get(name), visible: choice.implementations.has(name), tell: teller(series, line, commits, choice.unit) };
+      return { ...line, name, series, colour: page.colours.get(name), visible: choice.implementations.has(name) && applies(series), tell: teller(series, line, commits, choice.unit) };
     });
     const marks = marked(page, choice, loaded, lines, shown);
     const all = [...marks.finding, ...marks.changes, ...marks.tag, ...marks.environment];
@@ -166,6 +171,7 @@
       const { loaded: series, lost } = await load(marks, choice);
       if (mine !== turn) return; // the reader has chosen something else meanwhile
       tip.hide();
+      KernelChoice.offerBoxes(form, [...series.filter(applies).map(({ item }) => item.implementation), ...lost.map(({ name }) => name)]);
       const made = model(page, choice, series);
       Trend.draw(chart, made, choice.range);
       if (!lost.length) KernelTables.offer(section, choice, made);

@@ -64,9 +64,15 @@ const KernelChoice = (() => {
     if (!values.has(select.value)) select.value = options(select).find((option) => !option.disabled)?.value ?? "";
   }
 
+  /** Lets the reader check only implementations of some names: of others there is nothing to show. */
+  function offerBoxes(form, names) {
+    for (const box of boxes(form)) box.closest("label").hidden = !names.includes(box.value);
+    form.querySelector("fieldset").hidden = names.length === 0;
+  }
+
   function implementations(form) {
     return new Set(boxes(form).filter((box) => box.checked).map((box) => box.value));
   }
 
-  return { take, missed, put, offer, implementations };
+  return { take, missed, put, offer, offerBoxes, implementations };
 })();

@@ -131,3 +131,14 @@ def test_no_label_of_a_finding_is_crossed_by_another_finding(tab, many):  # noqa
         assert label["to"] < frame["right"]
     for one, other in itertools.pairwise(named):
         assert one["to"] < other["from"]
+
+
+def test_an_implementation_that_is_nowhere_is_no_choice(tab, tmp_path):  # noqa: F811
+    found = large_site.make(tmp_path, 5, ("eager", "native", "triton"), nowhere=("triton",))
+    large_site.write(found, tmp_path / "site")
+    show(tab, tmp_path / "site", PAGE)
+    assert tab.locator("fieldset label:visible").all_inner_texts() == ["eager", "native"]
+    tab.locator(".chart").focus()
+    tab.keyboard.press("End")
+    assert "triton" not in tab.locator(".tip").text_content()
+    assert tab.locator(".case thead th").all_inner_texts() == ["commit", "eager", "native", "triton"]
