@@ -84,7 +84,7 @@ class KernelPage:
     quantities: tuple[tuple[str, str], ...]  # what it can be shown as, and the words for it
     ranges: tuple[tuple[str, str], ...]
     scales: tuple[tuple[str, str], ...]
-    colours: tuple[tuple[str, str], ...]  # implementation, colour
+    colours: tuple[tuple[str, str, str], ...]  # implementation, colour and dashes of its line
     sections: tuple[Section, ...]
     source: Source | None
 
@@ -109,6 +109,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
 
 def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
     sections = [_section(found, chart, group) for group in chart.groups]
+    hues = charts.colours(chart.implementations)
     offered = {name for series in chart.series for name in series.conversions}
     return KernelPage(
         name=pages.kernel_href(chart.kernel, chart.device),
@@ -122,7 +123,7 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         quantities=tuple((name, words) for name, words in AXES.items() if name in offered),
         ranges=RANGES,
         scales=SCALES,
-        colours=tuple(charts.colours(chart.implementations).items()),
+        colours=tuple((name, hues[name], dash) for name, dash in charts.dashes(chart.implementations).items()),
         sections=tuple(sections),
         source=_source(chart.kernel, versions),
     )

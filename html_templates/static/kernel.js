@@ -107,7 +107,7 @@
     const lines = loaded.map((series) => {
       const line = KernelColumns.line(series, series.rule, page.order, ranks);
       const name = series.item.implementation;
-      return { ...line, name, series, colour: page.colours.get(name), visible: choice.implementations.has(name) && applies(series), tell: teller(series, line, commits, choice.unit) };
+      return { ...line, name, series, ...page.looks.get(name), visible: choice.implementations.has(name) && applies(series), tell: teller(series, line, commits, choice.unit) };
     });
     const marks = marked(page, choice, loaded, lines, shown);
     const all = [...marks.finding, ...marks.changes, ...marks.tag, ...marks.environment];
@@ -151,7 +151,7 @@
     const boxes = Array.from(form.querySelectorAll("[name=implementation]"));
     const page = {
       marks, commits, order: KernelColumns.places(commits),
-      colours: new Map(boxes.map((box) => [box.value, box.dataset.colour])),
+      looks: new Map(boxes.map(({ value, dataset: { colour, dash } }) => [value, { colour, dash }])),
       words: new Map(Array.from(form.elements.unit.options, (option) => [option.value, option.dataset.axis])),
     };
     KernelChoice.take(form);

@@ -59,7 +59,7 @@ const KernelTip = (() => {
 
   function figures(said, line) {
     const block = element("p", "figures");
-    const swatch = element("span", "swatch");
+    const swatch = element("span", `swatch ${line.dash}`);
     swatch.style.background = line.colour;
     block.append(swatch, " ", foreign("name", line.name), " ", element("strong", "", said.value));
     const more = [said.interval, said.rounds, said.change].filter(Boolean).join(" · ");

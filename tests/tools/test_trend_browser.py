@@ -104,6 +104,18 @@ def test_values_without_neighbours_leave_ink(tab, tmp_path):  # noqa: F811
     assert drawn == [round(x) for x in drawn]  # a dot needs no dash
 
 
+def test_ten_implementations_have_ten_looks_of_line_and_swatch(tab, many):  # noqa: F811
+    show(tab, many, PAGE)
+    lines = tab.evaluate("""() => Bokeh.documents[0].roots()[0].renderers.filter(({name}) => name.startsWith("line: "))
+      .map(({glyph}) => JSON.stringify([glyph.line_color, glyph.line_dash]))""")
+    swatches = tab.eval_on_selector_all(
+        "fieldset .swatch",
+        "(all) => all.map(getComputedStyle).map((style) => style.backgroundColor + style.maskImage)",
+    )
+    assert len(lines) == len(swatches) == len(NAMES)
+    assert len(set(lines)) == len(set(swatches)) == len(NAMES)
+
+
 @pytest.mark.parametrize(
     ("unit", "is_of_time"), [("GFLOPS", True), ("efficiency", True), ("speed-up", False), ("error", False)]
 )
