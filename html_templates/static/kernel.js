@@ -141,6 +141,25 @@
     }
   }
 
+  /** Has what scrolls end below a whole row, so that none is cut. */
+  function endBelowARow(scroll) {
+    scroll.style.removeProperty("--end");
+    if (scroll.scrollHeight <= scroll.clientHeight) return;
+    const { top, height } = scroll.getBoundingClientRect();
+    const room = height - scroll.offsetHeight + scroll.clientHeight; // without the bar of a table that is too wide
+    let end = 0;
+    for (const row of scroll.querySelectorAll("tbody tr")) {
+      const bottom = row.getBoundingClientRect().bottom - top + scroll.scrollTop;
+      if (bottom > room) break;
+      end = bottom;
+    }
+    if (end > 0) scroll.style.setProperty("--end", `${end + height - room}px`);
+  }
+
+  const sized = new ResizeObserver((entries) => {
+    for (const { target } of entries) endBelowARow(target.closest(".scroll"));
+  });
+
   function say(section, text) {
     section.querySelector(".status").textContent = text;
   }
@@ -199,5 +218,6 @@
   for (const section of document.querySelectorAll("section.trend")) {
     start(section).catch((error) => say(section, error.message));
   }
+  for (const table of document.querySelectorAll(".behind table")) sized.observe(table);
   KernelTables.startSource();
 })();

@@ -154,3 +154,20 @@ def test_an_implementation_that_is_nowhere_is_no_choice(tab, tmp_path):  # noqa:
     tab.keyboard.press("End")
     assert "triton" not in tab.locator(".tip").text_content()
     assert tab.locator(".case thead th").all_inner_texts() == ["commit", "eager", "native", "triton"]
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_table_is_cut_through_a_row(tab, many, width):  # noqa: F811
+    tab.set_viewport_size({"width": width, "height": 900})
+    show(tab, many, PAGE)
+    tab.wait_for_function("document.querySelector('.case .scroll').style.getPropertyValue('--end') !== ''")
+    tab.wait_for_timeout(200)
+    cut = tab.evaluate("""() => Array.from(document.querySelectorAll(".behind .scroll")).map((scroll) => {
+      const end = scroll.getBoundingClientRect().top + scroll.clientHeight;
+      const boxes = Array.from(scroll.querySelectorAll("tbody tr"), (row) => row.getBoundingClientRect());
+      return boxes.filter(({top, bottom}) => top < end - 1.5 && bottom > end + 1.5).length;
+    })""")
+    assert cut
+    assert set(cut) == {0}
+    tab.emulate_media(media="print")
+    assert tab.evaluate("[...document.querySelectorAll('.scroll')].every((e) => e.clientHeight === e.scrollHeight)")
