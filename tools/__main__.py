@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -42,6 +43,10 @@ COMMANDS = {
     "spread": "measure one commit in several sessions; print how far apart they are, raw and adjusted",
 }
 
+# Commands that start no thread: `report` forks (tools/making_apart.py), and its arrays are too small for several
+ONE_THREAD = ("report",)
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of numpy's libraries, read at its import
+
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
@@ -63,6 +68,8 @@ def _parser(requested: str | None) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         if name == requested:
+            if name in ONE_THREAD and "numpy" not in sys.modules:  # else it has its threads, and so would others
+                os.environ.update({each: os.environ.get(each, "1") for each in THREADS})
             _module(name).add_arguments(command)
     return parser
 

@@ -63,12 +63,22 @@ class Place:
 class Footnotes:
     """The footnotes of a section, numbered in order of first use."""
 
-    texts: list[str] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _marks: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)  # most cells ask for the same
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All of them; the first has the number 1."""
+        return tuple(self._numbers)
 
     def marks(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the numbers of these footnotes, from 1."""
-        self.texts += [text for text in dict.fromkeys(texts) if text not in self.texts]
-        return tuple(sorted(self.texts.index(text) + 1 for text in set(texts)))
+        asked = tuple(texts)
+        if asked not in self._marks:
+            self._marks[asked] = tuple(
+                sorted({self._numbers.setdefault(text, len(self._numbers) + 1) for text in asked})
+            )
+        return self._marks[asked]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,31 +228,9 @@ def absent() -> Cell:
     return Cell(text="–", tone="absent")
 
 
-def cell(point: Point, notes: Footnotes, *, more: Sequence[str] = (), with_time: bool = True) -> Cell:
-    """Return a point as a table shows it: rate with interval, time, change; n/a and failed with their reason.
-
-    Args:
-        point: what to show.
-        notes: the footnotes of the section; the measurement's warnings are added to them.
-        more: further footnotes.
-        with_time: whether the time stands beside the interval, for tables without a column of it.
-    """
-    item = point.measurement
-    if item.outcome is not Outcome.MEASURED:
-        marks = notes.marks((why(item), *item.warnings, *more))
-        return Cell(text=item.outcome.value, tone=item.outcome.value, marks=marks)
-    return Cell(
-        text=rate(item),
-        detail=" · ".join(text for text in (interval(item), time(item) if with_time else "") if text),
-        change=change(point.change),
-        tone=tone(point.change),
-        marks=notes.marks((*item.warnings, *more)),
-    )
-
-
-def why(item: Measurement) -> str:
+def why(outcome: Outcome, reason: str | None) -> str:
     """Return why a value is n/a or failed: what the failed round said, else what it can have been."""
-    return REASONS[item.outcome] if item.reason is None else f"{item.outcome.value}: {item.reason}"
+    return REASONS[outcome] if reason is None else f"{outcome.value}: {reason}"
 
 
 def rate(item: Measurement) -> str:
@@ -252,43 +240,28 @@ def rate(item: Measurement) -> str:
     return units.seconds(item.seconds) if item.gflops is None else units.gflops(item.gflops)
 
 
-def adjusted(item: Measurement) -> str:
-    """Return the adjusted rate, or time, of a measured value; empty where it was not adjusted."""
-    if item.adjusted is None:
-        return ""
-    if item.flop is None:
-        return units.seconds(item.adjusted.seconds)
-    return units.gflops(item.flop / item.adjusted.seconds / 1e9)
-
-
-def interval(item: Measurement) -> str:
-    """Return the interval of a measured value: "11.9 to 12.4 GFLOPS"; empty where it is unknown."""
-    bounds = item.gflops_bounds
-    if bounds is not None:
-        return f"{units.significant(bounds[0])} to {units.gflops(bounds[1])}"
-    if item.gflops is None and item.interval is not None:
-        return f"{units.seconds(item.interval.low)} to {units.seconds(item.interval.high)}"
-    return ""
-
-
-def time(item: Measurement) -> str:
-    """Return the time beside a rate: "1.02 ms"; empty where the time is what is shown already."""
-    return "" if item.seconds is None or item.gflops is None else units.seconds(item.seconds)
+def remarks(outcome: Outcome, reason: str | None, warnings: Sequence[str]) -> tuple[str, ...]:
+    """Return what is to be known of a result: why it has no time, and its warnings."""
+    return tuple(warnings) if outcome is Outcome.MEASURED else (why(outcome, reason), *warnings)
 
 
 def change(found: Change | None) -> str:
     """Return a change in words: "≈ 1.2% faster"; empty where there is nothing to compare with."""
-    if found is None:
-        return ""
-    return (
-        units.change(found.ratio) if found.is_distinct or found.ratio == 1 else f"{UNSURE} {units.change(found.ratio)}"
-    )
+    return "" if found is None else change_text(found.ratio, found.is_distinct)
+
+
+def change_text(ratio: float, is_distinct: bool) -> str:
+    """Return a ratio of speeds, new over old, in words."""
+    return units.change(ratio) if is_distinct or ratio == 1 else f"{UNSURE} {units.change(ratio)}"
 
 
 def tone(found: Change | None) -> str:
     """Return how a change is to be coloured."""
-    if found is None:
-        return ""
-    if not found.is_distinct or found.ratio == 1:
+    return "" if found is None else tone_of(found.ratio, found.is_distinct)
+
+
+def tone_of(ratio: float, is_distinct: bool) -> str:
+    """Return how a ratio of speeds, new over old, is to be coloured."""
+    if not is_distinct or ratio == 1:
         return "same"
-    return "faster" if found.ratio > 1 else "slower"
+    return "faster" if ratio > 1 else "slower"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -26,6 +26,7 @@ from tools import (
     home_page,
     kernel_page,
     machines_page,
+    making_apart,
     measurement_page,
     navigation,
     roofline_page,
@@ -35,7 +36,7 @@ from tools import (
 from tools.errors import ResultsError
 from tools.site import Site
 from tools.site_files import Builder, DataFile, Page
-from tools.site_writing import INDEX, Writer
+from tools.site_writing import INDEX, Writer, Written
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MODULES: tuple[Builder, ...] = (
@@ -51,6 +52,8 @@ MODULES: tuple[Builder, ...] = (
     machines_page,
     badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
+APART = (commit_page,)  # those of them that make about half of the work, and need no change points
+FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than told from one process to another
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +115,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as folder:
         writer = Writer(new=Path(folder), out=out, makers=_makers())
-        _make(found, writer, MODULES)
+        _make_all(found, writer)
         writer.finish()
     return SiteSummary(
         index=(out / INDEX).resolve(),
@@ -149,6 +152,25 @@ def page_templates() -> jinja2.Environment:
     return templates
 
 
+def _make_all(found: Site, writer: Writer) -> None:
+    """Make the site; of a large one, a part in another process."""
+    apart = [module for module in MODULES if module in APART]
+    if len(found.measured) < FEWEST_APART:
+        _add_static(writer)
+        _make(found, writer, MODULES)
+        return
+
+    def make() -> tuple[Mapping[str, Written], Sequence[str], int]:
+        part = writer.part()
+        _make(found, part, apart)
+        return part.files, part.fresh, part.made
+
+    with making_apart.begun(make) as made:
+        _add_static(writer)
+        _make(found, writer, [module for module in MODULES if module not in apart])
+        writer.add_part(*made())
+
+
 def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
     """Make every file of these modules that has to be made."""
     templates, linked = page_templates(), _linked(found)
@@ -157,7 +179,6 @@ def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
         context = page.context() if callable(page.context) else page.context
         return templates.get_template(page.template).render(context, navigation=navigation.links(page.name, linked))
 
-    _add_static(writer)
     for module in modules:
         for made in module.build(found):
             if isinstance(made, DataFile):

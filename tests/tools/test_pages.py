@@ -23,12 +23,12 @@ def site_data(tree):
 
 def kernel_pages(tree):
     """Return the pages of the kernels."""
-    return [made.context["page"] for made in kernel_page.build(read(tree)) if isinstance(made, Page)]
+    return [made.context()["page"] for made in kernel_page.build(read(tree)) if isinstance(made, Page)]
 
 
 def kernel_data(tree, name):
     """Return a data file of the kernels' pages."""
-    return next(made.value for made in kernel_page.build(read(tree)) if made.name == name)
+    return next(made.value() for made in kernel_page.build(read(tree)) if made.name == name)
 
 
 def read(tree):
