@@ -6,6 +6,7 @@ Pure. The templates hold no arithmetic: whatever a page shows stands in these va
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -25,6 +26,9 @@ REASONS = {
     Outcome.FAILED: "failed: the commit did not build, or the benchmark raised, crashed, timed out or gave wrong "
     "numbers (`asv run --show-stderr` prints why)",
 }
+
+
+_ROUNDS = re.compile(r"\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds, have )\d+")  # as in measurements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,24 +65,43 @@ class Place:
 
 @dataclass
 class Footnotes:
-    """The footnotes of a section, numbered in order of first use."""
+    """The footnotes of a section, numbered in order of first use; texts that differ in counts of rounds share one.
 
-    _numbers: dict[str, int] = field(default_factory=dict)
+    A measurement says "contended in 3 of 8 rounds", the next one 5 of 8: that is one thing to know of a table.
+    """
+
+    _texts: dict[str, list[str]] = field(default_factory=dict)  # by what they have in common
+    _numbers: dict[str, int] = field(default_factory=dict)  # likewise
     _marks: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)  # most cells ask for the same
 
     @property
     def texts(self) -> tuple[str, ...]:
         """All of them; the first has the number 1."""
-        return tuple(self._numbers)
+        return tuple(map(_together, self._texts.values()))
 
     def marks(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the numbers of these footnotes, from 1."""
         asked = tuple(texts)
         if asked not in self._marks:
-            self._marks[asked] = tuple(
-                sorted({self._numbers.setdefault(text, len(self._numbers) + 1) for text in asked})
-            )
+            self._marks[asked] = tuple(sorted({self._number(text) for text in asked}))
         return self._marks[asked]
+
+    def _number(self, text: str) -> int:
+        kind = _ROUNDS.sub("\0", text)
+        self._texts.setdefault(kind, []).append(text)
+        return self._numbers.setdefault(kind, len(self._numbers) + 1)
+
+
+def _together(texts: Sequence[str]) -> str:
+    """Return texts that differ in numbers of rounds as one: "contended in 3 to 5 of 8 rounds"."""
+    numbers = zip(*(map(int, _ROUNDS.findall(text)) for text in texts), strict=True)
+    spans = iter([(min(each), max(each)) for each in numbers])
+
+    def span(_: re.Match[str]) -> str:
+        low, high = next(spans)
+        return str(low) if low == high else f"{low} to {high}"
+
+    return _ROUNDS.sub(span, texts[0])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import pytest
 from tests.golden import check_golden
 from tests.tools import synthetic
 from tools import commit_page, home_page, kernel_page, pages, reading, site
+from tools.pages import Footnotes
 from tools.site_files import Page
 from tools.sparklines import sparkline
 
@@ -119,6 +120,22 @@ def test_every_link_to_a_trend_asks_for_the_place_and_state_that_it_speaks_of(tr
     for section in page.sections:
         for fold in section.folds:
             assert asked(fold.href) == (f"kernel-{fold.kernel}-Cpu.html", {"machine": section.place.machine, **place})
+
+
+def test_footnotes_that_differ_in_counts_of_rounds_are_one():
+    notes = Footnotes()
+    first = notes.marks(("contended in 3 of 8 rounds (busy)", "need 7 rounds, have 2", "driver 3 of 8"))
+    assert first == (1, 2, 3)
+    assert notes.marks(("contended in 12 of 12 rounds (busy)",)) == (1,)
+    assert notes.marks(("contended in 1 of 8 rounds",)) == (4,)
+    assert notes.marks(("need 7 rounds, have 5", "driver 4 of 8")) == (2, 5)
+    assert notes.texts == (
+        "contended in 3 to 12 of 8 to 12 rounds (busy)",
+        "need 7 rounds, have 2 to 5",
+        "driver 3 of 8",
+        "contended in 1 of 8 rounds",
+        "driver 4 of 8",
+    )
 
 
 def test_the_planted_step_is_called_faster_at_its_commit_only(tree):
