@@ -7,6 +7,7 @@ Colours of axes are set by `trend.js` too, for the reader's light or dark scheme
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,8 @@ from bokeh.plotting import figure
 # CIELAB at least, where violet and blue of one lightness were 1 apart). A further implementation starts over.
 COLOURS = {"eager": "#c87418", "compile": "#5a57f2", "native": "#2f846c", "triton": "#2f90cc"}
 _OTHERS = ("#d8245f", "#9c6c30", "#80849a")
+# What tells a line from the earlier ones of its colour; style.css has the same for swatches.
+_DASHES = ("solid", "dashed", "dotted", "dotdash")
 # A colour is not the only sign of an implementation: the shapes of its dots tell it too.
 _SHAPES = ("circle", "square", "triangle", "diamond", "hex", "inverted_triangle")
 _HEIGHT = 440  # px
@@ -33,6 +36,16 @@ def colours(implementations: tuple[str, ...]) -> dict[str, str]:
     return {name: COLOURS.get(name) or further[name] for name in implementations}
 
 
+def dashes(implementations: tuple[str, ...]) -> dict[str, str]:
+    """Return how the line of every implementation is dashed, as Bokeh names it: one hue is not used alike twice."""
+    used: Counter[str] = Counter()
+    found = {}
+    for name, colour in colours(implementations).items():
+        found[name] = _DASHES[used[colour] % len(_DASHES)]
+        used[colour] += 1
+    return found
+
+
 @cache
 def document(implementations: tuple[str, ...]) -> dict[str, Any]:
     """Return what Bokeh.embed.embed_item takes: axes, and renderers without data; made once, Bokeh takes half a second.
@@ -43,8 +56,9 @@ def document(implementations: tuple[str, ...]) -> dict[str, Any]:
     plot = _axes()
     _draw_marks_behind(plot)
     shapes = {name: _SHAPES[index % len(_SHAPES)] for index, name in enumerate(implementations)}
+    dashed = dashes(implementations)
     for name, colour in colours(implementations).items():
-        _draw(plot, name, colour, shapes[name])
+        _draw(plot, name, colour, shapes[name], dashed[name])
     _draw_marks_above(plot)
     return dict(json_item(plot))
 
@@ -81,7 +95,7 @@ def _source(name: str, *columns: str) -> ColumnDataSource:
     return ColumnDataSource(data={column: [] for column in columns}, name=name)
 
 
-def _draw(plot: figure, name: str, colour: str, shape: str) -> None:
+def _draw(plot: figure, name: str, colour: str, shape: str, dash: str) -> None:
     """Draw one implementation: intervals as a band and as bars, a line, a dot for each commit."""
     band = _source(f"band: {name}", "x", "y")
     source = _source(f"line: {name}", "x", "y")
@@ -93,9 +107,12 @@ def _draw(plot: figure, name: str, colour: str, shape: str) -> None:
         x0="x", y0="low", x1="x", y1="high", source=few, line_color=colour, line_alpha=0.45, line_width=5,
         name=f"bars: {name}",
     )  # fmt: skip
-    plot.line(x="x", y="y", source=source, line_color=colour, line_width=1.8, name=f"line: {name}")
+    plot.line(
+        x="x", y="y", source=source, line_color=colour, line_dash=dash, line_width=1.8, name=f"line: {name}",
+    )  # fmt: skip
+    fill = colour if dash == _DASHES[0] else None  # where dots hide the dashes, hollow ones tell the line apart
     plot.scatter(
-        x="x", y="y", source=few, marker=shape, size=_SIZE, fill_color=colour, line_color=colour,
+        x="x", y="y", source=few, marker=shape, size=_SIZE, fill_color=fill, line_color=colour,
         name=f"dots: {name}",
     )  # fmt: skip
 

@@ -133,7 +133,7 @@ class RowMaker:
             kernel=kernel,
             device=device,
             state=state,
-            href=self._href(kernel, device),
+            href=self._href(kernel, device, pages.trend_href(key)),
             implementation=key.implementation,
             case=key.case,
             evidence=evidence,
@@ -160,9 +160,9 @@ class RowMaker:
                 remarks += (f"against {values.others[other][: pages.SHORT]}: its parent has no time of it",)
             yield self.notes.marks(remarks)
 
-    def _href(self, kernel: str, device: str) -> str:
-        href = pages.kernel_href(kernel, device)
-        return href if href in self.known else ""
+    def _href(self, kernel: str, device: str, href: str) -> str:
+        """Return an address on a kernel's page; "" where there is no such page."""
+        return href if pages.kernel_href(kernel, device) in self.known else ""
 
     def _evidence(self, values: Values) -> list[str]:
         """Return where it is told how each number came to be; "" for n/a."""
@@ -192,11 +192,12 @@ class RowMaker:
         self, group: Group, told: tuple[int, str], rows: tuple[Quiet, ...], values: str, *, is_open: bool
     ) -> Fold:
         kernel, device, state = pages.parts(group.benchmark)
+        place = {"machine": group.machine, "environment": group.environment}
         return Fold(
             kernel=kernel,
             device=device,
             state=state,
-            href=self._href(kernel, device),
+            href=self._href(kernel, device, pages.kernel_href(kernel, device, state=state, **place)),
             count=told[0],
             said=told[1],
             rows=rows,

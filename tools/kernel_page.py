@@ -24,6 +24,7 @@ from tools.site_files import DataFile, Page
 
 RANGES = (("all", "all commits"), ("200", "newest 200"), ("50", "newest 50"))
 SCALES = (("zero", "from zero"), ("close", "close up"))
+HOT = "hot"  # the cache state that the page begins with: what a kernel meets within a program
 MARKS = 200  # rows of the table of what is marked
 
 
@@ -84,7 +85,7 @@ class KernelPage:
     quantities: tuple[tuple[str, str], ...]  # what it can be shown as, and the words for it
     ranges: tuple[tuple[str, str], ...]
     scales: tuple[tuple[str, str], ...]
-    colours: tuple[tuple[str, str], ...]  # implementation, colour
+    colours: tuple[tuple[str, str, str], ...]  # implementation, colour and dashes of its line
     sections: tuple[Section, ...]
     source: Source | None
 
@@ -117,6 +118,7 @@ def _context(found: Site, chart: Chart, versions: Sequence[Version]) -> dict[str
 
 def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
     sections = [_section(found, chart, group) for group in chart.groups]
+    hues = charts.colours(chart.implementations)
     offered = {name for series in chart.series for name in series.conversions}
     return KernelPage(
         name=pages.kernel_href(chart.kernel, chart.device),
@@ -124,13 +126,13 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         device=chart.device,
         data=chart.name,
         places=tuple(dict.fromkeys(section.place for section in sections)),
-        states=tuple(dict.fromkeys(section.state for section in sections)),
+        states=tuple(sorted({section.state for section in sections}, key=lambda state: state != HOT)),
         cases=tuple(dict.fromkeys(key.case for key in chart.columns)),
         first_case=_first_case(chart.columns),
         quantities=tuple((name, words) for name, words in AXES.items() if name in offered),
         ranges=RANGES,
         scales=SCALES,
-        colours=tuple(charts.colours(chart.implementations).items()),
+        colours=tuple((name, hues[name], dash) for name, dash in charts.dashes(chart.implementations).items()),
         sections=tuple(sections),
         source=_source(chart.kernel, versions),
     )

@@ -74,11 +74,19 @@ def recent(columns: Columns, since: int) -> Recent:
         distinct=changes.distinct[first:],
     )
     outcomes = enumerate(figures.outcome.tolist(), start=first)
+    cells = zip(result_texts.cells(figures), changes.adjusted[first:].tolist(), strict=True)
     return Recent(
         places=columns.place[first:].tolist(),
-        cells=list(result_texts.cells(figures)),
+        cells=[
+            (text, detail, _marked(change, is_adjusted), tone) for (text, detail, change, tone), is_adjusted in cells
+        ],
         remarks=[_remarks(columns, entry, OUTCOMES[outcome]) for entry, outcome in outcomes],
     )
+
+
+def _marked(change: str, is_adjusted: bool) -> str:
+    """Return a change that says where it is not one of the rates beside it, but of adjusted values."""
+    return f"{change}, adjusted" if change and is_adjusted else change
 
 
 def _remarks(columns: Columns, entry: int, outcome: Outcome) -> tuple[str, ...]:

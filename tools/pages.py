@@ -6,9 +6,11 @@ Pure. The templates hold no arithmetic: whatever a page shows stands in these va
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from urllib.parse import urlencode
 
 from tools import units
 from tools.measurements import Measurement, Outcome, SeriesKey
@@ -24,6 +26,9 @@ REASONS = {
     Outcome.FAILED: "failed: the commit did not build, or the benchmark raised, crashed, timed out or gave wrong "
     "numbers (`asv run --show-stderr` prints why)",
 }
+
+
+_ROUNDS = re.compile(r"\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds, have )\d+")  # as in measurements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,24 +65,43 @@ class Place:
 
 @dataclass
 class Footnotes:
-    """The footnotes of a section, numbered in order of first use."""
+    """The footnotes of a section, numbered in order of first use; texts that differ in counts of rounds share one.
 
-    _numbers: dict[str, int] = field(default_factory=dict)
+    A measurement says "contended in 3 of 8 rounds", the next one 5 of 8: that is one thing to know of a table.
+    """
+
+    _texts: dict[str, list[str]] = field(default_factory=dict)  # by what they have in common
+    _numbers: dict[str, int] = field(default_factory=dict)  # likewise
     _marks: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)  # most cells ask for the same
 
     @property
     def texts(self) -> tuple[str, ...]:
         """All of them; the first has the number 1."""
-        return tuple(self._numbers)
+        return tuple(map(_together, self._texts.values()))
 
     def marks(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the numbers of these footnotes, from 1."""
         asked = tuple(texts)
         if asked not in self._marks:
-            self._marks[asked] = tuple(
-                sorted({self._numbers.setdefault(text, len(self._numbers) + 1) for text in asked})
-            )
+            self._marks[asked] = tuple(sorted({self._number(text) for text in asked}))
         return self._marks[asked]
+
+    def _number(self, text: str) -> int:
+        kind = _ROUNDS.sub("\0", text)
+        self._texts.setdefault(kind, []).append(text)
+        return self._numbers.setdefault(kind, len(self._numbers) + 1)
+
+
+def _together(texts: Sequence[str]) -> str:
+    """Return texts that differ in numbers of rounds as one: "contended in 3 to 5 of 8 rounds"."""
+    numbers = zip(*(map(int, _ROUNDS.findall(text)) for text in texts), strict=True)
+    spans = iter([(min(each), max(each)) for each in numbers])
+
+    def span(_: re.Match[str]) -> str:
+        low, high = next(spans)
+        return str(low) if low == high else f"{low} to {high}"
+
+    return _ROUNDS.sub(span, texts[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,9 +212,22 @@ def commit_href(sha: str) -> str:
     return f"commit-{sha[:SHORT]}.html"
 
 
-def kernel_href(kernel: str, device: str) -> str:
-    """Return the file name of a kernel's page."""
-    return f"kernel-{kernel}-{device}.html"
+@cache
+def kernel_href(kernel: str, device: str, **choice: str) -> str:
+    """Return the file name of a kernel's page, and after it what the page is to show.
+
+    Args:
+        choice: state, machine, environment and case, as html_templates/static/kernel_choice.js reads them. Without, the
+            page begins with its first machine, which may be another one than the link speaks of.
+    """
+    said = f"#{urlencode(choice, errors='replace')}" if choice else ""
+    return f"kernel-{kernel}-{device}.html{said}"
+
+
+def trend_href(key: SeriesKey) -> str:
+    """Return where the trend of a series is shown."""
+    kernel, device, state = parts(key.benchmark)
+    return kernel_href(kernel, device, state=state, machine=key.machine, environment=key.environment, case=key.case)
 
 
 def finding_href(finding: str) -> str:

@@ -130,7 +130,7 @@ def _section(place: Place, device: str, roofs: Roofs | None, items: Sequence[Pla
 
 
 def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
-    found, device = item.roofline, item.key.benchmark.split(".")[1]
+    found = item.roofline
     lacks = () if item.intensity is not None else (NO_AMOUNT,)
     unplaced = (NO_ROOF,) if has_roofs and item.intensity is not None and found is None else ()
     return Row(
@@ -138,7 +138,7 @@ def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
         kernel=item.kernel,
         state=item.state,
         benchmark=item.key.benchmark,
-        href=pages.kernel_href(item.kernel, device),
+        href=pages.trend_href(item.key),
         implementation=item.key.implementation,
         case=item.key.case,
         commit=item.commit[: pages.SHORT],

@@ -59,7 +59,7 @@ const KernelTip = (() => {
 
   function figures(said, line) {
     const block = element("p", "figures");
-    const swatch = element("span", "swatch");
+    const swatch = element("span", `swatch ${line.dash}`);
     swatch.style.background = line.colour;
     block.append(swatch, " ", foreign("name", line.name), " ", element("strong", "", said.value));
     const more = [said.interval, said.rounds, said.change].filter(Boolean).join(" · ");
@@ -137,7 +137,13 @@ const KernelTip = (() => {
     return { hide: () => show(null) };
   }
 
+  /** Whether an event is about a button of the chart's toolbar, which answers to keys itself. */
+  function isOfToolbar(event) {
+    return event.composedPath().some((part) => part.classList?.contains("bk-Toolbar"));
+  }
+
   function press(event, chart, state, show, [first, last]) {
+    if (isOfToolbar(event)) return;
     if (event.key === "Escape") show(null);
     else if (event.key === "Enter" && state.x !== null) window.location.href = chart.model.commits[state.x].page;
     else if (event.key in KEYS && first < last) {

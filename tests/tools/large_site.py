@@ -44,6 +44,9 @@ class LargeSite:
     details: tuple[tuple[str, str], ...] = (("cpu", "Imaginary 9000"),)
     states: tuple[str, ...] = ("hot",)
     benchmarks: dict = field(default_factory=dict)  # by name; the columns know FLOPs and bytes
+    takes_turns: bool = False  # each implementation is measured at every so many-th commit only, one after the other
+    nowhere: tuple[str, ...] = ()  # implementations that are n/a at every commit
+    findings_at: tuple[float, ...] = (2 / 3,)  # shares of the history
     _series: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -75,7 +78,8 @@ class LargeSite:
             for state in self.states
             for name in self.implementations
         )
-        self.findings = (self._finding(),) if self.length > 1 else ()
+        places = [int(share * self.length) for share in self.findings_at]
+        self.findings = tuple(map(self._finding, places)) if self.length > 1 else ()
 
     @property
     def tags(self):
@@ -136,6 +140,11 @@ class LargeSite:
             level[count // 3 :] /= 1.25
             level[2 * count // 3 :] *= 1.1
             outcome[96::97] = 2
+        if self.takes_turns:
+            turns = np.arange(count) % len(self.implementations)
+            outcome[turns != self.implementations.index(key.implementation)] = 1
+        if key.implementation in self.nowhere:
+            outcome[:] = 1
         seconds = np.where(outcome == 0, level * np.exp(rng.normal(0, 0.008, count)), np.nan)
         half = 1 + np.abs(rng.normal(0.01, 0.002, count))
         return Columns(
@@ -162,8 +171,8 @@ class LargeSite:
         """Return a name of the series: it never changes here."""
         return repr(key)
 
-    def _finding(self):
-        sha = self.line[2 * self.length // 3]
+    def _finding(self, place):
+        sha = self.line[place]
         identity = Identity(
             machine=self.machine,
             environment="host-py3.11",

@@ -66,6 +66,13 @@ def test_an_implementation_keeps_its_colour():
     assert set(charts.COLOURS.values()).isdisjoint(many.values())
 
 
+def test_ten_implementations_look_like_ten():
+    names = (*charts.COLOURS, *"abcdef")
+    looks = set(zip(charts.colours(names).values(), charts.dashes(names).values(), strict=True))
+    assert len(looks) == len(names)
+    assert {charts.dashes(names)[name] for name in (*charts.COLOURS, *"abc")} == {"solid"}
+
+
 def test_a_shape_tells_neighbours_apart_where_a_colour_cannot(document):
     shapes = [
         item["attributes"]["glyph"]["attributes"].get("marker", {"value": "circle"})["value"]  # Bokeh's own first

@@ -64,8 +64,26 @@ def test_changes_of_the_newest_are_those_of_the_whole_trend(tree):
         whole = trends[key].points
         for since in range(6):
             newest = kernel_tables.recent(found.series(key), since)
-            changes = [(change, tone) for _, _, change, tone in newest.cells]
+            changes = [(change.removesuffix(", adjusted"), tone) for _, _, change, tone in newest.cells]
             assert changes == [said(point) for point in whole[since:]]
+
+
+def test_a_change_of_adjusted_values_says_so(long):
+    columns = long.series(long.keys[0])
+    known = np.arange(len(columns)) % 4 != 0  # every fourth is not adjusted
+    changed = {
+        name: np.where(known, 1.1 * raw, np.nan)
+        for name, raw in zip(
+            ("adjusted", "adjusted_low", "adjusted_high"), (columns.seconds, columns.low, columns.high), strict=True
+        )
+    }
+    both = known & np.roll(known, 1)
+    found = kernel_tables.recent(dataclasses.replace(columns, **changed), 290)
+    plain = kernel_tables.recent(columns, 290)
+    marks = [change.endswith(", adjusted") for _, _, change, _ in found.cells]
+    assert marks == both[290:].tolist()
+    assert [cell[2].removesuffix(", adjusted") for cell in found.cells] == [cell[2] for cell in plain.cells]
+    assert not any("adjusted" in cell[2] for cell in plain.cells)
 
 
 def test_a_short_history_says_what_a_change_point_needs(tree, made):
