@@ -13,7 +13,7 @@ import numpy as np
 
 from tools import finding_text, pages, result_texts, series_identity
 from tools.changes_along import NONE, Truth
-from tools.columns import OUTCOMES
+from tools.columns import OUTCOMES, IntArray
 from tools.commit_values import MEASURED, NOT_APPLICABLE, Against, Group, Values
 from tools.finding import Affected, Finding, State
 from tools.measurements import SeriesKey
@@ -72,6 +72,7 @@ class Fold:
     state: str
     href: str  # of the kernel's page; empty where no trend shows it
     count: int
+    said: str  # "3 without a distinct change, 2 n/a"
     rows: tuple[Quiet, ...]  # none where the page would hold too many
     values: str  # where they are compared instead; empty where the rows are here
     is_open: bool
@@ -179,7 +180,7 @@ class RowMaker:
         return tuple(
             self._fold(
                 values.series.groups[place],
-                count,
+                _told(values.outcome[start : start + count], values.before.is_known[start : start + count]),
                 rows[start : start + count],
                 "" if is_held else self._compared(values, start),
                 is_open=is_open,
@@ -187,7 +188,9 @@ class RowMaker:
             for place, start, count in zip(*(each.tolist() for each in found), strict=True)
         )
 
-    def _fold(self, group: Group, count: int, rows: tuple[Quiet, ...], values: str, *, is_open: bool) -> Fold:
+    def _fold(
+        self, group: Group, told: tuple[int, str], rows: tuple[Quiet, ...], values: str, *, is_open: bool
+    ) -> Fold:
         kernel, device, state = pages.parts(group.benchmark)
         place = {"machine": group.machine, "environment": group.environment}
         return Fold(
@@ -195,7 +198,8 @@ class RowMaker:
             device=device,
             state=state,
             href=self._href(kernel, device, pages.kernel_href(kernel, device, state=state, **place)),
-            count=count,
+            count=told[0],
+            said=told[1],
             rows=rows,
             values=values,
             is_open=is_open,
@@ -218,6 +222,19 @@ class RowMaker:
             key, evidence, outcome, speed = each
             said = speed if outcome == MEASURED else OUTCOMES[outcome].value
             yield Quiet(key.implementation, key.case, evidence, said, before, tag, best, marks)
+
+
+def _told(outcome: IntArray, compared: Truth) -> tuple[int, str]:
+    """Return how many values there are, and in words how many of them did not change: n/a is no value."""
+    measured, absent = outcome == MEASURED, outcome == NOT_APPLICABLE
+    ways = {
+        "without a distinct change": measured & compared,
+        "with nothing to compare with": measured & ~compared,
+        "failed": ~measured & ~absent,
+        "n/a": absent,
+    }
+    counts = {way: int(np.count_nonzero(those)) for way, those in ways.items()}
+    return len(outcome), ", ".join(f"{count:,} {way}" for way, count in counts.items() if count)
 
 
 @cache

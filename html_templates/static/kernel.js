@@ -193,6 +193,7 @@
       KernelChoice.offerBoxes(form, [...series.filter(applies).map(({ item }) => item.implementation), ...lost.map(({ name }) => name)]);
       const made = model(page, choice, series);
       Trend.draw(chart, made, choice.range);
+      KernelTables.tell(section, made, choice.range);
       if (!lost.length) KernelTables.offer(section, choice, made);
       const [roof] = made.marks.roof;
       const count = made.commits.length;

@@ -83,6 +83,14 @@ def test_what_did_not_change_is_folded_by_kernel(tree, monkeypatch):
     assert not any(fold.is_open for fold in section.folds)
 
 
+def test_what_is_na_is_not_counted_as_unchanged(tree):
+    (section,) = commit(tree, tree.commits[2]).sections
+    assert section.lead == "4 of 8 series changed distinctly: 4 faster"
+    assert [(fold.count, fold.said) for fold in section.folds] == 2 * [(4, "2 without a distinct change, 2 n/a")]
+    (section,) = commit(tree, tree.commits[0]).sections
+    assert {fold.said for fold in section.folds} == {"4 with nothing to compare with, 2 n/a"}
+
+
 def test_a_page_of_too_many_rows_says_how_many_did_not_change_and_links_to_their_values(tree, monkeypatch):
     monkeypatch.setattr(commit_tables, "HELD_UP_TO", 7)
     page = commit(tree, tree.commits[2])

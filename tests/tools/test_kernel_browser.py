@@ -247,15 +247,15 @@ def test_the_table_is_filled_from_the_data_on_demand(tab, medium):  # noqa: F811
     show(tab, out, PAGE)
     card = tab.locator(".behind:visible .case:visible")
     assert card.locator("tbody tr").count() == 200
-    shown = card.locator("tbody tr").first.locator("td .detail").first.inner_text()
+    shown = card.locator("tbody tr").first.locator("td .detail").first.text_content()
     card.get_by_role("button", name="show all").click()
     tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
-    assert card.locator("tbody tr").last.locator("a.sha").inner_text() == found.line[0][:8]
+    assert card.locator("tbody tr").last.locator("a.sha").text_content() == found.line[0][:8]
     assert card.get_by_role("button").count() == 0
     key = found.keys[0]
     cell = card.locator("tbody tr").last.locator("td").first
-    assert cell.locator(".text").inner_text() == units.gflops(found.series(key).gflops[0])
-    assert shown.count(" to ") == cell.locator(".detail").inner_text().count(" to ") == 1
+    assert cell.locator(".text").text_content() == units.gflops(found.series(key).gflops[0])
+    assert shown.count(" to ") == cell.locator(".detail").text_content().count(" to ") == 1
 
 
 def test_the_source_of_any_version_is_shown_as_text(tab, tmp_path):  # noqa: F811
