@@ -213,6 +213,7 @@ def write(found, out):
     new = out / ".new"
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
+    report._add_static(writer)
     report._make(found, writer, (kernel_page, series_data))
     writer.finish()
     for item in found.findings:
