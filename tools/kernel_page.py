@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tools import charts, kernel_data, kernel_source, kernel_tables, pages
+from tools import kernel_data, kernel_source, kernel_tables, pages, palette
 from tools.changepoints_values import FEWEST_ALONE, too_few
 from tools.columns import Columns
+from tools.kept_documents import Document
 from tools.kernel_data import Chart, Group
 from tools.kernel_quantities import AXES
 from tools.kernel_source import Version
@@ -113,12 +114,19 @@ def build(found: Site) -> Iterator[Page | DataFile]:
 
 
 def _context(found: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, object]:
-    return {"page": _page(found, chart, versions), "document": charts.document(chart.implementations)}
+    document = found.documents.get("trend", chart.implementations, partial(_document, chart.implementations))
+    return {"page": _page(found, chart, versions), "document": document}
+
+
+def _document(implementations: tuple[str, ...]) -> Document:
+    from tools import charts  # noqa: PLC0415 - Bokeh takes a second
+
+    return charts.document(implementations)
 
 
 def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
     sections = [_section(found, chart, group) for group in chart.groups]
-    hues = charts.colours(chart.implementations)
+    hues = palette.colours(chart.implementations)
     offered = {name for series in chart.series for name in series.conversions}
     return KernelPage(
         name=pages.kernel_href(chart.kernel, chart.device),
@@ -132,7 +140,7 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         quantities=tuple((name, words) for name, words in AXES.items() if name in offered),
         ranges=RANGES,
         scales=SCALES,
-        colours=tuple((name, hues[name], dash) for name, dash in charts.dashes(chart.implementations).items()),
+        colours=tuple((name, hues[name], dash) for name, dash in palette.dashes(chart.implementations).items()),
         sections=tuple(sections),
         source=_source(chart.kernel, versions),
     )

@@ -7,6 +7,7 @@ is read (`site`), and of the site only what changed is made and written (`site_w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-import bokeh
 import jinja2
+from jinja2.bccache import Bucket
 
 from tools import (
     badges,
@@ -24,6 +25,7 @@ from tools import (
     finding_page,
     findings_page,
     home_page,
+    kept_documents,
     kernel_page,
     machines_page,
     making_apart,
@@ -131,16 +133,22 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
 
 def _makers() -> str:
     """Return what changes with the code and the templates that make the pages, and with the libraries they use."""
-    found = hashlib.sha256(f"bokeh {bokeh.__version__} jinja2 {jinja2.__version__}".encode())
-    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.*")]):
+    found = hashlib.sha256(f"jinja2 {jinja2.__version__}".encode())
+    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.*"), kept_documents.script()]):
         found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()
 
 
-def page_templates() -> jinja2.Environment:
-    """Return the templates of the pages, strict: what a page does not have is an error, and text is escaped."""
+def page_templates(cache: Path | None = None) -> jinja2.Environment:
+    """Return the templates of the pages, strict: what a page does not have is an error, and text is escaped.
+
+    Args:
+        cache: the folder of what is kept between reports, here the templates as compiled; None: nothing is kept.
+    """
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
+        auto_reload=False,  # else each page asks whether its templates changed
+        bytecode_cache=_compiled(cache),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         trim_blocks=True,
@@ -150,6 +158,26 @@ def page_templates() -> jinja2.Environment:
     templates.policies["json.dumps_kwargs"] = {"sort_keys": False}
     templates.globals["navigation"] = ()  # of a page that stands alone
     return templates
+
+
+def _compiled(cache: Path | None) -> jinja2.BytecodeCache | None:
+    if cache is None:
+        return None
+    folder = cache / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a cache that cannot be used has its note (`site_store.read`)
+        return None
+    return _Compiled(str(folder))
+
+
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """Templates as compiled; where they cannot be written, they are compiled again."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write a template."""
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
 
 
 def _make_all(found: Site, writer: Writer) -> None:
@@ -173,7 +201,7 @@ def _make_all(found: Site, writer: Writer) -> None:
 
 def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
     """Make every file of these modules that has to be made."""
-    templates, linked = page_templates(), _linked(found)
+    templates, linked = page_templates(found.cache), _linked(found)
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context
@@ -195,6 +223,6 @@ def _linked(found: Site) -> frozenset[str]:
 
 def _add_static(writer: Writer) -> None:
     """Add style, scripts and Bokeh's own script (from the installed package: no CDN)."""
-    sources = [*sorted((TEMPLATES / "static").iterdir()), Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"]
+    sources = [*sorted((TEMPLATES / "static").iterdir()), kept_documents.script()]
     for source in sources:
         writer.add(f"static/{source.name}", source.read_bytes())

@@ -17,6 +17,7 @@ import numpy as np
 from tools import accuracy_series, kernel_page, report, series_changes, series_data
 from tools.columns import Columns
 from tools.finding import Affected, Finding, Kind, State
+from tools.kept_documents import Documents
 from tools.measurements import INTERVAL_METHOD, SeriesKey
 from tools.pages import Place
 from tools.recorded import Commit
@@ -104,6 +105,12 @@ class LargeSite:
             (sha, SessionFacts(began=NIGHT + index, facts={"driver": "580.65" if index < half else "590.10"}))
             for index, sha in enumerate(self.line)
         )
+
+    cache = None
+
+    @cached_property
+    def documents(self):
+        return Documents(None)
 
     @property
     def accuracy_keys(self):
@@ -206,6 +213,7 @@ def write(found, out):
     new = out / ".new"
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
+    report._add_static(writer)
     report._make(found, writer, (kernel_page, series_data))
     writer.finish()
     for item in found.findings:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import making_apart
+from tools import making_apart, report
+from tools.__main__ import THREADS
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN = """
@@ -26,7 +27,13 @@ here = os.getpid()
 
 def run(script, *, status=0):
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN + script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", BEGIN + script],
+        cwd=ROOT,
+        env=os.environ | dict.fromkeys(THREADS, "1"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == status, done.stderr
     return done
@@ -137,3 +144,24 @@ def test_a_process_of_several_threads_or_one_processor_does_both_parts_itself(mo
         assert made() == os.getpid()
     monkeypatch.setattr(making_apart.os, "sched_getaffinity", lambda _: {0})
     assert not making_apart.is_possible()
+
+
+def test_a_site_made_in_two_processes_is_the_one_made_in_one(built, tmp_path):
+    write = "report.write_site(results=Path({!r}), repository=Path({!r}), out=Path({!r}), cache=Path({!r}))"
+    call = write.format(*map(str, (built.results, built.repository, tmp_path / "two", tmp_path / "cache")))
+    done = run(f"""
+from pathlib import Path
+from tools import report
+report.FEWEST_APART, fork, forked = 1, os.fork, []
+os.fork = lambda: forked.append(0) or fork()
+{call}
+print(len(forked))
+""")
+    assert done.stdout == "1\n"
+    report.write_site(results=built.results, repository=built.repository, out=tmp_path / "one", cache=tmp_path / "else")
+    one, two = (
+        {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        for out in (tmp_path / "one", tmp_path / "two")
+    )
+    assert len(one) > 20
+    assert one == two
