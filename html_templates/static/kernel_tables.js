@@ -41,18 +41,7 @@ const KernelTables = (() => {
     return [bounds, flop === null ? "" : Numbers.seconds(seconds[entry])].filter(Boolean).join(" · ");
   }
 
-  function row(commit, cells) {
-    const { element, foreign } = KernelTip;
-    const made = element("tr");
-    const head = element("th", "commit");
-    head.scope = "row";
-    const link = element("a", "sha", commit.sha.slice(0, 8));
-    link.href = commit.page;
-    const when = commit.date.slice(0, 16).replace("T", " ");
-    head.append(link, " ", foreign("subject", commit.subject || "(no message)"), " ", foreign("who", `${commit.author}, ${when}`));
-    made.append(head, ...cells);
-    return made;
-  }
+  const row = (commit, cells) => make("tr", {}, make("th", { class: "commit", scope: "row" }, ...KernelTip.commitHead(commit)), ...cells);
 
   /** Adds the commits of a model that a table does not have yet, newest first; `told` hears how many of how many. */
   async function fill(card, model, told) {
