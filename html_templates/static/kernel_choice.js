@@ -38,9 +38,11 @@ const KernelChoice = (() => {
     return gone.length ? `Not here, so something else is shown: ${gone.join(", ")}.` : "";
   }
 
-  /** Puts what is chosen, and is not what the page begins with, into the address. */
+  /** Puts what is chosen, and is not what the page begins with, into the address: a step of the reader's way. */
   function put(form) {
     const said = new URLSearchParams();
+    const source = Address.read().get("source"); // chosen elsewhere on the page (kernel_tables.js)
+    if (source !== null) said.set("source", source);
     for (const name of FIELDS) {
       const select = form.elements[name];
       if (select.value !== select.dataset.first) said.set(name, select.value);
@@ -51,7 +53,7 @@ const KernelChoice = (() => {
       said.set("environment", places.selectedOptions[0].dataset.environment);
     }
     for (const box of boxes(form)) if (!box.checked) said.append("hide", box.value);
-    Address.write(said);
+    Address.write(said, true);
   }
 
   function boxes(form) {

@@ -41,18 +41,7 @@ const KernelTables = (() => {
     return [bounds, flop === null ? "" : Numbers.seconds(seconds[entry])].filter(Boolean).join(" · ");
   }
 
-  function row(commit, cells) {
-    const { element, foreign } = KernelTip;
-    const made = element("tr");
-    const head = element("th", "commit");
-    head.scope = "row";
-    const link = element("a", "sha", commit.sha.slice(0, 8));
-    link.href = commit.page;
-    const when = commit.date.slice(0, 16).replace("T", " ");
-    head.append(link, " ", foreign("subject", commit.subject || "(no message)"), " ", foreign("who", `${commit.author}, ${when}`));
-    made.append(head, ...cells);
-    return made;
-  }
+  const row = (commit, cells) => make("tr", {}, make("th", { class: "commit", scope: "row" }, ...KernelTip.commitHead(commit)), ...cells);
 
   /** Adds the commits of a model that a table does not have yet, newest first; `told` hears how many of how many. */
   async function fill(card, model, told) {
@@ -131,23 +120,42 @@ const KernelTables = (() => {
     };
   }
 
-  /** Shows the source of another version of the kernel when the reader chooses it. */
+  /** Shows the source of the version of the kernel that the reader chooses, or the address names. */
   function startSource() {
     const source = document.querySelector(".source");
     const select = source?.querySelector("select");
     if (!select) return;
+    const newest = select.value;
+    let shown = newest;
+    const follow = () => {
+      Address.set(select, Address.read().get("source"), newest);
+      if (select.value === shown) return;
+      shown = select.value;
+      source.open = true;
+      showSource(source, select);
+    };
     select.disabled = false;
-    select.addEventListener("change", async () => {
-      const wanted = select.value;
-      try {
-        const { texts, versions } = await KV.load(source.dataset.source);
-        if (select.value !== wanted) return;
-        const files = Object.entries(versions.find((version) => version.commit === wanted).files);
-        source.querySelector(".files").replaceChildren(...files.flatMap(([name, text]) => shownFile(name, texts[text])));
-      } catch (error) {
-        source.querySelector(".files").textContent = error.message;
-      }
+    select.addEventListener("change", () => {
+      const said = Address.read();
+      said.delete("source");
+      if (select.value !== newest) said.set("source", select.value);
+      Address.write(said, true);
+      follow();
     });
+    window.addEventListener("hashchange", follow);
+    follow();
+  }
+
+  async function showSource(source, select) {
+    const wanted = select.value;
+    try {
+      const { texts, versions } = await KV.load(source.dataset.source);
+      if (select.value !== wanted) return;
+      const files = Object.entries(versions.find((version) => version.commit === wanted).files);
+      source.querySelector(".files").replaceChildren(...files.flatMap(([name, text]) => shownFile(name, texts[text])));
+    } catch (error) {
+      source.querySelector(".files").textContent = error.message;
+    }
   }
 
   function shownFile(name, text) {

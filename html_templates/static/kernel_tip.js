@@ -7,18 +7,16 @@ const KernelTip = (() => {
   const DRAG = 5; // px: a press that moved further was no click
   const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
-  function element(tag, name, text) {
-    const made = document.createElement(tag);
-    if (name) made.className = name;
-    if (text !== undefined) made.textContent = text;
-    return made;
-  }
+  const element = (tag, name, text) => make(tag, name ? { class: name } : {}, ...(text === undefined ? [] : [text]));
 
   /** Text of others: its direction must not reach beyond it. */
-  function foreign(name, text) {
-    const made = element("span", name);
-    made.append(element("bdi", "", text));
-    return made;
+  const foreign = (name, text) => element("span", name, make("bdi", {}, text));
+
+  /** Returns what a commit is called by: its hash, which leads to its page, its message, who made it and when. */
+  function commitHead(commit) {
+    const when = commit.date.slice(0, 16).replace("T", " ");
+    const link = make("a", { class: "sha", href: commit.page }, commit.sha.slice(0, 8));
+    return [link, " ", foreign("subject", commit.subject || "(no message)"), " ", foreign("who", `${commit.author}, ${when}`)];
   }
 
   /** Returns the place of the frame on the stage, px. */
@@ -38,11 +36,7 @@ const KernelTip = (() => {
   /** Fills the tip: the commit, a block for each implementation shown, what is marked there. */
   function fill(tip, model, x) {
     const commit = model.commits[x];
-    const link = element("a", "sha", commit.sha.slice(0, 8));
-    link.href = commit.page;
-    const head = element("p", "commit");
-    head.append(link, " ", foreign("subject", commit.subject || "(no message)"), " ");
-    head.append(foreign("who", `${commit.author}, ${commit.date.slice(0, 16).replace("T", " ")}`));
+    const head = make("p", { class: "commit" }, ...commitHead(commit));
     const lines = model.lines.filter((line) => line.visible).map((line) => figures(line.tell(x), line));
     const marks = model.at(x).map((mark) => {
       const said = element("p", `mark ${mark.kind}`);
@@ -168,5 +162,5 @@ const KernelTip = (() => {
     });
   }
 
-  return { start, element, foreign };
+  return { start, element, foreign, commitHead };
 })();

@@ -4,12 +4,7 @@
 const Tables = (() => {
   const ADJUSTED = "adjusted: freed of how busy the machine was in the very same rounds; what is compared";
 
-  function element(name, text, settings = {}) {
-    const made = document.createElement(name);
-    if (text) made.textContent = text;
-    for (const [key, value] of Object.entries(settings)) made.setAttribute(key, value);
-    return made;
-  }
+  const element = (name, text, settings = {}) => make(name, settings, ...(text ? [text] : []));
 
   function cell(parts, className = "value") {
     const made = element("td", "", { class: className });

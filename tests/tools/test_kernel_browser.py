@@ -272,6 +272,13 @@ def test_the_source_of_any_version_is_shown_as_text(tab, tmp_path):  # noqa: F81
     tab.wait_for_function(f"document.querySelector('.source pre').textContent === {old!r}")
     assert source_part.locator("h3").all_inner_texts() == ["matmul.cpp"]
     assert tab.evaluate("window.pwned") is None
+    change(tab, lambda: tab.select_option("select[name=unit]", "µs"))  # leaves the source in the address
+    tab.reload()
+    tab.wait_for_function(f"document.querySelector('.source pre').textContent === {old!r}")
+    assert source_part.locator("pre").is_visible() and tab.input_value("select[name=unit]") == "µs"
+    tab.go_back()
+    tab.go_back()
+    tab.wait_for_function(f"document.querySelector('.source pre').textContent === {new!r}")
     show(tab, out, "kernel-add_mul_exp-Cpu.html")
     assert tab.locator(".source").count() == 0
 

@@ -63,3 +63,15 @@ def test_rows_that_are_added_stand_under_their_heads_and_wait_to_be_seen(tab, lo
     rows.last.scroll_into_view_if_needed()
     tab.wait_for_function(f"({SEEN})({LAST})")
     assert rows.last.evaluate(PLACES) == heads == rows.first.evaluate(PLACES)
+
+
+def test_every_choice_is_a_step_back(tab, long):  # noqa: F811
+    _, out = long
+    show(tab, out, PAGE)
+    first = tab.input_value("select[name=unit]")
+    choose(tab, "unit", "µs")
+    change(tab, lambda: tab.uncheck("input[value=eager]"))
+    change(tab, tab.go_back)
+    assert tab.is_checked("input[value=eager]") and tab.input_value("select[name=unit]") == "µs"
+    change(tab, tab.go_back)
+    assert tab.input_value("select[name=unit]") == first and PAGE in tab.url
