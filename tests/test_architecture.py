@@ -63,6 +63,8 @@ PURE = (
     "kernel_quantities",
     "kernel_marks",
     "kernel_tables",
+    "result_texts",
+    "commit_values",
 )  # take and return frozen values
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
 

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import importlib
 import io
+import os
 import signal
 import sys
 import threading
@@ -47,6 +48,10 @@ COMMANDS = {
 }
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+# Commands that start no thread: `report` forks (tools/making_apart.py), and its arrays are too small for several
+ONE_THREAD = ("report",)
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of numpy's libraries, read at its import
+
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
@@ -68,6 +73,8 @@ def _parser(requested: str | None) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         if name == requested:
+            if name in ONE_THREAD and "numpy" not in sys.modules:  # else it has its threads, and so would others
+                os.environ.update({each: os.environ.get(each, "1") for each in THREADS})
             _module(name).add_arguments(command)
     return parser
 

@@ -20,10 +20,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tools import failures, session_facts, telemetry_files
+from tools import failures, session_facts, stored_rows, telemetry_files
 from tools.errors import ResultsError
-from tools.measurements import ASV_INTERVAL_METHOD, Interval, Outcome
-from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, StoredValue, TrackedValue
+from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, TrackedValue
+from tools.stored_rows import StoredRow
 
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
 _AXES = 2  # implementation, case (contract)
@@ -184,12 +184,12 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     except ResultsError as error:
         notes.append(f"{where}: {error}; it is left out")
         return None
-    values: list[StoredValue] = []
+    found: list[StoredRow] = []
     tracked: list[TrackedValue] = []
     for name, row in rows.items():
         try:
             named = dict(zip(columns, row, strict=False)) if isinstance(row, list) else {}
-            values += _values(name, named)
+            found += _rows(name, named)
             tracked += _tracked(name, named)
         except ResultsError as error:
             notes.append(f"{where}: {name}: {error}; it is left out")
@@ -198,7 +198,7 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         machine=path.parent.name,
         environment=environment,
         commit=commit,
-        values=tuple(values),
+        rows=tuple(found),
         rounds=telemetry_files.read_rounds(beside / f"{path.stem}.jsonl", notes),
         failures=telemetry_files.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
         tracked=tuple(tracked),
@@ -206,27 +206,10 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     )
 
 
-def _values(name: str, row: Mapping[str, Any]) -> Iterator[StoredValue]:
-    """Yield the values of one benchmark's row; without a result, all of its combinations failed."""
-    if not name.rpartition(".")[2].startswith("time_"):
-        return
-    implementations, cases = _axes(_require(row, "params", list))
-    combinations = list(itertools.product(implementations, cases))
-    columns = [_column(row, key, len(combinations)) for key in ("result", "stats_ci_99_a", "stats_ci_99_b")]
-    version, began = row.get("version"), _began(row)
-    for (implementation, case), value, low, high in zip(combinations, *columns, strict=True):
-        outcome = _outcome(value)
-        measured = outcome is Outcome.MEASURED
-        yield StoredValue(
-            benchmark=name,
-            version=version,
-            implementation=implementation,
-            case=case,
-            outcome=outcome,
-            seconds=value if measured else None,
-            interval=_asv_interval(low, value, high) if measured else None,
-            began=began,
-        )
+def _rows(name: str, row: Mapping[str, Any]) -> Iterator[StoredRow]:
+    """Yield the row of a timing benchmark."""
+    if name.rpartition(".")[2].startswith("time_"):
+        yield stored_rows.stored_row(name, row, _axes(_require(row, "params", list)), _began(row))
 
 
 def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
@@ -235,7 +218,7 @@ def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
         return
     params = row.get("params") or []
     combinations = list(itertools.product(*_axes(params))) if params else [("", "")]
-    column = _column(row, "result", len(combinations))
+    column = stored_rows.column(row, "result", len(combinations))
     for (implementation, case), value in zip(combinations, column, strict=True):
         yield TrackedValue(
             benchmark=name,
@@ -250,34 +233,3 @@ def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
 def _began(row: Mapping[str, Any]) -> float | None:
     began = row.get("started_at")  # ms
     return began / 1000 if isinstance(began, int | float) else None
-
-
-def _column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:
-    column = row.get(key)
-    if column is None:  # asv's short form of a list of nulls
-        return [None] * length
-    if not isinstance(column, list) or len(column) != length:
-        _refuse(key, f"a list of {length}, one for each combination of the parameters", column)
-    return column
-
-
-def _outcome(value: object) -> Outcome:
-    if value is None:
-        return Outcome.FAILED
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        _refuse("result", "a number, null or NaN", value)
-    if math.isnan(value):
-        return Outcome.NOT_APPLICABLE
-    if not math.isfinite(value) or value <= 0:
-        _refuse("result", "a positive time", value)
-    return Outcome.MEASURED
-
-
-def _asv_interval(low: object, value: float, high: object) -> Interval | None:
-    """Return asv's interval; None where asv could not bound it (it stores infinities from few samples)."""
-    if not isinstance(low, int | float) or not isinstance(high, int | float):
-        return None
-    if not (math.isfinite(low) and math.isfinite(high) and low > 0):
-        return None
-    # asv rounds its bounds to five digits when it stores them, but not the value
-    return Interval(low=min(low, value), high=max(high, value), method=ASV_INTERVAL_METHOD)

@@ -27,6 +27,7 @@ class Changes:
 
     base: Entries  # the other entry; NONE where nothing can be compared
     ratio: FloatArray  # new rate / old rate; NaN where nothing can be compared
+    adjusted: Truth  # whether adjusted times were compared
     overlapping: Truth  # whether the two intervals overlap
     unknown: Truth  # whether one of them is not known
 
@@ -58,6 +59,7 @@ def against(series: Columns, base: Entries) -> Changes:
     return Changes(
         base=np.where(both, base, NONE),
         ratio=np.where(both, old / new, np.nan),
+        adjusted=adjusted,
         overlapping=(low <= old_high) & (old_low <= high),
         unknown=np.isnan(low) | np.isnan(high) | np.isnan(old_low) | np.isnan(old_high),
     )

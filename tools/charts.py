@@ -7,18 +7,14 @@ Colours of axes are set by `trend.js` too, for the reader's light or dark scheme
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, FixedTicker, Range1d
 from bokeh.plotting import figure
 
-# Four hues that keep a contrast of 3:1 on white and on near-black alike (WCAG's bound for graphics) and that people who
-# see no red or no green tell apart (tests/tools/test_colours.py; found by a search over what the contrast leaves: 40 of
-# CIELAB at least, where violet and blue of one lightness were 1 apart). A further implementation starts over.
-COLOURS = {"eager": "#c87418", "compile": "#5a57f2", "native": "#2f846c", "triton": "#2f90cc"}
-_OTHERS = ("#d8245f", "#9c6c30", "#80849a")
+from tools import palette
+
 # A colour is not the only sign of an implementation: the shapes of its dots tell it too.
 _SHAPES = ("circle", "square", "triangle", "diamond", "hex", "inverted_triangle")
 _HEIGHT = 440  # px
@@ -26,16 +22,8 @@ _SIZE = 7  # of a dot, px; the page's script makes them smaller where many are i
 _UPWARDS = 1.5708  # radians
 
 
-def colours(implementations: tuple[str, ...]) -> dict[str, str]:
-    """Return the colour of every implementation; a known one has the same colour on every page."""
-    others = [name for name in implementations if name not in COLOURS]
-    further = {name: _OTHERS[index % len(_OTHERS)] for index, name in enumerate(others)}
-    return {name: COLOURS.get(name) or further[name] for name in implementations}
-
-
-@cache
 def document(implementations: tuple[str, ...]) -> dict[str, Any]:
-    """Return what Bokeh.embed.embed_item takes: axes, and renderers without data; made once, Bokeh takes half a second.
+    """Return what Bokeh.embed.embed_item takes: axes, and renderers without data.
 
     Renderers are named "<part>: <implementation>" with the parts band, bars, line and dots; those of marks by what
     they mark (tag, environment, finding, roof, changes), and "label: " and that.
@@ -43,8 +31,9 @@ def document(implementations: tuple[str, ...]) -> dict[str, Any]:
     plot = _axes()
     _draw_marks_behind(plot)
     shapes = {name: _SHAPES[index % len(_SHAPES)] for index, name in enumerate(implementations)}
-    for name, colour in colours(implementations).items():
-        _draw(plot, name, colour, shapes[name])
+    dashes = palette.dashes(implementations)
+    for name, colour in palette.colours(implementations).items():
+        _draw(plot, name, colour, shapes[name], dashes[name])
     _draw_marks_above(plot)
     return dict(json_item(plot))
 
@@ -81,7 +70,7 @@ def _source(name: str, *columns: str) -> ColumnDataSource:
     return ColumnDataSource(data={column: [] for column in columns}, name=name)
 
 
-def _draw(plot: figure, name: str, colour: str, shape: str) -> None:
+def _draw(plot: figure, name: str, colour: str, shape: str, dash: str) -> None:
     """Draw one implementation: intervals as a band and as bars, a line, a dot for each commit."""
     band = _source(f"band: {name}", "x", "y")
     source = _source(f"line: {name}", "x", "y")
@@ -93,9 +82,12 @@ def _draw(plot: figure, name: str, colour: str, shape: str) -> None:
         x0="x", y0="low", x1="x", y1="high", source=few, line_color=colour, line_alpha=0.45, line_width=5,
         name=f"bars: {name}",
     )  # fmt: skip
-    plot.line(x="x", y="y", source=source, line_color=colour, line_width=1.8, name=f"line: {name}")
+    plot.line(
+        x="x", y="y", source=source, line_color=colour, line_dash=dash, line_width=1.8, name=f"line: {name}",
+    )  # fmt: skip
+    fill = colour if dash == palette.SOLID else None  # where dots hide the dashes, hollow ones tell the line apart
     plot.scatter(
-        x="x", y="y", source=few, marker=shape, size=_SIZE, fill_color=colour, line_color=colour,
+        x="x", y="y", source=few, marker=shape, size=_SIZE, fill_color=fill, line_color=colour,
         name=f"dots: {name}",
     )  # fmt: skip
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from tools import commit_values, home_findings, pages
 from tools.commit_build import Build, Sessions
 from tools.commit_tables import Fold, Row, RowMaker
-from tools.commit_values import Value
+from tools.commit_values import FAILED, Values
 from tools.commits_along import NO_TAG, Line
 from tools.finding import Affected, Finding
 from tools.home_findings import FindingLine
-from tools.measurements import Outcome
 from tools.pages import SHORT, Place
 from tools.recorded import Commit
 from tools.series_identity import Slot
@@ -114,26 +113,30 @@ class Maker:
         commit, findings = found.commits[sha], self.findings.get(sha, ())
         builds = [self.sessions[each.anchor].build(sha) for each in found.places]
         named = [one for item in findings for one in item.commits]
-        said = (sha, found.tags.get(sha), self._tag(sha), self.measured[sha], findings, builds, found.places)
+        said = (sha, found.tags.get(sha), self._tag(sha), self.measured[sha], findings, builds)
         # a commit is its hash; whether it is here, and has a page, is not
         there = [(found.commit(one) is not None, self._href(one)) for one in (*commit.parents, *named)]
-        cases = sorted((name, item.cases) for name, item in found.benchmarks.items())
-        return repr((said, there, cases, sorted(self.known), self.line.digest(place)))
+        return repr((said, there, self._everywhere, self.line.digest(place)))
+
+    @cached_property
+    def _everywhere(self) -> str:
+        """What all pages are made from."""
+        cases = sorted((name, item.cases) for name, item in self.found.benchmarks.items())
+        return repr((self.found.places, cases, sorted(self.known)))
 
     def page(self, sha: str) -> CommitPage:
         """Return the page of a commit."""
         commit, found = self.found.commits[sha], self.found
-        shown = commit_values.asked(self._values(sha))
+        shown = self._values(sha).asked()
         rows = RowMaker(commit=commit, findings=_affected(self.findings.get(sha, ())), known=self.known)
-        sure = sorted((item for item in shown if rows.is_first(item)), key=rows.rank)
-        changed = tuple(rows.row(item) for item in sure)
-        here: dict[tuple[str, str], list[Value]] = {}
-        for item in shown:
-            here.setdefault((item.key.machine, item.key.environment), []).append(item)
+        is_first = rows.is_first(shown)
+        changed = rows.rows(shown[is_first])
+        here = [(place, shown.at(place.machine, place.environment)) for place in found.places]
+        quiet = shown[~is_first]
         sections = [
-            self._section(sha, place, here[place.machine, place.environment], rows)
-            for place in found.places
-            if (place.machine, place.environment) in here
+            self._section(sha, place, own, quiet.at(place.machine, place.environment), rows)
+            for place, own in here
+            if len(own)
         ]
         older, newer = self.measured[sha]
         line, tag = pages.commit_line(commit), self._tag(sha)
@@ -151,24 +154,27 @@ class Maker:
             parents=tuple((one[:SHORT], self._href(one)) for one in commit.parents),
             older=_link(older),
             newer=_link(newer),
-            findings=tuple(
-                home_findings.line(item, found, frozenset(self.measured)) for item in self.findings.get(sha, ())
-            ),
+            findings=tuple(home_findings.line(item, found, self.pages) for item in self.findings.get(sha, ())),
             lead=self._lead(commit, shown),
             heads=(f"speed, against {against}", *heads),
             quiet_heads=(f"against {against}", *heads),
             tag=tag,
             changed=changed,
             has_adjusted=any(row.adjusted for row in changed),
-            several=len(here) > 1,
+            several=len(sections) > 1,
             sections=tuple(sections),
             footnotes=tuple(rows.notes.texts),
         )
 
+    @cached_property
+    def pages(self) -> frozenset[str]:
+        """The commits that have a page."""
+        return frozenset(self.measured)
+
     def _href(self, sha: str) -> str:
         return pages.commit_href(sha) if sha in self.measured else ""
 
-    def _values(self, sha: str) -> list[Value]:
+    def _values(self, sha: str) -> Values:
         place = self.found.order.get(sha)
         return self.line.beside(sha) if place is None else self.line.at(place)
 
@@ -178,27 +184,27 @@ class Maker:
         at = NO_TAG if place is None else int(self.line.tags[place])
         return "" if at == NO_TAG else ", ".join(self.found.tags[self.found.line[at]])
 
-    def _lead(self, commit: Commit, values: Sequence[Value]) -> str:
+    def _lead(self, commit: Commit, values: Values) -> str:
         """Return what the changes of a commit are against, or why there are none."""
         on_line = commit.sha in self.found.order
         beside = "" if on_line else "It is not on the first-parent line of HEAD, so no trend shows it. "
-        if not values:
+        if not len(values):
             return beside + "Every value recorded for it is n/a: there was nothing to measure."
-        if all(item.outcome is Outcome.FAILED for item in values):
+        if (values.outcome == FAILED).all():
             return beside + "Nothing could be measured: the commit did not build, or every benchmark failed."
-        if all(item.against is None for item in values):
+        if not values.before.is_known.any():
             return beside + "Nothing was measured before it that it could be compared with."
         if _is_against(values, commit.parents[:1]):
             return beside + f"Changes are against its parent {commit.parents[0][:SHORT]}."
         return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
 
-    def _section(self, sha: str, place: Place, values: Sequence[Value], rows: RowMaker) -> Section:
-        """Return what was measured of a commit on a machine."""
+    def _section(self, sha: str, place: Place, values: Values, quiet: Values, rows: RowMaker) -> Section:
+        """Return what was measured of a commit on a machine; `quiet` are the values that did not change."""
         return Section(
             place=place,
             lead=commit_values.summary(values),
             build=self.sessions[place.anchor].build(sha),
-            folds=rows.folds([item for item in values if not rows.is_first(item)], on_line=sha in self.found.order),
+            folds=rows.folds(quiet, on_line=sha in self.found.order),
             left_out=tuple(commit_values.left_out(values, self.found.benchmarks)),
         )
 
@@ -207,9 +213,9 @@ def _link(sha: str | None) -> tuple[str, str] | None:
     return None if sha is None else (sha[:SHORT], pages.commit_href(sha))
 
 
-def _is_against(values: Sequence[Value], parents: Sequence[str]) -> bool:
+def _is_against(values: Values, parents: Sequence[str]) -> bool:
     """Return whether every change against the commit before is one against the parent."""
-    against = {item.against for item in values} - {None}
+    against = values.against()
     return bool(against) and against == set(parents)
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
-from tools import commit_values, finding_text, pages, series_identity, units
-from tools.commit_values import Value
+import numpy as np
+
+from tools import finding_text, pages, result_texts, series_identity
+from tools.changes_along import NONE, Truth
+from tools.columns import OUTCOMES, IntArray
+from tools.commit_values import MEASURED, NOT_APPLICABLE, Against, Group, Values
 from tools.finding import Affected, Finding, State
-from tools.measurements import Outcome
+from tools.measurements import SeriesKey
 from tools.pages import Cell, Footnotes
 from tools.recorded import Commit
+from tools.result_texts import Figures
 from tools.series_identity import Slot
-from tools.trends import Change, Point
 
 OPEN_UP_TO = 20  # rows: a fold of no more is open from the start
 # Rows without a distinct change that a page of a commit on the line holds. With more, it names their numbers, and
@@ -66,6 +72,7 @@ class Fold:
     state: str
     href: str  # of the kernel's page; empty where no trend shows it
     count: int
+    said: str  # "3 without a distinct change, 2 n/a"
     rows: tuple[Quiet, ...]  # none where the page would hold too many
     values: str  # where they are compared instead; empty where the rows are here
     is_open: bool
@@ -80,110 +87,181 @@ class RowMaker:
     known: frozenset[str]  # the kernels' pages
     notes: Footnotes = field(default_factory=Footnotes)
 
-    def is_first(self, item: Value) -> bool:
-        """Return whether a row stands in the table of what changed."""
-        return item.is_changed or self._found(item) is not None
+    def is_first(self, values: Values) -> Truth:
+        """Return which rows stand in the table of what changed."""
+        if not self.findings:
+            return values.changed
+        return values.changed | np.array([self._found(key) is not None for key in values.keys], np.bool_)
 
-    def rank(self, item: Value) -> tuple[int, float]:
-        """Return a sort key: what a finding says first, the surest of them; then the largest change."""
-        found = self._found(item)
-        if found is None:
-            return len(_SURE) + 1, -commit_values.effect(item)
-        state = found[0].state
-        return _SURE.index(state) if state in _SURE else len(_SURE), -abs(found[1].effect)
+    def _found(self, key: SeriesKey) -> tuple[Finding, Affected] | None:
+        return self.findings.get(series_identity.of(key, None).slot) if self.findings else None
 
-    def _found(self, item: Value) -> tuple[Finding, Affected] | None:
-        return self.findings.get(series_identity.of(item.key, None).slot) if self.findings else None
+    def rows(self, values: Values) -> tuple[Row, ...]:
+        """Return the rows of what changed: what a finding says first, the surest of them; then the largest change."""
+        ranks = [
+            self._rank(*each)
+            for each in zip(
+                values.keys,
+                values.outcome.tolist(),
+                values.changed.tolist(),
+                values.before.ratio.tolist(),
+                strict=True,
+            )
+        ]
+        shown = values[np.array(sorted(range(len(values)), key=ranks.__getitem__), np.intp)]
+        cells = self._cells(shown)
+        adjusted = result_texts.rates(shown.figure("adjusted"), shown.series.flop[shown.which])
+        changes = zip(_changes(shown, shown.tag), _changes(shown, shown.best), strict=True)
+        told = zip(shown.keys, self._evidence(shown), cells, adjusted, changes, strict=True)
+        return tuple(self._row(*each) for each in told)
 
-    def row(self, item: Value) -> Row:
-        """Return the row of a series."""
-        measured, key = item.measurement, item.measurement.key
+    def _rank(self, key: SeriesKey, outcome: int, changed: bool, ratio: float) -> tuple[int, float]:
+        """Return a sort key; what is gone changed most."""
+        found = self._found(key)
+        if found is not None:
+            state = found[0].state
+            return _SURE.index(state) if state in _SURE else len(_SURE), -abs(found[1].effect)
+        if outcome != MEASURED:
+            return len(_SURE) + 1, -math.inf if changed else 0.0
+        return len(_SURE) + 1, 0.0 if math.isnan(ratio) else -abs(math.log(ratio))
+
+    def _row(self, key: SeriesKey, evidence: str, cell: Cell, adjusted: str, changes: tuple[Cell, Cell]) -> Row:
         kernel, device, state = pages.parts(key.benchmark)
-        found = self._found(item)
+        found = self._found(key)
         return Row(
             machine=key.machine,
             kernel=kernel,
             device=device,
             state=state,
-            href=self._href(kernel, device),
+            href=self._href(kernel, device, pages.trend_href(key)),
             implementation=key.implementation,
             case=key.case,
-            evidence=self._evidence(item),
-            cell=pages.cell(Point(measurement=measured, change=item.before), self.notes, more=self._away(item.before)),
-            adjusted=pages.adjusted(measured),
-            tag=_change(item.tag),
-            best=_change(item.best),
+            evidence=evidence,
+            cell=cell,
+            adjusted=adjusted,
+            tag=changes[0],
+            best=changes[1],
             finding="" if found is None else f"{found[0].state.value}: {finding_text.effect(found[1])}",
             finding_href="" if found is None else pages.finding_href(found[0].id),
         )
 
-    def _href(self, kernel: str, device: str) -> str:
-        href = pages.kernel_href(kernel, device)
-        return href if href in self.known else ""
+    def _cells(self, values: Values) -> Iterator[Cell]:
+        """Yield speeds with their changes against the commit before."""
+        for texts, marks in zip(result_texts.cells(_figures(values)), self._marks(values), strict=True):
+            text, detail, change, tone = texts
+            yield Cell(text=text, detail=detail, change=change, tone=tone, marks=marks)
 
-    def _evidence(self, item: Value) -> str:
-        if item.outcome is Outcome.NOT_APPLICABLE:
-            return ""
-        return f"measurement.html#commit={self.commit.sha}&series={item.name}"
+    def _marks(self, values: Values) -> Iterator[tuple[int, ...]]:
+        """Yield the numbers of the footnotes: of remarks, and where a change is not against the parent."""
+        rows = zip(values.outcome.tolist(), values.remarks, values.before.other.tolist(), strict=True)
+        for outcome, (reason, warnings), other in rows:
+            remarks = pages.remarks(OUTCOMES[outcome], reason, warnings)
+            if other != NONE and values.others[other] not in self.commit.parents[:1]:
+                remarks += (f"against {values.others[other][: pages.SHORT]}: its parent has no time of it",)
+            yield self.notes.marks(remarks)
 
-    def _away(self, change: Change | None) -> Sequence[str]:
-        """Return a footnote where a change is not against the parent."""
-        if change is None or change.against in self.commit.parents[:1]:
-            return ()
-        return (f"against {change.against[: pages.SHORT]}: its parent has no time of it",)
+    def _href(self, kernel: str, device: str, href: str) -> str:
+        """Return an address on a kernel's page; "" where there is no such page."""
+        return href if pages.kernel_href(kernel, device) in self.known else ""
 
-    def folds(self, items: Sequence[Value], *, on_line: bool) -> tuple[Fold, ...]:
-        """Return rows by benchmark, in the order given; more than HELD_UP_TO only of a commit beside the line."""
-        grouped: dict[str, list[Value]] = {}
-        for item in items:
-            grouped.setdefault(item.key.benchmark, []).append(item)
-        is_open, is_held = len(items) <= OPEN_UP_TO, len(items) <= HELD_UP_TO or not on_line
+    def _evidence(self, values: Values) -> list[str]:
+        """Return where it is told how each number came to be; "" for n/a."""
+        start = f"measurement.html#commit={self.commit.sha}&series="
+        pairs = zip(values.which.tolist(), values.outcome.tolist(), strict=True)
+        return ["" if outcome == NOT_APPLICABLE else start + values.series.names[which] for which, outcome in pairs]
+
+    def folds(self, values: Values, *, on_line: bool) -> tuple[Fold, ...]:
+        """Return rows by benchmark, in the series' order; more than HELD_UP_TO only of a commit beside the line."""
+        values = values[np.argsort(values.series.group[values.which], kind="stable")]
+        group = values.series.group[values.which]
+        found = np.unique(group, return_index=True, return_counts=True)
+        is_open, is_held = len(values) <= OPEN_UP_TO, len(values) <= HELD_UP_TO or not on_line
+        rows = tuple(self._quiet(values)) if is_held else ()
         return tuple(
-            self._fold(benchmark, group, is_open=is_open, is_held=is_held) for benchmark, group in grouped.items()
+            self._fold(
+                values.series.groups[place],
+                _told(values.outcome[start : start + count], values.before.is_known[start : start + count]),
+                rows[start : start + count],
+                "" if is_held else self._compared(values, start),
+                is_open=is_open,
+            )
+            for place, start, count in zip(*(each.tolist() for each in found), strict=True)
         )
 
-    def _fold(self, benchmark: str, items: Sequence[Value], *, is_open: bool, is_held: bool) -> Fold:
-        kernel, device, state = pages.parts(benchmark)
+    def _fold(
+        self, group: Group, told: tuple[int, str], rows: tuple[Quiet, ...], values: str, *, is_open: bool
+    ) -> Fold:
+        kernel, device, state = pages.parts(group.benchmark)
+        place = {"machine": group.machine, "environment": group.environment}
         return Fold(
             kernel=kernel,
             device=device,
             state=state,
-            href=self._href(kernel, device),
-            count=len(items),
-            rows=tuple(self._quiet(item) for item in items) if is_held else (),
-            values="" if is_held else self._compared(items[0], kernel, device),
+            href=self._href(kernel, device, pages.kernel_href(kernel, device, state=state, **place)),
+            count=told[0],
+            said=told[1],
+            rows=rows,
+            values=values,
             is_open=is_open,
         )
 
-    def _compared(self, item: Value, kernel: str, device: str) -> str:
+    def _compared(self, values: Values, row: int) -> str:
         """Return where a kernel's values are compared with those before, as html_templates/static/versus_choice.js."""
-        before = {} if item.against is None else {"a": item.against[:LINK_DIGITS]}
-        place = {"am": item.key.machine, "ae": item.key.environment}
-        said = {"kernel": f"{kernel} {device}", **before, **place, "b": self.commit.sha[:LINK_DIGITS]}
-        return f"compare.html#{urlencode(said, errors='replace')}"
+        group, other = values.series.groups[values.series.group[values.which[row]]], values.before.other[row]
+        kernel, device, _ = pages.parts(group.benchmark)
+        before = "" if other == NONE else f"&a={values.others[other][:LINK_DIGITS]}"
+        place = f"&am={_quoted(group.machine)}&ae={_quoted(group.environment)}"
+        return f"compare.html#kernel={_quoted(f'{kernel} {device}')}{before}{place}&b={self.commit.sha[:LINK_DIGITS]}"
 
-    def _quiet(self, item: Value) -> Quiet:
-        seconds, before = item.seconds, item.before
-        if seconds is None:
-            measured = item.measurement
-            speed, notes = measured.outcome.value, (pages.why(measured), *measured.warnings)
+    def _quiet(self, values: Values) -> Iterator[Quiet]:
+        """Yield the rows of what did not change."""
+        speeds = result_texts.rates(values.figure("seconds"), values.series.flop[values.which])
+        columns = [result_texts.changes(each.ratio, each.distinct) for each in (values.before, values.tag, values.best)]
+        told = zip(values.keys, self._evidence(values), values.outcome.tolist(), speeds, strict=True)
+        for each, marks, before, tag, best in zip(told, self._marks(values), *columns, strict=True):
+            key, evidence, outcome, speed = each
+            said = speed if outcome == MEASURED else OUTCOMES[outcome].value
+            yield Quiet(key.implementation, key.case, evidence, said, before, tag, best, marks)
+
+
+def _told(outcome: IntArray, compared: Truth) -> tuple[int, str]:
+    """Return how many values there are, and in words how many of them did not change: n/a is no value."""
+    measured, absent = outcome == MEASURED, outcome == NOT_APPLICABLE
+    ways = {
+        "without a distinct change": measured & compared,
+        "with nothing to compare with": measured & ~compared,
+        "failed": ~measured & ~absent,
+        "n/a": absent,
+    }
+    counts = {way: int(np.count_nonzero(those)) for way, those in ways.items()}
+    return len(outcome), ", ".join(f"{count:,} {way}" for way, count in counts.items() if count)
+
+
+@cache
+def _quoted(text: str) -> str:
+    """Return a name as part of an address: of a site's few, each of its pages has all."""
+    return quote_plus(text, errors="replace")
+
+
+def _figures(values: Values) -> Figures:
+    """Return values with their changes against the commit before."""
+    return Figures(
+        outcome=values.outcome,
+        seconds=values.figure("seconds"),
+        low=values.figure("low"),
+        high=values.figure("high"),
+        flop=values.series.flop[values.which],
+        ratio=values.before.ratio,
+        distinct=values.before.distinct,
+    )
+
+
+def _changes(values: Values, against: Against) -> Iterator[Cell]:
+    """Yield changes against commits that are named in them."""
+    texts = result_texts.changes(against.ratio, against.distinct)
+    tones = result_texts.tones(against.ratio, against.distinct)
+    for text, tone, other in zip(texts, tones, against.other.tolist(), strict=True):
+        if other == NONE:
+            yield pages.absent()
         else:
-            speed = units.seconds(seconds) if item.flop is None else units.gflops(item.flop / seconds / 1e9)
-            notes = (*item.warnings, *self._away(before))
-        return Quiet(
-            implementation=item.key.implementation,
-            case=item.key.case,
-            evidence=self._evidence(item),
-            speed=speed,
-            before=pages.change(before),
-            tag=pages.change(item.tag),
-            best=pages.change(item.best),
-            marks=self.notes.marks(notes) if notes else (),
-        )
-
-
-def _change(change: Change | None) -> Cell:
-    """Return a change against a commit that is named in it."""
-    if change is None:
-        return pages.absent()
-    return Cell(text=pages.change(change), detail=change.against[: pages.SHORT], tone=pages.tone(change))
+            yield Cell(text=text, detail=values.others[other][: pages.SHORT], tone=tone)

@@ -1,229 +1,184 @@
-"""What a commit's page knows of one series at one commit, and what is said of several together.
+"""What a commit's page knows of all series at one commit, as columns, and what is said of several together. Pure.
 
-On the first-parent line a value holds plain numbers, and makes what it is asked for: a site has millions of them.
+A site has millions of these values, and its pages show a few of each commit: no value is an object of its own.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from tools.changes_along import NONE
-from tools.columns import Columns
-from tools.measurements import Measurement, Outcome, SeriesKey
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness.statistics import FloatArray
+from tools.changes_along import NONE, Truth
+from tools.columns import OUTCOMES, IntArray
+from tools.measurements import Outcome, SeriesKey
 from tools.recorded import Benchmark
-from tools.trends import Change
+
+OVERLAPPING, APART, UNKNOWN = 0, 1, 2  # of two intervals
+FIGURES = ("seconds", "low", "high", "adjusted")  # columns of `Values.figures`
+MEASURED, NOT_APPLICABLE, FAILED = (
+    OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
+)
+Rows = NDArray[np.intp] | Truth | slice
+Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and warnings
 
 
-class Value(Protocol):
-    """One series at one commit."""
+class Group(NamedTuple):
+    """What stands together in a page."""
 
-    @property
-    def key(self) -> SeriesKey:
-        """Its series."""
-
-    @property
-    def name(self) -> str:
-        """The name of its series' data file."""
-
-    @property
-    def outcome(self) -> Outcome:
-        """Whether it has a time."""
-
-    @property
-    def seconds(self) -> float | None:
-        """Its time, per call."""
-
-    @property
-    def flop(self) -> float | None:
-        """Floating-point operations of a call."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is to be known of it."""
-
-    @property
-    def measurement(self) -> Measurement:
-        """All of it."""
-
-    @property
-    def against(self) -> str | None:
-        """The commit measured before, where the two can be compared."""
-
-    @property
-    def before(self) -> Change | None:
-        """The change against the commit measured before."""
-
-    @property
-    def tag(self) -> Change | None:
-        """The change against the last tag before."""
-
-    @property
-    def best(self) -> Change | None:
-        """The change against the fastest value before."""
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether its time is distinct from the one before, or there was one and now is none."""
+    machine: str
+    environment: str
+    benchmark: str
 
 
-Against = tuple[int, float, int]  # place of the other commit, ratio of speeds, state of the intervals
-OVERLAPPING, APART, UNKNOWN = 0, 1, 2
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Series:
+    """The series that values are of, and what they belong to; arrays have shape (series,)."""
+
+    keys: Sequence[SeriesKey]
+    names: Sequence[str]  # of their data files
+    flop: FloatArray  # per call; NaN where unknown
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Machines, environments and benchmarks, in the order of the series."""
+        return tuple(dict.fromkeys(map(_group, self.keys)))
+
+    @cached_property
+    def group(self) -> IntArray:
+        """Places in `groups`."""
+        return _places(self.groups, map(_group, self.keys))
+
+    @cached_property
+    def cases(self) -> tuple[tuple[Group, str], ...]:
+        """The test cases of the groups, in the order of the series."""
+        return tuple(dict.fromkeys((_group(key), key.case) for key in self.keys))
+
+    @cached_property
+    def case(self) -> IntArray:
+        """Places in `cases`."""
+        return _places(self.cases, ((_group(key), key.case) for key in self.keys))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class OnLine:
-    """A value of a commit on the first-parent line."""
+def _group(key: SeriesKey) -> Group:
+    return Group(key.machine, key.environment, key.benchmark)
 
-    key: SeriesKey
-    series: Columns
-    name: str
-    entry: int
-    outcome: Outcome
-    is_changed: bool
-    _line: Sequence[str]
-    _before: Against
-    _tag: Against
-    _best: Against
+
+def _places(known: Sequence[object], asked: Iterator[object]) -> IntArray:
+    places = {thing: place for place, thing in enumerate(known)}
+    return np.array([places[thing] for thing in asked], np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Against:
+    """Results against others; all arrays have shape (results,)."""
+
+    other: IntArray  # place in `Values.others`; NONE where nothing can be compared
+    ratio: FloatArray  # new rate / old rate; NaN likewise
+    state: NDArray[np.uint8]  # of the intervals: OVERLAPPING, APART, UNKNOWN
 
     @property
-    def seconds(self) -> float | None:
-        """Its time, per call."""
-        return float(self.series.seconds[self.entry]) if self.outcome is Outcome.MEASURED else None
+    def is_known(self) -> Truth:
+        """Which results have something to be compared with."""
+        known: Truth = self.other != NONE
+        return known
 
     @property
-    def flop(self) -> float | None:
-        """Floating-point operations of a call."""
-        return self.series.flop
+    def distinct(self) -> Truth:
+        """Which lie apart from what they are compared with."""
+        distinct: Truth = self.state == APART
+        return distinct
+
+    def __getitem__(self, rows: Rows) -> Against:
+        """Return some of them."""
+        return Against(other=self.other[rows], ratio=self.ratio[rows], state=self.state[rows])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Values:
+    """Some results of one commit, in the order of the site's series; all arrays have shape (results,) or more."""
+
+    series: Series
+    others: Sequence[str]  # the commits that they are compared with
+    remark: Callable[[int, int], Remark]  # of a series' entry
+    which: NDArray[np.int64]  # places in `series`
+    entry: NDArray[np.int64]
+    outcome: IntArray  # places in OUTCOMES
+    figures: FloatArray  # (results, len(FIGURES)), s per call; NaN where unknown
+    changed: Truth  # time distinct from the one before, or there was one and now is none
+    before: Against  # the commit measured before
+    tag: Against  # the last tag before
+    best: Against  # the fastest value before
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.which)
+
+    def __getitem__(self, rows: Rows) -> Values:
+        """Return some of them, as numpy chooses."""
+        columns = ("which", "entry", "outcome", "figures", "changed", "before", "tag", "best")
+        chosen: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
+        return replace(self, **chosen)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is to be known of it."""
-        return self.series.warnings.get(self.entry, ())
+    def keys(self) -> list[SeriesKey]:
+        """Their series."""
+        return [self.series.keys[place] for place in self.which.tolist()]
 
     @property
-    def measurement(self) -> Measurement:
-        """All of it."""
-        return self.series.measurement(self.entry, self._line)
+    def remarks(self) -> list[Remark]:
+        """What is to be known of each."""
+        return [self.remark(*pair) for pair in zip(self.which.tolist(), self.entry.tolist(), strict=True)]
 
-    @property
-    def against(self) -> str | None:
-        """The commit measured before, where the two can be compared."""
-        return None if self._before[0] == NONE else self._line[self._before[0]]
+    def figure(self, name: str) -> FloatArray:
+        """Return one of FIGURES."""
+        return self.figures[:, FIGURES.index(name)]
 
-    @property
-    def before(self) -> Change | None:
-        """The change against the commit measured before."""
-        return self._change(self._before)
+    def at(self, machine: str, environment: str) -> Values:
+        """Return those of a machine and environment."""
+        here = [(group.machine, group.environment) == (machine, environment) for group in self.series.groups]
+        return self[np.array(here, np.bool_)[self.series.group[self.which]]]
 
-    @property
-    def tag(self) -> Change | None:
-        """The change against the last tag before."""
-        return self._change(self._tag)
+    def asked(self) -> Values:
+        """Return them without test cases that were n/a for every implementation: nobody asked for those."""
+        applicable = self.outcome != NOT_APPLICABLE
+        if applicable.all():
+            return self
+        case = self.series.case[self.which]
+        known = np.zeros(len(self.series.cases), np.bool_)
+        known[case[applicable]] = True
+        return self[known[case] | self.changed]
 
-    @property
-    def best(self) -> Change | None:
-        """The change against the fastest value before."""
-        return self._change(self._best)
-
-    def _change(self, found: Against) -> Change | None:
-        place, ratio, state = found
-        if place == NONE:
-            return None
-        overlapping = None if state == UNKNOWN else state == OVERLAPPING
-        return Change(ratio=ratio, against=self._line[place], overlapping=overlapping)
+    def against(self) -> frozenset[str]:
+        """Return the commits measured before that they are compared with."""
+        return frozenset(self.others[place] for place in np.unique(self.before.other).tolist() if place != NONE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Beside:
-    """A value of a commit beside the first-parent line, against what its parent stands on."""
-
-    measurement: Measurement
-    name: str
-    before: Change | None
-    tag: Change | None
-    best: Change | None
-    had_time: bool  # whether its parent has a time of it
-
-    @property
-    def key(self) -> SeriesKey:
-        """Its series."""
-        return self.measurement.key
-
-    @property
-    def outcome(self) -> Outcome:
-        """Whether it has a time."""
-        return self.measurement.outcome
-
-    @property
-    def seconds(self) -> float | None:
-        """Its time, per call."""
-        return self.measurement.seconds
-
-    @property
-    def flop(self) -> float | None:
-        """Floating-point operations of a call."""
-        return self.measurement.flop
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is to be known of it."""
-        return self.measurement.warnings
-
-    @property
-    def against(self) -> str | None:
-        """The parent, where the two can be compared."""
-        return None if self.before is None else self.before.against
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether its time is distinct from its parent's, or that had one and this has none."""
-        if self.outcome is Outcome.MEASURED:
-            return self.before is not None and self.before.is_distinct
-        return self.had_time and (self.outcome is Outcome.FAILED or self.measurement.reason is not None)
-
-
-def effect(item: Value) -> float:
-    """Return how much a value changed, the logarithm of the ratio without its sign; what is gone changed most."""
-    if item.outcome is not Outcome.MEASURED:
-        return math.inf if item.is_changed else 0.0
-    return 0.0 if item.before is None else abs(math.log(item.before.ratio))
-
-
-def asked(values: Sequence[Value]) -> list[Value]:
-    """Return the values without test cases that were n/a for every implementation: nobody asked for those."""
-    if all(item.outcome is not Outcome.NOT_APPLICABLE for item in values):
-        return list(values)
-    known = {_test_case(item) for item in values if item.outcome is not Outcome.NOT_APPLICABLE}
-    return [item for item in values if _test_case(item) in known or item.is_changed]
-
-
-def _test_case(item: Value) -> tuple[str, ...]:
-    key = item.key
-    return key.machine, key.environment, key.benchmark, key.case
-
-
-def left_out(values: Sequence[Value], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
-    """Yield, for each benchmark that has values, the test cases that nobody asked for."""
+def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
+    """Yield, for each benchmark that has values at a machine, the test cases that nobody asked for."""
     shown: dict[str, set[str]] = {}
-    for item in values:
-        shown.setdefault(item.key.benchmark, set()).add(item.key.case)
+    for place in np.unique(values.series.case[values.which]).tolist():
+        group, case = values.series.cases[place]
+        shown.setdefault(group.benchmark, set()).add(case)
     for name, cases in shown.items():
         missing = [case for case in benchmarks[name].cases if case not in cases] if name in benchmarks else []
         if missing:
             yield f"{name}: not measured: {', '.join(missing)}"
 
 
-def summary(values: Sequence[Value]) -> str:
+def summary(values: Values) -> str:
     """Return how many of some values changed, and which way."""
-    changed = [(item.outcome, item.before) for item in values if item.is_changed]
-    compared = sum(item.is_changed or item.against is not None for item in values)
+    changed, ratio = values.changed, values.before.ratio
+    compared = int((changed | values.before.is_known).sum())
     ways = {
-        "faster": sum(before is not None and before.ratio > 1 for _, before in changed),
-        "slower": sum(before is not None and before.ratio < 1 for _, before in changed),
-        "without a time now": sum(outcome is not Outcome.MEASURED for outcome, _ in changed),
+        "faster": int((changed & (ratio > 1)).sum()),  # False for NaN
+        "slower": int((changed & (ratio < 1)).sum()),
+        "without a time now": int((changed & (values.outcome != MEASURED)).sum()),
     }
     said = ", ".join(f"{number:,} {way}" for way, number in ways.items() if number)
-    return f"{len(changed):,} of {compared:,} series changed distinctly{f': {said}' if said else ''}"
+    return f"{int(changed.sum()):,} of {compared:,} series changed distinctly{f': {said}' if said else ''}"

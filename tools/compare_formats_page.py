@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tools import charts as trend_charts
 from tools import compare_formats_charts as charts
 from tools import compare_formats_roofline as roofline_plot
 from tools import compare_formats_words as words
-from tools import units
+from tools import palette, units
 from tools.compare_formats_charts import Chart
 from tools.compare_formats_figures import (
     RIGHT,
@@ -86,7 +85,7 @@ class Page:
 def build(comparison: Comparison, roofs: Roofs | None) -> Page:
     """Return the page of a comparison, with the roofs of its device where they are known."""
     found = list(rows(comparison))
-    colours = trend_charts.colours(tuple(dict.fromkeys(row.timed.implementation for row in found)))
+    colours = palette.colours(tuple(dict.fromkeys(row.timed.implementation for row in found)))
     anchors = {id(row): f"row-{number}" for number, row in enumerate(found, start=1)}
     began = datetime.fromtimestamp(comparison.began, UTC)
     roof_warnings = () if roofs is None else roofs.warnings

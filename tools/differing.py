@@ -13,9 +13,6 @@ from functools import cache
 from statistics import NormalDist
 
 import numpy as np
-from asv import _stats
-from asv_runner import statistics as asv_statistics
-from scipy import special
 
 from benchmarks.harness.statistics import FloatArray
 
@@ -28,6 +25,9 @@ CONFIDENCE = 0.99  # of the floor, two-sided, under a t distribution
 
 def asv_differs(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return what asv says of two sets of samples, s: its own function, with its own threshold."""
+    from asv import _stats  # noqa: PLC0415 - all of asv takes a fifth of a second, and a report asks nothing of it
+    from asv_runner import statistics as asv_statistics  # noqa: PLC0415
+
     stats = [asv_statistics.compute_stats(list(samples), 1)[1] for samples in (a, b)]
     return bool(_stats.is_different(list(a), list(b), *stats))
 
@@ -80,6 +80,8 @@ def _counts(n: int, m: int) -> FloatArray:
 
 def welch(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the two-sided p values of Welch's t test of rows of `a` (k, n) against the same rows of `b` (k, m)."""
+    from scipy import special  # noqa: PLC0415 - takes a fifth of a second, and most commands test nothing
+
     n, m = a.shape[1], b.shape[1]
     va, vb = a.var(axis=1, ddof=1) / n, b.var(axis=1, ddof=1) / m
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -112,6 +114,8 @@ def floor_of(medians: Sequence[float] | FloatArray) -> float:
     Raises:
         ValueError: fewer than three sessions.
     """
+    from scipy import special  # noqa: PLC0415
+
     values = np.asarray(medians)
     if values.size < 3:
         raise ValueError(f"a floor of {values.size} sessions; wanted 3 or more")

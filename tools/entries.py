@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from benchmarks.harness.telemetry import Round
 from tools import recorded
 from tools.columns import OUTCOMES
-from tools.measurements import Measurement
-from tools.recorded import ResultsFile, StoredValue
+from tools.measurements import ASV_INTERVAL_METHOD, Measurement
+from tools.recorded import ResultsFile
+from tools.stored_rows import StoredRow, StoredValue
 
 NOTHING = 0  # the number of no text
 # of one value; times in s per call, `began` the Unix time of its last round, s; NaN: unknown, -1 rounds: unknown
@@ -79,20 +80,65 @@ class Names:
     series: Numbers[Series] = field(default_factory=Numbers)
     texts: Numbers[str] = field(default_factory=Numbers)
     remarks: Numbers[Remark] = field(default_factory=Numbers)
+    _of_rows: dict[tuple[object, ...], NDArray[np.int32]] = field(default_factory=dict)  # most files have the same rows
+
+    def of_row(self, file: ResultsFile, row: StoredRow) -> NDArray[np.int32]:
+        """Return the numbers of the series of a row's values, shape (values,)."""
+        asked = (file.machine, file.environment, row.benchmark, row.pairs, row.version)
+        if asked not in self._of_rows:
+            start = (file.machine, file.environment, row.benchmark)
+            numbers = [self.series.of((*start, *pair, row.version)) for pair in row.pairs]
+            self._of_rows[asked] = np.array(numbers, np.int32)
+        return self._of_rows[asked]
 
 
 def pack(file: ResultsFile, names: Names) -> Packed:
     """Return a results file's values as arrays; what is new in it gets a number."""
-    rows: list[tuple[float, ...]] = []
+    # one array, as numpy takes longer to join a row's to another than to fill it
+    entries = np.zeros(sum(len(row.pairs) for row in file.rows), ENTRY)
     rounds: list[tuple[float, ...]] = []
-    for value in file.values:
+    start = 0
+    for row in file.rows:
+        own, series = entries[start : start + len(row.pairs)], names.of_row(file, row)
+        if _is_alone(file, row):
+            _fill_row(own, row, series, names)
+        else:
+            rounds += _fill_values(own, start, file, row, series=series, names=names)
+        start += len(row.pairs)
+    return Packed(entries=entries, rounds=np.array(rounds, ROUND))
+
+
+def _is_alone(file: ResultsFile, row: StoredRow) -> bool:
+    """Return whether nothing but asv says anything of a row's values."""
+    places = ((row.benchmark, *pair) for pair in row.pairs)
+    return not any(place in file.rounds or place in file.failures for place in places)
+
+
+def _fill_row(found: Entries, row: StoredRow, series: NDArray[np.int32], names: Names) -> None:
+    """Fill in the entries of a row of which only asv says something, as `recorded.measurement` says of each value."""
+    measured, bounded = ~np.isnan(row.seconds), ~np.isnan(row.low)
+    found["series"], found["outcome"], found["rounds"] = series, row.outcome, -1
+    if bounded.any():
+        found["interval_method"][bounded] = names.texts.of(ASV_INTERVAL_METHOD)
+    if measured.any():
+        found["remark"][measured] = names.remarks.of((None, (recorded.NO_TELEMETRY,)))
+    for name in ("seconds", "low", "high"):
+        found[name] = getattr(row, name)
+    found["began"] = np.where(measured, np.nan if row.began is None else row.began, np.nan)
+
+
+def _fill_values(
+    found: Entries, start: int, file: ResultsFile, row: StoredRow, *, series: NDArray[np.int32], names: Names
+) -> list[tuple[float, ...]]:
+    """Fill in the entries of a row, value by value; return their rounds, of entries from `start` on."""
+    rounds: list[tuple[float, ...]] = []
+    for place, (number, value) in enumerate(zip(series.tolist(), row.values(), strict=True)):
         item = recorded.measurement(file, value, {})
         kept = [] if item.method is None else recorded.kept_rounds(file, value, item.method)
         code = recorded.code_of(file, value, kept) if kept else None
-        place = (file.machine, file.environment, value.benchmark, value.implementation, value.case, value.version)
-        rows.append((*_entry(item, names.series.of(place), names.texts.of(code), names), _began(value, file)))
-        rounds += _rounds(len(rows) - 1, kept, names.texts)
-    return Packed(entries=np.array(rows, dtype=ENTRY), rounds=np.array(rounds, dtype=ROUND))
+        found[place] = (*_entry(item, number, names.texts.of(code), names), _began(value, file))
+        rounds += _rounds(start + place, kept, names.texts)
+    return rounds
 
 
 def _entry(item: Measurement, series: int, code: int, names: Names) -> tuple[float, ...]:

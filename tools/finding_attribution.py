@@ -9,10 +9,10 @@ from tools import pages, session_facts, units
 from tools.finding import Finding, Kind
 from tools.pages import CommitLine, Place
 from tools.recorded import Commit
-from tools.selection import BUILT_FROM
 from tools.series_identity import Identity, environment_of
 from tools.session_facts import SessionFacts
 from tools.site import Site
+from tools.working_tree import BUILT_FROM
 
 Sessions = Mapping[Place, Mapping[str, SessionFacts]]  # by commit
 

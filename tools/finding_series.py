@@ -67,20 +67,13 @@ def _series(found: Site, item: Finding, one: Affected, key: SeriesKey | None, pl
     tone = {True: "slower", False: "faster", None: ""}[one.worse] if is_timed else ""
     return Series(
         name=str(one.identity),
-        href=_href(found, key),
+        href="" if key is None else pages.trend_href(key),
         machine=one.identity.machine,
         effect=finding_text.effect(one) if is_timed else "no value any more",
         tone=tone,
         test=finding_text.tested(one),
         trend=None if key is None else trend(found.series(key), places, one.identity),
     )
-
-
-def _href(found: Site, key: SeriesKey | None) -> str:
-    if key is None:
-        return ""
-    kernel, device, _ = pages.parts(key.benchmark)
-    return pages.kernel_href(kernel, device)
 
 
 def trend(series: Columns, places: tuple[int, int] | None, identity: Identity) -> Trend | None:

@@ -139,7 +139,9 @@ class _RowMaker:
             device=device,
             state=state,
             implementation=name[1],
-            href=pages.kernel_href(kernel, device),
+            href=pages.kernel_href(
+                kernel, device, state=state, machine=group[0].key.machine, environment=group[0].key.environment
+            ),
             sparkline=_trend([item.series for item in current]),
             rate=self._rate(group, current, at, wanted) if current else self._without_time(group, at),
             efficiency=home_roof.cell(shares, device, roofs is not None, self.notes),

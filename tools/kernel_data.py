@@ -7,23 +7,26 @@ commits that they stand at; unknown is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from tools import accuracy_series, kernel_marks, kernel_quantities, kernel_tables, pages
 from tools.accuracy_series import Accuracy
+from tools.changepoints_values import ChangePoint
 from tools.columns import Columns, IntArray
 from tools.kernel_marks import ChangeMark, FindingMark, LineMark
 from tools.kernel_quantities import ERROR, Conversion, Roof
+from tools.kernel_tables import Recent
 from tools.measurements import SeriesKey
 from tools.pages import Place
 from tools.roofline import Roofs
+from tools.session_facts import SessionFacts
 from tools.site import Site
 from tools.site_files import DataFile, series_name
-from tools.trends import Point
 
 FORMAT = 1  # of both files; it changes when a reader of the old ones would go wrong
 
@@ -35,14 +38,20 @@ class Group:
     place: Place
     benchmark: str
     state: str
+    columns: Mapping[SeriesKey, Columns]
     shown: IntArray  # places on the line of the commits that have more than n/a, ascending
-    recent: Mapping[SeriesKey, tuple[Point, ...]]  # the newest entries of each series, oldest first
+    since: int  # the oldest place that the tables show
     environment: tuple[LineMark, ...]  # what changed of the machine
 
     @property
     def anchor(self) -> str:
         """Of its part of the page."""
         return f"{self.place.anchor}-{self.state}"
+
+    @cached_property
+    def recent(self) -> Mapping[SeriesKey, Recent]:
+        """The newest results of each series."""
+        return {key: kernel_tables.recent(item, self.since) for key, item in self.columns.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +62,17 @@ class Series:
     name: str  # of its data file
     conversions: Mapping[str, Conversion]  # by quantity
     roof: Roof | None
-    changes: tuple[ChangeMark, ...]
     errors: Accuracy | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Everything that a kernel's page on a device shows."""
+    """Everything that a kernel's page on a device shows; what takes time is made when it is asked for."""
 
     kernel: str
     device: str
+    line: Sequence[str]  # the first-parent line
+    change_points: Callable[[SeriesKey], Sequence[ChangePoint]]
     columns: Mapping[SeriesKey, Columns]
     groups: tuple[Group, ...]
     series: tuple[Series, ...]
@@ -80,6 +90,13 @@ class Chart:
         """In the order of the axis."""
         return tuple(dict.fromkeys(key.implementation for key in self.columns))
 
+    @cached_property
+    def changes(self) -> Mapping[SeriesKey, tuple[ChangeMark, ...]]:
+        """The change points of each series."""
+        return {
+            key: kernel_marks.changes(item, self.change_points(key), self.line) for key, item in self.columns.items()
+        }
+
 
 def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Chart:
     """Return what the page of a kernel on a device shows; `keys` are its series."""
@@ -95,8 +112,10 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
     return Chart(
         kernel=kernel,
         device=device,
+        line=found.line,
+        change_points=found.change_points,
         columns=columns,
-        groups=tuple(_groups(found, places, columns)),
+        groups=tuple(_groups(found, places, columns, sessions)),
         series=tuple(
             _series(
                 found,
@@ -117,25 +136,29 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
     )
 
 
-def _groups(found: Site, places: Sequence[Place], columns: Mapping[SeriesKey, Columns]) -> Iterator[Group]:
+def _groups(
+    found: Site,
+    places: Sequence[Place],
+    columns: Mapping[SeriesKey, Columns],
+    sessions: Mapping[tuple[str, str], Sequence[tuple[str, SessionFacts]]],
+) -> Iterator[Group]:
     count = kernel_tables.limit(tables(columns))
     for place in places:
-        environment = kernel_marks.environment(found.sessions(place), found.order)
+        environment = kernel_marks.environment(sessions[place.machine, place.environment], found.order)
         for benchmark in dict.fromkeys(key.benchmark for key in columns):
             here = (place.machine, place.environment, benchmark)
             own = {key: item for key, item in columns.items() if (key.machine, key.environment, key.benchmark) == here}
             shown = kernel_tables.asked(tuple(own.values()))
-            if not shown.size:
-                continue
-            since = int(shown[-count:][0])
-            yield Group(
-                place=place,
-                benchmark=benchmark,
-                state=pages.parts(benchmark)[2],
-                shown=shown,
-                recent={key: kernel_tables.points(item, found.line, since) for key, item in own.items()},
-                environment=environment,
-            )
+            if shown.size:
+                yield Group(
+                    place=place,
+                    benchmark=benchmark,
+                    state=pages.parts(benchmark)[2],
+                    columns=own,
+                    shown=shown,
+                    since=int(shown[-count:][0]),
+                    environment=environment,
+                )
 
 
 def tables(keys: Iterable[SeriesKey]) -> int:
@@ -159,7 +182,6 @@ def _series(
         name=series_name(key),
         conversions=conversions,
         roof=kernel_quantities.roof(own.flop, own.bytes_moved, roofs, key.case),
-        changes=kernel_marks.changes(own, found.change_points(key), found.line),
         errors=errors,
     )
 
@@ -181,24 +203,35 @@ def _error_name(key: SeriesKey) -> str:
     return series_name(key).replace("series-", "error-", 1)
 
 
-def files(made: Chart, line: Sequence[str]) -> Iterator[DataFile]:
-    """Yield the data files of a chart; `line` is the first-parent line."""
-    yield DataFile(name=made.name, value=as_data(made, line))
+def inputs(found: Site, made: Chart) -> str:
+    """Return what a chart and the tables behind it are made from: equal texts, equal pages."""
+    groups = [(group.place, group.benchmark, group.environment) for group in made.groups]
+    series = [(item.key, found.digest(item.key), item.conversions, item.roof) for item in made.series]
+    return repr((groups, series, made.findings, made.tags, sorted(made.warnings.items(), key=repr)))
+
+
+def files(made: Chart, inputs: str) -> Iterator[DataFile]:
+    """Yield the data files of a chart, whose own is made from these inputs."""
+    yield DataFile(name=made.name, value=partial(as_data, made), inputs=inputs)
     for errors in {_error_name(item.errors.key): item.errors for item in made.series if item.errors}.values():
         value = {
             "format": FORMAT,
-            "commit": [line[place] for place in errors.place],
+            "commit": [made.line[place] for place in errors.place],
             "value": errors.error.tolist(),
         }
         yield DataFile(name=_error_name(errors.key), value=value)
 
 
-def as_data(made: Chart, line: Sequence[str]) -> dict[str, Any]:
+def as_data(made: Chart) -> dict[str, Any]:
     """Return the data file of a chart."""
     steps = {
-        key: {point.measurement.commit: text for point in points if (text := pages.change(point.change))}
+        key: {
+            made.line[place]: change
+            for place, (_, _, change, _) in zip(recent.places, recent.cells, strict=True)
+            if change
+        }
         for group in made.groups
-        for key, points in group.recent.items()
+        for key, recent in group.recent.items()
     }
     return {
         "format": FORMAT,
@@ -214,7 +247,7 @@ def as_data(made: Chart, line: Sequence[str]) -> dict[str, Any]:
             }
             for group in made.groups
         ],
-        "series": [_series_data(item, steps.get(item.key, {})) for item in made.series],
+        "series": [_series_data(item, made.changes[item.key], steps.get(item.key, {})) for item in made.series],
         "tags": [_line_mark(mark) for mark in made.tags],
         "findings": [_finding_data(mark) for mark in made.findings],
     }
@@ -224,7 +257,7 @@ def _line_mark(mark: LineMark) -> dict[str, Any]:
     return {"commit": mark.commit, "kind": mark.kind, "label": mark.label, "text": mark.text}
 
 
-def _series_data(item: Series, steps: Mapping[str, str]) -> dict[str, Any]:
+def _series_data(item: Series, changes: Sequence[ChangeMark], steps: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": item.name,
         "machine": item.key.machine,
@@ -235,10 +268,9 @@ def _series_data(item: Series, steps: Mapping[str, str]) -> dict[str, Any]:
         "quantities": {name: conversion.as_data() for name, conversion in item.conversions.items()},
         "roof": None if item.roof is None else {"seconds": item.roof.seconds, "text": item.roof.text},
         "changes": [
-            {"commit": mark.commit, "text": mark.text, "faster": mark.faster, "detail": mark.detail}
-            for mark in item.changes
+            {"commit": mark.commit, "text": mark.text, "faster": mark.faster, "detail": mark.detail} for mark in changes
         ],
-        "steps": dict(steps),
+        "steps": steps,
     }
 
 
@@ -257,5 +289,5 @@ def _finding_data(mark: FindingMark) -> dict[str, Any]:
 
 def total(made: Chart, group: Group, case: str) -> int:
     """Return how many of a group's commits have a result of a test case."""
-    places = [item.place for key, item in made.columns.items() if key in group.recent and key.case == case]
+    places = [item.place for key, item in made.columns.items() if key in group.columns and key.case == case]
     return int(np.intersect1d(group.shown, np.concatenate(places)).size)

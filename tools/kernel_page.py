@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tools import charts, kernel_data, kernel_source, kernel_tables, pages
+from tools import kernel_data, kernel_source, kernel_tables, pages, palette
 from tools.changepoints_values import FEWEST_ALONE, too_few
 from tools.columns import Columns
+from tools.kept_documents import Document
 from tools.kernel_data import Chart, Group
 from tools.kernel_quantities import AXES
 from tools.kernel_source import Version
@@ -23,6 +25,7 @@ from tools.site_files import DataFile, Page
 
 RANGES = (("all", "all commits"), ("200", "newest 200"), ("50", "newest 50"))
 SCALES = (("zero", "from zero"), ("close", "close up"))
+HOT = "hot"  # the cache state that the page begins with: what a kernel meets within a program
 MARKS = 200  # rows of the table of what is marked
 
 
@@ -83,7 +86,7 @@ class KernelPage:
     quantities: tuple[tuple[str, str], ...]  # what it can be shown as, and the words for it
     ranges: tuple[tuple[str, str], ...]
     scales: tuple[tuple[str, str], ...]
-    colours: tuple[tuple[str, str], ...]  # implementation, colour
+    colours: tuple[tuple[str, str, str], ...]  # implementation, colour and dashes of its line
     sections: tuple[Section, ...]
     source: Source | None
 
@@ -100,14 +103,30 @@ def build(found: Site) -> Iterator[Page | DataFile]:
             sources[kernel] = kernel_source.versions(found.repository, kernel, found.measured, found.order)
             yield from kernel_source.files(kernel, sources[kernel])
         chart = kernel_data.chart(found, kernel, device, keys)
-        yield from kernel_data.files(chart, found.line)
-        page = _page(found, chart, sources[kernel])
-        document = charts.document(chart.implementations)
-        yield Page(name=page.name, template="kernel.html", context={"page": page, "document": document})
+        inputs = kernel_data.inputs(found, chart)
+        yield from kernel_data.files(chart, inputs)
+        yield Page(
+            name=pages.kernel_href(kernel, device),
+            template="kernel.html",
+            context=partial(_context, found, chart, sources[kernel]),
+            inputs=repr((inputs, [version.commit.sha for version in sources[kernel]])),
+        )
+
+
+def _context(found: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, object]:
+    document = found.documents.get("trend", chart.implementations, partial(_document, chart.implementations))
+    return {"page": _page(found, chart, versions), "document": document}
+
+
+def _document(implementations: tuple[str, ...]) -> Document:
+    from tools import charts  # noqa: PLC0415 - Bokeh takes a second
+
+    return charts.document(implementations)
 
 
 def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
     sections = [_section(found, chart, group) for group in chart.groups]
+    hues = palette.colours(chart.implementations)
     offered = {name for series in chart.series for name in series.conversions}
     return KernelPage(
         name=pages.kernel_href(chart.kernel, chart.device),
@@ -115,13 +134,13 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         device=chart.device,
         data=chart.name,
         places=tuple(dict.fromkeys(section.place for section in sections)),
-        states=tuple(dict.fromkeys(section.state for section in sections)),
+        states=tuple(sorted({section.state for section in sections}, key=lambda state: state != HOT)),
         cases=tuple(dict.fromkeys(key.case for key in chart.columns)),
         first_case=_first_case(chart.columns),
         quantities=tuple((name, words) for name, words in AXES.items() if name in offered),
         ranges=RANGES,
         scales=SCALES,
-        colours=tuple(charts.colours(chart.implementations).items()),
+        colours=tuple((name, hues[name], dash) for name, dash in palette.dashes(chart.implementations).items()),
         sections=tuple(sections),
         source=_source(chart.kernel, versions),
     )
@@ -137,14 +156,13 @@ def _first_case(columns: Mapping[SeriesKey, Columns]) -> str:
 
 
 def _section(found: Site, chart: Chart, group: Group) -> Section:
-    newest = [found.line[place] for place in group.shown[::-1]]
-    cases = tuple(dict.fromkeys(key.case for key in group.recent))
-    count = kernel_tables.limit(kernel_data.tables(chart.columns))
-    lines = {sha: pages.commit_line(found.commits[sha]) for sha in newest[:count]}
+    cases = tuple(dict.fromkeys(key.case for key in group.columns))
+    newest = group.shown[group.shown >= group.since][::-1].tolist()
+    lines = {place: pages.commit_line(found.commits[found.line[place]]) for place in newest}
     notes = Footnotes()
     tables = []
     for case in cases:
-        recent = {key.implementation: points for key, points in group.recent.items() if key.case == case}
+        recent = {key.implementation: rows for key, rows in group.recent.items() if key.case == case}
         tables.append(kernel_tables.table(case, recent, lines, kernel_data.total(chart, group, case), notes))
     notes.marks((*chart.warnings.get(group.place, ()), *_too_short(chart, group)))
     marks = sorted(_marks(found, chart, group), key=lambda pair: -pair[0])
@@ -161,23 +179,23 @@ def _section(found: Site, chart: Chart, group: Group) -> Section:
 
 def _too_short(chart: Chart, group: Group) -> tuple[str, ...]:
     """Return the warning that no series is long enough for a change point; none where one is."""
-    longest = max(int(chart.columns[key].is_measured.sum()) for key in group.recent)
+    longest = max(int(chart.columns[key].is_measured.sum()) for key in group.columns)
     return too_few(FEWEST_ALONE + 1, "a change point", longest)
 
 
 def _marks(found: Site, chart: Chart, group: Group) -> Iterator[tuple[int, MarkRow]]:
     """Yield what is marked on the chart of a group, each with its place on the line."""
     for finding in chart.findings:
-        shown = [key for key in finding.series if key in group.recent]
+        shown = [key for key in finding.series if key in group.columns]
         where = {"case": _only(key.case for key in shown), "implementation": _only(key.implementation for key in shown)}
         if shown:
             yield _mark(found, finding.commit, "finding", finding.text, href=finding.href, **where)
     for mark in (*chart.tags, *group.environment):
         yield _mark(found, mark.commit, mark.kind, mark.text)
-    for series in chart.series:
-        for change in series.changes if series.key in group.recent else ():
+    for key in group.columns:
+        for change in chart.changes[key]:
             text = f"{change.text} ({change.detail})"
-            where = {"case": series.key.case, "implementation": series.key.implementation}
+            where = {"case": key.case, "implementation": key.implementation}
             yield _mark(found, change.commit, "change point", text, **where)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tools import pages, trends
+from tools import changes_along, pages, result_texts
 from tools.columns import OUTCOMES, Columns, IntArray
 from tools.measurements import Outcome
 from tools.pages import Cell, CommitLine, Footnotes
-from tools.trends import Point
+from tools.result_texts import Figures
 
 NEWEST = 200  # commits of a table
 # Rows of all tables of a page: with several machines, states and test cases a page of 200 each would be megabytes, and
@@ -51,43 +51,74 @@ def asked(series: Sequence[Columns]) -> IntArray:
     return np.unique(np.concatenate(found)) if found else np.array([], dtype=np.int32)
 
 
-def points(columns: Columns, line: Sequence[str], since: int) -> tuple[Point, ...]:
-    """Return the entries of a series from a place on the line on, each with its change against the one measured before.
+@dataclass(frozen=True, kw_only=True)
+class Recent:
+    """The newest results of a series, oldest first; all lists have the same length."""
 
-    Args:
-        columns: the series. line: the first-parent line. since: a place on it.
-    """
+    places: list[int]  # on the first-parent line
+    cells: list[tuple[str, str, str, str]]  # text, detail, change and tone of a `Cell`
+    remarks: list[tuple[str, ...]]  # its footnotes
+
+
+def recent(columns: Columns, since: int) -> Recent:
+    """Return the results of a series from a place on the first-parent line on, each against the one measured before."""
     first = int(np.searchsorted(columns.place, since))
-    earlier = np.flatnonzero(columns.is_measured[:first])
-    before = columns.measurement(int(earlier[-1]), line) if earlier.size else None
-    found = []
-    for index in range(first, len(columns)):
-        item = columns.measurement(index, line)
-        found.append(Point(measurement=item, change=None if before is None else trends.compare(item, before)))
-        if item.outcome is Outcome.MEASURED:
-            before = item
-    return tuple(found)
+    changes = changes_along.against(columns, changes_along.before(columns))
+    figures = Figures(
+        outcome=columns.outcome[first:],
+        seconds=columns.seconds[first:],
+        low=columns.low[first:],
+        high=columns.high[first:],
+        flop=np.full(len(columns) - first, np.nan if columns.flop is None else columns.flop),
+        ratio=changes.ratio[first:],
+        distinct=changes.distinct[first:],
+    )
+    outcomes = enumerate(figures.outcome.tolist(), start=first)
+    cells = zip(result_texts.cells(figures), changes.adjusted[first:].tolist(), strict=True)
+    return Recent(
+        places=columns.place[first:].tolist(),
+        cells=[
+            (text, detail, _marked(change, is_adjusted), tone) for (text, detail, change, tone), is_adjusted in cells
+        ],
+        remarks=[_remarks(columns, entry, OUTCOMES[outcome]) for entry, outcome in outcomes],
+    )
+
+
+def _marked(change: str, is_adjusted: bool) -> str:
+    """Return a change that says where it is not one of the rates beside it, but of adjusted values."""
+    return f"{change}, adjusted" if change and is_adjusted else change
+
+
+def _remarks(columns: Columns, entry: int, outcome: Outcome) -> tuple[str, ...]:
+    reason = None if outcome is Outcome.MEASURED else columns.reasons.get(entry)
+    return pages.remarks(outcome, reason, columns.warnings.get(entry, ()))
 
 
 def table(
-    case: str, recent: Mapping[str, Sequence[Point]], lines: Mapping[str, CommitLine], total: int, notes: Footnotes
+    case: str, series: Mapping[str, Recent], lines: Mapping[int, CommitLine], total: int, notes: Footnotes
 ) -> Table:
     """Return the newest commits of a test case.
 
     Args:
-        recent: implementation -> its points. lines: the commits to show, newest first.
+        series: implementation -> its newest results. lines: the commits to show by place on the line, newest first.
         total: commits that the test case has. notes: gets the section's footnotes.
     """
-    by_commit = {name: {point.measurement.commit: point for point in found} for name, found in recent.items()}
+    found = [({place: row for row, place in enumerate(each.places)}, each) for each in series.values()]
     rows = []
-    for sha, line in lines.items():
-        found = [by_commit[name].get(sha) for name in recent]
-        if any(found):
-            cells = tuple(pages.absent() if point is None else pages.cell(point, notes) for point in found)
-            rows.append(TableRow(commit=line, cells=cells))
+    for place, line in lines.items():
+        shown = [(each, rows_of.get(place)) for rows_of, each in found]
+        if any(row is not None for _, row in shown):
+            rows.append(TableRow(commit=line, cells=tuple(_cell(each, row, notes) for each, row in shown)))
     return Table(
         case=case,
-        implementations=tuple(recent),
+        implementations=tuple(series),
         rows=tuple(rows),
         further=f"the newest {len(rows):,} of {total:,} commits" if len(rows) < total else "",
     )
+
+
+def _cell(series: Recent, row: int | None, notes: Footnotes) -> Cell:
+    if row is None:
+        return pages.absent()
+    text, detail, change, tone = series.cells[row]
+    return Cell(text=text, detail=detail, change=change, tone=tone, marks=notes.marks(series.remarks[row]))

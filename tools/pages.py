@@ -6,9 +6,11 @@ Pure. The templates hold no arithmetic: whatever a page shows stands in these va
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from urllib.parse import urlencode
 
 from tools import units
 from tools.measurements import Measurement, Outcome, SeriesKey
@@ -24,6 +26,9 @@ REASONS = {
     Outcome.FAILED: "failed: the commit did not build, or the benchmark raised, crashed, timed out or gave wrong "
     "numbers (`asv run --show-stderr` prints why)",
 }
+
+
+_ROUNDS = re.compile(r"\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds, have )\d+")  # as in measurements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +65,43 @@ class Place:
 
 @dataclass
 class Footnotes:
-    """The footnotes of a section, numbered in order of first use."""
+    """The footnotes of a section, numbered in order of first use; texts that differ in counts of rounds share one.
 
-    texts: list[str] = field(default_factory=list)
+    A measurement says "contended in 3 of 8 rounds", the next one 5 of 8: that is one thing to know of a table.
+    """
+
+    _texts: dict[str, list[str]] = field(default_factory=dict)  # by what they have in common
+    _numbers: dict[str, int] = field(default_factory=dict)  # likewise
+    _marks: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)  # most cells ask for the same
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All of them; the first has the number 1."""
+        return tuple(map(_together, self._texts.values()))
 
     def marks(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the numbers of these footnotes, from 1."""
-        self.texts += [text for text in dict.fromkeys(texts) if text not in self.texts]
-        return tuple(sorted(self.texts.index(text) + 1 for text in set(texts)))
+        asked = tuple(texts)
+        if asked not in self._marks:
+            self._marks[asked] = tuple(sorted({self._number(text) for text in asked}))
+        return self._marks[asked]
+
+    def _number(self, text: str) -> int:
+        kind = _ROUNDS.sub("\0", text)
+        self._texts.setdefault(kind, []).append(text)
+        return self._numbers.setdefault(kind, len(self._numbers) + 1)
+
+
+def _together(texts: Sequence[str]) -> str:
+    """Return texts that differ in numbers of rounds as one: "contended in 3 to 5 of 8 rounds"."""
+    numbers = zip(*(map(int, _ROUNDS.findall(text)) for text in texts), strict=True)
+    spans = iter([(min(each), max(each)) for each in numbers])
+
+    def span(_: re.Match[str]) -> str:
+        low, high = next(spans)
+        return str(low) if low == high else f"{low} to {high}"
+
+    return _ROUNDS.sub(span, texts[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +212,22 @@ def commit_href(sha: str) -> str:
     return f"commit-{sha[:SHORT]}.html"
 
 
-def kernel_href(kernel: str, device: str) -> str:
-    """Return the file name of a kernel's page."""
-    return f"kernel-{kernel}-{device}.html"
+@cache
+def kernel_href(kernel: str, device: str, **choice: str) -> str:
+    """Return the file name of a kernel's page, and after it what the page is to show.
+
+    Args:
+        choice: state, machine, environment and case, as html_templates/static/kernel_choice.js reads them. Without, the
+            page begins with its first machine, which may be another one than the link speaks of.
+    """
+    said = f"#{urlencode(choice, errors='replace')}" if choice else ""
+    return f"kernel-{kernel}-{device}.html{said}"
+
+
+def trend_href(key: SeriesKey) -> str:
+    """Return where the trend of a series is shown."""
+    kernel, device, state = parts(key.benchmark)
+    return kernel_href(kernel, device, state=state, machine=key.machine, environment=key.environment, case=key.case)
 
 
 def finding_href(finding: str) -> str:
@@ -204,31 +251,9 @@ def absent() -> Cell:
     return Cell(text="–", tone="absent")
 
 
-def cell(point: Point, notes: Footnotes, *, more: Sequence[str] = (), with_time: bool = True) -> Cell:
-    """Return a point as a table shows it: rate with interval, time, change; n/a and failed with their reason.
-
-    Args:
-        point: what to show.
-        notes: the footnotes of the section; the measurement's warnings are added to them.
-        more: further footnotes.
-        with_time: whether the time stands beside the interval, for tables without a column of it.
-    """
-    item = point.measurement
-    if item.outcome is not Outcome.MEASURED:
-        marks = notes.marks((why(item), *item.warnings, *more))
-        return Cell(text=item.outcome.value, tone=item.outcome.value, marks=marks)
-    return Cell(
-        text=rate(item),
-        detail=" · ".join(text for text in (interval(item), time(item) if with_time else "") if text),
-        change=change(point.change),
-        tone=tone(point.change),
-        marks=notes.marks((*item.warnings, *more)),
-    )
-
-
-def why(item: Measurement) -> str:
+def why(outcome: Outcome, reason: str | None) -> str:
     """Return why a value is n/a or failed: what the failed round said, else what it can have been."""
-    return REASONS[item.outcome] if item.reason is None else f"{item.outcome.value}: {item.reason}"
+    return REASONS[outcome] if reason is None else f"{outcome.value}: {reason}"
 
 
 def rate(item: Measurement) -> str:
@@ -238,43 +263,28 @@ def rate(item: Measurement) -> str:
     return units.seconds(item.seconds) if item.gflops is None else units.gflops(item.gflops)
 
 
-def adjusted(item: Measurement) -> str:
-    """Return the adjusted rate, or time, of a measured value; empty where it was not adjusted."""
-    if item.adjusted is None:
-        return ""
-    if item.flop is None:
-        return units.seconds(item.adjusted.seconds)
-    return units.gflops(item.flop / item.adjusted.seconds / 1e9)
-
-
-def interval(item: Measurement) -> str:
-    """Return the interval of a measured value: "11.9 to 12.4 GFLOPS"; empty where it is unknown."""
-    bounds = item.gflops_bounds
-    if bounds is not None:
-        return f"{units.significant(bounds[0])} to {units.gflops(bounds[1])}"
-    if item.gflops is None and item.interval is not None:
-        return f"{units.seconds(item.interval.low)} to {units.seconds(item.interval.high)}"
-    return ""
-
-
-def time(item: Measurement) -> str:
-    """Return the time beside a rate: "1.02 ms"; empty where the time is what is shown already."""
-    return "" if item.seconds is None or item.gflops is None else units.seconds(item.seconds)
+def remarks(outcome: Outcome, reason: str | None, warnings: Sequence[str]) -> tuple[str, ...]:
+    """Return what is to be known of a result: why it has no time, and its warnings."""
+    return tuple(warnings) if outcome is Outcome.MEASURED else (why(outcome, reason), *warnings)
 
 
 def change(found: Change | None) -> str:
     """Return a change in words: "≈ 1.2% faster"; empty where there is nothing to compare with."""
-    if found is None:
-        return ""
-    return (
-        units.change(found.ratio) if found.is_distinct or found.ratio == 1 else f"{UNSURE} {units.change(found.ratio)}"
-    )
+    return "" if found is None else change_text(found.ratio, found.is_distinct)
+
+
+def change_text(ratio: float, is_distinct: bool) -> str:
+    """Return a ratio of speeds, new over old, in words."""
+    return units.change(ratio) if is_distinct or ratio == 1 else f"{UNSURE} {units.change(ratio)}"
 
 
 def tone(found: Change | None) -> str:
     """Return how a change is to be coloured."""
-    if found is None:
-        return ""
-    if not found.is_distinct or found.ratio == 1:
+    return "" if found is None else tone_of(found.ratio, found.is_distinct)
+
+
+def tone_of(ratio: float, is_distinct: bool) -> str:
+    """Return how a ratio of speeds, new over old, is to be coloured."""
+    if not is_distinct or ratio == 1:
         return "same"
-    return "faster" if found.ratio > 1 else "slower"
+    return "faster" if ratio > 1 else "slower"

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import Round
@@ -20,8 +21,9 @@ from tools import session_facts, units
 from tools.adjusted_series import Place, fitted
 from tools.failures import Failure
 from tools.joining import raised_since
-from tools.measurements import Adjusted, Interval, Measurement, Outcome, SeriesKey, from_rounds, round_interval
+from tools.measurements import Adjusted, Measurement, Outcome, SeriesKey, from_rounds, round_interval
 from tools.session_facts import SessionFacts
+from tools.stored_rows import StoredRow, StoredValue
 
 AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 OTHER_TELEMETRY = "telemetry is of another run: asv's stored value with its 99% interval"
@@ -51,20 +53,6 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredValue:
-    """One value of a results file: a benchmark with its parameters, and what asv stored for it."""
-
-    benchmark: str
-    version: str | None
-    implementation: str
-    case: str
-    outcome: Outcome
-    seconds: float | None
-    interval: Interval | None
-    began: float | None = None  # Unix time, s, at which asv began its last round
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrackedValue:
     """One value that is no time: a ceiling of the device, an error."""
 
@@ -83,11 +71,16 @@ class ResultsFile:
     machine: str
     environment: str
     commit: str  # full SHA
-    values: tuple[StoredValue, ...]
+    rows: tuple[StoredRow, ...]
     rounds: Mapping[tuple[str, str, str], tuple[Round, ...]]  # (benchmark, implementation, case) -> rounds
     failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
     tracked: tuple[TrackedValue, ...] = ()
     sessions: tuple[SessionFacts, ...] = ()  # that measured it, each with what was new in it
+
+    @cached_property
+    def values(self) -> tuple[StoredValue, ...]:
+        """The times of all rows."""
+        return tuple(value for row in self.rows for value in row.values())
 
 
 @dataclass(frozen=True, kw_only=True)

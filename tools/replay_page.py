@@ -13,7 +13,7 @@ from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.plotting import figure
 
-from tools import charts
+from tools import palette
 from tools.atomic import replace_text
 from tools.replay_tables import FOOTNOTES, tables
 from tools.replaying import Proof
@@ -21,7 +21,7 @@ from tools.report import TEMPLATES, page_templates
 from tools.text_tables import Table, percent
 
 MARKS = {"tuning": "circle", "held out": "square", "recorded": "triangle"}
-COLOURS = dict(zip(MARKS, charts.COLOURS.values(), strict=False))
+COLOURS = dict(zip(MARKS, palette.COLOURS.values(), strict=False))
 
 
 @dataclass(frozen=True)

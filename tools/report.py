@@ -7,25 +7,29 @@ is read (`site`), and of the site only what changed is made and written (`site_w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-import bokeh
 import jinja2
+from jinja2.bccache import Bucket
 
 from tools import (
     badges,
     commit_page,
     compare_page,
     finding_page,
+    findings_data,
     findings_page,
     home_page,
+    kept_documents,
     kernel_page,
     machines_page,
+    making_apart,
     measurement_page,
     navigation,
     roofline_page,
@@ -35,7 +39,7 @@ from tools import (
 from tools.errors import ResultsError
 from tools.site import Site
 from tools.site_files import Builder, DataFile, Page
-from tools.site_writing import INDEX, Writer
+from tools.site_writing import INDEX, Writer, Written
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MODULES: tuple[Builder, ...] = (
@@ -46,11 +50,14 @@ MODULES: tuple[Builder, ...] = (
     compare_page,
     finding_page,
     findings_page,
+    findings_data,
     roofline_page,
     measurement_page,
     machines_page,
     badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
+APART = (commit_page,)  # those of them that make about half of the work, and need no change points
+FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than told from one process to another
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +119,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as folder:
         writer = Writer(new=Path(folder), out=out, makers=_makers())
-        _make(found, writer, MODULES)
+        _make_all(found, writer)
         writer.finish()
     return SiteSummary(
         index=(out / INDEX).resolve(),
@@ -128,16 +135,22 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
 
 def _makers() -> str:
     """Return what changes with the code and the templates that make the pages, and with the libraries they use."""
-    found = hashlib.sha256(f"bokeh {bokeh.__version__} jinja2 {jinja2.__version__}".encode())
-    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.*")]):
+    found = hashlib.sha256(f"jinja2 {jinja2.__version__}".encode())
+    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.*"), kept_documents.script()]):
         found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()
 
 
-def page_templates() -> jinja2.Environment:
-    """Return the templates of the pages, strict: what a page does not have is an error, and text is escaped."""
+def page_templates(cache: Path | None = None) -> jinja2.Environment:
+    """Return the templates of the pages, strict: what a page does not have is an error, and text is escaped.
+
+    Args:
+        cache: the folder of what is kept between reports, here the templates as compiled; None: nothing is kept.
+    """
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
+        auto_reload=False,  # else each page asks whether its templates changed
+        bytecode_cache=_compiled(cache),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         trim_blocks=True,
@@ -149,15 +162,53 @@ def page_templates() -> jinja2.Environment:
     return templates
 
 
+def _compiled(cache: Path | None) -> jinja2.BytecodeCache | None:
+    if cache is None:
+        return None
+    folder = cache / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a cache that cannot be used has its note (`site_store.read`)
+        return None
+    return _Compiled(str(folder))
+
+
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """Templates as compiled; where they cannot be written, they are compiled again."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write a template."""
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
+def _make_all(found: Site, writer: Writer) -> None:
+    """Make the site; of a large one, a part in another process."""
+    apart = [module for module in MODULES if module in APART]
+    if len(found.measured) < FEWEST_APART:
+        _add_static(writer)
+        _make(found, writer, MODULES)
+        return
+
+    def make() -> tuple[Mapping[str, Written], Sequence[str], int]:
+        part = writer.part()
+        _make(found, part, apart)
+        return part.files, part.fresh, part.made
+
+    with making_apart.begun(make) as made:
+        _add_static(writer)
+        _make(found, writer, [module for module in MODULES if module not in apart])
+        writer.add_part(*made())
+
+
 def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
     """Make every file of these modules that has to be made."""
-    templates, linked = page_templates(), _linked(found)
+    templates, linked = page_templates(found.cache), _linked(found)
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context
         return templates.get_template(page.template).render(context, navigation=navigation.links(page.name, linked))
 
-    _add_static(writer)
     for module in modules:
         for made in module.build(found):
             if isinstance(made, DataFile):
@@ -174,6 +225,6 @@ def _linked(found: Site) -> frozenset[str]:
 
 def _add_static(writer: Writer) -> None:
     """Add style, scripts and Bokeh's own script (from the installed package: no CDN)."""
-    sources = [*sorted((TEMPLATES / "static").iterdir()), Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"]
+    sources = [*sorted((TEMPLATES / "static").iterdir()), kept_documents.script()]
     for source in sources:
         writer.add(f"static/{source.name}", source.read_bytes())

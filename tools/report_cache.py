@@ -30,6 +30,7 @@ from tools import (
     measurements,
     recorded,
     session_facts,
+    stored_rows,
     telemetry_files,
 )
 from tools.entries import ENTRY, ROUND, Entries, Names, Numbers, Packed
@@ -38,7 +39,7 @@ NAME = "report.sqlite"
 # What a cached value follows from, beside the files: a change in any of these makes the cache anew
 _MAKERS = (
     *(cases, telemetry, adjusted_series, adjustment, asv_results, columns, entries, failures, joining, measurements),
-    *(recorded, session_facts, telemetry_files),
+    *(recorded, session_facts, stored_rows, telemetry_files),
 )
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages

@@ -7,47 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Scatter, TapTool
-from bokeh.plotting import figure
-
 from benchmarks.harness.cases import DEVICES
-from tools import charts, pages, roofline, roofline_plot, roofline_series, units
+from tools import pages, palette, roofline, roofline_series, units
+from tools.kept_documents import FIRST, Document
 from tools.pages import Footnotes, Place
 from tools.roofline import Roofline, Roofs
-from tools.roofline_plot import GIGA
 from tools.roofline_series import Placed
 from tools.site import Site
 from tools.site_files import DataFile, Page, series_name
 
 NAME = "roofline"
 FORMAT = 1  # of the data files
+GIGA = 1e9
+MODELS = 1000  # of Bokeh's in a section, at most
 DASH = "–"
 _MULTIPLE = re.compile(r"^\d+\.\d\d times (?!the peak in)|(?<=^impossible: )\d+\.\d\d times ")
-COLUMNS = (
-    *("x", "y", "alpha", "size", "colour", "mark", "kernel", "case", "implementation", "commit", "subject"),
-    *("intensity", "rate", "bandwidth", "efficiency", "bound", "time", "page"),
-)
-TOOLTIPS = [
-    ("commit", "@commit"),
-    ("message", "@subject"),
-    ("kernel", "@kernel"),
-    ("test case", "@case"),
-    ("implementation", "@implementation"),
-    ("rate", "@rate"),
-    ("efficiency", "@efficiency"),
-    ("bound by", "@bound"),
-    ("intensity", "@intensity"),
-    ("bandwidth", "@bandwidth"),
-    ("time", "@time"),
-]  # plain @column, never {safe}: names are data, and Bokeh sets these as text
-OPEN_NEAREST = """
-  const { geometries, source } = cb_data;
-  const { x, y } = source.data;
-  const away = (index) => Math.hypot(Math.log(x[index] / geometries.x), Math.log(y[index] / geometries.y));
-  const [nearest] = [...source.selected.indices].sort((a, b) => away(a) - away(b));
-  window.location.href = source.data.page[nearest];
-"""  # of the points under the pointer; Bokeh's OpenURL would open them all, one over the other
 NO_AMOUNT = "its benchmark does not say the FLOPs and bytes of a call, so it has no place in the plot"
 NO_ROOF = "neither DRAM's bandwidth nor the peak of its dtype was measured"
 
@@ -90,26 +64,50 @@ class Section:
     benchmarks: tuple[tuple[str, str], ...]  # series name, and the kernel with its cache state
     implementations: tuple[tuple[str, str], ...]  # with their colours
     cases: tuple[str, ...]
-    document: dict[str, Any]  # what Bokeh.embed.embed_item takes
+    document: Document
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...]
 
 
 def build(found: Site) -> Iterator[Page | DataFile]:
     """Yield the page, and for each of its sections what places series in the plot."""
-    sections = []
+    sections: list[Section] = []
     for number, place in enumerate(found.places):
         for device in DEVICES.values():
             roofs = found.roofs(place, device)
             items = tuple(roofline_series.placed(found, place, device, roofs))
             if items:
-                section = _section(place, device, roofs, items, number)
+                document = _document(found, roofs, items, len(sections))
+                section = _section(place, device, roofs, items, number=number, document=document)
                 sections.append(section)
                 yield DataFile(name=section.data, value=_data(section, items))
     yield Page(name=f"{NAME}.html", template=f"{NAME}.html", context={"sections": tuple(sections)})
 
 
-def _section(place: Place, device: str, roofs: Roofs | None, items: Sequence[Placed], number: int) -> Section:
+def _document(found: Site, roofs: Roofs | None, items: Sequence[Placed], section: int) -> Document:
+    """Return the plot of a section, by its number; it follows from little, and is kept."""
+    seen = [item for item in items if item.intensity is not None]
+    intensities = [item.intensity for item in seen if item.intensity]
+    rates = [item.flop / each for item in seen if item.flop for each in (item.slowest, item.fastest)]
+    known = Roofs(levels=(), peaks={}) if roofs is None else roofs
+    faint = frozenset(known.peaks) - {roofline_series.dtype(item.key.case) for item in seen}
+
+    def make() -> Document:
+        from tools import roofline_chart  # noqa: PLC0415 - Bokeh takes a second
+
+        return roofline_chart.document(_extremes(intensities), _extremes(rates), known, faint)
+
+    parameters = (_extremes(intensities), _extremes(rates), known.levels, list(known.peaks.items()), sorted(faint))
+    return found.documents.get(NAME, parameters, make, first=FIRST + MODELS * section)
+
+
+def _extremes(values: Sequence[float]) -> tuple[float, ...]:
+    return (min(values), max(values)) if values else ()
+
+
+def _section(
+    place: Place, device: str, roofs: Roofs | None, items: Sequence[Placed], *, number: int, document: Document
+) -> Section:
     notes = Footnotes()
     implementations = tuple(dict.fromkeys(item.key.implementation for item in items))
     names = {item.key.benchmark: f"{item.kernel}, {item.state}" for item in items}
@@ -121,16 +119,16 @@ def _section(place: Place, device: str, roofs: Roofs | None, items: Sequence[Pla
         has_roofs=roofs is not None,
         warnings=() if roofs is None else roofs.warnings,
         benchmarks=tuple(names.items()),
-        implementations=tuple(charts.colours(implementations).items()),
+        implementations=tuple(palette.colours(implementations).items()),
         cases=tuple(dict.fromkeys(item.key.case for item in items)),
-        document=dict(json_item(plot(items, roofs))),
+        document=document,
         rows=tuple(_row(item, has_roofs=roofs is not None, notes=notes) for item in items),
         footnotes=tuple(notes.texts),
     )
 
 
 def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
-    found, device = item.roofline, item.key.benchmark.split(".")[1]
+    found = item.roofline
     lacks = () if item.intensity is not None else (NO_AMOUNT,)
     unplaced = (NO_ROOF,) if has_roofs and item.intensity is not None and found is None else ()
     return Row(
@@ -138,7 +136,7 @@ def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
         kernel=item.kernel,
         state=item.state,
         benchmark=item.key.benchmark,
-        href=pages.kernel_href(item.kernel, device),
+        href=pages.trend_href(item.key),
         implementation=item.key.implementation,
         case=item.key.case,
         commit=item.commit[: pages.SHORT],
@@ -224,34 +222,3 @@ def _entry(row: Row, item: Placed) -> dict[str, Any]:
         "least": item.least,
         "bound": row.bound,
     }
-
-
-def plot(items: Sequence[Placed], roofs: Roofs | None) -> figure:
-    """Return the plot with its roofs; its points and paths are the page's script's to fill in."""
-    seen = [item for item in items if item.intensity is not None]
-    rates = [item.flop / each for item in seen if item.flop for each in (item.slowest, item.fastest)]
-    known = Roofs(levels=(), peaks={}) if roofs is None else roofs
-    peaks = {dtype: peak for dtype, peak in known.peaks.items() if peak is not None}
-    faint = peaks.keys() - {roofline_series.dtype(item.key.case) for item in seen}
-    drawn = roofline_plot.axes([item.intensity for item in seen if item.intensity], rates, known, peaks, faint)
-    roofline_plot.draw_roofs(drawn, known, peaks, faint)
-    _draw_points(drawn)
-    return drawn
-
-
-def _draw_points(drawn: figure) -> None:
-    """Draw empty sources: "paths" joins each series' values, "points" are the values, "names" stands at the newest."""
-    paths = ColumnDataSource({"xs": [], "ys": [], "colour": []}, name="paths")
-    drawn.multi_line("xs", "ys", source=paths, line_color="colour", line_alpha=0.5, line_width=1.5)
-    points = ColumnDataSource({name: [] for name in COLUMNS}, name="points")
-    style = {"size": "size", "fill_color": "colour", "line_color": "colour", "marker": "mark"}
-    dots = drawn.scatter("x", "y", source=points, fill_alpha="alpha", line_alpha="alpha", **style)
-    same = Scatter(x="x", y="y", fill_alpha="alpha", line_alpha="alpha", **style)
-    dots.nonselection_glyph, dots.selection_glyph = same, same  # a click opens a page; it must not fade the rest
-    names = ColumnDataSource({name: [] for name in ("x", "y", "text", "right", "down", "align")}, name="names")
-    where = {"x_offset": "right", "y_offset": "down", "text_align": {"field": "align"}}
-    drawn.text("x", "y", "text", source=names, **where, text_font_size="12px", name="names")
-    drawn.add_tools(
-        HoverTool(renderers=[dots], tooltips=TOOLTIPS),
-        TapTool(renderers=[dots], visible=False, callback=CustomJS(code=OPEN_NEAREST)),
-    )

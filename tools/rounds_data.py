@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.harness import statistics
 from benchmarks.harness.telemetry import Round
 from tools import pages
-from tools.measurements import Measurement, Outcome
+from tools.measurements import Measurement
 from tools.pages import Place
 from tools.site import Rounds, Site
 from tools.site_files import DataFile, series_name
@@ -86,7 +86,7 @@ def _series(item: Measurement, rounds: Sequence[Round]) -> dict[str, Any]:
         "interval": "" if interval is None else interval.method,
         "flop": item.flop,
         "method": item.method,
-        "remarks": list(item.warnings if item.outcome is Outcome.MEASURED else (pages.why(item), *item.warnings)),
+        "remarks": list(pages.remarks(item.outcome, item.reason, item.warnings)),
         "correlogram": correlogram([each.estimate for each in counted]),
         "rounds": _columns(item, rounds),
     }

@@ -14,9 +14,9 @@ from benchmarks.harness import cases
 from tools.errors import HistoryError, UsageError
 from tools.joining import StoredSeries
 from tools.stored_file import Series
+from tools.working_tree import BUILT_FROM
 
 DEFAULT_COMMITS = 3
-BUILT_FROM = ("kernels", "CMakeLists.txt")  # pyproject.toml changes mostly for other reasons than the build
 HOT, ERROR = ".time_hot", ".track_max_error"  # how the names of benchmarks end (contract)
 EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
 _ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # what makes a git revision a set of commits

@@ -1,6 +1,6 @@
 """The data of the trends as files, for the pages and for other tools: the commits, a list of the series, each series.
 
-- `data/commits`: the commits of the first-parent line that have a result, oldest first;
+- `data/commits`: the commits of the first-parent line that have a result, oldest first, and where they were measured;
 - `data/series-index`: the machines with their environments, and every series with a trend, by the name of its file;
 - `data/series-<16 hex>`: a series as columns, one entry for each commit that has a result of it, oldest first.
 
@@ -18,14 +18,16 @@ import orjson
 
 from benchmarks.harness.statistics import FloatArray
 from tools import pages
+from tools.changes_along import Truth
 from tools.columns import OUTCOMES, Columns, IntArray
-from tools.measurements import SeriesKey
+from tools.measurements import Outcome, SeriesKey
 from tools.site import Site
 from tools.site_files import DataFile, series_name
 from tools.site_writing import json_bytes
 
 FORMAT = 1  # of these files; it changes when a reader of the old ones would go wrong
 DIGITS = 7  # of a time: no series repeats to one part in a million; all 17 would double the files
+_NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 _OUTCOMES = tuple(outcome.value for outcome in OUTCOMES)
 _MOST_KEPT = 64  # columns kept as JSON; of 10,000 commits each can have a MB
 TIMES = ("seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high")
@@ -47,14 +49,24 @@ def _read(found: Site, key: SeriesKey, texts: Texts) -> dict[str, Any]:
 
 def commits(found: Site) -> dict[str, Any]:
     """Return the commits of the first-parent line that have a result, oldest first."""
+    asked = _measured(found)
     return {
         "format": FORMAT,
         "branch": "HEAD",
-        "commits": [_commit(found, sha) for sha in found.measured if sha in found.order],
+        "commits": [_commit(found, sha, asked) for sha in found.measured if sha in found.order],
     }
 
 
-def _commit(found: Site, sha: str) -> dict[str, Any]:
+def _measured(found: Site) -> list[Truth]:
+    """Return, for each of the site's places, of which commits of the line it has more to say than n/a."""
+    asked = {(place.machine, place.environment): np.zeros(len(found.line), dtype=np.bool_) for place in found.places}
+    for key in found.keys:
+        columns = found.series(key)
+        asked[key.machine, key.environment][columns.place[columns.outcome != _NOT_APPLICABLE]] = True
+    return list(asked.values())
+
+
+def _commit(found: Site, sha: str, asked: Sequence[Truth]) -> dict[str, Any]:
     commit = found.commits[sha]
     return {
         "sha": sha,
@@ -62,6 +74,7 @@ def _commit(found: Site, sha: str) -> dict[str, Any]:
         "author": commit.author,
         "date": commit.date.isoformat(),
         "tags": list(found.tags.get(sha, ())),
+        "places": [number for number, own in enumerate(asked) if own[found.order[sha]]],
         "page": pages.commit_href(sha),
     }
 

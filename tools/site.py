@@ -32,6 +32,7 @@ from tools.changes_apart import Finder
 from tools.columns import Columns
 from tools.evidence import Evidence
 from tools.finding import Finding
+from tools.kept_documents import Documents
 from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place
@@ -52,6 +53,7 @@ class Site:
     results: Path
     repository: Path
     store: Store
+    cache: Path | None = None  # the folder of what is kept between reports
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -238,6 +240,11 @@ class Site:
         return self.store.fits.get(key)
 
     @cached_property
+    def documents(self) -> Documents:
+        """What Bokeh draws."""
+        return Documents(self.cache)
+
+    @cached_property
     def _errors(self) -> dict[SeriesKey, Accuracy]:
         return accuracy_series.build(self._files_with(accuracy_series.METHOD), self.order)
 
@@ -285,7 +292,8 @@ def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
         HistoryError: `repository` is no git repository with a commit.
     """
     folder = results.resolve().parent / CACHE if cache is None else cache
-    return Site(results=results, repository=repository, store=site_store.read(results, repository, folder))
+    store = site_store.read(results, repository, folder)
+    return Site(results=results, repository=repository, store=store, cache=folder)
 
 
 def _stem(place: Place, commit: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from collections.abc import Callable, ItemsView, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -135,7 +135,7 @@ class Store:
         part = self.layout.part(self.layout.numbers[key])
         made = hashlib.sha256(repr(self._amounts(key)).encode())
         for name in SHOWN:
-            made.update(self.layout.columns[name][part].tobytes())
+            made.update(self._said(name, part))
         made.update(self._shas[self.layout.commit[part]].tobytes())
         return made.hexdigest()
 
@@ -154,11 +154,22 @@ class Store:
                 slots = self.layout.files[path][self.layout.files[path] >= 0]
                 made.update(names[self.layout.owners(slots)].tobytes())
                 for name in SHOWN:
-                    made.update(self.layout.columns[name][slots].tobytes())
+                    made.update(self._said(name, slots))
             found[sha] = made.hexdigest()
             if sha in self.order:
                 before = made.digest()
         return found
+
+    def _said(self, name: str, slots: slice | NDArray[np.signedinteger]) -> bytes:
+        """Return what some entries of a column say: of texts their digests, as another cache numbers them otherwise."""
+        column = self.layout.columns[name][slots]
+        return bytes((self._texts[name][column] if name in self._texts else column).tobytes())
+
+    @cached_property
+    def _texts(self) -> Mapping[str, NDArray[np.bytes_]]:
+        """Digests of the texts that numbers in a column stand for; of NOTHING, none."""
+        texts, remarks = _digests(self.names.texts.things), _digests(self.names.remarks.things)
+        return {"method": texts, "interval_method": texts, "remark": remarks}
 
     @cached_property
     def _shas(self) -> NDArray[np.bytes_]:
@@ -200,6 +211,11 @@ class Store:
         began = self.layout.columns["began"][self.layout.part(self.layout.numbers[key], on_line=False)]
         known = began[~np.isnan(began)]
         return float(known.max()) if len(known) else None
+
+
+def _digests(things: Iterable[object]) -> NDArray[np.bytes_]:
+    """Return a digest of each thing, after an empty one: things are numbered from 1."""
+    return np.array([b"", *(hashlib.sha256(repr(thing).encode()).digest() for thing in things)], "S32")
 
 
 def _known(value: float) -> float | None:

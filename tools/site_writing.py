@@ -7,6 +7,7 @@ predecessors in one step each, the index last; files that only the older site ha
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -100,6 +101,18 @@ class Writer:
         self.files.update({name: written for name, written in known.items() if written is not None})
         return True
 
+    def part(self) -> Writer:
+        """Return a writer of a part of the site, into the same folder; `add_part` adds what it wrote."""
+        part = copy.copy(self)
+        part.files, part.fresh, part.made = {}, [], 0
+        return part
+
+    def add_part(self, files: Mapping[str, Written], fresh: Iterable[str], made: int) -> None:
+        """Add what a writer of a part has in its fields of these names."""
+        self.files.update(files)
+        self.fresh += fresh
+        self.made += made
+
     def finish(self) -> None:
         """Move the new files into place, each in one step, then remove those that only the older site had."""
         stale = self._before.keys() - self.files.keys()
@@ -116,7 +129,7 @@ class Writer:
         self._list(self.files)
 
     def _list(self, files: Mapping[str, Written | None]) -> None:
-        entries = {name: each and [each.size, each.digest, each.inputs] for name, each in files.items()}
+        entries = {name: each and [each.size, each.digest, each.inputs] for name, each in sorted(files.items())}
         (self.new / MANIFEST).write_bytes(json_bytes({"format": _FORMAT, "files": entries}))
         (self.new / MANIFEST).replace(self.out / MANIFEST)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tools import charts
+from tools import palette
 from tools.errors import UsageError
 from tools.finding_text import plain
 from tools.trend_panels import Line, Mark, Panel, Picture
@@ -114,7 +114,7 @@ def _panel(axis: Any, panel: Panel, found: Picture, ink: Ink) -> None:
     axis.set_title(_short(panel.title, TITLED), loc="left", fontsize=10, fontweight="bold", pad=20)
     axis.text(0, 1.03, _short(panel.subtitle, TITLED), transform=axis.transAxes, fontsize=8, color=ink.muted)
     axis.set_ylabel(found.unit)
-    hues = charts.colours(tuple(line.name for line in panel.lines))
+    hues = palette.colours(tuple(line.name for line in panel.lines))
     for line in panel.lines:
         _line(axis, line, hues[line.name], ink)
     axis.set_xlim(-0.5, len(found.commits) - 0.5)

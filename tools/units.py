@@ -7,13 +7,13 @@ between sessions (about 1%) deserves, so that rounding never hides a change that
 
 from __future__ import annotations
 
-import math
-
 from tools.errors import UsageError
 
 DIGITS = 3  # significant digits of a printed value
 
 _TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
+# The values that pages are full of, up to where rounding may carry into a further digit: their decimals
+_PLAIN = ((1.0, 9.99, 2), (10.0, 99.9, 1), (100.0, 999.0, 0))
 _RATES = ("GFLOPS", "GB/s")
 _MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as a percentage
 
@@ -23,18 +23,24 @@ def significant(value: float) -> str:
 
     Digits before the decimal point are never dropped: 1234.5 is "1,234", not "1,230".
     """
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{DIGITS - 1}e}")  # rounding may carry into a further digit: 9.999 -> 10.0
-    decimals = max(DIGITS - 1 - math.floor(math.log10(abs(rounded))), 0)
-    return f"{value:,.{decimals}f}"
+    for least, below, decimals in _PLAIN:
+        if least <= value < below:
+            return f"{value:.{decimals}f}"
+    return "0" if value == 0 else f"{value:,.{max(DIGITS - 1 - _exponent(value), 0)}f}"
+
+
+def _exponent(value: float) -> int:
+    """Return the power of ten of the first of DIGITS digits: rounding may carry into a further one, 9.999 -> 10.0."""
+    return int(f"{value:.{DIGITS - 1}e}".partition("e")[2])
 
 
 def seconds(value: float) -> str:
     """Return a time, s, with the prefix that leaves 1 to 999 before the decimal point: "1.23 ms"."""
-    fits = (pair for pair in _TIMES if float(f"{value / pair[1]:.{DIGITS - 1}e}") < 1000)
-    unit, scale = next(fits, _TIMES[-1])
-    return f"{significant(value / scale)} {unit}"
+    for unit, scale in _TIMES[:-1]:
+        scaled = value / scale
+        if scaled < 999 or _exponent(scaled) < DIGITS:
+            return f"{significant(scaled)} {unit}"
+    return f"{significant(value)} {_TIMES[-1][0]}"
 
 
 def gflops(value: float) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tools.errors import HistoryError
 
 MESSAGE = "Working tree, uncommitted"
+BUILT_FROM = ("kernels", "CMakeLists.txt")  # pyproject.toml changes mostly for other reasons than the build
 NOT_BUILT_FROM = "results"  # what was recorded changes no build
 INDEX = "kernel-velocity-index"
 _WHO = {"NAME": "kernel-velocity", "EMAIL": "kernel-velocity@localhost"}

@@ -2,6 +2,14 @@
 "use strict";
 
 const Address = (() => {
+  const bare = () => window.location.pathname + window.location.search;
+  let chosen = isChoice(window.location.hash) ? window.location.hash : ""; // what the address said of a choice last
+
+  /** Returns whether a hash is a choice, and no place on the page, such as #main of the skip link. */
+  function isChoice(hash) {
+    return hash.length < 2 || hash.includes("=");
+  }
+
   /** Returns what the address says. */
   function read() {
     return new URLSearchParams(window.location.hash.slice(1));
@@ -11,8 +19,8 @@ const Address = (() => {
   function write(said, isStep = false) {
     const hash = said.toString();
     // not location.hash: emptying it would scroll to the top, and the page would follow what it has just written
-    const address = hash ? `#${hash}` : window.location.pathname + window.location.search;
-    window.history[isStep ? "pushState" : "replaceState"](null, "", address);
+    window.history[isStep ? "pushState" : "replaceState"](null, "", hash ? `#${hash}` : bare());
+    chosen = window.location.hash;
   }
 
   /** Sets a select, or another field, to a value where it can have that; else to what is usual. */
@@ -20,6 +28,27 @@ const Address = (() => {
     field.value = wanted ?? usual;
     if (field.value !== wanted) field.value = usual;
   }
+
+  /**
+   * Lets a page hear of choices only: a way to a place on the page leaves what is chosen, and the address says that
+   * again. Where the choice hides the place, the choice is given up.
+   */
+  function moved(event) {
+    const hash = event.newURL === undefined ? window.location.hash : new URL(event.newURL).hash;
+    if (isChoice(hash)) {
+      chosen = window.location.hash;
+      return;
+    }
+    const place = document.getElementById(hash.slice(1));
+    const isHidden = Boolean(place?.closest("[hidden]"));
+    if (isHidden) chosen = "";
+    window.history.replaceState(null, "", chosen || bare());
+    if (isHidden) window.requestAnimationFrame(() => place.scrollIntoView());
+    else event.stopImmediatePropagation();
+  }
+
+  // Before any listener of a page, which loads this file first
+  for (const name of ["popstate", "hashchange"]) window.addEventListener(name, moved);
 
   return { read, write, set };
 })();

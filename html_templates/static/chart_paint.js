@@ -1,8 +1,8 @@
-// Paints charts as the page is painted, light or dark: they are canvases, which no style reaches.
+// Paints charts as the page is painted, light, dark or on paper: they are canvases, which no style reaches.
 "use strict";
 
 const ChartPaint = (() => {
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const schemes = ["(prefers-color-scheme: dark)", "print"].map((query) => window.matchMedia(query));
 
   /** Returns a colour of the page, by the name of its variable (style.css). */
   function colour(name) {
@@ -23,11 +23,18 @@ const ChartPaint = (() => {
     }
   }
 
-  /** Paints a plot's axes and grid, and what `rest` paints, now and whenever the reader's scheme changes. */
+  /** Paints a plot's axes and grid, and what `rest` paints, now and whenever the reader's scheme changes, or for paper. */
   function follow(plot, rest = () => {}) {
     const paint = () => { paintAxes(plot); rest(); };
     paint();
-    dark.addEventListener("change", paint);
+    for (const scheme of schemes) scheme.addEventListener("change", paint);
+    const [before, after] = [true, false].map((isPaper) => () => {
+      document.documentElement.toggleAttribute("data-paper", isPaper);
+      paint();
+      Bokeh.index.get_by_id(plot.id)?.repaint(); // now: the printer waits for no frame
+    });
+    window.addEventListener("beforeprint", before);
+    window.addEventListener("afterprint", after);
   }
 
   return { colour, follow };

@@ -19,8 +19,9 @@ function fromUrl(form) {
   for (const [name, usual] of Object.entries(FILTERS)) Address.set(form.elements[name], said.get(name), usual);
 }
 
-function toUrl(chosen) {
-  Address.write(new URLSearchParams(Object.entries(chosen).filter(([name, value]) => value !== FILTERS[name])));
+/** Puts what was chosen into the URL; what is being typed is no step of the reader's way. */
+function toUrl(chosen, isStep) {
+  Address.write(new URLSearchParams(Object.entries(chosen).filter(([name, value]) => value !== FILTERS[name])), isStep);
 }
 
 function show(form, rows) {
@@ -41,7 +42,7 @@ if (form) {
   form.hidden = false;
   fromUrl(form);
   show(form, rows);
-  form.addEventListener("input", () => toUrl(show(form, rows)));
+  form.addEventListener("input", ({ target }) => toUrl(show(form, rows), target.name !== "text"));
   form.addEventListener("submit", (event) => event.preventDefault());
   window.addEventListener("hashchange", () => {
     fromUrl(form);

@@ -4,31 +4,48 @@
 (() => {
   const loaded = new Promise((resolve) => { document.addEventListener("DOMContentLoaded", resolve); });
 
-  /** Loads what one choice needs: the series of the test case, and what their values are divided by or taken from. */
+  /**
+   * Loads what one choice needs: the series of the test case, and what their values are divided by or taken from.
+   * Returns {loaded, lost}: the series, and those that cannot be shown, as {name, why}.
+   */
   async function load(marks, choice) {
     const own = marks.series.filter((item) => item.machine === choice.machine && item.environment === choice.environment
       && item.state === choice.state && item.case === choice.case);
-    return Promise.all(own.map(async (item) => {
+    const asked = await Promise.allSettled(own.map(async (item) => {
       const rule = item.quantities[choice.unit];
       const beside = KernelColumns.needed(rule);
       const [columns, other] = await Promise.all([KV.load(item.name), beside === undefined ? undefined : KV.load(beside)]);
       return { item, rule, columns, beside: other };
     }));
+    const lost = asked.map(({ reason }, index) => ({ name: own[index].implementation, why: reason?.message }));
+    return {
+      loaded: asked.filter(({ status }) => status === "fulfilled").map(({ value }) => value),
+      lost: lost.filter((_, index) => asked[index].status === "rejected"),
+    };
   }
 
-  /** Returns what the cursor says of a series at a commit. */
+  /** Returns what is lost, by what is to blame for it. */
+  function missing(lost) {
+    const named = (why) => lost.filter((one) => one.why === why).map(({ name }) => `\u2068${name}\u2069`).join(", ");
+    const whys = [...new Set(lost.map(({ why }) => why))];
+    return whys.map((why) => `${why}, so this is not shown: ${named(why)}; write the site again (python -m tools report).`);
+  }
+
+  /** Returns what the cursor says of a series at a commit; what is known of its time only where that is what is shown. */
   function teller(series, line, commits, unit) {
     return (x) => {
-      const { item, columns } = series;
+      const { item, columns, rule } = series;
       const entry = line.at[x];
       const measured = entry !== KernelColumns.MISSING && columns.outcome[entry] === "measured";
       if (entry === KernelColumns.MISSING && Number.isNaN(line.y[x])) return { value: "not measured" };
       const flags = (columns.remarks[entry] ?? []).join("; ");
       if (!measured && Number.isNaN(line.y[x])) return { value: columns.outcome[entry], flags };
+      const value = Numbers.value(line.y[x], unit);
+      if (!KernelColumns.isOfTime(rule)) return { value };
       const rounds = columns.rounds[entry] ?? null;
       const change = item.steps[commits[x].sha];
       return {
-        value: Numbers.value(line.y[x], unit),
+        value,
         interval: Number.isNaN(line.low[x]) ? "interval unknown" : Numbers.interval(line.low[x], line.high[x], unit),
         rounds: rounds === null ? "rounds unknown (no telemetry)" : `${rounds} ${rounds === 1 ? "round" : "rounds"}`,
         change: change ?? "",
@@ -60,6 +77,7 @@
 
   function changesOf(series, line, placed) {
     const { item } = series;
+    if (!KernelColumns.isOfTime(series.rule)) return []; // they are of the time
     return item.changes.map((mark) => {
       const place = placed(mark, {});
       const text = `change point, ${item.implementation}: ${mark.text} (${mark.detail})`;
@@ -69,11 +87,16 @@
 
   /** Returns the roof of a test case in the unit shown; nothing where the unit has none. */
   function roofs(loaded, lines, unit) {
-    const series = loaded.find(({ item, rule }, index) => lines[index].visible && item.roof !== null && rule && (rule.per ?? rule.times));
+    const series = loaded.find(({ item, rule }, index) => lines[index].visible && item.roof !== null && KernelColumns.isOfTime(rule));
     if (series === undefined || unit === "cache benefit") return [];
     const { seconds, text } = series.item.roof;
     const [y] = KernelColumns.convert(series.rule, seconds, null, null);
     return [{ y, label: `roof (${text}): ${Numbers.value(y, unit)}` }];
+  }
+
+  /** Returns whether a series is more than n/a somewhere. */
+  function applies({ columns }) {
+    return columns.outcome.some((outcome) => outcome !== "n/a");
   }
 
   /** Returns everything that the chart shows of a choice. */
@@ -84,7 +107,7 @@
     const lines = loaded.map((series) => {
       const line = KernelColumns.line(series, series.rule, page.order, ranks);
       const name = series.item.implementation;
-      return { ...line, name, series, colour: page.colours.get(name), visible: choice.implementations.has(name), tell: teller(series, line, commits, choice.unit) };
+      return { ...line, name, series, ...page.looks.get(name), visible: choice.implementations.has(name) && applies(series), tell: teller(series, line, commits, choice.unit) };
     });
     const marks = marked(page, choice, loaded, lines, shown);
     const all = [...marks.finding, ...marks.changes, ...marks.tag, ...marks.environment];
@@ -118,6 +141,25 @@
     }
   }
 
+  /** Has what scrolls end below a whole row, so that none is cut. */
+  function endBelowARow(scroll) {
+    scroll.style.removeProperty("--end");
+    if (scroll.scrollHeight <= scroll.clientHeight) return;
+    const { top, height } = scroll.getBoundingClientRect();
+    const room = height - scroll.offsetHeight + scroll.clientHeight; // without the bar of a table that is too wide
+    let end = 0;
+    for (const row of scroll.querySelectorAll("tbody tr")) {
+      const bottom = row.getBoundingClientRect().bottom - top + scroll.scrollTop;
+      if (bottom > room) break;
+      end = bottom;
+    }
+    if (end > 0) scroll.style.setProperty("--end", `${end + height - room}px`);
+  }
+
+  const sized = new ResizeObserver((entries) => {
+    for (const { target } of entries) endBelowARow(target.closest(".scroll"));
+  });
+
   function say(section, text) {
     section.querySelector(".status").textContent = text;
   }
@@ -128,11 +170,11 @@
     const boxes = Array.from(form.querySelectorAll("[name=implementation]"));
     const page = {
       marks, commits, order: KernelColumns.places(commits),
-      colours: new Map(boxes.map((box) => [box.value, box.dataset.colour])),
+      looks: new Map(boxes.map(({ value, dataset: { colour, dash } }) => [value, { colour, dash }])),
       words: new Map(Array.from(form.elements.unit.options, (option) => [option.value, option.dataset.axis])),
     };
     KernelChoice.take(form);
-    load(marks, resolve(form, marks)).catch(() => {}); // on its way while Bokeh starts; `show` says what went wrong
+    load(marks, resolve(form, marks)); // on its way while Bokeh starts
     await loaded;
     const item = JSON.parse(section.querySelector("script.chart-document").textContent);
     const stage = section.querySelector(".stage");
@@ -145,23 +187,30 @@
       const mine = turn += 1;
       const choice = resolve(form, marks);
       showTables(choice);
-      const series = await load(marks, choice);
+      const { loaded: series, lost } = await load(marks, choice);
       if (mine !== turn) return; // the reader has chosen something else meanwhile
       tip.hide();
+      KernelChoice.offerBoxes(form, [...series.filter(applies).map(({ item }) => item.implementation), ...lost.map(({ name }) => name)]);
       const made = model(page, choice, series);
       Trend.draw(chart, made, choice.range);
-      KernelTables.offer(section, choice, made);
+      KernelTables.tell(section, made, choice.range);
+      if (!lost.length) KernelTables.offer(section, choice, made);
       const [roof] = made.marks.roof;
       const count = made.commits.length;
       const newest = choice.range !== "all" && count > Number(choice.range) ? `the newest ${choice.range} of ` : "";
       const counted = `${newest}${Numbers.count(count)} ${count === 1 ? "commit" : "commits"}`;
-      say(section, roof ? `${counted}; ${roof.label}` : counted);
+      const known = roof ? `${counted}; ${roof.label}` : counted;
+      say(section, [KernelChoice.missed(form), ...missing(lost), known].filter(Boolean).join(" "));
       section.dataset.drawn = String(mine);
     }
 
     const shown = () => show().catch((error) => say(section, error.message));
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("change", () => { shown(); KernelChoice.put(form); });
+    form.addEventListener("change", () => {
+      resolve(form, marks);
+      KernelChoice.put(form);
+      shown();
+    });
     window.addEventListener("hashchange", () => { KernelChoice.take(form); shown(); });
     await show();
     section.dataset.ready = "yes";
@@ -170,5 +219,6 @@
   for (const section of document.querySelectorAll("section.trend")) {
     start(section).catch((error) => say(section, error.message));
   }
+  for (const table of document.querySelectorAll(".behind table")) sized.observe(table);
   KernelTables.startSource();
 })();

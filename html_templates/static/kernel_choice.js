@@ -3,6 +3,7 @@
 
 const KernelChoice = (() => {
   const FIELDS = ["case", "unit", "state", "range", "scale"];
+  const WORDS = { case: "test case", unit: "quantity", state: "cache state", range: "number of commits", scale: "scale" };
 
   function options(select) {
     return Array.from(select.options);
@@ -13,16 +14,35 @@ const KernelChoice = (() => {
     const said = Address.read();
     for (const name of FIELDS) Address.set(form.elements[name], said.get(name), form.elements[name].dataset.first);
     const places = form.elements.machine;
-    const place = options(places).find((option) => option.dataset.machine === said.get("machine")
-      && (!said.has("environment") || option.dataset.environment === said.get("environment")));
-    places.value = place?.value ?? places.options[0].value;
+    const known = options(places);
+    const place = known.find((option) => isPlace(option, said)) ?? known.find((option) => option.dataset.machine === said.get("machine"));
+    places.value = (place ?? known[0]).value;
     const hidden = new Set(said.getAll("hide"));
     for (const box of boxes(form)) box.checked = !hidden.has(box.value);
   }
 
-  /** Puts what is chosen, and is not what the page begins with, into the address. */
+  function isPlace({ dataset }, said) {
+    return dataset.machine === said.get("machine") && (!said.has("environment") || dataset.environment === said.get("environment"));
+  }
+
+  /** Returns what the address asks for and the form, narrowed to what there is, does not show; "" for nothing. */
+  function missed(form) {
+    const said = Address.read();
+    const quoted = (text) => `“\u2068${text}\u2069”`; // isolated: its letters turn no others around
+    const gone = FIELDS.filter((name) => said.has(name) && said.get(name) !== form.elements[name].value)
+      .map((name) => `${WORDS[name]} ${quoted(said.get(name))}`);
+    if (said.has("machine") && !isPlace(form.elements.machine.selectedOptions[0], said)) {
+      const environment = said.has("environment") ? ` with environment ${quoted(said.get("environment"))}` : "";
+      gone.unshift(`machine ${quoted(said.get("machine"))}${environment}`);
+    }
+    return gone.length ? `Not here, so something else is shown: ${gone.join(", ")}.` : "";
+  }
+
+  /** Puts what is chosen, and is not what the page begins with, into the address: a step of the reader's way. */
   function put(form) {
     const said = new URLSearchParams();
+    const source = Address.read().get("source"); // chosen elsewhere on the page (kernel_tables.js)
+    if (source !== null) said.set("source", source);
     for (const name of FIELDS) {
       const select = form.elements[name];
       if (select.value !== select.dataset.first) said.set(name, select.value);
@@ -33,7 +53,7 @@ const KernelChoice = (() => {
       said.set("environment", places.selectedOptions[0].dataset.environment);
     }
     for (const box of boxes(form)) if (!box.checked) said.append("hide", box.value);
-    Address.write(said);
+    Address.write(said, true);
   }
 
   function boxes(form) {
@@ -46,9 +66,15 @@ const KernelChoice = (() => {
     if (!values.has(select.value)) select.value = options(select).find((option) => !option.disabled)?.value ?? "";
   }
 
+  /** Lets the reader check only implementations of some names: of others there is nothing to show. */
+  function offerBoxes(form, names) {
+    for (const box of boxes(form)) box.closest("label").hidden = !names.includes(box.value);
+    form.querySelector("fieldset").hidden = names.length === 0;
+  }
+
   function implementations(form) {
     return new Set(boxes(form).filter((box) => box.checked).map((box) => box.value));
   }
 
-  return { take, put, offer, implementations };
+  return { take, missed, put, offer, offerBoxes, implementations };
 })();

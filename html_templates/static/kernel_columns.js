@@ -99,5 +99,10 @@ const KernelColumns = (() => {
     return rule && (rule.over ?? rule.under ?? rule.own);
   }
 
-  return { MISSING, places, axis, ranks, xOf, line, needed, convert };
+  /** Returns whether a rule converts a time alone, so that its rounds, changes and roof are those of what is shown. */
+  function isOfTime(rule) {
+    return rule !== undefined && (rule.per !== undefined || rule.times !== undefined);
+  }
+
+  return { MISSING, places, axis, ranks, xOf, line, needed, isOfTime, convert };
 })();

@@ -2,6 +2,7 @@
 "use strict";
 
 const KernelTables = (() => {
+  const MOST = 50; // commits in the table of what the chart shows
   const STEP = 400; // rows a turn: the page stays alive while ten thousand are made
 
   function cell(series, entry) {
@@ -40,30 +41,69 @@ const KernelTables = (() => {
     return [bounds, flop === null ? "" : Numbers.seconds(seconds[entry])].filter(Boolean).join(" · ");
   }
 
-  function row(commit, cells) {
-    const { element, foreign } = KernelTip;
-    const made = element("tr");
-    const head = element("th", "commit");
-    head.scope = "row";
-    const link = element("a", "sha", commit.sha.slice(0, 8));
-    link.href = commit.page;
-    const when = commit.date.slice(0, 16).replace("T", " ");
-    head.append(link, " ", foreign("subject", commit.subject || "(no message)"), " ", foreign("who", `${commit.author}, ${when}`));
-    made.append(head, ...cells);
-    return made;
-  }
+  const row = (commit, cells) => make("tr", {}, make("th", { class: "commit", scope: "row" }, ...KernelTip.commitHead(commit)), ...cells);
 
-  /** Adds the commits of a model that a table does not have yet, newest first. */
-  async function fill(card, model) {
+  /** Adds the commits of a model that a table does not have yet, newest first; `told` hears how many of how many. */
+  async function fill(card, model, told) {
     const body = card.querySelector("tbody");
     const have = new Set(Array.from(body.querySelectorAll("a.sha"), (link) => link.getAttribute("href")));
     const lines = Array.from(card.querySelectorAll("thead th bdi"), (head) => model.lines.find((line) => line.name === head.textContent));
     const missing = model.commits.map((_, x) => x).reverse().filter((x) => !have.has(model.commits[x].page));
+    const height = keepWidths(body.parentElement);
     for (let first = 0; first < missing.length; first += STEP) {
-      body.append(...missing.slice(first, first + STEP).map((x) => row(model.commits[x], lines.map((line) =>
-        (line === undefined ? textCell("absent", "–") : cell(line.series, line.at[x]))))));
+      told(first, missing.length);
+      const rows = missing.slice(first, first + STEP).map((x) => row(model.commits[x], lines.map((line) =>
+        (line === undefined ? textCell("absent", "–") : cell(line.series, line.at[x])))));
+      body.parentElement.append(group(rows, height));
       await new Promise((resolve) => { setTimeout(resolve); });
     }
+  }
+
+  /** Fixes the widths of a table's columns, for rows that are laid out apart from it; returns how high a row is, px. */
+  function keepWidths(table) {
+    const heads = Array.from(table.querySelectorAll("thead th"));
+    const widths = heads.map((head) => head.getBoundingClientRect().width);
+    heads.forEach((head, index) => { head.style.width = `${widths[index]}px`; });
+    table.style.setProperty("--columns", widths.map((width) => `${width}px`).join(" "));
+    table.style.setProperty("--width", `${widths.reduce((sum, width) => sum + width, 0)}px`);
+    table.classList.add("fixed");
+    const [body] = table.tBodies;
+    return body.getBoundingClientRect().height / Math.max(body.rows.length, 1);
+  }
+
+  /**
+   * Returns a part of a table whose rows are laid out when they come into view: a table of 10,000 rows of ten series
+   * takes seconds each time that it grows. Its roles are said, as its style (kernel.css) is no table's.
+   */
+  function group(rows, height) {
+    const made = make("tbody", { class: "apart", role: "rowgroup" }, ...rows);
+    made.style.setProperty("contain-intrinsic-height", `auto ${Math.round(height * rows.length)}px`);
+    for (const one of rows) {
+      one.setAttribute("role", "row");
+      for (const part of one.children) part.setAttribute("role", part.tagName === "TH" ? "rowheader" : "cell");
+    }
+    return made;
+  }
+
+  /** Fills the table of what the chart shows, in its own unit: the newest commits of `range`. */
+  function tell(section, model, range) {
+    const lines = model.lines.filter((line) => line.visible);
+    const count = range === "all" ? model.commits.length : Math.min(Number(range), model.commits.length);
+    const shown = model.commits.map((_, x) => x).reverse().slice(0, Math.min(count, MOST));
+    const rows = shown.map((x) => [commitCell(model.commits[x]), ...lines.map((line) => saidCell(line.tell(x)))]);
+    const behind = section.querySelector(".behind-chart");
+    const newest = shown.length < count ? `, the newest ${shown.length} of ${Numbers.count(count)} commits` : "";
+    behind.querySelector("summary").textContent = `The chart as a table: ${model.unit}${newest}`;
+    behind.querySelector(".scroll").replaceChildren(table(["commit", ...lines.map((line) => foreign(line.name))], rows));
+  }
+
+  function commitCell(commit) {
+    return make("span", { class: "commit" }, make("a", { class: "sha", href: commit.page }, commit.sha.slice(0, 8)), " ",
+      make("span", { class: "subject" }, foreign(commit.subject || "(no message)")));
+  }
+
+  function saidCell({ value, interval }) {
+    return make("span", {}, make("span", { class: "text" }, value), make("span", { class: "detail" }, interval ?? ""));
   }
 
   /** Lets the reader fill the table of a choice, where the page leaves commits out. */
@@ -75,28 +115,47 @@ const KernelTables = (() => {
     more.hidden = false;
     more.onclick = async () => {
       more.disabled = true;
-      await fill(card, model);
+      await fill(card, model, (done, whole) => { more.textContent = `${Numbers.count(done)} of ${Numbers.count(whole)} added`; });
       card.querySelector(".further").remove();
     };
   }
 
-  /** Shows the source of another version of the kernel when the reader chooses it. */
+  /** Shows the source of the version of the kernel that the reader chooses, or the address names. */
   function startSource() {
     const source = document.querySelector(".source");
     const select = source?.querySelector("select");
     if (!select) return;
+    const newest = select.value;
+    let shown = newest;
+    const follow = () => {
+      Address.set(select, Address.read().get("source"), newest);
+      if (select.value === shown) return;
+      shown = select.value;
+      source.open = true;
+      showSource(source, select);
+    };
     select.disabled = false;
-    select.addEventListener("change", async () => {
-      const wanted = select.value;
-      try {
-        const { texts, versions } = await KV.load(source.dataset.source);
-        if (select.value !== wanted) return;
-        const files = Object.entries(versions.find((version) => version.commit === wanted).files);
-        source.querySelector(".files").replaceChildren(...files.flatMap(([name, text]) => shownFile(name, texts[text])));
-      } catch (error) {
-        source.querySelector(".files").textContent = error.message;
-      }
+    select.addEventListener("change", () => {
+      const said = Address.read();
+      said.delete("source");
+      if (select.value !== newest) said.set("source", select.value);
+      Address.write(said, true);
+      follow();
     });
+    window.addEventListener("hashchange", follow);
+    follow();
+  }
+
+  async function showSource(source, select) {
+    const wanted = select.value;
+    try {
+      const { texts, versions } = await KV.load(source.dataset.source);
+      if (select.value !== wanted) return;
+      const files = Object.entries(versions.find((version) => version.commit === wanted).files);
+      source.querySelector(".files").replaceChildren(...files.flatMap(([name, text]) => shownFile(name, texts[text])));
+    } catch (error) {
+      source.querySelector(".files").textContent = error.message;
+    }
   }
 
   function shownFile(name, text) {
@@ -107,5 +166,5 @@ const KernelTables = (() => {
     return [KernelTip.element("h3", "", name), code];
   }
 
-  return { offer, startSource };
+  return { offer, tell, startSource };
 })();

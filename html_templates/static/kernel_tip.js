@@ -7,18 +7,16 @@ const KernelTip = (() => {
   const DRAG = 5; // px: a press that moved further was no click
   const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
-  function element(tag, name, text) {
-    const made = document.createElement(tag);
-    if (name) made.className = name;
-    if (text !== undefined) made.textContent = text;
-    return made;
-  }
+  const element = (tag, name, text) => make(tag, name ? { class: name } : {}, ...(text === undefined ? [] : [text]));
 
   /** Text of others: its direction must not reach beyond it. */
-  function foreign(name, text) {
-    const made = element("span", name);
-    made.append(element("bdi", "", text));
-    return made;
+  const foreign = (name, text) => element("span", name, make("bdi", {}, text));
+
+  /** Returns what a commit is called by: its hash, which leads to its page, its message, who made it and when. */
+  function commitHead(commit) {
+    const when = commit.date.slice(0, 16).replace("T", " ");
+    const link = make("a", { class: "sha", href: commit.page }, commit.sha.slice(0, 8));
+    return [link, " ", foreign("subject", commit.subject || "(no message)"), " ", foreign("who", `${commit.author}, ${when}`)];
   }
 
   /** Returns the place of the frame on the stage, px. */
@@ -38,11 +36,7 @@ const KernelTip = (() => {
   /** Fills the tip: the commit, a block for each implementation shown, what is marked there. */
   function fill(tip, model, x) {
     const commit = model.commits[x];
-    const link = element("a", "sha", commit.sha.slice(0, 8));
-    link.href = commit.page;
-    const head = element("p", "commit");
-    head.append(link, " ", foreign("subject", commit.subject || "(no message)"), " ");
-    head.append(foreign("who", `${commit.author}, ${commit.date.slice(0, 16).replace("T", " ")}`));
+    const head = make("p", { class: "commit" }, ...commitHead(commit));
     const lines = model.lines.filter((line) => line.visible).map((line) => figures(line.tell(x), line));
     const marks = model.at(x).map((mark) => {
       const said = element("p", `mark ${mark.kind}`);
@@ -59,7 +53,7 @@ const KernelTip = (() => {
 
   function figures(said, line) {
     const block = element("p", "figures");
-    const swatch = element("span", "swatch");
+    const swatch = element("span", `swatch ${line.dash}`);
     swatch.style.background = line.colour;
     block.append(swatch, " ", foreign("name", line.name), " ", element("strong", "", said.value));
     const more = [said.interval, said.rounds, said.change].filter(Boolean).join(" · ");
@@ -137,7 +131,13 @@ const KernelTip = (() => {
     return { hide: () => show(null) };
   }
 
+  /** Whether an event is about a button of the chart's toolbar, which answers to keys itself. */
+  function isOfToolbar(event) {
+    return event.composedPath().some((part) => part.classList?.contains("bk-Toolbar"));
+  }
+
   function press(event, chart, state, show, [first, last]) {
+    if (isOfToolbar(event)) return;
     if (event.key === "Escape") show(null);
     else if (event.key === "Enter" && state.x !== null) window.location.href = chart.model.commits[state.x].page;
     else if (event.key in KEYS && first < last) {
@@ -162,5 +162,5 @@ const KernelTip = (() => {
     });
   }
 
-  return { start, element, foreign };
+  return { start, element, foreign, commitHead };
 })();

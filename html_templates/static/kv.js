@@ -3,7 +3,7 @@
 "use strict";
 
 const KV = (() => {
-  const waiting = new Map(); // name -> {promise, resolve}
+  const waiting = new Map(); // name -> {promise, resolve, reject, script}
 
   function entry(name) {
     if (!waiting.has(name)) {
@@ -17,15 +17,24 @@ const KV = (() => {
   return {
     /** Called by a data file. */
     put(name, value) {
-      entry(name).resolve(value);
+      const made = entry(name);
+      made.isThere = true;
+      made.resolve(value);
     },
-    /** Returns a promise of data/<name>; it is loaded once. */
+    /** Returns a promise of data/<name>; it is loaded once, and again where that failed. */
     load(name) {
       const made = entry(name);
       if (!made.script) {
         made.script = document.createElement("script");
         made.script.src = `data/${encodeURIComponent(name)}.js`;
-        made.script.onerror = () => made.reject(new Error(`data/${name}.js cannot be loaded`));
+        const fail = (why) => {
+          if (waiting.get(name) === made) waiting.delete(name);
+          made.script.remove();
+          made.reject(new Error(`data/${name}.js ${why}`));
+        };
+        made.script.onerror = () => fail("cannot be loaded");
+        // A file that is cut off, or empty, loads without a call of put
+        made.script.onload = () => { if (!made.isThere) fail("is damaged"); };
         document.head.append(made.script);
       }
       return made.promise;

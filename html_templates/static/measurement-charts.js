@@ -2,16 +2,6 @@
 // words; nodes are made one by one, and whatever is text is set as text.
 "use strict";
 
-/** Returns an element with its children; strings become text. */
-function make(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
-const foreign = (text) => make("bdi", {}, text);
-
 function median(values) {
   const sorted = [...values].sort((one, other) => one - other);
   const middle = Math.floor(sorted.length / 2);
@@ -22,12 +12,6 @@ const SIGNALS = {
   core_gauge: "gauge of the core", memory_gauge: "gauge of the memory", control_gauge: "control beside it",
   controls: "PyTorch's implementations in the same rounds",
 };
-
-function table(heads, rows) {
-  const row = (cells, tag) => make("tr", {}, ...cells.map((cell, index) => (tag === "th" ? make("th", { scope: "col" }, cell)
-    : index === 0 ? make("th", { scope: "row" }, cell) : make("td", { class: "value" }, cell))));
-  return make("table", {}, make("thead", {}, row(heads, "th")), make("tbody", {}, ...rows.map((cells) => row(cells, "td"))));
-}
 
 // ---- charts -----------------------------------------------------------------------------------------------------
 

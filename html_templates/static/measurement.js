@@ -1,5 +1,5 @@
 // The page of a measurement: loads the rounds of a commit (tools/rounds_data.py) and shows one series of them. The
-// choice lives in the address, #commit=<SHA>&series=<name>. Whatever is text is set as text.
+// choice lives in the address, #commit=<SHA>&series=<name>&trace=<name>. Whatever is text is set as text.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -132,7 +132,8 @@ function showRounds(rounds) {
 
 // ---- raw samples -------------------------------------------------------------------------------------------------
 
-async function showTraces(index, one, asked) {
+/** Shows the raw samples of a series; which of its traces stands in the address `said` of what is shown. */
+async function showTraces(index, one, asked, said) {
   const found = index.traces.find(([benchmark, implementation, testCase]) => benchmark === one.benchmark && implementation === one.implementation && testCase === one.case);
   if (!found) {
     $("trace").replaceChildren(make("p", { class: "hint" }, "A round keeps its estimate, not its samples. ", RECORD(), " records raw samples of every series; they are then shown here."));
@@ -144,13 +145,19 @@ async function showTraces(index, one, asked) {
     $("trace").replaceChildren(make("p", { class: "hint" }, "The samples cannot be loaded."));
     return;
   }
-  const select = make("select", { "aria-label": "trace" }, ...data.traces.map((trace, number) => make("option", { value: number },
+  const select = make("select", { "aria-label": "trace" }, ...data.traces.map((trace) => make("option", { value: trace.process },
     `${trace.process}: ${Numbers.count(trace.samples)} samples of ${trace.batch} ${trace.batch === 1 ? "call" : "calls"}, ${trace.timer}, ${moment(trace.began)}`)));
   const plots = make("div", { class: "plots" });
-  const update = () => plots.replaceChildren(...traceCharts(data.traces[select.value]));
-  select.addEventListener("change", update);
+  const update = () => plots.replaceChildren(...traceCharts(data.traces[select.selectedIndex]));
+  Address.set(select, said.get("trace"), select.value);
+  const gone = said.has("trace") && said.get("trace") !== select.value ? " The trace that the address names is not among them." : "";
+  select.addEventListener("change", () => {
+    update();
+    said.set("trace", select.value);
+    Address.write(said, true);
+  });
   update();
-  $("trace").replaceChildren(make("p", { class: "hint" }, "Recorded by ", RECORD(), " in this clone, at the time it says: not the samples of the rounds above, and perhaps of another commit."),
+  $("trace").replaceChildren(make("p", { class: "hint" }, "Recorded by ", RECORD(), " in this clone, at the time it says: not the samples of the rounds above, and perhaps of another commit.", gone),
     make("p", { class: "controls" }, select), plots);
 }
 
@@ -179,17 +186,20 @@ function say(text) {
   $("status").textContent = text;
 }
 
-/** Returns the place that has rounds of a series at a commit; null where none has. */
+/** Returns the place that has rounds of a series at a commit, or may have had them in a file that is lost; else null. */
 async function find(index, commit, series) {
+  let lost = null;
   for (const [number, place] of index.places.entries()) {
     if (!place.commits.includes(commit)) continue;
     const data = await KV.load(`rounds-${commit.slice(0, 8)}-${number}`).catch(() => null);
-    if (data && (series === null || series in data.series)) return number;
+    if (data === null) lost ??= number;
+    else if (series === null || series in data.series) return number;
   }
-  return null;
+  return lost;
 }
 
-async function show(index, commits, wanted) {
+/** Shows what the form, or `wanted`, asks for; `isStep`: the reader's way back leads to what was shown before. */
+async function show(index, commits, wanted, isStep) {
   const asked = (turn += 1);
   const number = Number(form.elements.place.value);
   const known = index.places[number].commits;
@@ -198,19 +208,21 @@ async function show(index, commits, wanted) {
   const sha = form.elements.commit.value;
   const [data, fits] = await Promise.all([`rounds-${sha.slice(0, 8)}-${number}`, `fits-${number}`].map((name) => KV.load(name).catch(() => null)));
   if (asked !== turn) return;
-  if (data === null) return say("The rounds of this commit cannot be loaded.");
-  const name = offer(data.series, wanted?.series);
-  $("measurement").hidden = name === undefined;
+  const name = data === null ? wanted?.series : offer(data.series, wanted?.series);
+  const said = new URLSearchParams(Object.entries({ commit: sha, series: name, trace: wanted?.trace }).filter(([, value]) => value));
+  Address.write(said, isStep);
   showCommit(sha, commits.get(sha));
-  if (name === undefined) return say("None of this commit's rounds are of a series that the site shows.");
-  const one = data.series[name];
+  const one = data?.series[name];
+  $("measurement").hidden = one === undefined;
+  if (data === null) return say("The rounds of this commit cannot be loaded.");
+  if (one === undefined) return say("None of this commit's rounds are of a series that the site shows.");
   const fit = fits?.series[name] ?? null;
   const rounds = roundsOf(one, fit);
   showValue(one, rounds, fit);
   showCharts(one, rounds, fit);
   showRounds(rounds);
-  await showTraces(index, one, asked);
-  Address.write(new URLSearchParams({ commit: sha, series: name }));
+  await showTraces(index, one, asked, said);
+  if (asked !== turn) return;
   say("");
   document.body.dataset.ready = `${sha} ${name}`;
 }
@@ -222,22 +234,28 @@ function showCommit(sha, commit) {
 
 /** Shows what the address asks for; where it asks for nothing, or for nothing that there is, the newest commit. */
 async function follow(index, commits) {
+  const begun = (turn += 1);
   const address = Address.read();
   const prefix = address.get("commit") ?? "";
   const all = index.places.flatMap((place) => place.commits);
   const commit = prefix ? all.find((sha) => sha.startsWith(prefix)) : undefined;
   const series = address.get("series");
   const found = commit === undefined ? null : await find(index, commit, series);
+  if (begun !== turn) return;
   const first = index.places.findIndex((place) => place.commits.length);
   fill(form.elements.place, index.places.map((place, number) => [String(number), `${isolated(place.machine)} · ${isolated(place.environment)}`]).filter((_, number) => index.places[number].commits.length), String(found ?? first));
-  await show(index, commits, { commit, series: found === null ? undefined : series ?? undefined });
+  const wanted = found === null ? {} : { series: series ?? undefined, trace: address.get("trace") };
+  const shown = show(index, commits, { commit, ...wanted }, false);
+  const asked = turn;
+  await shown;
+  if (asked !== turn) return;
   if ((prefix || series) && found === null) say("Nothing is recorded of what the address asks for: the newest commit is shown.");
 }
 
 async function start() {
   const [index, listed] = await Promise.all([KV.load("rounds-index"), KV.load("commits").catch(() => ({ commits: [] }))]);
   const commits = new Map(listed.commits.map((commit) => [commit.sha, commit]));
-  form.addEventListener("change", () => show(index, commits));
+  form.addEventListener("change", () => show(index, commits, undefined, true));
   window.addEventListener("hashchange", () => follow(index, commits));
   await follow(index, commits);
 }

@@ -4,7 +4,7 @@
 "use strict";
 
 const MOST_PATHS = 24; // series whose every commit is drawn at once
-const LABEL = 14; // pixels that a label is high
+const MOST_ROWS = 50; // of the points, newest first, in the table behind the chart
 const MARKS = ["circle", "square", "triangle", "diamond", "inverted_triangle", "star"]; // one per test case or kernel
 
 /** Colours the labels of the points. */
@@ -47,27 +47,12 @@ function points(one, data, commits) {
   const commit = (sha) => commits.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` };
   if (data === null) return [point(one, one.seconds, commit(one.commit), 0)];
   const known = data.commit.map((sha, index) => [sha, data.seconds[index]]).filter(([, seconds]) => seconds !== null);
-  const last = Math.max(known.length - 1, 1);
-  return known.map(([sha, seconds], index) => point(one, seconds, commit(sha), 1 - index / last || 0));
+  const last = known.length - 1;
+  return known.map(([sha, seconds], index) => point(one, seconds, commit(sha), index === last ? 0 : 1 - index / last));
 }
 
 function columns(rows, names) {
   return Object.fromEntries(names.map((name) => [name, rows.map((row) => row[name])]));
-}
-
-/** Returns how many pixels below its point each label stands, so that labels of points close together can be read. */
-function apart(plot, values) {
-  const { start, end } = plot.y_range;
-  const pixel = (y) => -plot.inner_height * Math.log(y / start) / Math.log(end / start);
-  const order = values.map((_, index) => index).sort((one, other) => values[other] - values[one]);
-  const down = values.map(() => 5);
-  let free = -Infinity;
-  for (const index of order) {
-    const place = Math.max(pixel(values[index]), free);
-    down[index] = 5 + place - pixel(values[index]);
-    free = place + LABEL;
-  }
-  return down;
 }
 
 /** Draws the series; `paths` holds the points of each. */
@@ -85,20 +70,43 @@ function draw(section, plot, series, paths) {
     xs: paths.map((path) => path.map((row) => row.x)), ys: paths.map((path) => path.map((row) => row.y)),
     colour: series.map((one) => colours.get(one.implementation)),
   };
+  nameNewest(plot, found.names, series, paths);
+  tell(section, paths);
+}
+
+/** Writes beside the newest point of each series what tells it from the others. */
+function nameNewest(plot, source, series, paths) {
   const single = (name) => new Set(series.map((one) => one[name])).size < 2;
   const parts = ["kernel", "implementation", "case"].filter((name) => name === "implementation" || !single(name));
   const named = series.length <= MOST_PATHS ? paths.filter((path) => path.length) : [];
   const newest = named.map((path) => path[path.length - 1]);
-  const turning = plot.x_range.start * (plot.x_range.end / plot.x_range.start) ** 0.6; // labels stay in the plot
   const types = new Set(series.map((one) => one.case.split("-")[0]));
   const size = (text) => (types.size < 2 ? text.split("-").slice(1).join("-") || text : text);
-  found.names.data = {
-    x: newest.map((row) => row.x), y: newest.map((row) => row.y),
-    text: newest.map((row) => parts.map((name) => (name === "case" ? size(row.case) : row[name])).join(" ").slice(0, 48)),
-    down: apart(plot, newest.map((row) => row.y)),
-    right: newest.map((row) => (row.x > turning ? -10 : 10)),
-    align: newest.map((row) => (row.x > turning ? "right" : "left")),
+  const text = newest.map((row) => parts.map((name) => (name === "case" ? size(row.case) : row[name])).join(" ").slice(0, 48));
+  const put = () => {
+    const [x, y] = [newest.map((row) => row.x), newest.map((row) => row.y)];
+    source.data = { x, y, text, ...RooflineLabels.placed(plot, newest, text) };
   };
+  put();
+  renamed.set(plot, put); // where there is another width, there is another room for them
+}
+
+const renamed = new Map(); // plot -> what places its labels anew
+
+/** Fills the table of what is drawn, newest commits first. */
+function tell(section, paths) {
+  const rows = paths.flatMap((path) => [...path].reverse().map((row, back) => ({ row, back })));
+  rows.sort((one, other) => one.back - other.back); // the newest of each series, then the one before it
+  const cells = rows.slice(0, MOST_ROWS).map(({ row }) => [
+    make("a", { class: "sha", href: row.page }, row.commit), foreign(row.kernel), foreign(row.implementation), foreign(row.case),
+    row.rate, row.efficiency, row.intensity, row.bandwidth, row.time,
+  ]);
+  const behind = section.querySelector(".behind-chart");
+  behind.hidden = rows.length === 0;
+  behind.querySelector("summary").textContent = rows.length > MOST_ROWS ? `The points as a table, the newest ${MOST_ROWS} of ${Numbers.count(rows.length)}` : "The points as a table";
+  behind.querySelector(".scroll").replaceChildren(
+    table(["commit", "kernel", "implementation", "test case", "rate", "efficiency", "intensity", "bandwidth", "time"], cells),
+  );
 }
 
 function said(series, withPaths) {
@@ -148,28 +156,54 @@ function offer(form, series) {
 // ---- what the reader chose, in the address -------------------------------------------------------------------------
 
 const PLACE = ["machine", "environment", "device"];
+const CHOICES = ["benchmark", "case", "implementation"];
+const NONE = ""; // the implementation that stands for none of them
 
-function remember(section) {
-  const form = section.querySelector("form");
-  const boxes = [...form.querySelectorAll("[name=implementation]")];
-  const asked = new URLSearchParams(PLACE.map((name) => [name, section.dataset[name]]));
-  asked.set("benchmark", form.elements.benchmark.value);
-  asked.set("case", form.elements.case.value);
-  if (!boxes.every((box) => box.checked)) for (const box of boxes) if (box.checked) asked.append("implementation", box.value);
-  Address.write(asked);
+/** Returns what the address says, a group for each section that it speaks of: a second machine begins a second group. */
+function groups() {
+  const found = [];
+  for (const [name, value] of Address.read()) {
+    if (found.length === 0 || (name === PLACE[0] && found.at(-1).has(name))) found.push(new URLSearchParams());
+    found.at(-1).append(name, value);
+  }
+  return found.filter((asked) => [...PLACE, ...CHOICES].some((name) => asked.has(name)));
 }
 
-/** Sets the form as the address says, where it speaks of this section; returns whether it does. */
-function recall(section) {
-  const asked = Address.read();
-  if (![...PLACE, "benchmark", "case", "implementation"].some((name) => asked.has(name))) return false;
-  if (!PLACE.every((name) => !asked.has(name) || asked.get(name) === section.dataset[name])) return false;
+/** Returns what a section's form says, as the address does. */
+function chosenOf(section) {
   const form = section.querySelector("form");
+  const boxes = [...form.querySelectorAll("[name=implementation]")];
+  const shown = boxes.filter((box) => box.checked).map((box) => box.value);
+  const found = [...PLACE.map((name) => [name, section.dataset[name]]), ...["benchmark", "case"].map((name) => [name, form.elements[name].value])];
+  if (shown.length < boxes.length) for (const name of shown.length ? shown : [NONE]) found.push(["implementation", name]);
+  return found;
+}
+
+/** Puts the choice of a section, then those of the others, into the address, as a step of the reader's way. */
+function remember(section) {
+  section.dataset.chosen = "yes";
+  const others = sections.filter((one) => one !== section && one.dataset.chosen);
+  Address.write(new URLSearchParams([section, ...others].flatMap(chosenOf)), true);
+}
+
+/** Sets the form as the address says, or as it began; returns whether the address brings its reader to this section. */
+function recall(section) {
+  const form = section.querySelector("form");
+  const all = groups();
+  if (all.length === 0 && window.location.hash !== "") return false; // an anchor chooses nothing
+  form.reset();
+  const asked = all.find((one) => PLACE.every((name) => !one.has(name) || one.get(name) === section.dataset[name]));
+  section.dataset.chosen = asked === undefined ? "" : "yes";
+  if (asked === undefined) return false;
   for (const name of ["benchmark", "case"]) Address.set(form.elements[name], asked.get(name), form.elements[name].value);
   const wanted = asked.getAll("implementation");
   for (const box of form.querySelectorAll("[name=implementation]")) box.checked = !wanted.length || wanted.includes(box.value);
-  return asked.has("machine");
+  return asked === all[0] && asked.has("machine");
 }
+
+// ---- the start -----------------------------------------------------------------------------------------------------
+
+const updates = new Map(); // section -> what draws it anew
 
 async function start(section) {
   const data = await KV.load(section.dataset.file);
@@ -184,8 +218,9 @@ async function start(section) {
     return show(section, plot, data, { get now() { return turn.now; }, asked });
   };
   ChartPaint.follow(plot, () => paintNames(plot));
+  plot.properties.inner_width.change.connect(() => renamed.get(plot)?.());
   form.addEventListener("change", () => { remember(section); update(); });
-  window.addEventListener("hashchange", () => { recall(section); update(); });
+  updates.set(section, update);
   if (recall(section)) section.scrollIntoView();
   await update();
 }
@@ -194,11 +229,15 @@ const seen = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     seen.unobserve(entry.target);
-    start(entry.target);
+    start(entry.target).catch((error) => { entry.target.querySelector(".status").textContent = error.message; });
   }
 }, { rootMargin: "400px" });
 const sections = [...document.querySelectorAll("section.roofline")];
 for (const section of sections) seen.observe(section);
+window.addEventListener("hashchange", () => {
+  for (const section of sections) recall(section);
+  for (const update of updates.values()) update();
+});
 // an address that speaks of a section far below brings its reader there
-const target = sections.find((section) => recall(section));
+const [target] = sections.filter((section) => recall(section));
 if (target) target.scrollIntoView();

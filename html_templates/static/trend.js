@@ -4,8 +4,10 @@
 
 const Trend = (() => {
   const ROOM = 4.5; // px a commit: with less there is no room for dots and bars
+  const DASH = 0.4; // commits on either side of a value without neighbours that its dash takes; 1 px at least
   const TICK = 44; // px that a label of the horizontal axis takes
-  const LABEL = { changes: 84, foot: 15, heads: 170 }; // px that the label of a mark takes
+  const LABEL = { changes: 84, foot: 15 }; // px that the label of a mark takes
+  const HEAD = { offset: 12, letter: 7 }; // px: of a finding's label from its head, and what a letter of 12 px takes at most
 
   const HUES = { regression: "--slower", improvement: "--faster", environment: "--event", vanished: "--muted" }; // of findings
 
@@ -37,9 +39,28 @@ const Trend = (() => {
     const plot = view.model;
     const chart = { view, plot, ...parts(plot), model: null };
     ChartPaint.follow(plot, () => paintMarks(chart));
-    plot.x_range.properties.end.change.connect(() => { fit(chart); moved(); });
-    plot.properties.inner_width.change.connect(() => { fit(chart); moved(); });
+    view.canvas_view.events_el.tabIndex = -1; // the host takes the keys; a second stop would have no name
+    const refit = oncePerFrame(() => {
+      if (chart.model === null || extent(chart) === chart.fitted) return;
+      fit(chart);
+      moved();
+    });
+    const { start, end } = plot.x_range.properties; // a drag beyond an edge changes only one of them
+    for (const property of [start, end, plot.properties.inner_width]) property.change.connect(refit);
     return chart;
+  }
+
+  /** Returns a function that has `act` called in the next frame, once however often it was asked for. */
+  function oncePerFrame(act) {
+    let frame = null;
+    return () => {
+      frame ??= window.requestAnimationFrame(() => { frame = null; act(); });
+    };
+  }
+
+  /** Returns what a chart is fitted to, as a text. */
+  function extent({ plot }) {
+    return `${plot.x_range.start} ${plot.x_range.end} ${plot.inner_width}`;
   }
 
   /**
@@ -69,16 +90,19 @@ const Trend = (() => {
   /** Fits dots, ticks, labels and the vertical axis to the commits in view. */
   function fit(chart) {
     if (chart.model === null) return;
+    chart.fitted = extent(chart);
     const [first, last] = inView(chart);
     const room = width(chart) / Math.max(last - first, 1);
+    const alone = room < ROOM ? Math.max(DASH, 1 / room) : 0;
     const indices = Array.from({ length: room < ROOM ? 0 : last - first }, (_, index) => first + index);
     const empty = { y: [], low: [], high: [], visible: false };
     for (const [part, name, renderer] of chart.drawn) {
       const line = chart.model.lines.find((each) => each.name === name && each.visible) ?? empty;
       const step = Math.max(Math.floor((last - first) / width(chart)), 1);
       const source = renderer.data_source;
-      if (part === "line") source.data = TrendShapes.path(line.y, first, Math.min(last, line.y.length), step);
-      if (part === "band") source.data = TrendShapes.band(line, first, Math.min(last, line.y.length), step);
+      const spread = { first, last: Math.min(last, line.y.length), step, alone };
+      if (part === "line") source.data = TrendShapes.path(line.y, spread);
+      if (part === "band") source.data = TrendShapes.band(line, spread);
       if (part === "bars") {
         const pick = (of) => (line.visible ? indices.map((x) => of[x]) : []);
         source.data = { x: line.visible ? indices : [], y: pick(line.y), low: pick(line.low), high: pick(line.high) };
@@ -136,6 +160,25 @@ const Trend = (() => {
     return found;
   }
 
+  /**
+   * Returns where the labels of findings (ascending in x) have room: on the side away from the frame's nearer edge, else
+   * on the other; "" for a label that another finding's line or label would cross on both.
+   */
+  function headed(chart, marks) {
+    const { start, end } = chart.plot.x_range;
+    const scale = width(chart) / (end - start);
+    const at = marks.map((mark) => (mark.x - start) * scale);
+    let taken = 0; // px up to which lines and labels stand
+    return marks.map((mark, index) => {
+      const room = HEAD.offset + HEAD.letter * mark.label.length;
+      const fits = { right: (at[index + 1] ?? width(chart)) - at[index] >= room, left: at[index] - taken >= room };
+      const sides = at[index] > width(chart) / 2 ? ["left", "right"] : ["right", "left"];
+      const side = sides.find((each) => fits[each]);
+      taken = at[index] + (side === "right" ? room : 0);
+      return { ...mark, align: side === "left" ? "right" : "left", offset: side === "left" ? -HEAD.offset : HEAD.offset, label: side ? mark.label : "" };
+    });
+  }
+
   function fitMarks(chart, first, last) {
     const { marks } = chart.model;
     const { start: foot, end: top } = chart.plot.y_range;
@@ -150,13 +193,11 @@ const Trend = (() => {
       put(kind, atFoot.filter((mark) => mark.kind === kind), { y: () => foot, label: (mark) => footed.get(mark) });
     }
     const findings = marks.finding.filter(seen);
-    const headed = thinned(chart, findings, LABEL.heads);
-    const beyond = (mark) => mark.x > (first + last) / 2; // its label is on the side that has more room
     const colour = (mark) => chart.hues[mark.what];
     put("finding", findings, { colour });
-    put("heads", findings, {
-      colour, y: () => top, page: (mark) => mark.page, label: (mark) => headed.get(mark),
-      align: (mark) => (beyond(mark) ? "right" : "left"), offset: (mark) => (beyond(mark) ? -12 : 12),
+    put("heads", headed(chart, findings), {
+      colour, y: () => top, page: (mark) => mark.page, label: (mark) => mark.label,
+      align: (mark) => mark.align, offset: (mark) => mark.offset,
     });
     const changes = marks.changes.filter(seen);
     const named = thinned(chart, changes, LABEL.changes);

@@ -1,12 +1,14 @@
 // The shapes of a chart's lines: no more points than pixels can show. What the cursor says is never taken from these.
+// They are made of the values from `first` to before `last`, of which `step` share a pixel; a value between two that are
+// missing, which alone would leave no ink, becomes a dash that reaches `alone` commits to either side (0: dots show it).
 "use strict";
 
 const TrendShapes = (() => {
   /**
-   * Returns the path of values, first to last (exclusive), oldest first; it breaks (NaN) where one is missing. Of `step`
-   * values that share a pixel, the least and the greatest in their order: the same ink as all of them.
+   * Returns the path of values, oldest first; it breaks (NaN) where one is missing. Of values that share a pixel, the
+   * least and the greatest in their order: the same ink as all of them.
    */
-  function path(values, first, last, step) {
+  function path(values, { first, last, step, alone }) {
     const made = { x: [], y: [] };
     const add = (x) => { made.x.push(x); made.y.push(values[x]); };
     for (let begin = first; begin < last; begin += step) {
@@ -16,6 +18,20 @@ const TrendShapes = (() => {
       else if (least === most) add(least);
       else { add(Math.min(least, most)); add(Math.max(least, most)); }
     }
+    return alone > 0 ? dashed(made, alone) : made;
+  }
+
+  /** Returns a path whose points between two gaps are dashes. */
+  function dashed({ x, y }, alone) {
+    const made = { x: [], y: [] };
+    const isGap = (index) => !(index in y) || Number.isNaN(y[index]);
+    y.forEach((value, index) => {
+      const isAlone = !isGap(index) && isGap(index - 1) && isGap(index + 1);
+      for (const shift of isAlone ? [-alone, alone] : [0]) {
+        made.x.push(x[index] + shift);
+        made.y.push(value);
+      }
+    });
     return made;
   }
 
@@ -33,10 +49,14 @@ const TrendShapes = (() => {
   }
 
   /** Returns the outline of the intervals of a line, along it and back; it breaks where one is missing. */
-  function band({ low, high }, first, last, step) {
+  function band({ low, high }, { first, last, step, alone }) {
     const outline = { x: [], y: [] };
     let run = [];
     const close = () => {
+      if (run.length === 1 && alone > 0) {
+        const [[x, bottom, top]] = run;
+        run = [[x - alone, bottom, top], [x + alone, bottom, top]];
+      }
       for (const [x, , top] of run) { outline.x.push(x); outline.y.push(top); }
       for (const [x, bottom] of run.reverse()) { outline.x.push(x); outline.y.push(bottom); }
       if (run.length) { outline.x.push(NaN); outline.y.push(NaN); }

@@ -22,9 +22,9 @@ function draw() {
   const rows = Rows.sorted(found, chosen.sort);
   const known = rows.filter((row) => row.said.ratio !== undefined);
   const drawn = state.all ? rows : rows.slice(0, MOST_ROWS);
-  const notes = [];
+  const notes = new Map();
   page.rows.querySelector("tbody").replaceChildren(...drawn.map((row) => Tables.caseRow(row, chosen.unit, notes)));
-  page.footnotes.replaceChildren(...notes.map((text) => Tables.element("li", text)));
+  page.footnotes.replaceChildren(...Tables.footnotes(notes).map((text) => Tables.element("li", text)));
   page.means.querySelector("tbody").replaceChildren(...Tables.meanRows(known));
   page.means.hidden = known.length === 0;
   page.summary.textContent = Tables.sentence(known, rows, Choice.isOne(chosen));
@@ -121,12 +121,23 @@ function showChosen() {
   for (const letter of ["a", "b"]) showSide(letter, Choice.OWN[state.chosen.mode]);
 }
 
-function choose(changed, problems = []) {
+/** Takes up a choice; `isStep`: the reader's way back leads to the one before. */
+function choose(changed, problems = [], isStep = true) {
   state.chosen = Choice.settled({ ...state.chosen, ...changed }, state.places, state.series);
   state.all = false;
-  Address.write(Choice.write(state.chosen, state.places));
+  Address.write(Choice.write(state.chosen, state.places), isStep);
   showChosen();
-  refresh(problems);
+  refresh([...problems, ...unmeasured()]);
+}
+
+/** Returns what to say of sides whose machine has not measured their commit. */
+function unmeasured() {
+  const said = ["a", "b"].map((letter) => state.chosen[letter]).flatMap(({ commit, place }) => {
+    const { sha, places } = state.commits[state.order.get(commit)];
+    if (places.includes(place)) return [];
+    return [`${sha.slice(0, 8)} was not measured on ${Choice.placeName(state.places[place])}: the arrows lead to commits that were.`];
+  });
+  return [...new Set(said)];
 }
 
 /** Takes up what was typed for a commit. */
@@ -156,7 +167,8 @@ function onInput({ target: { name, value } }) {
 
 function step(button) {
   const { side: letter } = button.closest("[data-side]").dataset;
-  const commit = state.commits[state.order.get(state.chosen[letter].commit) + Number(button.dataset.step)];
+  const { commit: from, place } = state.chosen[letter];
+  const commit = Choice.next(state.commits, state.order.get(from), Number(button.dataset.step), place);
   if (commit) choose({ [letter]: { ...state.chosen[letter], commit: commit.sha } });
 }
 
@@ -174,7 +186,7 @@ function save() {
 
 function fromUrl() {
   const problems = [];
-  choose(Choice.read(Address.read(), state, problems), problems);
+  choose(Choice.read(Address.read(), state, problems), problems, false);
 }
 
 function listen() {

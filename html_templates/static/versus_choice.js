@@ -61,16 +61,29 @@ const Choice = (() => {
     return found;
   }
 
-  /** Returns what an address says; one that says nothing means the newest commit against the one measured before it. */
+  /** Returns the next commit that a place measured, from an index of `commits` on (itself excluded) by a way, -1 or 1. */
+  function next(commits, from, way, place) {
+    for (let at = from + way; at >= 0 && at < commits.length; at += way) if (commits[at].places.includes(place)) return commits[at];
+    return null;
+  }
+
+  /**
+   * Returns what an address says; one that says nothing means the newest commit against the one before it, of those
+   * that the place measured: by default the place that measured the newest of all.
+   */
   function read(said, data, problems) {
     const chosen = Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, said.get(name) ?? usual]));
     for (const [name, values] of Object.entries(VALUES)) if (!values.includes(chosen[name])) chosen[name] = USUAL[name];
     if (!data.series.some((one) => kernelName(one) === chosen.kernel)) chosen.kernel = USUAL.kernel;
-    const newest = data.commits.length - 1;
-    const before = chosen.mode === "commits" ? Math.max(newest - 1, 0) : newest;
-    const usual = { commit: data.commits[before].sha, place: 0, implementation: EACH };
-    chosen.a = side(said, "a", usual, data, problems);
-    chosen.b = side(said, "b", { ...chosen.a, commit: data.commits[newest].sha, implementation: EACH }, data, problems);
+    const { commits } = data;
+    const place = commits.findLast((commit) => commit.places.length > 0)?.places[0] ?? 0;
+    chosen.a = side(said, "a", { commit: null, place, implementation: EACH }, data, problems);
+    chosen.b = side(said, "b", { ...chosen.a, commit: null, implementation: EACH }, data, problems);
+    const newest = (one) => (next(commits, commits.length, -1, one) ?? commits.at(-1)).sha;
+    const before = (sha, one) => (next(commits, commits.findIndex((commit) => commit.sha === sha), -1, one) ?? { sha }).sha;
+    const at = chosen.mode === "anything" ? chosen.b.place : chosen.a.place;
+    chosen.b.commit ??= newest(at);
+    chosen.a.commit ??= chosen.mode === "commits" ? before(chosen.b.commit, at) : newest(chosen.a.place);
     return chosen;
   }
 
@@ -132,5 +145,5 @@ const Choice = (() => {
 
   const orNull = (own) => (own.size === 0 ? [null] : own.values());
 
-  return { EACH, OWN, PARTS, placeName, kernelName, implementations, isOne, resolve, matching, read, settled, write, pairs };
+  return { EACH, OWN, PARTS, placeName, kernelName, implementations, isOne, resolve, matching, next, read, settled, write, pairs };
 })();

@@ -1,8 +1,8 @@
-// A comparison as CSV (RFC 4180), with the times in seconds as they were measured.
+// A comparison as CSV (RFC 4180), with the times in seconds, as they were measured and adjusted.
 "use strict";
 
 const Csv = (() => {
-  const SIDE = ["commit", "machine", "environment", "implementation", "seconds", "seconds_low", "seconds_high", "gflops", "rounds", "outcome"];
+  const SIDE = ["commit", "machine", "environment", "implementation", "seconds", "seconds_low", "seconds_high", "seconds_adjusted", "gflops", "rounds", "outcome"];
   const HEADS = [
     "kernel", "device", "state", "case",
     ...["a", "b"].flatMap((letter) => SIDE.map((head) => `${head}_${letter}`)),
@@ -19,7 +19,7 @@ const Csv = (() => {
 
   function side(chosen, place, name, value) {
     const rate = value ? Ratios.gflops(value) : null;
-    const times = [value?.seconds, value?.low, value?.high, rate, value?.rounds, value?.outcome];
+    const times = [value?.seconds, value?.low, value?.high, value?.adjusted, rate, value?.rounds, value?.outcome];
     return [chosen.commit, place.machine, place.environment, name, ...times];
   }
 

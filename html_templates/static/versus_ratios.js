@@ -37,5 +37,5 @@ const Ratios = (() => {
     return Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length);
   }
 
-  return { gflops, compare, mean };
+  return { gflops, times, compare, mean };
 })();

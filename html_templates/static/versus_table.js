@@ -2,12 +2,9 @@
 "use strict";
 
 const Tables = (() => {
-  function element(name, text, settings = {}) {
-    const made = document.createElement(name);
-    if (text) made.textContent = text;
-    for (const [key, value] of Object.entries(settings)) made.setAttribute(key, value);
-    return made;
-  }
+  const ADJUSTED = "adjusted: freed of how busy the machine was in the very same rounds; what is compared";
+
+  const element = (name, text, settings = {}) => make(name, settings, ...(text ? [text] : []));
 
   function cell(parts, className = "value") {
     const made = element("td", "", { class: className });
@@ -15,25 +12,54 @@ const Tables = (() => {
     return made;
   }
 
-  /** Returns the numbers of footnotes as they stand beside a value; `notes` gets those that are new. */
+  /**
+   * Returns the numbers of footnotes as they stand beside a value; `notes` gets those that are new, by what they say
+   * but for a number of rounds: Map of it -> the counts.
+   */
   function marks(texts, notes) {
     if (texts.length === 0) return [];
-    for (const text of texts) if (!notes.includes(text)) notes.push(text);
-    const numbers = texts.map((text) => notes.indexOf(text) + 1).sort((one, other) => one - other);
+    for (const text of texts) {
+      const [same, count] = counted(text);
+      if (!notes.has(same)) notes.set(same, []);
+      notes.get(same).push(count);
+    }
+    const known = [...notes.keys()];
+    const numbers = [...new Set(texts.map((text) => known.indexOf(counted(text)[0]) + 1))].sort((one, other) => one - other);
     return [element("sup", numbers.join(", "), { class: "marks" })];
   }
 
-  function valueCell(value, unit, notes) {
+  /** Returns what a remark says, and of how many rounds: "contended in 3 of 8 rounds", which many rows have in common. */
+  function counted(text) {
+    const [, what, count, whole] = /^(\w+ in )(\d+)( of \d+ rounds)$/.exec(text) ?? [];
+    return what === undefined ? [text, null] : [`${what}\0${whole}`, Number(count)];
+  }
+
+  /** Returns the texts of footnotes. */
+  function footnotes(notes) {
+    return [...notes].map(([same, counts]) => {
+      const [least, most] = [Math.min(...counts), Math.max(...counts)];
+      return same.replace("\0", least === most ? String(least) : `${least} to ${most}`);
+    });
+  }
+
+  /** Returns the cell of a side; `adjusted`: as it was compared, freed of the machine's mood, and as measured below. */
+  function valueCell(value, unit, notes, adjusted) {
     if (value === null) return cell([element("span", "–", { class: "text" })], "value absent");
     if (value.seconds === null) {
       return cell([element("span", value.outcome, { class: "text" }), ...marks(value.remarks, notes)], `value ${value.outcome}`);
     }
     const isRate = unit === "GFLOPS" && value.flop !== null;
     const inUnit = (seconds) => (isRate ? Ratios.gflops(value, seconds) : 1e6 * seconds);
-    const text = `${Numbers.significant(inUnit(value.seconds))} ${isRate ? "GFLOPS" : "µs"}`;
-    const ends = value.low === null || value.high === null ? [] : [inUnit(value.low), inUnit(value.high)];
+    const text = (seconds) => `${Numbers.significant(inUnit(seconds))} ${isRate ? "GFLOPS" : "µs"}`;
+    const [seconds, low, high] = Ratios.times(value, adjusted);
+    const ends = low === null || high === null ? [] : [inUnit(low), inUnit(high)];
     const interval = ends.sort((one, other) => one - other).map(Numbers.significant).join(" to ");
-    return cell([element("span", text, { class: "text" }), ...marks(value.remarks, notes), element("span", interval, { class: "detail" })]);
+    const details = [interval, adjusted ? `measured: ${text(value.seconds)}` : ""].filter(Boolean);
+    const notable = [...(adjusted ? [ADJUSTED] : []), ...value.remarks];
+    return cell([
+      element("span", text(seconds), { class: "text" }), ...marks(notable, notes),
+      ...details.map((detail) => element("span", detail, { class: "detail" })),
+    ]);
   }
 
   /** Returns how a ratio is to be coloured, "" for none. */
@@ -48,7 +74,7 @@ const Tables = (() => {
       return cell(said.why ? [element("span", "not comparable", { class: "change" }), ...marks([said.why], notes)] : []);
     }
     const unsure = said.confirmed || said.ratio === 1 ? "" : "≈ ";
-    const footnotes = said.low === null ? ["no interval: too few rounds"] : said.adjusted ? ["of adjusted times"] : [];
+    const footnotes = said.low === null ? ["no interval: too few rounds"] : said.adjusted ? [ADJUSTED] : [];
     const interval = said.low === null ? "" : `ratio ${said.low.toFixed(3)} to ${said.high.toFixed(3)}`;
     return cell(
       [element("span", unsure + Numbers.change(said.ratio), { class: "change" }), ...marks(footnotes, notes), element("span", interval, { class: "detail" })],
@@ -67,7 +93,8 @@ const Tables = (() => {
     const [implementation, test] = [Rows.implementation(row), row.test].map((text) => element("bdi", text));
     const detail = element("span", "", { class: "detail" });
     detail.append(test);
-    made.append(head, cell([implementation, detail], "names"), ratioCell(row.said, notes), valueCell(row.a, unit, notes), valueCell(row.b, unit, notes));
+    made.append(head, cell([implementation, detail], "names"), ratioCell(row.said, notes));
+    for (const value of [row.a, row.b]) made.append(valueCell(value, unit, notes, Boolean(row.said.adjusted)));
     return made;
   }
 
@@ -108,5 +135,5 @@ const Tables = (() => {
     return `${what} in the geometric mean of ${known.length} ${known.length === 1 ? "test case" : "test cases"}: ${counts}.`;
   }
 
-  return { element, caseRow, meanRows, sentence };
+  return { element, caseRow, footnotes, meanRows, sentence };
 })();

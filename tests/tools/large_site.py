@@ -17,6 +17,7 @@ import numpy as np
 from tools import accuracy_series, kernel_page, report, series_changes, series_data
 from tools.columns import Columns
 from tools.finding import Affected, Finding, Kind, State
+from tools.kept_documents import Documents
 from tools.measurements import INTERVAL_METHOD, SeriesKey
 from tools.pages import Place
 from tools.recorded import Commit
@@ -44,6 +45,9 @@ class LargeSite:
     details: tuple[tuple[str, str], ...] = (("cpu", "Imaginary 9000"),)
     states: tuple[str, ...] = ("hot",)
     benchmarks: dict = field(default_factory=dict)  # by name; the columns know FLOPs and bytes
+    takes_turns: bool = False  # each implementation is measured at every so many-th commit only, one after the other
+    nowhere: tuple[str, ...] = ()  # implementations that are n/a at every commit
+    findings_at: tuple[float, ...] = (2 / 3,)  # shares of the history
     _series: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -75,7 +79,8 @@ class LargeSite:
             for state in self.states
             for name in self.implementations
         )
-        self.findings = (self._finding(),) if self.length > 1 else ()
+        places = [int(share * self.length) for share in self.findings_at]
+        self.findings = tuple(map(self._finding, places)) if self.length > 1 else ()
 
     @property
     def tags(self):
@@ -100,6 +105,12 @@ class LargeSite:
             (sha, SessionFacts(began=NIGHT + index, facts={"driver": "580.65" if index < half else "590.10"}))
             for index, sha in enumerate(self.line)
         )
+
+    cache = None
+
+    @cached_property
+    def documents(self):
+        return Documents(None)
 
     @property
     def accuracy_keys(self):
@@ -136,6 +147,11 @@ class LargeSite:
             level[count // 3 :] /= 1.25
             level[2 * count // 3 :] *= 1.1
             outcome[96::97] = 2
+        if self.takes_turns:
+            turns = np.arange(count) % len(self.implementations)
+            outcome[turns != self.implementations.index(key.implementation)] = 1
+        if key.implementation in self.nowhere:
+            outcome[:] = 1
         seconds = np.where(outcome == 0, level * np.exp(rng.normal(0, 0.008, count)), np.nan)
         half = 1 + np.abs(rng.normal(0.01, 0.002, count))
         return Columns(
@@ -162,8 +178,8 @@ class LargeSite:
         """Return a name of the series: it never changes here."""
         return repr(key)
 
-    def _finding(self):
-        sha = self.line[2 * self.length // 3]
+    def _finding(self, place):
+        sha = self.line[place]
         identity = Identity(
             machine=self.machine,
             environment="host-py3.11",
@@ -197,6 +213,7 @@ def write(found, out):
     new = out / ".new"
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
+    report._add_static(writer)
     report._make(found, writer, (kernel_page, series_data))
     writer.finish()
     for item in found.findings:

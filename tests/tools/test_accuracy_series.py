@@ -11,7 +11,7 @@ NAME = "matmul.Cpu.track_max_error"
 
 def file(commit, *values, machine="m"):
     return ResultsFile(
-        machine=machine, environment="e", commit=commit, values=(), rounds={}, failures={}, tracked=tuple(values)
+        machine=machine, environment="e", commit=commit, rows=(), rounds={}, failures={}, tracked=tuple(values)
     )
 
 

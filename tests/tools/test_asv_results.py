@@ -128,6 +128,7 @@ def test_a_results_file_that_is_not_text(tree):
         ([[-1.0], [["'eager'"], ["'a'"]], "1"], "a positive time is wanted, got '-1.0'"),
         ([[0], [["'eager'"], ["'a'"]], "1"], "a positive time is wanted, got '0'"),
         ([[True], [["'eager'"], ["'a'"]], "1"], "a number, null or NaN"),
+        ([[10**400], [["'eager'"], ["'a'"]], "1"], "a number of more than 300 digits is no time"),
         ([[1.0], [["'eager'"]], "1"], "the two axes (implementation, case)"),
         (7, "params: a list is wanted"),
     ],

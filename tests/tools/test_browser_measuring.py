@@ -213,7 +213,7 @@ def test_raw_samples_are_shown_where_they_are_kept(tab, site):  # noqa: F811
     assert tab.locator("#trace svg").count() == 4
     assert tab.locator("#trace option").count() == 2
     before = tab.locator("#trace circle").nth(3).get_attribute("cy")
-    tab.select_option("#trace select", "1")
+    tab.select_option("#trace select", index=1)
     assert tab.locator("#trace circle").nth(3).get_attribute("cy") != before
     tab.select_option("select[name=implementation]", "eager")
     tab.wait_for_selector("#trace code")

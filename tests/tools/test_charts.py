@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.tools import synthetic
-from tools import charts
+from tools import charts, palette
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,18 @@ def test_a_name_that_sounds_like_a_mark_is_an_implementation_of_its_own():
 
 
 def test_an_implementation_keeps_its_colour():
-    everywhere = charts.colours(("eager", "native"))["native"]
-    assert charts.colours(("compile", "native", "mine"))["native"] == everywhere
-    many = charts.colours(tuple("abcdefgh"))
+    everywhere = palette.colours(("eager", "native"))["native"]
+    assert palette.colours(("compile", "native", "mine"))["native"] == everywhere
+    many = palette.colours(tuple("abcdefgh"))
     assert len(many) == 8
-    assert set(charts.COLOURS.values()).isdisjoint(many.values())
+    assert set(palette.COLOURS.values()).isdisjoint(many.values())
+
+
+def test_ten_implementations_look_like_ten():
+    names = (*palette.COLOURS, *"abcdef")
+    looks = set(zip(palette.colours(names).values(), palette.dashes(names).values(), strict=True))
+    assert len(looks) == len(names)
+    assert {palette.dashes(names)[name] for name in (*palette.COLOURS, *"abc")} == {"solid"}
 
 
 def test_a_shape_tells_neighbours_apart_where_a_colour_cannot(document):

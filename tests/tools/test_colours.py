@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tools import badges, charts, replay_page
+from tools import badges, palette, replay_page
 from tools.report import TEMPLATES
 
 TEXT, GRAPHICS = 4.5, 3.0  # contrast that WCAG 2.2 wants (1.4.3 and 1.4.11, level AA)
@@ -62,7 +62,7 @@ def variables():
 
 
 SCHEMES = variables()
-ALL = charts.colours((*charts.COLOURS, "a", "b", "c"))
+ALL = palette.colours((*palette.COLOURS, "a", "b", "c"))
 MARKS = {name: colour for name, colour in SCHEMES["light"].items() if name.startswith("mark-")}
 HEXADECIMAL = re.compile(r"#(?:[0-9a-f]{6}|[0-9a-f]{3})\b(?!-)|\brgba?\(|\bhsla?\(", re.IGNORECASE)
 BADGE = badges.GREY  # behind white text, as badges have it everywhere; nothing of a page
@@ -91,7 +91,7 @@ def test_what_is_drawn_can_be_seen(scheme, ground):
 
 @pytest.mark.parametrize("sight", SIMULATED)
 def test_implementations_are_told_apart_by_everybody(sight):
-    assert closest(charts.COLOURS.values(), SIMULATED[sight]) >= APART
+    assert closest(palette.COLOURS.values(), SIMULATED[sight]) >= APART
     assert closest(ALL.values(), SIMULATED[sight]) >= FURTHER_APART
 
 
@@ -116,7 +116,7 @@ def named_colours(path):
 
 
 FILES = [path for path in TEMPLATES.rglob("*") if path.suffix in (".css", ".js", ".html") and path.name != "style.css"]
-FILES += sorted(Path(charts.__file__).parent.glob("*.py"))
+FILES += sorted(Path(palette.__file__).parent.glob("*.py"))
 
 
 def test_no_page_has_a_colour_of_its_own():

@@ -1,14 +1,17 @@
 """A commit's page: what it changed, against what, how it was built and on what machine."""
 
 import git
+import numpy as np
 import pytest
 
 from tests.tools import nights, synthetic
 from tests.tools.test_home_page import affected, keep, skip
 from tests.tools.test_pages import commit, make_na, read, rows_of
-from tools import commit_page, commit_tables, commits_along, fingerprint, reading, report, session_facts
+from tools import commit_page, commit_tables, commit_values, commits_along, fingerprint, reading, report, session_facts
+from tools.columns import OUTCOMES
 from tools.finding import Kind, State
 from tools.session_facts import SessionFacts
+from tools.trends import Change
 
 PARTS = {"environment": "hosttorch-py3.11", "method": "a1b2c3d4"}
 
@@ -22,21 +25,32 @@ def session(tree, index, **said):
     session_facts.append(path, SessionFacts(began=100.0 + index, **said))
 
 
+def change_of(values, row):
+    """Return what a value says of the commit before, as a trend says it."""
+    if not values.before.is_known[row]:
+        return None
+    overlapping = {commit_values.UNKNOWN: None, commit_values.OVERLAPPING: True, commit_values.APART: False}
+    return Change(
+        ratio=values.before.ratio[row],
+        against=values.others[values.before.other[row]],
+        overlapping=overlapping[values.before.state[row]],
+    )
+
+
 def test_every_value_of_the_line_says_what_its_trend_says(tree):
     found, data = read(tree), reading.site_data(tree.results, tree.repository)
     line = commits_along.Line.of(found)
     for place, sha in enumerate(found.line):
         values = line.at(place)
-        assert {item.key for item in values} == {item.key for item in found.at(sha)}
-        for item in values:
-            point = data.points[item.key, sha]
-            assert item.before == point.change
-            assert item.is_changed == (point.change is not None and point.change.is_distinct)
-            assert (item.outcome, item.seconds, item.warnings) == (
-                point.measurement.outcome,
-                point.measurement.seconds,
-                point.measurement.warnings,
-            )
+        assert set(values.keys) == {item.key for item in found.at(sha)}
+        for row, (key, (_, warnings)) in enumerate(zip(values.keys, values.remarks, strict=True)):
+            point = data.points[key, sha]
+            item = point.measurement
+            assert change_of(values, row) == point.change
+            assert values.changed[row] == (point.change is not None and point.change.is_distinct)
+            seconds = values.figure("seconds")[row]
+            assert (OUTCOMES[values.outcome[row]], warnings) == (item.outcome, item.warnings)
+            assert np.isnan(seconds) if item.seconds is None else seconds == item.seconds
 
 
 def test_findings_stand_first_the_surest_of_them_before_the_others_then_the_largest_change(tree):
@@ -67,6 +81,14 @@ def test_what_did_not_change_is_folded_by_kernel(tree, monkeypatch):
     monkeypatch.setattr(commit_tables, "OPEN_UP_TO", 7)
     (section,) = commit(tree, tree.commits[2]).sections
     assert not any(fold.is_open for fold in section.folds)
+
+
+def test_what_is_na_is_not_counted_as_unchanged(tree):
+    (section,) = commit(tree, tree.commits[2]).sections
+    assert section.lead == "4 of 8 series changed distinctly: 4 faster"
+    assert [(fold.count, fold.said) for fold in section.folds] == 2 * [(4, "2 without a distinct change, 2 n/a")]
+    (section,) = commit(tree, tree.commits[0]).sections
+    assert {fold.said for fold in section.folds} == {"4 with nothing to compare with, 2 n/a"}
 
 
 def test_a_page_of_too_many_rows_says_how_many_did_not_change_and_links_to_their_values(tree, monkeypatch):

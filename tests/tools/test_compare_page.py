@@ -68,7 +68,7 @@ def planted():
     subjects = [HOSTILE[0].partition("\n")[0], "Vectorise", "Vectorise more", HOSTILE[2]]
     commits = [
         {"sha": sha, "subject": subject, "author": "Ada <b>", "date": "2026-03-01T12:00:00+00:00"}
-        | {"tags": ["v1.0"] if sha == SHAS[1] else [], "page": f"commit-{sha[:8]}.html"}
+        | {"tags": ["v1.0"] if sha == SHAS[1] else [], "places": [0, 1], "page": f"commit-{sha[:8]}.html"}
         for sha, subject in zip(SHAS, subjects, strict=True)
     ]
     places = [{"machine": machine, "environment": environment, "anchor": "p"} for machine, environment in PLACES]

@@ -300,6 +300,9 @@ def test_filters_live_in_the_url(tab, out, built):  # noqa: F811
     tab.select_option("[name=state]", "")
     tab.select_option("[name=kind]", "environment")
     assert shown(tab) == 1 and tab.evaluate("location.hash") == "#state=&kind=environment"
+    tab.go_back()
+    tab.wait_for_function("document.querySelector('[name=kind]').value === ''")
+    assert shown(tab) == len(items)
     tab.goto("about:blank")
     tab.goto((out / "findings.html").as_uri() + "#state=&text=Vectorise+matmul")
     assert shown(tab) >= 1 and tab.input_value("[name=text]") == "Vectorise matmul"

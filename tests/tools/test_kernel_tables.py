@@ -2,12 +2,17 @@
 
 import dataclasses
 
+import git
 import numpy as np
 import pytest
 
 from tests.tools import large_site
-from tools import kernel_data, kernel_page, kernel_tables, reading, site
+from tests.tools.test_commit_page import PARTS, session
+from tests.tools.test_home_page import affected, keep
+from tests.tools.test_pages import make_na
+from tools import kernel_data, kernel_page, kernel_tables, pages, reading, site
 from tools.accuracy_series import Accuracy
+from tools.measurements import Outcome
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +30,8 @@ def made(long):
 def built(found):
     """Return what the page adds to a site: by name, the page itself as "page"."""
     made = list(kernel_page.build(found))
-    return {item.name: item.value for item in made[:-1]} | {"page": made[-1].context["page"]}
+    values = {item.name: item.value() if callable(item.value) else item.value for item in made[:-1]}
+    return values | {"page": made[-1].context()["page"]}
 
 
 @pytest.mark.parametrize(("tables", "rows"), [(0, 200), (1, 200), (2, 200), (3, 166), (10, 50), (25, 20), (999, 20)])
@@ -45,19 +51,44 @@ def test_the_first_row_of_many_still_has_its_change_against_the_commit_before(ma
     assert table.rows[-1].cells[0].change != ""
 
 
+def said(point):
+    """Return change and tone of a point in a table."""
+    without_time = "" if point.measurement.outcome is Outcome.MEASURED else point.measurement.outcome.value
+    return pages.change(point.change), without_time or pages.tone(point.change)
+
+
 def test_changes_of_the_newest_are_those_of_the_whole_trend(tree):
     found = site.read(tree.results, tree.repository)
     trends = reading.site_data(tree.results, tree.repository).trends
     for key in found.keys:
         whole = trends[key].points
         for since in range(6):
-            newest = kernel_tables.points(found.series(key), found.line, since)
-            assert [point.change for point in newest] == [point.change for point in whole[since:]]
+            newest = kernel_tables.recent(found.series(key), since)
+            changes = [(change.removesuffix(", adjusted"), tone) for _, _, change, tone in newest.cells]
+            assert changes == [said(point) for point in whole[since:]]
+
+
+def test_a_change_of_adjusted_values_says_so(long):
+    columns = long.series(long.keys[0])
+    known = np.arange(len(columns)) % 4 != 0  # every fourth is not adjusted
+    changed = {
+        name: np.where(known, 1.1 * raw, np.nan)
+        for name, raw in zip(
+            ("adjusted", "adjusted_low", "adjusted_high"), (columns.seconds, columns.low, columns.high), strict=True
+        )
+    }
+    both = known & np.roll(known, 1)
+    found = kernel_tables.recent(dataclasses.replace(columns, **changed), 290)
+    plain = kernel_tables.recent(columns, 290)
+    marks = [change.endswith(", adjusted") for _, _, change, _ in found.cells]
+    assert marks == both[290:].tolist()
+    assert [cell[2].removesuffix(", adjusted") for cell in found.cells] == [cell[2] for cell in plain.cells]
+    assert not any("adjusted" in cell[2] for cell in plain.cells)
 
 
 def test_a_short_history_says_what_a_change_point_needs(tree, made):
     (page, *_) = [
-        item.context["page"]
+        item.context()["page"]
         for item in kernel_page.build(site.read(tree.results, tree.repository))
         if item.name.endswith(".html")
     ]
@@ -105,3 +136,34 @@ def test_of_two_versions_of_errors_the_newest_counts(long):
     found = kernel_data._errors(asked, "matmul", "Cuda")
     assert found[key.machine, key.environment, key.implementation, key.case].key == key
     assert kernel_data._errors(asked, "matmul", "Cpu") == {}
+
+
+def test_a_page_is_made_from_what_its_inputs_say(tree):
+    """Whatever changes a page or its data changes its inputs, and what does not leaves them."""
+
+    def inputs():
+        made = kernel_page.build(site.read(tree.results, tree.repository))
+        return {item.name: item.inputs for item in made if item.inputs is not None}
+
+    def differing():
+        before = dict(known)
+        known.update(inputs())
+        return sorted(name for name, text in known.items() if text != before[name])
+
+    def of(kernel):
+        return [f"kernel-{kernel}-Cpu", f"kernel-{kernel}-Cpu.html"]
+
+    known = inputs()
+    assert sorted(known) == sorted([*of("add_mul_exp"), *of("matmul")])
+    assert differing() == []
+    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
+    assert differing() == of("matmul")
+    keep(tree, commits=(tree.commits[2],), affected=affected(1.01, case="float32-512x512x512", **PARTS))
+    assert differing() == of("matmul")
+    session(tree, 3, facts={"driver": "550"})
+    assert differing() == []  # the first that is known
+    session(tree, 4, facts={"driver": "560"})
+    assert differing() == [*of("add_mul_exp"), *of("matmul")]
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[3])
+    assert differing() == [*of("add_mul_exp"), *of("matmul")]

@@ -3,13 +3,15 @@
 import dataclasses
 import json
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import git
 import pytest
 
 from tests.golden import check_golden
 from tests.tools import synthetic
-from tools import commit_page, home_page, kernel_page, reading, site
+from tools import commit_page, home_page, kernel_page, pages, reading, site
+from tools.pages import Footnotes
 from tools.site_files import Page
 from tools.sparklines import sparkline
 
@@ -22,12 +24,12 @@ def site_data(tree):
 
 def kernel_pages(tree):
     """Return the pages of the kernels."""
-    return [made.context["page"] for made in kernel_page.build(read(tree)) if isinstance(made, Page)]
+    return [made.context()["page"] for made in kernel_page.build(read(tree)) if isinstance(made, Page)]
 
 
 def kernel_data(tree, name):
     """Return a data file of the kernels' pages."""
-    return next(made.value for made in kernel_page.build(read(tree)) if made.name == name)
+    return next(made.value() for made in kernel_page.build(read(tree)) if made.name == name)
 
 
 def read(tree):
@@ -85,6 +87,55 @@ def cells(tree, sha):
     (table,) = [table for table in page.sections[0].tables if table.case == "float32-5M"]
     (row,) = [row for row in table.rows if row.commit.short == sha[:8]]
     return page.sections[0], dict(zip(table.implementations, row.cells, strict=True))
+
+
+def asked(href):
+    """Return the file that a link names, and what it asks that page for."""
+    file, _, said = href.partition("#")
+    return file, dict(parse_qsl(said, keep_blank_values=True))
+
+
+@pytest.mark.parametrize("name", ["bench-1", "a&b=c#d +%2e", "\N{ROCKET} \u05e9\u05dc\u05d5\u05dd", ""])
+def test_a_link_to_a_kernels_page_says_what_it_is_to_show(name):
+    choice = {"state": "hot", "machine": name, "environment": f"{name}-py3.11", "case": f"float32-{name}"}
+    assert asked(pages.kernel_href("matmul", "Cpu", **choice)) == ("kernel-matmul-Cpu.html", choice)
+    assert pages.kernel_href("matmul", "Cpu") == "kernel-matmul-Cpu.html"
+
+
+def test_every_link_to_a_trend_asks_for_the_place_and_state_that_it_speaks_of(tree):
+    synthetic.write_json(tree.results / "bench-2" / "machine.json", {"machine": "bench-2", "version": 1})
+    for index in (0, 2):
+        synthetic.write_commit(tree.results, tree.commits[index], index, machine="bench-2")
+    place = {"environment": synthetic.ENVIRONMENT, "state": "hot"}
+    grids = home(tree).grids
+    assert [grid.place.machine for grid in grids] == ["bench-1", "bench-2"]
+    for grid in grids:
+        for row in grid.rows:
+            assert asked(row.href) == (f"kernel-{row.kernel}-Cpu.html", {"machine": grid.place.machine, **place})
+    page = commit(tree, tree.commits[2])
+    assert {row.machine for row in page.changed} == {"bench-1", "bench-2"}
+    for row in page.changed:
+        wanted = {"machine": row.machine, "case": row.case, **place}
+        assert asked(row.href) == (f"kernel-{row.kernel}-Cpu.html", wanted)
+    for section in page.sections:
+        for fold in section.folds:
+            assert asked(fold.href) == (f"kernel-{fold.kernel}-Cpu.html", {"machine": section.place.machine, **place})
+
+
+def test_footnotes_that_differ_in_counts_of_rounds_are_one():
+    notes = Footnotes()
+    first = notes.marks(("contended in 3 of 8 rounds (busy)", "need 7 rounds, have 2", "driver 3 of 8"))
+    assert first == (1, 2, 3)
+    assert notes.marks(("contended in 12 of 12 rounds (busy)",)) == (1,)
+    assert notes.marks(("contended in 1 of 8 rounds",)) == (4,)
+    assert notes.marks(("need 7 rounds, have 5", "driver 4 of 8")) == (2, 5)
+    assert notes.texts == (
+        "contended in 3 to 12 of 8 to 12 rounds (busy)",
+        "need 7 rounds, have 2 to 5",
+        "driver 3 of 8",
+        "contended in 1 of 8 rounds",
+        "driver 4 of 8",
+    )
 
 
 def test_the_planted_step_is_called_faster_at_its_commit_only(tree):

@@ -53,6 +53,13 @@ def test_index_golden(tree, accept):
     check_golden(GOLDEN / "series_index_data.json", as_text(files(tree)["series-index"]), accept=accept)
 
 
+def test_a_commit_says_where_it_was_measured(tree):
+    synthetic.write_json(tree.results / "gpu-2" / "machine.json", synthetic.machine_json("gpu-2"))
+    for index in (3, 4):
+        synthetic.write_commit(tree.results, tree.commits[index], index, machine="gpu-2")
+    assert [commit["places"] for commit in files(tree)["commits"]["commits"]] == [[0], [0], [0], [0, 1], [0, 1]]
+
+
 def test_series_golden(tree, accept):
     found = read(tree)
     made = as_json(series_data.series(found.series(key_of(found, "triton")), series_data.Texts(found.line)))

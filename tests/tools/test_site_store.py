@@ -8,11 +8,13 @@ import sqlite3
 import sys
 
 import git
+import numpy as np
 import pytest
 
 from tests import large_tree
 from tests.tools import synthetic
-from tools import entries, reading, reading_apart, report_cache, site, site_store
+from tests.tools.test_pages import make_na
+from tools import asv_results, entries, reading, reading_apart, report_cache, site, site_store
 from tools.site_store import ByEntry
 
 
@@ -339,3 +341,29 @@ def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
     rewrite(tree.results / "benchmarks.json", lambda data: data["matmul.Cpu.time_hot"]["flops"].clear())
     again = read(tree)
     assert all((again.digest(key) == found.digest(key)) == key.benchmark.startswith("add") for key in found.keys)
+
+
+def test_a_digest_says_the_same_whatever_numbers_a_cache_gave_its_texts(tree, tmp_path):
+    """A cache can be deleted; the site that was made with it, and says what it was made from, stays."""
+    read(tree)
+    rewrite(path_of(tree, 0), halve)  # its rounds are another run's now, which no other file's are
+    kept, new = read(tree), site.read(tree.results, tree.repository, tmp_path / "cache")
+    assert kept.store.names.remarks.things != new.store.names.remarks.things
+    assert {key: kept.digest(key) for key in kept.keys} == {key: new.digest(key) for key in new.keys}
+    assert kept.store.digests == new.store.digests
+
+
+def test_a_row_of_which_only_asv_says_something_is_packed_as_its_values_one_by_one(tree):
+    make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
+    shutil.rmtree(path_of(tree, 3).parent / "telemetry")
+    file = asv_results.read_file(path_of(tree, 3), [])
+    outcomes = set()
+    for row in file.rows:
+        names = entries.Names()
+        whole, alone = (np.zeros(len(row.pairs), entries.ENTRY) for _ in range(2))
+        entries._fill_row(whole, row, names.of_row(file, row), names)
+        rounds = entries._fill_values(alone, 0, file, row, series=names.of_row(file, row), names=names)
+        assert rounds == []
+        assert whole.tobytes() == alone.tobytes()
+        outcomes |= set(whole["outcome"].tolist())
+    assert outcomes == {0, 1, 2}

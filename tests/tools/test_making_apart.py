@@ -1,0 +1,167 @@
+"""A part of the work in another process: what it makes, what it raises, how it ends.
+
+The tests fork processes of their own, of one thread: this one has pytest's and numpy's.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import making_apart, report
+from tools.__main__ import THREADS
+
+ROOT = Path(__file__).resolve().parents[2]
+BEGIN = """
+import os, signal, sys, time
+from tools import making_apart
+from tools.errors import KernelVelocityError, ResultsError
+os.sched_getaffinity = lambda _: {0, 1}
+assert making_apart.is_possible()
+here = os.getpid()
+"""
+
+
+def run(script, *, status=0):
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + script],
+        cwd=ROOT,
+        env=os.environ | dict.fromkeys(THREADS, "1"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_the_other_process_makes_its_part_while_this_one_does_the_rest():
+    done = run("""
+with making_apart.begun(lambda: (os.getpid(), "x" * 10**6)) as made:
+    process, text = made()
+print(process != here, len(text))
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("no process is left")
+""")
+    assert done.stdout.splitlines() == ["True 1000000", "no process is left"]
+
+
+@pytest.mark.parametrize(
+    ("raising", "told"),
+    [
+        ("raise ResultsError('a.json: not JSON')", "ResultsError: a.json: not JSON"),
+        ("raise type('Odd', (Exception,), {})('its own words')", "RuntimeError: Traceback"),  # cannot be pickled
+        ("int('x')", "ValueError: invalid literal for int() with base 10: 'x'"),
+    ],
+)
+def test_what_it_raises_is_raised_here_with_its_words_and_where(raising, told):
+    done = run(
+        f"""
+def part():
+    {raising}
+
+with making_apart.begun(part) as made:
+    made()
+""",
+        status=1,
+    )
+    assert told in done.stderr.replace("(most recent call last)", "")
+    assert "in part" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL: run it again"),
+        ("os._exit(3)", "ended with status 3, and said nothing: run it again"),
+        ("sys.exit(0)", "ended with status 1, and said nothing: run it again"),
+    ],
+)
+def test_one_that_was_ended_is_an_error_in_a_line(ending, words):
+    done = run(f"""
+try:
+    with making_apart.begun(lambda: {ending}) as made:
+        made()
+except KernelVelocityError as error:
+    print(error)
+""")
+    assert done.stdout == f"the process that makes a part of the pages {words}\n"
+
+
+def test_it_ends_with_the_body():
+    done = run("""
+began = time.monotonic()
+try:
+    with making_apart.begun(lambda: time.sleep(50)):
+        raise ResultsError("here")
+except ResultsError as error:
+    print(error, time.monotonic() - began < 40)
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("no process is left")
+""")
+    assert done.stdout.splitlines() == ["here True", "no process is left"]
+
+
+def test_interrupting_ends_both():
+    script = """
+def part():
+    print(os.getpid(), flush=True)
+    time.sleep(50)
+
+with making_apart.begun(part) as made:
+    made()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGIN + script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        other = int(process.stdout.readline())
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in err
+    assert err.count(b"Traceback") == 1  # this process tells of it, the other does not
+    with pytest.raises(ProcessLookupError):
+        os.kill(other, 0)
+
+
+def test_a_process_of_several_threads_or_one_processor_does_both_parts_itself(monkeypatch):
+    monkeypatch.setattr(making_apart.os, "fork", None)
+    monkeypatch.setattr(making_apart.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(making_apart, "_TASKS", ROOT)  # more entries than one
+    with making_apart.begun(os.getpid) as made:
+        assert made() == os.getpid()
+    monkeypatch.setattr(making_apart.os, "sched_getaffinity", lambda _: {0})
+    assert not making_apart.is_possible()
+
+
+def test_a_site_made_in_two_processes_is_the_one_made_in_one(built, tmp_path):
+    write = "report.write_site(results=Path({!r}), repository=Path({!r}), out=Path({!r}), cache=Path({!r}))"
+    call = write.format(*map(str, (built.results, built.repository, tmp_path / "two", tmp_path / "cache")))
+    done = run(f"""
+from pathlib import Path
+from tools import report
+report.FEWEST_APART, fork, forked = 1, os.fork, []
+os.fork = lambda: forked.append(0) or fork()
+{call}
+print(len(forked))
+""")
+    assert done.stdout == "1\n"
+    report.write_site(results=built.results, repository=built.repository, out=tmp_path / "one", cache=tmp_path / "else")
+    one, two = (
+        {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        for out in (tmp_path / "one", tmp_path / "two")
+    )
+    assert len(one) > 20
+    assert one == two

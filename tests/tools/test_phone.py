@@ -1,0 +1,37 @@
+"""Pages as narrow as a phone, in a real browser: one row of links, whole names, a sign where tables are cut off."""
+
+import pytest
+
+from tests.tools.test_browser import chromium, show, site, tab  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.slow
+WIDTHS = (360, 390)
+# Names that are broken where there is no hyphen to break at
+BROKEN = """() => [...document.querySelectorAll("tbody th a, tbody th bdi, tbody td bdi")].filter((item) => {
+  const name = item.textContent.trim();
+  if (item.children.length > 0 || name.length >= 20 || /[\\s-]/.test(name)) return false;
+  const text = document.createRange();
+  text.selectNodeContents(item);
+  return new Set([...text.getClientRects()].map((box) => box.top)).size > 1;
+}).map((item) => item.textContent)"""
+# Each table that is cut off, with what says so: its own covers, which scroll along, in the colour that lies behind it
+CUT = """() => [...document.querySelectorAll(".scroll")].flatMap((item) => {
+  if (item.scrollWidth <= item.clientWidth + 1) return [];
+  let behind = item.parentElement;
+  while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  const style = getComputedStyle(item);
+  return [[style.backgroundAttachment, style.backgroundImage.includes(getComputedStyle(behind).backgroundColor)]];
+})"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_phone_breaks_no_name_and_shows_where_there_is_more(tab, site, width):  # noqa: F811
+    tree, out = site
+    tab.set_viewport_size({"width": width, "height": 800})
+    cut = []
+    for name in ("index.html", "kernel-matmul-Cpu.html", f"commit-{tree.commits[2][:8]}.html", "roofline.html"):
+        show(tab, out, name)
+        assert len(set(tab.locator(".site a").evaluate_all("(links) => links.map((link) => link.offsetTop)"))) == 1
+        assert tab.evaluate(BROKEN) == [], name
+        cut += tab.evaluate(CUT)
+    assert len(cut) > 3 and {tuple(item) for item in cut} == {("local, local, scroll, scroll", True)}

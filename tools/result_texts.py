@@ -1,0 +1,95 @@
+"""What tables say of many results at once: rates, intervals, times, changes. Pure.
+
+From columns: a site shows 100,000 results. Arrays have shape (results,); times are in seconds per call, FLOP are per
+call, unknown is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isnan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness.statistics import FloatArray
+from tools import pages, units
+from tools.columns import OUTCOMES, IntArray
+from tools.measurements import Outcome
+
+Truth = NDArray[np.bool_]
+_MEASURED = OUTCOMES.index(Outcome.MEASURED)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Figures:
+    """What some results are, and their changes against others."""
+
+    outcome: IntArray  # places in OUTCOMES
+    seconds: FloatArray
+    low: FloatArray  # of the interval
+    high: FloatArray
+    flop: FloatArray
+    ratio: FloatArray  # of speeds, new over old; NaN where there is nothing to compare with
+    distinct: Truth  # whether the two intervals are known and apart
+
+
+def cells(found: Figures) -> Iterator[tuple[str, str, str, str]]:
+    """Yield text, detail, change and tone of each result's `pages.Cell`: rate with interval, time and change."""
+    columns = (details(found), changes(found.ratio, found.distinct), tones(found.ratio, found.distinct))
+    rows = zip(found.outcome.tolist(), rates(found.seconds, found.flop), *columns, strict=True)
+    for outcome, rate, detail, change, tone in rows:
+        if outcome == _MEASURED:
+            yield rate, detail, change, tone
+        else:
+            without_time = OUTCOMES[outcome].value
+            yield without_time, "", "", without_time
+
+
+def rates(seconds: FloatArray, flop: FloatArray) -> list[str]:
+    """Return GFLOPS, or the time where the FLOPs are unknown; "" where there is no time."""
+    pairs = zip(seconds.tolist(), _gflops(seconds, flop), strict=True)
+    return [_seconds(time) if isnan(rate) else units.gflops(rate) for time, rate in pairs]
+
+
+def _gflops(seconds: FloatArray, flop: FloatArray) -> list[float]:
+    rates: list[float] = (flop / seconds / 1e9).tolist()
+    return rates
+
+
+def _seconds(time: float) -> str:
+    return "" if isnan(time) else units.seconds(time)
+
+
+def details(found: Figures) -> list[str]:
+    """Return what stands below a rate: "11.9 to 12.4 GFLOPS · 1.02 ms", as far as it is known."""
+    slowest, fastest = _gflops(found.high, found.flop), _gflops(found.low, found.flop)
+    bounds = zip(slowest, fastest, found.low.tolist(), found.high.tolist(), strict=True)
+    times = zip(found.seconds.tolist(), np.isnan(found.flop).tolist(), strict=True)
+    rows = zip((_interval(*each) for each in bounds), times, strict=True)
+    return [_beside(interval, "" if is_shown else _seconds(time)) for interval, (time, is_shown) in rows]
+
+
+def _beside(interval: str, time: str) -> str:
+    return f"{interval} · {time}" if interval and time else interval or time
+
+
+def _interval(slowest: float, fastest: float, low: float, high: float) -> str:
+    if isnan(low) or isnan(high):
+        return ""
+    if isnan(slowest):
+        return f"{units.seconds(low)} to {units.seconds(high)}"
+    return f"{units.significant(slowest)} to {units.gflops(fastest)}"
+
+
+def changes(ratio: FloatArray, distinct: Truth) -> list[str]:
+    """Return changes in words; "" where there is nothing to compare with."""
+    pairs = zip(ratio.tolist(), distinct.tolist(), strict=True)
+    return ["" if isnan(one) else pages.change_text(one, sure) for one, sure in pairs]
+
+
+def tones(ratio: FloatArray, distinct: Truth) -> list[str]:
+    """Return how changes are to be coloured; "" where there is nothing to compare with."""
+    pairs = zip(ratio.tolist(), distinct.tolist(), strict=True)
+    return ["" if isnan(one) else pages.tone_of(one, sure) for one, sure in pairs]
