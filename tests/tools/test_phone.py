@@ -34,4 +34,4 @@ def test_a_phone_breaks_no_name_and_shows_where_there_is_more(tab, site, width):
         assert len(set(tab.locator(".site a").evaluate_all("(links) => links.map((link) => link.offsetTop)"))) == 1
         assert tab.evaluate(BROKEN) == [], name
         cut += tab.evaluate(CUT)
-    assert len(cut) > 3 and {tuple(item) for item in cut} == {("local, local, scroll, scroll", True)}
+    assert len(cut) > 3 and all("local" in attached and "scroll" in attached and same for attached, same in cut)
