@@ -83,10 +83,14 @@ class Site:
         """SHA -> its place on `line`."""
         return self.store.order
 
-    @property
+    @cached_property
     def tags(self) -> Mapping[str, tuple[str, ...]]:
-        """SHA -> the names of its tags, for commits on `line`."""
-        return self.store.past.tags
+        """SHA -> the names of its tags, for commits on `line`; a release branch's tags are not."""
+        return {sha: names for sha, names in self.store.past.tags.items() if sha in self.order}
+
+    def tags_of(self, sha: str) -> tuple[str, ...]:
+        """Return the names of a commit's tags, also of one beside `line`."""
+        return self.store.past.tags.get(sha, ())
 
     @property
     def has_results(self) -> bool:

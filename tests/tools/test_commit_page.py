@@ -6,7 +6,7 @@ import pytest
 from tests.tools import nights, synthetic
 from tests.tools.test_home_page import affected, keep, skip
 from tests.tools.test_pages import commit, make_na, read, rows_of
-from tools import commit_page, commit_tables, commits_along, fingerprint, reading, report, session_facts
+from tools import commit_page, commit_tables, commits_along, fingerprint, home_page, reading, report, session_facts
 from tools.finding import Kind, State
 from tools.session_facts import SessionFacts
 
@@ -107,6 +107,19 @@ def test_without_a_tag_the_column_says_so(tree):
     page = commit(tree, tree.commits[2])
     assert page.heads[1] == "against the last tag"
     assert page.changed[0].tag.text == "–"
+
+
+def test_a_tag_of_a_commit_beside_the_line_is_that_commits_and_nobody_elses(tree):
+    """A release branch: its tags are nowhere on HEAD's first-parent line."""
+    with git.Repo(tree.repository) as repo:
+        side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[1])], head=False)
+        repo.create_tag("release-1.0.1", ref=side)
+    synthetic.write_commit(tree.results, side.hexsha, 2)
+    found = read(tree)
+    assert [grid.spans[3].name for grid in home_page.page(found).grids] == ["since a tag"]
+    maker = commit_page.Maker.of(found)
+    assert maker.page(side.hexsha).tags == ("release-1.0.1",)
+    assert (maker.page(tree.commits[4]).tag, maker.page(tree.commits[2]).tags) == ("", ())
 
 
 def test_a_value_that_is_lost_is_a_change_and_one_that_nobody_asked_for_is_none(tree):
