@@ -145,10 +145,6 @@ class Site:
         """Return what changes whenever `series` would say something else: an input of a page or data file."""
         return self.store.digest(key)
 
-    def digest_until(self, commit: str) -> str:
-        """Return what changes whenever `at` would say something else of a commit, or of one before it on `line`."""
-        return self.store.digests[commit]
-
     def last_measured(self, key: SeriesKey) -> float | None:
         """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
         return self.store.last_measured(key)

@@ -6,7 +6,7 @@ import hashlib
 import math
 import sqlite3
 from collections.abc import Callable, ItemsView, Iterator, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tools import adjusted_columns, cached_results, history, reading, report_cache, series_layout, trends
 from tools.cached_results import Found
 from tools.columns import OUTCOMES, TIMES, Columns
-from tools.entries import NOTHING, Names
+from tools.entries import NOTHING, Names, Numbers
 from tools.measurements import Adjusted, Fit, Interval, Measurement, Outcome, SeriesKey
 from tools.recorded import History
 from tools.report_cache import Cache
@@ -131,34 +131,21 @@ class Store:
         }
 
     def digest(self, key: SeriesKey) -> str:
-        """Return what changes whenever anything that `series` says of a series does, in whatever history."""
+        """Return what changes whenever anything that `series` says of a series does, in whatever cache or history."""
         part = self.layout.part(self.layout.numbers[key])
         made = hashlib.sha256(repr(self._amounts(key)).encode())
         for name in SHOWN:
-            made.update(self.layout.columns[name][part].tobytes())
+            column = self.layout.columns[name][part]
+            made.update((self._said[name][column] if name in self._said else column).tobytes())
         made.update(self._shas[self.layout.commit[part]].tobytes())
         return made.hexdigest()
 
     @cached_property
-    def digests(self) -> Mapping[str, str]:
-        """Commit -> what changes whenever a value of it, or of a commit before it, does.
-
-        Of one beside the first-parent line: a value of it, or of any commit on the line.
-        """
-        keys = (repr((astuple(key), self._amounts(key))).encode() for key in self.layout.keys)
-        names = np.array([hashlib.sha256(key).digest() for key in keys], "S32")
-        before, found = b"", {}
-        for sha in sorted(self.paths, key=lambda sha: self.order.get(sha, series_layout.BESIDE)):
-            made = hashlib.sha256(before + sha.encode())
-            for path in self.paths[sha]:
-                slots = self.layout.files[path][self.layout.files[path] >= 0]
-                made.update(names[self.layout.owners(slots)].tobytes())
-                for name in SHOWN:
-                    made.update(self.layout.columns[name][slots].tobytes())
-            found[sha] = made.hexdigest()
-            if sha in self.order:
-                before = made.digest()
-        return found
+    def _said(self) -> Mapping[str, NDArray[np.uint64]]:
+        """Return, for the columns of numbers, a digest of what each number stands for: a new cache numbers anew."""
+        texts, remarks = self.names.texts, self.names.remarks
+        columns: dict[str, Numbers[Any]] = {"method": texts, "interval_method": texts, "remark": remarks}
+        return {name: _digests(numbers, self.layout.columns[name]) for name, numbers in columns.items()}
 
     @cached_property
     def _shas(self) -> NDArray[np.bytes_]:
@@ -200,6 +187,17 @@ class Store:
         began = self.layout.columns["began"][self.layout.part(self.layout.numbers[key], on_line=False)]
         known = began[~np.isnan(began)]
         return float(known.max()) if len(known) else None
+
+
+def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """Return a digest of the thing of every number that is used, shape (numbers + 1,); 0 for NOTHING."""
+    is_used = np.zeros(len(numbers.things) + 1, np.bool_)
+    is_used[used] = True
+    found = np.zeros(len(is_used), np.uint64)
+    for number in np.flatnonzero(is_used[1:]) + 1:
+        said = repr(numbers[number]).encode("utf-8", "surrogatepass")
+        found[number] = int.from_bytes(hashlib.sha256(said).digest()[:8], "big")
+    return found
 
 
 def _known(value: float) -> float | None:

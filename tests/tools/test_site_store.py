@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -314,16 +315,6 @@ def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, monke
     check(gauged, again)
 
 
-def test_a_commits_digest_changes_with_it_and_those_after_it(tree):
-    shutil.rmtree(path_of(tree, 0).parent / "telemetry")  # adjusting would change all commits a little
-    found = read(tree)
-    before = {sha: found.digest_until(sha) for sha in tree.commits}
-    rewrite(path_of(tree, 2), halve)
-    found = read(tree)
-    after = {sha: found.digest_until(sha) for sha in tree.commits}
-    assert [before[sha] == after[sha] for sha in tree.commits] == [True, True, False, False, False]
-
-
 def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
     found = read(tree)
     before = {key: found.digest(key) for key in found.keys}
@@ -339,3 +330,22 @@ def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
     rewrite(tree.results / "benchmarks.json", lambda data: data["matmul.Cpu.time_hot"]["flops"].clear())
     again = read(tree)
     assert all((again.digest(key) == found.digest(key)) == key.benchmark.startswith("add") for key in found.keys)
+
+
+def test_a_series_digest_is_of_what_is_said_whatever_the_cache_calls_it(tree):
+    """A new cache numbers texts anew: another reason, or another method, then bears the number of the old one."""
+    failed = path_of(tree, 3).parent / "telemetry" / f"{path_of(tree, 3).stem}.failures.jsonl"
+
+    def digests(error, method):
+        line = {"b": "matmul.Cpu.time_hot", "p": ["triton", "float32-256x256x256"], "t": 1.0, "error": error}
+        failed.write_text(json.dumps(line) + "\n")
+        for path in failed.parent.glob("*0.jsonl"):
+            path.write_text(re.sub(r'"m":"\w+"', f'"m":"{method}"', path.read_text()))
+        shutil.rmtree(cache_of(tree).parent, ignore_errors=True)
+        found = read(tree)
+        return {key: found.digest(key) for key in found.keys}
+
+    before, wrong, method = digests("wrong result", "aaaa"), digests("a crash", "aaaa"), digests("a crash", "bbbb")
+    assert [key.case for key in before if before[key] != wrong[key]] == ["float32-256x256x256"]
+    assert not any(method[key] == wrong[key] for key in before)
+    assert digests("wrong result", "aaaa") == before
