@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tools import failures, session_facts, telemetry_files
+from tools import bounds, failures, session_facts, telemetry_files
 from tools.errors import ResultsError
 from tools.measurements import ASV_INTERVAL_METHOD, Interval, Outcome
 from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, StoredValue, TrackedValue
@@ -69,7 +69,7 @@ def _load(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file (NaN and Infinity as asv writes them)."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
         raise ResultsError("empty file" if path.is_file() and not path.stat().st_size else str(error)) from None
     if not isinstance(data, dict):
         _refuse("contents", "an object", type(data).__name__)
@@ -146,13 +146,9 @@ def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
     if not isinstance(amounts, dict):
         _refuse(key, "an object", amounts)
     for case, amount in amounts.items():
-        if not _is_number(amount) or not (math.isfinite(amount) and amount > 0):
-            _refuse(f"{key} of {case}", "a positive number", amount)
+        if not bounds.is_work(amount):
+            _refuse(f"{key} of {case}", f"a positive number up to {bounds.MOST_WORK:g}", amount)
     return amounts
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
@@ -178,6 +174,8 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         data = _load(path)
         _check_version(data)
         columns, rows = _require(data, "result_columns", list), _require(data, "results", dict)
+        if not all(isinstance(name, str) for name in columns):
+            _refuse("result_columns", "a list of names", columns)
         commit, environment = _require(data, "commit_hash", str), _require(data, "env_name", str)
         if not _HASH.fullmatch(commit):  # git would resolve a branch's name just as well
             _refuse("commit_hash", "a commit's full hash", commit)
@@ -188,7 +186,11 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     tracked: list[TrackedValue] = []
     for name, row in rows.items():
         try:
-            named = dict(zip(columns, row, strict=False)) if isinstance(row, list) else {}
+            if not isinstance(row, list):
+                _refuse("row", "a list", row)
+            named = dict(zip(columns, row, strict=False))
+            if not isinstance(named.get("version"), str | None):
+                _refuse("version", "a text", named["version"])
             values += _values(name, named)
             tracked += _tracked(name, named)
         except ResultsError as error:
@@ -237,19 +239,21 @@ def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
     combinations = list(itertools.product(*_axes(params))) if params else [("", "")]
     column = _column(row, "result", len(combinations))
     for (implementation, case), value in zip(combinations, column, strict=True):
+        if not isinstance(value, int | float | None) or isinstance(value, bool):
+            _refuse("result", "a number, null or NaN", value)
         yield TrackedValue(
             benchmark=name,
             version=row.get("version"),
             implementation=implementation,
             case=case,
-            value=value if _is_number(value) and math.isfinite(value) else None,
+            value=value if bounds.is_number(value) else None,
             began=_began(row),
         )
 
 
 def _began(row: Mapping[str, Any]) -> float | None:
     began = row.get("started_at")  # ms
-    return began / 1000 if isinstance(began, int | float) else None
+    return began / 1000 if bounds.is_number(began) and bounds.is_moment(began / 1000) else None
 
 
 def _column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:
@@ -264,20 +268,16 @@ def _column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:
 def _outcome(value: object) -> Outcome:
     if value is None:
         return Outcome.FAILED
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        _refuse("result", "a number, null or NaN", value)
-    if math.isnan(value):
+    if isinstance(value, float) and math.isnan(value):
         return Outcome.NOT_APPLICABLE
-    if not math.isfinite(value) or value <= 0:
-        _refuse("result", "a positive time", value)
+    if not bounds.is_time(value):
+        _refuse("result", f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s, null or NaN", value)
     return Outcome.MEASURED
 
 
 def _asv_interval(low: object, value: float, high: object) -> Interval | None:
     """Return asv's interval; None where asv could not bound it (it stores infinities from few samples)."""
-    if not isinstance(low, int | float) or not isinstance(high, int | float):
-        return None
-    if not (math.isfinite(low) and math.isfinite(high) and low > 0):
+    if not bounds.is_time(low) or not bounds.is_time(high):
         return None
     # asv rounds its bounds to five digits when it stores them, but not the value
     return Interval(low=min(low, value), high=max(high, value), method=ASV_INTERVAL_METHOD)

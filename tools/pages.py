@@ -16,6 +16,7 @@ from tools.recorded import SERIES_NAME, Benchmark, Commit, History, Machine
 from tools.trends import Change, Point, Trend
 
 SHORT = 8  # digits of a commit's hash, as asv names its files
+_DIGITS_OF_MEMORY = 18  # of a machine's, bytes; longer is no number of them
 UNSURE = "≈"  # before a change that the intervals do not confirm; the pages explain it
 
 REASONS = {
@@ -152,7 +153,7 @@ def place_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[
 
 def _detail(key: str, text: str) -> tuple[str, str]:
     """Return what asv recorded of a machine in words and units; it writes the memory in bytes where it can."""
-    if key == "ram" and text.isdecimal():
+    if key == "ram" and text.isdecimal() and len(text) <= _DIGITS_OF_MEMORY:
         return "memory", units.memory(int(text))
     return {"ram": "memory", "num_cpu": "CPUs", "arch": "architecture"}.get(key, key), text
 

@@ -194,7 +194,7 @@ def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint6
     is_used = np.zeros(len(numbers.things) + 1, np.bool_)
     is_used[used] = True
     found = np.zeros(len(is_used), np.uint64)
-    for number in np.flatnonzero(is_used[1:]) + 1:
+    for number in (np.flatnonzero(is_used[1:]) + 1).tolist():
         said = repr(numbers[number]).encode("utf-8", "surrogatepass")
         found[number] = int.from_bytes(hashlib.sha256(said).digest()[:8], "big")
     return found
@@ -228,7 +228,8 @@ def read(results: Path, repository: Path, folder: Path | None) -> Store:
         return _read(Cache(None, results, repository), results, repository, (note,))
     try:
         return _read(cache, results, repository, ())
-    except (sqlite3.DatabaseError, ValueError, LookupError):  # damaged where it looked whole, or else it fails again
+    # damaged where it looked whole, or else it fails again
+    except (sqlite3.DatabaseError, ValueError, LookupError, TypeError, OverflowError):
         report_cache.remove(folder)
         return _read(Cache(folder, results, repository), results, repository, ())
 

@@ -178,6 +178,15 @@ def test_an_unreadable_file_is_a_note_from_the_cache_too(tree):
         assert path_of(tree, 0).name in found.notes[0]
 
 
+def test_a_file_that_was_put_right_leaves_nothing_behind(tree):
+    good = path_of(tree, 0).read_text()
+    path_of(tree, 0).write_text(good.replace("'eager'", "'eagre'"))
+    read(tree)
+    path_of(tree, 0).write_text(good)
+    found = read(tree)
+    assert set(found.store.layout.keys) == set(found.keys)  # of the cache's names, those that a file still has
+
+
 def truncate(path):
     with path.open("r+b") as stream:
         stream.truncate(path.stat().st_size // 2)
@@ -186,6 +195,11 @@ def truncate(path):
 def overwrite_the_middle(path):
     content = path.read_bytes()
     path.write_bytes(content[:40_000] + b"\xff" * 60_000 + content[100_000:])
+
+
+def number_a_version(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("""UPDATE name SET value = replace(value, '"1"]', '1]') WHERE kind = 'series'""")
 
 
 def change_the_identity(path):
@@ -199,6 +213,7 @@ def change_the_identity(path):
         truncate,
         overwrite_the_middle,
         change_the_identity,
+        number_a_version,
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(b"not a database"),
         lambda path: path.unlink(),
