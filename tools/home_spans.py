@@ -89,7 +89,12 @@ def too_young(every: Sequence[Span]) -> str:
 
 
 def change(found: Site, when: FloatArray, series: Columns, entry: int, span: Span) -> Change | None:
-    """Return the change of an entry of a series over a span; None where nothing comparable is that old."""
+    """Return the change of an entry of a series over a span; None where nothing comparable is that old.
+
+    Nor has an entry of before a tag, or of the tagged commit, changed since: a series can have ended there.
+    """
+    if span.days is None and series.place[entry] <= span.tag:
+        return None
     earlier = np.flatnonzero(series.is_measured[:entry])
     fits = earlier[_fits(when, int(series.place[entry]), series.place[earlier], span.days, span.tag)]
     if not len(fits):

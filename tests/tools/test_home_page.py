@@ -184,6 +184,18 @@ def test_changes_are_told_over_days_and_since_the_last_tag(tree):
     assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
 
 
+def test_what_ended_before_a_tag_has_not_changed_since(tree):
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[3])
+    for index in (3, 4):
+        make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]), ("native",))
+    (grid,) = home(tree).grids
+    row = row_of(grid, "matmul", "native")
+    assert row.figures["commit"] == tree.commits[2]
+    assert (row.changes[0].tone, row.changes[3].text) == ("faster", "–")
+    assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
+
+
 def test_a_tag_that_was_not_measured_is_compared_with_what_was_measured_before_it(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[2])
