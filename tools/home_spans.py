@@ -1,7 +1,8 @@
 """What the home page's changes are over: 1, 7 and 30 days, and since the last tag.
 
-A series' newest value is compared with the newest one that is at least that old, counted in the commits' own dates: no
-clock is read, so that pages made twice from the same results are the same.
+A series' newest value is compared with the newest one that is at least that old, counted from when commits were
+committed, not written: 40 days of a branch are none of the history's. No clock is read, so that pages made twice from
+the same results are the same.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Span:
 
 
 def dates(found: Site) -> FloatArray:
-    """Return when the commits of the first-parent line were made, Unix time, s; NaN for those without a result."""
+    """Return when the commits of the first-parent line got there, Unix time, s; NaN for those without a result."""
     known = (found.commits.get(sha) for sha in found.line)
-    return np.array([np.nan if commit is None else commit.date.timestamp() for commit in known])
+    return np.array([np.nan if commit is None else commit.committed.timestamp() for commit in known])
 
 
 def spans(found: Site, when: FloatArray, newest: int, every: Sequence[Columns]) -> tuple[Span, ...]:
@@ -66,7 +67,13 @@ def _span(name: str, days: int | None, tag: int, base: Commit | None) -> Span:
         return Span(name=name, days=days, tag=tag, base="", short="", href="", date="")
     line = commit_line(base)
     return Span(
-        name=name, days=days, tag=tag, base=base.sha, short=line.short, href=line.href, date=f"{base.date:%Y-%m-%d}"
+        name=name,
+        days=days,
+        tag=tag,
+        base=base.sha,
+        short=line.short,
+        href=line.href,
+        date=f"{base.committed:%Y-%m-%d}",
     )
 
 

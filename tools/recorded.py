@@ -108,6 +108,7 @@ class Commit:
     parents: tuple[str, ...]
     author: str
     date: datetime  # the author's, with his time zone
+    committed: datetime  # when it got its place in the history: a commit that waited, or was rebased, is older
     message: str  # whole
 
     @property

@@ -39,8 +39,11 @@ ABSENT = not_compared(Obstacle.NOT_APPLICABLE, "n/a at 6e4c8f6d: no such kernel"
 BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
 
 
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def commit(sha, subject):
-    return Commit(sha=sha * 5, parents=(), author="A. Author", date=datetime(2026, 1, 1, tzinfo=UTC), message=subject)
+    return Commit(sha=sha * 5, parents=(), author="A. Author", date=WHEN, committed=WHEN, message=subject)
 
 
 def report(*items):

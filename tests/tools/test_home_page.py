@@ -184,6 +184,23 @@ def test_changes_are_told_over_days_and_since_the_last_tag(tree):
     assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
 
 
+def test_days_are_counted_from_when_a_commit_joined_the_history(tree):
+    """The last but one was written on the second day, and waited: it is a day older than the last all the same."""
+    with git.Repo(tree.repository) as repo:
+        actor = git.Actor("Ada Lovelace", "somebody@example.org")
+        parents, shas = [], []
+        for written, joined in ((1, 1), (20, 20), (2, 21), (22, 22)):
+            dates = {"author_date": f"2026-03-{written:02}T12:00:00", "commit_date": f"2026-03-{joined:02}T12:00:00"}
+            made = repo.index.commit("c", parent_commits=parents, author=actor, committer=actor, head=False, **dates)
+            parents, shas = [made], [*shas, made.hexsha]
+        repo.head.reset(made, working_tree=False)
+    for index, sha in enumerate(shas):
+        synthetic.write_commit(tree.results, sha, index)
+    (grid,) = home(tree).grids
+    day, week, month, _ = grid.spans
+    assert (day.base, day.date, week.base, month.base) == (shas[2], "2026-03-21", shas[0], "")
+
+
 def test_what_ended_before_a_tag_has_not_changed_since(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[3])
