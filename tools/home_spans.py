@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness.statistics import FloatArray
-from tools import trends, units
+from tools import changes_along, trends, units
 from tools.absences import DAY
 from tools.columns import Columns, IntArray
 from tools.pages import commit_line
@@ -102,7 +102,7 @@ def change(found: Site, when: FloatArray, series: Columns, entry: int, span: Spa
     """
     if span.days is None and series.place[entry] <= span.tag:
         return None
-    earlier = np.flatnonzero(series.is_measured[:entry])
+    earlier = np.flatnonzero(changes_along.alike(series, int(series.method[entry]))[:entry])
     fits = earlier[_fits(when, int(series.place[entry]), series.place[earlier], span.days, span.tag)]
     if not len(fits):
         return None

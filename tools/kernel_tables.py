@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tools import pages, trends
+from tools import changes_along, pages
 from tools.columns import OUTCOMES, Columns, IntArray
 from tools.measurements import Outcome
 from tools.pages import Cell, CommitLine, Footnotes
@@ -58,15 +58,12 @@ def points(columns: Columns, line: Sequence[str], since: int) -> tuple[Point, ..
         columns: the series. line: the first-parent line. since: a place on it.
     """
     first = int(np.searchsorted(columns.place, since))
-    earlier = np.flatnonzero(columns.is_measured[:first])
-    before = columns.measurement(int(earlier[-1]), line) if earlier.size else None
-    found = []
-    for index in range(first, len(columns)):
-        item = columns.measurement(index, line)
-        found.append(Point(measurement=item, change=None if before is None else trends.compare(item, before)))
-        if item.outcome is Outcome.MEASURED:
-            before = item
-    return tuple(found)
+    changes = changes_along.against(columns, changes_along.before(columns))
+    commits = [line[place] for place in columns.place.tolist()]
+    return tuple(
+        Point(measurement=columns.measurement(index, line), change=changes.at(index, commits))
+        for index in range(first, len(columns))
+    )
 
 
 def table(

@@ -55,6 +55,11 @@ def test_values_of_two_timing_methods_are_not_compared():
     assert changes(measured("a", 1.0), measured("b", 0.5, method=None))[1].ratio == 2.0
 
 
+def test_a_time_by_another_method_in_between_is_passed_over():
+    last = changes(measured("a", 1.0), measured("b", 7.0, method="two"), measured("c", 0.5))[2]
+    assert (last.ratio, last.against) == (2.0, "a")
+
+
 def adjusted(item, seconds, spread=0.001):
     interval = Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m")
     return dataclasses.replace(item, adjusted=Adjusted(seconds=seconds, interval=interval))
