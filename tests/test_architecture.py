@@ -13,6 +13,7 @@ HALVES = {"kernels": set(), "benchmarks": {"kernels"}, "tools": {"benchmarks"}}
 TORCH = {"torch", "triton"}
 PURE = (
     "errors",
+    "bounds",
     "units",
     "measurements",
     "trends",

@@ -237,6 +237,18 @@ def test_the_files_of_a_commit_are_told_by_whose_they_are(tmp_path):
     assert history.touched(tree.repository, [tree.commits[0], commit])[tree.commits[0]] == ()
 
 
+def test_of_many_commits_the_newest_are_told_with_what_they_are(tmp_path):
+    tree = synthetic.build(tmp_path)
+    with git.Repo(tree.repository) as repo:
+        commits = [repo.index.commit(f"Commit {number}") for number in range(13)]
+    item, _ = evidenced.regression(tree)
+    findings_store.write(tree.results, replace(item, commits=tuple(commit.hexsha for commit in commits)))
+    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    shown = page.context["page"]
+    assert [one.line and one.line.subject for one in shown.suspected] == [f"Commit {number}" for number in range(3, 13)]
+    assert shown.further == "and 3 earlier commits"
+
+
 def test_a_merge_touches_what_it_brought(tmp_path):
     tree = synthetic.build(tmp_path)
     repo = git.Repo(tree.repository)
