@@ -9,7 +9,6 @@ A cache that is damaged, of another results directory or repository, or made by 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from dataclasses import dataclass
@@ -18,28 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import cases, telemetry
-from tools import (
-    adjusted_series,
-    adjustment,
-    asv_results,
-    columns,
-    entries,
-    failures,
-    joining,
-    measurements,
-    recorded,
-    session_facts,
-    telemetry_files,
-)
+from tools import makers
 from tools.entries import ENTRY, ROUND, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
-# What a cached value follows from, beside the files: a change in any of these makes the cache anew
-_MAKERS = (
-    *(cases, telemetry, adjusted_series, adjustment, asv_results, columns, entries, failures, joining, measurements),
-    *(recorded, session_facts, telemetry_files),
-)
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
 _SCHEMA = (
@@ -191,6 +172,5 @@ def remove(folder: Path) -> None:
 
 def _identity(results: Path, repository: Path) -> str:
     """Return what a cache has to be of: results directory, repository, format, and the code that made it."""
-    sources = [Path(str(module.__file__)).read_bytes() for module in _MAKERS]
-    code = hashlib.sha256(b"".join(sources)).hexdigest()
-    return json.dumps([str(results.resolve()), str(repository.resolve()), ENTRY.descr, ROUND.descr, code])
+    where = [str(results.resolve()), str(repository.resolve())]
+    return json.dumps([*where, ENTRY.descr, ROUND.descr, makers.digest()])
