@@ -52,6 +52,7 @@ class HomePage:
     """The home page."""
 
     nights: tuple[Night, ...]  # newest first
+    is_judged: bool  # whether a night left a verdict or a finding: to be said even where nothing was measured
     unjudged: str  # what is to be said where no night's verdict is kept
     measured: tuple[LastMeasured, ...]  # newest first
     newest: CommitLine | None  # the newest commit of the line that was measured on any machine
@@ -82,6 +83,7 @@ def page(found: Site) -> HomePage:
     commits = tuple(pages.commit_line(found.commits[sha]) for sha in newest[:RECENT])
     return HomePage(
         nights=tuple(_night(item) for item in found.verdicts),
+        is_judged=bool(found.verdicts or found.findings),
         unjudged=FINDINGS_ALONE if found.findings else UNJUDGED,
         measured=home_silence.last_measured(found),
         newest=commits[0] if commits else None,

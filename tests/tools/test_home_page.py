@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import git
@@ -84,6 +85,22 @@ def test_without_a_night_the_page_says_so_and_when_what_was_measured(tree):
     assert page.newest.short == tree.commits[-1][:8]
     keep(tree)
     assert home(tree).unjudged.startswith("Nights left findings here")
+
+
+def test_a_night_that_measured_nothing_says_so_on_a_page_without_a_grid(tree):
+    shutil.rmtree(tree.results / synthetic.MACHINE)
+    templates = report.page_templates()
+
+    def text():
+        return templates.get_template("home.html").render(page=home(tree))
+
+    assert "last verdicts" not in text()
+    finding = keep(tree)
+    assert f'href="finding-{finding.id}.html"' in text() and "Nights left findings here" in text()
+    keep_verdict(tree, summary="a build failed: nothing was measured", exit_status=21, failures=("g++ is missing",))
+    said = text()
+    assert "a build failed: nothing was measured" in said and "g++ is missing" in said
+    assert "No times recorded yet" in said and 'id="grid"' not in said
 
 
 def test_a_verdict_that_cannot_be_read_is_a_note(tree):
