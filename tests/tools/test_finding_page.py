@@ -5,6 +5,7 @@ import json
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import git
 import pytest
@@ -22,6 +23,7 @@ from tools import (
     finding_axes,
     finding_figures,
     finding_page,
+    finding_series,
     findings_page,
     findings_store,
     history,
@@ -32,6 +34,7 @@ from tools import site as site_
 from tools.__main__ import _Parser, main
 from tools.finding import OPEN, Kind, State
 from tools.finding_words import DAY, REASON, decisions, headline, looks
+from tools.measurements import SeriesKey
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -235,6 +238,22 @@ def test_the_files_of_a_commit_are_told_by_whose_they_are(tmp_path):
     assert (said.own, said.shared) == (("kernels/matmul/matmul.cpp",), ("kernels/_native/abi.h",))
     assert said.others == "2 other files, which matmul is not built from" and said.line.href == ""
     assert history.touched(tree.repository, [tree.commits[0], commit])[tree.commits[0]] == ()
+
+
+@pytest.mark.parametrize("unknown", [None, "2.9.0"])
+def test_of_several_torches_the_trend_is_the_one_measured_last(unknown):
+    """ "2.13.0" sorts before "2.9.0"."""
+    parts = {
+        "machine": "m",
+        "benchmark": "matmul.Cpu.time_hot",
+        "implementation": "native",
+        "case": "c",
+        "version": "1",
+    }
+    new, old = (SeriesKey(environment=f"hosttorch-py3.11-torch{name}", **parts) for name in ("2.13.0", "2.9.0"))
+    times = {new: 2e9, old: None if unknown else 1e9}
+    (shown,) = finding_series.by_slot(SimpleNamespace(keys=(new, old), last_measured=times.get)).values()
+    assert shown == new
 
 
 def test_of_many_commits_the_newest_are_told_with_what_they_are(tmp_path):
