@@ -159,6 +159,7 @@ def _data(found: Site, made: HomePage) -> dict[str, object]:
         "verdicts": [asdict(item) | {"when": item.when.isoformat()} for item in found.verdicts],
         "findings": [as_data(item) for item in found.findings],
         "stale": list(made.silence.stale),
+        "stale_doubt": made.silence.doubt or None,
         "vanished": list(made.silence.vanished),
         "grid": [
             {

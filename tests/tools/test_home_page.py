@@ -314,7 +314,13 @@ def test_a_machine_that_is_quiet_for_a_week_is_named(tree):
     synthetic.write_json(folder / "machine.json", synthetic.machine_json("bench-2"))
     path = synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2", telemetry=False)
     path.write_text(path.read_text().replace("1767225600000", str(1767225600000 - 10 * 86400_000)))
-    assert home(tree).silence.stale == ("bench-2: nothing measured of any of its series for 10.0 days",)
+    silence = home(tree).silence
+    assert silence.stale == ("bench-2: nothing measured of any of its series for 10.0 days",)
+    assert silence.doubt.startswith(
+        "Days are counted up to bench-1, 2026-01-01 01:06 UTC: 10.0 days after any other machine"
+    )
+    keep_verdict(tree, machine="bench-3", when=datetime(2026, 1, 1, tzinfo=UTC))  # two clocks say so
+    assert home(tree).silence == dataclasses.replace(silence, doubt="")
 
 
 def test_a_series_that_no_longer_applies_is_named_until_a_finding_says_so(tree):
