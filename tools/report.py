@@ -7,7 +7,9 @@ is read (`site`), and of the site only what changed is made and written (`site_w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +40,8 @@ from tools.site import Site
 from tools.site_files import Builder, DataFile, Page
 from tools.site_writing import INDEX, Writer
 
+NEW = ".new-"  # begins the names of the folders that sites are made in
+LONGEST = 3600.0  # s that no report takes
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MODULES: tuple[Builder, ...] = (
     series_data,
@@ -111,7 +115,8 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
     if out.exists() and not out.is_dir():
         raise ResultsError(f"{out}: a folder for the site is wanted, this is a file: name another with --out")
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as folder:
+    with tempfile.TemporaryDirectory(prefix=NEW, dir=out) as folder:
+        _remove_leftovers(Path(folder))
         writer = Writer(new=Path(folder), out=out, makers=_makers())
         _make(found, writer, MODULES)
         writer.finish()
@@ -125,6 +130,14 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
         written=len(writer.fresh),
         notes=found.notes,
     )
+
+
+def _remove_leftovers(new: Path) -> None:
+    """Remove what reports that were killed left beside a new one's folder; another may be writing at this moment."""
+    for other in new.parent.glob(f"{NEW}*"):
+        with contextlib.suppress(FileNotFoundError):  # it ended just now
+            if other.is_dir() and new.stat().st_mtime - other.stat().st_mtime > LONGEST:
+                shutil.rmtree(other, ignore_errors=True)
 
 
 def _makers() -> str:
