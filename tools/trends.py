@@ -125,24 +125,3 @@ def mean_change(changes: Sequence[Change]) -> float | None:
     Geometric, so that twice as fast on one test case and half as fast on another cancel.
     """
     return None if not changes else math.exp(statistics.fmean(math.log(change.ratio) for change in changes))
-
-
-def mean_gflops(measurements: Sequence[Measurement]) -> float | None:
-    """Return the arithmetic mean of the GFLOPS; None unless every measurement has one."""
-    rates = [item.gflops for item in measurements]
-    known = [rate for rate in rates if rate is not None]
-    return statistics.fmean(known) if known and len(known) == len(rates) else None
-
-
-def mean_trend(trends: Sequence[Trend]) -> tuple[tuple[str, float], ...]:
-    """Return (commit, mean GFLOPS over the test cases) along the history, from the cases' trends.
-
-    Only commits that measured every one of the test cases: a mean over other cases is another quantity.
-    """
-    by_commit: dict[str, list[Measurement]] = {}
-    for trend in trends:
-        for point in trend.points:
-            if point.measurement.gflops is not None:
-                by_commit.setdefault(point.measurement.commit, []).append(point.measurement)
-    means = ((commit, mean_gflops(items)) for commit, items in by_commit.items() if len(items) == len(trends))
-    return tuple((commit, mean) for commit, mean in means if mean is not None)

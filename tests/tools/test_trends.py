@@ -86,16 +86,3 @@ def test_mean_change_undone_is_the_inverse(ratios):
     there = trends.mean_change([Change(ratio=ratio, against="a", overlapping=None) for ratio in ratios])
     back = trends.mean_change([Change(ratio=1 / ratio, against="a", overlapping=None) for ratio in ratios])
     assert there * back == pytest.approx(1.0)
-
-
-def test_mean_gflops_is_arithmetic_and_refuses_gaps():
-    assert trends.mean_gflops([measured("a", 1.0), measured("a", 0.5)]) == pytest.approx(1.5)
-    assert trends.mean_gflops([measured("a", 1.0), measured("a", 0.5, flop=None)]) is None
-    assert trends.mean_gflops([]) is None
-
-
-def test_mean_trend_leaves_out_commits_that_measured_other_cases():
-    items = [measured("a", 1.0), measured("a", 0.5, case="d"), measured("b", 1.0), measured("c", 1.0)]
-    items.append(measured("c", 0.25, case="d"))
-    found = trends.build(items, ORDER)
-    assert trends.mean_trend(list(found.values())) == (("a", pytest.approx(1.5)), ("c", pytest.approx(2.5)))
