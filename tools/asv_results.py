@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from tools import bounds, failures, session_facts, telemetry_files
 from tools.errors import ResultsError
 from tools.measurements import ASV_INTERVAL_METHOD, Interval, Outcome
-from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, StoredValue, TrackedValue
+from tools.recorded import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, StoredValue, TrackedValue
 
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
 _AXES = 2  # implementation, case (contract)
@@ -205,7 +205,13 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         failures=telemetry_files.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
         tracked=tuple(tracked),
         sessions=session_facts.read(path, notes),
+        hardware=_hardware(data.get("params")),
     )
+
+
+def _hardware(params: object) -> dict[str, str]:
+    known = params if isinstance(params, dict) else {}
+    return {name: str(known[name]) for name in HARDWARE if known.get(name)}
 
 
 def _values(name: str, row: Mapping[str, Any]) -> Iterator[StoredValue]:

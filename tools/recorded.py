@@ -23,6 +23,8 @@ from tools.joining import raised_since
 from tools.measurements import Adjusted, Interval, Measurement, Outcome, SeriesKey, from_rounds, round_interval
 from tools.session_facts import SessionFacts
 
+# Of asv's facts of a machine; not its memory: what the kernel keeps of it changes with the kernel
+HARDWARE = ("cpu", "num_cpu")
 AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 OTHER_TELEMETRY = "telemetry is of another run: asv's stored value with its 99% interval"
 NO_TELEMETRY = "no telemetry: asv's stored value with its 99% interval"
@@ -88,6 +90,7 @@ class ResultsFile:
     failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
     tracked: tuple[TrackedValue, ...] = ()
     sessions: tuple[SessionFacts, ...] = ()  # that measured it, each with what was new in it
+    hardware: Mapping[str, str] = field(default_factory=dict)  # what asv says that it ran on, of HARDWARE
 
 
 @dataclass(frozen=True, kw_only=True)

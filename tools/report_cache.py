@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ _SCHEMA = (
     "CREATE TABLE made (identity TEXT NOT NULL)",
     "CREATE TABLE name (kind TEXT NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, number))",
     "CREATE TABLE file (path TEXT PRIMARY KEY, signature TEXT NOT NULL, sha TEXT NOT NULL, notes TEXT NOT NULL,"
-    " entries BLOB NOT NULL, rounds BLOB NOT NULL)",
+    " hardware TEXT NOT NULL, entries BLOB NOT NULL, rounds BLOB NOT NULL)",
     "CREATE TABLE adjusted (series TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL, fit TEXT NOT NULL)",
 )
 
@@ -39,6 +40,7 @@ class Kept:
     signature: str  # size, times and inode of the file and of what lies beside it
     commit: str  # full SHA; empty where the file cannot be read
     notes: tuple[str, ...]
+    hardware: Mapping[str, str]  # of `ResultsFile`
 
 
 class Cache:
@@ -105,17 +107,19 @@ class Cache:
 
     def files(self) -> dict[str, Kept]:
         """Return what is kept of the results files, by path ("<machine>/<file>", in the results directory)."""
-        rows = self._connection.execute("SELECT path, signature, sha, notes FROM file").fetchall()
+        rows = self._connection.execute("SELECT path, signature, sha, notes, hardware FROM file").fetchall()
         return {
-            json.loads(path): Kept(signature=signature, commit=sha, notes=tuple(json.loads(notes)))
-            for path, signature, sha, notes in rows
+            json.loads(path): Kept(
+                signature=signature, commit=sha, notes=tuple(json.loads(notes)), hardware=json.loads(hardware)
+            )
+            for path, signature, sha, notes, hardware in rows
         }
 
     def put(self, path: str, kept: Kept, packed: Packed) -> None:
         """Keep a results file in place of what was kept of it."""
-        row = [json.dumps(path), kept.signature, kept.commit, json.dumps(kept.notes)]
+        row = [json.dumps(path), kept.signature, kept.commit, json.dumps(kept.notes), json.dumps(dict(kept.hardware))]
         blobs = [packed.entries.tobytes(), packed.rounds.tobytes()]
-        self._connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", [*row, *blobs])
+        self._connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?, ?)", [*row, *blobs])
 
     def remove(self, path: str) -> None:
         """Forget a results file."""

@@ -222,6 +222,13 @@ class Site:
         ]
         return tuple(sorted(found, key=lambda pair: pair[1].began))
 
+    def hardware(self, machine: str) -> tuple[tuple[str, SessionFacts], ...]:
+        """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
+        known, commits = self.store.found.hardware, self.store.found.commits
+        own = [(commits[path], facts) for path, facts in known.items() if path.rpartition("/")[0] == machine]
+        own.sort(key=lambda pair: self.order.get(pair[0], len(self.line)))
+        return tuple((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in own)
+
     def has_rounds(self, place: Place, commit: str) -> bool:
         """Return whether there is telemetry of a commit; of what, `rounds_at` says."""
         return self._telemetry(place, commit).exists()

@@ -342,6 +342,25 @@ def test_two_machines_under_one_name_are_told(tree):
     assert note.startswith("bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)")
 
 
+def test_so_they_are_where_asv_alone_measured(tree):
+    for index, sha in enumerate(tree.commits):
+        path = tree.results / synthetic.MACHINE / f"{sha[:8]}-{synthetic.ENVIRONMENT}.json"
+        facts = {"cpu": ("EPYC", "Xeon")[index % 2], "num_cpu": "2"}
+        path.write_text(json.dumps(data := json.loads(path.read_text()) | {"params": facts}))
+    wanted = "bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)"
+    for _ in range(2):  # from the cache, too
+        found = read(tree)
+        (note,) = home_page.page(found).notes
+        assert note.startswith(wanted)
+    assert [facts.facts["cpu"] for _, facts in found.hardware("bench-1")] == ["EPYC", "Xeon"] * 2 + ["EPYC"]
+    path.write_text(json.dumps(data | {"params": {"cpu": "EPYC", "num_cpu": "4"}}))
+    assert "(CPUs: 2, then 4)" in home(tree).notes[1]
+    sessions(tree, {"cpu": "epyc"})
+    sessions(tree, {"cpu": "epyc"}, {"cpu": "other"})
+    (note,) = home(tree).notes  # what sessions say counts
+    assert "(CPU: epyc, then other)" in note
+
+
 def test_another_limit_of_the_same_gpu_is_no_other_machine(tree):
     sessions(tree, {"gpu": "H100; power limit, mW 700000"}, {"gpu": "H100; power limit, mW 500000"})
     assert home(tree).notes == ()

@@ -106,7 +106,7 @@ def test_recorded_sessions_of_other_kinds_do_not_count(tmp_path):
         ([["fast"], [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
         ([10**400, [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
         ([[10**400], [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
-        *(([[5.0], [], FORMAT, when, 0.1], {"threads", "peak_float32"}) for when in ("noon", 10**400, 1e300, None)),
+        *(([[5.0], [], FORMAT, when, 0.1], {"threads", "peak_float32"}) for when in ("noon", 10**400, None)),
     ],
 )
 def test_a_row_that_says_nothing_loses_no_other(tmp_path, bad, read):
