@@ -21,6 +21,7 @@ PURE = (
     "roofline",
     "cache_benefit",
     "roofs",
+    "roof_choice",
     "vendor_peaks",
     "changes_along",
     "sparklines",

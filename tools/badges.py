@@ -118,7 +118,7 @@ def badge(found: Site, place: Place, item: Measurement, before: Measurement | No
 
 def _efficiency(found: Site, place: Place, device: str, item: Measurement) -> str:
     """Return the share of what the machine allows; "" where its ceilings or the work are not known."""
-    roofs = found.roofs(place, device)
+    roofs = found.roofs(place, device, item.commit)
     if roofs is None or item.seconds is None:
         return ""
     dtype = item.key.case.partition("-")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,12 @@ class Found:
     notes: tuple[str, ...]
     hardware: Mapping[str, Mapping[str, str]]  # path -> what asv says that it ran on, of `commits`
     read: tuple[str, ...]  # paths of the results files that were read; the others were known
+
+    def hardware_of(self, machine: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yield (full SHA, hardware) of the results files of a machine."""
+        for path, facts in self.hardware.items():
+            if path.rpartition("/")[0] == machine:
+                yield self.commits[path], facts
 
 
 def update(cache: Cache, results: Path) -> Found:

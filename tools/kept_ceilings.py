@@ -61,6 +61,20 @@ def sessions(
     return [each for each in found if each.figures.get(ID) in (ours, None)]
 
 
+def known(results: Path, root: Path, machine: str, device: str) -> tuple[CeilingSession, ...]:
+    """Return every session of a machine's device that is known, oldest first, whatever its threads.
+
+    Those that asv recorded and, of the machine that this runs on, those of `python -m tools peaks`.
+
+    Args:
+        results: asv's results directory. root: as `sessions` takes it. device: "Cpu" or "Cuda".
+    """
+    found = [*recorded(results / machine, device.lower())]
+    if machine == (os.environ.get("KV_MACHINE") or os.uname().nodename):
+        found += measured_here(root, device.lower())
+    return tuple(sorted(found, key=lambda session: session.began))
+
+
 def measured_here(root: Path, device: str) -> Iterator[CeilingSession]:
     """Yield the sessions that `peaks` kept of this node, newest first; `root` as `sessions` takes it."""
     for began, document in _documents(root, device):

@@ -5,10 +5,9 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
@@ -21,7 +20,6 @@ from tools import (
     kept_ceilings,
     kept_verdicts,
     pages,
-    roofs,
     session_facts,
     site_store,
     telemetry_files,
@@ -36,6 +34,7 @@ from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place
 from tools.recorded import Benchmark, Commit, Machine, ResultsFile
+from tools.roof_choice import Choice, Chooser
 from tools.roofline import Roofs
 from tools.roofs import CeilingSession
 from tools.session_facts import SessionFacts
@@ -193,21 +192,25 @@ class Site:
         """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
         return self._kept[finding]
 
-    def roofs(self, place: Place, device: str) -> Roofs | None:
-        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
-        return roofs.roofs(roofs.of_newest(self.ceilings(place, device)), device.lower())
+    def roofs(self, place: Place, device: str, commit: str | None = None) -> Roofs | None:
+        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; see `roof_choice`."""
+        return self.roof_choice(place, device, commit).roofs
+
+    def roof_choice(self, place: Place, device: str, commit: str | None = None) -> Choice:
+        """Return the roofs of what was measured of a commit, None: of all commits of a place, or why there are none."""
+        if place not in self._choosers:
+            self._choosers[place] = Chooser(self.sessions(place), partial(self.ceilings, place))
+        return self._choosers[place].choice(device, commit)
+
+    @cached_property
+    def _choosers(self) -> dict[Place, Chooser]:
+        return {}  # of those asked for
 
     def ceilings(self, place: Place, device: str) -> tuple[CeilingSession, ...]:
-        """Return every session known of a machine that measured a device's ceilings, oldest first.
-
-        Those that asv recorded and, of the machine that this runs on, those of `python -m tools peaks`.
-        """
+        """Return every session known of a machine that measured a device's ceilings, oldest first."""
         asked = (place.machine, device)
         if asked not in self._ceilings:
-            known = [*kept_ceilings.recorded(self.results / place.machine, device.lower())]
-            if place.machine == (os.environ.get("KV_MACHINE") or os.uname().nodename):
-                known += kept_ceilings.measured_here(self.repository, device.lower())
-            self._ceilings[asked] = tuple(sorted(known, key=lambda session: session.began))
+            self._ceilings[asked] = kept_ceilings.known(self.results, self.repository, *asked)
         return self._ceilings[asked]
 
     def sessions(self, place: Place) -> tuple[tuple[str, SessionFacts], ...]:
@@ -224,9 +227,7 @@ class Site:
 
     def hardware(self, machine: str) -> tuple[tuple[str, SessionFacts], ...]:
         """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
-        known, commits = self.store.found.hardware, self.store.found.commits
-        own = [(commits[path], facts) for path, facts in known.items() if path.rpartition("/")[0] == machine]
-        own.sort(key=lambda pair: self.order.get(pair[0], len(self.line)))
+        own = sorted(self.store.found.hardware_of(machine), key=lambda pair: self.order.get(pair[0], len(self.line)))
         return tuple((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in own)
 
     def has_rounds(self, place: Place, commit: str) -> bool:
