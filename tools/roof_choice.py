@@ -48,7 +48,7 @@ def choose(
         return Choice(roofs=None, lacking=f"no ceilings of this machine's {device.capitalize()} are recorded")
     if device != "cpu":
         return Choice(roofs=roofs.roofs(roofs.of_newest(ceilings), device))
-    own = known.get(commit) if commit is not None else next(reversed(known.values()), None)
+    own = known.get(commit) if commit is not None else [None, *known.values()][-1]
     measured = {value for each in ceilings if (value := each.figures.get(FACT)) is not None}
     if own is None and len(measured) > 1:
         text = f"the ceilings are of {_listed(measured)}, and nothing says with how many it was measured"

@@ -214,10 +214,7 @@ class Site:
         return self._ceilings[asked]
 
     def sessions(self, place: Place) -> tuple[tuple[str, SessionFacts], ...]:
-        """Return (commit, what the machine was) of the sessions that measured a place, oldest first.
-
-        A session that found of a commit what the one before had found has left nothing.
-        """
+        """Return (commit, what the machine was) of a place's sessions, oldest first; one without news left none."""
         found = [
             (sha, session)
             for sha in self.measured
