@@ -13,6 +13,7 @@ HALVES = {"kernels": set(), "benchmarks": {"kernels"}, "tools": {"benchmarks"}}
 TORCH = {"torch", "triton"}
 PURE = (
     "errors",
+    "bounds",
     "units",
     "measurements",
     "trends",
@@ -20,6 +21,7 @@ PURE = (
     "roofline",
     "cache_benefit",
     "roofs",
+    "roof_choice",
     "vendor_peaks",
     "changes_along",
     "sparklines",

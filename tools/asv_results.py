@@ -13,16 +13,15 @@ from __future__ import annotations
 import ast
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tools import failures, session_facts, stored_rows, telemetry_files
+from tools import bounds, failures, session_facts, stored_rows, telemetry_files
 from tools.errors import ResultsError
-from tools.recorded import Benchmark, Machine, Recorded, ResultsFile, TrackedValue
+from tools.recorded import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, TrackedValue
 from tools.stored_rows import StoredRow
 
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
@@ -69,7 +68,7 @@ def _load(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file (NaN and Infinity as asv writes them)."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
         raise ResultsError("empty file" if path.is_file() and not path.stat().st_size else str(error)) from None
     if not isinstance(data, dict):
         _refuse("contents", "an object", type(data).__name__)
@@ -146,13 +145,9 @@ def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
     if not isinstance(amounts, dict):
         _refuse(key, "an object", amounts)
     for case, amount in amounts.items():
-        if not _is_number(amount) or not (math.isfinite(amount) and amount > 0):
-            _refuse(f"{key} of {case}", "a positive number", amount)
+        if not bounds.is_work(amount):
+            _refuse(f"{key} of {case}", f"a positive number up to {bounds.MOST_WORK:g}", amount)
     return amounts
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
@@ -178,6 +173,8 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         data = _load(path)
         _check_version(data)
         columns, rows = _require(data, "result_columns", list), _require(data, "results", dict)
+        if not all(isinstance(name, str) for name in columns):
+            _refuse("result_columns", "a list of names", columns)
         commit, environment = _require(data, "commit_hash", str), _require(data, "env_name", str)
         if not _HASH.fullmatch(commit):  # git would resolve a branch's name just as well
             _refuse("commit_hash", "a commit's full hash", commit)
@@ -188,7 +185,11 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     tracked: list[TrackedValue] = []
     for name, row in rows.items():
         try:
-            named = dict(zip(columns, row, strict=False)) if isinstance(row, list) else {}
+            if not isinstance(row, list):
+                _refuse("row", "a list", row)
+            named = dict(zip(columns, row, strict=False))
+            if not isinstance(named.get("version"), str | None):
+                _refuse("version", "a text", named["version"])
             found += _rows(name, named)
             tracked += _tracked(name, named)
         except ResultsError as error:
@@ -203,7 +204,13 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         failures=telemetry_files.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
         tracked=tuple(tracked),
         sessions=session_facts.read(path, notes),
+        hardware=_hardware(data.get("params")),
     )
+
+
+def _hardware(params: object) -> dict[str, str]:
+    known = params if isinstance(params, dict) else {}
+    return {name: str(known[name]) for name in HARDWARE if known.get(name)}
 
 
 def _rows(name: str, row: Mapping[str, Any]) -> Iterator[StoredRow]:
@@ -220,16 +227,18 @@ def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
     combinations = list(itertools.product(*_axes(params))) if params else [("", "")]
     column = stored_rows.column(row, "result", len(combinations))
     for (implementation, case), value in zip(combinations, column, strict=True):
+        if not isinstance(value, int | float | None) or isinstance(value, bool):
+            _refuse("result", "a number, null or NaN", value)
         yield TrackedValue(
             benchmark=name,
             version=row.get("version"),
             implementation=implementation,
             case=case,
-            value=value if _is_number(value) and math.isfinite(value) else None,
+            value=value if bounds.is_number(value) else None,
             began=_began(row),
         )
 
 
 def _began(row: Mapping[str, Any]) -> float | None:
     began = row.get("started_at")  # ms
-    return began / 1000 if isinstance(began, int | float) else None
+    return began / 1000 if bounds.is_number(began) and bounds.is_moment(began / 1000) else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.harness.cases import CONTROLS
-from tools import pages, roofline, trends
+from tools import changes_along, pages, roofline, trends
 from tools.finding_text import plain
 from tools.measurements import Measurement
 from tools.pages import Place
@@ -86,9 +86,10 @@ def _newest(found: Site, benchmark: str) -> tuple[Place, Measurement, Measuremen
             times = [int(index) for index in series.is_measured.nonzero()[0]]
             if key.implementation in CONTROLS or not times:
                 continue
-            now, *before = (series.measurement(index, found.line) for index in (times[-1], *times[-2:-1]))
+            now, base = series.measurement(times[-1], found.line), int(changes_along.before(series)[times[-1]])
+            before = None if base == changes_along.NONE else series.measurement(base, found.line)
             rank = (int(series.place[times[-1]]), cases.index(key.case), -(now.seconds or 0.0))
-            known.append((rank, place, now, before[0] if before else None))
+            known.append((rank, place, now, before))
     best = max(known, key=lambda item: item[0], default=None)
     return None if best is None else best[1:]
 
@@ -117,7 +118,7 @@ def badge(found: Site, place: Place, item: Measurement, before: Measurement | No
 
 def _efficiency(found: Site, place: Place, device: str, item: Measurement) -> str:
     """Return the share of what the machine allows; "" where its ceilings or the work are not known."""
-    roofs = found.roofs(place, device)
+    roofs = found.roofs(place, device, item.commit)
     if roofs is None or item.seconds is None:
         return ""
     dtype = item.key.case.partition("-")[0]

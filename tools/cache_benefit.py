@@ -31,16 +31,3 @@ def cache_benefit(bytes_moved: float, seconds: float, bandwidth: float) -> float
     if not seconds > 0:
         raise ValueError(f"a call of {seconds!r} s: wanted a positive time")
     return max(1.0, dram_seconds(bytes_moved, bandwidth) / seconds)
-
-
-def cold_hot_ratio(cold: float | None, hot: float | None) -> float | None:
-    """Return how many times longer a call takes with cold caches than with hot ones; None where one is not known.
-
-    Raises:
-        ValueError: a time that is not positive.
-    """
-    if cold is None or hot is None:
-        return None
-    if not cold > 0 or not hot > 0:
-        raise ValueError(f"cold {cold!r} s, hot {hot!r} s: wanted positive times")
-    return cold / hot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,14 @@ class Found:
     machines: tuple[Machine, ...]
     commits: Mapping[str, str]  # path of a results file that could be read -> full SHA, in the order of reading
     notes: tuple[str, ...]
+    hardware: Mapping[str, Mapping[str, str]]  # path -> what asv says that it ran on, of `commits`
     read: tuple[str, ...]  # paths of the results files that were read; the others were known
+
+    def hardware_of(self, machine: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yield (full SHA, hardware) of the results files of a machine."""
+        for path, facts in self.hardware.items():
+            if path.rpartition("/")[0] == machine:
+                yield self.commits[path], facts
 
 
 def update(cache: Cache, results: Path) -> Found:
@@ -34,6 +41,7 @@ def update(cache: Cache, results: Path) -> Found:
     known = cache.files()
     notes: dict[str, tuple[str, ...]] = {}  # of machines, by folder, and of files, by path: in the order of reading
     commits: dict[str, str] = {}
+    hardware: dict[str, Mapping[str, str]] = {}
     machines: list[Machine] = []
     signatures: dict[Path, str] = {}  # of what has to be read
     for folder, paths in asv_results.folders(results):
@@ -45,14 +53,16 @@ def update(cache: Cache, results: Path) -> Found:
             signature, kept = _signature(path, looks, beside), known.pop(_name(path), None)
             notes[_name(path)] = () if kept is None else kept.notes
             commits[_name(path)] = "" if kept is None else kept.commit
+            hardware[_name(path)] = {} if kept is None else kept.hardware
             if kept is None or kept.signature != signature:
                 signatures[path] = signature
     for name in known:
         cache.remove(name)
     for read in reading_apart.read(tuple(signatures), cache.names):
         name = _name(read.path)
-        cache.put(name, Kept(signature=signatures[read.path], commit=read.commit, notes=read.notes), read.packed)
-        notes[name], commits[name] = read.notes, read.commit
+        kept = Kept(signature=signatures[read.path], commit=read.commit, notes=read.notes, hardware=dict(read.hardware))
+        cache.put(name, kept, read.packed)
+        notes[name], commits[name], hardware[name] = kept.notes, kept.commit, kept.hardware
     last: list[str] = []
     readable = {name: sha for name, sha in commits.items() if sha}
     benchmarks = asv_results.read_benchmarks(results / "benchmarks.json", last) if readable else {}
@@ -61,6 +71,7 @@ def update(cache: Cache, results: Path) -> Found:
         machines=tuple(machines),
         commits=readable,
         notes=(*(note for several in notes.values() for note in several), *last),
+        hardware={name: hardware[name] for name in readable},
         read=tuple(_name(path) for path in signatures),
     )
 

@@ -78,21 +78,33 @@ def _comparable(series: Columns, base: Entries) -> Truth:
     return comparable
 
 
+def alike(series: Columns, method: int) -> Truth:
+    """Return which entries have a time that one taken by a method (an index, -1: not known) can be compared with."""
+    like: Truth = series.is_measured & ((series.method == method) | (series.method < 0) | (method < 0))
+    return like
+
+
 def before(series: Columns) -> Entries:
-    """Return, for every entry, the measured one before it."""
+    """Return, for every entry, the newest one before it that it can be compared with.
+
+    Not the one measured last, whatever measured it: a single commit of another method would blind the next comparison.
+    """
     return at_or_before(series, series.place - 1)
 
 
 def at_or_before(series: Columns, places: NDArray[np.signedinteger]) -> Entries:
-    """Return, for every entry, the newest measured one at or before a place of the line, and before itself.
+    """Return, for every entry, the newest comparable one at or before a place of the line, and before itself.
 
     Args:
         places: on the first-parent line, shape (commits,); negative: there is none.
     """
-    measured = np.flatnonzero(series.is_measured)
     wanted = np.minimum(places, series.place - 1)
-    found = np.searchsorted(series.place[measured], wanted, side="right") - 1
-    return np.where(found < 0, NONE, measured[found] if len(measured) else NONE).astype(np.int64)
+    found = np.full(len(series), NONE, dtype=np.int64)
+    for method in np.unique(series.method):
+        measured, rows = np.flatnonzero(alike(series, method)), series.method == method
+        last = np.searchsorted(series.place[measured], wanted[rows], side="right") - 1
+        found[rows] = np.where(last < 0, NONE, measured[last] if len(measured) else NONE)
+    return found
 
 
 def best_before(series: Columns) -> Entries:
@@ -100,9 +112,8 @@ def best_before(series: Columns) -> Entries:
     times = np.where(np.isnan(series.adjusted), series.seconds, series.adjusted)
     found = np.full(len(series), NONE, dtype=np.int64)
     for method in np.unique(series.method):
-        alike = series.is_measured & ((series.method == method) | (series.method < 0) | (method < 0))
         rows = series.method == method
-        found[rows] = _running_best(np.where(alike, times, np.inf))[rows]
+        found[rows] = _running_best(np.where(alike(series, method), times, np.inf))[rows]
     return found
 
 

@@ -150,7 +150,7 @@ class Maker:
             body=commit.message.strip().partition("\n")[2].strip("\n"),
             author=commit.author,
             date=f"{commit.date:%Y-%m-%d %H:%M %z}",
-            tags=tuple(found.tags.get(sha, ())),
+            tags=found.tags_of(sha),
             parents=tuple((one[:SHORT], self._href(one)) for one in commit.parents),
             older=_link(older),
             newer=_link(newer),

@@ -8,7 +8,6 @@ when it is read; an error says where it stands, and what to do.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from tools import evidence
 from tools.ab_test import Answer
 from tools.atomic import replace_text
+from tools.bounds import LEAST, MOST, is_number, is_time
 from tools.errors import ResultsError
 from tools.evidence import Evidence, Look, Purpose, Rerun, Side, Tried
 from tools.findings_store import FOLDER as FINDINGS
@@ -24,7 +24,6 @@ from tools.series_identity import Identity
 
 FORMAT = 1  # of the files; raised when a reader of the old ones would go wrong
 FOLDER = "evidence"  # in the folder of the findings
-LEAST, MOST = 1e-12, 1e11  # of a time, s, and of a ratio: what lies beyond was not measured, and no page can show it
 DIGITS = 7  # of a time: a hundredth of what the quietest series scatters by
 _IDENTITY = tuple(field.name for field in fields(Identity))
 Value = TypeVar("Value")
@@ -172,7 +171,7 @@ class _Entry:
     def number(self, key: str, *, positive: bool = False) -> float:
         """Return a finite number."""
         found = self.value(key)
-        if not _is_number(found) or (positive and not LEAST <= found <= MOST):
+        if not is_number(found) or (positive and not LEAST <= found <= MOST):
             self.refuse(key, f"a number from {LEAST:g} to {MOST:g}" if positive else "a number")
         return float(found)
 
@@ -197,7 +196,7 @@ class _Entry:
     def times(self, key: str) -> tuple[float, ...]:
         """Return a list of times, s."""
         found = self.value(key)
-        if not isinstance(found, list) or not all(_is_number(item) and LEAST <= item <= MOST for item in found):
+        if not isinstance(found, list) or not all(map(is_time, found)):
             self.refuse(key, f"a list of numbers from {LEAST:g} to {MOST:g}")
         return tuple(map(float, found))
 
@@ -208,10 +207,6 @@ class _Entry:
             self.refuse(key, "a list of objects")
         names = [f"{key}[{number}]" for number in range(len(found))]
         return [_Entry(item, f"{self.within}{name}.", f"({name})") for name, item in zip(names, found, strict=True)]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _parse_rerun(entry: _Entry) -> Rerun:

@@ -14,9 +14,10 @@ apply (asv's n/a), and `error` says why. Ingest moves the lines to
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools import bounds
 
 SUFFIX = ".failures.jsonl"
 _INTERRUPTED = "KeyboardInterrupt"
@@ -71,7 +72,7 @@ def decode(line: str) -> Failure:
         raise FailureLineError(f"b and error: strings are wanted, got {benchmark!r} and {text!r}")
     if not isinstance(params, list) or not all(isinstance(item, str) for item in params):
         raise FailureLineError(f"p: a list of strings is wanted, got {params!r}")
-    if not isinstance(time, int | float) or isinstance(time, bool) or not math.isfinite(time):
+    if not bounds.is_moment(time):
         raise FailureLineError(f"t: a Unix time is wanted, got {time!r}")
     return Failure(
         benchmark=benchmark,

@@ -114,7 +114,7 @@ def _commits(found: Site) -> Mapping[str, Commit]:
     """Return every commit that findings or their evidence name and that the repository has."""
     wanted: set[str] = set()
     for item in found.findings:
-        wanted |= {*item.commits[: finding_attribution.MOST], *([item.anchor] if item.anchor else [])}
+        wanted |= {*finding_attribution.shown(item), *([item.anchor] if item.anchor else [])}
         for kept in found.evidence(item.id)[0].values():
             wanted |= {sha for rerun in kept.reruns for sha in (rerun.before, rerun.after)}
             wanted |= {step.commit for path in kept.paths for step in path.tried} | {path.good for path in kept.paths}

@@ -35,8 +35,8 @@ class Series:
 
 
 def by_slot(found: Site) -> dict[tuple[str, ...], SeriesKey]:
-    """Return the series of a site as findings name them; of several torches that are no identity, the newest's."""
-    return {_slot(key): key for key in found.keys}
+    """Return the series of a site as findings name them; of several torches that are no identity, the last measured."""
+    return {_slot(key): key for key in sorted(found.keys, key=lambda key: found.last_measured(key) or 0.0)}
 
 
 def shown(found: Site, item: Finding, keys: Mapping[tuple[str, ...], SeriesKey]) -> tuple[tuple[Series, ...], str]:

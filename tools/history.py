@@ -79,6 +79,7 @@ def commit(repo: git.Repo, sha: str) -> Commit | None:
             parents=tuple(parent.hexsha for parent in found.parents),
             author=found.author.name or "unknown author",
             date=found.authored_datetime,
+            committed=found.committed_datetime,
             message=_text(found.message),
         )
     except (git.BadName, ValueError):  # ValueError: not a commit; GitPython may notice at the first field only

@@ -21,7 +21,6 @@ from tools.home_roof import DASH, GridCell
 from tools.home_spans import Span
 from tools.measurements import WANTED_ROUNDS, Outcome
 from tools.pages import SHORT, CommitLine, Footnotes, Place
-from tools.roofline import Roofs
 from tools.site import Site
 from tools.sparklines import Sparkline, sparkline
 from tools.trends import Change
@@ -82,13 +81,12 @@ def _grid(found: Site, place: Place, when: FloatArray) -> Grid:
     cases = Counter(benchmark for benchmark, _ in {(key.benchmark, key.case) for key in keys})
     every = [series for group in rows.values() for series in group]
     newest = _newest(every)
-    devices = {pages.parts(benchmark)[1] for benchmark, _ in rows}
     maker = _RowMaker(
         found=found,
         when=when,
         newest=newest,
         spans=() if newest is None else home_spans.spans(found, when, newest, every),
-        roofs={device: found.roofs(place, device) for device in devices},
+        place=place,
         notes=Footnotes(),
     )
     made = tuple(maker.row(name, group, cases[name[0]]) for name, group in rows.items())
@@ -118,7 +116,7 @@ class _RowMaker:
     when: FloatArray  # of home_spans.dates
     newest: int | None  # place of its newest commit on the line
     spans: tuple[Span, ...]
-    roofs: Mapping[str, Roofs | None]  # by device
+    place: Place
     notes: Footnotes
 
     def row(self, name: tuple[str, str], group: Sequence[Columns], wanted: int) -> GridRow:
@@ -130,7 +128,9 @@ class _RowMaker:
         kernel, device, state = pages.parts(name[0])
         at = _newest(group)
         current = _current(group, at)
-        roofs = self.roofs[device]
+        commit = None if at is None else self.found.line[at]
+        roofs = self.found.roofs(self.place, device, commit)
+        lacking = "" if roofs else self.found.roof_choice(self.place, device, commit).lacking
         shares = [home_roof.placed(item.series, item.entry, roofs) for item in current]
         changes = [self._changes(current, span) for span in self.spans]
         rate = _mean_rate(current)
@@ -144,7 +144,7 @@ class _RowMaker:
             ),
             sparkline=_trend([item.series for item in current]),
             rate=self._rate(group, current, at, wanted) if current else self._without_time(group, at),
-            efficiency=home_roof.cell(shares, device, roofs is not None, self.notes),
+            efficiency=home_roof.cell(shares, lacking, self.notes),
             changes=tuple(self._change(*pair, len(current)) for pair in zip(self.spans, changes, strict=True)),
             figures={
                 "commit": None if at is None or not current else self.found.line[at],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from tools import home_findings, home_grid, home_silence, pages, units
+from tools import home_findings, home_grid, home_silence, machine_facts, pages, units
 from tools.finding_text import as_data
 from tools.home_findings import Findings
 from tools.home_grid import Grid
@@ -22,6 +22,7 @@ FEW = 5  # notes shown at once
 FILTERS = ("machine", "device", "kernel", "state", "implementation")  # the last four are names of a row's
 UNJUDGED = "No night has judged anything here yet."
 FINDINGS_ALONE = "Nights left findings here, and no verdict of the last one."  # one of before verdicts were kept
+_FACTS = {"cpu": "CPU", "num_cpu": "CPUs", "gpu": "GPU"}
 _TONES = {0: "clean", 10: "bad", 2: "bad", 20: "bad", 21: "bad", 22: "bad"}  # the other statuses are doubts
 
 
@@ -52,6 +53,7 @@ class HomePage:
     """The home page."""
 
     nights: tuple[Night, ...]  # newest first
+    is_judged: bool  # whether a night left a verdict or a finding: to be said even where nothing was measured
     unjudged: str  # what is to be said where no night's verdict is kept
     measured: tuple[LastMeasured, ...]  # newest first
     newest: CommitLine | None  # the newest commit of the line that was measured on any machine
@@ -82,6 +84,7 @@ def page(found: Site) -> HomePage:
     commits = tuple(pages.commit_line(found.commits[sha]) for sha in newest[:RECENT])
     return HomePage(
         nights=tuple(_night(item) for item in found.verdicts),
+        is_judged=bool(found.verdicts or found.findings),
         unjudged=FINDINGS_ALONE if found.findings else UNJUDGED,
         measured=home_silence.last_measured(found),
         newest=commits[0] if commits else None,
@@ -124,17 +127,21 @@ def _filters(grids: Sequence[Grid]) -> tuple[Filter, ...]:
 
 
 def _one_name(found: Site) -> Iterator[str]:
-    """Yield a note for each machine whose sessions ran on different hardware: its trends mix the two."""
-    kinds: dict[tuple[str, str], dict[str, None]] = {}
-    for place in found.places:
-        for _, session in found.sessions(place):
-            for fact in ("cpu", "gpu"):
-                if text := session.facts.get(fact, "").partition(";")[0]:  # of a GPU, its limits follow
-                    kinds.setdefault((place.machine, fact), {})[text] = None
-    for (machine, fact), texts in kinds.items():
+    """Yield a note for each machine that was measured on different hardware: its trends mix the two."""
+    for machine in dict.fromkeys(place.machine for place in found.places):
+        sessions = [session for place in found.places if place.machine == machine for session in found.sessions(place)]
+        # the two spell one CPU in two ways: only where no session tells, the results of a plain asv run do
+        yield from list(_told(machine, sessions)) or _told(machine, found.hardware(machine))
+
+
+def _told(machine: str, sessions: machine_facts.Sessions) -> Iterator[str]:
+    for fact in machine_facts.HARDWARE:
+        # of a GPU, its limits follow
+        texts = dict.fromkeys(session.facts.get(fact, "").partition(";")[0] for _, session in sessions)
+        texts.pop("", None)
         if len(texts) > 1:
             yield (
-                f"{machine}: results of {len(texts)} different machines under one name ({fact.upper()}: "
+                f"{machine}: results of {len(texts)} different machines under one name ({_FACTS[fact]}: "
                 f"{', then '.join(texts)}): its trends mix them; measure under another name (`make track MACHINE=...`)"
             )
 
@@ -157,6 +164,7 @@ def _data(found: Site, made: HomePage) -> dict[str, object]:
         "verdicts": [asdict(item) | {"when": item.when.isoformat()} for item in found.verdicts],
         "findings": [as_data(item) for item in found.findings],
         "stale": list(made.silence.stale),
+        "stale_doubt": made.silence.doubt or None,
         "vanished": list(made.silence.vanished),
         "grid": [
             {

@@ -47,14 +47,18 @@ def mean(shares: Iterable[Roofline | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def cell(shares: Sequence[Roofline | None], device: str, has_ceilings: bool, notes: Footnotes) -> GridCell:
-    """Return the mean efficiency of a row's current test cases, or the reason why nobody knows it."""
+def cell(shares: Sequence[Roofline | None], lacking: str, notes: Footnotes) -> GridCell:
+    """Return the mean efficiency of a row's current test cases, or the reason why nobody knows it.
+
+    Args:
+        lacking: why there are no roofs for them; "" where there are.
+    """
     if not shares:
         return GridCell(text=DASH, tone="absent")
     efficiency = mean(shares)
     if efficiency is None:
-        unmeasured = f"no efficiency: no ceilings of this machine's {device} are recorded (`make track` measures them)"
-        return GridCell(text=DASH, tone="absent", marks=notes.marks([NO_BYTES if has_ceilings else unmeasured]))
+        text = f"no efficiency: {lacking} (`make track` measures them)" if lacking else NO_BYTES
+        return GridCell(text=DASH, tone="absent", marks=notes.marks([text]))
     known = [item for item in shares if item is not None]
     return GridCell(
         text=roofline.percent(efficiency),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tools import absences, series_identity, verdict_text
+from tools import absences, moments, series_identity, verdict_text
 from tools.absences import Vanished
 from tools.columns import OUTCOMES
 from tools.finding import Kind
@@ -41,32 +41,62 @@ class Silence:
 
     stale: tuple[str, ...]
     vanished: tuple[str, ...]
+    doubt: str  # why the first may be wrong; "" where nothing says so
 
 
 def build(found: Site) -> Silence:
     """Return what is silent, counted from the newest value or verdict of any machine: no clock is read."""
-    known = [(key, when) for key in found.keys if (when := found.last_measured(key)) is not None]
-    now = max([when for _, when in known] + [item.when.timestamp() for item in found.verdicts], default=0.0)
+    heard = _heard(found)
     histories, absent = _histories(found)
+    stale = tuple(verdict_text.stale(item) for item in absences.stale(histories, max(heard.values(), default=0.0)))
     told = {one.identity for item in found.findings if item.kind is Kind.VANISHED for one in item.affected}
     return Silence(
-        stale=tuple(verdict_text.stale(item) for item in absences.stale(histories, now)),
+        stale=stale,
         vanished=tuple(
             _gone(item for item in absences.vanished(histories, absent, found.order) if item.identity not in told)
         ),
+        doubt=_doubt(heard) if stale else "",
     )
 
 
-def last_measured(found: Site) -> tuple[LastMeasured, ...]:
-    """Return when each machine was measured last, the newest first; machines that nobody knows it of are left out."""
+def _heard(found: Site) -> dict[str, float]:
+    """Return when each machine was heard of last, by its own clock: of a value or a night's verdict, Unix time, s."""
+    heard = _measured(found)
+    for item in found.verdicts:
+        heard[item.machine] = max(item.when.timestamp(), heard.get(item.machine, 0.0))
+    return heard
+
+
+def _measured(found: Site) -> dict[str, float]:
     newest: dict[str, float] = {}
     for key in found.keys:
         when = found.last_measured(key)
         if when is not None:
             newest[key.machine] = max(when, newest.get(key.machine, when))
+    return newest
+
+
+def _doubt(heard: Mapping[str, float]) -> str:
+    """Return whose clock alone makes all the others silent; "" where one of them is as late.
+
+    Note: a machine of a later time that is trusted only as far as nights' verdicts go was rejected: where nights have
+    stopped, silence is what has to be said.
+    """
+    *others, (last, machine) = sorted((when, machine) for machine, when in heard.items())
+    ahead = (last - others[-1][0]) / absences.DAY if others else 0.0
+    if ahead < absences.STALE_AFTER:
+        return ""
+    return (
+        f"Days are counted up to {machine}, {moments.utc(last)}: {ahead:.1f} days after any other machine was heard "
+        "of. If its clock is wrong, so are they."
+    )
+
+
+def last_measured(found: Site) -> tuple[LastMeasured, ...]:
+    """Return when each machine was measured last, the newest first; machines that nobody knows it of are left out."""
     return tuple(
         LastMeasured(machine=machine, when=f"{at:%Y-%m-%d %H:%M} UTC", iso=at.isoformat(), seconds=seconds)
-        for machine, seconds in sorted(newest.items(), key=lambda pair: (-pair[1], pair[0]))
+        for machine, seconds in sorted(_measured(found).items(), key=lambda pair: (-pair[1], pair[0]))
         for at in [datetime.fromtimestamp(seconds, UTC)]
     )
 

@@ -1,7 +1,8 @@
 """What the home page's changes are over: 1, 7 and 30 days, and since the last tag.
 
-A series' newest value is compared with the newest one that is at least that old, counted in the commits' own dates: no
-clock is read, so that pages made twice from the same results are the same.
+A series' newest value is compared with the newest one that is at least that old, counted from when commits were
+committed, not written: 40 days of a branch are none of the history's. No clock is read, so that pages made twice from
+the same results are the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness.statistics import FloatArray
-from tools import trends, units
+from tools import changes_along, trends, units
 from tools.absences import DAY
 from tools.columns import Columns, IntArray
 from tools.pages import commit_line
@@ -38,9 +39,9 @@ class Span:
 
 
 def dates(found: Site) -> FloatArray:
-    """Return when the commits of the first-parent line were made, Unix time, s; NaN for those without a result."""
+    """Return when the commits of the first-parent line got there, Unix time, s; NaN for those without a result."""
     known = (found.commits.get(sha) for sha in found.line)
-    return np.array([np.nan if commit is None else commit.date.timestamp() for commit in known])
+    return np.array([np.nan if commit is None else commit.committed.timestamp() for commit in known])
 
 
 def spans(found: Site, when: FloatArray, newest: int, every: Sequence[Columns]) -> tuple[Span, ...]:
@@ -66,7 +67,13 @@ def _span(name: str, days: int | None, tag: int, base: Commit | None) -> Span:
         return Span(name=name, days=days, tag=tag, base="", short="", href="", date="")
     line = commit_line(base)
     return Span(
-        name=name, days=days, tag=tag, base=base.sha, short=line.short, href=line.href, date=f"{base.date:%Y-%m-%d}"
+        name=name,
+        days=days,
+        tag=tag,
+        base=base.sha,
+        short=line.short,
+        href=line.href,
+        date=f"{base.committed:%Y-%m-%d}",
     )
 
 
@@ -89,8 +96,13 @@ def too_young(every: Sequence[Span]) -> str:
 
 
 def change(found: Site, when: FloatArray, series: Columns, entry: int, span: Span) -> Change | None:
-    """Return the change of an entry of a series over a span; None where nothing comparable is that old."""
-    earlier = np.flatnonzero(series.is_measured[:entry])
+    """Return the change of an entry of a series over a span; None where nothing comparable is that old.
+
+    Nor has an entry of before a tag, or of the tagged commit, changed since: a series can have ended there.
+    """
+    if span.days is None and series.place[entry] <= span.tag:
+        return None
+    earlier = np.flatnonzero(changes_along.alike(series, int(series.method[entry]))[:entry])
     fits = earlier[_fits(when, int(series.place[entry]), series.place[earlier], span.days, span.tag)]
     if not len(fits):
         return None

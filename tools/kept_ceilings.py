@@ -7,7 +7,6 @@ one, in `.asv/cache/peaks/<device>/<Unix time in ms>.json`. No session is in bot
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from benchmarks.harness.cases import DEVICES
 from benchmarks.harness.device_figures import FORMAT, ID, UNITS, device_id, doubts, figures
 from benchmarks.harness.reported import data_caches, threads
+from tools import bounds
 from tools.atomic import replace_text
 from tools.roofs import CeilingSession
 
@@ -59,6 +59,20 @@ def sessions(
     known = [number for each in found if (number := each.figures.get(ID)) is not None]
     ours = device_id(name) if name is not None else known[-1] if known else None
     return [each for each in found if each.figures.get(ID) in (ours, None)]
+
+
+def known(results: Path, root: Path, machine: str, device: str) -> tuple[CeilingSession, ...]:
+    """Return every session of a machine's device that is known, oldest first, whatever its threads.
+
+    Those that asv recorded and, of the machine that this runs on, those of `python -m tools peaks`.
+
+    Args:
+        results: asv's results directory. root: as `sessions` takes it. device: "Cpu" or "Cuda".
+    """
+    found = [*recorded(results / machine, device.lower())]
+    if machine == (os.environ.get("KV_MACHINE") or os.uname().nodename):
+        found += measured_here(root, device.lower())
+    return tuple(sorted(found, key=lambda session: session.began))
 
 
 def measured_here(root: Path, device: str) -> Iterator[CeilingSession]:
@@ -106,6 +120,8 @@ def _documents(root: Path, device: str) -> Iterator[tuple[float, dict[str, Any]]
 def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = None) -> Iterator[CeilingSession]:
     """Yield the sessions of a machine's results files.
 
+    A row that says nothing is left out; `asv_results.read_file` has a note of it.
+
     Args:
         folder: of the machine, in asv's results directory. device: "cpu" or "cuda".
         reported: sizes of its caches as its OS says, bytes; None: it is another machine, or nobody knows.
@@ -118,21 +134,26 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
             rows = {
                 name.removeprefix(prefix): dict(zip(data["result_columns"], row, strict=False))
                 for name, row in data["results"].items()
-                if name.startswith(prefix)
+                if name.startswith(prefix) and isinstance(row, list)
             }
-            found = {name: _value(row) for name, row in rows.items() if row.get("version") == FORMAT}
-            began = max((float(row["started_at"]) for row in rows.values() if row.get("started_at")), default=math.nan)
             commit = str(data.get("commit_hash", ""))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             continue
+        found = {name: _value(row) for name, row in rows.items() if row.get("version") == FORMAT}
         known = {name: value for name, value in found.items() if name in UNITS[device]}
-        if math.isfinite(began) and any(value is not None for value in known.values()):
-            yield CeilingSession(began=began * 1e-3, figures=known, reported=reported or {}, commit=commit)
+        began = max((when for row in rows.values() if (when := _began(row)) is not None), default=None)
+        if began is not None and any(value is not None for value in known.values()):
+            yield CeilingSession(began=began, figures=known, reported=reported or {}, commit=commit)
 
 
 def _value(row: Mapping[str, Any]) -> float | None:
     """Return the one value of a row; None for asv's null (could not be measured), NaN (does not apply), and no rate."""
-    (value,) = row["result"] or (None,)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if math.isfinite(value) and value > 0 else None
+    values = row.get("result")
+    value = values[0] if isinstance(values, list) and len(values) == 1 else None
+    return float(value) if bounds.is_number(value) and value > 0 else None
+
+
+def _began(row: Mapping[str, Any]) -> float | None:
+    """Return when asv began a row, Unix time, s, as it says in ms; a time that no calendar has tells the order."""
+    began = row.get("started_at")
+    return began * 1e-3 if bounds.is_number(began) and began else None

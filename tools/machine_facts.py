@@ -11,7 +11,7 @@ from itertools import groupby
 
 from tools.session_facts import COMPILERS, SessionFacts
 
-HARDWARE = ("cpu", "gpu")  # facts that no setting changes
+HARDWARE = ("cpu", "num_cpu", "gpu")  # facts that no setting changes
 Sessions = Sequence[tuple[str, SessionFacts]]  # with the commit that each measured, oldest first
 
 

@@ -156,7 +156,8 @@ def _remarks(
         yield "asv recorded nothing of it: machine.json is missing or cannot be read. Run asv machine on it"
     elif machine.called != machine.name:
         yield f"its folder is named {machine.name}, its machine.json says {machine.called}: one of them was renamed"
-    yield from machine_facts.hardware(sessions)
+    # where no session knows the hardware, the results of a plain asv run do
+    yield from list(machine_facts.hardware(sessions)) or machine_facts.hardware(found.hardware(machine.name))
     yield from _other_devices(found, machine)
     if "cpu" in described and "cpu" in facts and described["cpu"] != facts["cpu"][0]:
         yield f"machine.json says its cpu is {described['cpu']}, the newest session found {facts['cpu'][0]}"

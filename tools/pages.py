@@ -18,6 +18,7 @@ from tools.recorded import SERIES_NAME, Benchmark, Commit, History, Machine
 from tools.trends import Change, Point, Trend
 
 SHORT = 8  # digits of a commit's hash, as asv names its files
+_DIGITS_OF_MEMORY = 18  # of a machine's, bytes; longer is no number of them
 UNSURE = "≈"  # before a change that the intervals do not confirm; the pages explain it
 
 REASONS = {
@@ -121,41 +122,10 @@ class SiteData:
         """The machines and environments that have measurements."""
         return places(self.machines, {(item.key.machine, item.key.environment) for item in self.measurements})
 
-    def benchmarks_at(self, place: Place) -> tuple[str, ...]:
-        """Return the names of the benchmarks that have a trend at a place."""
-        return tuple(sorted({key.benchmark for key in self.trends if _is_at(key, place)}))
-
-    def trends_of(self, place: Place, benchmark: str) -> dict[tuple[str, str], Trend]:
-        """Return the trends of a benchmark at a place by (implementation, test case), in the order of its axes."""
-        found = {
-            (key.implementation, key.case): trend
-            for key, trend in self.trends.items()
-            if _is_at(key, place) and key.benchmark == benchmark
-        }
-        return dict(sorted(found.items(), key=lambda pair: self.place_on_axes(pair[1].key)))
-
-    def place_on_axes(self, key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
-        """Return a sort key: a series' place on its benchmark's axes, implementation first; unknown names last."""
-        return place_on_axes(self.benchmarks, key)
-
     @cached_property
     def points(self) -> Mapping[tuple[SeriesKey, str], Point]:
         """The points of all trends by series and commit."""
         return {(key, point.measurement.commit): point for key, trend in self.trends.items() for point in trend.points}
-
-    @cached_property
-    def kernel_pages(self) -> frozenset[str]:
-        """The file names of the kernels' pages."""
-        return frozenset(kernel_href(*parts(key.benchmark)[:2]) for key in self.trends)
-
-    def newest_first(self, place: Place) -> tuple[str, ...]:
-        """Return the commits of the first-parent line that have a result at a place."""
-        found = {
-            item.commit
-            for item in self.measurements
-            if (item.key.machine, item.key.environment) == (place.machine, place.environment)
-        }
-        return tuple(sorted(found & self.order.keys(), key=lambda sha: -self.order[sha]))
 
 
 def places(machines: Sequence[Machine], pairs: Iterable[tuple[str, str]]) -> tuple[Place, ...]:
@@ -186,13 +156,9 @@ def place_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[
 
 def _detail(key: str, text: str) -> tuple[str, str]:
     """Return what asv recorded of a machine in words and units; it writes the memory in bytes where it can."""
-    if key == "ram" and text.isdecimal():
+    if key == "ram" and text.isdecimal() and len(text) <= _DIGITS_OF_MEMORY:
         return "memory", units.memory(int(text))
     return {"ram": "memory", "num_cpu": "CPUs", "arch": "architecture"}.get(key, key), text
-
-
-def _is_at(key: SeriesKey, place: Place) -> bool:
-    return (key.machine, key.environment) == (place.machine, place.environment)
 
 
 def _rank(name: str, axis: Sequence[str]) -> tuple[int, str]:

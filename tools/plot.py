@@ -150,7 +150,12 @@ def _check(picture: trend_panels.Picture, series: Sequence[Columns], unit: Unit)
         )
     lines = [line for panel in picture.panels for line in panel.lines]
     if all(np.isnan(line.values).all() for line in lines):
-        missing = {Unit.GFLOPS: "FLOPs", Unit.GBS: "bytes", Unit.SPEEDUP: f"times of {BASE}"}.get(unit, "times")
+        known = {
+            Unit.GFLOPS: "FLOPs",
+            Unit.GBS: "bytes of kernels that memory bounds",
+            Unit.SPEEDUP: f"times of {BASE}",
+        }
+        missing = known.get(unit, "times")
         raise UsageError(
             f"--unit {unit.value}: no {missing} are known of these series at these commits; --unit us needs none"
         )

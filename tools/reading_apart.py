@@ -11,7 +11,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -34,6 +34,7 @@ class Read:
     commit: str  # full SHA; empty where the file cannot be read
     notes: tuple[str, ...]
     packed: Packed
+    hardware: Mapping[str, str]  # of `ResultsFile`
 
 
 def read(paths: Sequence[Path], names: Names) -> Iterator[Read]:
@@ -102,7 +103,13 @@ def read_one(path: Path, names: Names) -> Read:
     file = asv_results.read_file(path, notes)
     nothing = Packed(entries=np.zeros(0, ENTRY), rounds=np.zeros(0, ROUND))
     packed = nothing if file is None else entries.pack(file, names)
-    return Read(path=path, commit="" if file is None else file.commit, notes=tuple(notes), packed=packed)
+    return Read(
+        path=path,
+        commit="" if file is None else file.commit,
+        notes=tuple(notes),
+        packed=packed,
+        hardware={} if file is None else file.hardware,
+    )
 
 
 def _renumbering(theirs: Names, ours: Names) -> Callable[[Read], Read]:

@@ -25,6 +25,8 @@ from tools.measurements import Adjusted, Measurement, Outcome, SeriesKey, from_r
 from tools.session_facts import SessionFacts
 from tools.stored_rows import StoredRow, StoredValue
 
+# Of asv's facts of a machine; not its memory: what the kernel keeps of it changes with the kernel
+HARDWARE = ("cpu", "num_cpu")
 AGREEMENT = 1e-6  # relative; the stored value is the median of the same rounds, but for rounding
 OTHER_TELEMETRY = "telemetry is of another run: asv's stored value with its 99% interval"
 NO_TELEMETRY = "no telemetry: asv's stored value with its 99% interval"
@@ -76,6 +78,7 @@ class ResultsFile:
     failures: Mapping[tuple[str, str, str], tuple[Failure, ...]]  # likewise, oldest first
     tracked: tuple[TrackedValue, ...] = ()
     sessions: tuple[SessionFacts, ...] = ()  # that measured it, each with what was new in it
+    hardware: Mapping[str, str] = field(default_factory=dict)  # what asv says that it ran on, of HARDWARE
 
     @cached_property
     def values(self) -> tuple[StoredValue, ...]:
@@ -101,6 +104,7 @@ class Commit:
     parents: tuple[str, ...]
     author: str
     date: datetime  # the author's, with his time zone
+    committed: datetime  # when it got its place in the history: a commit that waited, or was rebased, is older
     message: str  # whole
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from tools import (
     kept_documents,
     kernel_page,
     machines_page,
+    makers,
     making_apart,
     measurement_page,
     navigation,
@@ -41,6 +43,8 @@ from tools.site import Site
 from tools.site_files import Builder, DataFile, Page
 from tools.site_writing import INDEX, Writer, Written
 
+NEW = ".new-"  # begins the names of the folders that sites are made in
+LONGEST = 3600.0  # s that no report takes
 TEMPLATES = Path(__file__).resolve().parent.parent / "html_templates"
 MODULES: tuple[Builder, ...] = (
     series_data,
@@ -56,7 +60,7 @@ MODULES: tuple[Builder, ...] = (
     machines_page,
     badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
-APART = (commit_page,)  # those of them that make about half of the work, and need no change points
+APART = (series_data, commit_page)  # those of them that make about half of the work, and need no change points
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than told from one process to another
 
 
@@ -117,7 +121,8 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
     if out.exists() and not out.is_dir():
         raise ResultsError(f"{out}: a folder for the site is wanted, this is a file: name another with --out")
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as folder:
+    with tempfile.TemporaryDirectory(prefix=NEW, dir=out) as folder:
+        _remove_leftovers(Path(folder))
         writer = Writer(new=Path(folder), out=out, makers=_makers())
         _make_all(found, writer)
         writer.finish()
@@ -133,10 +138,19 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
     )
 
 
+def _remove_leftovers(new: Path) -> None:
+    """Remove what reports that were killed left beside a new one's folder; another may be writing at this moment."""
+    for other in new.parent.glob(f"{NEW}*"):
+        with contextlib.suppress(FileNotFoundError):  # it ended just now
+            if other.is_dir() and new.stat().st_mtime - other.stat().st_mtime > LONGEST:
+                shutil.rmtree(other, ignore_errors=True)
+
+
 def _makers() -> str:
     """Return what changes with the code and the templates that make the pages, and with the libraries they use."""
     found = hashlib.sha256(f"jinja2 {jinja2.__version__}".encode())
-    for path in sorted([*Path(__file__).parent.glob("*.py"), *TEMPLATES.glob("*.*"), kept_documents.script()]):
+    found.update(makers.digest().encode())
+    for path in sorted([*TEMPLATES.glob("*.*"), kept_documents.script()]):
         found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()
 

@@ -9,45 +9,26 @@ A cache that is damaged, of another results directory or repository, or made by 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import cases, telemetry
-from tools import (
-    adjusted_series,
-    adjustment,
-    asv_results,
-    columns,
-    entries,
-    failures,
-    joining,
-    measurements,
-    recorded,
-    session_facts,
-    stored_rows,
-    telemetry_files,
-)
+from tools import makers
 from tools.entries import ENTRY, ROUND, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
-# What a cached value follows from, beside the files: a change in any of these makes the cache anew
-_MAKERS = (
-    *(cases, telemetry, adjusted_series, adjustment, asv_results, columns, entries, failures, joining, measurements),
-    *(recorded, session_facts, stored_rows, telemetry_files),
-)
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
 _SCHEMA = (
     "CREATE TABLE made (identity TEXT NOT NULL)",
     "CREATE TABLE name (kind TEXT NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, number))",
     "CREATE TABLE file (path TEXT PRIMARY KEY, signature TEXT NOT NULL, sha TEXT NOT NULL, notes TEXT NOT NULL,"
-    " entries BLOB NOT NULL, rounds BLOB NOT NULL)",
+    " hardware TEXT NOT NULL, entries BLOB NOT NULL, rounds BLOB NOT NULL)",
     "CREATE TABLE adjusted (series TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL, fit TEXT NOT NULL)",
 )
 
@@ -59,6 +40,7 @@ class Kept:
     signature: str  # size, times and inode of the file and of what lies beside it
     commit: str  # full SHA; empty where the file cannot be read
     notes: tuple[str, ...]
+    hardware: Mapping[str, str]  # of `ResultsFile`
 
 
 class Cache:
@@ -125,17 +107,19 @@ class Cache:
 
     def files(self) -> dict[str, Kept]:
         """Return what is kept of the results files, by path ("<machine>/<file>", in the results directory)."""
-        rows = self._connection.execute("SELECT path, signature, sha, notes FROM file").fetchall()
+        rows = self._connection.execute("SELECT path, signature, sha, notes, hardware FROM file").fetchall()
         return {
-            json.loads(path): Kept(signature=signature, commit=sha, notes=tuple(json.loads(notes)))
-            for path, signature, sha, notes in rows
+            json.loads(path): Kept(
+                signature=signature, commit=sha, notes=tuple(json.loads(notes)), hardware=json.loads(hardware)
+            )
+            for path, signature, sha, notes, hardware in rows
         }
 
     def put(self, path: str, kept: Kept, packed: Packed) -> None:
         """Keep a results file in place of what was kept of it."""
-        row = [json.dumps(path), kept.signature, kept.commit, json.dumps(kept.notes)]
+        row = [json.dumps(path), kept.signature, kept.commit, json.dumps(kept.notes), json.dumps(dict(kept.hardware))]
         blobs = [packed.entries.tobytes(), packed.rounds.tobytes()]
-        self._connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", [*row, *blobs])
+        self._connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?, ?)", [*row, *blobs])
 
     def remove(self, path: str) -> None:
         """Forget a results file."""
@@ -192,6 +176,5 @@ def remove(folder: Path) -> None:
 
 def _identity(results: Path, repository: Path) -> str:
     """Return what a cache has to be of: results directory, repository, format, and the code that made it."""
-    sources = [Path(str(module.__file__)).read_bytes() for module in _MAKERS]
-    code = hashlib.sha256(b"".join(sources)).hexdigest()
-    return json.dumps([str(results.resolve()), str(repository.resolve()), ENTRY.descr, ROUND.descr, code])
+    where = [str(results.resolve()), str(repository.resolve())]
+    return json.dumps([*where, ENTRY.descr, ROUND.descr, makers.digest()])

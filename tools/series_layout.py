@@ -96,11 +96,11 @@ def build(cache: Cache, found: Found, order: Mapping[str, int]) -> Layout:
     Args:
         cache: up to date. found: what `update` said of it. order: commit -> its place on the first-parent line.
     """
-    groups = _groups(cache.names.series.things, found)
     paths = sorted(found.commits, key=lambda path: (order.get(found.commits[path], BESIDE), found.commits[path]))
-    stored = np.zeros(len(groups.member), np.int64)
+    stored = np.zeros(len(cache.names.series.things) + 1, np.int64)
     for path in paths:
         stored += np.bincount(cache.entries(path)["series"], minlength=len(stored))
+    groups = _groups(cache.names.series.things, stored, found)
     sizes = np.zeros(len(groups.keys), np.int64)
     np.add.at(sizes, groups.member[groups.member >= 0], stored[groups.member >= 0])
     start = np.concatenate([[0], np.cumsum(sizes)])
@@ -128,10 +128,16 @@ def build(cache: Cache, found: Found, order: Mapping[str, int]) -> Layout:
     )
 
 
-def _groups(stored: Sequence[Series], found: Found) -> _Groups:
+def _groups(series: Sequence[Series], stored: NDArray[np.int64], found: Found) -> _Groups:
+    """Return which of the stored series are one.
+
+    Args:
+        series: by number, from 1 on. stored: how many values each number has; none where all its files are gone.
+    """
     numbers: dict[SeriesKey, int] = {}
-    member, reasons = np.full(len(stored) + 1, -1, np.int64), {}
-    for number, (machine, environment, benchmark, implementation, case, version) in enumerate(stored, start=1):
+    member, reasons = np.full(len(stored), -1, np.int64), {}
+    for number in np.flatnonzero(stored).tolist():
+        machine, environment, benchmark, implementation, case, version = series[number - 1]
         reason = recorded.unshowable(benchmark, version, found.benchmarks)
         if reason is not None:
             reasons[number] = f"{benchmark} {reason}"

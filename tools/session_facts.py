@@ -14,11 +14,11 @@ Decoding is pure; `append` and `read` open the one file.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tools import bounds
 from tools.atomic import replace_text
 
 SUFFIX = ".sessions.jsonl"
@@ -64,7 +64,7 @@ def decode(line: str) -> SessionFacts:
     if not isinstance(raw, Mapping):
         raise SessionLineError(f"an object is wanted, got {type(raw).__name__}")
     began = raw.get("t")
-    if not isinstance(began, int | float) or isinstance(began, bool) or not math.isfinite(began):
+    if not bounds.is_moment(began):
         raise SessionLineError(f"t: a Unix time is wanted, got {began!r}")
     texts = {key: _texts(raw, key) for key in ("facts", "code", "ptxas")}
     return SessionFacts(began=began, **texts)

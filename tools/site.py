@@ -5,10 +5,9 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
@@ -21,7 +20,6 @@ from tools import (
     kept_ceilings,
     kept_verdicts,
     pages,
-    roofs,
     session_facts,
     site_store,
     telemetry_files,
@@ -37,6 +35,7 @@ from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place
 from tools.recorded import Benchmark, Commit, Machine, ResultsFile
+from tools.roof_choice import Choice, Chooser
 from tools.roofline import Roofs
 from tools.roofs import CeilingSession
 from tools.session_facts import SessionFacts
@@ -85,10 +84,14 @@ class Site:
         """SHA -> its place on `line`."""
         return self.store.order
 
-    @property
+    @cached_property
     def tags(self) -> Mapping[str, tuple[str, ...]]:
-        """SHA -> the names of its tags, for commits on `line`."""
-        return self.store.past.tags
+        """SHA -> the names of its tags, for commits on `line`; a release branch's tags are not."""
+        return {sha: names for sha, names in self.store.past.tags.items() if sha in self.order}
+
+    def tags_of(self, sha: str) -> tuple[str, ...]:
+        """Return the names of a commit's tags, also of one beside `line`."""
+        return self.store.past.tags.get(sha, ())
 
     @property
     def has_results(self) -> bool:
@@ -143,10 +146,6 @@ class Site:
         """Return what changes whenever `series` would say something else: an input of a page or data file."""
         return self.store.digest(key)
 
-    def digest_until(self, commit: str) -> str:
-        """Return what changes whenever `at` would say something else of a commit, or of one before it on `line`."""
-        return self.store.digests[commit]
-
     def last_measured(self, key: SeriesKey) -> float | None:
         """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
         return self.store.last_measured(key)
@@ -195,34 +194,40 @@ class Site:
         """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
         return self._kept[finding]
 
-    def roofs(self, place: Place, device: str) -> Roofs | None:
-        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; None without any."""
-        return roofs.roofs(roofs.of_newest(self.ceilings(place, device)), device.lower())
+    def roofs(self, place: Place, device: str, commit: str | None = None) -> Roofs | None:
+        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; see `roof_choice`."""
+        return self.roof_choice(place, device, commit).roofs
+
+    def roof_choice(self, place: Place, device: str, commit: str | None = None) -> Choice:
+        """Return the roofs of what was measured of a commit, None: of all commits of a place, or why there are none."""
+        if place not in self._choosers:
+            self._choosers[place] = Chooser(self.sessions(place), partial(self.ceilings, place))
+        return self._choosers[place].choice(device, commit)
+
+    @cached_property
+    def _choosers(self) -> dict[Place, Chooser]:
+        return {}  # of those asked for
 
     def ceilings(self, place: Place, device: str) -> tuple[CeilingSession, ...]:
-        """Return every session known of a machine that measured a device's ceilings, oldest first.
-
-        Those that asv recorded and, of the machine that this runs on, those of `python -m tools peaks`.
-        """
+        """Return every session known of a machine that measured a device's ceilings, oldest first."""
         asked = (place.machine, device)
         if asked not in self._ceilings:
-            known = [*kept_ceilings.recorded(self.results / place.machine, device.lower())]
-            if place.machine == (os.environ.get("KV_MACHINE") or os.uname().nodename):
-                known += kept_ceilings.measured_here(self.repository, device.lower())
-            self._ceilings[asked] = tuple(sorted(known, key=lambda session: session.began))
+            self._ceilings[asked] = kept_ceilings.known(self.results, self.repository, *asked)
         return self._ceilings[asked]
 
     def sessions(self, place: Place) -> tuple[tuple[str, SessionFacts], ...]:
-        """Return (commit, what the machine was) of the sessions that measured a place, oldest first.
-
-        A session that found of a commit what the one before had found has left nothing.
-        """
+        """Return (commit, what the machine was) of a place's sessions, oldest first; one without news left none."""
         found = [
             (sha, session)
             for sha in self.measured
             for session in session_facts.read(self.results / place.machine / f"{_stem(place, sha)}.json", [])
         ]
         return tuple(sorted(found, key=lambda pair: pair[1].began))
+
+    def hardware(self, machine: str) -> tuple[tuple[str, SessionFacts], ...]:
+        """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
+        own = sorted(self.store.found.hardware_of(machine), key=lambda pair: self.order.get(pair[0], len(self.line)))
+        return tuple((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in own)
 
     def has_rounds(self, place: Place, commit: str) -> bool:
         """Return whether there is telemetry of a commit; of what, `rounds_at` says."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, ItemsView, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tools import adjusted_columns, cached_results, history, reading, report_cache, series_layout, trends
 from tools.cached_results import Found
 from tools.columns import OUTCOMES, TIMES, Columns
-from tools.entries import NOTHING, Names
+from tools.entries import NOTHING, Names, Numbers
 from tools.measurements import Adjusted, Fit, Interval, Measurement, Outcome, SeriesKey
 from tools.recorded import History
 from tools.report_cache import Cache
@@ -131,45 +131,21 @@ class Store:
         }
 
     def digest(self, key: SeriesKey) -> str:
-        """Return what changes whenever anything that `series` says of a series does, in whatever history."""
+        """Return what changes whenever anything that `series` says of a series does, in whatever cache or history."""
         part = self.layout.part(self.layout.numbers[key])
         made = hashlib.sha256(repr(self._amounts(key)).encode())
         for name in SHOWN:
-            made.update(self._said(name, part))
+            column = self.layout.columns[name][part]
+            made.update((self._said[name][column] if name in self._said else column).tobytes())
         made.update(self._shas[self.layout.commit[part]].tobytes())
         return made.hexdigest()
 
     @cached_property
-    def digests(self) -> Mapping[str, str]:
-        """Commit -> what changes whenever a value of it, or of a commit before it, does.
-
-        Of one beside the first-parent line: a value of it, or of any commit on the line.
-        """
-        keys = (repr((astuple(key), self._amounts(key))).encode() for key in self.layout.keys)
-        names = np.array([hashlib.sha256(key).digest() for key in keys], "S32")
-        before, found = b"", {}
-        for sha in sorted(self.paths, key=lambda sha: self.order.get(sha, series_layout.BESIDE)):
-            made = hashlib.sha256(before + sha.encode())
-            for path in self.paths[sha]:
-                slots = self.layout.files[path][self.layout.files[path] >= 0]
-                made.update(names[self.layout.owners(slots)].tobytes())
-                for name in SHOWN:
-                    made.update(self._said(name, slots))
-            found[sha] = made.hexdigest()
-            if sha in self.order:
-                before = made.digest()
-        return found
-
-    def _said(self, name: str, slots: slice | NDArray[np.signedinteger]) -> bytes:
-        """Return what some entries of a column say: of texts their digests, as another cache numbers them otherwise."""
-        column = self.layout.columns[name][slots]
-        return bytes((self._texts[name][column] if name in self._texts else column).tobytes())
-
-    @cached_property
-    def _texts(self) -> Mapping[str, NDArray[np.bytes_]]:
-        """Digests of the texts that numbers in a column stand for; of NOTHING, none."""
-        texts, remarks = _digests(self.names.texts.things), _digests(self.names.remarks.things)
-        return {"method": texts, "interval_method": texts, "remark": remarks}
+    def _said(self) -> Mapping[str, NDArray[np.uint64]]:
+        """Return, for the columns of numbers, a digest of what each number stands for: a new cache numbers anew."""
+        texts, remarks = self.names.texts, self.names.remarks
+        columns: dict[str, Numbers[Any]] = {"method": texts, "interval_method": texts, "remark": remarks}
+        return {name: _digests(numbers, self.layout.columns[name]) for name, numbers in columns.items()}
 
     @cached_property
     def _shas(self) -> NDArray[np.bytes_]:
@@ -213,9 +189,15 @@ class Store:
         return float(known.max()) if len(known) else None
 
 
-def _digests(things: Iterable[object]) -> NDArray[np.bytes_]:
-    """Return a digest of each thing, after an empty one: things are numbered from 1."""
-    return np.array([b"", *(hashlib.sha256(repr(thing).encode()).digest() for thing in things)], "S32")
+def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """Return a digest of the thing of every number that is used, shape (numbers + 1,); 0 for NOTHING."""
+    is_used = np.zeros(len(numbers.things) + 1, np.bool_)
+    is_used[used] = True
+    found = np.zeros(len(is_used), np.uint64)
+    for number in (np.flatnonzero(is_used[1:]) + 1).tolist():
+        said = repr(numbers[number]).encode("utf-8", "surrogatepass")
+        found[number] = int.from_bytes(hashlib.sha256(said).digest()[:8], "big")
+    return found
 
 
 def _known(value: float) -> float | None:
@@ -246,7 +228,8 @@ def read(results: Path, repository: Path, folder: Path | None) -> Store:
         return _read(Cache(None, results, repository), results, repository, (note,))
     try:
         return _read(cache, results, repository, ())
-    except (sqlite3.DatabaseError, ValueError, LookupError):  # damaged where it looked whole, or else it fails again
+    # damaged where it looked whole, or else it fails again
+    except (sqlite3.DatabaseError, ValueError, LookupError, TypeError, OverflowError):
         report_cache.remove(folder)
         return _read(Cache(folder, results, repository), results, repository, ())
 

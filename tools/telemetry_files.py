@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.harness.telemetry import Round, TelemetryError
+from benchmarks.harness.telemetry import GAUGES, Round, TelemetryError
 from benchmarks.harness.telemetry import decode as decode_round
+from tools import bounds
 from tools.failures import Failure, FailureLineError
 from tools.failures import decode as decode_failure
 
 Place = tuple[str, str, str]  # benchmark, implementation, case
 Line = TypeVar("Line", Round, Failure)
+_TIMES = ("estimate", *GAUGES)  # whose logarithms adjusting takes
 LONGEST = 128  # characters; of a longer name of an environment asv takes the hash (`asv.results.get_filename`)
 
 
@@ -67,6 +69,11 @@ def _read(path: Path, decode: Callable[[str], Line], notes: list[str]) -> Iterat
 def _place(item: Round | Failure) -> Place:
     if len(item.params) != 2:
         raise TelemetryError(f"params: implementation and case are wanted, got {item.params!r}")
-    if isinstance(item, Round) and item.estimate <= 0:
-        raise TelemetryError(f"estimate: a positive time is wanted, got {item.estimate!r}")
+    if not bounds.is_moment(item.time):
+        raise TelemetryError(f"time: a Unix time is wanted, got {item.time!r}")
+    for name in _TIMES if isinstance(item, Round) else ():
+        value = getattr(item, name)
+        if value is not None and not bounds.is_time(value):
+            wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s"
+            raise TelemetryError(f"{name}: {wanted} is wanted, got {value!r}")
     return item.benchmark, item.params[0], item.params[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ import numpy as np
 from benchmarks.harness.statistics import trimmed_mean
 from benchmarks.harness.stopping import without_burn_in
 from benchmarks.harness.traces import FORMAT
+from tools import bounds
 from tools.errors import ResultsError, UsageError
 from tools.replaying import Trace
 
 BASELINE = 10_000  # samples that a baseline wants, the number that the published comparisons take
 NOT_TRACES = ("missing.json", "started.json")  # what the recorder keeps beside its traces
+_MOST_CALLS = 10**12  # in a sample: at a nanosecond each, a quarter of an hour
 
 
 def files(places: Iterable[Path]) -> list[Path]:
@@ -29,15 +30,20 @@ def files(places: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for place in places:
         if place.is_dir():
-            inside = sorted(path for path in place.rglob("*.json") if path.name not in NOT_TRACES)
-            if not inside:
+            traces = inside(place)
+            if not traces:
                 raise UsageError(f"{place}: no traces; `python -m tools record` records some into .asv/traces")
-            found += inside
+            found += traces
         elif place.is_file():
             found.append(place)
         else:
             raise UsageError(f"{place}: no such file or folder of traces")
     return found
+
+
+def inside(folder: Path) -> list[Path]:
+    """Return the trace files of a folder, at any depth; none of one that does not exist, or where none is done yet."""
+    return sorted(path for path in folder.rglob("*.json") if path.name not in NOT_TRACES)
 
 
 def read(paths: Iterable[Path]) -> Iterator[Trace]:
@@ -70,7 +76,7 @@ def document(path: Path) -> dict[str, Any]:
 def _document(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ResultsError(f"{path}: no trace ({error}); it may be cut off: record it again") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("unit") != "s":
         raise ResultsError(f"{path}: no trace of format {FORMAT} in seconds; `python -m tools record` writes those")
@@ -82,13 +88,14 @@ def _samples(path: Path, document: dict[str, Any]) -> list[float]:
     if not isinstance(samples, list) or not samples:
         raise ResultsError(f"{path}: no samples; wanted a list under 'seconds'")
     for number, sample in enumerate(samples):
-        if not isinstance(sample, int | float) or not (math.isfinite(sample) and sample > 0):
-            raise ResultsError(f"{path}: sample {number} is {sample!r}; wanted a positive finite time in seconds")
+        if not bounds.is_time(sample):
+            wanted = f"wanted a time from {bounds.LEAST:g} to {bounds.MOST:g} s"
+            raise ResultsError(f"{path}: sample {number} is {repr(sample)[:60]}; {wanted}")
     return [float(sample) for sample in samples]
 
 
 def _batch(path: Path, document: dict[str, Any]) -> int:
     batch = document.get("batch")
-    if not isinstance(batch, int) or batch < 1:
-        raise ResultsError(f"{path}: batch {batch!r}; wanted a positive number of calls")
+    if not isinstance(batch, int) or not 1 <= batch <= _MOST_CALLS:
+        raise ResultsError(f"{path}: batch {repr(batch)[:60]}; wanted a positive number of calls")
     return batch

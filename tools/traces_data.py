@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.harness import statistics
 from benchmarks.harness.cases import DEVICES
 from benchmarks.harness.statistics import FloatArray
-from tools import trace_files
+from tools import bounds, trace_files
 from tools.compare_formats_series import correlogram
 from tools.errors import ResultsError
 from tools.record import TRACES
@@ -41,11 +41,9 @@ class Traces:
 
 def read(repository: Path) -> Traces:
     """Return the traces that a clone keeps."""
-    folder = repository / TRACES
-    paths = trace_files.files([folder]) if any(folder.rglob("*.json")) else []
     found: dict[Named, list[dict[str, Any]]] = {}
     problems = []
-    for path in paths:
+    for path in trace_files.inside(repository / TRACES):
         try:
             document = trace_files.document(path)
             found.setdefault(_named(document), []).append(_trace(path.parent.name, document))
@@ -70,6 +68,8 @@ def _file(named: Named, traces: Sequence[dict[str, Any]]) -> DataFile:
 
 
 def _trace(process: str, document: dict[str, Any]) -> dict[str, Any]:
+    if not bounds.is_moment(document["began"]):
+        raise ResultsError(f"began {str(document['began'])[:60]!r}; wanted a Unix time in seconds")
     values = np.asarray(document["seconds"], dtype=np.float64)
     lags, correlations = correlogram([values])
     shown = values[values <= np.percentile(values, BEYOND)]

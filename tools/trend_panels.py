@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness.statistics import FloatArray
-from tools import changepoints, finding_text, pages, units
+from tools import finding_text, pages, series_changes, units
 from tools.columns import OUTCOMES, Columns, IntArray
 from tools.finding import Affected, Finding, Kind
-from tools.measurements import Outcome, SeriesKey
+from tools.measurements import MEMORY_BOUND, Outcome, SeriesKey
 from tools.series_identity import environment_of
 
 BASE = "eager"  # what a speed-up is against
@@ -154,9 +154,15 @@ def _values(series: Columns, base: Columns | None, unit: Unit) -> tuple[FloatArr
         return times[0] * 1e6, times[1] * 1e6, times[2] * 1e6
     if unit is Unit.SPEEDUP:
         return _speedup(times, base, series.place)
-    work = series.flop if unit is Unit.GFLOPS else series.bytes_moved
+    work = series.flop if unit is Unit.GFLOPS else _bounding_bytes(series)
     rate = (np.nan if work is None else work) / 1e9
     return rate / times[0], rate / times[2], rate / times[1]
+
+
+def _bounding_bytes(series: Columns) -> float | None:
+    """Return the bytes that a call has to move; None where memory does not bound it, as `Measurement.gigabytes`."""
+    flop, moved = series.flop, series.bytes_moved
+    return None if flop is None or moved is None or flop > MEMORY_BOUND * moved else moved
 
 
 def _speedup(
@@ -178,9 +184,8 @@ def _speedup(
 
 
 def _steps(series: Columns, where: Mapping[int, int]) -> Iterable[Mark]:
-    """Yield the change points of the adjusted times, or of those as measured where nothing adjusts them."""
-    times = np.where(np.isnan(series.adjusted), series.seconds, series.adjusted)
-    for point in changepoints.detect(np.log(times).tolist()).points:
+    """Yield the change points, as the pages have them."""
+    for point in series_changes.of(series):
         place = where.get(int(series.place[point.index]))
         if place is not None:
             yield Mark(place=place, text=units.change(1 / point.ratio), better=not point.rises)

@@ -32,7 +32,7 @@ class Point:
     """One commit on a trend."""
 
     measurement: Measurement
-    change: Change | None  # None: nothing measured before it, or not comparable
+    change: Change | None  # None: nothing measured before it that it can be compared with
 
     @property
     def is_applicable(self) -> bool:
@@ -71,6 +71,11 @@ def compare(new: Measurement, old: Measurement) -> Change | None:
     return Change(ratio=ratio, against=old.commit, overlapping=overlapping)
 
 
+def newest_change(new: Measurement, earlier: Iterable[Measurement]) -> Change | None:
+    """Return the change against the first of `earlier`, newest first, that can be compared with; None without one."""
+    return next((change for old in earlier if (change := compare(new, old)) is not None), None)
+
+
 def _overlap(new: Interval | None, old: Interval | None) -> bool | None:
     return None if new is None or old is None else new.low <= old.high and old.low <= new.high
 
@@ -93,12 +98,10 @@ def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict
 
 
 def _points(ordered: Sequence[Measurement]) -> tuple[Point, ...]:
-    points, previous = [], None
-    for item in ordered:
-        points.append(Point(measurement=item, change=None if previous is None else compare(item, previous)))
-        if item.outcome is Outcome.MEASURED:
-            previous = item
-    return tuple(points)
+    return tuple(
+        Point(measurement=item, change=newest_change(item, (ordered[at] for at in range(place - 1, -1, -1))))
+        for place, item in enumerate(ordered)
+    )
 
 
 def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
@@ -122,24 +125,3 @@ def mean_change(changes: Sequence[Change]) -> float | None:
     Geometric, so that twice as fast on one test case and half as fast on another cancel.
     """
     return None if not changes else math.exp(statistics.fmean(math.log(change.ratio) for change in changes))
-
-
-def mean_gflops(measurements: Sequence[Measurement]) -> float | None:
-    """Return the arithmetic mean of the GFLOPS; None unless every measurement has one."""
-    rates = [item.gflops for item in measurements]
-    known = [rate for rate in rates if rate is not None]
-    return statistics.fmean(known) if known and len(known) == len(rates) else None
-
-
-def mean_trend(trends: Sequence[Trend]) -> tuple[tuple[str, float], ...]:
-    """Return (commit, mean GFLOPS over the test cases) along the history, from the cases' trends.
-
-    Only commits that measured every one of the test cases: a mean over other cases is another quantity.
-    """
-    by_commit: dict[str, list[Measurement]] = {}
-    for trend in trends:
-        for point in trend.points:
-            if point.measurement.gflops is not None:
-                by_commit.setdefault(point.measurement.commit, []).append(point.measurement)
-    means = ((commit, mean_gflops(items)) for commit, items in by_commit.items() if len(items) == len(trends))
-    return tuple((commit, mean) for commit, mean in means if mean is not None)

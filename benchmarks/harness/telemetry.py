@@ -233,13 +233,17 @@ def _flags(value: object) -> tuple[str, ...]:
 
 def _gpu(value: object) -> GpuActivity:
     numbers = value if isinstance(value, list) else ()
-    good = [number is None or (isinstance(number, int) and not isinstance(number, bool)) for number in numbers]
+    good = [
+        number is None or (isinstance(number, int) and not isinstance(number, bool) and abs(number) < _MOST)
+        for number in numbers
+    ]
     if len(good) != len(_GPU) or not all(good):
         raise TelemetryError(f"gpu ({KEYS['gpu']}): {len(_GPU)} whole numbers or nulls are wanted, got {value!r}")
     units = zip(_GPU.items(), numbers, strict=True)
     return GpuActivity(**{field: None if n is None else n if unit == 1 else n * unit for (field, unit), n in units})
 
 
+_MOST = 2.0**63  # of any number: more than that no whole number of JSON's other readers holds
 _NUMBER, _COUNT, _TEXT, _REST = (int, float), (int,), (str,), (tuple, GpuActivity)
 _KINDS = {"str": _TEXT, "int": _COUNT, "float": _NUMBER}
 _CHECKED = tuple(
@@ -256,7 +260,7 @@ def _check_types(fields: Mapping[str, object]) -> None:
             continue
         value = fields[name]
         good = isinstance(value, kinds) and value is not True and value is not False
-        if not good or (kinds is _NUMBER and not math.isfinite(value)):  # type: ignore[arg-type]  # a number: good
+        if not good or (kinds in (_NUMBER, _COUNT) and not -_MOST <= value <= _MOST):  # type: ignore[operator]  # good
             wanted = next(str(field.type) for field in dataclasses.fields(Round) if field.name == name)
             raise TelemetryError(f"{name} ({KEYS[name]}): {wanted} is wanted, got {value!r}")
 

@@ -61,6 +61,7 @@ class LargeSite:
                 parents=(),
                 author=self.author,
                 date=moment + timedelta(hours=6 * index),
+                committed=moment + timedelta(hours=6 * index),
                 message=self.subjects[index % len(self.subjects)],
             )
             for index, sha in enumerate(self.line)

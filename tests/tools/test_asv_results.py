@@ -1,5 +1,6 @@
 """Reading a results directory: asv's own files, and every way in which one can be damaged."""
 
+import dataclasses
 import json
 import math
 
@@ -8,7 +9,7 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from tests.tools import synthetic
-from tools import asv_results, recorded
+from tools import asv_results, failures, recorded, session_facts
 from tools.errors import ResultsError
 from tools.measurements import Outcome
 from tools.recorded import NO_TELEMETRY
@@ -124,13 +125,13 @@ def test_a_results_file_that_is_not_text(tree):
     ("row", "complaint"),
     [
         ([[1.0], [["'eager'"], ["'a'", "'b'"]], "1"], "a list of 2, one for each combination"),
-        ([["fast"], [["'eager'"], ["'a'"]], "1"], "a number, null or NaN is wanted, got 'fast'"),
-        ([[-1.0], [["'eager'"], ["'a'"]], "1"], "a positive time is wanted, got '-1.0'"),
-        ([[0], [["'eager'"], ["'a'"]], "1"], "a positive time is wanted, got '0'"),
-        ([[True], [["'eager'"], ["'a'"]], "1"], "a number, null or NaN"),
-        ([[10**400], [["'eager'"], ["'a'"]], "1"], "a number of more than 300 digits is no time"),
+        ([["fast"], [["'eager'"], ["'a'"]], "1"], "s, null or NaN is wanted, got 'fast'"),
+        ([[-1.0], [["'eager'"], ["'a'"]], "1"], "a time from 1e-12 to 1e+11 s, null or NaN is wanted, got '-1.0'"),
+        ([[0], [["'eager'"], ["'a'"]], "1"], "a time from 1e-12 to 1e+11 s, null or NaN is wanted, got '0'"),
+        ([[True], [["'eager'"], ["'a'"]], "1"], "null or NaN is wanted, got 'True'"),
         ([[1.0], [["'eager'"]], "1"], "the two axes (implementation, case)"),
-        (7, "params: a list is wanted"),
+        (7, "row: a list is wanted"),
+        (None, "row: a list is wanted"),
     ],
 )
 def test_a_damaged_row_is_named_and_the_others_are_read(tree, row, complaint):
@@ -275,3 +276,103 @@ def test_parameters_are_read_from_their_repr():
     assert [asv_results.parameter(text) for text in ("'native'", "3", "'a\\'b'", "<object>")] == [
         "native", "3", "a'b", "<object>",
     ]  # fmt: skip
+
+
+def read_one(folder, row=(), telemetry=(), **changed):
+    """Return what is read of a results file of one value, and the notes; `row`: fields of its benchmark's row."""
+    named = {
+        "result": [1e-3], "params": [["'eager'"], ["'c'"]], "version": "1", "started_at": 1.7e12, "duration": 1.0,
+        "stats_ci_99_a": [9e-4], "stats_ci_99_b": [2e-3],
+    } | dict(row)  # fmt: skip
+    data = synthetic.results_json("f" * 40, "m", {"matmul.Cpu.time_hot": list(named.values())}) | changed
+    path = folder / "m" / "ffffffff-env.json"
+    synthetic.write_json(path, data)
+    synthetic.write_json(folder / "m" / "telemetry" / "ffffffff-env.jsonl", dict(telemetry))
+    notes = []
+    return asv_results.read_file(path, notes), [note for note in notes if telemetry or "jsonl" not in note]
+
+
+HUGE = 10**400  # an integer for JSON, and for no float
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"version": 1}, "version: a text is wanted, got '1'"),
+        ({"version": [1]}, "version: a text is wanted, got '[1]'"),
+        *(({"result": [value]}, "a time from 1e-12 to 1e+11 s") for value in (HUGE, 1e308, 5e-324, math.inf)),
+    ],
+)
+def test_what_no_page_can_show_is_left_out(tmp_path, row, complaint):
+    found, (note,) = read_one(tmp_path, row)
+    assert found.values == () and complaint in note
+
+
+@pytest.mark.parametrize(
+    ("row", "lost"),
+    [
+        *(({"started_at": value}, "began") for value in (HUGE, 1e300, math.inf, math.nan, -1.0, "noon")),
+        *(({"stats_ci_99_b": [value]}, "interval") for value in (HUGE, 1e308, math.inf, math.nan)),
+    ],
+)
+def test_beside_a_time_what_is_out_of_bounds_is_not_known(tmp_path, row, lost):
+    (plain,) = read_one(tmp_path)[0].values
+    found, notes = read_one(tmp_path, row)
+    assert getattr(plain, lost) is not None
+    assert (found.values, notes) == ((dataclasses.replace(plain, **{lost: None}),), [])
+
+
+def test_columns_without_names_are_none(tmp_path):
+    found, (note,) = read_one(tmp_path, result_columns=[{}])
+    assert found is None and "result_columns: a list of names is wanted" in note
+
+
+def test_a_file_of_brackets_is_none(tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "deep.json").write_text("[" * 100_000)
+    notes = []
+    assert asv_results.read_file(tmp_path / "m" / "deep.json", notes) is None
+    assert "recursion" in notes[0]
+
+
+@pytest.mark.parametrize("amount", [HUGE, 1e308, math.inf, math.nan, 0, True])
+def test_work_that_no_call_does_is_named(tmp_path, amount):
+    entry = {"type": "time", "params": [["'a'"], ["'b'"]], "flops": {"b": amount}}
+    synthetic.write_json(tmp_path / "benchmarks.json", {"version": 2, "x.Cpu.time_hot": entry})
+    notes = []
+    assert asv_results.read_benchmarks(tmp_path / "benchmarks.json", notes) == {}
+    assert "flops of b: a positive number up to 1e+24 is wanted" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"t": value} for value in (1e300, HUGE, -1.0)),
+        *({"e": value} for value in (1e308, 1e-300)),
+        *({"n": HUGE}, {"s": 1e300}, {"j": 0.0}, {"v": [HUGE, *[None] * 6]}),
+    ],
+)
+def test_a_round_that_no_page_can_show_is_left_out(tmp_path, change):
+    round_ = {"b": "matmul.Cpu.time_hot", "p": ["eager", "c"], "t": 1.7e9, "e": 1e-3, "n": 9, "k": 1, "s": 1.0}
+    round_ |= {"r": "converged", "m": "a1b2", "l": "launch", "j": 1e-4}
+    found, notes = read_one(tmp_path, telemetry=round_)
+    assert (len(found.rounds), notes) == (1, [])
+    found, (note,) = read_one(tmp_path, telemetry=round_ | change)
+    assert found.rounds == {} and "wanted, got" in note
+
+
+@pytest.mark.parametrize("time", [HUGE, 1e300], ids=["huge", "1e300"])
+def test_neither_a_failure_nor_a_session_is_at_no_time(time):
+    with pytest.raises(failures.FailureLineError, match="t: a Unix time is wanted"):
+        failures.decode(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
+    with pytest.raises(session_facts.SessionLineError, match="t: a Unix time is wanted"):
+        session_facts.decode(json.dumps({"t": time}))
+
+
+@pytest.mark.parametrize(("row", "complaint"), [(7, "row: a list is wanted"), ([["x"], [], "1"], "null or NaN")])
+def test_a_damaged_ceiling_is_named(tmp_path, row, complaint):
+    data = synthetic.results_json("f" * 40, "m", {"device.Cpu.track_threads": row})
+    synthetic.write_json(tmp_path / "m" / "ffffffff-env.json", data)
+    notes = []
+    assert asv_results.read_file(tmp_path / "m" / "ffffffff-env.json", notes).tracked == ()
+    assert f"device.Cpu.track_threads: {'' if row == 7 else 'result: a number, '}{complaint}" in notes[0]

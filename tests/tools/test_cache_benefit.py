@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.stand_in import properties
-from tools.cache_benefit import cache_benefit, cold_hot_ratio, dram_seconds
+from tools.cache_benefit import cache_benefit, dram_seconds
 
 AMOUNTS = st.floats(1e-3, 1e15)
 
@@ -33,11 +33,3 @@ def test_it_is_at_least_one_and_falls_with_the_time(moved, seconds, bandwidth):
 def test_what_makes_no_sense_is_refused(moved, seconds, bandwidth):
     with pytest.raises(ValueError, match="wanted"):
         cache_benefit(moved, seconds, bandwidth)
-
-
-def test_cold_over_hot():
-    assert cold_hot_ratio(3e-6, 2e-6) == pytest.approx(1.5)
-    assert cold_hot_ratio(None, 2e-6) is None
-    assert cold_hot_ratio(3e-6, None) is None
-    with pytest.raises(ValueError, match="positive"):
-        cold_hot_ratio(1.0, 0.0)

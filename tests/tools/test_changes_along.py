@@ -88,8 +88,11 @@ def test_at_or_before_a_place_means_so_and_before_oneself(found, place):
         fits = [
             other
             for other in range(index)
-            if found.is_measured[other] and found.place[other] <= min(place, found.place[index] - 1)
+            if found.place[other] <= min(place, found.place[index] - 1)
+            and trends.compare(found.measurement(index, LINE), found.measurement(other, LINE)) is not None
         ]
+        if not found.is_measured[index]:
+            continue  # without a time it is compared with nothing
         assert entry == (fits[-1] if fits else changes_along.NONE)
 
 

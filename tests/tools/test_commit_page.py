@@ -6,8 +6,19 @@ import pytest
 
 from tests.tools import nights, synthetic
 from tests.tools.test_home_page import affected, keep, skip
-from tests.tools.test_pages import commit, make_na, read, rows_of
-from tools import commit_page, commit_tables, commit_values, commits_along, fingerprint, reading, report, session_facts
+from tests.tools.test_pages import commit, make_na, read, row_of, rows_of
+from tools import (
+    badges,
+    commit_page,
+    commit_tables,
+    commit_values,
+    commits_along,
+    fingerprint,
+    home_page,
+    reading,
+    report,
+    session_facts,
+)
 from tools.columns import OUTCOMES
 from tools.finding import Kind, State
 from tools.session_facts import SessionFacts
@@ -129,6 +140,34 @@ def test_without_a_tag_the_column_says_so(tree):
     page = commit(tree, tree.commits[2])
     assert page.heads[1] == "against the last tag"
     assert page.changed[0].tag.text == "–"
+
+
+def test_a_commit_of_another_method_does_not_blind_the_next_one(tree):
+    stem = f"{tree.commits[3][:8]}-{synthetic.ENVIRONMENT}"
+    path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.jsonl"
+    path.write_text(path.read_text().replace("a1b2c3d4", "bbbb0000"))
+    found = read(tree)
+    page = commit_page.Maker.of(found).page(tree.commits[4])
+    assert page.lead.startswith("Changes are against the commit measured before it")
+    (grid,) = home_page.page(found).grids
+    cell = row_of(grid, "matmul", "native").changes[0]
+    assert (grid.spans[0].base, cell.tone) == (tree.commits[3], "same")
+    assert [grid.footnotes[mark - 1] for mark in cell.marks] == [f"1 day: against {tree.commits[2][:8]}"]
+    for badge in badges.build(found):
+        assert "≈" in badge.context["badge"].title
+
+
+def test_a_tag_of_a_commit_beside_the_line_is_that_commits_and_nobody_elses(tree):
+    """A release branch: its tags are nowhere on HEAD's first-parent line."""
+    with git.Repo(tree.repository) as repo:
+        side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[1])], head=False)
+        repo.create_tag("release-1.0.1", ref=side)
+    synthetic.write_commit(tree.results, side.hexsha, 2)
+    found = read(tree)
+    assert [grid.spans[3].name for grid in home_page.page(found).grids] == ["since a tag"]
+    maker = commit_page.Maker.of(found)
+    assert maker.page(side.hexsha).tags == ("release-1.0.1",)
+    assert (maker.page(tree.commits[4]).tag, maker.page(tree.commits[2]).tags) == ("", ())
 
 
 def test_a_value_that_is_lost_is_a_change_and_one_that_nobody_asked_for_is_none(tree):

@@ -5,6 +5,7 @@ import json
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import git
 import pytest
@@ -22,6 +23,7 @@ from tools import (
     finding_axes,
     finding_figures,
     finding_page,
+    finding_series,
     findings_page,
     findings_store,
     history,
@@ -32,6 +34,7 @@ from tools import site as site_
 from tools.__main__ import _Parser, main
 from tools.finding import OPEN, Kind, State
 from tools.finding_words import DAY, REASON, decisions, headline, looks
+from tools.measurements import SeriesKey
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -235,6 +238,29 @@ def test_the_files_of_a_commit_are_told_by_whose_they_are(tmp_path):
     assert (said.own, said.shared) == (("kernels/matmul/matmul.cpp",), ("kernels/_native/abi.h",))
     assert said.others == "2 other files, which matmul is not built from" and said.line.href == ""
     assert history.touched(tree.repository, [tree.commits[0], commit])[tree.commits[0]] == ()
+
+
+@pytest.mark.parametrize("unknown", [None, "2.9.0"])
+def test_of_several_torches_the_trend_is_the_one_measured_last(unknown):
+    """As texts, 2.13.0 comes before 2.9.0."""
+    parts = dict.fromkeys(("machine", "case", "version"), "m")
+    parts |= {"benchmark": "matmul.Cpu.time_hot", "implementation": "native"}
+    new, old = (SeriesKey(environment=f"hosttorch-py3.11-torch{name}", **parts) for name in ("2.13.0", "2.9.0"))
+    times = {new: 2e9, old: None if unknown else 1e9}
+    (shown,) = finding_series.by_slot(SimpleNamespace(keys=(new, old), last_measured=times.get)).values()
+    assert shown == new
+
+
+def test_of_many_commits_the_newest_are_told_with_what_they_are(tmp_path):
+    tree = synthetic.build(tmp_path)
+    with git.Repo(tree.repository) as repo:
+        commits = [repo.index.commit(f"Commit {number}") for number in range(13)]
+    item, _ = evidenced.regression(tree)
+    findings_store.write(tree.results, replace(item, commits=tuple(commit.hexsha for commit in commits)))
+    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    shown = page.context["page"]
+    assert [one.line and one.line.subject for one in shown.suspected] == [f"Commit {number}" for number in range(3, 13)]
+    assert shown.further == "and 3 earlier commits"
 
 
 def test_a_merge_touches_what_it_brought(tmp_path):

@@ -41,8 +41,11 @@ UNSEEN = Comparison(answer=Answer.UNKNOWN, rounds=3, reason="3 of the 8 rounds; 
 BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
 
 
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def commit(sha, subject):
-    return Commit(sha=sha * 5, parents=(), author="A. Author", date=datetime(2026, 1, 1, tzinfo=UTC), message=subject)
+    return Commit(sha=sha * 5, parents=(), author="A. Author", date=WHEN, committed=WHEN, message=subject)
 
 
 def report(*items):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import git
@@ -84,6 +85,22 @@ def test_without_a_night_the_page_says_so_and_when_what_was_measured(tree):
     assert page.newest.short == tree.commits[-1][:8]
     keep(tree)
     assert home(tree).unjudged.startswith("Nights left findings here")
+
+
+def test_a_night_that_measured_nothing_says_so_on_a_page_without_a_grid(tree):
+    shutil.rmtree(tree.results / synthetic.MACHINE)
+    templates = report.page_templates()
+
+    def text():
+        return templates.get_template("home.html").render(page=home(tree))
+
+    assert "last verdicts" not in text()
+    finding = keep(tree)
+    assert f'href="finding-{finding.id}.html"' in text() and "Nights left findings here" in text()
+    keep_verdict(tree, summary="a build failed: nothing was measured", exit_status=21, failures=("g++ is missing",))
+    said = text()
+    assert "a build failed: nothing was measured" in said and "g++ is missing" in said
+    assert "No times recorded yet" in said and 'id="grid"' not in said
 
 
 def test_a_verdict_that_cannot_be_read_is_a_note(tree):
@@ -184,6 +201,35 @@ def test_changes_are_told_over_days_and_since_the_last_tag(tree):
     assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
 
 
+def test_days_are_counted_from_when_a_commit_joined_the_history(tree):
+    """The last but one was written on the second day, and waited: it is a day older than the last all the same."""
+    with git.Repo(tree.repository) as repo:
+        actor = git.Actor("Ada Lovelace", "somebody@example.org")
+        parents, shas = [], []
+        for written, joined in ((1, 1), (20, 20), (2, 21), (22, 22)):
+            dates = {"author_date": f"2026-03-{written:02}T12:00:00", "commit_date": f"2026-03-{joined:02}T12:00:00"}
+            made = repo.index.commit("c", parent_commits=parents, author=actor, committer=actor, head=False, **dates)
+            parents, shas = [made], [*shas, made.hexsha]
+        repo.head.reset(made, working_tree=False)
+    for index, sha in enumerate(shas):
+        synthetic.write_commit(tree.results, sha, index)
+    (grid,) = home(tree).grids
+    day, week, month, _ = grid.spans
+    assert (day.base, day.date, week.base, month.base) == (shas[2], "2026-03-21", shas[0], "")
+
+
+def test_what_ended_before_a_tag_has_not_changed_since(tree):
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[3])
+    for index in (3, 4):
+        make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]), ("native",))
+    (grid,) = home(tree).grids
+    row = row_of(grid, "matmul", "native")
+    assert row.figures["commit"] == tree.commits[2]
+    assert (row.changes[0].tone, row.changes[3].text) == ("faster", "–")
+    assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
+
+
 def test_a_tag_that_was_not_measured_is_compared_with_what_was_measured_before_it(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[2])
@@ -268,7 +314,13 @@ def test_a_machine_that_is_quiet_for_a_week_is_named(tree):
     synthetic.write_json(folder / "machine.json", synthetic.machine_json("bench-2"))
     path = synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2", telemetry=False)
     path.write_text(path.read_text().replace("1767225600000", str(1767225600000 - 10 * 86400_000)))
-    assert home(tree).silence.stale == ("bench-2: nothing measured of any of its series for 10.0 days",)
+    silence = home(tree).silence
+    assert silence.stale == ("bench-2: nothing measured of any of its series for 10.0 days",)
+    assert silence.doubt.startswith(
+        "Days are counted up to bench-1, 2026-01-01 01:06 UTC: 10.0 days after any other machine"
+    )
+    keep_verdict(tree, machine="bench-3", when=datetime(2026, 1, 1, tzinfo=UTC))  # two clocks say so
+    assert home(tree).silence == dataclasses.replace(silence, doubt="")
 
 
 def test_a_series_that_no_longer_applies_is_named_until_a_finding_says_so(tree):
@@ -288,6 +340,25 @@ def test_two_machines_under_one_name_are_told(tree):
     sessions(tree, {"cpu": "EPYC"}, {"cpu": "Xeon"}, {"cpu": "Xeon"})
     (note,) = home(tree).notes
     assert note.startswith("bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)")
+
+
+def test_so_they_are_where_asv_alone_measured(tree):
+    for index, sha in enumerate(tree.commits):
+        path = tree.results / synthetic.MACHINE / f"{sha[:8]}-{synthetic.ENVIRONMENT}.json"
+        facts = {"cpu": ("EPYC", "Xeon")[index % 2], "num_cpu": "2"}
+        path.write_text(json.dumps(data := json.loads(path.read_text()) | {"params": facts}))
+    wanted = "bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)"
+    for _ in range(2):  # from the cache, too
+        found = read(tree)
+        (note,) = home_page.page(found).notes
+        assert note.startswith(wanted)
+    assert [facts.facts["cpu"] for _, facts in found.hardware("bench-1")] == ["EPYC", "Xeon"] * 2 + ["EPYC"]
+    path.write_text(json.dumps(data | {"params": {"cpu": "EPYC", "num_cpu": "4"}}))
+    assert "(CPUs: 2, then 4)" in home(tree).notes[1]
+    sessions(tree, {"cpu": "epyc"})
+    sessions(tree, {"cpu": "epyc"}, {"cpu": "other"})
+    (note,) = home(tree).notes  # what sessions say counts
+    assert "(CPU: epyc, then other)" in note
 
 
 def test_another_limit_of_the_same_gpu_is_no_other_machine(tree):

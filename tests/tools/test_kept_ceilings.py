@@ -97,3 +97,22 @@ def test_recorded_sessions_of_other_kinds_do_not_count(tmp_path):
     record(tmp_path, "none", 1.0, {}).with_name("broken.json").write_text(f'{{"results": "{KEY}"}}')
     assert kept_ceilings.sessions(tmp_path, "cpu") == []
     assert len(kept_ceilings.sessions(tmp_path, "cpu", machine="box")) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "read"),
+    [
+        (7, {"threads"}),
+        ([["fast"], [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
+        ([10**400, [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
+        ([[10**400], [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
+        *(([[5.0], [], FORMAT, when, 0.1], {"threads", "peak_float32"}) for when in ("noon", 10**400, None)),
+    ],
+)
+def test_a_row_that_says_nothing_loses_no_other(tmp_path, bad, read):
+    path = record(tmp_path, "a-env", 1.0, {"peak_float32": 5.0, "threads": 1})
+    data = json.loads(path.read_text())
+    data["results"][f"{KEY}peak_float32"] = bad
+    path.write_text(json.dumps(data))
+    (found,) = kept_ceilings.sessions(tmp_path, "cpu")
+    assert (found.began, set(found.figures), found.figures["threads"]) == (1.0, read, 1.0)

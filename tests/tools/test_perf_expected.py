@@ -11,11 +11,12 @@ from tools.finding import Affected
 from tools.recorded import Commit
 
 SHA = "a" * 40
+WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def read(*lines):
     message = "\n".join(("Add a bias to the product", "", *lines))
-    commit = Commit(sha=SHA, parents=(), author="Ada", date=datetime(2026, 3, 1, tzinfo=UTC), message=message)
+    commit = Commit(sha=SHA, parents=(), author="Ada", date=WHEN, committed=WHEN, message=message)
     return perf_expected.expectations([commit])
 
 

@@ -3,6 +3,7 @@
 import html.parser
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -150,6 +151,19 @@ def test_a_crash_while_pages_are_made_leaves_the_old_site_whole(tree, monkeypatc
         write(tree)
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert not list(out.glob(".new-*"))
+
+
+def test_what_killed_reports_left_is_removed_and_one_that_writes_is_left_alone(tree, monkeypatch):
+    monkeypatch.setattr(report, "MODULES", ())
+    out = tree.repository.parent / "site"
+    dead, busy, mine = (out / name for name in (".new-dead", ".new-busy", "mine"))
+    for folder in (dead, busy, mine):
+        folder.mkdir(parents=True)
+        (folder / "x").write_text("x")
+    for folder in (dead, mine):
+        os.utime(folder, (1.0, 1.0))
+    write(tree)
+    assert [folder.exists() for folder in (dead, busy, mine)] == [False, True, True]
 
 
 def test_what_people_type_is_shown_and_never_becomes_a_page(tmp_path):

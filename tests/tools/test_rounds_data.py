@@ -178,15 +178,24 @@ def test_a_trace_that_is_none_is_named(tmp_path, text):
     assert found.files == () and "process-01/one.json" in found.problems[0]
 
 
-@pytest.mark.parametrize("change", [{"device": "tpu"}, {"began": None}, {"batch": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"began": value} for value in (None, "yesterday", 10**400, 1e300)),
+        *({"seconds": [1e-3, value]} for value in (10**400, 1e300)),
+        *({"device": "tpu"}, {"batch": 0}, {"batch": 10**400}),
+    ],
+)
 def test_a_trace_with_a_field_that_says_nothing_is_named(tmp_path, change):
     machine_records.add_trace(tmp_path, samples(20), **change)
     assert len(traces_data.read(tmp_path).problems) == 1
 
 
 def test_without_traces_there_is_nothing_to_say(tmp_path):
-    found = traces_data.read(tmp_path)
-    assert (found.names, found.files, found.problems) == ({}, (), ())
+    machine_records.add_trace(tmp_path, samples(20), name="started.json")  # a recording that ended before its first
+    for folder in (tmp_path / "empty", tmp_path):
+        found = traces_data.read(folder)
+        assert (found.names, found.files, found.problems) == ({}, (), ())
 
 
 def test_the_page_names_traces_that_cannot_be_shown(tmp_path):

@@ -20,8 +20,8 @@ ORDER = {sha: place for place, sha in enumerate(LINE)}
 FLOP, BYTES = 3e6, 12e6
 
 
-def series(times, implementation="native", first=0, half=0.01, flop=FLOP):
-    """Return a series of times, s, one a commit; None failed."""
+def series(times, implementation="native", first=0, half=0.01, flop=FLOP, *, methods=None):
+    """Return a series of times, s, one a commit; None failed. `methods`: what timed them, one each."""
     key = SeriesKey(
         machine="m", environment="e-torch2.1", benchmark="matmul.Cpu.time_hot",
         implementation=implementation, case="float32-1M", version="1",
@@ -35,6 +35,7 @@ def series(times, implementation="native", first=0, half=0.01, flop=FLOP):
             interval=None if time is None else Interval(low=time * (1 - half), high=time * (1 + half), method=""),
             flop=flop,
             bytes_moved=BYTES,
+            method=None if methods is None else methods[place],
         )
         for place, time in enumerate(times)
     ]
@@ -109,6 +110,20 @@ def test_a_planted_step_is_marked_where_it_is_and_noise_is_not():
     assert mark.text.endswith("x faster") or mark.text.endswith("% faster")
     assert only(drawn(series(np.exp(stepped(-7.0, size=80))))).steps == ()
     assert only(drawn(series(times), most=30)).steps == ()  # it lies before them
+
+
+def test_another_timing_method_is_no_step():
+    times = np.exp(stepped(math.log(2e-3), math.log(1e-3)))
+    line = only(drawn(series(times, methods=["old"] * 40 + ["new"] * 40)))
+    assert line.steps == ()
+    assert not np.isnan(line.values).any()
+
+
+@pytest.mark.parametrize(("flop", "is_known"), [(4 * BYTES, True), (4.1 * BYTES, False), (None, False)])
+def test_gigabytes_are_of_kernels_that_memory_bounds_as_on_the_pages(flop, is_known):
+    found = series([1e-3], flop=flop)
+    assert np.isnan(only(drawn(found, unit=Unit.GBS)).values).all() == (not is_known)
+    assert (found.measurement(0, LINE).gigabytes is not None) == is_known
 
 
 def found_at(commits, kind=Kind.REGRESSION, case="float32-1M", environment="e"):

@@ -55,6 +55,11 @@ def test_values_of_two_timing_methods_are_not_compared():
     assert changes(measured("a", 1.0), measured("b", 0.5, method=None))[1].ratio == 2.0
 
 
+def test_a_time_by_another_method_in_between_is_passed_over():
+    last = changes(measured("a", 1.0), measured("b", 7.0, method="two"), measured("c", 0.5))[2]
+    assert (last.ratio, last.against) == (2.0, "a")
+
+
 def adjusted(item, seconds, spread=0.001):
     interval = Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m")
     return dataclasses.replace(item, adjusted=Adjusted(seconds=seconds, interval=interval))
@@ -81,16 +86,3 @@ def test_mean_change_undone_is_the_inverse(ratios):
     there = trends.mean_change([Change(ratio=ratio, against="a", overlapping=None) for ratio in ratios])
     back = trends.mean_change([Change(ratio=1 / ratio, against="a", overlapping=None) for ratio in ratios])
     assert there * back == pytest.approx(1.0)
-
-
-def test_mean_gflops_is_arithmetic_and_refuses_gaps():
-    assert trends.mean_gflops([measured("a", 1.0), measured("a", 0.5)]) == pytest.approx(1.5)
-    assert trends.mean_gflops([measured("a", 1.0), measured("a", 0.5, flop=None)]) is None
-    assert trends.mean_gflops([]) is None
-
-
-def test_mean_trend_leaves_out_commits_that_measured_other_cases():
-    items = [measured("a", 1.0), measured("a", 0.5, case="d"), measured("b", 1.0), measured("c", 1.0)]
-    items.append(measured("c", 0.25, case="d"))
-    found = trends.build(items, ORDER)
-    assert trends.mean_trend(list(found.values())) == (("a", pytest.approx(1.5)), ("c", pytest.approx(2.5)))

@@ -32,7 +32,7 @@ def verdict(**changed):
 
 
 def commit(sha, subject="Unroll the inner loop", author="Ada"):
-    return Commit(sha=sha, parents=(), author=author, date=WHEN, message=subject)
+    return Commit(sha=sha, parents=(), author=author, date=WHEN, committed=WHEN, message=subject)
 
 
 def compared(answer, **changed):
