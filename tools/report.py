@@ -54,7 +54,7 @@ MODULES: tuple[Builder, ...] = (
     machines_page,
     badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
-APART = (commit_page,)  # those of them that make about half of the work, and need no change points
+APART = (series_data, commit_page)  # those of them that make about half of the work, and need no change points
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than told from one process to another
 
 
