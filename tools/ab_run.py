@@ -22,8 +22,7 @@ import logging
 import os
 import shutil
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,16 +33,15 @@ from asv.repo import get_repo
 
 from benchmarks.harness import telemetry, timing
 from benchmarks.harness.cases import CONTROLS
-from benchmarks.harness.telemetry import Round
-from tools import failures, kept_builds, toolchain
+from tools import ab_kept, failures, kept_builds, toolchain
+from tools.ab_kept import KeptRounds
 from tools.ab_rounds import Pair
-from tools.ab_test import Obstacle
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import environment_of, machine
 from tools.atomic import replace_text
 from tools.code_hashes import code_hash
 from tools.environment import CommitNotBuilt
-from tools.errors import KernelVelocityError, ResultsError
+from tools.errors import KernelVelocityError
 from tools.failures import Failure
 from tools.run_report import SHORT
 from tools.selection import Selection
@@ -53,7 +51,6 @@ MACHINE = "kv-ab"
 FAILED = 2  # asv's status where a benchmark failed and the others were measured
 FOLDER = Path(".asv", "ab")
 NAMED = 12  # digits of a commit in the name of a folder
-TIMES = "blocks.jsonl"
 
 
 class _TimeIsUpError(Exception):
@@ -134,14 +131,14 @@ class AsvRunner:
         """
         folder = self.folder(before, after)
         self._put_aside(folder)
-        pairs = self._pairs(folder, before, after)
+        pairs = self._kept(folder).pairs(before, after, self.began)
         missing = {one: rounds - (pairs[one].rounds if one in pairs else 0) for one in series}
         # Series of an interrupted session may have more than others: each is measured with those that miss as many
         for number in sorted({count + count % 2 for count in missing.values() if count > 0}):
             group = [one for one, count in missing.items() if count > 0 and count + count % 2 == number]
             if self.clock() < deadline:
                 self._measure(folder, (before, after), (*group, *witnesses(group, self.device)), number, deadline)
-        return self._pairs(folder, before, after)
+        return self._kept(folder).pairs(before, after, self.began)
 
     def _put_aside(self, folder: Path) -> None:
         """Keep the rounds of an earlier session under another name, where everything is to be measured again."""
@@ -153,7 +150,7 @@ class AsvRunner:
         self, folder: Path, commits: tuple[str, str], series: Sequence[Series], rounds: int, deadline: float
     ) -> None:
         """Have asv measure `rounds` rounds a side; it is ended at the deadline."""
-        telemetry.append_line(folder / TIMES, json.dumps({"began": time.time(), "rounds": rounds}))
+        telemetry.append_line(folder / ab_kept.TIMES, json.dumps({"began": time.time(), "rounds": rounds}))
         hashes = self.root / FOLDER / "commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
         benches = [text for expression in _expressions(series) for text in ("--bench", expression)]
@@ -195,34 +192,17 @@ class AsvRunner:
         """Write down the failures of processes that could not do so themselves."""
         full = {commit[:SHORT]: commit for commit in commits}
         for death in reader.deaths:
-            path = self._failures_path(folder, full[death.commit])
+            path = self._kept(folder).failures_path(full[death.commit])
             failure = Failure(
                 benchmark=death.benchmark, params=death.params, time=time.time(), error=death.what, died=True
             )
             failures.append(path, failure)
 
-    def _path(self, folder: Path, commit: str) -> Path:
-        return folder / str(self._environment.name) / f"{commit}.jsonl"
-
-    def _failures_path(self, folder: Path, commit: str) -> Path:
-        return folder / str(self._environment.name) / f"{commit}{failures.SUFFIX}"
+    def _kept(self, folder: Path) -> KeptRounds:
+        return KeptRounds(folder=folder, environment=str(self._environment.name))
 
     def _say(self, text: str) -> None:
         print(text, file=self.err, flush=True)
-
-    def _pairs(self, folder: Path, before: str, after: str) -> dict[Series, Pair]:
-        """Return what is kept of two commits; a side that failed in this session has no rounds."""
-        rounds = [_by_series(_lines(self._path(folder, commit), telemetry.decode)) for commit in (before, after)]
-        blocks = _block_times(folder / TIMES)
-        found = {
-            one: _paired(rounds[0].get(one, []), rounds[1].get(one, []), blocks) for one in {**rounds[0], **rounds[1]}
-        }
-        for commit in (after, before):  # of two that fail, the earlier commit is named
-            path = self._failures_path(folder, commit)
-            for item in _lines(path, failures.decode):
-                if item.time >= self.began and (item.raised or item.died or item.skipped):
-                    found[item.benchmark, item.params] = _obstructed(commit, item)
-        return found
 
 
 def _put_back(path: Path, text: str | None) -> None:
@@ -235,64 +215,6 @@ def _put_back(path: Path, text: str | None) -> None:
 
 def _expressions(series: Sequence[Series]) -> list[str]:
     return Selection(series=tuple(series), versions={}).expressions()
-
-
-def _obstructed(commit: str, item: Failure) -> Pair:
-    obstacle = Obstacle.NOT_APPLICABLE if item.skipped else Obstacle.FAILED
-    return Pair(obstacle=obstacle, reason=f"{obstacle.value} at {commit[:SHORT]}: {item.error}")
-
-
-def _by_series(rounds: Iterable[Round]) -> dict[Series, list[Round]]:
-    found: dict[Series, list[Round]] = {}
-    for item in rounds:
-        found.setdefault((item.benchmark, item.params), []).append(item)
-    return found
-
-
-def _lines(path: Path, decode: Callable[[str], Any]) -> list[Any]:
-    """Return what the lines of a file say; of a last one that a power cut has cut, nothing.
-
-    Raises:
-        ResultsError: another line says something else.
-    """
-    texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    found = []
-    for number, text in enumerate(texts, start=1):
-        try:
-            found.append(decode(text))
-        except ValueError as error:
-            if number < len(texts):
-                raise ResultsError(f"{path}:{number}: {error}; remove that line, or measure with --again") from None
-    return found
-
-
-def _block_times(path: Path) -> list[float]:
-    """Return when the runs of asv began, Unix times, s."""
-
-    def began(line: str) -> float:
-        said = json.loads(line)
-        if not isinstance(said, Mapping) or not isinstance(said.get("began"), float):
-            raise ValueError(f"`began`, a Unix time, is wanted, got {line[:60]!r}")
-        return float(said["began"])
-
-    return sorted(_lines(path, began))
-
-
-def _paired(before: Sequence[Round], after: Sequence[Round], blocks: Sequence[float]) -> Pair:
-    """Return the rounds that stand against each other: as many of one side as of the other in every run of asv.
-
-    What an interruption left without its counterpart would be compared with rounds of another hour.
-    """
-    kept: tuple[list[Round], list[Round]] = ([], [])
-    for number in range(len(blocks) + 1):
-        sides = [
-            [item for item in sorted(side, key=lambda item: item.time) if bisect_right(blocks, item.time) == number]
-            for side in (before, after)
-        ]
-        least = min(map(len, sides))
-        for rounds, found in zip(kept, sides, strict=True):
-            rounds.extend(found[:least])
-    return Pair(before=tuple(kept[0]), after=tuple(kept[1]))
 
 
 def witnesses(series: Sequence[Series], device: str) -> tuple[Series, ...]:

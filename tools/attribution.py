@@ -32,7 +32,7 @@ class EnvironmentEvent:
 
     machine: str
     device: str
-    effect: float  # of log values, the median over its moves
+    effect: float  # of log values, the median over its moves of times; of errors where no time moved
     began: float | None  # Unix time of the first value that shows it, s
     changes: Changes
     moves: tuple[Move, ...]
@@ -44,8 +44,8 @@ class EnvironmentEvent:
 
     @property
     def confounded(self) -> tuple[Move, ...]:
-        """Those whose code changed as well: only an A/B run can tell what of it was the commit's."""
-        return tuple(move for move in self.moves if move.candidates)
+        """Those times whose code changed as well: only an A/B run can tell what of it was the commit's."""
+        return tuple(move for move in self.moves if move.candidates and not move.identity.is_error)
 
 
 def is_environment(move: Move, own: Sequence[Move], here: Sequence[SeriesHistory]) -> bool:
@@ -53,7 +53,8 @@ def is_environment(move: Move, own: Sequence[Move], here: Sequence[SeriesHistory
 
     It is where its code is the same as before, where another compiler built it, and where a witness (a series that no
     commit can have changed) moved by the same factor. Another change of what the machine is, or half of the series
-    moving at once, say so too, unless there are witnesses and all of them stood still.
+    moving at once, say so too, unless there are witnesses and all of them stood still. An error of results, which no
+    clock measures, is the machine's where what computes changed: torch, a compiler, the processor.
 
     Args:
         own: the moves of the same device and machine. here: the series that have a value of this night there.
@@ -61,11 +62,11 @@ def is_environment(move: Move, own: Sequence[Move], here: Sequence[SeriesHistory
     if not move.candidates:
         return True
     if move.identity.is_error:
-        return False
+        return bool(session_facts.NUMERICS & move.changes.keys())
     if session_facts.COMPILERS & move.changes.keys():
         return True
     moved = [other for other in own if not other.candidates and not other.identity.is_error]
-    if any(_is_same_factor(move, other.effect) for other in moved):
+    if is_shared(move, moved):
         return True
     still = [item for item in here if _is_witness(item) and all(item is not other.history for other in own)]
     if still and not moved:
@@ -73,6 +74,15 @@ def is_environment(move: Move, own: Sequence[Move], here: Sequence[SeriesHistory
     alike = [other.effect for other in own if other.effect * move.effect > 0 and not other.identity.is_error]
     together = len(here) >= FEWEST_AT_ONCE and len(alike) >= HALF * len(here)
     return (together or bool(move.changes)) and _is_same_factor(move, statistics.median(alike))
+
+
+def is_shared(move: Move, witnesses: Sequence[Move]) -> bool:
+    """Return whether a witness of the same machine and device moved by the same factor as a series did."""
+    place = (move.identity.machine, move.identity.device)
+    return any(
+        (other.identity.machine, other.identity.device) == place and _is_same_factor(move, other.effect)
+        for other in witnesses
+    )
 
 
 def _is_witness(history: SeriesHistory) -> bool:
@@ -100,13 +110,14 @@ def event_of(place: Place, blamed: Sequence[Move]) -> EnvironmentEvent:
     """Return the event that some moves of a place are together."""
     machine, device = place
     times = [move.history.newest.measured for move in blamed if move.history.newest.measured is not None]
+    timed = [move for move in blamed if not move.identity.is_error]
     changed: Changes = {}
     for move in blamed:
         changed |= move.changes
     return EnvironmentEvent(
         machine=machine,
         device=device,
-        effect=statistics.median(move.effect for move in blamed),
+        effect=statistics.median(move.effect for move in timed or blamed),
         began=min(times, default=None),
         changes=changed,
         moves=tuple(sorted(blamed, key=lambda move: move.identity)),

@@ -5,6 +5,7 @@ Every change of state is kept as a decision, so that a file tells who did what, 
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Iterable, Mapping
@@ -97,17 +98,37 @@ def refreshed(finding: Finding, *, who: str, when: datetime) -> Finding:
 def expected(finding: Finding, expectations: Iterable[Expectation], *, when: datetime) -> Finding:
     """Return a confirmed finding as expected where somebody said so of every series that shows it.
 
-    An expectation counts where it covers all commits that can have done it: one of some would excuse the others.
+    An expectation counts where it covers all commits that can have done it: one of some would excuse the others. One
+    that somebody opened the finding again in spite of counts no more.
     """
     if finding.state is not State.CONFIRMED or not finding.affected or finding.kind is Kind.VANISHED:
         return finding
-    own = [item for item in expectations if set(finding.commits) <= set(item.commits)]
+    opened = _opened_again(finding)
+    own = [
+        item
+        for item in expectations
+        if set(finding.commits) <= set(item.commits) and (opened is None or item.when > opened)
+    ]
     by_series = [next((one for one in own if one.covers(item)), None) for item in finding.affected]
     found = [one for one in by_series if one is not None]
     if len(found) < len(finding.affected):
         return finding
     reasons = "; ".join(dict.fromkeys(one.reason for one in found))
     return _changed(finding, State.EXPECTED, reasons, who=found[0].who, when=when)
+
+
+def _opened_again(finding: Finding) -> datetime | None:
+    """Return when a person last opened a finding that was expected; None: nobody has.
+
+    A night opens one by itself where more is confirmed than was expected: what expects that as well still counts.
+    """
+    pairs = itertools.pairwise(finding.decisions)
+    opened = (
+        after.when
+        for before, after in pairs
+        if before.state is State.EXPECTED and after.state in OPEN and after.who != finding.decisions[0].who
+    )
+    return max(opened, default=None)
 
 
 def refuted(finding: Finding, *, reason: str, who: str, when: datetime) -> Finding:

@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import sys
+import time
 import venv
 import zipfile
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ from asv import util
 from asv.console import log
 from asv.environment import Environment, EnvironmentUnavailable
 
-from benchmarks.harness.telemetry import spool_path
-from tools import lock, toolchain
+from benchmarks.harness.telemetry import append_line, spool_path
+from tools import fingerprint, lock, session_facts, toolchain
 from tools.atomic import replace_text
 from tools.errors import UsageError
 from tools.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
@@ -105,6 +106,8 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         super().__init__(conf, python, self._requirements, tagged_env_vars)
         self._logs = Path.cwd() / ".asv" / "logs"
         self._lock: TextIO | None = None  # held until the process ends
+        self._began = time.time()
+        self._noted: set[str] = set()  # commits of which the spool says what the machine is
 
     @classmethod
     def matches(cls, python: str) -> bool:
@@ -177,6 +180,14 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             self._set_installed_commit_hash(commit_hash)
         self._set_commit_hash(commit_hash)
         self._set_build_dirs(None, None)
+        self._note_facts(commit_hash)
+
+    def _note_facts(self, commit: str) -> None:
+        """Leave in the spool what the machine is, once a run; an A/B session's rounds are no history's."""
+        if commit not in self._noted and not os.environ.get("KV_SPOOL"):
+            self._noted.add(commit)
+            found = fingerprint.session(self._began, self.unpacked(commit), os.environ)
+            append_line(session_facts.spool_path(Path.cwd(), self.name, commit), session_facts.encode(found))
 
     @property
     def installed_commit_hash(self) -> str | None:

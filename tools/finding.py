@@ -1,7 +1,7 @@
 """A finding: what was found out about one cause, how it is known, and what was decided about it. Pure values.
 
-A finding is made by a night or a gate (`from_cases`, `of_environment`, `of_vanished`), joined to what is known already
-(`joined`), and changed by decisions (`decisions`). Its id never changes: it names its file.
+A finding is made by a night (tools/finding_making.py), joined to what is known already (`joined`), and changed by
+decisions (tools/decisions.py). Its id never changes: it names its file.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
-from tools.absences import Vanished
-from tools.attribution import EnvironmentEvent
 from tools.moves import Step
-from tools.regressions import grouped
 from tools.series_identity import Identity, is_worse
-from tools.session_facts import Changes
 
 SHORT = 8  # digits of a commit's hash
 
@@ -125,98 +121,9 @@ class Finding:
         return tuple(sorted({item.identity.machine for item in self.affected}))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One series that a night has looked at, with what came of it."""
-
-    affected: Affected
-    commits: tuple[str, ...]  # that can have done it, oldest first
-    anchor: str
-    how: str
-    ruled_out: tuple[str, ...] = ()
-
-    @property
-    def p(self) -> float | None:
-        """The p value of its confirmation."""
-        return self.affected.p
-
-
-def from_cases(
-    cases: Iterable[Case], *, state: State, order: Mapping[str, int], when: datetime, who: str
-) -> tuple[Finding, ...]:
-    """Return a finding for each cause; what is neither for the worse nor for the better is none."""
-    asked = [(case, case.affected.identity.kernel, case.affected.worse, case.commits) for case in cases]
-    ranged = [(case, kernel, worse, commits) for case, kernel, worse, commits in asked if worse is not None]
-    return tuple(_of_group(group, commits, state, when, who) for group, commits in grouped(ranged, order))
-
-
-def _of_group(group: Sequence[Case], commits: tuple[str, ...], state: State, when: datetime, who: str) -> Finding:
-    worst = max(group, key=lambda case: abs(case.affected.effect))
-    kind = Kind.REGRESSION if worst.affected.worse else Kind.IMPROVEMENT
-    kernel = worst.affected.identity.kernel
-    reason = f"{worst.how}; {len(group)} series" if worst.how else f"{len(group)} series"
-    return Finding(
-        id=slug(kernel, kind.value, *(sha[:SHORT] for sha in dict.fromkeys((commits[0], commits[-1])))),
-        kind=kind,
-        state=state,
-        subject=kernel,
-        found=when,
-        commits=commits,
-        anchor=worst.anchor,
-        how=worst.how,
-        ruled_out=tuple(dict.fromkeys(text for case in group for text in case.ruled_out)),
-        affected=tuple(sorted((case.affected for case in group), key=lambda item: item.identity)),
-        decisions=(Decision(when=when, who=who, state=state, reason=reason),),
-    )
-
-
 def slug(*parts: str) -> str:
     """Return an id, which is a file's name too: letters, digits, `_` and `-`, in lower case."""
     return re.sub(r"[^a-z0-9_]+", "-", "-".join(part for part in parts if part).lower()).strip("-")
-
-
-def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Finding:
-    """Return the finding of an environment event. It names no commit."""
-    began = when if event.began is None else datetime.fromtimestamp(event.began, UTC).replace(microsecond=0)
-    return Finding(
-        id=slug(event.machine, event.device, Kind.ENVIRONMENT.value, f"{began:%Y%m%d-%H%M%S}"),
-        kind=Kind.ENVIRONMENT,
-        state=State.ENVIRONMENT,
-        subject=event.machine,
-        found=began,
-        changes=event.changes or None,
-        how=f"{len(event.moves)} series moved at once, in the middle by a factor of {event.factor:.4g}",
-        affected=tuple(Affected(identity=move.identity, ratio=math.exp(move.effect)) for move in event.moves),
-        decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=in_words(event.changes)),),
-    )
-
-
-def in_words(changes: Changes) -> str:
-    """Return what changed of an environment."""
-    said = "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in changes.items())
-    return said or "nothing of what is recorded of the machine changed"
-
-
-def of_vanished(items: Iterable[Vanished], *, when: datetime, who: str) -> tuple[Finding, ...]:
-    """Return a finding for each kernel and commit at which series no longer apply."""
-    causes: dict[tuple[str, str], list[Vanished]] = {}
-    for item in items:
-        causes.setdefault((item.identity.kernel, item.commit), []).append(item)
-    return tuple(
-        Finding(
-            id=slug(kernel, Kind.VANISHED.value, commit[:SHORT]),
-            kind=Kind.VANISHED,
-            state=State.NEW,
-            subject=kernel,
-            found=when,
-            commits=(commit,),
-            anchor=group[0].last,
-            how="does not apply there, and had a value before",
-            affected=tuple(Affected(identity=one, ratio=1.0) for one in sorted(item.identity for item in group)),
-            decisions=(Decision(when=when, who=who, state=State.NEW, reason=f"{len(group)} series have no value"),),
-        )
-        for (kernel, commit), group in causes.items()
-    )
 
 
 def matching(known: Iterable[Finding], found: Finding) -> Finding | None:
@@ -238,7 +145,7 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
 
     Decisions stand: what is acknowledged or expected stays so, until more than that is confirmed. A suspect that is
     confirmed becomes that; one of a cause that is known for sure adds nothing to it, for its figures are not measured
-    in turns. What was resolved and is there again is open again.
+    in turns. What was resolved, or ended with its series, and is there again is open again, with what shows it now.
     """
     before = matching(known, found)
     if before is None:
@@ -247,7 +154,8 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
     if found.state is State.SUSPECT and (decided or before.state is State.CONFIRMED):
         return before
     narrowed = tuple(sha for sha in before.commits if sha in found.commits) or found.commits
-    affected = {item.identity: item for item in (*before.affected, *found.affected)}
+    earlier = () if before.state is State.METHOD else before.affected  # those ended: nothing will show in them again
+    affected = {item.identity: item for item in (*earlier, *found.affected)}
     kept = replace(
         before,
         commits=narrowed,
@@ -258,7 +166,7 @@ def joined(known: Iterable[Finding], found: Finding) -> Finding:
     )
     open_yet = before.state in (State.NEW, State.SUSPECT)
     raised = found.state is State.CONFIRMED and (open_yet or (decided and _adds(found, before)))
-    if raised or before.state is State.RESOLVED:
+    if raised or before.state in (State.RESOLVED, State.METHOD):
         return replace(kept, state=found.state, decisions=(*kept.decisions, *found.decisions))
     return kept
 

@@ -28,15 +28,20 @@ _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)  # torch/versio
 
 
 def record(results_file: Path, began: float, unpacked: Path, environ: Mapping[str, str]) -> None:
-    """Keep beside a results file what the machine is now, and how its commit was built.
+    """Keep beside a results file what the machine is now, and how its commit was built (arguments as `session`)."""
+    session_facts.append(results_file, session(began, unpacked, environ))
+
+
+def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> SessionFacts:
+    """Return what the machine is now, and how a commit was built.
 
     Args:
         began: Unix time at which the session that measures it began, s. unpacked: the commit's unpacked wheel.
+        environ: of the process that measures.
     """
     info = build_info(unpacked)
     facts = {**now(environ), **compilers(info)}
-    code, ptxas = code_of(info, unpacked), ptxas_of(info)
-    session_facts.append(results_file, SessionFacts(began=began, facts=facts, code=code, ptxas=ptxas))
+    return SessionFacts(began=began, facts=facts, code=code_of(info, unpacked), ptxas=ptxas_of(info))
 
 
 def now(environ: Mapping[str, str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ from benchmarks.harness import blocks, telemetry, timing
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.sampling import ROUNDS
 from benchmarks.harness.telemetry import GAUGES, Round
-from tools import atomic, failures, lock, selection
+from tools import atomic, failures, lock, selection, session_facts
 from tools.adjustment import Logs, RoundKey, deviations, usable
 from tools.asv_process import run_asv
 from tools.asv_setup import environment_of, machine
@@ -111,8 +111,8 @@ def _measure(commit: str, expressions: Sequence[str], rounds: int, kept: Path) -
     """
     conf = Config.load()
     environment = environment_of(conf).name
-    spool = telemetry.spool_path(Path.cwd(), environment, commit)
-    means = blocks.path_of(Path.cwd(), environment, commit)
+    here = (Path.cwd(), environment, commit)
+    spool, means = telemetry.spool_path(*here), blocks.path_of(*here)
     if spool.exists():
         raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `python -m tools ingest` first")
     benches = [text for expression in expressions for text in ("--bench", expression)]
@@ -131,7 +131,7 @@ def _measure(commit: str, expressions: Sequence[str], rounds: int, kept: Path) -
         atomic.replace_text(kept, _joined(spool, means))
     finally:
         shutil.rmtree(Path(conf.results_dir, MACHINE), ignore_errors=True)
-        for path in (spool, means, failures.spool_path(Path.cwd(), environment, commit)):
+        for path in (spool, means, failures.spool_path(*here), session_facts.spool_path(*here)):
             path.unlink(missing_ok=True)
     return status == FAILED
 

@@ -5,34 +5,37 @@ pruned (a dry run, a run that was interrupted). Nothing is lost by an interrupti
 first written where they belong and then removed from the spool, and a line that is found twice is one line.
 
     .asv/spool/<environment>/<commit>.jsonl  ->  results/<machine>/telemetry/<commit8>-<environment>.jsonl
+
+So do failures (`.failures.jsonl`) and what the machine was (`.sessions.jsonl`).
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 from benchmarks.harness import telemetry
-from benchmarks.harness.telemetry import Round, TelemetryError
+from benchmarks.harness.telemetry import Round
 from tools import failures as failure_lines
-from tools import kept_values, lock, stored_file
+from tools import kept_values, lock, session_facts, stored_file
 from tools.atomic import replace_text
 from tools.errors import ResultsError, UsageError
 from tools.failures import Failure
 from tools.joining import Change, Evidence, Settled, settle, still_true
 from tools.ownership import by_series, claimable, measured_here
+from tools.session_facts import SessionFacts
+from tools.spool import CLAIMED, append, claimed, decoded, text_of
 from tools.stored_file import Series, StoredFile
 
-GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 Line = TypeVar("Line", Round, Failure)
-_CLAIMED = ".claimed-"  # the spool file that an ingest is working on, or was when it was interrupted
-_MALFORMED = ".malformed"
+GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,7 @@ def _one_at_a_time(spool: Path) -> Iterator[None]:
 
 def _waiting(spool: Path) -> list[tuple[str, str]]:
     """Return (environment, commit) of everything in the spool."""
-    paths = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{_CLAIMED}*")]
+    paths = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
     return sorted({(path.parent.name, path.name.split(".")[0]) for path in paths})
 
 
@@ -116,63 +119,16 @@ def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -
     return found
 
 
-@contextmanager
-def _claimed(path: Path, decode: Callable[[str], Line], tally: _Tally) -> Iterator[list[Line]]:
-    """Take a spool file away from its writers and yield its lines; at the end, what was taken is deleted.
-
-    Writers open the file for each line: after the rename they begin a new one, and one that was about to write holds a
-    lock, for which this waits. What an interrupted ingest left claimed is taken too. Malformed lines are set aside in a
-    file of their own.
-    """
-    if path.exists():
-        path.rename(path.with_name(f"{path.name}{_CLAIMED}{time.time_ns()}"))
-    taken = sorted(path.parent.glob(f"{path.name}{_CLAIMED}*"))
-    texts = [line for item in taken for line in _unlocked_text(item).split("\n") if line.strip()]
-    yield _decoded(path, dict.fromkeys(texts), decode, tally)
-    for item in taken:
-        item.unlink()
-
-
-def _unlocked_text(path: Path) -> str:
-    """Return what a file says once nobody is writing it any more."""
-    with path.open("r+b") as stream:  # writable, which an exclusive lock wants on NFS
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        return _text(path)
-
-
-def _text(path: Path) -> str:
-    """Return what a file of lines says; what is not UTF-8 becomes U+FFFD, which no writer of ours leaves raw."""
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _decoded(path: Path, texts: Iterable[str], decode: Callable[[str], Line], tally: _Tally) -> list[Line]:
-    good = []
-    for text in texts:
-        try:
-            if "\ufffd" in text:
-                raise TelemetryError("not UTF-8")
-            good.append(decode(text))
-        except ValueError as error:  # TelemetryError, FailureLineError
-            aside = path.with_name(path.name + _MALFORMED)
-            tally.problems.append(f"{path}: malformed line set aside in {aside.name}: {error}")
-            _append(aside, [text])
-    return good
-
-
-def _append(path: Path, lines: Sequence[str]) -> None:
-    if lines:
-        with path.open("a", encoding="utf-8") as stream:
-            stream.writelines(f"{line}\n" for line in lines)
-
-
 def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[StoredFile], tally: _Tally) -> None:
     spool = telemetry.spool_path(root, environment, commit)
     failed_spool = failure_lines.spool_path(root, environment, commit)
+    session_spool = session_facts.spool_path(root, environment, commit)
     with (
-        _claimed(spool, telemetry.decode, tally) as fresh,
-        _claimed(failed_spool, failure_lines.decode, tally) as failed,
+        claimed(spool, telemetry.decode, tally.problems) as fresh,
+        claimed(failed_spool, failure_lines.decode, tally.problems) as failed,
+        claimed(session_spool, session_facts.decode, tally.problems) as sessions,
     ):
-        left, left_failed = set(fresh), set(failed)
+        left, left_failed, left_sessions = set(fresh), set(failed), sessions
         here = measured_here(stored, fresh, tally.machine)
         last = max(stored, key=lambda file: file.measured_at, default=None) if tally.machine is None else here
         for file in stored:
@@ -180,9 +136,20 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
             rounds, failures = _settle(file, claimable(file, fresh, known=file is here, last=file is last), own, tally)
             left -= rounds
             left_failed -= failures
+            left_sessions = _keep_sessions(file, left_sessions, rounds)
         _put_back(spool, [(item.time, telemetry.encode(item)) for item in fresh if item in left], tally)
         waiting = [(item.time, failure_lines.encode(item)) for item in failed if item in left_failed]
         _put_back(failed_spool, waiting, tally)
+        _put_back(session_spool, [(item.began, session_facts.encode(item)) for item in left_sessions], tally)
+
+
+def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Round]) -> list[SessionFacts]:
+    """Keep beside a results file what the machine was in the sessions that its rounds are of; return the others."""
+    newest = max((item.time for item in rounds), default=-math.inf)
+    for session in waiting:
+        if session.began <= newest:
+            session_facts.append(file.path, session)
+    return [session for session in waiting if session.began > newest]
 
 
 def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) -> None:
@@ -190,15 +157,15 @@ def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) ->
     kept = [text for when, text in lines if tally.now - when <= GRACE]
     tally.waiting += len(kept)
     tally.pruned += len(lines) - len(kept)
-    _append(spool, kept)
+    append(spool, kept)
 
 
 def _settle(
     file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
 ) -> tuple[set[Round], set[Failure]]:
     """Write the telemetry and failures of one results file; return the fresh lines that it took."""
-    kept = by_series(_read(file.telemetry_path, telemetry.decode, tally))
-    kept_failures = by_series(_read(file.failures_path, failure_lines.decode, tally))
+    kept = by_series(_read(file.telemetry_path, telemetry.decode, tally.problems))
+    kept_failures = by_series(_read(file.failures_path, failure_lines.decode, tally.problems))
     new, new_failures = by_series(fresh), by_series(failed)
     known = dict(file.series())
     changed: list[str] = []
@@ -242,11 +209,11 @@ def _words(series: Series) -> str:
     return f"{series[0]} ({', '.join(series[1])})"
 
 
-def _read(path: Path, decode: Callable[[str], Line], tally: _Tally) -> list[Line]:
+def _read(path: Path, decode: Callable[[str], Line], problems: list[str]) -> list[Line]:
     """Return the lines of a file beside the results."""
     if not path.exists():
         return []
-    return _decoded(path, filter(None, _text(path).split("\n")), decode, tally)
+    return decoded(path, filter(None, text_of(path).split("\n")), decode, problems)
 
 
 def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
@@ -255,7 +222,7 @@ def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[
     text = "".join(f"{encode(item)}\n" for item in ordered)
     if not text:
         path.unlink(missing_ok=True)
-    elif not path.exists() or _text(path) != text:
+    elif not path.exists() or text_of(path) != text:
         replace_text(path, text)
 
 

@@ -32,7 +32,7 @@ from tools.evidence import Evidence
 from tools.finding import OPEN, Finding
 from tools.night_judging import Before
 from tools.night_measuring import LOOKED_AT
-from tools.night_screen import shift
+from tools.night_screen import look_back, shift
 from tools.session import Session
 from tools.verdict import Failed, Verdict
 
@@ -65,7 +65,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     here = [item for item in all_series if item.identity.machine == work.machine]
     said, expected_notes = perf_expected.expectations(past.commits.values())
     suspected = night_judging.suspicions(
-        here, shift, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
+        here, shift, look_back, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
     )
     taken = {(move.identity, move.bad.commit) for move in suspected.moves}
     moves = (*suspected.moves, *night_confirming.pending(kept.findings, here, taken))

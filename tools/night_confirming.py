@@ -11,7 +11,8 @@ from tools.ab_test import Answer, Comparison, Obstacle
 from tools.bisecting import Bisection, bisect
 from tools.confirming import Runner, confirm
 from tools.evidence import Evidence, Path, Purpose, Rerun
-from tools.finding import SHORT, Affected, Case, Finding, State
+from tools.finding import SHORT, Affected, Finding, State
+from tools.finding_making import Case
 from tools.histories import SeriesHistory
 from tools.moves import Move
 from tools.series_identity import Identity

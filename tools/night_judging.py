@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tools import absences, decisions, finding, regressions
+from tools import absences, decisions, finding, finding_making, regressions
 from tools.absences import Superseded
 from tools.attribution import EnvironmentEvent
 from tools.decisions import Expectation
-from tools.finding import Case, Finding, Kind, State
+from tools.finding import Finding, Kind, State
+from tools.finding_making import Case
 from tools.histories import SeriesHistory
+from tools.late_moves import LookBack, late_moves
 from tools.moves import Move, Screen, Step, prepared, threshold
 from tools.night_confirming import Outcome
 from tools.series_identity import Identity, Slot
@@ -36,11 +38,18 @@ class Suspicions:
 
 
 def suspicions(
-    histories: Sequence[SeriesHistory], screen: Screen, *, line: Sequence[str], since: float, known: Sequence[Step]
+    histories: Sequence[SeriesHistory],
+    screen: Screen,
+    look: LookBack,
+    *,
+    line: Sequence[str],
+    since: float,
+    known: Sequence[Step],
 ) -> Suspicions:
-    """Screen every commit of a night, oldest first; a move that was seen at one is known at the next.
+    """Screen every commit of a night, oldest first; a move that was seen at one is known at the next. Then look back.
 
     Args:
+        screen: of the newest values. look: of all of them.
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
         known: moves that earlier nights recorded.
     """
@@ -62,6 +71,8 @@ def suspicions(
             steps.append(Step(identity=move.identity, effect=move.effect, place=move.bad.place))
         for event in dated:
             steps += [Step(identity=move.identity, effect=move.effect, since=event.began) for move in event.moves]
+    for move in late_moves(histories, look, line=line, since=since, known=steps):
+        moves.setdefault((move.identity, move.bad.commit), move)
     ordered = sorted(moves.values(), key=lambda move: (-abs(move.effect), move.identity))
     return Suspicions(moves=tuple(ordered), events=tuple(events), judged=frozenset(judged), notes=tuple(notes))
 
@@ -119,10 +130,10 @@ def findings(
     reported, doubtful = regressions.discoveries(outcome.cases)
     new: list[Finding] = []
     for cases, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
-        new += finding.from_cases(cases, state=state, order=before.order, when=before.when, who=WHO)
+        new += finding_making.from_cases(cases, state=state, order=before.order, when=before.when, who=WHO)
     events = (_without(event, outcome.cases) for event in suspected.events)
-    new += [finding.of_environment(event, when=before.when, who=WHO) for event in events if event is not None]
-    new += finding.of_vanished(absences.vanished(histories, absent, before.order), when=before.when, who=WHO)
+    new += [finding_making.of_environment(event, when=before.when, who=WHO) for event in events if event is not None]
+    new += finding_making.of_vanished(absences.vanished(histories, absent, before.order), when=before.when, who=WHO)
     found = {item.id: item for item in before.known}
     for item in new:
         whole = finding.joined(found.values(), item)

@@ -1,4 +1,4 @@
-"""The screen of a night: what is worth measuring again. Pure.
+"""The screen of a night: what is worth measuring again. And its look back: what only many values show. Pure.
 
 Against a history it is the screen of tools/changepoints_screen.py. A machine's first nights have no history to speak
 of: there every move counts that stands out of the few values before it, and beyond what any two sessions differ by
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tools import differing
+from tools import changepoints, differing
+from tools.changepoints_drift import drift
 from tools.changepoints_noise import difference_sigma
 from tools.changepoints_screen import NEWEST, Z1, Z3, Screening, screen
+from tools.late_moves import Change
 from tools.moves import Shift
 
 LOOK_BACK = 8  # values of a short history that the newest is held against
@@ -48,3 +50,20 @@ def _of_few(values: Sequence[float]) -> Shift | None:
     moved = values[-1] - float(np.median(before))
     limit = max(LEAST, Z_FEW * difference_sigma(before)) if before.size >= FEW else BETWEEN_SESSIONS
     return Shift(effect=moved, count=1) if abs(moved) > limit else None
+
+
+def look_back(values: Sequence[float], /) -> Change | None:
+    """Return the newest change of log values, oldest first: a drift to the newest, else the last step of the vote.
+
+    A step is placed to within a few values: it lies between those that far to both sides, which a bisection narrows.
+    """
+    slow = drift(values)
+    if slow.found and slow.ratio is not None and slow.first is not None and slow.last is not None:
+        return Change(effect=math.log(slow.ratio), good=slow.first, bad=slow.last)
+    points = changepoints.detect(values).points
+    if not points:
+        return None
+    newest, first = points[-1], points[-2].index if len(points) > 1 else 0
+    good = max(newest.index - 1 - changepoints.MARGIN, first)
+    bad = min(newest.index + changepoints.MARGIN, len(values) - 1)
+    return Change(effect=newest.after - newest.before, good=good, bad=bad)

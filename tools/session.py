@@ -6,8 +6,7 @@ import logging
 import os
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -15,25 +14,22 @@ from typing import Any, TextIO, TypeVar
 from asv.config import Config
 from asv.console import log
 from asv.repo import get_repo
-from asv.results import get_filename
 
-from benchmarks.harness import telemetry, timing
+from benchmarks.harness import timing
 from benchmarks.harness.telemetry import Round
-from tools import ceiling_run, fingerprint, going_on, ingest, kept_values, run_report, session_facts
+from tools import ceiling_run, fingerprint, going_on, ingest, kept_values, run_report
 from tools import failures as failure_lines
 from tools.asv_process import Reader, run_asv
 from tools.asv_setup import MEASURING_FOLDERS, environment_of
 from tools.atomic import remove_left, replace_text
 from tools.environment import CommitNotBuilt
 from tools.errors import KernelVelocityError, ResultsError
-from tools.failures import Failure, FailureLineError
-from tools.joining import StoredSeries, join
+from tools.failures import Failure
 from tools.measurements import Measurement
-from tools.ownership import by_series
-from tools.reading import site_data
 from tools.run_report import SHORT, Cost
-from tools.selection import Selection, is_measured, is_tracked, wrong_errors
-from tools.stored_file import Series, StoredFile
+from tools.selection import Selection, is_tracked, wrong_errors
+from tools.session_records import Records
+from tools.stored_file import Series
 
 PAGES = "kernel-velocity"
 Line = TypeVar("Line", Round, Failure)
@@ -55,20 +51,27 @@ class Session:
     tracked: tuple[str, ...] = ()  # of which this run had the errors computed
     notes: dict[str, None] = field(default_factory=dict)  # what could not be read or shown, one line each, in order
     reader: Reader = field(default_factory=Reader)
+    records: Records = field(init=False)
     _began: float = field(default_factory=time.time)
     _ended: float = 0.0
 
     def __post_init__(self) -> None:
         self._conf = Config.load()
         self._environment = environment_of(self._conf)
-        self._results = Path(self._conf.results_dir).absolute()
+        self.records = Records(
+            results=Path(self._conf.results_dir).absolute(),
+            machine=self.machine,
+            environment=self.environment,
+            series=self.series,
+            notes=self.notes,
+        )
         self._method = timing.method(os.environ)
         self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
 
     @property
     def results(self) -> Path:
         """asv's results directory."""
-        return self._results
+        return self.records.results
 
     @property
     def environment(self) -> str:
@@ -115,13 +118,13 @@ class Session:
 
     def recover(self, out: TextIO) -> None:
         """Put back what a run that was killed took away, and remove what one left that keeps nothing in results/."""
-        for line in kept_values.put_back(self.root, self._results):
+        for line in kept_values.put_back(self.root, self.results):
             print(line, file=out)
-        for folder in (self._results / name for name in MEASURING_FOLDERS):
+        for folder in (self.results / name for name in MEASURING_FOLDERS):
             if folder.is_dir():
                 shutil.rmtree(folder)
                 print(f"{folder}: left by a run that was cut off, removed", file=out)
-        for left in (*remove_left(self._results), *remove_left(self.root / ".asv" / "journals")):
+        for left in (*remove_left(self.results), *remove_left(self.root / ".asv" / "journals")):
             print(f"{left}: left by a run that was cut off, removed", file=out)
 
     def measure(self, again: bool, out: TextIO) -> None:
@@ -139,13 +142,20 @@ class Session:
             known = len(built) - len(self.measured)
             print(f"{known} commits are measured already (`make track AGAIN=1` repeats them)", file=out)
         errors = self.series.errors
-        pending = (commit for commit in built if not is_tracked(self._known(commit), errors, told=self._told(commit)))
+        pending = (
+            commit
+            for commit in built
+            if not is_tracked(self.records.known(commit), errors, told=self.records.told(commit))
+        )
         self.tracked = tuple(dict.fromkeys((*(self.measured if errors else ()), *pending)))
         if not self.measured and not self.tracked:
             return
         self._began = time.time()
-        kept_values.keep(self.root, map(self._path, {*self.measured, *self.tracked}))
-        kept = {commit: 0 if again else self._kept_rounds(commit) for commit in self.measured}
+        kept_values.keep(self.root, map(self.records.path, {*self.measured, *self.tracked}))
+        kept = {
+            commit: 0 if again else self.records.kept_rounds(commit, self.rounds, self._method)
+            for commit in self.measured
+        }
         if line := going_on.said(kept, self.rounds, SHORT):
             print(line, file=out)
         try:
@@ -157,14 +167,14 @@ class Session:
                 self._run(self.tracked, ["--record-samples"], self.series.error_expressions(), out)
         finally:
             self._ended = time.time()
-            for line in kept_values.put_back(self.root, self._results, self.rounds):
+            for line in kept_values.put_back(self.root, self.results, self.rounds):
                 print(line, file=out)
             self._note_deaths()
 
     def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
         """Have asv run what the expressions select of some commits; KernelVelocityError where asv itself failed."""
         for commit in commits:  # before anything is measured: whoever kills this leaves no time without its facts
-            fingerprint.record(self._path(commit), self._began, self._environment.unpacked(commit), os.environ)
+            fingerprint.record(self.records.path(commit), self._began, self._environment.unpacked(commit), os.environ)
         hashes = self.root / ".asv" / "track-commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
         benches = [text for expression in expressions for text in ("--bench", expression)]
@@ -183,7 +193,7 @@ class Session:
         """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured."""
         for commit in self.measured[:1]:
             problem = ceiling_run.measure(
-                commit, self._path(commit), machine=self.machine, device=device, log=self._log, out=out
+                commit, self.records.path(commit), machine=self.machine, device=device, log=self._log, out=out
             )
             self.notes.update({} if problem is None else {problem: None})
 
@@ -199,17 +209,10 @@ class Session:
                 flush=True,
             )
 
-    def _path(self, commit: str) -> Path:
-        return self._results / str(get_filename(self.machine, commit, self.environment))
-
-    def _stored(self, commit: str) -> StoredFile | None:
-        path = self._path(commit)
-        return StoredFile(path) if path.exists() else None
-
     def _is_readable(self, commit: str) -> bool:
         """Return whether asv can add to what is stored of a commit; noted where it cannot, for it would give up."""
         try:
-            self._stored(commit)
+            self.records.stored(commit)
         except ResultsError as error:
             self.unreadable[commit] = f"not measured: {commit[:SHORT]}: {error}; move that file away"
         return commit not in self.unreadable
@@ -224,47 +227,11 @@ class Session:
 
     def measured_since(self, commit: str, when: float) -> bool:
         """Return whether every series of a commit that has a value was measured after a Unix time, s."""
-        rounds: dict[Series, float] = {}
-        for item in self._rounds(commit):
-            series = (item.benchmark, item.params)
-            rounds[series] = min(item.time, rounds.get(series, item.time))
-        return bool(rounds) and all(began >= when for began in rounds.values())
+        return self.records.measured_since(commit, when)
 
     def is_measured(self, commit: str) -> bool:
         """Return whether what is recorded of a commit leaves nothing to measure."""
-        known = self._known(commit)
-        rounds = by_series(self._rounds(commit))
-        joined = {series: join(rounds.get(series, ()), item) for series, item in known.items()}
-        other = {series for series, found in joined.items() if found and found[-1].method != self._method}
-        return is_measured(known, self.series.series, self.rounds, told=self._told(commit), other_method=other)
-
-    def _kept_rounds(self, commit: str) -> int:
-        """Return how many rounds of a commit this run can go on from: of a machine that is as it was."""
-        if session_facts.changes(self._facts_before(commit), fingerprint.now(os.environ)):
-            return 0
-        return going_on.kept_rounds(
-            self._known(commit),
-            by_series(self._rounds(commit)),
-            self.series.series,
-            told=self._told(commit),
-            rounds=self.rounds,
-            method=self._method,
-            since=time.time() - going_on.LONGEST,
-        )
-
-    def _facts_before(self, commit: str) -> Mapping[str, str] | None:
-        last = session_facts.at(session_facts.read(self._path(commit), []), None)
-        return None if last is None else last.facts
-
-    def _told(self, commit: str) -> Counter[Series]:
-        """Return how many rounds of each series said why they have no value."""
-        return Counter((item.benchmark, item.params) for item in self._failures(commit))
-
-    def _known(self, commit: str) -> dict[Series, StoredSeries]:
-        """Return what is stored of a commit in the versions of today's suite."""
-        stored, versions = self._stored(commit), self.series.versions
-        found = stored.series() if stored else ()
-        return {one: item for one, item in found if stored and stored.version(one[0]) == versions.get(one[0])}
+        return self.records.is_measured(commit, self.rounds, self._method)
 
     def _note_deaths(self) -> None:
         """Write the failures of processes that could not do so themselves."""
@@ -278,7 +245,7 @@ class Session:
 
     def ingest(self, err: TextIO) -> None:
         """Move telemetry next to asv's results; what was restored or malformed is printed, a line each."""
-        summary = ingest.ingest(self.root, results=self._results, machine=self.machine)
+        summary = ingest.ingest(self.root, results=self.results, machine=self.machine)
         for line in (*summary.restored, *summary.problems):
             print(line, file=err)
 
@@ -294,39 +261,25 @@ class Session:
             print(f"asv's own page could not be made: {_last(lines)} (log: {self._log}); ours is below", file=out)
             from tools.report import write_site  # noqa: PLC0415 - Bokeh: a machine that only measures has none
 
-            write_site(results=self._results, repository=self.root, out=index.parent)
+            write_site(results=self.results, repository=self.root, out=index.parent)
         return index
 
     def has_results(self) -> bool:
         """Return whether anything was ever recorded here; asv publishes nothing without its list of benchmarks."""
-        return (self._results / "benchmarks.json").exists()
+        return (self.results / "benchmarks.json").exists()
 
     def measurements(self) -> list[Measurement]:
         """Return what is now recorded of the chosen commits and series, on this machine."""
-        if not self.has_results():
-            return []
-        wanted = set(self.series.series)
-        found = site_data(self._results, self.root)
-        self.notes.update(dict.fromkeys(found.notes))
-        return [
-            item
-            for item in found.measurements
-            if item.commit in self.commits
-            and (item.key.machine, item.key.environment) == (self.machine, self.environment)
-            and (item.key.benchmark, (item.key.implementation, item.key.case)) in wanted
-        ]
+        return self.records.measurements(self.commits, self.root) if self.has_results() else []
 
     def failures(self) -> dict[str, list[Failure]]:
         """Return the recorded failures of each commit."""
-        return {commit: self._failures(commit) for commit in self.commits}
-
-    def _failures(self, commit: str) -> list[Failure]:
-        return self._decoded(self._beside(commit, ".failures.jsonl"), failure_lines.decode)
+        return {commit: self.records.failures(commit) for commit in self.commits}
 
     def wrong_errors(self) -> dict[str, list[Series]]:
         """Return, by commit, the errors that failed although the same call has a time."""
         readable = (commit for commit in self.commits if commit not in self.unreadable)
-        return {commit: wrong_errors(self._known(commit), self.series.errors) for commit in readable}
+        return {commit: wrong_errors(self.records.known(commit), self.series.errors) for commit in readable}
 
     def costs(self) -> list[Cost]:
         """Return what each commit cost in this run."""
@@ -339,24 +292,7 @@ class Session:
         ]
 
     def _rounds_of_run(self, commit: str) -> list[Round]:
-        return [item for item in self._rounds(commit) if item.time >= self._began]
-
-    def _rounds(self, commit: str) -> list[Round]:
-        return self._decoded(self._beside(commit, ".jsonl"), telemetry.decode)
-
-    def _beside(self, commit: str, suffix: str) -> Path:
-        stored = self._path(commit)
-        return stored.parent / "telemetry" / f"{stored.stem}{suffix}"
-
-    def _decoded(self, path: Path, decode: Callable[[str], Line]) -> list[Line]:
-        """Return the lines of a file beside the results; malformed ones are noted and passed over."""
-        found = []
-        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-            try:
-                found.append(decode(text))
-            except (telemetry.TelemetryError, FailureLineError) as error:
-                self.notes[f"{path}: malformed line: {error}"] = None
-        return found
+        return [item for item in self.records.rounds(commit) if item.time >= self._began]
 
 
 def _last(lines: Sequence[str]) -> str:

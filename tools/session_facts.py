@@ -24,6 +24,8 @@ from tools.atomic import replace_text
 SUFFIX = ".sessions.jsonl"
 # Facts of how a commit was built; no series but those of our own code shows them.
 COMPILERS = frozenset({"cxx compiler", "cxx compiler version", "cuda compiler version"})
+# Facts that the last digits of a result follow from: another of these computes other errors from the same code.
+NUMERICS = COMPILERS | {"torch", "cuda", "cpu", "gpu", "libc", "threads"}
 Changes = dict[str, tuple[str, str]]  # fact -> what it was, what it is
 
 
@@ -97,6 +99,11 @@ def changes(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -
 def beside(results_file: Path) -> Path:
     """Return where the sessions that measured a results file are kept."""
     return results_file.parent / "telemetry" / f"{results_file.stem}{SUFFIX}"
+
+
+def spool_path(root: Path, environment: str, commit: str) -> Path:
+    """Return where the sessions of a commit wait to be ingested."""
+    return root / ".asv" / "spool" / environment / f"{commit}{SUFFIX}"
 
 
 def append(results_file: Path, session: SessionFacts) -> None:

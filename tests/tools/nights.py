@@ -5,7 +5,8 @@ import random
 import statistics
 from datetime import UTC, datetime
 
-from tools.finding import Affected, Case, Decision, Finding, Kind, State
+from tools.finding import Affected, Decision, Finding, Kind, State
+from tools.finding_making import Case
 from tools.histories import Observation, SeriesHistory
 from tools.moves import Shift
 from tools.series_identity import Identity

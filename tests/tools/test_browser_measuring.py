@@ -148,7 +148,7 @@ def test_a_point_tells_and_a_click_opens_its_commit(tab, site):  # noqa: F811
 
 
 def test_a_click_on_points_that_overlap_opens_the_nearest(tab, site):  # noqa: F811
-    tree, out = site
+    _, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     points = tab.evaluate(SOURCE, "points")
     older, newest = [place for place, name in enumerate(points["implementation"]) if name == "native"][-2:]

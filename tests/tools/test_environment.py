@@ -5,12 +5,13 @@ import os
 import platform
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from asv.config import Config
 from asv.machine import Machine, MachineCollection
 
-from tools import asv_setup, environment, host, toolchain
+from tools import asv_setup, environment, host, session_facts, toolchain
 from tools.environment import CommitNotBuilt, HostTorch, first_error_line
 from tools.errors import UsageError
 
@@ -177,3 +178,17 @@ def test_only_the_running_python_is_offered():
 def test_the_name_that_begins_every_stored_environment_never_changes():
     assert HostTorch.tool_name == "host"
     assert environment.PATH_FILE.endswith(".pth")
+
+
+def test_a_run_says_once_of_a_commit_what_the_machine_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = SimpleNamespace(_noted=set(), _began=12.0, name="host-py3.11", unpacked=lambda commit: tmp_path / commit)
+    for commit in ("a" * 40, "b" * 40, "a" * 40):
+        HostTorch._note_facts(asked, commit)
+    monkeypatch.setenv("KV_SPOOL", "elsewhere")
+    HostTorch._note_facts(asked, "c" * 40)
+    lines = {path.name[0]: path.read_text().splitlines() for path in tmp_path.glob(".asv/spool/host-py3.11/*")}
+    assert sorted(lines) == ["a", "b"]
+    (line,) = lines["a"]
+    found = session_facts.decode(line)
+    assert (found.began, found.facts["python"]) == (12.0, platform.python_version())

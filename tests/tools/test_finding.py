@@ -11,7 +11,8 @@ from tools import absences, decisions
 from tools.absences import Superseded, Vanished
 from tools.decisions import Expectation
 from tools.errors import UsageError
-from tools.finding import Affected, Kind, State, from_cases, joined, known_steps, of_vanished, slug
+from tools.finding import Affected, Kind, State, joined, known_steps, slug
+from tools.finding_making import from_cases, of_vanished
 
 TODAY = WHEN.date()
 STEP = math.log(1.1)
@@ -80,6 +81,22 @@ def test_more_than_was_decided_about_is_open_again(state, cases, opened):
     assert after.affected == found.affected
     covered = decisions.expected(after, [expectation()], when=WHEN).state
     assert covered is (State.EXPECTED if opened else state)
+
+
+def test_what_ended_with_its_series_and_is_confirmed_in_another_is_open():
+    ended, found = finding(state=State.METHOD), made(case(case="float32-5M"))
+    after = joined([ended], found)
+    assert (after.id, after.state, after.affected) == (ended.id, State.CONFIRMED, found.affected)
+
+
+def test_an_expectation_in_spite_of_which_somebody_opened_the_finding_counts_no_more():
+    later = WHEN + timedelta(days=1)
+    excused = decisions.expected(finding(), [expectation()], when=WHEN)
+    opened = decisions.reopen(excused, reason="not this much", who="ada", when=later)
+    assert (excused.state, opened.state) == (State.EXPECTED, State.CONFIRMED)
+    assert decisions.expected(opened, [expectation()], when=later) == opened
+    newer = expectation(when=later + timedelta(days=1))
+    assert decisions.expected(opened, [newer], when=newer.when).state is State.EXPECTED
 
 
 def test_of_an_improvement_less_time_is_more():

@@ -13,7 +13,8 @@ from tests.tools.nights import FACTS, LINE, WHEN, case, finding
 from tools import findings_store
 from tools.decisions import Expectation
 from tools.errors import ResultsError
-from tools.finding import Decision, Kind, State, from_cases
+from tools.finding import Decision, Kind, State
+from tools.finding_making import from_cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

@@ -16,6 +16,7 @@ from tools import (
     decisions,
     failures,
     finding,
+    finding_making,
     findings_store,
     histories,
     history,
@@ -25,7 +26,8 @@ from tools import (
     regressions,
     session_facts,
 )
-from tools.finding import Affected, Case, State
+from tools.finding import Affected, State
+from tools.finding_making import Case
 from tools.measurements import Adjusted
 from tools.session_facts import SessionFacts
 from tools.verdict import Verdict, exit_status
@@ -128,7 +130,7 @@ def test_an_environment_change_is_one_finding_with_its_factor_and_no_commit(nigh
     assert event.factor == pytest.approx(1.07, rel=0.005)
     assert len(event.moves) == 12  # two kernels, two cases, three implementations
     when = datetime.fromtimestamp(NIGHT, UTC)
-    assert finding.of_environment(event, when=when, who="nightly").commits == ()
+    assert finding_making.of_environment(event, when=when, who="nightly").commits == ()
 
 
 def test_a_slower_kernel_is_a_suspect_and_its_commit_the_candidate(nightly):
@@ -293,7 +295,7 @@ def test_a_whole_night_finds_records_reports_and_does_not_find_again(nightly):
     told = {"when": datetime.fromtimestamp(NIGHT, UTC), "who": "nightly"}
     reported, doubtful = regressions.discoveries([confirmed(move) for move in night(nightly).suspects])
     assert doubtful == ()
-    (found,) = finding.from_cases(reported, state=State.CONFIRMED, order=order, **told)
+    (found,) = finding_making.from_cases(reported, state=State.CONFIRMED, order=order, **told)
     assert (found.culprit, len(found.affected)) == (nightly.commits[-1], 2)
     findings_store.write(nightly.results, finding.joined([], found))
     stored = findings_store.read(nightly.results)
@@ -310,7 +312,7 @@ def test_a_line_in_the_message_makes_it_expected(nightly):
     *_, order = read(nightly)
     told = {"when": datetime.fromtimestamp(NIGHT, UTC), "who": "nightly"}
     cases = [confirmed(move) for move in night(nightly).suspects]
-    (found,) = finding.from_cases(cases, state=State.CONFIRMED, order=order, **told)
+    (found,) = finding_making.from_cases(cases, state=State.CONFIRMED, order=order, **told)
     commit = history.read(nightly.repository, found.commits).commits[found.culprit]
     said = dataclasses.replace(commit, message="Add a bias\n\nPerf-Expected: matmul +8% because of the bias")
     wanted, _ = perf_expected.expectations([said])

@@ -24,9 +24,10 @@ from tests.tools.spooled import (
     waiting,
     write_result,
 )
-from tools import failures, ingest, kept_values, lock
+from tools import failures, ingest, kept_values, lock, session_facts
 from tools.__main__ import main
 from tools.failures import Failure
+from tools.session_facts import SessionFacts
 
 
 def test_rounds_move_next_to_their_result(tmp_path):
@@ -63,6 +64,40 @@ def test_rounds_that_nothing_claims_are_pruned_after_a_day(tmp_path):
     spool(tmp_path, at(1.0, 1.0), at(90000.0, 2.0))
     summary = ingest.ingest(tmp_path, now=1.0 + ingest.GRACE + 1)
     assert (summary.pruned, summary.waiting) == (1, 1)
+
+
+def session(root, began, **facts):
+    line = session_facts.encode(SessionFacts(began=began, facts=facts))
+    telemetry.append_line(session_facts.spool_path(root, ENVIRONMENT, COMMIT), line)
+
+
+def test_what_the_machine_was_moves_beside_the_rounds_of_its_session(tmp_path):
+    path = write_result(tmp_path, [None, 1.5], [None, [1.0, 2.0]])
+    spool(tmp_path, at(5.0, 1.0), at(6.0, 2.0))
+    session(tmp_path, 4.0, governor="performance")
+    session(tmp_path, 7.0, governor="powersave")  # has measured nothing yet
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+    assert [each.began for each in session_facts.read(path, [])] == [4.0]
+    session(tmp_path, 4.0, governor="performance")  # a line that was moved already, as an interruption leaves it
+    spool(tmp_path, at(5.0, 1.0))
+    ingest.ingest(tmp_path, now=10.0)
+    assert [each.facts for each in session_facts.read(path, [])] == [{"governor": "performance"}]
+
+
+def test_what_the_machine_was_is_not_kept_where_nothing_was_measured(tmp_path):
+    path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    session(tmp_path, 4.0, governor="performance")
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+    assert session_facts.read(path, []) == ()
+    assert ingest.ingest(tmp_path, now=4.0 + ingest.GRACE + 1).pruned == 1
+
+
+def test_a_malformed_session_is_set_aside(tmp_path):
+    path = session_facts.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    telemetry.append_line(path, '{"t": "noon"}')
+    (problem,) = ingest.ingest(tmp_path, now=10.0).problems
+    assert "a Unix time is wanted, got 'noon'" in problem
+    assert path.with_name(f"{path.name}.malformed").exists() and not path.exists()
 
 
 def test_a_new_measurement_replaces_the_rounds_of_the_old_one(tmp_path):

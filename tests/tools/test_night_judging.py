@@ -1,6 +1,7 @@
 """From a night's values to findings, on a simulated machine: what is screened, measured again, bisected, recorded."""
 
 import math
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,7 +16,7 @@ from tools.finding import Kind, State, known_steps
 from tools.histories import Observation, SeriesHistory
 from tools.night_confirming import Outcome, look_again, pending
 from tools.night_judging import Before, suspicions
-from tools.night_screen import shift
+from tools.night_screen import look_back, shift
 from tools.series_identity import Identity
 
 LINE = tuple(f"{number:040x}" for number in range(30))
@@ -58,7 +59,7 @@ def history(levels, *, tonight=3, seed=0, noise=0.003, places=None, codes=None, 
 
 
 def judged(*histories, known=()):
-    return suspicions(histories, shift, line=LINE, since=NIGHT, known=known_steps(known, ORDER))
+    return suspicions(histories, shift, look_back, line=LINE, since=NIGHT, known=known_steps(known, ORDER))
 
 
 def after(outcome, suspected, *histories, known=(), expectations=(), when=WHEN):
@@ -231,7 +232,7 @@ def test_one_change_of_the_machine_in_a_night_of_several_commits_is_one_finding(
     assert [item.kind for item in found] == [Kind.ENVIRONMENT]
     next_night = [replace(item, observations=(*item.observations, at_the_same_level(item))) for item in series]
     steps = known_steps(found, ORDER)
-    assert suspicions(next_night, shift, line=LINE, since=NIGHT + 500, known=steps).events == ()
+    assert suspicions(next_night, shift, look_back, line=LINE, since=NIGHT + 500, known=steps).events == ()
 
 
 def test_what_an_ab_run_gave_to_a_commit_is_not_the_machines_as_well():
@@ -315,3 +316,78 @@ def test_noise_alone_accuses_nobody(seed):
     ]
     found, _ = a_night(Machine(noise=0.01, seed=seed), *series)
     assert not [item for item in found if item.state is State.CONFIRMED]
+
+
+DRIFTING = [0.0015 * max(0, place - 15) for place in range(76)]  # 9% in all, no commit more than .15%
+
+
+def night_of(place, levels, **of):
+    """Return a series as it was when the commit at a place was the newest, and the only one of its night."""
+    whole = history(levels, tonight=0, codes=[f"code {number}" for number in range(len(levels))], **of)
+    kept = whole.observations[: place + 1]
+    return replace(whole, observations=(*kept[:-1], replace(kept[-1], measured=NIGHT)))
+
+
+@pytest.fixture
+def long_line(monkeypatch):
+    line = tuple(f"{number:040x}" for number in range(80))
+    monkeypatch.setattr(sys.modules[__name__], "LINE", line)
+    monkeypatch.setattr(sys.modules[__name__], "ORDER", {sha: place for place, sha in enumerate(line)})
+
+
+@pytest.mark.usefixtures("long_line")
+def test_a_slow_drift_is_suspected_once_and_confirmed():
+    moves = [move for place in range(58, 76) for move in judged(night_of(place, DRIFTING)).moves]
+    drifts = [move for move in moves if len(move.candidates) > 50]
+    assert (len(drifts), len(moves) < 5) == (1, True)  # of 18 nights
+    (move,) = drifts
+    assert move.effect > math.log(1.07) and move.good.place < 15
+    speed = {LINE[place]: math.exp(level) for place, level in enumerate(DRIFTING)}
+    outcome = look_again([move], Machine(speed=speed, noise=0.002), budget=1e6)
+    (found,) = after(outcome, judged(move.history), move.history)
+    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, None)
+    assert found.worst.ratio == pytest.approx(math.exp(DRIFTING[move.bad.place]), abs=0.01)
+
+
+@pytest.mark.usefixtures("long_line")
+def test_a_step_below_what_sessions_differ_by_is_seen_by_many_values():
+    levels = [0.0] * 40 + [math.log(1.04)] * 36
+    wide = replace(night_of(60, levels, noise=0.012), floor=0.068)
+    nights = [replace(night_of(place, levels, noise=0.012), floor=0.068) for place in range(41, 76)]
+    moves = [move for each in nights for move in judged(each).moves]
+    assert abs(wide.floor) > math.log(1.04)
+    assert 1 <= len(moves) <= 3
+    assert any(
+        LINE[40] in move.candidates and move.effect == pytest.approx(math.log(1.04), abs=0.015) for move in moves
+    )
+
+
+@pytest.mark.usefixtures("long_line")
+def test_a_drift_that_unchanged_code_shares_is_the_machine_s():
+    def unchanged(place):
+        same = night_of(place, DRIFTING, case="float32-2M", seed=5)
+        return replace(same, observations=tuple(replace(item, code="one") for item in same.observations))
+
+    for place in range(58, 76):
+        found = judged(night_of(place, DRIFTING), unchanged(place))
+        assert not [move for move in found.moves if len(move.candidates) > 50]
+
+
+@pytest.mark.parametrize("fact", ["torch", "cxx compiler version", "libc"])
+def test_an_error_that_moved_with_what_computes_it_accuses_no_commit(fact):
+    def series(levels, **of):
+        whole = history(levels, tonight=1, noise=0.0, codes=["a"] * 20 + ["b"], **of)
+        told = [{fact: "1" if item.place < 20 else "2"} for item in whole.observations]
+        kept = tuple(replace(item, facts=own) for item, own in zip(whole.observations, told, strict=True))
+        return replace(whole, observations=kept)
+
+    error = series([0.0] * 20 + [math.log(1.05)], method="")
+    (found,), outcome = a_night(Machine(), error)
+    assert (found.kind, found.commits, outcome.cases) == (Kind.ENVIRONMENT, (), [])
+    assert found.affected[0].ratio == pytest.approx(1.05) and fact in found.changes
+
+
+def test_an_error_that_moved_with_the_code_alone_is_the_commit_s():
+    error = history([0.0] * 20 + [math.log(1.05)], tonight=1, noise=0.0, method="", codes=["a"] * 20 + ["b"])
+    (found,), _ = a_night(Machine(), error)
+    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])

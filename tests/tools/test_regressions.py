@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.tools.nights import LINE, NIGHT, ORDER, WHEN, case, history, identity, screen, with_value
-from tools import finding, regressions
+from tools import finding, finding_making, regressions
 from tools.finding import Kind, State
 from tools.moves import Shift, Step, move_of
 from tools.series_identity import Identity
@@ -160,7 +160,7 @@ def test_a_night_scaled_by_a_factor_is_one_environment_finding_with_the_factor_a
     (event,) = found.events
     assert event.factor == pytest.approx(factor, rel=0.005)
     assert len(event.moves) == 8
-    recorded = finding.of_environment(event, when=WHEN, who="nightly")
+    recorded = finding_making.of_environment(event, when=WHEN, who="nightly")
     assert (recorded.kind, recorded.state, recorded.commits) == (Kind.ENVIRONMENT, State.ENVIRONMENT, ())
     assert {one.implementation for one in (move.identity for move in event.confounded)} == {"native"}
 
@@ -168,7 +168,7 @@ def test_a_night_scaled_by_a_factor_is_one_environment_finding_with_the_factor_a
 def test_a_known_environment_event_is_not_found_again_the_next_night():
     night = environment_night(1.1)
     (event,) = screened(night).events
-    recorded = finding.of_environment(event, when=WHEN, who="nightly")
+    recorded = finding_making.of_environment(event, when=WHEN, who="nightly")
     known = finding.known_steps([recorded], ORDER)
     assert screened(night, known=known) == dataclasses.replace(screened(night), suspects=(), events=(), notes=())
 
@@ -278,7 +278,7 @@ def test_ten_series_on_two_machines_with_one_cause_are_one_finding():
         for machine, commits in (("bench-1", LINE[28:33]), ("bench-2", LINE[30:31]))
         for number in range(5)
     ]
-    (found,) = finding.from_cases(cases, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
+    (found,) = finding_making.from_cases(cases, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
     assert (len(found.affected), found.machines, found.culprit) == (10, ("bench-1", "bench-2"), LINE[30])
     assert found.worst.ratio == pytest.approx(1.09)
 
@@ -291,7 +291,7 @@ def test_other_kernels_directions_and_commits_are_other_causes():
         case(commits=LINE[40:41], case="float32-5M"),
         case(benchmark="matmul.Cpu.track_registers"),  # neither worse nor better
     ]
-    found = finding.from_cases(cases, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
+    found = finding_making.from_cases(cases, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
     assert len({item.id for item in found}) == 4
     assert sorted(item.kind.value for item in found) == ["improvement", *["regression"] * 3]
 
