@@ -204,8 +204,7 @@ class Site:
 
         Those that asv recorded and, of the machine that this runs on, those of `python -m tools peaks`.
         """
-        asked = (place.machine, device)
-        if asked not in self._ceilings:
+        if (asked := (place.machine, device)) not in self._ceilings:
             known = [*kept_ceilings.recorded(self.results / place.machine, device.lower())]
             if place.machine == (os.environ.get("KV_MACHINE") or os.uname().nodename):
                 known += kept_ceilings.measured_here(self.repository, device.lower())
