@@ -13,6 +13,7 @@ from functools import cache
 from statistics import NormalDist
 
 import numpy as np
+from scipy import special
 
 from benchmarks.harness.statistics import FloatArray
 
@@ -80,8 +81,6 @@ def _counts(n: int, m: int) -> FloatArray:
 
 def welch(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the two-sided p values of Welch's t test of rows of `a` (k, n) against the same rows of `b` (k, m)."""
-    from scipy import special  # noqa: PLC0415 - takes a fifth of a second, and most commands test nothing
-
     n, m = a.shape[1], b.shape[1]
     va, vb = a.var(axis=1, ddof=1) / n, b.var(axis=1, ddof=1) / m
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -114,8 +113,6 @@ def floor_of(medians: Sequence[float] | FloatArray) -> float:
     Raises:
         ValueError: fewer than three sessions.
     """
-    from scipy import special  # noqa: PLC0415
-
     values = np.asarray(medians)
     if values.size < 3:
         raise ValueError(f"a floor of {values.size} sessions; wanted 3 or more")

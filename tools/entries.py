@@ -110,6 +110,8 @@ def pack(file: ResultsFile, names: Names) -> Packed:
 
 def _is_alone(file: ResultsFile, row: StoredRow) -> bool:
     """Return whether nothing but asv says anything of a row's values."""
+    if not (file.rounds or file.failures):
+        return True
     places = ((row.benchmark, *pair) for pair in row.pairs)
     return not any(place in file.rounds or place in file.failures for place in places)
 
