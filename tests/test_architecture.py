@@ -172,7 +172,7 @@ def test_a_node_that_only_measures_needs_no_package_of_the_analysis():
     assert len(offline) > 10
     done = imported_without(NOT_ON_A_NODE, [*NODE, *offline])
     assert done.returncode == 0, done.stderr.splitlines()[-1]
-    lacking = imported_without(NOT_ON_A_NODE, ["tools.gate"])  # which judges, and needs scipy
+    lacking = imported_without(NOT_ON_A_NODE, ["tools.changepoints"])  # which needs scipy
     assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no scipy")
 
 

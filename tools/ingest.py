@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 from benchmarks.harness import telemetry
 from benchmarks.harness.telemetry import Round
@@ -29,12 +29,11 @@ from tools.atomic import replace_text
 from tools.errors import ResultsError, UsageError
 from tools.failures import Failure
 from tools.joining import Change, Evidence, Settled, settle, still_true
-from tools.ownership import by_series, claimable, measured_here
+from tools.ownership import Line, by_series, claimable, measured_here
 from tools.session_facts import SessionFacts
 from tools.spool import CLAIMED, append, claimed, decoded, text_of
 from tools.stored_file import Series, StoredFile
 
-Line = TypeVar("Line", Round, Failure)
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.harness.statistics import FloatArray
+from tools import bounds
 from tools.columns import OUTCOMES, IntArray
 from tools.errors import ResultsError
 from tools.measurements import ASV_INTERVAL_METHOD, Interval, Outcome
@@ -84,7 +87,7 @@ def stored_row(name: str, row: Mapping[str, Any], axes: tuple[tuple[str, ...], .
     outcome, seconds = _times(results)
     low, high = (_numbers(column(row, key, len(pairs))) for key in ("stats_ci_99_a", "stats_ci_99_b"))
     # asv could not bound all of them (it stores infinities from few samples)
-    bounded = (outcome == _MEASURED) & np.isfinite(low) & np.isfinite(high) & (low > 0)
+    bounded = (outcome == _MEASURED) & _are_times(low) & _are_times(high)
     return StoredRow(
         benchmark=name,
         version=row.get("version"),
@@ -118,28 +121,26 @@ def column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:
 
 def _times(results: Sequence[object]) -> tuple[IntArray, FloatArray]:
     """Return outcomes and times of results: asv stores null where it failed, and NaN for n/a."""
-    for value in results if not _PLAIN.issuperset(map(type, results)) else ():
-        if not isinstance(value, int | float | None) or isinstance(value, bool):
-            raise ResultsError(f"result: a number, null or NaN is wanted, got {str(value)[:60]!r}")
-    seconds = _floats(results)
-    wrong = np.flatnonzero((seconds <= 0) | np.isinf(seconds))
-    if wrong.size:
-        raise ResultsError(f"result: a positive time is wanted, got {str(results[wrong[0]])[:60]!r}")
+    seconds = _numbers(results)
     failed = np.array([value is None for value in results], np.bool_)
+    missing = np.isnan(seconds)
+    for place in np.flatnonzero(~failed & ~_are_times(seconds)).tolist():
+        value = results[place]
+        if not (isinstance(value, float) and math.isnan(value)):
+            wanted = f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s, null or NaN"
+            raise ResultsError(f"result: {wanted} is wanted, got {str(value)[:60]!r}")
     without_time = np.where(failed, _FAILED, _NOT_APPLICABLE)
-    return np.where(np.isnan(seconds), without_time, _MEASURED).astype(np.int32), seconds
+    return np.where(missing, without_time, _MEASURED).astype(np.int32), seconds
+
+
+def _are_times(values: FloatArray) -> NDArray[np.bool_]:
+    """Return which values are durations that can have been measured (`bounds.is_time`); NaN is none."""
+    return (values >= bounds.LEAST) & (values <= bounds.MOST)
 
 
 def _numbers(values: Sequence[object]) -> FloatArray:
-    """Return a column of numbers; what is none is NaN."""
+    """Return a column of numbers; what is none is NaN, as is a number that no float holds."""
     if _PLAIN.issuperset(map(type, values)):
-        return _floats(values)
-    return _floats([value if isinstance(value, int | float) else None for value in values])
-
-
-def _floats(values: Sequence[Any]) -> FloatArray:
-    """Return numbers, NaN for None."""
-    try:
-        return np.array(values, np.float64)
-    except OverflowError:
-        raise ResultsError("a number of more than 300 digits is no time") from None
+        with suppress(OverflowError):
+            return np.array(values, np.float64)
+    return np.array([value if bounds.is_number(value) else None for value in values], np.float64)

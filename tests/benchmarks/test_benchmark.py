@@ -72,7 +72,7 @@ def test_a_round_from_setup_to_telemetry(asv_environment, name, implementation):
     assert result == {"samples": [record.estimate], "number": 1}
     assert record.params == (implementation, CASE[name])
     assert 1e-7 < record.estimate < 1
-    assert record.stop in {"converged", "budget", "budget+drift"}
+    assert record.stop in {"converged", "budget", "budget+drift", "noise_floor"}
     assert 0 < record.core_gauge < 1e-2
     assert (record.control_gauge is not None) is (implementation == "native")  # a control is no witness of itself
     assert record.lost == 0
@@ -160,6 +160,22 @@ def test_a_kernel_without_the_device_is_not_applicable(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 0, devices=())
     with pytest.raises(NotImplementedError, match=r"kernels\.matmul is not written yet: SUPPORTS names no device"):
         matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_a_dtype_that_the_commit_does_not_take_is_not_applicable(asv_environment, kernel):
+    kernel("add_mul_exp", lambda x, y, out: 0)
+    with pytest.raises(NotImplementedError, match="at this commit add_mul_exp takes float32 on cpu, not float16"):
+        add_mul_exp.Cpu().setup("native", "float16-5M")
+    sys.modules["kernels.add_mul_exp"].SUPPORTS["dtypes_cuda"] = ("float16",)
+    with pytest.raises(NotImplementedError, match="takes float32 on cpu, not float16"):
+        add_mul_exp.Cpu().setup("native", "float16-5M")
+
+
+@pytest.mark.parametrize("case", ["float64-5M", "float16-5M", "bfloat16-5M"])
+def test_the_kernel_here_takes_every_case_and_is_right(asv_environment, case):
+    add_mul_exp.Cpu().setup("native", case)
+    if case != "float64-5M":
+        quantize_int8.Cpu().setup("native", case)
 
 
 def test_no_gpu_is_not_applicable(asv_environment, monkeypatch):

@@ -113,11 +113,12 @@ except ChildProcessError:
 def test_interrupting_ends_both():
     script = """
 def part():
-    print(os.getpid(), flush=True)
-    time.sleep(50)
+    os.write(1, b"%d\\n" % os.getpid())  # in one piece, as the other writes too
+    for _ in range(500):  # a signal that comes as one long sleep begins waits for its end
+        time.sleep(0.1)
 
 with making_apart.begun(part) as made:
-    print("here", flush=True)
+    os.write(1, b"here\\n")
     made()
 """
     process = subprocess.Popen(
