@@ -23,6 +23,7 @@ class Found:
     commits: Mapping[str, str]  # path of a results file that could be read -> full SHA, in the order of reading
     notes: tuple[str, ...]
     hardware: Mapping[str, Mapping[str, str]]  # path -> what asv says that it ran on, of `commits`
+    signatures: Mapping[str, str]  # path -> what changes with the file and with what lies beside it, of `commits`
     read: tuple[str, ...]  # paths of the results files that were read; the others were known
 
     def hardware_of(self, machine: str) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -43,7 +44,8 @@ def update(cache: Cache, results: Path) -> Found:
     commits: dict[str, str] = {}
     hardware: dict[str, Mapping[str, str]] = {}
     machines: list[Machine] = []
-    signatures: dict[Path, str] = {}  # of what has to be read
+    signatures: dict[str, str] = {}
+    changed: list[Path] = []
     for folder, paths in asv_results.folders(results):
         own: list[str] = []
         machines.append(asv_results.read_machine(folder, own))
@@ -54,13 +56,14 @@ def update(cache: Cache, results: Path) -> Found:
             notes[_name(path)] = () if kept is None else kept.notes
             commits[_name(path)] = "" if kept is None else kept.commit
             hardware[_name(path)] = {} if kept is None else kept.hardware
+            signatures[_name(path)] = signature
             if kept is None or kept.signature != signature:
-                signatures[path] = signature
+                changed.append(path)
     for name in known:
         cache.remove(name)
-    for read in reading_apart.read(tuple(signatures), cache.names):
+    for read in reading_apart.read(tuple(changed), cache.names):
         name = _name(read.path)
-        kept = Kept(signature=signatures[read.path], commit=read.commit, notes=read.notes, hardware=dict(read.hardware))
+        kept = Kept(signature=signatures[name], commit=read.commit, notes=read.notes, hardware=dict(read.hardware))
         cache.put(name, kept, read.packed)
         notes[name], commits[name], hardware[name] = kept.notes, kept.commit, kept.hardware
     last: list[str] = []
@@ -72,7 +75,8 @@ def update(cache: Cache, results: Path) -> Found:
         commits=readable,
         notes=(*(note for several in notes.values() for note in several), *last),
         hardware={name: hardware[name] for name in readable},
-        read=tuple(_name(path) for path in signatures),
+        signatures={name: signatures[name] for name in readable},
+        read=tuple(_name(path) for path in changed),
     )
 
 

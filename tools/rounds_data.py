@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks.harness import statistics
@@ -43,11 +44,16 @@ def name(commit: str, place: int) -> str:
 
 
 def files(found: Site) -> Iterator[tuple[int, str, DataFile]]:
-    """Yield (number of the place, commit, data file) for every commit and place that has telemetry."""
+    """Yield (number of the place, commit, data file) for every commit and place that has telemetry.
+
+    A file is made again only where the commit's own files, or what its benchmarks count, changed.
+    """
+    counted = repr([(name, sorted(one.flop.items())) for name, one in sorted(found.benchmarks.items())])
     for sha in found.measured:
         for number, place in enumerate(found.places):
             if found.has_rounds(place, sha):
-                yield number, sha, DataFile(name=name(sha, number), value=of(found, place, sha))
+                inputs = repr((sha, place.machine, place.environment, found.signature(place, sha), counted))
+                yield number, sha, DataFile(name=name(sha, number), value=partial(of, found, place, sha), inputs=inputs)
 
 
 def of(found: Site, place: Place, commit: str) -> dict[str, Any]:

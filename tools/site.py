@@ -233,6 +233,10 @@ class Site:
         """Return whether there is telemetry of a commit; of what, `rounds_at` says."""
         return self._telemetry(place, commit).exists()
 
+    def signature(self, place: Place, commit: str) -> str:
+        """Return what changes whenever the files of a commit at a place do: results, rounds, failures, sessions."""
+        return self.store.found.signatures.get(f"{place.machine}/{_stem(place, commit)}.json", "")
+
     def rounds_at(self, place: Place, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
         return telemetry_files.read_rounds(self._telemetry(place, commit), [])

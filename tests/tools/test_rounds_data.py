@@ -34,7 +34,7 @@ def named(found, wanted=NATIVE):
 def series(tree, index=0, wanted=NATIVE):
     found = read(tree)
     files = {(sha, number): file for number, sha, file in rounds_data.files(found)}
-    return files[tree.commits[index], 0].value["series"][named(found, wanted)]
+    return files[tree.commits[index], 0].value()["series"][named(found, wanted)]
 
 
 def test_a_file_for_every_commit_and_place(tree):
@@ -57,7 +57,7 @@ def test_a_value_with_its_rounds_in_the_order_of_time(tree):
 def test_telemetry_of_nothing_that_is_shown_is_a_file_without_series(tree):
     path = tree.results / synthetic.MACHINE / "telemetry" / f"{machine_records.results_file(tree, 0).stem}.jsonl"
     path.write_text("{\n")
-    files = {sha: file.value["series"] for _, sha, file in rounds_data.files(read(tree))}
+    files = {sha: file.value()["series"] for _, sha, file in rounds_data.files(read(tree))}
     assert files[tree.commits[0]] == {} and files[tree.commits[1]] != {}
     path.unlink()
     assert tree.commits[0] not in {sha for _, sha, _ in rounds_data.files(read(tree))}
@@ -110,11 +110,21 @@ def test_the_correlogram_is_that_of_the_estimates():
 def test_a_newer_commit_changes_no_older_file(tree):
     for index in range(4):
         machine_records.add_gauges(tree, index)
-    before = {file.name: file.value for _, _, file in rounds_data.files(read(tree))}
+    before = {file.name: (file.value(), file.inputs) for _, _, file in rounds_data.files(read(tree))}
     machine_records.add_gauges(tree, 4, busy=1.8)
-    after = {file.name: file.value for _, _, file in rounds_data.files(read(tree))}
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed == {f"rounds-{tree.commits[4][:8]}-0"}
+    after = {file.name: (file.value(), file.inputs) for _, _, file in rounds_data.files(read(tree))}
+    for value_or_inputs in (0, 1):
+        changed = {name for name in before if before[name][value_or_inputs] != after[name][value_or_inputs]}
+        assert changed == {f"rounds-{tree.commits[4][:8]}-0"}
+
+
+def test_a_benchmark_that_counts_other_work_makes_its_rounds_anew(tree):
+    before = {file.inputs for _, _, file in rounds_data.files(read(tree))}
+    path = tree.results / "benchmarks.json"
+    listed = json.loads(path.read_text())
+    listed[NATIVE[0]]["flops"][NATIVE[2]] *= 2
+    path.write_text(json.dumps(listed))
+    assert not before & {file.inputs for _, _, file in rounds_data.files(read(tree))}
 
 
 def test_fits_say_what_a_series_is_adjusted_by(tree):
