@@ -94,7 +94,7 @@ class Tensor:
     def __invert__(self) -> Tensor:
         return Tensor(~self.array)
 
-    def __float__(self) -> float:
+    def __float__(self) -> builtins.float:
         return float(self.array.item())
 
     def __int__(self) -> int:
@@ -112,7 +112,7 @@ class Tensor:
     def __setitem__(self, index: Any, value: Any) -> None:
         self.array[_plain(index)] = _plain(value)
 
-    def fill_(self, value: float) -> Tensor:
+    def fill_(self, value: builtins.float) -> Tensor:
         self.array.fill(value)
         return self
 
@@ -131,6 +131,10 @@ class Tensor:
         if str(target) != "cpu":
             raise NotImplementedError(f"the stand-in for PyTorch has no device {target}")
         return self
+
+    def float(self) -> Tensor:
+        """Return it as float32."""
+        return self.to(float32)
 
     def double(self) -> Tensor:
         return self.to(float64)
@@ -153,13 +157,13 @@ class Tensor:
     def isfinite(self) -> Tensor:
         return Tensor(np.isfinite(self.array))
 
-    def clamp_min(self, low: float) -> Tensor:
+    def clamp_min(self, low: builtins.float) -> Tensor:
         return Tensor(np.maximum(self.array, self.array.dtype.type(low)))
 
-    def mul(self, factor: float) -> Tensor:
+    def mul(self, factor: builtins.float) -> Tensor:
         return self * factor
 
-    def masked_fill_(self, mask: Tensor, value: float) -> Tensor:
+    def masked_fill_(self, mask: Tensor, value: builtins.float) -> Tensor:
         self.array[mask.array] = value
         return self
 
@@ -177,13 +181,13 @@ class Tensor:
         with np.errstate(invalid="ignore"):
             return self._store(self.array - other.array)
 
-    def mul_(self, factor: float) -> Tensor:
+    def mul_(self, factor: builtins.float) -> Tensor:
         return self._store(self.array * factor)
 
     def div_(self, other: Tensor) -> Tensor:
         return self._store(self.array / other.array)
 
-    def clamp_min_(self, low: float) -> Tensor:
+    def clamp_min_(self, low: builtins.float) -> Tensor:
         return self._store(self.clamp_min(low).array)
 
     def bitwise_and_(self, bits: builtins.int) -> Tensor:
