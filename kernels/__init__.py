@@ -11,13 +11,13 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
-from kernels._native.library import build_info, cuda_status
+from kernels._native.library import build_info, cpu_isa, cuda_status
 
 KERNELS: tuple[str, ...] = tuple(
     sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg and module.name[0] != "_")
 )
 
-__all__ = ["KERNELS", "build_info", "cuda_status"]
+__all__ = ["KERNELS", "build_info", "cpu_isa", "cuda_status"]
 
 # Note: all kernels are imported before their functions are bound. Binding on first access instead was tried and
 # returns the submodule at the second access: the import system sets kernels.<name> to the module by itself.

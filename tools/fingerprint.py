@@ -6,6 +6,7 @@ that only one of two sessions knows is no change. Nothing that differs by itself
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import json
@@ -21,6 +22,7 @@ from tools.code_hashes import BUILD_INFO, code_hash
 from tools.host import torch_version
 from tools.session_facts import SessionFacts
 
+LIBRARY = BUILD_INFO.with_name("libkernel_velocity.so")
 _CPUS = Path("/sys/devices/system/cpu")
 _CPU_INFO = Path("/proc/cpuinfo")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -40,7 +42,7 @@ def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> Session
         environ: of the process that measures.
     """
     info = build_info(unpacked)
-    facts = {**now(environ), **compilers(info)}
+    facts = {**now(environ), **compilers(info), **isa_of(unpacked)}
     return SessionFacts(began=began, facts=facts, code=code_of(info, unpacked), ptxas=ptxas_of(info))
 
 
@@ -69,6 +71,19 @@ def compilers(info: Mapping[str, Any]) -> dict[str, str]:
     """Return what a wheel was compiled with, from its build-info.json."""
     found = {name: info.get(name.replace(" ", "_")) for name in sorted(session_facts.COMPILERS)}
     return {name: text for name, text in found.items() if isinstance(text, str)}
+
+
+def isa_of(unpacked: Path) -> dict[str, str]:
+    """Return the instruction set that the CPU kernels of an unpacked wheel run here ("isa"): its library is asked.
+
+    {} for a commit from before there was a choice, and where KV_ISA names none.
+    """
+    with suppress(OSError, AttributeError):
+        ask = ctypes.CDLL(str(unpacked / LIBRARY)).kv_isa
+        ask.argtypes, ask.restype = [], ctypes.c_char_p
+        name = ask()
+        return {"isa": name.decode()} if isinstance(name, bytes) else {}
+    return {}
 
 
 def code_of(info: Mapping[str, Any], unpacked: Path) -> dict[str, str]:

@@ -27,6 +27,7 @@ RESERVED = {
     "kernels": "it is the package",
     "benchmarks": "it is the package",
     "build_info": "kernels.build_info is a function",
+    "cpu_isa": "kernels.cpu_isa is a function",
     "cuda_status": "kernels.cuda_status is a function",
     "import_module": "kernels imports a function of that name",
     "pkgutil": "kernels imports a module of that name",

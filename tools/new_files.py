@@ -48,6 +48,21 @@ def packed(head: str, items: Sequence[str], tail: str) -> str:
     return "\n".join(shorter if len(behind) - len(shorter) >= (1 if tail.endswith(";") else 2) else behind)
 
 
+def cpu_kernel(name: str, parameters: Sequence[str], names: Sequence[str]) -> str:
+    """Return `KV_CPU_KERNEL(name, (parameters), (names)) {`, broken as clang-format does (kv_isa.h has the macro)."""
+    head, tail = f"KV_CPU_KERNEL({name},", f"({', '.join(names)})) {{"
+    declared = f"({', '.join(parameters)}),"
+    if len(f"{head} {declared} {tail}") <= CPP_COLUMNS:
+        return f"{head} {declared} {tail}"
+    indent = " " * len("KV_CPU_KERNEL(")
+    named = _filled(f"{indent}(", len(indent) + 1, names, ")) {")
+    if len(f"{head} {declared}") <= CPP_COLUMNS:
+        return "\n".join([f"{head} {declared}", *named])
+    if len(f"{indent}{declared} {tail}") <= CPP_COLUMNS:
+        return f"{head}\n{indent}{declared} {tail}"
+    return "\n".join([head, *_filled(f"{indent}(", len(indent) + 1, parameters, "),"), *named])
+
+
 def _filled(first: str, indent: int, items: Sequence[str], tail: str) -> list[str]:
     """Return lines filled with items, the first of which begins with `first`."""
     lines = [f"{first}{items[0]}"]
@@ -115,6 +130,7 @@ def _values(name: str, signature: Signature, abi: str) -> dict[str, Any]:
         "allowed": "  # noqa: PLR0917 - the problem has so many" if len(signature.arguments) > POSITIONAL else "",
         "dtype": TYPES[signature.inputs[0].type].dtype,
         "packed": packed,
+        "cpu_kernel": cpu_kernel,
         "exploded": exploded,
         **_native(signature),
         **_problem(signature),

@@ -22,6 +22,7 @@ enum kv_status {
     KV_ERROR_THREADS = 3,  // fewer than one thread asked for
     KV_ERROR_SPAWN = 4,    // the system refused to start a thread
     KV_ERROR_MEMORY = 5,   // the system refused memory for a work buffer
+    KV_ERROR_ISA = 6,      // KV_ISA names no instruction set that this build has and this CPU runs
     KV_ERROR_CUDA = 1000   // KV_ERROR_CUDA + e: CUDA runtime error e
 };
 
@@ -31,6 +32,18 @@ extern "C" {
 
 // The text of a status code: never null, valid for the life of the process.
 KV_API const char* kv_status_text(int status);
+
+// The instruction set whose code the CPU kernels run: "sse2", "avx2" or "avx512" on x86-64, "baseline" in a
+// build with one only. The best that this CPU has, or what the environment variable KV_ISA names when it is first
+// asked for (empty: not set). Null where that is none of kv_isas(): then every CPU kernel returns KV_ERROR_ISA.
+KV_API const char* kv_isa(void);
+
+// Those that this build has and this CPU runs, slowest first, with a space between them; never null.
+KV_API const char* kv_isas(void);
+
+// For tests and experiments: run that one from now on; null: what kv_isa() was at first. Returns KV_OK, or
+// KV_ERROR_ISA, and nothing has changed. Calls that are running stay with what they began with.
+KV_API int kv_choose_isa(const char* name);
 
 // 1 when the library holds CUDA kernels, else 0.
 KV_API int kv_has_cuda(void);

@@ -1,6 +1,7 @@
 // Vectors of floats as wide as the machine's registers, in the vector extension of GCC and Clang: the same
 // source for AVX-512, AVX2, SSE2 and NEON. Arithmetic and comparisons work on them element by element; a
-// comparison gives all-ones or zeros, and `mask ? a : b` selects.
+// comparison gives all-ones or zeros, and `mask ? a : b` selects. All of it is in an anonymous namespace: what is
+// compiled for one instruction set stays in its object (kv_isa.h).
 #ifndef KV_SIMD_H
 #define KV_SIMD_H
 
@@ -12,6 +13,7 @@
 #endif
 
 namespace kv {
+namespace {
 
 #if defined(__AVX512F__)
 constexpr int VECTOR_BYTES = 64;
@@ -94,6 +96,7 @@ inline bool any(Ints mask) {
 // bit counts 1.
 constexpr float ROUNDER = 0x1.8p23f;
 
+}  // namespace
 }  // namespace kv
 
 #endif  // KV_SIMD_H

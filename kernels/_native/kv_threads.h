@@ -3,39 +3,30 @@
 #ifndef KV_THREADS_H
 #define KV_THREADS_H
 
-#include <algorithm>
-#include <system_error>
-#include <thread>
-#include <vector>
-
 #include "kv.h"
 
 namespace kv {
+
+using Part = void (*)(const void* context, int64_t begin, int64_t end);
+
+// parallel_for without its types. In threads.cpp, once for all instruction sets: <thread> has functions that are
+// no template, and the linker must not find those compiled for AVX-512.
+int run_parts(int64_t n, int64_t grain, int threads, Part part, const void* context);
+
+namespace {
 
 // Calls body(begin, end) on `threads` contiguous parts of [0, n), each but the last a multiple of `grain`,
 // the first in the calling thread. Parts do not depend on which thread runs them, so results do not depend on
 // `threads` as long as body treats its elements alike.
 template <class Body>
 int parallel_for(int64_t n, int64_t grain, int threads, const Body& body) {
-    if (threads < 1) return KV_ERROR_THREADS;
-    const int64_t grains = n / grain + (n % grain != 0);
-    const int64_t part = (grains / threads + (grains % threads != 0)) * grain;
-    if (part >= n) {
-        if (n > 0) body(int64_t{0}, n);
-        return KV_OK;
-    }
-    std::vector<std::thread> workers;
-    int status = KV_OK;
-    try {
-        for (int64_t begin = part; begin < n; begin += part)
-            workers.emplace_back(body, begin, std::min(begin + part, n));
-        body(int64_t{0}, part);
-    } catch (const std::system_error&) {
-        status = KV_ERROR_SPAWN;
-    }
-    for (std::thread& worker : workers) worker.join();
-    return status;
+    const auto part = [](const void* context, int64_t begin, int64_t end) {
+        (*static_cast<const Body*>(context))(begin, end);
+    };
+    return run_parts(n, grain, threads, part, &body);
 }
+
+}  // namespace
 
 }  // namespace kv
 

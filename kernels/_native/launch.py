@@ -11,7 +11,7 @@ from typing import Any
 
 from kernels._native.arguments import Argument, require_integer
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError, LaunchError
-from kernels._native.library import HAS_CUDA, LIBRARY, cuda_status
+from kernels._native.library import HAS_CUDA, LIBRARY, cpu_isa, cuda_status
 
 MAX_THREADS = 1024  # more than any machine this runs on; a typing error must not start a million threads
 
@@ -54,7 +54,7 @@ class NativeFunction:
             threads: number of threads, None for KV_THREADS or 1. Only for CPU tensors.
 
         Raises:
-            ArgumentTypeError, ArgumentValueError: stream or threads do not fit the device.
+            ArgumentTypeError, ArgumentValueError: stream or threads do not fit the device, or KV_ISA this CPU.
             LaunchError: CUDA tensors, but the library has no CUDA kernels.
         """
         device = tensors[0].device_index
@@ -63,6 +63,7 @@ class NativeFunction:
         if device is None:
             if stream is not None:
                 raise ArgumentValueError("stream: got one for tensors on the CPU, wanted None")
+            cpu_isa()  # raises where KV_ISA names what is not there; a call would return that as a status
             function, types, tail = self._cpu, self._cpu_types, (_threads(threads),)
         else:
             if threads is not None:

@@ -1,4 +1,4 @@
-"""Loads libkernel_velocity.so, once, when the first kernel is imported; says what it was built with.
+"""Loads libkernel_velocity.so, once, when the first kernel is imported; says what it was built with, and what it runs.
 
 Loading makes no CUDA call: a library with CUDA kernels loads on a machine without a driver.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from importlib import resources
 from typing import Any
 
-from kernels._native.errors import LaunchError, LibraryError
+from kernels._native.errors import ArgumentValueError, LaunchError, LibraryError
 
 LIBRARY_NAME = "libkernel_velocity.so"
 BUILD_INFO_NAME = "build-info.json"
@@ -39,6 +40,10 @@ def load(folder: resources.abc.Traversable) -> ctypes.CDLL:
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.kv_status_text.argtypes = [ctypes.c_int]
     library.kv_status_text.restype = ctypes.c_char_p
+    library.kv_isa.argtypes = library.kv_isas.argtypes = []
+    library.kv_isa.restype = library.kv_isas.restype = ctypes.c_char_p
+    library.kv_choose_isa.argtypes = [ctypes.c_char_p]
+    library.kv_choose_isa.restype = ctypes.c_int
     library.kv_has_cuda.argtypes = []
     library.kv_has_cuda.restype = ctypes.c_int
     library.kv_cuda_runtime.argtypes = [ctypes.POINTER(ctypes.c_int)] * 3
@@ -60,6 +65,46 @@ def raise_for_status(kernel: str, status: int) -> None:
     """Raise LaunchError when a kernel returned a status other than 0."""
     if status != 0:
         raise LaunchError(f"{kernel}: {status_text(status)} (status {status})")
+
+
+def cpu_isas() -> tuple[str, ...]:
+    """Return the instruction sets that this build has and this CPU runs, slowest first."""
+    names: bytes = LIBRARY.kv_isas()
+    return tuple(names.decode().split())
+
+
+def cpu_isa() -> str:
+    """Return the instruction set whose code the CPU kernels run: "sse2", "avx2" or "avx512", or "baseline".
+
+    The best that this CPU has, or what the environment variable KV_ISA names when it is first asked for; "baseline" in
+    a build with one only.
+
+    Raises:
+        ArgumentValueError: KV_ISA names none that this build has and this CPU runs.
+    """
+    name: bytes | None = LIBRARY.kv_isa()
+    if name is None:
+        raise ArgumentValueError(f"KV_ISA: {_unusable(os.environ.get('KV_ISA'))}")
+    return name.decode()
+
+
+def choose_isa(name: str | None) -> None:
+    """Let the CPU kernels run the code of another instruction set from now on; None: what it was at first.
+
+    For tests and experiments: it holds for the process, also for calls that are bound already.
+
+    Raises:
+        ArgumentValueError: this build does not have it, or this CPU does not run it; nothing has changed.
+    """
+    if LIBRARY.kv_choose_isa(None if name is None else name.encode()) != 0:
+        asked = f"isa: {_unusable(name)}" if name is not None else f"KV_ISA: {_unusable(os.environ.get('KV_ISA'))}"
+        raise ArgumentValueError(asked)
+
+
+def _unusable(name: str | None) -> str:
+    known = cpu_isas()
+    wanted = f"one of {', '.join(known)}" if len(known) > 1 else known[0]
+    return f"got {name!r}, wanted {wanted}: what this build has and this CPU runs"
 
 
 def build_info() -> dict[str, Any]:

@@ -20,6 +20,8 @@ extern "C" const char* kv_status_text(int status) {
             return "the system refused to start a thread";
         case KV_ERROR_MEMORY:
             return "the system refused memory for a work buffer";
+        case KV_ERROR_ISA:
+            return "KV_ISA names no instruction set that this build has and this CPU runs";
     }
 #ifdef KV_WITH_CUDA
     if (status > KV_ERROR_CUDA) return cudaGetErrorString(static_cast<cudaError_t>(status - KV_ERROR_CUDA));

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "../_native/kv.h"
+#include "../_native/kv_isa.h"
 #include "../_native/kv_simd.h"
 #include "../_native/kv_threads.h"
 
@@ -66,7 +67,8 @@ void run(const float* x, const float* y, float* out, int64_t n) {
 
 }  // namespace
 
-extern "C" KV_API int kv_add_mul_exp_cpu(const float* x, const float* y, float* out, int64_t n, int threads) {
+KV_CPU_KERNEL(kv_add_mul_exp_cpu, (const float* x, const float* y, float* out, int64_t n, int threads),
+              (x, y, out, n, threads)) {
     if (n < 0) return KV_ERROR_SIZE;
     if (n > 0 && (!x || !y || !out)) return KV_ERROR_POINTER;
     return kv::parallel_for(n, kv::WIDTH, threads, [=](int64_t begin, int64_t end) {

@@ -17,6 +17,7 @@
 #include <new>
 
 #include "../_native/kv.h"
+#include "../_native/kv_isa.h"
 #include "../_native/kv_simd.h"
 #include "../_native/kv_threads.h"
 
@@ -149,8 +150,9 @@ int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n
 
 }  // namespace
 
-extern "C" KV_API int kv_matmul_cpu(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                                    int threads) {
+KV_CPU_KERNEL(kv_matmul_cpu,
+              (const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k, int threads),
+              (a, b, c, m, n, k, threads)) {
     if (m < 0 || n < 0 || k < 0) return KV_ERROR_SIZE;
     if ((m * k > 0 && !a) || (k * n > 0 && !b) || (m * n > 0 && !c)) return KV_ERROR_POINTER;
     std::atomic<int> status{KV_OK};  // of the thread that failed last, if one did

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "../_native/kv.h"
+#include "../_native/kv_isa.h"
 #include "../_native/kv_simd.h"
 #include "../_native/kv_threads.h"
 
@@ -72,8 +73,9 @@ void quantize(const float* x, int8_t* out, int64_t n, float scale, float zero_po
 
 }  // namespace
 
-extern "C" KV_API int kv_quantize_int8_cpu(const float* x, int8_t* out, int64_t n, float scale,
-                                           int zero_point, int threads) {
+KV_CPU_KERNEL(kv_quantize_int8_cpu,
+              (const float* x, int8_t* out, int64_t n, float scale, int zero_point, int threads),
+              (x, out, n, scale, zero_point, threads)) {
     if (n < 0) return KV_ERROR_SIZE;
     if (n > 0 && (!x || !out)) return KV_ERROR_POINTER;
     return kv::parallel_for(n, BLOCK, threads, [=](int64_t begin, int64_t end) {

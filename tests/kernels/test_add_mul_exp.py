@@ -8,8 +8,10 @@ from hypothesis.extra import numpy as arrays
 
 import kernels
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError
+from tests.kernels.instruction_sets import SLOW_BUT_FOR_USUAL, in_turn
 from tests.kernels.stand_in import HostTensor, float32_values, poisoned, properties, shifted
 
+pytestmark = in_turn(SLOW_BUT_FOR_USUAL)  # test_devices.py has the quicker ones for all
 # Where float32's exp goes over to infinity and to zero; the arguments of ours are halved.
 LARGEST = np.float32(np.log(np.finfo(np.float32).max))
 SMALLEST_NORMAL = np.float32(np.log(np.finfo(np.float32).tiny))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -174,3 +176,92 @@ def test_the_compiler_that_cudacxx_names_is_the_one_that_compiles(tmp_path):
     named.chmod(0o755)
     build_wheel(copy_sources(tmp_path / "a"), CUDACXX=str(named))
     assert mark.exists()
+
+
+def configure(source: Path, build: Path, *settings: str) -> dict[str, str]:
+    """Run CMake without CUDA; return the facts that build-info.json is made from."""
+    command = ["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", "-DKV_CUDA=OFF", *settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(line.split("=", 1) for line in (build / "build-facts.txt").read_text().splitlines())
+
+
+def instructions(thing: Path) -> str:
+    command = ["objdump", "-d", "--no-show-raw-insn", str(thing)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="there is no objdump to look with")
+def test_no_object_has_instructions_that_its_cpu_may_lack(tmp_path):
+    facts = configure(copy_sources(tmp_path / "a"), tmp_path / "build")
+    subprocess.run(["cmake", "--build", str(tmp_path / "build")], check=True, capture_output=True)
+    objects = {
+        name: [tmp_path / "build" / item for item in facts[name].split(";")] for name in facts if "objects" in name
+    }
+    assert list(objects) == ["objects", "objects_sse2", "objects_avx2", "objects_avx512"]
+    vex, wide = re.compile(r"^\s[^\t]*\tv[a-z]", re.MULTILINE), re.compile(r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]")
+    for thing in (*objects["objects"], *objects["objects_sse2"]):
+        assert not vex.search(instructions(thing)), thing
+    for thing in objects["objects_avx2"]:
+        assert "%ymm" in instructions(thing), thing
+        assert not wide.search(instructions(thing)), thing
+    for thing in objects["objects_avx512"]:
+        assert "%zmm" in instructions(thing), thing
+
+
+def test_a_build_for_one_cpu_has_one_path(tmp_path):
+    wheel = build_wheel(copy_sources(tmp_path / "a"), KV_CUDA="OFF", KV_CXX_ARCHITECTURE="native")
+    assert build_info(wheel)["isas"] == {"baseline": "-march=native"}
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    code = "import kernels; print(kernels.cpu_isa())"
+    said = []
+    for isa in ("baseline", "sse2"):
+        environment = {**os.environ, "KV_ISA": isa}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, cwd=tmp_path / "site", env=environment, capture_output=True, text=True, check=False
+        )
+        said.append((done.stdout + done.stderr).strip().splitlines()[-1])
+    assert said[0] == "baseline"
+    assert said[1].endswith("KV_ISA: got 'sse2', wanted baseline: what this build has and this CPU runs")
+
+
+def test_another_family_of_processors_has_one_path(tmp_path):
+    # The compiler is this machine's: it is what CMake chooses that is looked at.
+    facts = configure(
+        copy_sources(tmp_path / "a"),
+        tmp_path / "build",
+        "-DCMAKE_SYSTEM_NAME=Linux",
+        "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+    )
+    assert (facts["isas"], facts["isa_flags_baseline"]) == ("baseline", "")
+    assert {Path(item).parent.name for item in facts["objects_baseline"].split(";")} == set(kernels.KERNELS)
+
+
+OLD_CPU = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.kv_isa.restype = library.kv_isas.restype = ctypes.c_char_p
+print(library.kv_isa(), library.kv_isas(), [library.kv_choose_isa(name) for name in (b"sse2", b"avx2", b"avx512")])
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
+@pytest.mark.parametrize(
+    ("has", "isas", "chosen"),
+    [("0", "sse2", [0, 6, 6]), ("(name[3] != '5')", "sse2 avx2", [0, 0, 6])],
+    ids=["without AVX", "without AVX-512"],
+)
+def test_a_cpu_without_them_is_given_what_it_has(tmp_path, has, isas, chosen):
+    library = tmp_path / "isa.so"
+    compiler = [os.environ.get("CXX", "c++"), "-std=c++17", "-shared", "-fPIC", "-DKV_X86_ISAS"]
+    pretend = f"-D__builtin_cpu_supports(text)=[](const char* name) {{ return name && {has}; }}(text)"
+    subprocess.run([*compiler, pretend, str(ROOT / "kernels/_native/isa.cpp"), "-o", str(library)], check=True)
+    for asked, best in ((None, isas.split()[-1]), ("avx512", None)):
+        environment = {name: value for name, value in os.environ.items() if name != "KV_ISA"}
+        environment |= {} if asked is None else {"KV_ISA": asked}
+        command = [sys.executable, "-c", OLD_CPU, str(library)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == f"{None if best is None else best.encode()} {isas.encode()} {chosen}"

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 import kernels
-from tests.kernels.guarded import GUARD_VALUE, GuardedOutput, run
-from tests.kernels.references import add_mul_exp, quantize_int8
+from kernels._native.errors import LaunchError
+from tests.kernels.guarded import GUARD_VALUE, GuardedOutput, Prepared, run
+from tests.kernels.instruction_sets import USUAL, on_every_device
+from tests.kernels.references import add_mul_exp, matmul, quantize_int8, random_case
 from tests.kernels.stand_in import float32_values
 
 torch = pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
-pytestmark = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+pytestmark = on_every_device([USUAL])  # sizes that only CUDA's kernels care for
 
 PERIOD = 1009
 COUNTS = {"cpu": 2**18 + 5, "cuda": 2**31 + 5}  # elements
@@ -87,3 +89,24 @@ def test_matmul(device, name):
     kernels.matmul(repeated(rows, m, device), torch.from_numpy(b).to(device), out=out.tensor)
     assert_repeats(out.tensor, rows @ b)  # small integers: exact in any order
     assert_guards_are_whole(out)
+
+
+@pytest.mark.parametrize("shape", [(2051, 2049, 67), (2052, 2048, 72)])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_matmul_with_more_tiles_of_128_than_a_device_has_processors(device, shape, offset):
+    m, n, k = shape
+    run(matmul(float32_values(1, (m, k)), float32_values(2, (k, n))), device, (offset,) * 3)
+
+
+def test_more_columns_than_a_launch_has_blocks_are_right_or_refused_and_the_next_call_is_fine(device):
+    # CUDA's grids have at most 65535 blocks along y, and the larger tiles have 128 columns.
+    n = 65535 * 128 + 1
+    wide = Prepared(matmul(float32_values(1, (1, 1)), float32_values(2, (1, n))), device)
+    try:
+        wide.call()
+    except LaunchError:
+        assert device == "cuda"
+        assert wide.out.is_poison(wide.out.host())
+    else:
+        wide.check()
+    run(random_case("matmul", 1), device)

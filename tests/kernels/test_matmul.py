@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 import kernels
 from kernels._native.errors import ArgumentValueError
+from tests.kernels.instruction_sets import SLOW_BUT_FOR_USUAL, in_turn
 from tests.kernels.stand_in import HostTensor, float32_values, poisoned, properties, shifted
 
+pytestmark = in_turn(SLOW_BUT_FOR_USUAL)  # test_devices.py has the quicker ones for all
 SIZES = st.one_of(st.integers(0, 40), st.sampled_from([47, 48, 49, 63, 64, 65, 97, 129]))
 UNIT_ROUNDOFF = 2.0**-24  # of float32
 

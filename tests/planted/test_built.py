@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import kernels
 from kernels._native import write_build_info
 from tests.planted import history
 from tests.planted.history import Kind
@@ -25,7 +26,7 @@ from tools import lock
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SIZE = 256  # the sizes of the product, and a test case of tier core
-OBJECT = Path("CMakeFiles/kv_objects.dir/kernels/matmul/matmul.cpp.o")
+OBJECT = Path(f"CMakeFiles/kv_{kernels.cpu_isa()}.dir/kernels/matmul/matmul.cpp.o")  # of what runs here
 PATIENCE = 20.0  # s
 TURNS = 500
 KINDS = (Kind.START, Kind.SAME_CODE, Kind.SLOWER, Kind.SAME_SPEED, Kind.UNBUILDABLE, Kind.WRONG, Kind.FASTER)

@@ -1,12 +1,15 @@
 """What a machine says of itself: facts by name, without torch, with and without a GPU's driver."""
 
 import json
+import shutil
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
+import kernels
 from tools import fingerprint, session_facts
 from tools.code_hashes import code_hash
 
@@ -123,6 +126,26 @@ def test_a_record_holds_the_machine_the_compilers_and_the_code(tmp_path):
     assert session.code == {"matmul": code_hash(tmp_path / "unpacked", "matmul")} and session.code["matmul"]
     assert session.facts["cxx compiler version"] == "12.2" and "cuda compiler version" not in session.facts
     assert session_facts.COMPILERS & session.facts.keys() == {"cxx compiler", "cxx compiler version"}
+
+
+def test_the_library_of_a_wheel_says_which_instructions_it_runs(tmp_path):
+    folder = tmp_path / "unpacked" / "kernels" / "_native"
+    folder.mkdir(parents=True)
+    assert fingerprint.isa_of(tmp_path / "unpacked") == {}
+    library = folder / "libkernel_velocity.so"
+    library.write_bytes(b"of another system")
+    assert fingerprint.isa_of(tmp_path / "unpacked") == {}
+    library.unlink()
+    shutil.copy(Path(kernels.__file__).parent / "_native" / library.name, library)
+    file = tmp_path / "results" / "bench-1" / "abc-env.json"
+    fingerprint.record(file, 5.0, tmp_path / "unpacked", {})
+    (session,) = session_facts.read(file, [])
+    assert session.facts["isa"] == kernels.cpu_isa()
+
+
+def test_a_library_from_before_there_was_a_choice_says_nothing(monkeypatch):
+    monkeypatch.setattr(fingerprint.ctypes, "CDLL", lambda path: types.SimpleNamespace())
+    assert fingerprint.isa_of(Path("unpacked")) == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kernels": 5}', '{"kernels": {"matmul": {"code_hash": 5}}}'])

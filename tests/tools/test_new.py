@@ -164,7 +164,9 @@ def test_the_argument_lists():
     text = "A:float*,scale:float,C:int8_t*!,m:size_t,n:size_t"
     files = {path.name: content for path, content in new_files.files("my_op", parse(text), "kv").items()}
     common = "const float* A, int8_t* C, int64_t m, int64_t n, float scale, int"
-    assert f'extern "C" KV_API int kv_my_op_cpu({common} threads)' in " ".join(files["my_op.cpp"].split())
+    assert f"KV_CPU_KERNEL(kv_my_op_cpu, ({common} threads), (A, C, m, n, scale, threads)) {{" in " ".join(
+        files["my_op.cpp"].split()
+    )
     assert f'extern "C" KV_API int kv_my_op_cuda({common} device, void* stream)' in " ".join(files["my_op.cu"].split())
     files = {path.name: content for path, content in new_files.files("my_op", parse(text), "solution").items()}
     for name in ("my_op.cpp", "my_op.cu"):
@@ -200,6 +202,7 @@ def test_the_signature_of_a_problem(repository, tmp_path):
         ("tolerance", "like one of the suite's own"),
         ("class_var", "like one of the suite's own"),
         ("build_info", "kernels.build_info is a function"),
+        ("cpu_isa", "kernels.cpu_isa is a function"),
         ("test_op", "would be taken for a test"),
     ],
 )

@@ -1,0 +1,129 @@
+"""The choice among instruction sets: what KV_ISA and `choose_isa` take and refuse; no code leaves its object."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels._native import library
+from kernels._native.errors import ArgumentValueError
+from kernels._native.write_build_info import BuildInfoError, check_variants
+from tests.kernels.stand_in import HostTensor, float32_values
+
+ROOT = Path(kernels.__file__).parents[1]
+KV_ERROR_ISA = 6
+COMPILER = os.environ.get("CXX", "c++")
+TELL = """
+import ctypes, kernels
+from kernels._native.library import LIBRARY
+size, number = ctypes.c_int64, ctypes.c_float
+print(LIBRARY.kv_isa())
+print(LIBRARY["kv_add_mul_exp_cpu"](None, None, None, size(0), 1))
+print(LIBRARY["kv_quantize_int8_cpu"](None, None, size(0), number(1), 0, 1))
+print(LIBRARY["kv_matmul_cpu"](None, None, None, size(0), size(0), size(0), 1))
+try:
+    print(kernels.cpu_isa())
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def put_back():
+    """Whatever a test chooses, the next one finds what it was."""
+    yield
+    library.choose_isa(None)
+
+
+def told(isa: str | None) -> list[str]:
+    """Return what a fresh process says with KV_ISA set to this."""
+    environment = {name: value for name, value in os.environ.items() if name != "KV_ISA"}
+    if isa is not None:
+        environment["KV_ISA"] = isa
+    command = [sys.executable, "-c", TELL]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+def test_the_library_says_what_it_has_and_what_it_runs():
+    assert set(library.cpu_isas()) <= set(kernels.build_info()["isas"])
+    assert kernels.cpu_isa() in library.cpu_isas()
+
+
+def test_each_can_be_chosen_and_taken_back(put_back):
+    usual = kernels.cpu_isa()
+    for isa in library.cpu_isas():
+        library.choose_isa(isa)
+        assert kernels.cpu_isa() == isa
+    library.choose_isa(None)
+    assert kernels.cpu_isa() == usual
+
+
+@pytest.mark.skipif(not {"sse2", "avx2"} <= set(library.cpu_isas()), reason="this CPU has no FMA")
+def test_what_is_chosen_is_what_runs(put_back):
+    a, b = float32_values(1, (30, 300)), float32_values(2, (300, 40))
+    products = {}
+    for isa in ("sse2", "avx2"):
+        library.choose_isa(isa)
+        products[isa] = kernels.matmul(HostTensor(a), HostTensor(b)).array
+    assert np.any(products["sse2"] != products["avx2"])  # SSE2 rounds the products, too
+    np.testing.assert_allclose(products["sse2"], products["avx2"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["avx1024", "AVX2", "", "avx512 "])
+def test_what_is_not_there_is_refused_and_changes_nothing(put_back, name):
+    before = library.cpu_isas()[0]
+    library.choose_isa(before)
+    with pytest.raises(ArgumentValueError, match=rf"isa: got '{name}', wanted .*{before}.*: what this build has"):
+        library.choose_isa(name)
+    assert library.LIBRARY.kv_choose_isa(name.encode()) == KV_ERROR_ISA
+    assert kernels.cpu_isa() == before
+    assert "KV_ISA" in library.status_text(KV_ERROR_ISA)
+
+
+def test_kv_isa_is_read_by_the_first_who_asks():
+    slowest, best = library.cpu_isas()[0], library.cpu_isas()[-1]
+    assert told(slowest) == [repr(slowest.encode()), "0", "0", "0", slowest]
+    assert told("") == [repr(best.encode()), "0", "0", "0", best]
+    refused = [str(KV_ERROR_ISA)] * 3
+    *statuses, message = told("mmx")
+    assert statuses == ["None", *refused]
+    assert message.startswith("KV_ISA: got 'mmx', wanted ") and slowest in message
+
+
+def test_a_call_is_refused_before_anything_is_computed(monkeypatch):
+    monkeypatch.setenv("KV_ISA", "mmx")
+    monkeypatch.setattr(library, "LIBRARY", type("Undecided", (), {"kv_isa": lambda: None, "kv_isas": lambda: b"sse2"}))
+    x = HostTensor(float32_values(1, (4,)))
+    with pytest.raises(ArgumentValueError, match="KV_ISA: got 'mmx', wanted sse2: what this build has"):
+        kernels.add_mul_exp(x, x)
+
+
+def compiled(folder: Path, source: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "source.cpp").write_text(source)
+    # Without optimisation: what is inline is kept as a function.
+    subprocess.run([COMPILER, "-O0", "-c", "source.cpp", "-o", "kernel.cpp.o"], cwd=folder, check=True)
+    return folder / "kernel.cpp.o"
+
+
+def test_code_that_the_linker_could_give_to_every_cpu_is_refused(tmp_path):
+    shared = compiled(tmp_path / "shared", "int kv_shared() { return 1; }")
+    plain = compiled(tmp_path / "sse2", "int kv_f_sse2(int x) { return x; }")
+    inline = "inline int twice(int x) { return 2 * x; }\nint kv_f_ISA(int x) { return twice(x); }"
+    leaking = compiled(tmp_path / "avx2", inline.replace("ISA", "avx2"))
+    first = compiled(tmp_path / "first", inline.replace("ISA", "sse2"))
+    hidden = compiled(tmp_path / "hidden", f"namespace {{\n{inline.replace('int kv', '} int kv')}")
+    with pytest.raises(BuildInfoError, match=r"avx2/kernel\.cpp\.o: its code for avx2 holds _Z5twicei, .* anonymous"):
+        check_variants([shared], [("sse2", [plain]), ("avx2", [leaking])])
+    check_variants([shared], [("sse2", [first]), ("avx2", [leaking])])  # the linker keeps the first
+    check_variants([shared, first], [("sse2", [plain]), ("avx2", [leaking])])
+    check_variants([shared], [("sse2", [plain]), ("avx2", [hidden])])
+    check_variants([shared], [("baseline", [leaking])])
