@@ -7,7 +7,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,8 +67,17 @@ class Argument:
         return None if self.device == "cpu" else int(self.device.removeprefix("cuda:"))
 
 
-def read(name: str, tensor: TensorLike, dtype: str) -> Argument:
-    """Check one tensor by itself: attributes, dtype, device, contiguity.
+def dtypes_on(supports: Mapping[str, tuple[str, ...]], tensor: TensorLike) -> tuple[str, ...]:
+    """Return the dtypes that a kernel takes on the device of a tensor, by its SUPPORTS.
+
+    Those of "dtypes_cpu" or "dtypes_cuda" where there is such a key, else those of "dtypes".
+    """
+    device = str(getattr(tensor, "device", "cpu")).partition(":")[0]
+    return supports.get(f"dtypes_{device}", supports["dtypes"])
+
+
+def read(name: str, tensor: TensorLike, *dtypes: str) -> Argument:
+    """Check one tensor by itself: attributes, dtype (one of those given), device, contiguity.
 
     Raises:
         ArgumentTypeError: not a tensor, or of another dtype.
@@ -82,8 +91,9 @@ def read(name: str, tensor: TensorLike, dtype: str) -> Argument:
             f"{name}: got {type(tensor).__name__} without {error.name}; "
             "wanted a tensor with data_ptr(), shape, dtype and device"
         ) from error
-    if got_dtype.removeprefix("torch.") != dtype:
-        raise ArgumentTypeError(f"{name}: got dtype {got_dtype.removeprefix('torch.')}, wanted {dtype}")
+    dtype = got_dtype.removeprefix("torch.")
+    if dtype not in dtypes:
+        raise ArgumentTypeError(f"{name}: got dtype {dtype}, wanted {' or '.join(dtypes)}")
     if device != "cpu" and not CUDA_DEVICE.fullmatch(device):
         raise ArgumentValueError(f"{name}: got device {device!r}, wanted 'cpu' or 'cuda:N'")
     _require_contiguous(name, tensor, shape, ITEM_SIZES[dtype])

@@ -1,4 +1,4 @@
-// Vectors of floats as wide as the machine's registers, in the vector extension of GCC and Clang: the same
+// Vectors of numbers as wide as the machine's registers, in the vector extension of GCC and Clang: the same
 // source for AVX-512, AVX2, SSE2 and NEON. Arithmetic and comparisons work on them element by element; a
 // comparison gives all-ones or zeros, and `mask ? a : b` selects. All of it is in an anonymous namespace: what is
 // compiled for one instruction set stays in its object (kv_isa.h).
@@ -29,6 +29,14 @@ typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t Words __attribute__((vector_size(VECTOR_BYTES)));
 typedef int8_t Bytes __attribute__((vector_size(WIDTH)));
+typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint64_t LongWords __attribute__((vector_size(VECTOR_BYTES)));
+
+// Numbers of type Item that are computed together.
+template <class Item>
+constexpr int LANES = WIDTH;
+template <>
+constexpr int LANES<double> = WIDTH / 2;
 
 // Memory may begin at any address.
 template <class Vector, class Item>
@@ -43,7 +51,14 @@ inline void store(Item* to, Vector vector) {
     std::memcpy(to, &vector, sizeof vector);
 }
 
+// LANES<Item> numbers in the vector that they are computed in.
+inline Floats read(const float* from) { return load<Floats>(from); }
+inline Doubles read(const double* from) { return load<Doubles>(from); }
+inline void write(float* to, Floats numbers) { store(to, numbers); }
+inline void write(double* to, Doubles numbers) { store(to, numbers); }
+
 inline Floats all(float value) { return Floats{} + value; }  // + 0: not for -0
+inline Doubles all(double value) { return Doubles{} + value; }
 
 // first > second ? first : second, and the same with <: so second where either is NaN. These are one
 // instruction each on x86, but GCC makes a comparison and a blend of them.
@@ -54,6 +69,18 @@ inline Floats larger(Floats first, Floats second) {
     return _mm256_max_ps(first, second);
 #elif defined(__SSE2__)
     return _mm_max_ps(first, second);
+#else
+    return first > second ? first : second;
+#endif
+}
+
+inline Doubles larger(Doubles first, Doubles second) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_max_pd(0xff, first, second);
+#elif defined(__AVX__)
+    return _mm256_max_pd(first, second);
+#elif defined(__SSE2__)
+    return _mm_max_pd(first, second);
 #else
     return first > second ? first : second;
 #endif
@@ -71,6 +98,18 @@ inline Floats smaller(Floats first, Floats second) {
 #endif
 }
 
+inline Doubles smaller(Doubles first, Doubles second) {
+#if defined(__AVX512F__)
+    return _mm512_maskz_min_pd(0xff, first, second);
+#elif defined(__AVX__)
+    return _mm256_min_pd(first, second);
+#elif defined(__SSE2__)
+    return _mm_min_pd(first, second);
+#else
+    return first < second ? first : second;
+#endif
+}
+
 // The lowest byte of each integer. GCC 12 takes integers that were floats apart element by element without
 // the intrinsic.
 inline Bytes lowest_bytes(Ints numbers) {
@@ -83,6 +122,7 @@ inline Bytes lowest_bytes(Ints numbers) {
 
 // x within [low, high]; NaN passes.
 inline Floats clamp(Floats x, float low, float high) { return smaller(all(high), larger(all(low), x)); }
+inline Doubles clamp(Doubles x, double low, double high) { return smaller(all(high), larger(all(low), x)); }
 
 // Whether a comparison holds for any element.
 inline bool any(Ints mask) {
@@ -95,6 +135,7 @@ inline bool any(Ints mask) {
 // Adding and subtracting this rounds |x| < 2^22 to an integer, halves to even: at this size a float's last
 // bit counts 1.
 constexpr float ROUNDER = 0x1.8p23f;
+constexpr double ROUNDER_64 = 0x1.8p52;  // |x| < 2^51
 
 }  // namespace
 }  // namespace kv

@@ -20,14 +20,15 @@ class NativeFunction:
     """The CPU and CUDA entry points of one kernel: `kv_<name>_cpu` and, in a library with CUDA, `kv_<name>_cuda`.
 
     Args:
-        name: the kernel.
+        name: the kernel; for another dtype than its first with that behind it ("add_mul_exp_float64").
         argtypes: ctypes types of what both entry points take first: pointers, sizes, scalars.
+        cuda: whether there is one for CUDA.
     """
 
-    def __init__(self, name: str, argtypes: list[Any]) -> None:
+    def __init__(self, name: str, argtypes: list[Any], *, cuda: bool = True) -> None:
         self.name = name
         self._cpu, self._cpu_types = self._entry_point("cpu"), [*argtypes, ctypes.c_int]
-        self._cuda = self._entry_point("cuda") if HAS_CUDA else None
+        self._cuda = self._entry_point("cuda") if HAS_CUDA and cuda else None
         self._cuda_types = [*argtypes, ctypes.c_int, ctypes.c_void_p]
 
     def _entry_point(self, device: str) -> Callable[..., int]:

@@ -1,4 +1,4 @@
-"""out = exp((x + y) * 2), float32, element by element. The native code: add_mul_exp.cpp, add_mul_exp.cu."""
+"""out = exp((x + y) * 2), element by element. The native code: add_mul_exp.cpp, add_mul_exp.cu."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from kernels._native.arguments import TensorLike, new_like, read, require_no_overlap, require_same_device, require_shape
+from kernels._native.arguments import (
+    TensorLike,
+    dtypes_on,
+    new_like,
+    read,
+    require_no_overlap,
+    require_same_device,
+    require_shape,
+)
 from kernels._native.launch import NativeFunction
 from kernels._native.library import raise_for_status
 
@@ -16,10 +24,19 @@ __all__ = ["SUPPORTS", "add_mul_exp", "bind"]
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
     "dtypes": ("float32",),
+    "dtypes_cpu": ("float32", "float64"),  # instead of "dtypes"
     "keywords": ("out", "stream", "threads"),
 }
 
-_NATIVE = NativeFunction("add_mul_exp", [ctypes.c_void_p] * 3 + [ctypes.c_int64])
+_TYPES = [ctypes.c_void_p] * 3 + [ctypes.c_int64]
+_NATIVE = {
+    "float32": NativeFunction("add_mul_exp", _TYPES),
+    **{
+        dtype: NativeFunction(f"add_mul_exp_{dtype}", _TYPES, cuda=False)
+        for dtype in SUPPORTS["dtypes_cpu"]
+        if dtype != "float32"
+    },
+}
 
 
 def bind(
@@ -30,12 +47,13 @@ def bind(
     The arguments and errors are those of `add_mul_exp`. The call keeps the tensors alive, and uses the stream that
     was current when it was bound.
     """
-    x_, y_, out_ = read("x", x, "float32"), read("y", y, "float32"), read("out", out, "float32")
+    x_ = read("x", x, *dtypes_on(SUPPORTS, x))
+    y_, out_ = read("y", y, x_.dtype), read("out", out, x_.dtype)
     require_same_device(x_, y_, out_)
     require_shape(y_, x_.shape, "the shape of x: shapes are not broadcast")
     require_shape(out_, x_.shape, "the shape of x")
     require_no_overlap(out_, x_, y_, in_place=True)
-    return _NATIVE.bind((x_, y_, out_), (x_.elements,), stream, threads)
+    return _NATIVE[x_.dtype].bind((x_, y_, out_), (x_.elements,), stream, threads)
 
 
 def add_mul_exp(
@@ -44,8 +62,8 @@ def add_mul_exp(
     """Compute exp((x + y) * 2) and return it.
 
     Args:
-        x: float32, any shape, contiguous, on the CPU or a CUDA device.
-        y: float32, the shape and device of x.
+        x: float32, on the CPU also float64; any shape, contiguous, on the CPU or a CUDA device.
+        y: the dtype, shape and device of x.
         out: where the result goes: as x, and may be x or y itself. None: allocated with `x.new_empty`.
         stream: the CUDA stream to run on: an integer handle or an object with `cuda_stream`. None: PyTorch's current
             stream where PyTorch is loaded, else CUDA's default stream.
@@ -54,12 +72,13 @@ def add_mul_exp(
     Overflow gives infinity, underflow 0, NaN gives NaN. Gradients are not tracked.
 
     Raises:
-        kernels._native.errors.ArgumentTypeError: an argument is no tensor, or not float32.
+        kernels._native.errors.ArgumentTypeError: an argument is no tensor, or of another dtype.
         kernels._native.errors.ArgumentValueError: shapes or devices differ, a tensor is not contiguous, out overlaps
             an input without being it, or threads or stream do not fit the device.
         kernels._native.errors.LaunchError: the kernel could not be run.
     """
     if out is None:
-        out = new_like(x, read("x", x, "float32").shape, "float32")
+        x_ = read("x", x, *dtypes_on(SUPPORTS, x))
+        out = new_like(x, x_.shape, x_.dtype)
     raise_for_status("add_mul_exp", bind(x, y, out=out, stream=stream, threads=threads)())
     return out

@@ -59,8 +59,8 @@ def test_an_unknown_kernel_is_explained():
 def test_what_is_no_tensor_is_refused():
     with pytest.raises(ArgumentTypeError, match="x: got list without shape; wanted a tensor with data_ptr"):
         kernels.add_mul_exp([1.0], four())
-    with pytest.raises(ArgumentTypeError, match="x: got dtype float64, wanted float32"):
-        kernels.add_mul_exp(HostTensor(np.zeros(4)), four())
+    with pytest.raises(ArgumentTypeError, match="a: got dtype float64, wanted float32"):
+        kernels.matmul(HostTensor(np.zeros((4, 4))), four())
 
 
 def test_an_unknown_device_is_refused():

@@ -1,0 +1,69 @@
+"""Numbers of every dtype as arrays of numpy, which has no bfloat16: that one as the upper halves of float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.kernels.stand_in import HostTensor
+
+
+@dataclass(frozen=True)
+class Format:
+    """A floating-point format: its name, and what it stores."""
+
+    name: str
+    stored: type  # dtype of an array that holds its bits
+    digits: int  # bits of the significand, the hidden one included
+    smallest: int  # exponent of the smallest normal number, a power of two
+    largest: int  # the numbers end below this power of two
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """Return float64 values rounded to the format, half to even; of bfloat16 the bits."""
+        if self.name != "bfloat16":
+            with np.errstate(over="ignore"):
+                return values.astype(self.stored)
+        # To 8 digits through float32 only where that has all the digits of the value: else it would round twice.
+        bits = np.asarray(values, np.float32).view(np.uint32)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+    def decode(self, array: np.ndarray) -> np.ndarray:
+        """Return the numbers of an array in a type that holds them exactly: float32, or float64."""
+        if self.name == "bfloat16":
+            return (array.astype(np.uint32) << 16).view(np.float32)
+        return array.astype(np.float64 if self.name == "float64" else np.float32)
+
+    def ulp(self, values: np.ndarray) -> np.ndarray:
+        """Return the distance between neighbours of the format at these values (long double), as long double."""
+        exponent = np.frexp(np.maximum(np.abs(values), np.ldexp(np.longdouble(1), self.smallest)))[1]
+        return np.ldexp(np.longdouble(1), np.minimum(exponent, self.largest) - self.digits)
+
+    def tensor(self, array: np.ndarray) -> HostTensor:
+        """Return a tensor of this dtype over the memory of an array."""
+        return Typed(array, self.name)
+
+
+FORMATS = {
+    "float64": Format("float64", np.float64, 53, -1022, 1024),
+    "float32": Format("float32", np.float32, 24, -126, 128),
+    "float16": Format("float16", np.float16, 11, -14, 16),
+    "bfloat16": Format("bfloat16", np.uint16, 8, -126, 128),
+}
+
+
+class Typed(HostTensor):
+    """A tensor that says its dtype, whatever the array's is."""
+
+    def __init__(self, array: np.ndarray, dtype: str) -> None:
+        super().__init__(array)
+        self.named = dtype
+
+    @property
+    def dtype(self) -> str:
+        return self.named
+
+    def new_empty(self, shape: tuple[int, ...], dtype: str) -> HostTensor:
+        stored = FORMATS[dtype].stored if dtype in FORMATS else dtype
+        return Typed(np.full(shape, 77, stored), dtype)
