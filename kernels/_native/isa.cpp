@@ -28,7 +28,8 @@ bool has_f16c() {
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-// Whether this CPU, and its system, run code compiled with the flags that CMakeLists.txt gives the instruction set.
+// Whether this CPU, and its system, run code compiled with the flags that CMakeLists.txt gives the
+// instruction set.
 bool runs(int isa) {
     switch (isa) {
         case kv::avx512:

@@ -34,8 +34,9 @@ extern "C" {
 KV_API const char* kv_status_text(int status);
 
 // The instruction set whose code the CPU kernels run: "sse2", "avx2" or "avx512" on x86-64, "baseline" in a
-// build with one only. The best that this CPU has, or what the environment variable KV_ISA names when it is first
-// asked for (empty: not set). Null where that is none of kv_isas(): then every CPU kernel returns KV_ERROR_ISA.
+// build with one only. The best that this CPU has, or what the environment variable KV_ISA names when it is
+// first asked for (empty: not set). Null where that is none of kv_isas(): then every CPU kernel returns
+// KV_ERROR_ISA.
 KV_API const char* kv_isa(void);
 
 // Those that this build has and this CPU runs, slowest first, with a space between them; never null.

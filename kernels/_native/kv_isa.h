@@ -1,9 +1,9 @@
 // One source, compiled once per instruction set; the code for this CPU is chosen when it is called.
 //
-// CMake compiles each kernels/<name>/<name>.cpp with KV_ISA defined as sse2, avx2 and avx512 on x86-64, or once
-// as baseline. What a kernel's file defines must be invisible to the other variants: in an anonymous namespace,
-// all but the entry point. Else the linker could keep the AVX-512 code of a function for all of them
-// (write_build_info.py refuses such objects).
+// CMake compiles each kernels/<name>/<name>.cpp with KV_ISA defined as sse2, avx2 and avx512 on x86-64, or
+// once as baseline. What a kernel's file defines must be invisible to the other variants: in an anonymous
+// namespace, all but the entry point. Else the linker could keep the AVX-512 code of a function for all of
+// them (write_build_info.py refuses such objects).
 #ifndef KV_ISA_H
 #define KV_ISA_H
 
@@ -27,7 +27,7 @@ Isa isa();
 
 }  // namespace kv
 
-// The entry point of a CPU kernel: KV_CPU_KERNEL(kv_<name>_cpu, (its parameters), (their names)) { its body }.
+// The entry point of a CPU kernel: KV_CPU_KERNEL(kv_<name>_cpu, (its parameters), (their names)) { ... }
 // The body is compiled per instruction set; what is exported calls the one that kv::isa() says.
 #ifdef KV_ISA
 #define KV_VARIANT(name) KV_PASTED(name, KV_ISA)

@@ -1,7 +1,7 @@
 // Vectors of numbers as wide as the machine's registers, in the vector extension of GCC and Clang: the same
 // source for AVX-512, AVX2, SSE2 and NEON. Arithmetic and comparisons work on them element by element; a
-// comparison gives all-ones or zeros, and `mask ? a : b` selects. All of it is in an anonymous namespace: what is
-// compiled for one instruction set stays in its object (kv_isa.h).
+// comparison gives all-ones or zeros, and `mask ? a : b` selects. All of it is in an anonymous namespace:
+// what is compiled for one instruction set stays in its object (kv_isa.h).
 #ifndef KV_SIMD_H
 #define KV_SIMD_H
 

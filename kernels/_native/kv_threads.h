@@ -9,8 +9,8 @@ namespace kv {
 
 using Part = void (*)(const void* context, int64_t begin, int64_t end);
 
-// parallel_for without its types. In threads.cpp, once for all instruction sets: <thread> has functions that are
-// no template, and the linker must not find those compiled for AVX-512.
+// parallel_for without its types. In threads.cpp, once for all instruction sets: <thread> has functions that
+// are no template, and the linker must not find those compiled for AVX-512.
 int run_parts(int64_t n, int64_t grain, int threads, Part part, const void* context);
 
 namespace {

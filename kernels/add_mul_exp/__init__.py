@@ -24,7 +24,7 @@ __all__ = ["SUPPORTS", "add_mul_exp", "bind"]
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
     "dtypes": ("float32",),
-    "dtypes_cpu": ("float32", "float64"),  # instead of "dtypes"
+    "dtypes_cpu": ("float32", "float64", "float16", "bfloat16"),  # instead of "dtypes"
     "keywords": ("out", "stream", "threads"),
 }
 
@@ -62,14 +62,15 @@ def add_mul_exp(
     """Compute exp((x + y) * 2) and return it.
 
     Args:
-        x: float32, on the CPU also float64; any shape, contiguous, on the CPU or a CUDA device.
+        x: float32, any shape, contiguous, on the CPU or a CUDA device; on the CPU also float64, float16 and bfloat16.
         y: the dtype, shape and device of x.
         out: where the result goes: as x, and may be x or y itself. None: allocated with `x.new_empty`.
         stream: the CUDA stream to run on: an integer handle or an object with `cuda_stream`. None: PyTorch's current
             stream where PyTorch is loaded, else CUDA's default stream.
         threads: CPU threads, 1 or more. None: the environment variable KV_THREADS, else 1.
 
-    Overflow gives infinity, underflow 0, NaN gives NaN. Gradients are not tracked.
+    float16 and bfloat16 are computed in float32 and rounded once, to the nearest, half to even. Overflow gives
+    infinity, underflow 0, NaN gives NaN. Gradients are not tracked.
 
     Raises:
         kernels._native.errors.ArgumentTypeError: an argument is no tensor, or of another dtype.

@@ -20,12 +20,11 @@ class Format:
     largest: int  # the numbers end below this power of two
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Return float64 values rounded to the format, half to even; of bfloat16 the bits."""
-        if self.name != "bfloat16":
-            with np.errstate(over="ignore"):
+        """Return float64 values rounded to the format, half to even; of bfloat16 the bits, by way of float32."""
+        with np.errstate(over="ignore"):
+            if self.name != "bfloat16":
                 return values.astype(self.stored)
-        # To 8 digits through float32 only where that has all the digits of the value: else it would round twice.
-        bits = np.asarray(values, np.float32).view(np.uint32)
+            bits = values.astype(np.float32).view(np.uint32)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 

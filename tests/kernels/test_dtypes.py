@@ -18,7 +18,7 @@ from tests.kernels.stand_in import HostTensor, float32_values, properties, shift
 
 pytestmark = in_turn(ISAS)
 # Error bounds stated in add_mul_exp.cpp, in units in the last place of the result.
-BOUNDS = {"float64": 1.1}
+BOUNDS = {"float64": 1.1, "float16": 0.5002, "bfloat16": 0.50002}
 EXP = pytest.mark.parametrize("form", [FORMATS[name] for name in BOUNDS], ids=list(BOUNDS))
 SIZES = st.sampled_from([0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 255, 256, 257, 1000])
 SEEDS = st.integers(0, 2**32 - 2)
@@ -76,6 +76,15 @@ def test_add_mul_exp_of_float64_over_the_whole_range_subnormal_results_too(low, 
     near = np.concatenate([borders * (1 + step) for step in np.linspace(-1e-4, 1e-4, 41)])
     x = np.concatenate([np.linspace(low, high, 100_003), near]) / 2
     assert_exp(form, exp(form, x, np.zeros_like(x)), x, np.zeros_like(x))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("y", [0.0, 1.0, -3.5])
+def test_add_mul_exp_of_all_numbers_of_two_bytes(name, y):
+    form = FORMATS[name]
+    x = np.arange(2**16, dtype=np.uint16).view(form.stored)
+    other = form.encode(np.full(x.shape, y))
+    assert_exp(form, exp(form, x, other), x, other)
 
 
 @EXP
@@ -165,5 +174,6 @@ def test_the_native_add_mul_exp_checks_for_itself(form):
 
 def test_a_dtype_that_no_kernel_takes_is_refused():
     x = HostTensor(np.zeros(4, np.int32))
-    with pytest.raises(ArgumentTypeError, match="x: got dtype int32, wanted float32 or float64"):
+    wanted = "float32 or float64 or float16 or bfloat16"
+    with pytest.raises(ArgumentTypeError, match=f"x: got dtype int32, wanted {wanted}$"):
         kernels.add_mul_exp(x, x)
