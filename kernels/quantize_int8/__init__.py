@@ -11,6 +11,7 @@ from typing import Any
 
 from kernels._native.arguments import (
     TensorLike,
+    dtypes_on,
     new_like,
     read,
     require_integer,
@@ -28,12 +29,19 @@ __all__ = ["SUPPORTS", "bind", "quantize_int8"]
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
     "dtypes": ("float32",),
+    "dtypes_cpu": ("float32", "float16", "bfloat16"),  # instead of "dtypes"
     "keywords": ("out", "stream", "threads"),
 }
 
-_NATIVE = NativeFunction(
-    "quantize_int8", [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int]
-)
+_TYPES = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int]
+_NATIVE = {
+    "float32": NativeFunction("quantize_int8", _TYPES),
+    **{
+        dtype: NativeFunction(f"quantize_int8_{dtype}", _TYPES, cuda=False)
+        for dtype in SUPPORTS["dtypes_cpu"]
+        if dtype != "float32"
+    },
+}
 
 
 def bind(
@@ -50,13 +58,13 @@ def bind(
     The arguments and errors are those of `quantize_int8`. The call keeps the tensors alive, and uses the stream that
     was current when it was bound.
     """
-    x_, out_ = read("x", x, "float32"), read("out", out, "int8")
+    x_, out_ = read("x", x, *dtypes_on(SUPPORTS, x)), read("out", out, "int8")
     require_same_device(x_, out_)
     require_shape(out_, x_.shape, "the shape of x")
     require_no_overlap(out_, x_, in_place=False)
     scale = require_positive_float("scale", scale)
     zero_point = require_integer("zero_point", zero_point, -128, 127)
-    return _NATIVE.bind((x_, out_), (x_.elements, scale, zero_point), stream, threads)
+    return _NATIVE[x_.dtype].bind((x_, out_), (x_.elements, scale, zero_point), stream, threads)
 
 
 def quantize_int8(
@@ -76,7 +84,8 @@ def quantize_int8(
     with the reciprocal instead: there the integers may differ by one from these.)
 
     Args:
-        x: float32, any shape, contiguous, on the CPU or a CUDA device.
+        x: float32, any shape, contiguous, on the CPU or a CUDA device; on the CPU also float16 and bfloat16, which are
+            made float32 first (PyTorch rounds their quotients to the type: those integers may differ).
         scale: finite and above 0, as float32 too.
         zero_point: -128 to 127.
         out: int8, the shape and device of x, not overlapping it. None: allocated with `x.new_empty`.
@@ -91,6 +100,6 @@ def quantize_int8(
         kernels._native.errors.LaunchError: the kernel could not be run.
     """
     if out is None:
-        out = new_like(x, read("x", x, "float32").shape, "int8")
+        out = new_like(x, read("x", x, *dtypes_on(SUPPORTS, x)).shape, "int8")
     raise_for_status("quantize_int8", bind(x, scale, zero_point, out=out, stream=stream, threads=threads)())
     return out

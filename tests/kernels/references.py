@@ -58,14 +58,14 @@ def _exp_error(output: np.ndarray, argument: np.ndarray) -> np.ndarray:
 
 def quantize_int8(x: np.ndarray, scale: float, zero_point: int) -> Case:
     def check(output: np.ndarray, _device: str) -> None:
-        wanted = _quantized(x, scale, zero_point)
+        wanted = quantize_int8_values(x, scale, zero_point)
         wrong = np.flatnonzero(output != wanted)
         assert wrong.size == 0, f"{wrong.size} wrong: {x.flat[wrong[0]]!r} gave {output.flat[wrong[0]]}"
 
     return Case("quantize_int8", (x,), (scale, zero_point), x.shape, "int8", check)
 
 
-def _quantized(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
+def quantize_int8_values(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
     """The definition in float64, rounded to float32 after each of its operations.
 
     Rounding a quotient to float64 and then to float32 is rounding it to float32 once: 53 bits are more than 2 x 24 + 1

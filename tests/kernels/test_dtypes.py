@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import kernels
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError
 from kernels._native.library import HAS_CUDA, LIBRARY
+from tests.kernels import references
 from tests.kernels.instruction_sets import ISAS, in_turn
 from tests.kernels.numbers import FORMATS, Format
 from tests.kernels.stand_in import HostTensor, float32_values, properties, shifted
@@ -177,3 +178,67 @@ def test_a_dtype_that_no_kernel_takes_is_refused():
     wanted = "float32 or float64 or float16 or bfloat16"
     with pytest.raises(ArgumentTypeError, match=f"x: got dtype int32, wanted {wanted}$"):
         kernels.add_mul_exp(x, x)
+
+
+HALF = pytest.mark.parametrize("form", [FORMATS["float16"], FORMATS["bfloat16"]], ids=["float16", "bfloat16"])
+ZERO_POINTS = st.integers(-128, 127)
+
+
+def quantized(form: Format, x: np.ndarray, scale: float, zero_point: int, threads: int | None = None) -> np.ndarray:
+    out = np.full(x.shape, 77, np.int8)
+    kernels.quantize_int8(form.tensor(x), scale, zero_point, out=HostTensor(out), threads=threads)
+    return out
+
+
+def as_float32(form: Format, x: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
+    """The integers of the same numbers in float32, by the definition in numpy."""
+    return references.quantize_int8_values(form.decode(x), scale, zero_point)
+
+
+@HALF
+@pytest.mark.parametrize(("scale", "zero_point"), [(0.05, 3), (1.0, 0), (1 / 3, -128), (2.0**-20, 127), (300.0, -7)])
+def test_quantize_int8_of_all_numbers_of_two_bytes(form, scale, zero_point):
+    x = np.arange(2**16, dtype=np.uint16).view(form.stored)
+    assert np.array_equal(quantized(form, x, scale, zero_point), as_float32(form, x, scale, zero_point))
+
+
+@HALF
+@properties
+@given(SIZES, SEEDS, st.tuples(SHIFTS, SHIFTS), st.floats(2**-7, 10, width=32), ZERO_POINTS)
+def test_quantize_int8_of_any_size_and_alignment(form, n, seed, shifts, scale, zero_point):  # noqa: PLR0917 - drawn
+    x = shifted(values(form, seed, n, 50 * scale), shifts[0])
+    out = shifted(np.full(n, 77, np.int8), shifts[1])
+    kernels.quantize_int8(form.tensor(x), scale, zero_point, out=HostTensor(out))
+    assert np.array_equal(out, as_float32(form, x, scale, zero_point))
+
+
+@HALF
+@properties
+@given(st.floats(2**-149, 2**127, width=32), ZERO_POINTS, st.integers(2, 5))
+def test_quantize_int8_with_any_scale_and_by_threads(form, scale, zero_point, threads):
+    x = np.arange(0, 2**16, 7, dtype=np.uint16).view(form.stored)
+    wanted = as_float32(form, x, scale, zero_point)
+    assert np.array_equal(quantized(form, x, scale, zero_point), wanted)
+    assert np.array_equal(quantized(form, x, scale, zero_point, threads), wanted)
+
+
+@HALF
+def test_quantize_int8_of_ties_and_special_values(form):
+    x = form.encode(np.array([np.nan, np.inf, -np.inf, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, -127.5, 60000.0, 1e-7, -0.0]))
+    assert quantized(form, x, 1.0, 0).tolist() == [0, 127, -128, 0, 2, 2, 0, -2, 126, -128, 127, 0, 0]
+
+
+@HALF
+def test_quantize_int8_of_numbers_of_two_bytes_refuses_as_of_float32(form):
+    memory = values(form, 1, 32)
+    x = form.tensor(memory)
+    with pytest.raises(ArgumentValueError, match=r"out: got bytes .* overlap x"):
+        kernels.quantize_int8(x, 1.0, 0, out=HostTensor(memory.view(np.int8)[32:]))
+    with pytest.raises(ArgumentTypeError, match=r"x: got dtype float64, wanted float32 or float16 or bfloat16$"):
+        kernels.quantize_int8(HostTensor(np.zeros(4)), 1.0, 0)
+    x.device = "cuda:0"
+    with pytest.raises(ArgumentTypeError, match=f"x: got dtype {form.name}, wanted float32$"):
+        kernels.quantize_int8(x, 1.0, 0)
+    function, size, scale = LIBRARY[f"kv_quantize_int8_{form.name}_cpu"], ctypes.c_int64, ctypes.c_float(1)
+    statuses = [function(None, None, size(n), scale, 0, threads) for n, threads in ((-1, 1), (4, 1), (0, 1), (0, 0))]
+    assert statuses == [1, 2, 0, 3]
