@@ -1,4 +1,7 @@
-"""add_mul_exp: out = exp((x + y) * 2), element by element; float32 in, float32 out."""
+"""add_mul_exp: out = exp((x + y) * 2), element by element; the output is of the inputs' dtype.
+
+float16 and bfloat16 are computed in float32 and rounded once, at the end, by every implementation.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.harness.accuracy import compare
 from benchmarks.harness.benchmark import _KernelBenchmark
+from benchmarks.harness.cases import ELEMENTWISE, ITEM_BYTES, dims_of, dtype_of
 from benchmarks.harness.elementwise import ElementwiseProblem
 from benchmarks.harness.problem import Inputs, TestCase, Verdict
 from benchmarks.harness.tolerance import Tolerance
@@ -15,8 +19,13 @@ if TYPE_CHECKING:
     import torch
 
 
+# Half a unit in the last place by rounding, and room for what exp errs in float32: 2^-8 of that half is 32 half units
+# of float32 for float16, and 256 for bfloat16.
+_ROUNDED_ONCE = 1 + 2.0**-8
+
+
 class AddMulExp(ElementwiseProblem):
-    """x, y: (n,) float32 -> out: (n,) float32."""
+    """x, y: (n,) -> out: (n,), all of one dtype."""
 
     kernel = "add_mul_exp"
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
@@ -26,35 +35,75 @@ class AddMulExp(ElementwiseProblem):
         {"name": "n", "type": "size_t", "pointer": False, "const": False},
     )
 
+    cases: ClassVar[Mapping[str, Sequence[str]]] = {
+        "cpu": (*ELEMENTWISE, "float64-5M", "float16-5M", "bfloat16-5M"),
+        "cuda": ELEMENTWISE,
+    }
+
     # All implementations round x + y alike, and * 2 is exact; what differs is exp, a few units in the last place
     # (2^-23 = 1.2e-7 each) wherever the result is a normal number. 1e-5 is also what published suites allow.
     # Below the smallest normal float32 an implementation may flush to zero.
     tolerance = Tolerance(rtol=1e-5, atol=2.0**-126, source="add_mul_exp: a few units in the last place of exp")
+    # The rest by dtype. float64: ours errs by 1.1 units (2^-52), PyTorch's vectorised exp by 1 (the bound that SLEEF
+    # states), the reference, which has no higher precision, by as much; the rest of the 8 is reserve. Inputs of float16
+    # and bfloat16 are such that nothing is subnormal.
+    tolerances: ClassVar[Mapping[str, Tolerance]] = {
+        "float32": tolerance,
+        "float64": Tolerance(
+            rtol=8 * 2.0**-52, atol=2.0**-1022, source="add_mul_exp: 8 units in the last place of exp"
+        ),
+        "float16": Tolerance(
+            rtol=2.0**-11 * _ROUNDED_ONCE, atol=0.0, source="add_mul_exp: float32, rounded to float16"
+        ),
+        "bfloat16": Tolerance(
+            rtol=2.0**-8 * _ROUNDED_ONCE, atol=0.0, source="add_mul_exp: float32, rounded to bfloat16"
+        ),
+    }
 
     def __init__(self) -> None:
         super().__init__(name="add_mul_exp")
 
-    def create_inputs(self, count: int) -> Inputs:
-        """Return x, y: normal values, so that exp's argument stays within +-25 and nothing overflows."""
-        return self.random(count, "x"), self.random(count, "y")
+    def create_inputs(self, count: int, dtype: str = "float32") -> Inputs:
+        """Return x, y: normal values, so that exp's argument stays within +-25 and nothing overflows.
 
-    def reference_solution(self, *inputs: Any) -> torch.Tensor:
-        """Return exp((x + y) * 2) by three eager operations."""
+        Of float16 and bfloat16 half of them: float16 ends at exp(11.09), and below exp(-9.7) it is subnormal.
+        """
         import torch  # noqa: PLC0415 - discovery must work without torch
 
-        x, y = inputs
-        return torch.exp((x + y) * 2)
+        x, y = self.random(count, "x"), self.random(count, "y")
+        if ITEM_BYTES[dtype] == 2:
+            x, y = x / 2, y / 2
+        return x.to(getattr(torch, dtype)), y.to(getattr(torch, dtype))
 
-    def expected(self, *inputs: Any) -> torch.Tensor:
-        """Return the exponential in float64 of the sum in float32: what float32 could at best give."""
+    def inputs_of(self, case: str) -> Inputs:
+        """Return the inputs of a case in its dtype."""
+        return self.create_inputs(dims_of(case)[0], dtype_of(case))
+
+    def reference_solution(self, *inputs: Any) -> torch.Tensor:
+        """Return exp((x + y) * 2) by three eager operations, of float16 and bfloat16 between casts.
+
+        Without casts PyTorch rounds the sum to the type, and the result errs by |argument| times as much as by its own
+        rounding.
+        """
         import torch  # noqa: PLC0415
 
         x, y = inputs
+        if x.dtype in (torch.float32, torch.float64):
+            return torch.exp((x + y) * 2)
+        return torch.exp((x.float() + y.float()) * 2).to(x.dtype)
+
+    def expected(self, *inputs: Any) -> torch.Tensor:
+        """Return the exponential in float64 of the sum in float32 (float64): what the dtype could at best give."""
+        import torch  # noqa: PLC0415
+
+        x, y = (value if value.dtype == torch.float64 else value.float() for value in inputs)
         return torch.exp(((x + y) * 2).double())
 
     def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
-        """Return whether every element is within the tolerance, and the error figures."""
-        details = compare(expected, actual, self.tolerance, dtype="float32")
+        """Return whether every element is within the tolerance of the output's dtype, and the error figures."""
+        dtype = str(actual.dtype).removeprefix("torch.")
+        known = dtype if dtype in self.tolerances else "float32"
+        details = compare(expected, actual, self.tolerances[known], dtype=known)
         return details["right"], details
 
     def get_flops(self, test_case: TestCase) -> int:
@@ -65,15 +114,19 @@ class AddMulExp(ElementwiseProblem):
         return 3 * test_case["dims"][0]
 
     def get_bytes(self, test_case: TestCase) -> int:
-        """Return 12 per element: two float32 read, one written."""
-        return 12 * test_case["dims"][0]
+        """Return two items read and one written per element: 12 bytes of float32."""
+        return 3 * ITEM_BYTES[dtype_of(test_case["name"])] * test_case["dims"][0]
 
     def get_unfused_bytes(self, test_case: TestCase) -> int:
-        """Return 28 per element: the addition moves 3 float32, the multiplication and the exponential 2 each."""
-        return 28 * test_case["dims"][0]
+        """Return 28 per element of float32: the addition moves 3 items, the multiplication and the exponential 2 each.
+
+        Of float16 and bfloat16 46: the same, and casts of two inputs to float32 and of the result back, 6 each.
+        """
+        item = ITEM_BYTES[dtype_of(test_case["name"])]
+        return (7 * item if item > 2 else 46) * test_case["dims"][0]
 
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
-        """Return an uninitialised float32 tensor like x."""
+        """Return an uninitialised tensor like x."""
         import torch  # noqa: PLC0415
 
         return torch.empty_like(inputs[0])

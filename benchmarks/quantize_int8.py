@@ -1,4 +1,7 @@
-"""quantize_int8: out = clamp(round_half_even(x / scale) + zero_point, -128, 127) as int8; float32 in."""
+"""quantize_int8: out = clamp(round_half_even(x / scale) + zero_point, -128, 127) as int8.
+
+float16 and bfloat16 are made float32 first, by every implementation: then the result is exact.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.harness.accuracy import compare
 from benchmarks.harness.benchmark import _KernelBenchmark
+from benchmarks.harness.cases import ELEMENTWISE, ITEM_BYTES, dims_of, dtype_of
 from benchmarks.harness.elementwise import ElementwiseProblem
 from benchmarks.harness.problem import Inputs, TestCase, Verdict
 from benchmarks.harness.tolerance import Tolerance
@@ -20,7 +24,7 @@ ZERO_POINT = 3
 
 
 class QuantizeInt8(ElementwiseProblem):
-    """x: (n,) float32, scale, zero_point -> out: (n,) int8."""
+    """x: (n,) float32, float16 or bfloat16, scale, zero_point -> out: (n,) int8."""
 
     kernel = "quantize_int8"
     is_exact = True  # five IEEE operations with one right answer each: no tolerance
@@ -33,10 +37,15 @@ class QuantizeInt8(ElementwiseProblem):
         {"name": "n", "type": "size_t", "pointer": False, "const": False},
     )
 
+    cases: ClassVar[Mapping[str, Sequence[str]]] = {
+        "cpu": (*ELEMENTWISE, "float16-5M", "bfloat16-5M"),
+        "cuda": ELEMENTWISE,
+    }
+
     def __init__(self) -> None:
         super().__init__(name="quantize_int8")
 
-    def create_inputs(self, count: int) -> Inputs:
+    def create_inputs(self, count: int, dtype: str = "float32") -> Inputs:
         """Return x (normal values), scale and zero_point; on CUDA scale is a 0-dim tensor.
 
         PyTorch's CUDA division by a Python number multiplies by its reciprocal, which is not the division that
@@ -45,7 +54,11 @@ class QuantizeInt8(ElementwiseProblem):
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         scale = SCALE if self.device == "cpu" else torch.tensor(SCALE, device=self.device)
-        return self.random(count, "x"), scale, ZERO_POINT
+        return self.random(count, "x").to(getattr(torch, dtype)), scale, ZERO_POINT
+
+    def inputs_of(self, case: str) -> Inputs:
+        """Return the inputs of a case, x in its dtype."""
+        return self.create_inputs(dims_of(case)[0], dtype_of(case))
 
     def native_arguments(self, inputs: Inputs) -> Inputs:
         """Return x, scale as a number, zero_point."""
@@ -55,11 +68,14 @@ class QuantizeInt8(ElementwiseProblem):
     def reference_solution(self, *inputs: Any) -> torch.Tensor:
         """Return the quantised values by five eager operations.
 
-        Not `quantize_per_tensor`, which multiplies by 1 / scale and so differs in some elements of a million.
+        Not `quantize_per_tensor`, which multiplies by 1 / scale and so differs in some elements of a million. float16
+        and bfloat16 are cast before: their own division rounds the quotient to 11 or 8 digits, and its integer differs.
         """
         import torch  # noqa: PLC0415
 
         x, scale, zero_point = inputs
+        if x.dtype != torch.float32:
+            x = x.float()
         return torch.clamp(torch.round(x / scale) + zero_point, -128, 127).to(torch.int8)
 
     def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
@@ -75,12 +91,15 @@ class QuantizeInt8(ElementwiseProblem):
         return 5 * test_case["dims"][0]
 
     def get_bytes(self, test_case: TestCase) -> int:
-        """Return 5 per element: one float32 read, one int8 written."""
-        return 5 * test_case["dims"][0]
+        """Return 5 per element of float32: one item read, one int8 written."""
+        return (ITEM_BYTES[dtype_of(test_case["name"])] + 1) * test_case["dims"][0]
 
     def get_unfused_bytes(self, test_case: TestCase) -> int:
-        """Return 37 per element: four operations read and write a float32 each, the conversion writes an int8."""
-        return 37 * test_case["dims"][0]
+        """Return 37 per element: four operations read and write a float32 each, the conversion writes an int8.
+
+        Of float16 and bfloat16 6 more: the cast to float32.
+        """
+        return (37 if dtype_of(test_case["name"]) == "float32" else 43) * test_case["dims"][0]
 
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
         """Return an uninitialised int8 tensor of x's shape."""

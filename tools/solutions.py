@@ -67,6 +67,7 @@ def _python(path: Path) -> Binder:
         raise UsageError(f"{path}: no function `{NAME}`; wanted def {NAME}(*inputs, *outputs, *scalars)")
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
+        check_dtypes(problem, case, inputs)
         outputs = new_outputs(problem, case, inputs)
         arguments = ordered(problem, case, inputs, outputs)
         try:
@@ -91,6 +92,7 @@ def _library(path: Path, problem: Problem) -> Binder:
     function.restype = None
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
+        check_dtypes(problem, case, inputs)
         outputs = new_outputs(problem, case, inputs)
         arguments = ordered(problem, case, inputs, outputs)
         types = _argtypes(problem)
@@ -128,6 +130,18 @@ def _as_c(problem: Problem, index: int, kind: Any, value: Any) -> Any:
         raise UsageError(
             f"{problem.name}: argument `{name}` is {type(value).__name__}, the signature says {kind.__name__}"
         ) from None
+
+
+def check_dtypes(problem: Problem, case: str, inputs: Inputs) -> None:
+    """Raise NotImplementedError (n/a) where a tensor of a case is not of the type that `parameters` says."""
+    declared = [item for item in problem.parameters if item["pointer"] and item["const"]]
+    tensors = [value for value in problem.native_arguments(inputs) if hasattr(value, "data_ptr")]
+    for item, tensor in zip(declared, tensors, strict=False):  # fewer, or more, are found where they are bound
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if DTYPES.get(item["type"], dtype) != dtype:
+            raise NotImplementedError(
+                f"case {case} has `{item['name']}` of {dtype}; a solution takes {item['type']}*: {c_signature(problem)}"
+            )
 
 
 def ordered(problem: Problem, case: str, inputs: Inputs, outputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float
 IMPLEMENTATIONS = ("eager", "compile", "native")
 CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _FACTORS = {"": 1, "k": 1_000, "M": 1_000_000}
 
 
@@ -30,6 +31,11 @@ def dims_of(case: str) -> tuple[int, ...]:
     if extents is not None:
         return tuple(int(extent) for extent in extents.split("x"))
     return (int(count) * _FACTORS[factor],)
+
+
+def dtype_of(case: str) -> str:
+    """Return the dtype that a case's name says: "float32" of "float32-5M"."""
+    return case.partition("-")[0]
 
 
 def problems() -> Iterator[Problem]:

@@ -37,9 +37,13 @@ class ElementwiseProblem(Problem):
     def generate_test_cases(self) -> list[TestCase]:
         """Return one case per size; `dims` is (elements,)."""
         return [
-            TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.create_inputs, dims_of(name)[0]))
+            TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.inputs_of, name))
             for name in self.cases[self.device]
         ]
+
+    def inputs_of(self, case: str) -> Inputs:
+        """Return the inputs of a case; a problem with cases of several dtypes says here how they differ."""
+        return self.create_inputs(dims_of(case)[0])
 
     def random(self, count: int, salt: str) -> torch.Tensor:
         """Return `count` float32 normal values on `device`; equal salts give equal values on every machine."""

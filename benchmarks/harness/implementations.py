@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import aoti
+from benchmarks.harness.cases import ITEM_BYTES, dtype_of
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.timers import Call
 
@@ -64,7 +65,7 @@ def _bind_eager(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> B
     return fresh(lambda: reference(*inputs))
 
 
-def _bind_native(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> Bound:
+def _bind_native(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
     kernel = problem.kernel
     if kernel is None:
         raise NotImplementedError(f"{problem.name} has no native kernel")
@@ -74,7 +75,7 @@ def _bind_native(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> 
         if error.name not in ("kernels", f"kernels.{kernel}"):
             raise
         raise NotImplementedError(f"this commit has no kernels.{kernel}") from None
-    _check_support(problem, module.SUPPORTS)
+    _check_support(problem, case, module.SUPPORTS)
     output = problem.empty_output(inputs)
     call: Call = module.bind(*problem.native_arguments(inputs), out=output)
     if status := call():
@@ -82,8 +83,11 @@ def _bind_native(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> 
     return Bound(call, lambda: output, lambda: poison(output))
 
 
-def _check_support(problem: Problem, supports: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise NotImplementedError when the commit's kernel, or this machine, cannot run the problem's device."""
+def _check_support(problem: Problem, case: str, supports: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise NotImplementedError when the commit's kernel, or this machine, cannot run the problem's device or dtype.
+
+    `supports` names dtypes of all devices in "dtypes"; where there is "dtypes_cpu" or "dtypes_cuda", that counts there.
+    """
     devices = supports["devices"]
     if not devices:
         raise NotImplementedError(
@@ -91,6 +95,11 @@ def _check_support(problem: Problem, supports: Mapping[str, tuple[str, ...]]) ->
         )
     if problem.device not in devices:
         raise NotImplementedError(f"at this commit {problem.name} runs on {devices}, not {problem.device}")
+    dtypes = supports.get(f"dtypes_{problem.device}", supports["dtypes"])
+    if dtype_of(case) in ITEM_BYTES and dtype_of(case) not in dtypes:  # a user's case may be called anything
+        raise NotImplementedError(
+            f"at this commit {problem.name} takes {', '.join(dtypes)} on {problem.device}, not {dtype_of(case)}"
+        )
     if problem.device == "cuda":
         reason = importlib.import_module("kernels").cuda_status()
         if reason is not None:

@@ -33,6 +33,55 @@ def test_eager_is_right(problem):
     assert details["elements"] == output.numel()
 
 
+DTYPES = [
+    *(("add_mul_exp", dtype) for dtype in ("float32", "float64", "float16", "bfloat16")),
+    *(("quantize_int8", dtype) for dtype in ("float32", "float16", "bfloat16")),
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), DTYPES)
+def test_a_case_has_its_dtype_and_eager_is_right_and_a_neighbour_but_one_wrong(name, dtype):
+    problem = PROBLEMS[name]
+    problem.device = "cpu"
+    inputs = problem.inputs_of(f"{dtype}-1M")  # all the different values that there are
+    assert inputs[0].dtype == getattr(torch, dtype)
+    output = problem.reference_solution(*inputs)
+    assert output.dtype == problem.empty_output(inputs).dtype
+    expected = problem.expected(*inputs)
+    assert problem.verify_result(expected, output)[0]
+    if dtype in ("float16", "bfloat16") and name == "add_mul_exp":
+        assert torch.isfinite(output).all() and output.abs().min() >= torch.finfo(output.dtype).tiny
+        for step in (-1, 1):  # bits of a neighbour: more than half a unit away
+            beside = (output[:1000].view(torch.int16) + step).view(output.dtype)
+            assert not problem.verify_result(expected[:1000], beside)[0]
+    wrong = output.clone()
+    wrong[37] += 1
+    assert not problem.verify_result(expected, wrong)[0]
+
+
+def test_the_bytes_of_a_case_are_those_of_its_dtype():
+    found = {
+        (problem.name, case["name"]): problem.get_bytes(case) / case["dims"][0]
+        for problem in (PROBLEMS["add_mul_exp"], PROBLEMS["quantize_int8"])
+        for case in cpu_cases(problem)
+        if case["name"].endswith("-5M")
+    }
+    assert found == {
+        ("add_mul_exp", "float32-5M"): 12,
+        ("add_mul_exp", "float64-5M"): 24,
+        ("add_mul_exp", "float16-5M"): 6,
+        ("add_mul_exp", "bfloat16-5M"): 6,
+        ("quantize_int8", "float32-5M"): 5,
+        ("quantize_int8", "float16-5M"): 3,
+        ("quantize_int8", "bfloat16-5M"): 3,
+    }
+
+
+def cpu_cases(problem):
+    problem.device = "cpu"
+    return problem.generate_test_cases()
+
+
 def test_one_wrong_element_is_caught_where_it_is(problem):
     inputs, output = small(problem)
     output.view(-1)[37] += 1

@@ -26,13 +26,19 @@ def traffic(run):
     return sum(moved)
 
 
-@pytest.mark.parametrize("name", ["add_mul_exp", "quantize_int8"])
-def test_it_is_what_the_operations_move(name):
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *(("add_mul_exp", dtype) for dtype in ("float32", "float64", "float16", "bfloat16")),
+        *(("quantize_int8", dtype) for dtype in ("float32", "float16", "bfloat16")),
+    ],
+)
+def test_it_is_what_the_operations_move(name, dtype):
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     problem = next(problem for problem in cases.problems() if problem.name == name)
     problem.device = "cpu"
-    inputs = problem.create_inputs(1000)
-    test = {"name": "float32-1k", "dims": (1000,), "create_inputs": lambda: inputs}
+    inputs = problem.inputs_of(f"{dtype}-1k")
+    test = {"name": f"{dtype}-1k", "dims": (1000,), "create_inputs": lambda: inputs}
     assert problem.get_unfused_bytes(test) == traffic(lambda: problem.reference_solution(*inputs))
     assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
 

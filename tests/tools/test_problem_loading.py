@@ -318,3 +318,19 @@ def test_arguments_that_a_library_cannot_be_given(tmp_path, old, new, words):
     library = compiled(tmp_path, "s", 'extern "C" void solution() {}\n')
     assert old in TWO_OUTPUTS
     refused(written(tmp_path, "p.py", TWO_OUTPUTS.replace(old, new, 1)), *words, solutions=[library])
+
+
+def test_a_case_of_another_dtype_than_a_solution_takes_is_not_applicable(tmp_path):
+    from benchmarks.quantize_int8 import QuantizeInt8
+    from tools import solutions
+
+    problem = QuantizeInt8()
+    inputs = problem.inputs_of("float16-1k")
+    solutions.check_dtypes(problem, "float32-1k", problem.inputs_of("float32-1k"))
+    with pytest.raises(
+        NotImplementedError, match=r"case float16-1k has `x` of float16; a solution takes float\*: void"
+    ):
+        solutions.check_dtypes(problem, "float16-1k", inputs)
+    (tmp_path / "mine.py").write_text("def solution(x, scale, zero_point, out, n): pass\n")
+    with pytest.raises(NotImplementedError, match="has `x` of float16"):
+        solutions.binder(tmp_path / "mine.py", problem)(problem, "float16-1k", inputs)
