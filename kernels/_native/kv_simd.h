@@ -115,6 +115,16 @@ inline Doubles smaller(Doubles first, Doubles second) {
 inline Bytes lowest_bytes(Ints numbers) {
 #if defined(__AVX512F__)
     return reinterpret_cast<Bytes>(_mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(numbers)));
+#elif defined(__AVX2__)
+    const __m256i bytes = reinterpret_cast<__m256i>(numbers & 0xff);
+    const __m128i pairs = _mm_packus_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+    const __m128i packed = _mm_packus_epi16(pairs, pairs);
+    return load<Bytes>(&packed);
+#elif defined(__SSE2__) && !defined(__AVX__)
+    const __m128i bytes = reinterpret_cast<__m128i>(numbers & 0xff);
+    const __m128i pairs = _mm_packs_epi32(bytes, bytes);
+    const __m128i packed = _mm_packus_epi16(pairs, pairs);
+    return load<Bytes>(&packed);
 #else
     return __builtin_convertvector(numbers, Bytes);
 #endif
