@@ -25,7 +25,7 @@ SUFFIX = ".sessions.jsonl"
 # Facts of how a commit was built; no series but those of our own code shows them.
 COMPILERS = frozenset({"cxx compiler", "cxx compiler version", "cuda compiler version"})
 # Facts that the last digits of a result follow from: another of these computes other errors from the same code.
-NUMERICS = COMPILERS | {"torch", "cuda", "cpu", "gpu", "libc", "threads"}
+NUMERICS = COMPILERS | {"torch", "cuda", "cpu", "gpu", "isa", "libc", "threads"}
 Changes = dict[str, tuple[str, str]]  # fact -> what it was, what it is
 
 
