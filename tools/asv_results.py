@@ -208,6 +208,15 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     )
 
 
+def files_with(results: Path, method: str) -> Iterator[ResultsFile]:
+    """Yield the results files that say something of a method, one at a time: all of them may be gigabytes."""
+    for _, paths in folders(results):
+        for path in paths:
+            found = read_file(path, []) if method.encode() in path.read_bytes() else None
+            if found is not None:
+                yield found
+
+
 def _hardware(params: object) -> dict[str, str]:
     known = params if isinstance(params, dict) else {}
     return {name: str(known[name]) for name in HARDWARE if known.get(name)}

@@ -15,14 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tools import makers
 from tools.atomic import replace_text
 from tools.errors import UsageError
 
 NAME = "charts.json"
 MOST = 32  # documents kept, those asked for last; a site has a few
 FIRST = 1001  # the number of a document's first model, as Bokeh counts them
-# What documents follow from, beside Bokeh and the parameters
-_MAKERS = ("charts", "compare_formats_charts", "kept_documents", "palette", "roofline_chart", "roofline_plot", "units")
 
 Document = dict[str, Any]  # what Bokeh.embed.embed_item takes
 
@@ -99,6 +98,5 @@ def script() -> Path:
 
 @functools.cache
 def _made_by() -> str:
-    """Return what changes with Bokeh and with the code that draws."""
-    paths = [script(), *(Path(__file__).with_name(f"{name}.py") for name in _MAKERS)]
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
+    """Return what changes with Bokeh and with our code."""
+    return hashlib.sha256(makers.digest().encode() + script().read_bytes()).hexdigest()

@@ -5,7 +5,7 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from tools.kept_documents import Documents
 from tools.kept_verdicts import KeptVerdict
 from tools.measurements import Fit, Measurement, SeriesKey
 from tools.pages import Place
-from tools.recorded import Benchmark, Commit, Machine, ResultsFile
+from tools.recorded import Benchmark, Commit, Machine
 from tools.roof_choice import Choice, Chooser
 from tools.roofline import Roofs
 from tools.roofs import CeilingSession
@@ -255,16 +255,7 @@ class Site:
 
     @cached_property
     def _errors(self) -> dict[SeriesKey, Accuracy]:
-        return accuracy_series.build(self._files_with(accuracy_series.METHOD), self.order)
-
-    def _files_with(self, method: str) -> Iterator[ResultsFile]:
-        """Yield the results files that say something of a method, one at a time: all of them may be gigabytes."""
-        for _, paths in asv_results.folders(self.results):
-            for path in paths:
-                if method.encode() in path.read_bytes():
-                    found = asv_results.read_file(path, [])
-                    if found is not None:
-                        yield found
+        return accuracy_series.build(asv_results.files_with(self.results, accuracy_series.METHOD), self.order)
 
     @cached_property
     def _ceilings(self) -> dict[tuple[str, str], tuple[CeilingSession, ...]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.tools.simulated_machine import Machine
-from tools import night_confirming, night_judging
+from tools import changepoints, night_confirming, night_judging
 from tools.ab_test import Answer
 from tools.decisions import Expectation
 from tools.finding import Kind, State, known_steps
@@ -424,7 +424,19 @@ def test_an_error_that_moved_with_what_computes_it_accuses_no_commit(fact):
     assert found.affected[0].ratio == pytest.approx(1.05) and fact in found.changes
 
 
-def test_an_error_that_moved_with_the_code_alone_is_the_commit_s():
-    error = history([0.0] * 20 + [math.log(1.05)], tonight=1, noise=0.0, method="", codes=["a"] * 20 + ["b"])
-    (found,), _ = a_night(Machine(), error)
+def test_errors_that_moved_with_the_code_alone_are_the_commit_s():
+    levels = {"tonight": 1, "noise": 0.0, "method": "", "codes": ["a"] * 20 + ["b"]}
+    cases = ("float32-1M", "float32-2M", "float32-5M")  # so many would be an event of the machine
+    errors = [history([0.0] * 20 + [math.log(1.05)], case=case, **levels) for case in cases]
+    (found,), _ = a_night(Machine(), *errors)
     assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    assert len(found.affected) == len(cases)
+
+
+@pytest.mark.usefixtures("long_line")
+def test_a_step_that_many_values_place_late_is_looked_for_before_it_too():
+    levels = [0.0] * 40 + [math.log(1.04)] * 36
+    seen = look_back([item.value for item in night_of(60, levels, noise=0.012).observations])
+    ((placed,),) = [changepoints.detect([item.value for item in night_of(60, levels, noise=0.012).observations]).points]
+    assert placed.index > 40  # the vote names the commit after
+    assert seen.good < 40 <= seen.bad
