@@ -36,13 +36,17 @@ class Expectation:
 
     def covers(self, item: Affected) -> bool:
         """Return whether a series' change is what was expected; it is held to the end of its interval nearer to 1."""
-        if not re.search(self.bench, str(item.identity)):
+        return self.allows(str(item.identity), item.ratio, item.low, item.high)
+
+    def allows(self, series: str, ratio: float, low: float | None, high: float | None) -> bool:
+        """Return the same of a series by its name, and of a change, new / old, with its 95% interval."""
+        if not re.search(self.bench, series):
             return False
         if self.most is None:
             return True
         if self.most >= 1:
-            return item.ratio >= 1 and (item.low or item.ratio) <= self.most
-        return item.ratio <= 1 and (item.high or item.ratio) >= self.most
+            return ratio >= 1 and (low or ratio) <= self.most
+        return ratio <= 1 and (high or ratio) >= self.most
 
 
 def _changed(

@@ -1,7 +1,8 @@
 """``python -m tools gate BASE HEAD``: is HEAD slower than BASE? Two commits, or the working tree, in minutes.
 
 Both are measured in turns, A B B A, in fresh processes; each series gets one of three answers (tools/ab_test.py), and
-more rounds as long as it has none and the budget lasts. A kernel whose machine code is the same on both sides is not
+more rounds as long as it has none and the budget lasts. One that is slower by no more than a `Perf-Expected:` line of
+the commits in between says is expected, and no regression. A kernel whose machine code is the same on both sides is not
 measured. Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.harness.cases import CONTROLS
-from tools import gate_report, history, selection, working_tree
+from tools import gate_report, history, perf_expected, selection, working_tree
 from tools.ab_arguments import add_measuring_arguments, measuring, seconds
 from tools.ab_run import AsvRunner
 from tools.atomic import replace_text
@@ -59,6 +60,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
         found = confirm(runner, base, head, series, budget, measure_unchanged=args.measure_unchanged)
         commits = history.read(Path(), [base, head]).commits
+        brought = history.between(Path(), base, head, saying=perf_expected.KEY)
+        expectations, notes = perf_expected.expectations(brought)
         report = GateReport(
             base=commits[base],
             head=commits[head],
@@ -66,6 +69,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             budget=budget,
             measured=runner.measured,
             evidence=str(runner.folder(base, head)),
+            expected=perf_expected.slower_as_expected(found, expectations),
+            notes=notes,
         )
     print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)
     _write(report, formats, out)

@@ -26,10 +26,12 @@ def name(series: Series) -> str:
     return " ".join([series[0], *series[1]])
 
 
-def answer(item: Comparison) -> str:
-    """Return an answer in a word or two: "different", "unknown, suspect", "failed"."""
+def answer(item: Comparison, expected: str | None = None) -> str:
+    """Return an answer in a word or two: "different", "unknown, suspect", "failed", "different, expected"."""
     if item.obstacle is not None:
         return f"{item.answer.value}, {item.obstacle.value}"
+    if expected is not None:
+        return f"{item.answer.value}, expected"
     return f"{item.answer.value}, suspect" if item.suspect else item.answer.value
 
 
@@ -43,18 +45,20 @@ def change(ratio: float | None) -> str:
     return f"{percent:+.1f}%" if abs(percent) >= 0.95 else f"{percent:+.2f}%"
 
 
-def _cells(series: Series, item: Comparison) -> list[str]:
+def _cells(series: Series, item: Comparison, expected: str | None) -> list[str]:
     interval = DASH if item.low is None or item.high is None else f"{change(item.low)} to {change(item.high)}"
     p = DASH if item.p is None else f"{item.p:.2g}"
-    return [name(series), answer(item), change(item.ratio), interval, p, str(item.rounds or DASH)]
+    return [name(series), answer(item, expected), change(item.ratio), interval, p, str(item.rounds or DASH)]
 
 
 def as_text(report: GateReport) -> str:
     """Return the table, worst first, why each answer is what it is, and the verdict."""
     parts = [f"{role} {in_words(commit)}" for role, commit in (("BASE", report.base), ("HEAD", report.head))]
     if report.rows:
-        parts += ["", columns([HEADS, *(_cells(*row) for row in report.rows)]), f"  {NOTE}", ""]
+        cells = [_cells(series, item, report.expected.get(series)) for series, item in report.rows]
+        parts += ["", columns([HEADS, *cells]), f"  {NOTE}", ""]
         parts += [f"{text}:\n  {', '.join(names)}" for text, names in _notes(report).items()]
+    parts += [f"note: {note}" for note in report.notes]
     return (
         "\n".join([*parts, "", _summary(report), f"rounds: {report.evidence}", f"verdict: {_verdict(report)}"]) + "\n"
     )
@@ -69,15 +73,21 @@ def _notes(report: GateReport) -> dict[str, list[str]]:
     """Return why the answers are what they are, each reason once, with the series that it holds of."""
     found: dict[str, list[str]] = {}
     for series, item in report.rows:
-        found.setdefault(_because(item), []).append(name(series))
+        found.setdefault(_because(item, report.expected.get(series)), []).append(name(series))
     raw = [name(series) for series, item in report.rows if item.p is not None and not item.adjusted]
     if raw:
         found["not adjusted (not every round has something to adjust by that the series moves with)"] = raw
     return found
 
 
-def _because(item: Comparison) -> str:
-    return f"{item.answer.value}{', suspect' if item.suspect else ''}, because {item.reason}"
+def _because(item: Comparison, expected: str | None) -> str:
+    state = ", expected" if expected is not None else ", suspect" if item.suspect else ""
+    return f"{item.answer.value}{state}, because {_reason(item, expected)}"
+
+
+def _reason(item: Comparison, expected: str | None) -> str:
+    """Return the reason of an answer, and the one that somebody gave why it is to be so."""
+    return item.reason if expected is None else f"{item.reason}; {_plain(expected)}"
 
 
 def _summary(report: GateReport) -> str:
@@ -103,9 +113,11 @@ def as_markdown(report: GateReport) -> str:
     if report.rows:
         table = ["| " + " | ".join([*HEADS, "because"]) + " |", "|---|---|--:|--:|--:|--:|---|"]
         for series, item in report.rows:
-            first, *others = _cells(series, item)
-            table.append(f"| {' | '.join([literal(first), *others, literal(item.reason)])} |")
+            said = report.expected.get(series)
+            first, *others = _cells(series, item, said)
+            table.append(f"| {' | '.join([literal(first), *others, literal(_reason(item, said))])} |")
         lines += ["\n".join(table), NOTE[0].upper() + NOTE[1:] + "."]
+    lines += [f"Note: {literal(note)}" for note in report.notes]
     return "\n\n".join([*lines, f"{_summary(report)}."]) + "\n"
 
 
@@ -119,7 +131,11 @@ def as_json(report: GateReport) -> str:
         "budget": report.budget,
         "measured": report.measured,
         "evidence": report.evidence,
-        "series": [{**series_object(series), **comparison_object(item)} for series, item in report.rows],
+        "notes": list(report.notes),
+        "series": [
+            {**series_object(series), **comparison_object(item), "expected": report.expected.get(series)}
+            for series, item in report.rows
+        ],
     }
     return json.dumps(said, indent=2, allow_nan=False) + "\n"
 
@@ -141,8 +157,8 @@ def comparison_object(item: Comparison) -> dict[str, Any]:
 
 
 def as_junit(report: GateReport) -> str:
-    """Return the report as JUnit XML: slower is a failure, what could not run an error, unknown is skipped."""
-    cases = [_case(series, item) for series, item in report.rows]
+    """Return the report as JUnit XML: slower is a failure if not expected, no run an error, unknown skipped."""
+    cases = [_case(series, item, report.expected.get(series)) for series, item in report.rows]
     said = {"name": "gate", "tests": str(len(cases)), "time": f"{report.measured:.1f}"}
     counts = {kind: str(sum(case.find(tag) is not None for case in cases)) for kind, tag in _COUNTED.items()}
     suite = ElementTree.Element("testsuite", {**said, **counts})
@@ -154,13 +170,13 @@ def as_junit(report: GateReport) -> str:
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def _case(series: Series, item: Comparison) -> ElementTree.Element:
+def _case(series: Series, item: Comparison, expected: str | None) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=series[0], name=_plain(" ".join(series[1])))
-    tag = _tag(item)
+    tag, text = _tag(item) if expected is None else None, _plain(_sentence(item, expected))
     if tag:
-        ElementTree.SubElement(case, tag, message=_plain(_sentence(item)))
+        ElementTree.SubElement(case, tag, message=text)
     else:
-        ElementTree.SubElement(case, "system-out").text = _plain(_sentence(item))
+        ElementTree.SubElement(case, "system-out").text = text
     return case
 
 
@@ -172,11 +188,11 @@ def _tag(item: Comparison) -> str | None:
     return "skipped" if item.answer is Answer.UNKNOWN else None
 
 
-def _sentence(item: Comparison) -> str:
+def _sentence(item: Comparison, expected: str | None) -> str:
     if item.low is None or item.high is None or item.p is None:
-        return _because(item)
+        return _because(item, expected)
     figures = f"{change(item.ratio)} ({change(item.low)} to {change(item.high)}), p = {item.p:.2g}"
-    return f"{figures}, {units.count(item.rounds, 'round')} a side: {_because(item)}"
+    return f"{figures}, {units.count(item.rounds, 'round')} a side: {_because(item, expected)}"
 
 
 def _plain(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tools.ab_test import Answer, Comparison, Obstacle
 from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured
@@ -33,23 +33,27 @@ WORDS: Mapping[Verdict, str] = {
 }
 
 
-def verdict(found: Iterable[Comparison]) -> Verdict:
+def verdict(found: Iterable[Comparison], expected: Iterable[Comparison] = ()) -> Verdict:
     """Return the verdict; of several the first in the contract's order: 22, 10, 21, 20, 11.
+
+    Args:
+        found: of all series but those of `expected`: these are slower, or may be, and somebody said that they will be.
 
     Nothing was compared where no series had a look, and one was to have one: that the code of others is the same says
     nothing of it. A commit that does not build leaves nothing to compare, either. Improvements, what is n/a on both
     sides, and an unknown one that was looked at and does not lean to slower leave a gate clean.
     """
-    items = list(found)
+    own = list(found)
+    items = [*own, *expected]
     obstacles = {item.obstacle for item in items}
     seen = any(item.p is not None for item in items)
     is_known = seen or any(item.answer is Answer.SAME for item in items)
     holds = {
         Verdict.NOTHING: not is_known or (not seen and any(item.unseen for item in items)),
-        Verdict.REGRESSION: any(item.slower for item in items),
+        Verdict.REGRESSION: any(item.slower for item in own),
         Verdict.NOT_BUILT: Obstacle.NOT_BUILT in obstacles,
         Verdict.FAILED: Obstacle.FAILED in obstacles,
-        Verdict.SUSPECT: any(doubt(item) for item in items),
+        Verdict.SUSPECT: any(doubt(item) for item in own),
     }
     return next((verdict for verdict, is_so in holds.items() if is_so), Verdict.CLEAN)
 
@@ -73,22 +77,29 @@ class GateReport:
     budget: float  # s
     measured: float  # s that measuring took
     evidence: str  # the folder of the rounds
+    expected: Mapping[Series, str] = field(default_factory=dict)  # slower, or may be, as somebody said: why
+    notes: tuple[str, ...] = ()  # what else is to be said, such as of a line that nobody can read
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on all series."""
-        return verdict(self.found.values())
+        return verdict(self._own, (self.found[series] for series in self.expected))
+
+    @property
+    def _own(self) -> list[Comparison]:
+        return [item for series, item in self.found.items() if series not in self.expected]
 
     @property
     def words(self) -> str:
         """The verdict in words, and what it is for where a table may not tell."""
-        items, said = self.found.values(), self.verdict
+        items, said = self._own, self.verdict
         why: Iterable[str] = ()
         if said is Verdict.SUSPECT:
             why = (doubt(item) for item in items)
         if said is Verdict.NOTHING:
             why = (doubt(item) if item.obstacle is None else item.obstacle.value for item in items)
-        return "; ".join(dict.fromkeys([WORDS[said], *filter(None, why)]))
+        as_said = [f"{len(self.expected)} slower as expected"] * bool(self.expected)
+        return "; ".join(dict.fromkeys([WORDS[said], *filter(None, why), *as_said]))
 
     @property
     def rows(self) -> list[tuple[Series, Comparison]]:

@@ -38,6 +38,31 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
     return History(line=tuple(reversed(line)), commits=commits, shallow=shallow, tags=tags)
 
 
+def merged(repository: Path, merges: Iterable[Commit], *, saying: str) -> dict[str, tuple[Commit, ...]]:
+    """Return the commits that merges brought and whose messages have a line that begins so, by the merge's SHA.
+
+    Args:
+        repository: a folder inside the working tree. merges: commits; those of one parent bring none.
+        saying: in any case; no regular expression.
+    """
+    ranges = {item.sha: f"{item.parents[0]}..{item.sha}" for item in merges if len(item.parents) > 1}
+    found = {sha: _saying(repository, wanted, saying) for sha, wanted in ranges.items()}
+    return {sha: tuple(item for item in items if item.sha != sha) for sha, items in found.items()}
+
+
+def between(repository: Path, base: str, head: str, *, saying: str) -> tuple[Commit, ...]:
+    """Return the commits of `head` that `base` does not have, and whose messages have a line that begins so."""
+    return _saying(repository, f"{base}..{head}", saying)
+
+
+def _saying(repository: Path, wanted: str, saying: str) -> tuple[Commit, ...]:
+    """Return the commits of a range, newest first. git searches: a branch may bring thousands."""
+    with git.Repo(repository, search_parent_directories=True) as repo:
+        options = ("--regexp-ignore-case", "--basic-regexp", f"--grep=^{saying}")
+        listed = repo.git.rev_list(*options, "--end-of-options", wanted, "--").split()
+        return tuple(item for sha in listed if (item := commit(repo, sha)) is not None)
+
+
 def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the files that commits changed, against their first parents, by full SHA.
 

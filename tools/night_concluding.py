@@ -66,7 +66,8 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     all_series = histories.undated(built, now := time.time())
     told = absences.from_the_future(built, now, work.machine) + absences.renamed(all_series, work.machine)
     here = [item for item in all_series if item.identity.machine == work.machine]
-    said, expected_notes = perf_expected.expectations(past.commits.values())
+    brought = history.merged(work.root, past.commits.values(), saying=perf_expected.KEY)
+    said, expected_notes = perf_expected.expectations(past.commits.values(), brought)
     suspected = night_judging.suspicions(
         here, shift, look_back, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
     )

@@ -6,17 +6,20 @@
 
 A line names series, how far their value may move (`any`: however far), and why. Series: a kernel, or a series' name or
 its beginning, with `*` for any letters. The percentage is of the value, time for most: +3% allows 3% more time and no
-more, -20% expects up to 20% less. Pure. What is in a message is what a stranger typed: a pattern of these letters only,
-and never a regular expression, which can be made to take for ever.
+more, -20% expects up to 20% less. A line in a merged branch counts for its merge, too. Pure. What is in a message is
+what a stranger typed: a pattern of these letters only, and never a regular expression, which can be made to take for
+ever.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from tools.ab_test import Comparison
 from tools.decisions import Expectation
 from tools.recorded import Commit
+from tools.stored_file import Series
 
 KEY = "Perf-Expected"
 _LINE = re.compile(rf"^{KEY}[ \t]*:(.*)$", re.MULTILINE | re.IGNORECASE)
@@ -27,26 +30,46 @@ _SAID = re.compile(
 _FORM = f"`{KEY}: SERIES +3%|-3%|any [because REASON]`"
 
 
-def expectations(commits: Iterable[Commit]) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:
-    """Return what the messages of commits expect, and a note for each line that says nothing that can be read."""
+def expectations(
+    commits: Iterable[Commit], merged: Mapping[str, Iterable[Commit]] | None = None
+) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:
+    """Return what the messages of commits expect, and a note for each line that says nothing that can be read.
+
+    Args:
+        merged: the commits that a merge brought, by its SHA: what they expect may be seen at the merge alone.
+    """
     found: list[Expectation] = []
     notes = []
-    for commit in commits:
+    brought = ((merge, commit) for merge, items in (merged or {}).items() for commit in items)
+    for sha, commit in (*((commit.sha, commit) for commit in commits), *brought):
         for number, text in enumerate(_LINE.findall(commit.message), start=1):
             said = _SAID.fullmatch(text.strip())
             if said is None:
                 shown = "".join(letter if letter.isprintable() else "?" for letter in text.strip()[:60])
                 notes.append(f"{commit.sha[:8]}: {KEY}: {_FORM} is wanted, got {shown!r}; nothing is expected by it")
             else:
-                found.append(_expectation(commit, number, said))
-    return tuple(found), tuple(notes)
+                found.append(_expectation(commit, number, said, sha))
+    return tuple(found), tuple(dict.fromkeys(notes))
 
 
-def _expectation(commit: Commit, number: int, said: re.Match[str]) -> Expectation:
+def slower_as_expected(found: Mapping[Series, Comparison], said: Iterable[Expectation]) -> dict[Series, str]:
+    """Return the series that are slower, or may be, but no more than somebody expects, each with the reason given."""
+    expected = {}
+    for series, item in found.items():
+        if item.ratio is None or not (item.slower or item.suspect):
+            continue
+        name = " ".join([series[0], *series[1]])
+        one = next((one for one in said if one.allows(name, item.ratio, item.low, item.high)), None)
+        if one is not None:
+            expected[series] = one.reason
+    return expected
+
+
+def _expectation(commit: Commit, number: int, said: re.Match[str], sha: str) -> Expectation:
     much = said["much"]
     return Expectation(
         id=f"{commit.sha[:8]}-{number}",
-        commits=(commit.sha,),
+        commits=(sha,),
         bench=_pattern(said["series"]),
         reason=f"{KEY} in {commit.sha[:8]}: {said['why'] or much}",
         who=commit.author,

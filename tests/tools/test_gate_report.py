@@ -1,5 +1,6 @@
 """A gate's verdict, its exit status, and its report in every format."""
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +112,25 @@ def test_what_there_is_a_doubt_for_and_what_left_nothing_to_compare_is_said():
     assert report(BROKEN, BROKEN).words == "nothing was compared; does not build"
     assert report(CODE, UNSEEN).words == "nothing was compared; too few rounds for a look"
     assert report(SLOWER, UNSEEN).words == "regression confirmed"
+
+
+def test_what_is_expected_is_no_regression_and_says_who_wants_it():
+    said = "Perf-Expected in 7744c6af: for the bias"
+    found = dataclasses.replace(report(SLOWER, SAME), expected={series(0): said}, notes=("a line of no sense",))
+    assert (found.verdict, found.words) == (Verdict.CLEAN, "no regression; 1 slower as expected")
+    text, markdown = gate_report.as_text(found), gate_report.as_markdown(found)
+    assert "different, expected" in text and f"no less than 1%; {said}:" in text
+    assert "note: a line of no sense" in text
+    assert "different, expected" in markdown and said in markdown and "a line of no sense" in markdown
+    as_json = json.loads(gate_report.as_json(found))
+    assert [item["expected"] for item in as_json["series"]] == [said, None]
+    assert (as_json["exit_status"], as_json["notes"]) == (0, ["a line of no sense"])
+    junit = ElementTree.fromstring(gate_report.as_junit(found))
+    assert junit.get("failures") == "0" and said in (junit[0].findtext("system-out") or "")
+    other = dataclasses.replace(report(SLOWER, SLOWER, SUSPECT), expected={series(0): said, series(2): said})
+    assert (other.verdict, other.words) == (Verdict.REGRESSION, "regression confirmed; 2 slower as expected")
+    alone = dataclasses.replace(report(SLOWER, UNSEEN), expected={series(0): said})
+    assert alone.words == "suspect; too few rounds for a look; 1 slower as expected"
 
 
 def test_the_worst_comes_first():

@@ -32,6 +32,20 @@ def test_merged_commits_exist_but_are_not_on_the_line(tree):
     assert len(found.line) == 6
 
 
+def test_what_merges_brought_is_found_by_a_line_of_its_message(tree):
+    with git.Repo(tree.repository) as repo:
+        main = repo.head.commit
+        said = repo.index.commit("Side\n\nperf-Expected: m any", parent_commits=[main], head=False)
+        silent = repo.index.commit("Not Perf-Expected: m any", parent_commits=[said], head=False)
+        merge = repo.index.commit("Merge\n\nPerf-Expected: m any", parent_commits=[main, silent])
+    commits = history.read(tree.repository, [main.hexsha, merge.hexsha]).commits
+    found = history.merged(tree.repository, commits.values(), saying="Perf-Expected")
+    assert {sha: [item.sha for item in items] for sha, items in found.items()} == {merge.hexsha: [said.hexsha]}
+    between = history.between(tree.repository, main.hexsha, merge.hexsha, saying="Perf-Expected")
+    assert {item.sha for item in between} == {merge.hexsha, said.hexsha}
+    assert history.between(tree.repository, merge.hexsha, main.hexsha, saying="Perf-Expected") == ()
+
+
 @pytest.mark.parametrize("sha", ["f" * 40, "0" * 40])
 def test_a_commit_that_is_gone_is_absent(tree, sha):
     assert history.read(tree.repository, [sha]).commits == {}

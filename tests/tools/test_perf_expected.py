@@ -7,6 +7,7 @@ import pytest
 
 from tests.tools.nights import identity
 from tools import perf_expected
+from tools.ab_test import Answer, Comparison
 from tools.finding import Affected
 from tools.recorded import Commit
 
@@ -97,3 +98,36 @@ def test_a_pattern_of_many_stars_takes_no_time():
     long = dataclasses.replace(identity(), benchmark="a" * 200 + ".Cpu.time_hot")
     assert found.covers(Affected(identity=long, ratio=1.1)) is True
     assert found.covers(Affected(identity=dataclasses.replace(long, benchmark="b" * 200), ratio=1.1)) is False
+
+
+def test_what_a_branch_expects_counts_for_its_merge():
+    side = Commit(
+        sha="b" * 40, parents=(), author="Ben", date=WHEN, committed=WHEN, message="Perf-Expected: matmul +3%"
+    )
+    found, notes = perf_expected.expectations([side], {SHA: [side]})
+    assert [(item.commits, item.id, item.who) for item in found] == [
+        ((side.sha,), "bbbbbbbb-1", "Ben"),
+        ((SHA,), "bbbbbbbb-1", "Ben"),
+    ]
+    assert notes == ()
+    wrong = dataclasses.replace(side, message="Perf-Expected: matmul 3")
+    assert len(perf_expected.expectations([wrong], {SHA: [wrong]})[1]) == 1
+
+
+def test_series_that_are_slower_as_expected():
+    both, _ = read("Perf-Expected: matmul.*.time_hot +3% for the bias")
+    slower = Comparison(answer=Answer.DIFFERENT, reason="measured", ratio=1.05, low=1.02, high=1.08, p=1e-4)
+    same = dataclasses.replace(slower, answer=Answer.SAME, ratio=1.001, low=1.0, high=1.002)
+    found = {
+        ("matmul.Cpu.time_hot", ("native", "a")): slower,
+        ("matmul.Cpu.time_cold", ("native", "a")): slower,
+        ("matmul.Cpu.time_hot", ("native", "b")): dataclasses.replace(slower, low=1.04),
+        ("matmul.Cpu.time_hot", ("native", "c")): dataclasses.replace(slower, answer=Answer.UNKNOWN),
+        ("matmul.Cpu.time_hot", ("native", "d")): Comparison(answer=Answer.UNKNOWN, reason="no look"),
+        ("matmul.Cpu.time_hot", ("native", "e")): same,
+    }
+    reason = "Perf-Expected in aaaaaaaa: for the bias"
+    assert perf_expected.slower_as_expected(found, both) == {
+        ("matmul.Cpu.time_hot", ("native", "a")): reason,
+        ("matmul.Cpu.time_hot", ("native", "c")): reason,
+    }
