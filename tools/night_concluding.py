@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,12 +28,14 @@ from tools import (
     selection,
 )
 from tools.confirming import Runner
+from tools.decisions import Expectation
 from tools.errors import ResultsError
 from tools.evidence import Evidence
 from tools.finding import OPEN, Finding
 from tools.night_judging import Before
 from tools.night_measuring import LOOKED_AT
 from tools.night_screen import look_back, shift
+from tools.recorded import Commit
 from tools.session import Session
 from tools.verdict import Failed, Verdict
 
@@ -44,6 +46,7 @@ class Concluded:
 
     verdict: Verdict
     refuted: tuple[str, ...]
+    unwritten: bool = False  # whether findings could not be written: the next start has to do it
 
 
 def conclude(work: Session, since: float, runner: Runner, *, budget: float, out: TextIO) -> Concluded:
@@ -66,8 +69,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     all_series = histories.undated(built, now := time.time())
     told = absences.from_the_future(built, now, work.machine) + absences.renamed(all_series, work.machine)
     here = [item for item in all_series if item.identity.machine == work.machine]
-    brought = history.merged(work.root, past.commits.values(), saying=perf_expected.KEY)
-    said, expected_notes = perf_expected.expectations(past.commits.values(), brought)
+    said, expected_notes = expectations(work.root, past.commits.values())
     suspected = night_judging.suspicions(
         here, shift, look_back, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
     )
@@ -79,9 +81,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     kept = findings_store.read(results)  # again: people decide while a night measures
     before = Before(known=kept.findings, expectations=(*kept.expectations, *said), order=order, when=when)
     found = night_judging.findings(outcome, suspected, all_series, absent, before)
-    # Evidence first: a night that is cut off in between looks again at what no finding explains yet
-    blocked = keep(results, work.machine, found, outcome.evidence)
-    blocked += _write(results, found, kept.findings)
+    blocked, unwritten = write(results, work.machine, found, outcome.evidence, kept.findings)
     verdict = Verdict(
         title=_title(work),
         when=when,
@@ -92,11 +92,33 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
         failed_builds=_failed_builds(work),
         stale=absences.stale(all_series, when.timestamp()),
         superseded=absences.superseded(all_series),
-        errors=(*kept.problems, *blocked, *work.unreadable.values()),
+        errors=(*kept.problems, *blocked, *unwritten, *work.unreadable.values()),
         notes=tuple(dict.fromkeys((*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes, *told))),
         commits=past.commits,
     )
-    return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()))
+    return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()), unwritten=bool(unwritten))
+
+
+def expectations(root: Path, commits: Collection[Commit]) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:
+    """Return what the messages of commits, and of those that merges among them brought, expect; and notes."""
+    return perf_expected.expectations(commits, history.merged(root, commits, saying=perf_expected.KEY))
+
+
+def write(
+    results: Path, machine: str, found: Sequence[Finding], tonight: Evidence, known: Sequence[Finding]
+) -> tuple[list[str], list[str]]:
+    """Write the findings and their evidence; return a line for each file in the way, and one if the disk failed.
+
+    A full disk takes nobody the verdict on hours of measuring.
+    """
+    blocked: list[str] = []
+    try:
+        # Evidence first: a night that is cut off in between looks again at what no finding explains yet
+        blocked += keep(results, machine, found, tonight)
+        blocked += _write(results, found, known)
+    except OSError as error:
+        return blocked, [f"findings cannot be written: {error}; mend that: the next start writes and tells them again"]
+    return blocked, []
 
 
 def _write(results: Path, found: Sequence[Finding], known: Sequence[Finding]) -> list[str]:

@@ -83,7 +83,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             unwritten = _written(concluded.verdict, reports, work, out, site=not args.no_site)
         finally:  # whatever becomes of files and pages
             night_report.say(concluded, work, out)
-        end.over(work)  # last: whoever ends this before has the next start tell everything again
+        if not concluded.unwritten:
+            end.over(work)  # last: whoever ends this before has the next start tell everything again
         return exit_status(concluded.verdict) or (KernelVelocityError.exit_code if unwritten else 0)
 
 

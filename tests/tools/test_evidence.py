@@ -1,6 +1,8 @@
 """The evidence of findings: what a night keeps of its re-runs, as values and as files."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from tests.tools import nights
 from tests.tools.simulated_machine import Machine
 from tests.tools.test_night_judging import LINE, STEP, a_night, history, judged, slower_from
-from tools import ab_test, differing, evidence, evidence_store, night_concluding
+from tools import ab_test, differing, evidence, evidence_store, findings_store, night_concluding
 from tools.ab_test import Answer
 from tools.errors import ResultsError
 from tools.evidence import MOST_RERUNS, Evidence, Purpose
@@ -221,3 +223,19 @@ def test_a_night_keeps_what_is_a_findings_and_tells_of_a_file_that_it_cannot_rea
     evidence_store.path_of(tmp_path, finding.id, MACHINE).write_text("[")
     (line,) = night_concluding.keep(tmp_path, MACHINE, [finding], kept)
     assert "not JSON" in line and line.endswith("is not kept")
+
+
+def test_a_full_disk_is_told_and_takes_no_verdict_away(tmp_path, monkeypatch):
+    found, kept = confirmed()
+    assert night_concluding.write(tmp_path, MACHINE, [found], kept, []) == ([], [])
+    assert findings_store.path_of(tmp_path, found).exists()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(night_concluding.findings_store, "write", full)
+    evidence_store.path_of(tmp_path, found.id, MACHINE).write_text("[")
+    before = [replace(found, subject="as it was")]
+    (blocked,), (unwritten,) = night_concluding.write(tmp_path, MACHINE, [found], kept, before)
+    assert "not JSON" in blocked
+    assert "No space left on device" in unwritten and "the next start" in unwritten

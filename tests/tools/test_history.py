@@ -6,7 +6,7 @@ import git
 import pytest
 
 from tests.tools import synthetic
-from tools import history
+from tools import history, night_concluding
 from tools.errors import HistoryError
 
 
@@ -41,6 +41,11 @@ def test_what_merges_brought_is_found_by_a_line_of_its_message(tree):
     commits = history.read(tree.repository, [main.hexsha, merge.hexsha]).commits
     found = history.merged(tree.repository, commits.values(), saying="Perf-Expected")
     assert {sha: [item.sha for item in items] for sha, items in found.items()} == {merge.hexsha: [said.hexsha]}
+    expected, _ = night_concluding.expectations(tree.repository, commits.values())
+    assert [(item.commits, item.id[:8]) for item in expected] == [
+        ((merge.hexsha,), merge.hexsha[:8]),
+        ((merge.hexsha,), said.hexsha[:8]),
+    ]
     between = history.between(tree.repository, main.hexsha, merge.hexsha, saying="Perf-Expected")
     assert {item.sha for item in between} == {merge.hexsha, said.hexsha}
     assert history.between(tree.repository, merge.hexsha, main.hexsha, saying="Perf-Expected") == ()

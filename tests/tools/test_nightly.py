@@ -1,6 +1,7 @@
 """The end of a night: what it says and exits with, whatever becomes of the files and pages that it writes."""
 
 import contextlib
+import dataclasses
 import io
 from types import SimpleNamespace
 
@@ -43,12 +44,12 @@ class Kept:
 def ending(tmp_path, monkeypatch):
     """Do the end of a night with a verdict; return its status, its last line, what was said, and the journal."""
 
-    def end(verdict, publish, *args):
+    def end(verdict, publish, *args, unwritten=False):
         kept = Kept()
         monkeypatch.setattr(nightly, "measuring", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr(nightly, "_measured", lambda *_: (Work(tmp_path, publish), kept, "cpu"))
         monkeypatch.setattr(nightly, "AsvRunner", lambda **_: None)
-        concluded = Concluded(verdict=verdict, refuted=())
+        concluded = Concluded(verdict=verdict, refuted=(), unwritten=unwritten)
         monkeypatch.setattr(nightly.night_concluding, "conclude", lambda *_, **__: concluded)
         out, err = io.StringIO(), io.StringIO()
         status = main(["nightly", *args], out, err)
@@ -76,6 +77,13 @@ def test_one_report_that_cannot_be_written_leaves_the_others(ending, tmp_path):
     assert [line.partition(":")[0] for line in ended.said if "cannot be written" in line] == ["error"]
     assert (tmp_path / "summary.md").exists() and f"Dashboard: {tmp_path.as_uri()}/index.html" in ended.said
     assert ended.status == 10 and ended.kept.is_over
+
+
+def test_a_night_whose_findings_are_not_written_is_told_and_not_over(ending, tmp_path):
+    verdict = dataclasses.replace(SLOWER, errors=("not all findings can be written",))
+    ended = ending(verdict, lambda: tmp_path / "index.html", unwritten=True)
+    assert ended.status == 2 and not ended.kept.is_over
+    assert "not all findings can be written" in ended.said and ended.said[-1].startswith("nightly on box: ")
 
 
 def test_who_interrupts_the_pages_has_the_verdict_and_the_next_start_writes_them(ending):
