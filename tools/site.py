@@ -6,7 +6,7 @@ A page asks for what it shows (`series`, `at`, `findings`), so that no page need
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -42,6 +42,7 @@ from tools.session_facts import SessionFacts
 from tools.site_store import Store
 
 CACHE = Path(".asv", "cache", "report")  # beside the results directory
+Sessions = tuple[tuple[str, SessionFacts], ...]  # commit, what the machine was
 Rounds = Mapping[telemetry_files.Place, Sequence[Round]]  # by benchmark, implementation, case
 
 
@@ -53,6 +54,13 @@ class Site:
     repository: Path
     store: Store
     cache: Path | None = None  # the folder of what is kept between reports
+    # Of what was asked for
+    _sessions: dict[Place, Sessions] = field(default_factory=dict, init=False, compare=False)
+    _ceilings: dict[tuple[str, str], tuple[CeilingSession, ...]] = field(
+        default_factory=dict, init=False, compare=False
+    )
+    _choosers: dict[Place, Chooser] = field(default_factory=dict, init=False, compare=False)
+    _series: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -138,10 +146,6 @@ class Site:
             self._series[key] = self.store.series(key)
         return self._series[key]
 
-    @cached_property
-    def _series(self) -> dict[SeriesKey, Columns]:
-        return {}  # of those asked for
-
     def digest(self, key: SeriesKey) -> str:
         """Return what changes whenever `series` would say something else: an input of a page or data file."""
         return self.store.digest(key)
@@ -204,10 +208,6 @@ class Site:
             self._choosers[place] = Chooser(self.sessions(place), partial(self.ceilings, place))
         return self._choosers[place].choice(device, commit)
 
-    @cached_property
-    def _choosers(self) -> dict[Place, Chooser]:
-        return {}  # of those asked for
-
     def ceilings(self, place: Place, device: str) -> tuple[CeilingSession, ...]:
         """Return every session known of a machine that measured a device's ceilings, oldest first."""
         asked = (place.machine, device)
@@ -215,16 +215,15 @@ class Site:
             self._ceilings[asked] = kept_ceilings.known(self.results, self.repository, *asked)
         return self._ceilings[asked]
 
-    def sessions(self, place: Place) -> tuple[tuple[str, SessionFacts], ...]:
+    def sessions(self, place: Place) -> Sessions:
         """Return (commit, what the machine was) of a place's sessions, oldest first; one without news left none."""
-        found = [
-            (sha, session)
-            for sha in self.measured
-            for session in session_facts.read(self.results / place.machine / f"{_stem(place, sha)}.json", [])
-        ]
-        return tuple(sorted(found, key=lambda pair: pair[1].began))
+        if place not in self._sessions:
+            files = ((sha, self.results / _file(place, sha)) for sha in self.measured)
+            found = ((sha, session) for sha, file in files for session in session_facts.read(file, []))
+            self._sessions[place] = tuple(sorted(found, key=lambda pair: pair[1].began))
+        return self._sessions[place]
 
-    def hardware(self, machine: str) -> tuple[tuple[str, SessionFacts], ...]:
+    def hardware(self, machine: str) -> Sessions:
         """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
         own = sorted(self.store.found.hardware_of(machine), key=lambda pair: self.order.get(pair[0], len(self.line)))
         return tuple((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in own)
@@ -235,14 +234,14 @@ class Site:
 
     def signature(self, place: Place, commit: str) -> str:
         """Return what changes whenever the files of a commit at a place do: results, rounds, failures, sessions."""
-        return self.store.found.signatures.get(f"{place.machine}/{_stem(place, commit)}.json", "")
+        return self.store.found.signatures.get(_file(place, commit), "")
 
     def rounds_at(self, place: Place, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
         return telemetry_files.read_rounds(self._telemetry(place, commit), [])
 
     def _telemetry(self, place: Place, commit: str) -> Path:
-        return self.results / place.machine / "telemetry" / f"{_stem(place, commit)}.jsonl"
+        return self.results / place.machine / "telemetry" / f"{Path(_file(place, commit)).stem}.jsonl"
 
     def fit(self, key: SeriesKey) -> Fit | None:
         """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
@@ -256,10 +255,6 @@ class Site:
     @cached_property
     def _errors(self) -> dict[SeriesKey, Accuracy]:
         return accuracy_series.build(asv_results.files_with(self.results, accuracy_series.METHOD), self.order)
-
-    @cached_property
-    def _ceilings(self) -> dict[tuple[str, str], tuple[CeilingSession, ...]]:
-        return {}  # of those asked for
 
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
@@ -296,5 +291,5 @@ def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
     return Site(results=results, repository=repository, store=store, cache=folder)
 
 
-def _stem(place: Place, commit: str) -> str:
-    return telemetry_files.stem(commit, place.environment)
+def _file(place: Place, commit: str) -> str:
+    return f"{place.machine}/{telemetry_files.stem(commit, place.environment)}.json"

@@ -34,7 +34,7 @@ def built(found):
     return values | {"page": made[-1].context()["page"]}
 
 
-@pytest.mark.parametrize(("tables", "rows"), [(0, 200), (1, 200), (2, 200), (3, 166), (10, 50), (25, 20), (999, 20)])
+@pytest.mark.parametrize(("tables", "rows"), [(0, 200), (1, 200), (2, 100), (3, 66), (10, 20), (25, 20), (999, 20)])
 def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
     assert kernel_tables.limit(tables) == rows
 
@@ -42,8 +42,8 @@ def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
 def test_the_newest_commits_are_in_the_page_and_it_says_of_how_many(long, made):
     for section in made["page"].sections:
         (table,) = section.tables
-        assert [row.commit.short for row in table.rows] == [sha[:8] for sha in long.line[:-201:-1]]
-        assert table.further == "the newest 200 of 300 commits"
+        assert [row.commit.short for row in table.rows] == [sha[:8] for sha in long.line[:-101:-1]]
+        assert table.further == "the newest 100 of 300 commits"
 
 
 def test_the_first_row_of_many_still_has_its_change_against_the_commit_before(made):
