@@ -16,9 +16,9 @@ def _inside_asv() -> bool:
 def _register() -> None:
     from asv_runner.benchmarks import benchmark_types  # noqa: PLC0415
 
-    from benchmarks.harness.asv_type import ErrorBenchmark, RoundBenchmark  # noqa: PLC0415
+    from benchmarks.harness.asv_type import ErrorBenchmark, FigureBenchmark, RoundBenchmark  # noqa: PLC0415
 
-    for kind in (ErrorBenchmark, RoundBenchmark):
+    for kind in (ErrorBenchmark, FigureBenchmark, RoundBenchmark):
         if kind not in benchmark_types:
             benchmark_types.insert(0, kind)
     if "run_server" in sys.argv and importlib.util.find_spec("torch") is not None:

@@ -60,7 +60,7 @@ PURE = (
     "finding_text",
     "verdict_text",
     "verdict_markdown",
-    "accuracy_series",
+    "tracked_series",
     "series_changes",
     "kernel_quantities",
     "kernel_marks",

@@ -122,6 +122,10 @@ class AsvRunner:
         """Return the hash of the code that a series of a built commit runs."""
         return code_hash(self._environment.unpacked(commit), series[0].partition(".")[0])
 
+    def build_info(self, commit: str) -> dict[str, Any]:
+        """Return the build-info.json of a commit; {} where it is not built, or is from before there was one."""
+        return fingerprint.build_info(self._environment.unpacked(commit))
+
     def folder(self, before: str, after: str) -> Path:
         """Return where the rounds of two commits are kept."""
         return self._folder / f"{before[:NAMED]}-{after[:NAMED]}"

@@ -14,7 +14,7 @@ import ast
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -208,11 +208,12 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     )
 
 
-def files_with(results: Path, method: str) -> Iterator[ResultsFile]:
-    """Yield the results files that say something of a method, one at a time: all of them may be gigabytes."""
+def files_with(results: Path, methods: Collection[str]) -> Iterator[ResultsFile]:
+    """Yield the results files that say something of any method, one at a time: all of them may be gigabytes."""
+    wanted = re.compile("|".join(map(re.escape, methods)).encode())
     for _, paths in folders(results):
         for path in paths:
-            found = read_file(path, []) if method.encode() in path.read_bytes() else None
+            found = read_file(path, []) if wanted.search(path.read_bytes()) else None
             if found is not None:
                 yield found
 

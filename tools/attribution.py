@@ -45,7 +45,7 @@ class EnvironmentEvent:
     @property
     def confounded(self) -> tuple[Move, ...]:
         """Those times whose code changed as well: only an A/B run can tell what of it was the commit's."""
-        return tuple(move for move in self.moves if move.candidates and not move.identity.is_error)
+        return tuple(move for move in self.moves if move.candidates and move.identity.is_timed)
 
 
 def is_environment(move: Move, own: Sequence[Move], here: Sequence[SeriesHistory]) -> bool:
@@ -54,25 +54,28 @@ def is_environment(move: Move, own: Sequence[Move], here: Sequence[SeriesHistory
     It is where its code is the same as before, where another compiler built it, and where a witness (a series that no
     commit can have changed) moved by the same factor. Another change of what the machine is, or half of the series
     moving at once, say so too, unless there are witnesses and all of them stood still. An error of results, which no
-    clock measures, is the machine's where what computes changed: torch, a compiler, the processor.
+    clock measures, is the machine's where what computes changed: torch, a compiler, the processor; a figure of the code
+    where a compiler did.
 
     Args:
         own: the moves of the same device and machine. here: the series that have a value of this night there.
     """
     if not move.candidates:
         return True
-    if move.identity.is_error:
-        return bool(session_facts.NUMERICS & move.changes.keys())
+    if not move.identity.is_timed:
+        causes = session_facts.NUMERICS if move.identity.is_error else session_facts.COMPILERS
+        return bool(causes & move.changes.keys())
     if session_facts.COMPILERS & move.changes.keys():
         return True
-    moved = [other for other in own if not other.candidates and not other.identity.is_error]
+    moved = [other for other in own if not other.candidates and other.identity.is_timed]
     if is_shared(move, moved):
         return True
     still = [item for item in here if _is_witness(item) and all(item is not other.history for other in own)]
     if still and not moved:
         return False
-    alike = [other.effect for other in own if other.effect * move.effect > 0 and not other.identity.is_error]
-    together = len(here) >= FEWEST_AT_ONCE and len(alike) >= HALF * len(here)
+    alike = [other.effect for other in own if other.effect * move.effect > 0 and other.identity.is_timed]
+    timed = sum(item.identity.is_timed for item in here)
+    together = timed >= FEWEST_AT_ONCE and len(alike) >= HALF * timed
     return (together or bool(move.changes)) and _is_same_factor(move, statistics.median(alike))
 
 
@@ -87,7 +90,7 @@ def is_shared(move: Move, witnesses: Sequence[Move]) -> bool:
 
 def _is_witness(history: SeriesHistory) -> bool:
     """Return whether a series that did not move says that the machine did not: one that began yesterday does not."""
-    if history.identity.is_error or len(history.observations) < FEWEST_OF_WITNESS:
+    if not history.identity.is_timed or len(history.observations) < FEWEST_OF_WITNESS:
         return False
     last = history.observations[-2:]
     return history.identity.is_control or (len(last) == 2 and is_same_code(*last))
@@ -110,7 +113,7 @@ def event_of(place: Place, blamed: Sequence[Move]) -> EnvironmentEvent:
     """Return the event that some moves of a place are together."""
     machine, device = place
     times = [move.history.newest.measured for move in blamed if move.history.newest.measured is not None]
-    timed = [move for move in blamed if not move.identity.is_error]
+    timed = [move for move in blamed if move.identity.is_timed]
     changed: Changes = {}
     for move in blamed:
         changed |= move.changes

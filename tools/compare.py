@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.harness import reported
-from benchmarks.harness.benchmark import root_folder
+from benchmarks.harness.under_test import root_folder
 from tools import (
     compare_inside,
     compare_process,

@@ -15,13 +15,13 @@ from pathlib import Path
 from time import perf_counter, time
 
 from benchmarks.harness import gate, gpu, timing
-from benchmarks.harness.benchmark import root_folder
 from benchmarks.harness.cuda_timers import TorchEvents
 from benchmarks.harness.machine import activity, read_counters
 from benchmarks.harness.sampling import batch_for, measure
 from benchmarks.harness.statistics import trimmed_mean
 from benchmarks.harness.stopping import Stop, StoppingRule, without_burn_in
 from benchmarks.harness.timers import Call, HostTimer, SyncTimer, Timer
+from benchmarks.harness.under_test import root_folder
 
 FUNCTION_SAMPLES = 21  # of a whole function in each round; the median counts
 FUNCTION_SECONDS = 0.1  # s that they may take, and then three samples

@@ -42,9 +42,9 @@ from typing import Any
 
 from benchmarks.harness import implementations as harness
 from benchmarks.harness import reported, timing
-from benchmarks.harness.benchmark import root_folder
 from benchmarks.harness.problem import Problem
 from benchmarks.harness.timers import Call
+from benchmarks.harness.under_test import root_folder
 from tools import compare_selection, compare_settings, compare_system, speed_ups
 from tools.compare_cases import Progress, compare_case
 from tools.compare_journal import Journal

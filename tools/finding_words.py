@@ -63,6 +63,8 @@ def missing(finding: Finding) -> str:
         return "Nothing was measured again: that a value does not apply any more is recorded, not estimated."
     if finding.worst is not None and finding.worst.identity.is_error:
         return "Nothing was measured again: an error of results is computed from fixed inputs, not timed."
+    if finding.worst is not None and finding.worst.identity.is_figure:
+        return "Nothing was measured again: it is the compiler's figure of the code, not timed."
     return (
         "No rounds of a re-run are kept of it: it was found before nights kept them, or the machine that has them has "
         "not published them. What is known stands below; the command measures it again."
@@ -97,7 +99,7 @@ def looks(finding: Finding) -> tuple[Command, ...]:
     """Return the commands by which a reader looks at a finding again."""
     found = [Command(does="All that is known of it, in a terminal", text=f"{_RUN} findings show {finding.id}")]
     worst = finding.worst
-    if finding.kind is Kind.REGRESSION and worst and not worst.identity.is_error and finding.anchor and finding.commits:
+    if finding.kind is Kind.REGRESSION and worst and worst.identity.is_timed and finding.anchor and finding.commits:
         of = worst.identity
         options = f"--implementation {shlex.quote(of.implementation)} --case {shlex.quote(of.case)}"
         ends = f"{finding.anchor} {finding.commits[-1]}"

@@ -6,7 +6,8 @@ the commits in between says is expected, and no regression. A kernel whose machi
 measured. Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
-above 0, but not settled; or too few rounds for a look; or n/a at HEAD alone), 20 a benchmark failed, 22 nothing was
+above 0, but not settled; or too few rounds for a look; or n/a at HEAD alone; or code that only a GPU runs, where there
+is none, spills more registers), 20 a benchmark failed, 22 nothing was
 compared (a commit that does not build leaves nothing), 2 usage; of several the first of 2, 22, 10, 20, 11.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.harness.cases import CONTROLS
-from tools import gate_report, history, perf_expected, selection, working_tree
+from tools import code_changes, gate_report, history, perf_expected, selection, working_tree
 from tools.ab_arguments import add_measuring_arguments, measuring, seconds
 from tools.ab_run import AsvRunner
 from tools.atomic import replace_text
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         commits = history.read(Path(), [base, head]).commits
         brought = history.between(Path(), base, head, saying=perf_expected.KEY)
         expectations, notes = perf_expected.expectations(brought)
+        kernels = dict.fromkeys(name.partition(".")[0] for name, _ in series)
         report = GateReport(
             base=commits[base],
             head=commits[head],
@@ -70,6 +72,8 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             measured=runner.measured,
             evidence=str(runner.folder(base, head)),
             expected=perf_expected.slower_as_expected(found, expectations),
+            code=code_changes.changes(runner.build_info(base), runner.build_info(head), kernels),
+            device=runner.device,
             notes=notes,
         )
     print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)

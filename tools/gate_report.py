@@ -18,6 +18,7 @@ from tools.text_tables import columns
 
 HEADS = ("benchmark", "answer", "time", "95% interval", "p", "rounds")
 DASH = "-"
+CODE = "The compiled code changed (HEAD against BASE, read from the builds):"
 NOTE = "time: of HEAD against BASE, + is slower; rounds: of each side; p: exact Mann-Whitney"
 
 
@@ -58,6 +59,8 @@ def as_text(report: GateReport) -> str:
         cells = [_cells(series, item, report.expected.get(series)) for series, item in report.rows]
         parts += ["", columns([HEADS, *cells]), f"  {NOTE}", ""]
         parts += [f"{text}:\n  {', '.join(names)}" for text, names in _notes(report).items()]
+    if report.code:
+        parts += [CODE, *(f"  {change}" for change in report.code)]
     parts += [f"note: {note}" for note in report.notes]
     return (
         "\n".join([*parts, "", _summary(report), f"rounds: {report.evidence}", f"verdict: {_verdict(report)}"]) + "\n"
@@ -117,6 +120,8 @@ def as_markdown(report: GateReport) -> str:
             first, *others = _cells(series, item, said)
             table.append(f"| {' | '.join([literal(first), *others, literal(_reason(item, said))])} |")
         lines += ["\n".join(table), NOTE[0].upper() + NOTE[1:] + "."]
+    if report.code:
+        lines.append("\n".join([CODE, "", *(f"- {literal(str(change))}" for change in report.code)]))
     lines += [f"Note: {literal(note)}" for note in report.notes]
     return "\n\n".join([*lines, f"{_summary(report)}."]) + "\n"
 
@@ -132,6 +137,7 @@ def as_json(report: GateReport) -> str:
         "measured": report.measured,
         "evidence": report.evidence,
         "notes": list(report.notes),
+        "code": [{**vars(change), "spills_more": change.spills_more} for change in report.code],
         "series": [
             {**series_object(series), **comparison_object(item), "expected": report.expected.get(series)}
             for series, item in report.rows

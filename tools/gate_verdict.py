@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tools.ab_test import Answer, Comparison, Obstacle
+from tools.code_changes import CodeChange
 from tools.errors import BenchmarkFailed, BuildFailed, NothingMeasured
 from tools.recorded import Commit
 from tools.stored_file import Series
@@ -23,6 +24,7 @@ class Verdict(enum.Enum):
     NOTHING = NothingMeasured.exit_code
 
 
+SPILLS = "code that cannot be run here spills more registers"
 WORDS: Mapping[Verdict, str] = {
     Verdict.CLEAN: "no regression",
     Verdict.REGRESSION: "regression confirmed",
@@ -33,11 +35,14 @@ WORDS: Mapping[Verdict, str] = {
 }
 
 
-def verdict(found: Iterable[Comparison], expected: Iterable[Comparison] = ()) -> Verdict:
+def verdict(
+    found: Iterable[Comparison], expected: Iterable[Comparison] = (), unrun: Iterable[CodeChange] = ()
+) -> Verdict:
     """Return the verdict; of several the first in the contract's order: 22, 10, 21, 20, 11.
 
     Args:
         found: of all series but those of `expected`: these are slower, or may be, and somebody said that they will be.
+        unrun: what became of code that nothing here can run.
 
     Nothing was compared where no series had a look, and one was to have one: that the code of others is the same says
     nothing of it. A commit that does not build leaves nothing to compare, either. Improvements, what is n/a on both
@@ -53,7 +58,7 @@ def verdict(found: Iterable[Comparison], expected: Iterable[Comparison] = ()) ->
         Verdict.REGRESSION: any(item.slower for item in own),
         Verdict.NOT_BUILT: Obstacle.NOT_BUILT in obstacles,
         Verdict.FAILED: Obstacle.FAILED in obstacles,
-        Verdict.SUSPECT: any(doubt(item) for item in own),
+        Verdict.SUSPECT: any(doubt(item) for item in own) or any(each.spills_more for each in unrun),
     }
     return next((verdict for verdict, is_so in holds.items() if is_so), Verdict.CLEAN)
 
@@ -78,12 +83,18 @@ class GateReport:
     measured: float  # s that measuring took
     evidence: str  # the folder of the rounds
     expected: Mapping[Series, str] = field(default_factory=dict)  # slower, or may be, as somebody said: why
+    code: tuple[CodeChange, ...] = ()  # what became of the compiled code
+    device: str = "cpu"  # that was measured; code for another was not run
     notes: tuple[str, ...] = ()  # what else is to be said, such as of a line that nobody can read
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on all series."""
-        return verdict(self._own, (self.found[series] for series in self.expected))
+        return verdict(self._own, (self.found[series] for series in self.expected), self._unrun)
+
+    @property
+    def _unrun(self) -> list[CodeChange]:
+        return [each for each in self.code if each.device != self.device]
 
     @property
     def _own(self) -> list[Comparison]:
@@ -95,7 +106,8 @@ class GateReport:
         items, said = self._own, self.verdict
         why: Iterable[str] = ()
         if said is Verdict.SUSPECT:
-            why = (doubt(item) for item in items)
+            spills = any(each.spills_more for each in self._unrun)
+            why = (*(doubt(item) for item in items), SPILLS * spills)
         if said is Verdict.NOTHING:
             why = (doubt(item) if item.obstacle is None else item.obstacle.value for item in items)
         as_said = [f"{len(self.expected)} slower as expected"] * bool(self.expected)

@@ -15,6 +15,7 @@ from tools.series_identity import Identity, Slot, environment_of
 from tools.session_facts import SessionFacts
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
+LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
 # Sessions of identical code that a floor is made from. Of three, the t quantile alone is 9.9: a floor that hides all.
 FEWEST_SESSIONS = 5
 SLACK = 60.0  # s by which a clock may be set back in the night whose values it dates: what NTP steps by is far less
@@ -133,7 +134,8 @@ def _tracked(recorded: Recorded, order: Mapping[str, int]) -> Iterator[tuple[Ide
                 version=item.version or "",
                 method="",
             )
-            yield identity, _observation(file, identity, max(item.value, LEAST_ERROR), item.began, order)
+            least = LEAST_FIGURE if identity.is_figure else LEAST_ERROR
+            yield identity, _observation(file, identity, max(item.value, least), item.began, order)
 
 
 def _observation(

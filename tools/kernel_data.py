@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tools import accuracy_series, kernel_marks, kernel_quantities, kernel_tables, pages
-from tools.accuracy_series import Accuracy
+from tools import kernel_figures, kernel_marks, kernel_quantities, kernel_tables, pages, tracked_series
 from tools.changepoints_values import ChangePoint
 from tools.columns import Columns, IntArray
+from tools.kernel_figures import Figure
 from tools.kernel_marks import ChangeMark, FindingMark, LineMark
 from tools.kernel_quantities import ERROR, Conversion, Roof
 from tools.kernel_tables import Recent
@@ -27,6 +27,7 @@ from tools.roofline import Roofs
 from tools.session_facts import SessionFacts
 from tools.site import Site
 from tools.site_files import DataFile, series_name
+from tools.tracked_series import Tracked
 
 FORMAT = 1  # of both files; it changes when a reader of the old ones would go wrong
 
@@ -62,7 +63,7 @@ class Series:
     name: str  # of its data file
     conversions: Mapping[str, Conversion]  # by quantity
     roof: Roof | None
-    errors: Accuracy | None
+    errors: Tracked | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ class Chart:
     findings: tuple[FindingMark, ...]
     tags: tuple[LineMark, ...]
     warnings: Mapping[Place, tuple[str, ...]]  # of the roofs
+    figures: tuple[Figure, ...]  # of the compiled code
 
     @property
     def name(self) -> str:
@@ -128,6 +130,7 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
         ),
         findings=kernel_marks.findings(found.findings, keys, sessions, found.order, line),
         tags=kernel_marks.tags(found.tags, found.order, line),
+        figures=kernel_figures.figures(map(found.tracked, found.tracked_keys), kernel, found.line),
         warnings={
             place: known.warnings
             for place in places
@@ -171,7 +174,7 @@ def _series(
     key: SeriesKey,
     ratios: Mapping[str, Conversion],
     roofs: Roofs | None,
-    errors: Accuracy | None,
+    errors: Tracked | None,
 ) -> Series:
     own = found.series(key)
     conversions = {**kernel_quantities.of_work(own.flop, own.bytes_moved, roofs, key.case), **ratios}
@@ -186,14 +189,14 @@ def _series(
     )
 
 
-def _errors(found: Site, kernel: str, device: str) -> dict[tuple[str, str, str, str], Accuracy]:
+def _errors(found: Site, kernel: str, device: str) -> dict[tuple[str, str, str, str], Tracked]:
     """Return the errors of a kernel by machine, environment, implementation and case: of the newest version of each."""
-    name = f"{kernel}.{device}.{accuracy_series.METHOD}"
-    known: dict[tuple[str, str, str, str], Accuracy] = {}
-    for key in found.accuracy_keys:
+    name = f"{kernel}.{device}.{tracked_series.ERROR}"
+    known: dict[tuple[str, str, str, str], Tracked] = {}
+    for key in found.tracked_keys:
         if key.benchmark != name:
             continue
-        own, slot = found.accuracy(key), (key.machine, key.environment, key.implementation, key.case)
+        own, slot = found.tracked(key), (key.machine, key.environment, key.implementation, key.case)
         if slot not in known or own.place[-1] > known[slot].place[-1]:
             known[slot] = own
     return known
@@ -207,7 +210,7 @@ def inputs(found: Site, made: Chart) -> str:
     """Return what a chart and the tables behind it are made from: equal texts, equal pages."""
     groups = [(group.place, group.benchmark, group.environment) for group in made.groups]
     series = [(item.key, found.digest(item.key), item.conversions, item.roof) for item in made.series]
-    return repr((groups, series, made.findings, made.tags, sorted(made.warnings.items(), key=repr)))
+    return repr((groups, series, made.findings, made.tags, sorted(made.warnings.items(), key=repr), made.figures))
 
 
 def files(made: Chart, inputs: str) -> Iterator[DataFile]:
@@ -217,7 +220,7 @@ def files(made: Chart, inputs: str) -> Iterator[DataFile]:
         value = {
             "format": FORMAT,
             "commit": [made.line[place] for place in errors.place],
-            "value": errors.error.tolist(),
+            "value": errors.value.tolist(),
         }
         yield DataFile(name=_error_name(errors.key), value=value)
 
@@ -250,6 +253,7 @@ def as_data(made: Chart) -> dict[str, Any]:
         "series": [_series_data(item, made.changes[item.key], steps.get(item.key, {})) for item in made.series],
         "tags": [_line_mark(mark) for mark in made.tags],
         "findings": [_finding_data(mark) for mark in made.findings],
+        "figures": [kernel_figures.as_data(figure) for figure in made.figures],
     }
 
 

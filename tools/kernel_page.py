@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tools import kernel_data, kernel_source, kernel_tables, pages, palette
+from tools import kernel_data, kernel_figures, kernel_source, kernel_tables, pages, palette
 from tools.changepoints_values import FEWEST_ALONE, too_few
 from tools.columns import Columns
 from tools.kept_documents import Document
 from tools.kernel_data import Chart, Group
+from tools.kernel_figures import FigureRow
 from tools.kernel_quantities import AXES
 from tools.kernel_source import Version
 from tools.kernel_tables import Table
@@ -88,6 +89,7 @@ class KernelPage:
     scales: tuple[tuple[str, str], ...]
     colours: tuple[tuple[str, str, str], ...]  # implementation, colour and dashes of its line
     sections: tuple[Section, ...]
+    figures: tuple[FigureRow, ...]  # of the compiled code
     source: Source | None
 
 
@@ -142,6 +144,7 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         scales=SCALES,
         colours=tuple((name, hues[name], dash) for name, dash in palette.dashes(chart.implementations).items()),
         sections=tuple(sections),
+        figures=kernel_figures.rows(chart.figures, lambda sha: pages.commit_line(found.commits[sha])),
         source=_source(chart.kernel, versions),
     )
 

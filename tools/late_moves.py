@@ -39,14 +39,14 @@ def late_moves(
 ) -> tuple[Move, ...]:
     """Return the moves of series with a value of this night that a look back makes out tonight, and did not before.
 
-    None of errors, which no noise hides; none that no commit can have made; none by a factor by which a witness, whose
-    code no commit changed, moved just as slowly.
+    None of errors and figures, which no noise hides; none that no commit can have made; none by a factor by which a
+    witness, whose code no commit changed, moved just as slowly.
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
         known: moves that are known, those of tonight's screen among them.
     """
-    last = ((item, item.newest.measured) for item in histories if not item.identity.is_error)
+    last = ((item, item.newest.measured) for item in histories if item.identity.is_timed)
     tonight = [prepared(item, since, known) for item, when in last if when is not None and when >= since]
     found = [move for item in tonight if (move := _move(item, look(_values(item)), line)) is not None]
     witnesses = [move for move in found if not move.candidates]

@@ -50,7 +50,7 @@ def look_again(
     """
     found = Outcome()
     deadline = runner.clock() + budget
-    for (good, bad), group in _pairs(move for move in moves if not move.identity.is_error).items():
+    for (good, bad), group in _pairs(move for move in moves if move.identity.is_timed).items():
         series = {_series(move.identity): move for move in group}
         say(f"looking again at {len(series)} series between {good[:SHORT]} and {bad[:SHORT]}")
         answers = confirm(runner, good, bad, tuple(series), max(0.0, deadline - runner.clock()))
@@ -58,7 +58,7 @@ def look_again(
         for one, move in series.items():
             _sort_in(found, move, answers[one], bisected[one].candidates)
         found.reruns += _reruns(runner, (good, bad), bisected, answers, Purpose.CONFIRM)
-    found.cases += [_computed(move) for move in moves if move.identity.is_error]
+    found.cases += [_computed(move) for move in moves if not move.identity.is_timed]
     return found
 
 
@@ -215,11 +215,12 @@ def _case(move: Move, answer: Comparison, commits: tuple[str, ...]) -> Case:
 
 
 def _computed(move: Move) -> Case:
-    """Return the case of an error of results: it is computed and not timed, so that no re-run would say more."""
+    """Return the case of an error of results or a figure of the code: not timed, so that no re-run would say more."""
+    is_error = move.identity.is_error
     return Case(
         affected=Affected(identity=move.identity, ratio=math.exp(move.effect), p=0.0),
         commits=move.candidates,
         anchor=move.good.commit,
-        how="an error of results is computed, not timed",
-        ruled_out=("noise: the inputs are the same",),
+        how="an error of results is computed, not timed" if is_error else "the compiler's figure is read, not timed",
+        ruled_out=("noise: the inputs are the same" if is_error else "noise: the compiler is the same",),
     )

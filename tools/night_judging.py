@@ -39,8 +39,8 @@ class Suspicions:
 
     @property
     def measured(self) -> int:
-        """How many series of kernels have a value of this night: ceilings alone are no night's work."""
-        return sum(one.kernel != DEVICE for one in self.judged)
+        """How many series of kernels that were run have a value of this night: ceilings alone are no night's work."""
+        return sum(one.kernel != DEVICE and not one.is_figure for one in self.judged)
 
 
 def suspicions(

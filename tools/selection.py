@@ -6,9 +6,10 @@ import importlib
 import itertools
 import re
 import subprocess
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.harness import cases
 from tools.errors import HistoryError, UsageError
@@ -24,19 +25,25 @@ _ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # what makes a git revision a s
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The series to measure: times in rounds, errors once."""
+    """The series to measure: times in rounds; errors, and the compilers' figures, once."""
 
     series: tuple[Series, ...]
     versions: dict[str, str]  # benchmark -> its version in the suite
     errors: tuple[Series, ...] = ()  # track_max_error of what is timed hot, where the suite tracks it
+    figures: tuple[Series, ...] = ()  # of the code of the kernels that are timed, for all devices
 
     def expressions(self) -> list[str]:
         """Return the regular expressions that make asv's `--bench` select exactly the timed series."""
         return _expressions(self.series)
 
-    def error_expressions(self) -> list[str]:
-        """Return those that select exactly the tracked errors."""
-        return _expressions(self.errors)
+    @property
+    def tracked(self) -> tuple[Series, ...]:
+        """What is no time."""
+        return self.errors + self.figures
+
+    def tracked_expressions(self) -> list[str]:
+        """Return those that select exactly what is no time."""
+        return _expressions(self.tracked)
 
 
 def _expressions(series: Sequence[Series]) -> list[str]:
@@ -158,7 +165,22 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
     series = tuple(_matching(found, bench))
     twins = (_twin(one, HOT, ERROR) for one in series)
     errors = tuple(error for error in twins if error in tracked)
-    return Selection(series=series, versions=versions, errors=errors)
+    figures = dict(_figures(series))
+    versions |= {name: version for (name, _), version in figures.items()}
+    return Selection(series=series, versions=versions, errors=errors, figures=tuple(figures))
+
+
+def _figures(series: Iterable[Series]) -> Iterator[tuple[Series, str]]:
+    """Yield the compilers' figures of the kernels whose own code is among some series, each with its version.
+
+    For all devices, whichever is here: a machine without a GPU sees what became of its code.
+    """
+    kernels = dict.fromkeys(name.partition(".")[0] for name, params in series if params[0] == cases.NATIVE)
+    for kernel, (device, class_name) in itertools.product(kernels, cases.DEVICES.items()):
+        suite: Any = getattr(importlib.import_module(f"benchmarks.{kernel}"), class_name, None)
+        for figure in cases.FIGURES[device] if hasattr(suite, "figure_params") else ():
+            name = f"{kernel}.{class_name}.track_{figure}"
+            yield from (((name, params), suite.version) for params in itertools.product(*suite.figure_params))
 
 
 def _twin(series: Series, method: str, other: str) -> Series:
@@ -218,11 +240,11 @@ def is_measured(
 def is_tracked(
     stored: Mapping[Series, StoredSeries], wanted: Iterable[Series], *, told: Container[Series] = ()
 ) -> bool:
-    """Return whether a commit's stored results leave no error to track.
+    """Return whether a commit's stored results leave no error or figure to track.
 
-    Every one of `wanted` (errors) must have a value, have failed, or be one of `told`, which said why they have none
-    (the problem gives no figure); or else the time of the same call must have none: what does not apply or fails there
-    does here. What failed is not tried again by itself.
+    Every one of `wanted` must have a value, have failed, or be one of `told`, which said why they have none; or else
+    the time of the same call (an error has one) must have none: what does not apply or fails there does here. What
+    failed is not tried again by itself.
     """
     for series in wanted:
         item, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from benchmarks.harness.cases import CONTROLS
+from benchmarks.harness import cases
+from benchmarks.harness.cases import CONTROLS, NATIVE
 from tools.measurements import SeriesKey
 
-NATIVE = "native"  # the implementation that torch's version is no identity of
+FIGURES = frozenset(f"track_{name}" for names in cases.FIGURES.values() for name in names)
 DEVICE = "device"  # the first part of a ceiling's name
 _TORCH = re.compile(r"-torch[^-]*")  # in asv's name of an environment: "host-py3.11-torch2.13.0"
 
@@ -61,6 +62,16 @@ class Identity:
         """Whether its values are errors of results: no machine's pace moves them."""
         return self.benchmark.endswith("_error")
 
+    @property
+    def is_figure(self) -> bool:
+        """Whether its values are the compilers' figures of the code: nothing but the build moves them."""
+        return self.benchmark.rpartition(".")[2] in FIGURES
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its values are measured: they scatter, and a re-run says more."""
+        return not (self.is_error or self.is_figure)
+
 
 def environment_of(environment: str, implementation: str) -> str:
     """Return the part of an environment's name that is identity for an implementation."""
@@ -94,6 +105,7 @@ _METRICS: tuple[tuple[re.Pattern[str], Metric], ...] = tuple(
     for pattern, noun, less in (
         (r"\.time_\w+$", "time", True),
         (r"_error$", "error", True),
+        (r"\.track_spill_bytes$", "spills", True),
         (r"_(overhead|tick|latency)$", "time", True),
         (r"_bandwidth$", "bandwidth", False),
         (r"\.track_peak_\w+$|gflops$", "rate", False),

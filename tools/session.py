@@ -130,7 +130,7 @@ class Session:
     def measure(self, again: bool, out: TextIO) -> None:
         """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
 
-        Errors, where the suite tracks them, are computed once, after the last round: that disturbs no time.
+        Errors and the compilers' figures are taken once, after the last round: that disturbs no time.
         However it ends, no series has fewer rounds afterwards than it had, and than were asked for.
 
         Raises:
@@ -141,13 +141,13 @@ class Session:
         if len(self.measured) < len(built):
             known = len(built) - len(self.measured)
             print(f"{known} commits are measured already (`make track AGAIN=1` repeats them)", file=out)
-        errors = self.series.errors
+        tracked = self.series.tracked
         pending = (
             commit
             for commit in built
-            if not is_tracked(self.records.known(commit), errors, told=self.records.told(commit))
+            if not is_tracked(self.records.known(commit), tracked, told=self.records.told(commit))
         )
-        self.tracked = tuple(dict.fromkeys((*(self.measured if errors else ()), *pending)))
+        self.tracked = tuple(dict.fromkeys((*(self.measured if tracked else ()), *pending)))
         if not self.measured and not self.tracked:
             return
         self._began = time.time()
@@ -164,7 +164,7 @@ class Session:
                 added = ["--append-samples"] if step.append else []
                 self._run(step.commits, [*rounds, *added], self.series.expressions(), out)
             if self.tracked:
-                self._run(self.tracked, ["--record-samples"], self.series.error_expressions(), out)
+                self._run(self.tracked, ["--record-samples"], self.series.tracked_expressions(), out)
         finally:
             self._ended = time.time()
             for line in kept_values.put_back(self.root, self.results, self.rounds):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from benchmarks.harness.telemetry import Round
 from tools import (
-    accuracy_series,
     asv_results,
     evidence_store,
     findings_store,
@@ -23,8 +22,8 @@ from tools import (
     session_facts,
     site_store,
     telemetry_files,
+    tracked_series,
 )
-from tools.accuracy_series import Accuracy
 from tools.changepoints_values import ChangePoint
 from tools.changes_apart import Finder
 from tools.columns import Columns
@@ -40,6 +39,7 @@ from tools.roofline import Roofs
 from tools.roofs import CeilingSession
 from tools.session_facts import SessionFacts
 from tools.site_store import Store
+from tools.tracked_series import Tracked
 
 CACHE = Path(".asv", "cache", "report")  # beside the results directory
 Sessions = tuple[tuple[str, SessionFacts], ...]  # commit, what the machine was
@@ -163,13 +163,13 @@ class Site:
         return Finder(self.keys, self.series)
 
     @property
-    def accuracy_keys(self) -> tuple[SeriesKey, ...]:
-        """Every series of errors, `<kernel>.<Device>.track_max_error`."""
-        return tuple(self._errors)
+    def tracked_keys(self) -> tuple[SeriesKey, ...]:
+        """Every series of errors and of the compilers' figures (`tracked_series`)."""
+        return tuple(self._tracked)
 
-    def accuracy(self, key: SeriesKey) -> Accuracy:
-        """Return one of `accuracy_keys` as columns."""
-        return self._errors[key]
+    def tracked(self, key: SeriesKey) -> Tracked:
+        """Return one of `tracked_keys` as columns."""
+        return self._tracked[key]
 
     def at(self, commit: str) -> tuple[Measurement, ...]:
         """Return everything measured of a commit, on all machines; also of one beside the first-parent line."""
@@ -253,8 +253,8 @@ class Site:
         return Documents(self.cache)
 
     @cached_property
-    def _errors(self) -> dict[SeriesKey, Accuracy]:
-        return accuracy_series.build(asv_results.files_with(self.results, accuracy_series.METHOD), self.order)
+    def _tracked(self) -> dict[SeriesKey, Tracked]:
+        return tracked_series.build(asv_results.files_with(self.results, tracked_series.METHODS), self.order)
 
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:

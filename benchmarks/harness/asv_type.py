@@ -1,4 +1,4 @@
-"""The asv benchmark types of the suite: times, one robust estimate per round, 8 rounds; and the largest error, once.
+"""The asv benchmark types of the suite: times, one robust estimate per round, 8 rounds; and once errors and figures.
 
 Imported inside asv only.
 """
@@ -16,10 +16,11 @@ from typing import Any
 from asv_runner.benchmarks._base import Benchmark
 
 from benchmarks.harness import running
-from benchmarks.harness.benchmark import root_folder
 from benchmarks.harness.cache import flush_size, is_cold
+from benchmarks.harness.cases import FIGURES
 from benchmarks.harness.sampling import ROUNDS
 from benchmarks.harness.telemetry import append_failure, spool_path
+from benchmarks.harness.under_test import root_folder
 
 ERROR_UNIT = "absolute or relative, the smaller"  # of track_max_error; integers: absolute
 NO_ERROR = "the problem's verify_result gives no max_error"
@@ -126,3 +127,25 @@ class ErrorBenchmark(_Recorded):
             self._record_failure(NotImplementedError(NO_ERROR))
             return math.nan
         return float(error)
+
+
+class FigureBenchmark(_Recorded):
+    """Reads a figure of the compiled code (`build_figures`) once: nothing is set up, and nothing is run."""
+
+    name_regex = re.compile(f"^track_({'|'.join(name for names in FIGURES.values() for name in names)})$")
+
+    def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
+        super().__init__(name, func, attr_sources, func.__self__.figure_params)
+        self.type = "track"
+        self.unit = func.unit
+
+    def _set_up(self) -> None:
+        """Do nothing: the class makes inputs and looks for a device here."""
+
+    def _measure(self, *params: Any) -> float:
+        """Return the figure; NaN, asv's "n/a", where the build has none, which is written down as of errors."""
+        try:
+            return float(self.func(*params))
+        except NotImplementedError as error:
+            self._record_failure(error)
+            return math.nan

@@ -1,13 +1,12 @@
 """The base class of the suite's asv classes: two axes, checked before timed, timed by rounds.
 
-A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot`, `.time_cold` and
-`.track_max_error`.
+A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
+`.track_max_error`, and what the compilers made of the kernel (`build_figures`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
 import math
 import os
@@ -20,9 +19,9 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any, ClassVar
 
-from benchmarks.harness import blocks, cache, gate, timing
+from benchmarks.harness import blocks, build_figures, cache, gate, timing
 from benchmarks.harness.accuracy import in_words
-from benchmarks.harness.cases import CONTROLS, IMPLEMENTATIONS
+from benchmarks.harness.cases import CONTROLS, IMPLEMENTATIONS, NATIVE, TARGETS
 from benchmarks.harness.gate import Gate
 from benchmarks.harness.gpu import GpuWatch, interval, uuid
 from benchmarks.harness.implementations import Bound, bind
@@ -33,6 +32,7 @@ from benchmarks.harness.sampling import RoundResult, measure
 from benchmarks.harness.stopping import from_environment
 from benchmarks.harness.telemetry import GAUGES, Round, append, spool_path
 from benchmarks.harness.timers import Call, Timer
+from benchmarks.harness.under_test import check_package, root_folder
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
@@ -40,10 +40,6 @@ LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one fo
 
 class WrongResultError(AssertionError):
     """An implementation's output is not what the reference computes."""
-
-
-class WrongPackageError(RuntimeError):
-    """`kernels` was not imported from the environment of the commit under test."""
 
 
 class _KernelBenchmark:
@@ -54,6 +50,7 @@ class _KernelBenchmark:
     params: ClassVar[list[list[str]]]
     cold_params: ClassVar[list[list[str]]]  # of time_cold: what lies far beyond the caches is cold anyway
     error_params: ClassVar[list[list[str]]]  # of track_max_error: the cases of tier core
+    figure_params: ClassVar[list[list[str]]]  # of the compilers' figures: a case is what code was made for
     param_names: ClassVar[list[str]] = ["implementation", "case"]
     version: ClassVar[str] = "1"  # raise it on purpose: asv forgets the results of another version
     timeout: ClassVar[float] = 120.0  # s; the plainest matmul needs 25 at its largest case, compiling a package as much
@@ -69,6 +66,9 @@ class _KernelBenchmark:
         names = cls.problem.core.get(cls.device, cls.params[1])
         cls.cold_params = [list(IMPLEMENTATIONS), list(cls.problem.cold.get(cls.device, names))]
         cls.error_params = [list(IMPLEMENTATIONS), list(names)]
+        cls.figure_params = [[NATIVE], list(TARGETS[cls.device])]
+        if cls.problem.kernel is not None:
+            build_figures.add_methods(cls, cls.problem.kernel, cls.device)
         flops = {test["name"]: cls.problem.get_flops(test) for test in tests}
         cls.flops = {name: value for name, value in flops.items() if value is not None}
         traffic = {test["name"]: cls.problem.get_bytes(test) for test in tests}
@@ -85,7 +85,7 @@ class _KernelBenchmark:
             WrongPackageError: what would be measured is not the commit under test.
         """
         self._began = time()
-        _check_package(os.environ)
+        check_package(os.environ)
         prepare_torch(self.device)
         timing.prepare(self.device, os.environ)
         test = self.problem.test_case(case)
@@ -238,35 +238,9 @@ def _shared_fields(result: RoundResult) -> dict[str, Any]:
     return {name: getattr(result, name) for name in (*names, "tick", "overhead", *GAUGES, "lost")}
 
 
-def root_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of asv.conf.json."""
-    return Path(environ.get("ASV_CONF_DIR") or Path(__file__).parents[2])
-
-
 def _kept(environ: Mapping[str, str]) -> Path:
     """Return the folder of what is made once and kept."""
     return root_folder(environ) / ".asv" / "cache"
-
-
-def _check_package(environ: Mapping[str, str]) -> None:
-    """Raise WrongPackageError unless `kernels` comes from asv's environment (-E existing has none to compare with)."""
-    folder = environ.get("ASV_ENV_DIR")
-    spec = importlib.util.find_spec("kernels")
-    if folder is None or spec is None or spec.origin is None:
-        return
-    origin = Path(spec.origin).resolve()
-    if not origin.is_relative_to(Path(folder).resolve()):
-        raise WrongPackageError(
-            f"kernels comes from {origin}, not from the environment of the commit under test ({folder}): "
-            "remove that copy, or run asv from a clean environment"
-        )
-    # Where builds are cached by commit (tools/environment.py), the path must name the commit that asv says it measures.
-    commit = environ.get("ASV_COMMIT")
-    if "asv-build-cache" in origin.parts and commit not in origin.parts:
-        raise WrongPackageError(
-            f"kernels comes from {origin}, which is not commit {commit}: another run switched this environment; "
-            "run one at a time in a clone"
-        )
 
 
 def prepare_torch(device: str) -> None:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.harness.problem import Problem
 
 ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
 IMPLEMENTATIONS = ("eager", "compile", "native")
+NATIVE = "native"  # what is compiled from kernels/
 CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+# What code may be made for, by device; "baseline": where the library does not choose among instruction sets as it runs.
+# Fixed, as all test cases are: what a build lacks is n/a.
+TARGETS: Mapping[str, tuple[str, ...]] = {"cpu": ("sse2", "avx2", "avx512", "baseline"), "cuda": ("sm_80", "sm_90")}
+# Figures by device, with their units. Of a kernel's several functions the one that takes most; spills of all together.
+FIGURES: Mapping[str, Mapping[str, str]] = {
+    "cpu": {"code_bytes": "bytes"},
+    "cuda": {"registers": "registers of a thread", "shared_bytes": "bytes of a block", "spill_bytes": "bytes"},
+}
 _FACTORS = {"": 1, "k": 1_000, "M": 1_000_000}
 
 

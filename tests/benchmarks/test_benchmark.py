@@ -13,12 +13,13 @@ import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
 from benchmarks.harness import benchmark as base
-from benchmarks.harness.benchmark import WrongPackageError, WrongResultError
+from benchmarks.harness.benchmark import WrongResultError
 from benchmarks.harness.implementations import KernelFailedError
 from benchmarks.harness.machine import HostActivity
 from benchmarks.harness.running import EarlierRoundDiedError
 from benchmarks.harness.sampling import measure
 from benchmarks.harness.telemetry import decode
+from benchmarks.harness.under_test import WrongPackageError, check_package
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 
@@ -319,6 +320,6 @@ def test_the_commit_that_another_run_installed_is_not_measured(asv_environment, 
     spec = types.SimpleNamespace(origin=str(package))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     with pytest.raises(WrongPackageError, match=r"which is not commit ccc.*another run switched this environment"):
-        base._check_package(os.environ)
+        check_package(os.environ)
     monkeypatch.setenv("ASV_COMMIT", "d" * 40)
-    base._check_package(os.environ)
+    check_package(os.environ)

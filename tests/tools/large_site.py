@@ -14,7 +14,7 @@ from pathlib import Path
 import git
 import numpy as np
 
-from tools import accuracy_series, kernel_page, report, series_changes, series_data
+from tools import kernel_page, report, series_changes, series_data, tracked_series
 from tools.columns import Columns
 from tools.finding import Affected, Finding, Kind, State
 from tools.kept_documents import Documents
@@ -114,17 +114,17 @@ class LargeSite:
         return Documents(None)
 
     @property
-    def accuracy_keys(self):
+    def tracked_keys(self):
         return tuple(self._errors)
 
-    def accuracy(self, key):
+    def tracked(self, key):
         return self._errors[key]
 
     @cached_property
     def _errors(self):
         return {
-            key: accuracy_series.Accuracy(
-                key=key, place=np.arange(self.length, dtype=np.int32), error=np.full(self.length, 1.5e-7)
+            key: tracked_series.Tracked(
+                key=key, place=np.arange(self.length, dtype=np.int32), value=np.full(self.length, 1.5e-7)
             )
             for name in self.implementations
             for key in [

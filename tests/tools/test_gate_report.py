@@ -11,6 +11,7 @@ import pytest
 from tests.golden import check_golden
 from tools import gate_report
 from tools.ab_test import Answer, Comparison, Obstacle, known_same, not_compared
+from tools.code_changes import CodeChange
 from tools.gate_report import change
 from tools.gate_verdict import GateReport, Verdict, verdict
 from tools.recorded import Commit
@@ -131,6 +132,26 @@ def test_what_is_expected_is_no_regression_and_says_who_wants_it():
     assert (other.verdict, other.words) == (Verdict.REGRESSION, "regression confirmed; 2 slower as expected")
     alone = dataclasses.replace(report(SLOWER, UNSEEN), expected={series(0): said})
     assert alone.words == "suspect; too few rounds for a look; 1 slower as expected"
+
+
+def test_what_became_of_the_code_is_said_and_only_spills_of_code_that_is_not_run_are_a_doubt():
+    given = {"kernel": "matmul", "device": "cuda", "target": "sm_90"}
+    registers = CodeChange(**given, figure="registers", before=168, after=1280)
+    spills = CodeChange(**given, figure="spill_bytes", before=0, after=16)
+    calm = dataclasses.replace(report(SAME), code=(registers,))
+    assert (calm.verdict, calm.words) == (Verdict.CLEAN, "no regression")
+    found = dataclasses.replace(report(SAME), code=(registers, spills))
+    assert (found.verdict, found.words) == (
+        Verdict.SUSPECT,
+        "suspect; code that cannot be run here spills more registers",
+    )
+    assert dataclasses.replace(found, device="cuda").verdict is Verdict.CLEAN  # what it costs was measured
+    assert dataclasses.replace(found, code=(dataclasses.replace(spills, after=0, before=16),)).verdict is Verdict.CLEAN
+    for text in (gate_report.as_text(found), gate_report.as_markdown(found)):
+        assert "matmul sm_90: 168 -> 1,280 registers of a thread" in text
+        assert "matmul sm_90: 0 -> 16 bytes spilled" in text
+    (one, other) = json.loads(gate_report.as_json(found))["code"]
+    assert (one["before"], one["after"], one["spills_more"], other["spills_more"]) == (168, 1280, False, True)
 
 
 def test_the_worst_comes_first():

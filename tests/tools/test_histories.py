@@ -161,6 +161,8 @@ def test_values_of_track_are_series_too(nightly):
     data["results"]["device.Cpu.track_dram_copy_bandwidth"] = [[9e9], [], "2", 1767225600000, 1.0, [None], [None]]
     axes = [["'eager'", "'native'"], ["'float32-1M'"]]
     data["results"]["matmul.Cpu.track_max_error"] = [[float("nan"), 0.0], axes, "1", 1767225600000, 1.0, None, None]
+    spills = [[0, 16], [["'native'"], ["'sm_80'", "'sm_90'"]], "1", 1767225600000, 1.0, None, None]
+    data["results"]["matmul.Cuda.track_spill_bytes"] = spills
     path.write_text(json.dumps(data))
     items, _, _, _ = read(nightly)
     ceiling = one(items, "", "device.Cpu.track_dram_copy_bandwidth")
@@ -168,6 +170,9 @@ def test_values_of_track_are_series_too(nightly):
     assert ceiling.newest.measured == BEGAN
     error = one(items, "native", "matmul.Cpu.track_max_error")
     assert error.newest.value == math.log(histories.LEAST_ERROR) and error.newest.code == f"m{COMMITS - 1}"
+    found = {item.identity.case: item.newest for item in items if item.identity.is_figure}
+    assert {target: item.value for target, item in found.items()} == {"sm_80": 0.0, "sm_90": math.log(16)}
+    assert found["sm_90"].code == f"m{COMMITS - 1}"
     assert not [item for item in items if item.identity.is_error and item.identity.implementation == "eager"]
 
 

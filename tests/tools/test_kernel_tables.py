@@ -6,13 +6,13 @@ import git
 import numpy as np
 import pytest
 
-from tests.tools import large_site
+from tests.tools import large_site, synthetic, synthetic_extras
 from tests.tools.test_commit_page import PARTS, session
 from tests.tools.test_home_page import affected, keep
 from tests.tools.test_pages import make_na
 from tools import kernel_data, kernel_page, kernel_tables, pages, reading, site
-from tools.accuracy_series import Accuracy
 from tools.measurements import Outcome
+from tools.tracked_series import Tracked
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +128,11 @@ def test_every_commit_that_data_names_is_one_of_the_line(long, made):
 
 
 def test_of_two_versions_of_errors_the_newest_counts(long):
-    errors = {key: long.accuracy(key) for key in long.accuracy_keys}
+    errors = {key: long.tracked(key) for key in long.tracked_keys}
     key = next(iter(errors))
     old = dataclasses.replace(key, version="0")
-    errors[old] = Accuracy(key=old, place=np.array([3], dtype=np.int32), error=np.array([0.5]))
-    asked = type("Asked", (), {"accuracy_keys": tuple(errors), "accuracy": staticmethod(errors.__getitem__)})()
+    errors[old] = Tracked(key=old, place=np.array([3], dtype=np.int32), value=np.array([0.5]))
+    asked = type("Asked", (), {"tracked_keys": tuple(errors), "tracked": staticmethod(errors.__getitem__)})()
     found = kernel_data._errors(asked, "matmul", "Cuda")
     assert found[key.machine, key.environment, key.implementation, key.case].key == key
     assert kernel_data._errors(asked, "matmul", "Cpu") == {}
@@ -167,3 +167,25 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[3])
     assert differing() == [*of("add_mul_exp"), *of("matmul")]
+
+
+def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_last_changed(tree):
+    synthetic_extras.add_figures(tree)
+    found = site.read(tree.results, tree.repository)
+    pages_of = {item.name: item for item in kernel_page.build(found)}
+    page = pages_of["kernel-matmul-Cpu.html"].context()["page"]
+    short = {sha[:8]: place for place, sha in enumerate(found.line)}
+    rows = {(row.name, row.target): (row.now, row.before, short[row.commit.short]) for row in page.figures}
+    assert rows == {
+        ("code", "avx2"): ("13,334 bytes", "14,534", synthetic.STEP_AT),
+        ("code", "avx512"): ("15,001 bytes", "", 0),
+        ("registers", "sm_80"): ("128 registers of a thread", "", 0),
+        ("registers", "sm_90"): ("128 registers of a thread", "168", synthetic.STEP_AT),
+        ("spill", "sm_80"): ("0 bytes", "", 0),
+        ("spill", "sm_90"): ("0 bytes", "16", synthetic.STEP_AT),
+    }
+    data = pages_of["kernel-matmul-Cpu"].value()["figures"]
+    (registers,) = [one for one in data if one["target"] == "sm_90" and one["benchmark"].endswith("registers")]
+    assert registers["value"] == [168, 128]
+    assert registers["commit"] == [found.line[0], found.line[synthetic.STEP_AT]]
+    assert pages_of["kernel-add_mul_exp-Cpu.html"].context()["page"].figures == ()

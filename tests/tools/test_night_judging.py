@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.tools.simulated_machine import Machine
-from tools import changepoints, night_confirming, night_judging
+from tools import changepoints, finding_words, night_confirming, night_judging
 from tools.ab_test import Answer
 from tools.decisions import Expectation
 from tools.finding import Kind, State, known_steps
@@ -87,14 +87,15 @@ def test_a_quiet_night_finds_nothing():
     assert (found, outcome) == ((), Outcome())
 
 
-def test_what_the_machine_can_do_at_most_is_not_what_a_night_is_for():
+def test_ceilings_and_what_compilers_say_are_not_what_a_night_is_for():
     series = history([0.0] * 3, tonight=1)
     of = replace(series.identity, benchmark="device.Cpu.track_dram_bandwidth", implementation="", case="", method="")
     suspected = judged(replace(series, identity=of))
     assert (len(suspected.judged), suspected.measured) == (1, 0)
     every_timing_died = Verdict(title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),))
     assert exit_status(every_timing_died) == 22
-    assert judged(series, replace(series, identity=of)).measured == 1
+    figure = replace(of, benchmark="matmul.Cuda.track_registers", implementation="native", case="sm_90")
+    assert judged(*(replace(series, identity=one) for one in (series.identity, of, figure))).measured == 1
 
 
 def test_a_regression_is_confirmed_at_its_commit():
@@ -211,6 +212,15 @@ def test_unchanged_code_is_never_blamed():
     codes = ["x"] * 21
     found, _ = a_night(Machine(), history(STEP, tonight=1, codes=codes))
     assert all(item.kind is Kind.ENVIRONMENT and not item.commits for item in found)
+
+
+def test_registers_that_spill_need_no_rerun_either():
+    machine, series = Machine(), history([0.0] * 20 + [math.log(16)], tonight=1, method="", noise=0)
+    of = replace(series.identity, benchmark="matmul.Cuda.track_spill_bytes", case="sm_90")
+    (found,), _ = a_night(machine, replace(series, identity=of))
+    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    assert found.how == "the compiler's figure is read, not timed" and machine.asked == []
+    assert "it is the compiler's figure" in finding_words.missing(found)
 
 
 def test_an_error_that_grew_needs_no_rerun():

@@ -148,7 +148,7 @@ def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(de
         assert {implementation for kernel, implementation, _ in cold if kernel.startswith(f"{problem.name}.")} == set(
             cases.IMPLEMENTATIONS
         )
-    assert set(full.versions) == {name for name, _ in (*full.series, *full.errors)}
+    assert set(full.versions) == {name for name, _ in (*full.series, *full.tracked)}
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -161,9 +161,32 @@ def test_errors_are_tracked_of_the_core_cases_that_are_timed_hot(device):
     native = selection.select(device, "full", "matmul.*native")
     assert {params for _, params in native.errors} == {("native", case) for case in cases.core(device)["matmul"]}
     assert selection.select(device, "full", "time_cold").errors == ()
-    (expression,) = native.error_expressions()
-    ((name, params), *_) = native.errors
-    assert re.search(expression, f"{name}({', '.join(map(repr, params))})")
+    expressions = native.tracked_expressions()
+    for name, params in native.errors + native.figures:
+        assert sum(bool(re.search(each, f"{name}({', '.join(map(repr, params))})")) for each in expressions) == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_figures_of_all_code_of_the_kernels_whose_own_is_timed_are_tracked_on_any_device(device):
+    names = {
+        f"matmul.{class_name}.track_{figure}": {("native", target) for target in cases.TARGETS[each]}
+        for each, class_name in cases.DEVICES.items()
+        for figure in cases.FIGURES[each]
+    }
+    found = selection.select(device, "core", "matmul").figures
+    assert {name: {params for known, params in found if known == name} for name, _ in found} == names
+    assert len(selection.select(device, "full", None).figures) == len(found) * len(list(cases.problems()))
+    assert selection.select(device, "core", "matmul.*eager").figures == ()
+
+
+def test_a_figure_is_tracked_once_it_has_a_value_or_said_why_not():
+    name = "matmul.Cuda.track_registers"
+    here, absent = (name, ("native", "sm_90")), (name, ("native", "sm_80"))
+    stored = {here: dataclasses.replace(NOTHING, value=168.0), absent: NOTHING}
+    assert selection.is_tracked(stored, [here])
+    assert not selection.is_tracked({}, [here])
+    assert not selection.is_tracked(stored, [here, absent])
+    assert selection.is_tracked(stored, [here, absent], told={absent: 1})
 
 
 @pytest.mark.parametrize(("tier", "bench"), [("best", None), ("core", "("), ("core", "no-such")])

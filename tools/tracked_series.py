@@ -1,4 +1,7 @@
-"""The largest errors of results over the commits, `<kernel>.<Device>.track_max_error`, as columns. Pure."""
+"""What is tracked of a kernel over the commits and is no time, as columns. Pure.
+
+The largest errors of results, `<kernel>.<Device>.track_max_error`, and the compilers' figures of its code (FIGURES).
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,23 @@ from benchmarks.harness.statistics import FloatArray
 from tools.columns import IntArray
 from tools.measurements import SeriesKey
 from tools.recorded import ResultsFile
+from tools.series_identity import FIGURES
 
-METHOD = "track_max_error"
+ERROR = "track_max_error"
+METHODS = frozenset({ERROR, *FIGURES})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Accuracy:
-    """The errors of one implementation and test case, one for each commit that has one; arrays of shape (commits,)."""
+class Tracked:
+    """The values of one series, one for each commit that has one; arrays of shape (commits,)."""
 
     key: SeriesKey
     place: IntArray  # of the commit on the first-parent line, ascending
-    error: FloatArray  # absolute or relative, whichever is smaller; of integers absolute
+    value: FloatArray  # an error, absolute or relative, whichever is smaller (of integers absolute); or a figure
 
 
-def build(files: Iterable[ResultsFile], order: Mapping[str, int]) -> dict[SeriesKey, Accuracy]:
-    """Return the errors of every series; of a commit that stands in two files, those of the first.
+def build(files: Iterable[ResultsFile], order: Mapping[str, int]) -> dict[SeriesKey, Tracked]:
+    """Return the values of every series; of a commit that stands in two files, those of the first.
 
     Args:
         files: of a results directory. order: commit -> its place on the first-parent line; others are left out.
@@ -33,7 +38,7 @@ def build(files: Iterable[ResultsFile], order: Mapping[str, int]) -> dict[Series
     found: dict[SeriesKey, dict[int, float]] = {}
     for file in files:
         for item in file.tracked if file.commit in order else ():
-            if item.benchmark.rpartition(".")[2] != METHOD or item.value is None or item.value < 0:
+            if item.benchmark.rpartition(".")[2] not in METHODS or item.value is None or item.value < 0:
                 continue
             key = SeriesKey(
                 machine=file.machine,
@@ -47,10 +52,10 @@ def build(files: Iterable[ResultsFile], order: Mapping[str, int]) -> dict[Series
     return {key: _columns(key, values) for key, values in sorted(found.items())}
 
 
-def _columns(key: SeriesKey, values: Mapping[int, float]) -> Accuracy:
+def _columns(key: SeriesKey, values: Mapping[int, float]) -> Tracked:
     places = sorted(values)
-    return Accuracy(
+    return Tracked(
         key=key,
         place=np.array(places, dtype=np.int32),
-        error=np.array([values[place] for place in places], dtype=np.float64),
+        value=np.array([values[place] for place in places], dtype=np.float64),
     )
