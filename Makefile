@@ -10,6 +10,7 @@ ifeq ($(origin TORCH),undefined)
 TORCH := torch==2.13.0
 endif
 TORCH_INDEX ?=
+$(if $(filter-out pip,$(NVCC_FROM)),$(error NVCC_FROM=$(NVCC_FROM): got no place to take nvcc from, wanted pip; one that is installed is found on PATH, by CUDACXX or CUDA_HOME))
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.up-to-date
@@ -29,19 +30,19 @@ FORCE:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 	@echo "settings of track: $(KV_SETTINGS)"
-	@echo "settings of venv: PYTHON TORCH TORCH_INDEX"
+	@echo "settings of venv: PYTHON TORCH TORCH_INDEX NVCC_FROM"
 
-venv: $(STAMP) ## .venv with everything that track and test need (PYTHON=, TORCH=, TORCH_INDEX=)
+venv: $(STAMP) ## .venv with everything that track and test need (PYTHON=, TORCH=, TORCH_INDEX=, NVCC_FROM=pip)
 
 # A torch that PYTHON has is used, by a path file that names its site folders (a venv made inside another venv does not see
 # that one's packages); else TORCH is installed, from TORCH_INDEX if that is given. The project itself is never installed:
 # what is measured are its commits.
 # The stamp says which TORCH it was made with: one that was left out is installed when it is no longer left out.
 LEFT_OUT := $(if $(TORCH),$(if $(shell cat "$(STAMP)" 2>/dev/null),,FORCE))
-$(STAMP): pyproject.toml tools/make_venv.py $(if $(filter file,$(origin TORCH)),$(LEFT_OUT),FORCE)
+$(STAMP): pyproject.toml tools/make_venv.py $(if $(filter file,$(origin TORCH)),$(LEFT_OUT),FORCE) $(if $(NVCC_FROM),FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is no Python 3.11 or newer: make venv PYTHON=/path/to/python" >&2; exit 2; }
-	$(PYTHON) -P tools/make_venv.py "$(VENV)" --torch "$(TORCH)" --torch-index "$(TORCH_INDEX)"
+	$(PYTHON) -P tools/make_venv.py "$(VENV)" --torch "$(TORCH)" --torch-index "$(TORCH_INDEX)" $(if $(NVCC_FROM),--nvcc)
 	@printf '%s\n' "$(TORCH)" > "$@"
 
 build: $(STAMP) ## the working tree's kernels, in place (for tests and live work; track builds commits itself)

@@ -16,6 +16,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -101,6 +102,23 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
         _pip(python, wanted)
 
 
+def add_nvcc(target: Path) -> Path:
+    """Install CUDA's compiler from pip's index into an environment; return the command in its `bin` that runs it.
+
+    Raises:
+        subprocess.CalledProcessError: pip failed; it has said why.
+        SystemExit: what it installed has no nvcc where it is looked for.
+    """
+    _pip(target / "bin" / "python", requirements(Path("pyproject.toml").read_text(encoding="utf-8"), ["nvcc"]))
+    found = sorted(target.absolute().glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc"))
+    if not found:
+        raise SystemExit(f"error: pip installed no nvidia/cu*/bin/nvcc in {target}: another version packs it elsewhere")
+    command = target / "bin" / "nvcc"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(str(found[-1]))} "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    return command
+
+
 def _pip(python: Path, arguments: Sequence[str], **variables: str) -> None:
     command: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments]
     subprocess.run(command, check=True, env={**os.environ, **variables})
@@ -121,11 +139,14 @@ def main() -> int:
     parser.add_argument("--torch", default="torch")
     parser.add_argument("--torch-index", default="")
     parser.add_argument("--wheels", type=Path)
+    parser.add_argument("--nvcc", action="store_true")
     args = parser.parse_args()
     if args.wheels is None and importlib.util.find_spec("ensurepip") is None:
         return _failed(f"{sys.executable} has no ensurepip: install it, for example `apt install python3-venv`")
     try:
         make(args.target, args.torch, args.torch_index, args.wheels)
+        if args.nvcc:
+            print(f"CUDA's compiler: {add_nvcc(args.target)}", flush=True)  # noqa: T201
     except subprocess.CalledProcessError as error:
         return _failed(f"{' '.join(map(str, error.cmd))}: status {error.returncode}; what pip said stands above")
     return 0

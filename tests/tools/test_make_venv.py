@@ -150,3 +150,37 @@ def test_an_old_python_is_refused_with_a_line(tmp_path):
     )
     assert done.returncode == 2
     assert "error: /bin/false is no Python 3.11 or newer" in done.stderr
+
+
+def test_cudas_compiler_comes_from_pip_and_is_a_command_of_the_environment(tmp_path, monkeypatch):
+    target = tmp_path / "a venv"
+    (target / "bin").mkdir(parents=True)
+    monkeypatch.chdir(ROOT)
+    installed = []
+
+    def install(python, arguments):
+        installed.extend(arguments)
+        nvcc = target / "lib" / "python3.12" / "site-packages" / "nvidia" / "cu13" / "bin" / "nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.write_text('#!/bin/sh\necho nvcc "$@"\n')
+        nvcc.chmod(0o755)
+
+    monkeypatch.setattr(make_venv, "_pip", install)
+    command = make_venv.add_nvcc(target)
+    assert command == target / "bin" / "nvcc"
+    assert subprocess.check_output([command, "--version", "a b"], text=True) == "nvcc --version a b\n"
+    assert "nvidia-cuda-nvcc>=13" in installed and "asv>=0.6.6" not in installed
+
+
+def test_a_compiler_that_is_packed_elsewhere_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(make_venv, "_pip", lambda *_: None)
+    with pytest.raises(SystemExit, match=r"no nvidia/cu\*/bin/nvcc"):
+        make_venv.add_nvcc(tmp_path)
+
+
+def test_another_place_to_take_it_from_is_refused_in_one_line(tmp_path):
+    done = subprocess.run(
+        ["make", "-s", "help", "NVCC_FROM=apt"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "NVCC_FROM=apt: got no place" in done.stderr
