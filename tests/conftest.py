@@ -15,6 +15,14 @@ def machine_of_its_own(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session")
+def on_host(tmp_path_factory):
+    """CUDA kernels that run on the CPU: `on_host.kernel("matmul")` is compiled when it is first asked for."""
+    from tests.cuda_on_host.building import Builder
+
+    return Builder(tmp_path_factory.mktemp("cuda_on_host"))
+
+
 def pytest_collection_modifyitems(items):
     """Skip CUDA tests where there is no CUDA device, with the reason."""
     if not any("cuda" in item.keywords for item in items):

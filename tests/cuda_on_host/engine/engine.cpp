@@ -1,0 +1,5 @@
+// The engine, as one file: its parts share their headers, whose reading is most of what compiling them costs.
+#include "blocks.cpp"
+#include "copies.cpp"
+#include "memory.cpp"
+#include "runtime.cpp"

@@ -1,0 +1,136 @@
+// The few functions of CUDA's runtime that launchers call, for devices that do not exist; and what calling.py
+// asks and sets.
+#include <dlfcn.h>
+#include <stdio.h>
+
+#include <string>
+#include <vector>
+
+#include "../include/cuda_runtime.h"
+
+namespace cuda_on_host {
+
+namespace {
+
+Order wanted_order = Order::FORWARD;
+uint64_t random_state = 1;
+int processors = 4, devices = 2, device = 0;
+cudaError_t last_error = cudaSuccess;
+std::string fault_text, launches;
+
+struct Asked {
+    const void* kernel;
+    size_t bytes;
+};
+std::vector<Asked> asked_shared;  // dynamic shared memory; the last of a kernel holds, for the process's life
+
+cudaError_t note(cudaError_t error) {
+    if (error != cudaSuccess) last_error = error;
+    return error;
+}
+
+std::string name_of(const void* kernel) {
+    Dl_info found;
+    return dladdr(kernel, &found) && found.dli_sname ? found.dli_sname : "a kernel without a name";
+}
+
+// The limits that CUDA's programming guide states for every device of compute capability 5.0 or more.
+cudaError_t refusal(const void* kernel, dim3 grid, dim3 block, size_t shared) {
+    const bool is_empty = !grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z;
+    const bool is_large = grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || block.x > 1024 ||
+                          block.y > 1024 || block.z > 64 || block.x * block.y * block.z > MOST_THREADS;
+    if (is_empty || is_large) return cudaErrorInvalidConfiguration;
+    size_t allowed = USUAL_SHARED_BYTES;
+    for (const Asked& asked : asked_shared)
+        if (asked.kernel == kernel) allowed = asked.bytes;
+    return shared > allowed ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+}  // namespace
+
+Order order() { return wanted_order; }
+
+// xorshift64* (Vigna, An experimental exploration of Marsaglia's xorshift generators, 2016).
+uint64_t random_bits() {
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return (random_state * 0x2545f4914f6cdd1dull) >> 32;
+}
+
+bool has_fault() { return !fault_text.empty(); }
+void set_fault(const char* text) { fault_text = text; }
+
+void launch(const void* kernel, dim3 grid, dim3 block, size_t shared, void* stream, Body body,
+            const void* context, size_t context_bytes) {
+    if (has_fault() || note(refusal(kernel, grid, block, shared)) != cudaSuccess) return;
+    const std::string name = name_of(kernel);
+    char text[160];
+    snprintf(text, sizeof text, " %u %u %u %u %u %u %zu %d %zu\n", grid.x, grid.y, grid.z, block.x, block.y,
+             block.z, shared, device, reinterpret_cast<size_t>(stream));
+    launches += name + text;
+    allow_arguments(context, context_bytes);
+    run_blocks(name.c_str(), grid, block, shared, body, context);
+}
+
+cudaError_t allow_shared(const void* kernel, int bytes) {
+    if (bytes < 0 || static_cast<size_t>(bytes) > MOST_SHARED_BYTES) return note(cudaErrorInvalidValue);
+    asked_shared.push_back({kernel, static_cast<size_t>(bytes)});
+    return cudaSuccess;
+}
+
+}  // namespace cuda_on_host
+
+using namespace cuda_on_host;
+
+cudaError_t cudaGetDevice(int* into) {
+    *into = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int wanted) {
+    if (wanted < 0 || wanted >= devices) return note(cudaErrorInvalidDevice);
+    device = wanted;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() {
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int wanted) {
+    if (wanted < 0 || wanted >= devices) return note(cudaErrorInvalidDevice);
+    switch (attribute) {
+        case cudaDevAttrMultiProcessorCount:
+            *value = processors;
+            return cudaSuccess;
+        case cudaDevAttrMaxThreadsPerMultiProcessor:
+            *value = MOST_THREADS_OF_PROCESSOR;
+            return cudaSuccess;
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+            *value = MOST_SHARED_BYTES;
+            return cudaSuccess;
+    }
+    return note(cudaErrorInvalidValue);
+}
+
+// For calling.py: what holds until it is said anew. Forgets errors and launches, and makes device 0 current.
+extern "C" void on_host_begin(int order, uint64_t seed, int processors_) {
+    wanted_order = static_cast<Order>(order);
+    random_state = 2 * seed + 1;  // never 0, from which xorshift does not go on
+    processors = processors_;
+    device = 0;
+    last_error = cudaSuccess;
+    fault_text.clear();
+    launches.clear();
+}
+
+extern "C" int on_host_device() { return device; }
+// What a kernel did wrong; empty: nothing.
+extern "C" const char* on_host_fault() { return fault_text.c_str(); }
+// A line for each launch: kernel, grid, block, bytes of shared memory, device, stream.
+extern "C" const char* on_host_launches() { return launches.c_str(); }

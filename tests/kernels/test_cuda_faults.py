@@ -1,0 +1,98 @@
+"""Faults planted in the real CUDA kernels: the checks of test_cuda_on_host.py find each of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kernels
+from tests.cuda_on_host.calling import KernelError
+from tests.kernels import test_cuda_on_host as checks
+from tests.kernels.references import Case
+
+pytestmark = pytest.mark.slow  # each compiles a kernel
+FOLDER = Path(kernels.__file__).parent
+
+
+class Planted:
+    """Builds a kernel with a part of its source replaced; for `checks`, in place of the fixture `on_host`."""
+
+    def __init__(self, on_host, folder: Path, part: str, by: str) -> None:
+        self.on_host, self.folder, self.part, self.by = on_host, folder, part, by
+
+    def kernel(self, name: str):
+        source = self.folder / "kernels" / name / f"{name}.cu"
+        if not source.exists():
+            shutil.copytree(
+                FOLDER / "_native", self.folder / "kernels" / "_native", ignore=shutil.ignore_patterns("*.so")
+            )
+            text = (FOLDER / name / f"{name}.cu").read_text(encoding="utf-8")
+            assert self.part in text, "the kernel has changed: plant the fault anew"
+            source.parent.mkdir()
+            source.write_text(text.replace(self.part, self.by), encoding="utf-8")
+        return self.on_host.library(source)
+
+
+def elementwise(kernel: str) -> list[tuple[Case, dict]]:
+    return [(checks.elementwise(kernel, n), {}) for n in checks.SIZES]
+
+
+def products() -> list[tuple[Case, dict]]:
+    return [(checks.product(*shape), {"processors": p}) for shape in checks.SHAPES for p in (1, 1000)]
+
+
+FAULTS = {
+    "matmul: no barrier before the first tile is read": (
+        "b_row, b_column));\n        __syncthreads();",
+        "b_row, b_column));",
+        "which nobody wrote|a race",
+    ),
+    "matmul: no barrier between writing a tile and reading it": (
+        "next_a, next_b);\n            __syncthreads();",
+        "next_a, next_b);",
+        "which nobody wrote|a race",
+    ),
+    "matmul: one buffer instead of two": ("buffer ^= 1;", "", "a race"),
+    "matmul: reads past the last column": (
+        "column + 3 < columns ? from[3] : 0.0f",
+        "from[3]",
+        "reads 4 bytes at byte [0-9]+ of array [01], which has|wrong",
+    ),
+    "matmul: writes past the last row": (
+        "(row >= rows || column >= columns) return;",
+        "(column >= columns) return;",
+        "writes",
+    ),
+    "add_mul_exp: one element too many": ("if (last < n)", "if (last <= n)", "reads 4 bytes"),
+    "add_mul_exp: no tail": ("if (last < n)", "if (false)", "^$"),  # NaN where numbers are: an assertion without a text
+    "quantize_int8: a vector too many": ("i < n / 4;", "i < (n + 3) / 4;", "reads 16 bytes"),
+    "quantize_int8: the last vector left out": ("i < n / 4;", "i < n / 4 - 1;", "wrong"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(on_host, tmp_path, name):
+    part, by, found = FAULTS[name]
+    kernel = name.partition(":")[0]
+    planted = Planted(on_host, tmp_path, part, by)
+    with pytest.raises(AssertionError, match=found):  # KernelError is one
+        for case, how in products() if kernel == "matmul" else elementwise(kernel):
+            checks.run(planted, case, **how)
+
+
+ALIGNMENTS = {
+    "add_mul_exp": ("kv::is_aligned(y, 16) && ", 1),
+    "quantize_int8": ("kv::is_aligned(x, 16) && ", 0),
+    "matmul": (" && kv::is_aligned(c, 16)", 2),
+}
+
+
+@pytest.mark.parametrize("kernel", ALIGNMENTS)
+def test_a_vector_at_an_address_that_it_cannot_have_is_found(on_host, tmp_path, kernel):
+    part, which = ALIGNMENTS[kernel]
+    case = checks.product(64, 64, 64) if kernel == "matmul" else checks.elementwise(kernel, 1024)
+    shifts = tuple(int(tensor == which) for tensor in range(len(case.arrays) + 1))
+    with pytest.raises(KernelError, match=r"16 bytes at 0x[0-9a-f]+, an address that is not divisible by 16"):
+        checks.run(Planted(on_host, tmp_path, part, ""), case, shifts)

@@ -1,0 +1,153 @@
+"""The CUDA kernels without a GPU (tests/cuda_on_host): results against float64, every access, every barrier."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tests.cuda_on_host.calling import ORDERS, Library, Memory, output
+from tests.kernels import references
+from tests.kernels.references import Case
+from tests.kernels.stand_in import float32_values
+
+KERNELS = pytest.mark.parametrize("kernel", references.KERNELS)
+IN_ANY_ORDER = pytest.mark.parametrize("order", ORDERS)
+# Around vectors of four and blocks of 256 threads with one element, and with four, each.
+SIZES = (1, 2, 3, 4, 5, 7, 8, 255, 256, 257, 1023, 1024, 1025, 1031)
+
+
+def arguments(case: Case, shifts: tuple[int, ...] = ()) -> list:
+    """Return what the case's entry point takes before device and stream, the output last of the arrays."""
+    shifts = shifts or (0,) * (len(case.arrays) + 1)
+    inputs = [Memory(array, shift) for array, shift in zip(case.arrays, shifts, strict=False)]
+    out = output(case.shape, case.dtype, shifts[-1])
+    if case.kernel == "matmul":
+        (m, k), n = case.arrays[0].shape, case.shape[1]
+        return [*inputs, out, m, n, k]
+    scalars = [ctypes.c_float(case.scalars[0]), ctypes.c_int(int(case.scalars[1]))] if case.scalars else []
+    return [*inputs, out, case.arrays[0].size, *scalars]
+
+
+def run(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> Library:
+    """Run a case on the engine, check its output, and return the library, which knows the launches."""
+    library, taken = on_host.kernel(case.kernel), arguments(case, shifts)
+    assert library.call(f"kv_{case.kernel}_cuda", *taken, **how) == 0
+    case.check(taken[len(case.arrays)].array, "cuda")
+    return library
+
+
+def elementwise(kernel: str, n: int) -> Case:
+    x = float32_values(n, (n,), 5)
+    return (
+        references.quantize_int8(x, 0.05, 3) if kernel == "quantize_int8" else references.add_mul_exp(x, x[::-1].copy())
+    )
+
+
+def product(m: int, n: int, k: int) -> Case:
+    return references.matmul(float32_values(m, (m, k)), float32_values(n, (k, n)))
+
+
+def paths(library: Library) -> list[str]:
+    return [launch.kernel for launch in library.launches]
+
+
+@IN_ANY_ORDER
+@pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
+def test_elementwise_kernels_of_any_size(on_host, kernel, order):
+    for n in SIZES:
+        library = run(on_host, elementwise(kernel, n), order=order, device=1, stream=5)
+        assert [(one.kernel, one.device, one.stream) for one in library.launches] == [(f"kv_{kernel}_vector", 1, 5)]
+
+
+@pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
+def test_elementwise_kernels_at_any_alignment(on_host, kernel):
+    for n in (1, 2, 3, 4, 37, 1026):
+        case = elementwise(kernel, n)
+        tensors = len(case.arrays) + 1
+        for which in range(tensors):
+            for shift in range(1, 5):
+                run(on_host, case, tuple(shift if tensor == which else 0 for tensor in range(tensors)))
+        for shift in range(5):
+            library = run(on_host, case, (shift,) * tensors)
+            assert paths(library) == [f"kv_{kernel}_{'scalar' if shift % 4 else 'vector'}"]
+
+
+@IN_ANY_ORDER
+def test_add_mul_exp_in_place(on_host, order):
+    x, y = float32_values(1, (1030,)), float32_values(2, (1030,))
+    case = references.add_mul_exp(x, y)
+    for shift in (0, 1):
+        for which in (0, 1):
+            memories = [Memory(array, shift, is_output=which == place) for place, array in enumerate((x, y))]
+            entry = on_host.kernel("add_mul_exp")
+            assert entry.call("kv_add_mul_exp_cuda", *memories, memories[which], x.size, order=order) == 0
+            case.check(memories[which].array, "cuda")
+
+
+# Tiles of 128 where they are as many as the device has processors, else of 64; vectors where n and k are multiples of
+# four and all is aligned.
+SHAPES = [
+    (1, 1, 1),
+    (1, 129, 17),
+    (129, 1, 5),
+    (64, 64, 16),
+    (65, 68, 20),
+    (128, 128, 8),
+    (130, 132, 12),
+    (3, 4, 36),
+    (67, 63, 31),
+    (131, 127, 9),
+]
+
+
+@IN_ANY_ORDER
+@pytest.mark.parametrize("tile", [64, 128])
+def test_matmul_of_any_shape(on_host, tile, order):
+    for m, n, k in SHAPES:
+        case = product(m, n, k)
+        library = run(on_host, case, order=order, processors=1000 if tile == 64 else 1)
+        assert paths(library) == [f"kv_matmul_{tile}_{'vector' if n % 4 == k % 4 == 0 else 'scalar'}"]
+
+
+@pytest.mark.parametrize("tile", [64, 128])
+def test_matmul_at_any_alignment(on_host, tile):
+    for which in range(3):
+        for shift in (1, 2, 3, 4):
+            shifts = tuple(shift if tensor == which else 0 for tensor in range(3))
+            library = run(on_host, product(66, 72, 20), shifts, processors=1000 if tile == 64 else 1)
+            assert paths(library) == [f"kv_matmul_{tile}_{'vector' if shift == 4 else 'scalar'}"]
+
+
+@pytest.mark.parametrize("processors", [1, 1000])
+def test_matmul_without_an_inner_axis_writes_zeros(on_host, processors):
+    for n in (4, 5):
+        out = output((3, n), np.float32)
+        assert on_host.kernel("matmul").call("kv_matmul_cuda", None, None, out, 3, n, 0, processors=processors) == 0
+        assert np.array_equal(out.array, np.zeros((3, n)))
+
+
+@KERNELS
+def test_nothing_is_launched_for_nothing(on_host, kernel):
+    empty = {
+        "add_mul_exp": elementwise("add_mul_exp", 0),
+        "quantize_int8": elementwise("quantize_int8", 0),
+        "matmul": product(0, 5, 3),
+    }
+    assert run(on_host, empty[kernel]).launches == []
+
+
+@KERNELS
+def test_statuses(on_host, kernel):
+    case = references.random_case(kernel, 1)
+    library, name, taken = on_host.kernel(kernel), f"kv_{kernel}_cuda", arguments(case)
+    tensors = len(case.arrays) + 1
+    for which in range(tensors):
+        assert library.call(name, *taken[:which], None, *taken[which + 1 :]) == 2
+    for which in range(tensors, len(taken)):
+        if isinstance(taken[which], int):
+            assert library.call(name, *taken[:which], -1, *taken[which + 1 :]) == 1
+    assert library.call(name, *taken, device=2) == 1101
+    assert library.launches == []
+    assert library.call(name, *taken) == 0
