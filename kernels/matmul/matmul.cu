@@ -3,10 +3,12 @@
 // Cost: 2 m n k FLOP; each matrix crosses memory at least once: 4 (m k + k n + m n) bytes.
 // Versions:
 //   1  16 x 16 tiles of A and B in shared memory, one element of C per thread: two shared reads per
-//   multiply-add 2  register tiles: each thread keeps 8 x 8 elements of C, so 16 shared reads feed 64
-//   multiply-adds; tiles of
+//      multiply-add
+//   2  register tiles: each thread keeps 8 x 8 elements of C, so 16 shared reads feed 64 multiply-adds; tiles of
 //      128 x 128, the next pair loaded while this one is multiplied. 64 x 64 tiles (4 x 4 per thread) where
 //      the larger ones would leave most of the GPU idle.
+//   3  warp tiles: a warp computes 64 x 32 elements of C, not 16 x 128, so that per step of k it reads 96
+//      different elements of shared memory instead of 144
 // Sums are in float32, along k in order.
 #include "../_native/kv_cuda.h"
 
@@ -38,13 +40,13 @@ __device__ void store4(float* matrix, int64_t rows, int64_t columns, int64_t row
     }
 }
 
-// PER elements of a row of a tile of TILE elements, in groups of four that lie TILE / (PER / 4) apart:
-// neighbouring threads then read neighbouring 16 bytes of shared memory, without bank conflicts.
-template <int TILE, int PER>
-__device__ void read_fragment(float (&fragment)[PER], const float* row, int thread) {
+// PER elements of a row of a warp's tile, in groups of four that lie APART elements apart: neighbouring threads
+// then read neighbouring 16 bytes of shared memory.
+template <int APART, int PER>
+__device__ void read_fragment(float (&fragment)[PER], const float* from) {
 #pragma unroll
     for (int group = 0; group < PER / 4; ++group) {
-        const float4 four = *reinterpret_cast<const float4*>(row + group * (TILE / (PER / 4)) + thread * 4);
+        const float4 four = *reinterpret_cast<const float4*>(from + group * APART);
         fragment[group * 4 + 0] = four.x;
         fragment[group * 4 + 1] = four.y;
         fragment[group * 4 + 2] = four.z;
@@ -53,11 +55,18 @@ __device__ void read_fragment(float (&fragment)[PER], const float* row, int thre
 }
 
 // One TILE x TILE block of C by THREADS threads with PER x PER elements each; DEPTH steps of k per pass.
+//
+// The warps are 2 x 4, the threads of a warp 8 x 4. A request of 16 bytes per thread is served eight threads
+// at a time: of eight that follow each other, two each read one of four neighbouring pieces of A, and four
+// each one of two pieces of B (the order of threads that Gray's assembler maxas documents for SGEMM).
 template <int TILE, int DEPTH, int PER, bool VECTOR>
 struct Block {
+    static constexpr int THREAD_ROWS = 8, THREAD_COLUMNS = 4;
+    static constexpr int WARP_ROWS = THREAD_ROWS * PER, WARP_COLUMNS = THREAD_COLUMNS * PER;  // elements of C
+    static constexpr int ROWS_APART = THREAD_ROWS * 4, COLUMNS_APART = THREAD_COLUMNS * 4;
     static_assert(TILE * DEPTH == 4 * THREADS, "each thread loads four elements of A and of B per pass");
     static_assert((TILE / PER) * (TILE / PER) == THREADS, "the threads cover the block");
-    static constexpr int GROUPS = PER / 4;
+    static_assert(TILE == 2 * WARP_ROWS && TILE == 4 * WARP_COLUMNS, "the warps cover the block");
 
     struct Shared {
         float a[2][DEPTH][TILE + 4];  // transposed; padded, for a column of it is written at once
@@ -74,13 +83,19 @@ struct Block {
             &shared.b[buffer][threadIdx.x / (TILE / 4)][threadIdx.x % (TILE / 4) * 4]) = b;
     }
 
+    // The first row and column, within the block, of the elements of C that this thread keeps.
+    static __device__ int first_row() { return threadIdx.x / 32 / 4 * WARP_ROWS + (threadIdx.x / 2 & 7) * 4; }
+    static __device__ int first_column() {
+        return threadIdx.x / 32 % 4 * WARP_COLUMNS + (threadIdx.x & 1 | threadIdx.x / 8 & 2) * 4;
+    }
+
     static __device__ void multiply(const Shared& shared, int buffer, float (&sums)[PER][PER]) {
-        const int thread_row = threadIdx.x / (TILE / PER), thread_column = threadIdx.x % (TILE / PER);
+        const int row = first_row(), column = first_column();
 #pragma unroll
         for (int q = 0; q < DEPTH; ++q) {
             float a[PER], b[PER];
-            read_fragment<TILE, PER>(a, shared.a[buffer][q], thread_row);
-            read_fragment<TILE, PER>(b, shared.b[buffer][q], thread_column);
+            read_fragment<ROWS_APART>(a, &shared.a[buffer][q][row]);
+            read_fragment<COLUMNS_APART>(b, &shared.b[buffer][q][column]);
 #pragma unroll
             for (int i = 0; i < PER; ++i)
 #pragma unroll
@@ -89,16 +104,14 @@ struct Block {
     }
 
     static __device__ void store_sums(float* c, int64_t m, int64_t n, const float (&sums)[PER][PER]) {
-        const int thread_row = threadIdx.x / (TILE / PER), thread_column = threadIdx.x % (TILE / PER);
+        const int64_t top = int64_t{blockIdx.x} * TILE + first_row();
+        const int64_t left = int64_t{blockIdx.y} * TILE + first_column();
 #pragma unroll
         for (int i = 0; i < PER; ++i) {
-            const int64_t row = int64_t{blockIdx.x} * TILE + i / 4 * (TILE / GROUPS) + thread_row * 4 + i % 4;
+            const int64_t row = top + i / 4 * ROWS_APART + i % 4;
 #pragma unroll
-            for (int group = 0; group < GROUPS; ++group) {
-                const int64_t column =
-                    int64_t{blockIdx.y} * TILE + group * (TILE / GROUPS) + thread_column * 4;
-                store4<VECTOR>(c, m, n, row, column, &sums[i][group * 4]);
-            }
+            for (int group = 0; group < PER / 4; ++group)
+                store4<VECTOR>(c, m, n, row, left + group * COLUMNS_APART, &sums[i][group * 4]);
         }
     }
 
