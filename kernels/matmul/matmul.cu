@@ -9,8 +9,9 @@
 //      the larger ones would leave most of the GPU idle.
 //   3  warp tiles: a warp computes 64 x 32 elements of C, not 16 x 128, so that per step of k it reads 96
 //      different elements of shared memory instead of 144
+//   4  blocks in bands of 8 rows of tiles (tiles.h), and a grid along one axis: any number of columns
 // Sums are in float32, along k in order.
-#include "../_native/kv_cuda.h"
+#include "tiles.h"
 
 namespace kv {
 
@@ -103,9 +104,10 @@ struct Block {
         }
     }
 
-    static __device__ void store_sums(float* c, int64_t m, int64_t n, const float (&sums)[PER][PER]) {
-        const int64_t top = int64_t{blockIdx.x} * TILE + first_row();
-        const int64_t left = int64_t{blockIdx.y} * TILE + first_column();
+    static __device__ void store_sums(float* c, int64_t m, int64_t n, Place place,
+                                      const float (&sums)[PER][PER]) {
+        const int64_t top = int64_t{place.row} * TILE + first_row();
+        const int64_t left = int64_t{place.column} * TILE + first_column();
 #pragma unroll
         for (int i = 0; i < PER; ++i) {
             const int64_t row = top + i / 4 * ROWS_APART + i % 4;
@@ -117,10 +119,11 @@ struct Block {
 
     static __device__ void run(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
         __shared__ __align__(16) Shared shared;
-        const int64_t a_row = int64_t{blockIdx.x} * TILE + threadIdx.x / (DEPTH / 4);
+        const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
+        const int64_t a_row = int64_t{place.row} * TILE + threadIdx.x / (DEPTH / 4);
         const int a_column = threadIdx.x % (DEPTH / 4) * 4;
         const int b_row = threadIdx.x / (TILE / 4);
-        const int64_t b_column = int64_t{blockIdx.y} * TILE + threadIdx.x % (TILE / 4) * 4;
+        const int64_t b_column = int64_t{place.column} * TILE + threadIdx.x % (TILE / 4) * 4;
         float sums[PER][PER] = {};
         int buffer = 0;
         store_tiles(shared, 0, load4<VECTOR>(a, m, k, a_row, a_column),
@@ -135,7 +138,7 @@ struct Block {
             __syncthreads();
         }
         multiply(shared, buffer, sums);
-        store_sums(c, m, n, sums);
+        store_sums(c, m, n, place, sums);
     }
 };
 
@@ -166,20 +169,15 @@ extern "C" KV_API int kv_matmul_cuda(const float* a, const float* b, float* c, i
     if (m < 0 || n < 0 || k < 0) return KV_ERROR_SIZE;
     if (m == 0 || n == 0) return KV_OK;
     if ((k > 0 && (!a || !b)) || !c) return KV_ERROR_POINTER;
-    const auto tiles = [=](int tile) {
-        return dim3(static_cast<unsigned>((m + tile - 1) / tile),
-                    static_cast<unsigned>((n + tile - 1) / tile));
-    };
-    int processors = 0;
-    const cudaError_t error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    bool large = false;
+    const cudaError_t error = kv::fill_device(kv::Tiles(m, n, 128), device, &large);
     if (error != cudaSuccess) return kv::failed(error);
-    const bool large = int64_t{tiles(128).x} * tiles(128).y >= processors;
     const bool vector =
         k % 4 == 0 && n % 4 == 0 && kv::is_aligned(a, 16) && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
     auto* const kernel = large ? (vector ? kv_matmul_128_vector : kv_matmul_128_scalar)
                                : (vector ? kv_matmul_64_vector : kv_matmul_64_scalar);
+    const unsigned blocks = kv::blocks_for(kv::Tiles(m, n, large ? 128 : 64));
     return kv::on_device(device, [=] {
-        kernel<<<tiles(large ? 128 : 64), kv::THREADS, 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n,
-                                                                                               k);
+        kernel<<<blocks, kv::THREADS, 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k);
     });
 }

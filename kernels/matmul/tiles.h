@@ -1,0 +1,49 @@
+// Which tile of C a block computes, and how many tiles there are: what matmul's CUDA kernels have in common.
+#ifndef KV_MATMUL_TILES_H
+#define KV_MATMUL_TILES_H
+
+#include <limits.h>
+
+#include "../_native/kv_cuda.h"
+
+namespace kv {
+
+// Tiles of C, by rows and columns of tiles.
+struct Tiles {
+    int64_t rows, columns;
+
+    __host__ __device__ Tiles(int64_t m, int64_t n, int tile)
+        : rows((m + tile - 1) / tile), columns((n + tile - 1) / tile) {}
+};
+
+struct Place {
+    unsigned row, column;
+};
+
+// The tile of a block of a grid along one axis. Blocks run about in the order of their numbers. In bands of BAND
+// rows of tiles, 64 that run together read 8 rows and 8 columns of tiles; row by row they would read one row and
+// 64 columns, of which the second-level cache holds less.
+inline __device__ Place place_of(unsigned block, Tiles tiles) {
+    constexpr unsigned BAND = 8;
+    const auto rows = static_cast<unsigned>(tiles.rows), columns = static_cast<unsigned>(tiles.columns);
+    const unsigned height = min(BAND, rows), first = block / (height * columns) * height;
+    const unsigned here = min(height, rows - first), within = block % (height * columns);
+    return {first + within % here, within / here};
+}
+
+// Blocks for all tiles; 0, which CUDA refuses to launch, where they are more than a grid can have.
+inline unsigned blocks_for(Tiles tiles) {
+    return tiles.rows <= INT_MAX / tiles.columns ? static_cast<unsigned>(tiles.rows * tiles.columns) : 0;
+}
+
+// Whether there are tiles for every multiprocessor of a device: with fewer, smaller tiles are quicker.
+inline cudaError_t fill_device(Tiles tiles, int device, bool* filled) {
+    int processors = 0;
+    const cudaError_t error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    *filled = tiles.rows * tiles.columns >= processors;
+    return error;
+}
+
+}  // namespace kv
+
+#endif  // KV_MATMUL_TILES_H
