@@ -4,28 +4,33 @@
 // Versions:
 //   1  16 x 16 tiles of A and B in shared memory, one element of C per thread: two shared reads per
 //      multiply-add
-//   2  register tiles: each thread keeps 8 x 8 elements of C, so 16 shared reads feed 64 multiply-adds; tiles of
-//      128 x 128, the next pair loaded while this one is multiplied. 64 x 64 tiles (4 x 4 per thread) where
-//      the larger ones would leave most of the GPU idle.
+//   2  register tiles: each thread keeps 8 x 8 elements of C, so 16 shared reads feed 64 multiply-adds; tiles
+//      of 128 x 128, the next pair loaded while this one is multiplied. 64 x 64 tiles (4 x 4 per thread)
+//      where the larger ones would leave most of the GPU idle.
 //   3  warp tiles: a warp computes 64 x 32 elements of C, not 16 x 128, so that per step of k it reads 96
 //      different elements of shared memory instead of 144
 //   4  blocks in bands of 8 rows of tiles (tiles.h), and a grid along one axis: any number of columns
+//   5  asynchronous copies to shared memory, two passes ahead: what is on its way needs no registers, and odd
+//      shapes take the same road, 4 bytes at a time where those of 16 are not possible
 // Sums are in float32, along k in order.
+#include <cuda_pipeline_primitives.h>
+
+#include <type_traits>
+
 #include "tiles.h"
 
 namespace kv {
 
 constexpr int THREADS = 256;
+constexpr int STAGES = 3;  // passes in shared memory: one that is multiplied, two on their way
 
-// Four neighbours of one row, zeros beyond the matrix. VECTOR promises 16-byte alignment and columns % 4 ==
-// 0.
-template <bool VECTOR>
-__device__ float4 load4(const float* matrix, int64_t rows, int64_t columns, int64_t row, int64_t column) {
-    if (row >= rows || column >= columns) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    const float* from = matrix + row * columns + column;
-    if (VECTOR) return *reinterpret_cast<const float4*>(from);
-    return make_float4(from[0], column + 1 < columns ? from[1] : 0.0f, column + 2 < columns ? from[2] : 0.0f,
-                       column + 3 < columns ? from[3] : 0.0f);
+// Copies T from global to shared memory without waiting for it; zeros where the matrix has ended.
+template <class T>
+__device__ void copy(float* to, const float* from, bool inside) {
+    if (inside)
+        __pipeline_memcpy_async(to, from, sizeof(T));
+    else
+        *reinterpret_cast<T*>(to) = T{};
 }
 
 template <bool VECTOR>
@@ -41,8 +46,8 @@ __device__ void store4(float* matrix, int64_t rows, int64_t columns, int64_t row
     }
 }
 
-// PER elements of a row of a warp's tile, in groups of four that lie APART elements apart: neighbouring threads
-// then read neighbouring 16 bytes of shared memory.
+// PER elements of a row of a warp's tile, in groups of four that lie APART elements apart: neighbouring
+// threads then read neighbouring 16 bytes of shared memory.
 template <int APART, int PER>
 __device__ void read_fragment(float (&fragment)[PER], const float* from) {
 #pragma unroll
@@ -65,23 +70,32 @@ struct Block {
     static constexpr int THREAD_ROWS = 8, THREAD_COLUMNS = 4;
     static constexpr int WARP_ROWS = THREAD_ROWS * PER, WARP_COLUMNS = THREAD_COLUMNS * PER;  // elements of C
     static constexpr int ROWS_APART = THREAD_ROWS * 4, COLUMNS_APART = THREAD_COLUMNS * 4;
-    static_assert(TILE * DEPTH == 4 * THREADS, "each thread loads four elements of A and of B per pass");
+    static_assert(TILE * DEPTH == 4 * THREADS, "each thread copies four elements of A and of B per pass");
     static_assert((TILE / PER) * (TILE / PER) == THREADS, "the threads cover the block");
     static_assert(TILE == 2 * WARP_ROWS && TILE == 4 * WARP_COLUMNS, "the warps cover the block");
 
     struct Shared {
-        float a[2][DEPTH][TILE + 4];  // transposed; padded, for a column of it is written at once
-        float b[2][DEPTH][TILE];
+        float a[STAGES][DEPTH]
+               [TILE + 4];  // transposed; padded, for 8 elements of a column are written at once
+        float b[STAGES][DEPTH][TILE];
     };
 
-    static __device__ void store_tiles(Shared& shared, int buffer, float4 a, float4 b) {
-        const int row = threadIdx.x / (DEPTH / 4), column = threadIdx.x % (DEPTH / 4) * 4;
-        shared.a[buffer][column + 0][row] = a.x;
-        shared.a[buffer][column + 1][row] = a.y;
-        shared.a[buffer][column + 2][row] = a.z;
-        shared.a[buffer][column + 3][row] = a.w;
-        *reinterpret_cast<float4*>(
-            &shared.b[buffer][threadIdx.x / (TILE / 4)][threadIdx.x % (TILE / 4) * 4]) = b;
+    // Neighbouring threads copy neighbouring elements of k, and the padding puts them into different banks.
+    static __device__ void copy_a(Shared& shared, int stage, const Source<float>& source) {
+        constexpr int STEP = THREADS / DEPTH;
+        const int q = threadIdx.x % DEPTH, row = threadIdx.x / DEPTH;
+#pragma unroll
+        for (int i = 0; i < TILE; i += STEP)
+            copy<float>(&shared.a[stage][q][row + i], source.from + i * source.stride, source.inside(i) > 0);
+    }
+
+    static __device__ void copy_b(Shared& shared, int stage, const Source<float>& source) {
+        constexpr int WIDTH = VECTOR ? 4 : 1, STEP = THREADS * WIDTH / TILE;
+        const int column = threadIdx.x % (TILE / WIDTH) * WIDTH, q = threadIdx.x / (TILE / WIDTH);
+#pragma unroll
+        for (int i = 0; i < DEPTH; i += STEP)
+            copy<std::conditional_t<VECTOR, float4, float>>(
+                &shared.b[stage][q + i][column], source.from + i * source.stride, source.inside(i) > 0);
     }
 
     // The first row and column, within the block, of the elements of C that this thread keeps.
@@ -90,13 +104,13 @@ struct Block {
         return threadIdx.x / 32 % 4 * WARP_COLUMNS + (threadIdx.x & 1 | threadIdx.x / 8 & 2) * 4;
     }
 
-    static __device__ void multiply(const Shared& shared, int buffer, float (&sums)[PER][PER]) {
+    static __device__ void multiply(const Shared& shared, int stage, float (&sums)[PER][PER]) {
         const int row = first_row(), column = first_column();
 #pragma unroll
         for (int q = 0; q < DEPTH; ++q) {
             float a[PER], b[PER];
-            read_fragment<ROWS_APART>(a, &shared.a[buffer][q][row]);
-            read_fragment<COLUMNS_APART>(b, &shared.b[buffer][q][column]);
+            read_fragment<ROWS_APART>(a, &shared.a[stage][q][row]);
+            read_fragment<COLUMNS_APART>(b, &shared.b[stage][q][column]);
 #pragma unroll
             for (int i = 0; i < PER; ++i)
 #pragma unroll
@@ -120,24 +134,28 @@ struct Block {
     static __device__ void run(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
         __shared__ __align__(16) Shared shared;
         const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
-        const int64_t a_row = int64_t{place.row} * TILE + threadIdx.x / (DEPTH / 4);
-        const int a_column = threadIdx.x % (DEPTH / 4) * 4;
-        const int b_row = threadIdx.x / (TILE / 4);
-        const int64_t b_column = int64_t{place.column} * TILE + threadIdx.x % (TILE / 4) * 4;
+        constexpr int WIDTH = VECTOR ? 4 : 1;  // of copy_b
+        Source<float> from_a(a, m, k, int64_t{place.row} * TILE + threadIdx.x / DEPTH, threadIdx.x % DEPTH);
+        Source<float> from_b(b, k, n, threadIdx.x / (TILE / WIDTH),
+                             int64_t{place.column} * TILE + threadIdx.x % (TILE / WIDTH) * WIDTH);
+        const auto copy_pass = [&](int stage) {
+            copy_a(shared, stage, from_a);
+            copy_b(shared, stage, from_b);
+            __pipeline_commit();
+            from_a.go_right(DEPTH);
+            from_b.go_down(DEPTH);
+        };
         float sums[PER][PER] = {};
-        int buffer = 0;
-        store_tiles(shared, 0, load4<VECTOR>(a, m, k, a_row, a_column),
-                    load4<VECTOR>(b, k, n, b_row, b_column));
-        __syncthreads();
-        for (int64_t p = DEPTH; p < k; p += DEPTH) {
-            const float4 next_a = load4<VECTOR>(a, m, k, a_row, p + a_column);
-            const float4 next_b = load4<VECTOR>(b, k, n, p + b_row, b_column);
-            multiply(shared, buffer, sums);
-            buffer ^= 1;
-            store_tiles(shared, buffer, next_a, next_b);
-            __syncthreads();
+        int now = 0, next = STAGES - 1;
+        for (int stage = 0; stage < STAGES - 1; ++stage) copy_pass(stage);
+        for (int64_t p = 0; p < k; p += DEPTH) {
+            __pipeline_wait_prior(STAGES - 2);  // this thread's copies are there
+            __syncthreads();  // everyone's are, and nobody reads the stage of the pass before
+            copy_pass(next);
+            multiply(shared, now, sums);
+            now = now + 1 == STAGES ? 0 : now + 1;
+            next = next + 1 == STAGES ? 0 : next + 1;
         }
-        multiply(shared, buffer, sums);
         store_sums(c, m, n, place, sums);
     }
 };
@@ -172,8 +190,7 @@ extern "C" KV_API int kv_matmul_cuda(const float* a, const float* b, float* c, i
     bool large = false;
     const cudaError_t error = kv::fill_device(kv::Tiles(m, n, 128), device, &large);
     if (error != cudaSuccess) return kv::failed(error);
-    const bool vector =
-        k % 4 == 0 && n % 4 == 0 && kv::is_aligned(a, 16) && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
+    const bool vector = n % 4 == 0 && kv::is_aligned(b, 16) && kv::is_aligned(c, 16);
     auto* const kernel = large ? (vector ? kv_matmul_128_vector : kv_matmul_128_scalar)
                                : (vector ? kv_matmul_64_vector : kv_matmul_64_scalar);
     const unsigned blocks = kv::blocks_for(kv::Tiles(m, n, large ? 128 : 64));

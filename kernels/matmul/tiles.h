@@ -20,9 +20,9 @@ struct Place {
     unsigned row, column;
 };
 
-// The tile of a block of a grid along one axis. Blocks run about in the order of their numbers. In bands of BAND
-// rows of tiles, 64 that run together read 8 rows and 8 columns of tiles; row by row they would read one row and
-// 64 columns, of which the second-level cache holds less.
+// The tile of a block of a grid along one axis. Blocks run about in the order of their numbers. In bands of
+// BAND rows of tiles, 64 that run together read 8 rows and 8 columns of tiles; row by row they would read one
+// row and 64 columns, of which the second-level cache holds less.
 inline __device__ Place place_of(unsigned block, Tiles tiles) {
     constexpr unsigned BAND = 8;
     const auto rows = static_cast<unsigned>(tiles.rows), columns = static_cast<unsigned>(tiles.columns);
@@ -30,6 +30,32 @@ inline __device__ Place place_of(unsigned block, Tiles tiles) {
     const unsigned here = min(height, rows - first), within = block % (height * columns);
     return {first + within % here, within / here};
 }
+
+// Where a thread reads in a row-major matrix, and how many rows and columns are left of it from there on.
+template <class T>
+struct Source {
+    const T* from;
+    int64_t stride, rows, columns;
+
+    __device__ Source(const T* matrix, int64_t matrix_rows, int64_t matrix_columns, int64_t row,
+                      int64_t column)
+        : from(matrix + row * matrix_columns + column),
+          stride(matrix_columns),
+          rows(matrix_rows - row),
+          columns(matrix_columns - column) {}
+
+    // How many neighbours in the row `row` below are inside the matrix: none if 0 or less.
+    __device__ int64_t inside(int row) const { return row < rows ? columns : 0; }
+
+    __device__ void go_down(int by) {
+        from += by * stride;
+        rows -= by;
+    }
+    __device__ void go_right(int by) {
+        from += by;
+        columns -= by;
+    }
+};
 
 // Blocks for all tiles; 0, which CUDA refuses to launch, where they are more than a grid can have.
 inline unsigned blocks_for(Tiles tiles) {
