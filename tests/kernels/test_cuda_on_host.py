@@ -14,8 +14,8 @@ from tests.kernels.stand_in import float32_values
 
 KERNELS = pytest.mark.parametrize("kernel", references.KERNELS)
 IN_ANY_ORDER = pytest.mark.parametrize("order", ORDERS)
-# Around vectors of four and blocks of 256 threads with one element, and with four, each.
-SIZES = (1, 2, 3, 4, 5, 7, 8, 255, 256, 257, 1023, 1024, 1025, 1031)
+# Around vectors of four, and blocks of 256 threads with one element, one vector, and four vectors each.
+SIZES = (1, 2, 3, 4, 5, 7, 8, 255, 256, 257, 1023, 1024, 1025, 1031, 3071, 4095, 4096, 4097, 5130)
 
 
 def arguments(case: Case, shifts: tuple[int, ...] = ()) -> list:
