@@ -67,8 +67,8 @@ FAULTS = {
     ),
     "add_mul_exp: one element too many": ("if (last < n)", "if (last <= n)", "reads 4 bytes"),
     "add_mul_exp: no tail": ("if (last < n)", "if (false)", "^$"),  # NaN where numbers are: an assertion without a text
-    "quantize_int8: a vector too many": ("i < n / 4;", "i < (n + 3) / 4;", "reads 16 bytes"),
-    "quantize_int8: the last vector left out": ("i < n / 4;", "i < n / 4 - 1;", "wrong"),
+    "quantize_int8: a vector too many": ("vectors = n / 4,", "vectors = (n + 3) / 4,", "reads 16 bytes"),
+    "quantize_int8: the last vector left out": ("i + j * THREADS < vectors) out", "i + j * THREADS < vectors - 1) out", "wrong"),
 }
 
 
