@@ -10,7 +10,7 @@ import pytest
 import kernels
 from tests.cuda_on_host.calling import KernelError
 from tests.kernels import test_cuda_on_host as checks
-from tests.kernels.references import Case
+from tests.kernels.references import Case, quantize_int8
 
 pytestmark = pytest.mark.slow  # each compiles a kernel
 FOLDER = Path(kernels.__file__).parent
@@ -35,12 +35,14 @@ class Planted:
         return self.on_host.library(source)
 
 
-def elementwise(kernel: str) -> list[tuple[Case, dict]]:
-    return [(checks.elementwise(kernel, n), {}) for n in checks.SIZES]
-
-
-def products() -> list[tuple[Case, dict]]:
-    return [(checks.product(*shape), {"processors": p}) for shape in checks.SHAPES for p in (1, 1000)]
+def cases(kernel: str) -> list[tuple[Case, dict]]:
+    """Return what the checks run a kernel with: cases, and on how many processors."""
+    if kernel == "matmul":
+        return [(checks.product(*shape), {"processors": p}) for shape in checks.SHAPES for p in (1, 1000)]
+    sizes = [(checks.elementwise(kernel, n), {}) for n in checks.SIZES]
+    if kernel == "add_mul_exp":
+        return sizes
+    return [*sizes, *((quantize_int8(checks.every_kind(scale), scale, 3), {}) for scale in checks.SCALES)]
 
 
 FAULTS = {
@@ -68,7 +70,17 @@ FAULTS = {
     "add_mul_exp: one element too many": ("if (last < n)", "if (last <= n)", "reads 4 bytes"),
     "add_mul_exp: no tail": ("if (last < n)", "if (false)", "^$"),  # NaN where numbers are: an assertion without a text
     "quantize_int8: a vector too many": ("vectors = n / 4,", "vectors = (n + 3) / 4,", "reads 16 bytes"),
-    "quantize_int8: the last vector left out": ("i + j * THREADS < vectors) out", "i + j * THREADS < vectors - 1) out", "wrong"),
+    "quantize_int8: a product with the reciprocal": (
+        "    quotient = fmaf(fmaf(-quotient, by.scale, bounded), by.reciprocal, quotient);\n",
+        "",
+        "wrong",
+    ),
+    "quantize_int8: scales for which remainders are not exact": ("by.is_safe() && ", "", "wrong"),
+    "quantize_int8: the last vector left out": (
+        "i + j * THREADS < vectors) out",
+        "i + j * THREADS < vectors - 1) out",
+        "wrong",
+    ),
 }
 
 
@@ -78,7 +90,7 @@ def test_a_planted_fault_is_found(on_host, tmp_path, name):
     kernel = name.partition(":")[0]
     planted = Planted(on_host, tmp_path, part, by)
     with pytest.raises(AssertionError, match=found):  # KernelError is one
-        for case, how in products() if kernel == "matmul" else elementwise(kernel):
+        for case, how in cases(kernel):
             checks.run(planted, case, **how)
 
 

@@ -86,6 +86,33 @@ def test_add_mul_exp_in_place(on_host, order):
             case.check(memories[which].array, "cuda")
 
 
+@np.errstate(all="ignore")
+def every_kind(scale: float) -> np.ndarray:
+    """Numbers at which a quantisation could go wrong: ties, what lies beside them, bounds, special values, any bits."""
+    scale32 = np.float32(scale)
+    ties = (np.arange(-300, 300) + np.float32(0.5)).astype(np.float32) * scale32
+    beside = [np.nextafter(ties, np.float32(side * np.inf)) for side in (1, -1)]
+    bits = np.random.default_rng(1).integers(0, 2**32, 500, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    near = np.append(float32_values(2, (500,), 60), np.array([384, -384, 0.5], np.float32)) * scale32
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 2.0**-100, 3e38, -3e38], np.float32)
+    return np.concatenate([ties, *beside, bits, near, special])
+
+
+# Powers of two, what is just beside them, and usual ones; the first and last are beyond those without a division.
+SCALES = [2.0**-149, 2.0**-65, 2.0**-64, 1e-5, 0.05, 1 / 3, 1 - 2.0**-24, 1.0, 1 + 2.0**-23, 3.0, 41.0, 187.0, 2.0**100]
+SCALES += [float(np.float32(2.0**100 * (1 + 2.0**-23))), 3e38]
+
+
+@pytest.mark.parametrize("zero_point", [-128, 3, 127])
+def test_quantize_int8_gives_the_integers_of_a_true_division(on_host, zero_point):
+    seen = set()
+    random = np.exp2(np.random.default_rng(3).uniform(-20, 20, 20)).astype(np.float32)
+    for scale in (*SCALES, *map(float, random)):
+        case = references.quantize_int8(every_kind(scale), scale, zero_point)
+        seen |= set(paths(run(on_host, case)))
+    assert seen == {"kv_quantize_int8_vector", "kv_quantize_int8_scalar"}
+
+
 # Tiles of 128 where they are as many as the device has processors, else of 64; vectors where n and k are multiples of
 # four and all is aligned.
 SHAPES = [
