@@ -59,23 +59,36 @@ class NativeFunction:
             LaunchError: CUDA tensors, but the library has no CUDA kernels.
         """
         device = tensors[0].device_index
-        tail: tuple[int, ...]
         pointers = [tensor.pointer for tensor in tensors]
+        tail = place(device, stream, threads)
         if device is None:
-            if stream is not None:
-                raise ArgumentValueError("stream: got one for tensors on the CPU, wanted None")
             cpu_isa()  # raises where KV_ISA names what is not there; a call would return that as a status
-            function, types, tail = self._cpu, self._cpu_types, (_threads(threads),)
+            function, types = self._cpu, self._cpu_types
         else:
-            if threads is not None:
-                raise ArgumentValueError(f"threads: got {threads} for tensors on cuda:{device}, wanted None")
             if self._cuda is None:
                 raise LaunchError(f"{self.name}: the tensors are on cuda:{device}, but kernels is {cuda_status()}")
-            function, types, tail = self._cuda, self._cuda_types, (device, _stream_handle(stream, device))
+            function, types = self._cuda, self._cuda_types
         prepared = [kind(value) for kind, value in zip(types, (*pointers, *values, *tail), strict=True)]
         call = functools.partial(function, *prepared)
         call.__dict__["tensors"] = tuple(tensor.tensor for tensor in tensors)
         return call
+
+
+def place(device: int | None, stream: Any, threads: int | None) -> tuple[int, ...]:
+    """Return what says where to run: (threads,) on the CPU, where `device` is None, else (device, cudaStream_t).
+
+    `stream` and `threads` are those of `NativeFunction.bind`.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: they do not fit the device.
+    """
+    if device is None:
+        if stream is not None:
+            raise ArgumentValueError("stream: got one for tensors on the CPU, wanted None")
+        return (_threads(threads),)
+    if threads is not None:
+        raise ArgumentValueError(f"threads: got {threads} for tensors on cuda:{device}, wanted None")
+    return device, _stream_handle(stream, device)
 
 
 def _threads(threads: int | None) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernels._native.arguments import (
+    Argument,
     TensorLike,
     dtypes_on,
     new_like,
@@ -39,6 +40,25 @@ _NATIVE = {
 }
 
 
+def new_output(supports: Mapping[str, tuple[str, ...]], x: TensorLike) -> Any:
+    """Return an uninitialised output for x, whose dtype must be one that `supports` names."""
+    x_ = read("x", x, *dtypes_on(supports, x))
+    return new_like(x, x_.shape, x_.dtype)
+
+
+def read_tensors(
+    supports: Mapping[str, tuple[str, ...]], x: TensorLike, y: TensorLike, out: TensorLike
+) -> tuple[Argument, Argument, Argument]:
+    """Check the tensors of a call by the SUPPORTS of an implementation; return what is known of them."""
+    x_ = read("x", x, *dtypes_on(supports, x))
+    y_, out_ = read("y", y, x_.dtype), read("out", out, x_.dtype)
+    require_same_device(x_, y_, out_)
+    require_shape(y_, x_.shape, "the shape of x: shapes are not broadcast")
+    require_shape(out_, x_.shape, "the shape of x")
+    require_no_overlap(out_, x_, y_, in_place=True)
+    return x_, y_, out_
+
+
 def bind(
     x: TensorLike, y: TensorLike, *, out: TensorLike, stream: Any = None, threads: int | None = None
 ) -> Callable[[], int]:
@@ -47,12 +67,7 @@ def bind(
     The arguments and errors are those of `add_mul_exp`. The call keeps the tensors alive, and uses the stream that
     was current when it was bound.
     """
-    x_ = read("x", x, *dtypes_on(SUPPORTS, x))
-    y_, out_ = read("y", y, x_.dtype), read("out", out, x_.dtype)
-    require_same_device(x_, y_, out_)
-    require_shape(y_, x_.shape, "the shape of x: shapes are not broadcast")
-    require_shape(out_, x_.shape, "the shape of x")
-    require_no_overlap(out_, x_, y_, in_place=True)
+    x_, y_, out_ = read_tensors(SUPPORTS, x, y, out)
     return _NATIVE[x_.dtype].bind((x_, y_, out_), (x_.elements,), stream, threads)
 
 
@@ -79,7 +94,6 @@ def add_mul_exp(
         kernels._native.errors.LaunchError: the kernel could not be run.
     """
     if out is None:
-        x_ = read("x", x, *dtypes_on(SUPPORTS, x))
-        out = new_like(x, x_.shape, x_.dtype)
+        out = new_output(SUPPORTS, x)
     raise_for_status("add_mul_exp", bind(x, y, out=out, stream=stream, threads=threads)())
     return out

@@ -43,6 +43,22 @@ def _read_factors(a: TensorLike, b: TensorLike) -> tuple[Argument, Argument]:
     return a_, b_
 
 
+def new_output(a: TensorLike, b: TensorLike) -> Any:
+    """Return an uninitialised output for a and b."""
+    a_, b_ = _read_factors(a, b)
+    return new_like(a, (a_.shape[0], b_.shape[1]), "float32")
+
+
+def read_matrices(a: TensorLike, b: TensorLike, out: TensorLike) -> tuple[Argument, Argument, Argument]:
+    """Check the tensors of a call; return what is known of them."""
+    a_, b_ = _read_factors(a, b)
+    out_ = read("out", out, "float32")
+    require_same_device(a_, b_, out_)
+    require_shape(out_, (a_.shape[0], b_.shape[1]), "rows of a, columns of b")
+    require_no_overlap(out_, a_, b_, in_place=False)
+    return a_, b_, out_
+
+
 def bind(
     a: TensorLike, b: TensorLike, *, out: TensorLike, stream: Any = None, threads: int | None = None
 ) -> Callable[[], int]:
@@ -51,12 +67,8 @@ def bind(
     The arguments and errors are those of `matmul`. The call keeps the tensors alive, and uses the stream that was
     current when it was bound.
     """
-    a_, b_ = _read_factors(a, b)
-    out_ = read("out", out, "float32")
+    a_, b_, out_ = read_matrices(a, b, out)
     (m, k), n = a_.shape, b_.shape[1]
-    require_same_device(a_, b_, out_)
-    require_shape(out_, (m, n), "rows of a, columns of b")
-    require_no_overlap(out_, a_, b_, in_place=False)
     return _NATIVE.bind((a_, b_, out_), (m, n, k), stream, threads)
 
 
@@ -81,7 +93,6 @@ def matmul(a: TensorLike, b: TensorLike, *, out: Any = None, stream: Any = None,
         kernels._native.errors.LaunchError: the kernel could not be run.
     """
     if out is None:
-        a_, b_ = _read_factors(a, b)
-        out = new_like(a, (a_.shape[0], b_.shape[1]), "float32")
+        out = new_output(a, b)
     raise_for_status("matmul", bind(a, b, out=out, stream=stream, threads=threads)())
     return out

@@ -6,10 +6,11 @@ The native code: quantize_int8.cpp, quantize_int8.cu.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernels._native.arguments import (
+    Argument,
     TensorLike,
     dtypes_on,
     new_like,
@@ -44,6 +45,26 @@ _NATIVE = {
 }
 
 
+def new_output(supports: Mapping[str, tuple[str, ...]], x: TensorLike) -> Any:
+    """Return an uninitialised output for x, whose dtype must be one that `supports` names."""
+    return new_like(x, read("x", x, *dtypes_on(supports, x)).shape, "int8")
+
+
+def read_arguments(
+    supports: Mapping[str, tuple[str, ...]], x: TensorLike, scale: float, zero_point: int, out: TensorLike
+) -> tuple[Argument, Argument, float, int]:
+    """Check the arguments of a call by the SUPPORTS of an implementation.
+
+    Returns: what is known of x and out, scale as a float32 number, zero_point.
+    """
+    x_, out_ = read("x", x, *dtypes_on(supports, x)), read("out", out, "int8")
+    require_same_device(x_, out_)
+    require_shape(out_, x_.shape, "the shape of x")
+    require_no_overlap(out_, x_, in_place=False)
+    scale = require_positive_float("scale", scale)
+    return x_, out_, scale, require_integer("zero_point", zero_point, -128, 127)
+
+
 def bind(
     x: TensorLike,
     scale: float,
@@ -58,12 +79,7 @@ def bind(
     The arguments and errors are those of `quantize_int8`. The call keeps the tensors alive, and uses the stream that
     was current when it was bound.
     """
-    x_, out_ = read("x", x, *dtypes_on(SUPPORTS, x)), read("out", out, "int8")
-    require_same_device(x_, out_)
-    require_shape(out_, x_.shape, "the shape of x")
-    require_no_overlap(out_, x_, in_place=False)
-    scale = require_positive_float("scale", scale)
-    zero_point = require_integer("zero_point", zero_point, -128, 127)
+    x_, out_, scale, zero_point = read_arguments(SUPPORTS, x, scale, zero_point, out)
     return _NATIVE[x_.dtype].bind((x_, out_), (x_.elements, scale, zero_point), stream, threads)
 
 
@@ -100,6 +116,6 @@ def quantize_int8(
         kernels._native.errors.LaunchError: the kernel could not be run.
     """
     if out is None:
-        out = new_like(x, read("x", x, *dtypes_on(SUPPORTS, x)).shape, "int8")
+        out = new_output(SUPPORTS, x)
     raise_for_status("quantize_int8", bind(x, scale, zero_point, out=out, stream=stream, threads=threads)())
     return out
