@@ -111,16 +111,37 @@ def test_the_analysis_half_never_sees_the_benchmarks_of_a_kernel_at_work():
         assert not {name.split(".")[0] for name in imports(path)} & (TORCH | {"kernels"}), path
 
 
+def is_triton(path):
+    """Whether a module of `kernels` is of the Triton implementations, which nothing else there imports."""
+    return path.is_relative_to(ROOT / "kernels") and path.stem.startswith("triton")
+
+
 @pytest.mark.parametrize("package", ["kernels", "benchmarks"])
 def test_no_torch_at_import(package):
     for path in modules(package):
+        if is_triton(path):
+            continue
         assert not {name.split(".")[0] for name in imports(path, top_only=True)} & TORCH, path
 
 
 def test_kernels_depend_on_nothing():
     for path in modules("kernels"):
+        own = {"kernels", "triton"} if is_triton(path) else {"kernels"}
         roots = {name.split(".")[0] for name in imports(path)}
-        assert roots <= set(sys.stdlib_module_names) | {"kernels"}, (path, roots)
+        assert roots <= set(sys.stdlib_module_names) | own, (path, roots)
+
+
+def test_the_triton_implementations_are_imported_by_those_who_ask_for_them_alone():
+    found = [path for path in modules("kernels") if is_triton(path)]
+    assert len(found) >= 4
+    for package in ("kernels", "benchmarks"):
+        for path in modules(package):
+            names = {part for name in imports(path) for part in name.split(".") if name.startswith("kernels.")}
+            assert is_triton(path) or not names & {one.stem for one in found}, path
+    refused = imported_without(("torch", "triton"), ["kernels"])
+    assert refused.returncode == 0, refused.stderr.splitlines()[-1]
+    lacking = imported_without(("triton",), ["kernels.matmul.triton"])
+    assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no triton")
 
 
 @pytest.mark.parametrize("module", PURE)

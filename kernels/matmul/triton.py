@@ -1,0 +1,127 @@
+"""C = A B, row-major float32: A is m x k, B is k x n, C is m x n. Triton.
+
+Cost: 2 m n k FLOP; each matrix crosses memory at least once: 4 (m k + k n + m n) bytes.
+Versions (the speed of each is unmeasured; what is said of code is read from ptxas for sm_80 and sm_90):
+  1  one program per tile of C, tiles of A and B through shared memory; tiles of 64 x 64 where larger ones would leave
+     most of the GPU idle. The larger take 169 registers for sm_80, 182 for sm_90; of sizes that 16 does not divide all
+     255, and spill up to 100 bytes
+
+Products are IEEE float32's (`input_precision="ieee"`: Triton's default is TF32, with 10 bits of each factor), summed
+along k in float32 by fused multiply-adds on the CUDA cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from kernels._native import triton_launch
+from kernels._native.arguments import TensorLike
+from kernels.matmul import new_output, read_matrices
+
+__all__ = ["SUPPORTS", "bind", "matmul"]
+
+
+@triton.jit
+def matmul_kernel(
+    a: tl.tensor,
+    b: tl.tensor,
+    c: tl.tensor,
+    m: tl.tensor,
+    n: tl.tensor,
+    k: tl.tensor,
+    tile: tl.constexpr,
+    depth: tl.constexpr,
+    group: tl.constexpr,
+) -> None:
+    """Compute one tile of C, `tile` x `tile`, `depth` steps of k at a time."""
+    # Programs that run together work on `group` rows of tiles, column by column: they share what they read in L2.
+    high, wide = tl.cdiv(m, tile), tl.cdiv(n, tile)
+    program = tl.program_id(0)
+    first = program // (group * wide) * group
+    rows_of_group = tl.minimum(high - first, group)
+    inside = program % (group * wide)
+    # 64 bits: there may be more than 2^31 elements.
+    rows = (first + inside % rows_of_group).to(tl.int64) * tile + tl.arange(0, tile)
+    columns = (inside // rows_of_group).to(tl.int64) * tile + tl.arange(0, tile)
+    steps = tl.arange(0, depth).to(tl.int64)
+    from_a = a + rows[:, None] * k + steps[None, :]
+    from_b = b + steps[:, None] * n + columns[None, :]
+    stride = tl.cast(n, tl.int64) * depth  # of B, elements from one pass to the next
+    sums = tl.zeros((tile, tile), dtype=tl.float32)
+    for done in range(0, k, depth):
+        left = steps < k - done
+        tile_a = tl.load(from_a, mask=(rows < m)[:, None] & left[None, :], other=0.0)
+        tile_b = tl.load(from_b, mask=left[:, None] & (columns < n)[None, :], other=0.0)
+        sums = tl.dot(tile_a, tile_b, sums, input_precision="ieee")
+        from_a += depth
+        from_b += stride
+    to = c + rows[:, None] * n + columns[None, :]
+    tl.store(to, sums, mask=(rows < m)[:, None] & (columns < n)[None, :])
+
+
+# What a benchmark of any later commit asks this commit before it calls it.
+SUPPORTS: dict[str, tuple[str, ...]] = {
+    "devices": triton_launch.devices_of(matmul_kernel),
+    "dtypes": ("float32",),
+    "keywords": ("out", "stream", "threads"),
+}
+
+# Fixed by shape, not autotuned: `triton.autotune` times its candidates and may choose another one in the next process,
+# so that the history of the kernel would show the choices of its rounds.
+LARGE = {"tile": 128, "depth": 16, "group": 8, "num_warps": 8, "num_stages": 2}
+SMALL = {"tile": 64, "depth": 32, "group": 8, "num_warps": 4, "num_stages": 2}
+PROCESSORS = 108  # of an A100; an H100 has 132. Fewer large tiles than that leave some of them idle.
+
+
+def configuration(m: int, n: int) -> tuple[int, dict[str, int]]:
+    """Return how many programs to launch, and the options of the kernel."""
+
+    def tiles(tile: int) -> int:
+        count: int = triton.cdiv(m, tile) * triton.cdiv(n, tile)
+        return count
+
+    options = LARGE if tiles(LARGE["tile"]) >= PROCESSORS else SMALL
+    return tiles(options["tile"]), options
+
+
+def bind(
+    a: TensorLike, b: TensorLike, *, out: TensorLike, stream: Any = None, threads: int | None = None
+) -> Callable[[], None]:
+    """Check the arguments once; return a call without arguments that computes out.
+
+    The arguments and errors are those of `matmul`. The call keeps the tensors alive, and uses the stream that was
+    current when it was bound. Nothing is launched for an output without elements.
+    """
+    a_, b_, out_ = read_matrices(a, b, out)
+    (m, k), n = a_.shape, b_.shape[1]
+    blocks, options = configuration(m, n)
+    return triton_launch.bind(
+        "matmul",
+        matmul_kernel,
+        blocks,
+        tensors=(a_, b_, out_),
+        values=(m, n, k),
+        options=options,
+        stream=stream,
+        threads=threads,
+    )
+
+
+def matmul(a: TensorLike, b: TensorLike, *, out: Any = None, stream: Any = None, threads: int | None = None) -> Any:
+    """Compute the matrix product of a and b with Triton and return it: arguments and errors of `kernels.matmul`.
+
+    Args:
+        a: float32, shape (m, k), contiguous, on a CUDA device; where Triton interprets, on the CPU.
+        threads: None for tensors on a CUDA device.
+
+    Raises:
+        kernels._native.errors.LaunchError: Triton cannot compile the kernel, or the driver refuses to launch it.
+    """
+    if out is None:
+        out = new_output(a, b)
+    bind(a, b, out=out, stream=stream, threads=threads)()
+    return out

@@ -1,0 +1,136 @@
+"""Checks of what Triton makes of the kernels for GPUs that are not here. Run by triton_calls.py, not interpreted.
+
+Triton compiles for any of its targets without a driver; the ptxas that it brings then says what of registers it spills.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels._native.arguments import ITEM_SIZES
+from kernels._native.errors import ArgumentValueError
+from tests.kernels.triton_calls import module
+
+ARCHITECTURES = {80: "sm_80", 90: "sm_90a"}
+TYPES = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16"}
+ALIGNED = [["tt.divisibility", 16]]  # what Triton knows of a pointer, or of a size
+
+
+def compiled(kernel: Any, types: dict[str, str], options: dict[str, int], aligned: str, architecture: int) -> str:
+    """Return the PTX of a kernel; ptxas must take it, and spill nothing.
+
+    Args:
+        types: parameter -> Triton's name of its type, or a number that is known at compile time (1 is, when it is
+            given for a size). options: the kernel's constants, and `num_warps` and so on. aligned: names of the
+            parameters, separated by blanks, that are divisible by 16.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = list(kernel.arg_names)
+    fixed = {name: int(kind) for name, kind in types.items() if kind.isdecimal()}
+    fixed |= {name: value for name, value in options.items() if name in names}
+    source = ASTSource(
+        kernel,
+        {name: "constexpr" if name in fixed else types[name] for name in names},
+        {(names.index(name),): value for name, value in fixed.items()},
+        {(names.index(name),): ALIGNED for name in aligned.split()},
+    )
+    rest = {name: value for name, value in options.items() if name not in names}
+    ptx: str = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=rest).asm["ptx"]
+    said = _ptxas(Path(triton.__file__).parent, ptx, ARCHITECTURES[architecture])
+    spills = [int(count) for count in re.findall(r"(\d+) bytes (?:stack frame|spill)", said)]
+    assert spills == [0, 0, 0], said
+    assert ".ftz" not in ptx  # subnormal numbers are kept
+    return ptx
+
+
+def _ptxas(triton: Path, ptx: str, architecture: str) -> str:
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(ptx)
+        file.flush()
+        program = triton / "backends" / "nvidia" / "bin" / "ptxas"
+        command = [str(program), "-v", f"--gpu-name={architecture}", file.name, "-o", "/dev/null"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def elementwise(kernel: str, dtype: str, architecture: int, n: str, aligned: str) -> str:
+    """Return the PTX of an element-wise kernel for tensors of a dtype, whose size is of Triton's type `n`."""
+    found = module(kernel)
+    pointers = ("x", "y", "out") if kernel == "add_mul_exp" else ("x", "out")
+    types = dict.fromkeys(pointers, TYPES[dtype]) | {"n": n, "scale": "fp32", "zero_point": "fp32"}
+    if kernel == "quantize_int8":
+        types["out"] = "*i8"
+    options = {"block": found.BLOCK_BYTES // ITEM_SIZES[dtype], "num_warps": found.WARPS}
+    return compiled(vars(found)[f"{kernel}_kernel"], types, options, aligned, architecture)
+
+
+def check_elementwise_kernels_access_16_bytes_at_once():
+    for architecture, dtype in itertools.product(ARCHITECTURES, TYPES):
+        exp = elementwise("add_mul_exp", dtype, architecture, "i32", "x y out n")
+        quantize = elementwise("quantize_int8", dtype, architecture, "i32", "x out n")
+        for ptx in (exp, quantize):
+            assert re.findall(r"(?:ld|st)\.global\S*", ptx)
+            assert set(re.findall(r"(?:ld|st)\.global\S*", ptx)) == {"ld.global.v4.b32", "st.global.v4.b32"}
+            assert ".shared" not in ptx
+
+
+def check_float32_is_rounded_to_the_nearest_number_of_two_bytes():
+    for architecture, (dtype, short) in itertools.product(ARCHITECTURES, (("float16", "f16"), ("bfloat16", "bf16"))):
+        ptx = elementwise("add_mul_exp", dtype, architecture, "i32", "x y out n")
+        assert re.findall(r"cvt\.\S*\.f32", ptx)
+        assert set(re.findall(r"cvt\.\S*\.f32", ptx)) == {f"cvt.rn.{short}x2.f32"}
+
+
+def check_exp_is_our_own_and_the_division_is_ieees():
+    for architecture, dtype in itertools.product(ARCHITECTURES, TYPES):
+        assert "ex2" not in elementwise("add_mul_exp", dtype, architecture, "i32", "x y out n")
+        ptx = elementwise("quantize_int8", dtype, architecture, "i32", "x out n")
+        assert set(re.findall(r"(?:div|rcp)\.\S+", ptx)) == {"div.rn.f32"}
+
+
+def check_elementwise_kernels_of_one_element_of_any_address_and_beyond_32_bits():
+    for architecture, n in itertools.product(ARCHITECTURES, ("1", "i32", "i64")):
+        elementwise("add_mul_exp", "float32", architecture, n, "")
+        elementwise("quantize_int8", "float16", architecture, n, "")
+
+
+def product(sizes: str, aligned: str, architecture: int, options: dict[str, int]) -> str:
+    """Return the PTX of the matrix product, whose sizes m, n, k are of these Triton types."""
+    types = dict.fromkeys("abc", "*fp32") | dict(zip("mnk", sizes.split(), strict=True))
+    return compiled(module("matmul").matmul_kernel, types, options, aligned, architecture)
+
+
+def check_products_of_float32_are_float32s():
+    found = module("matmul")
+    for architecture, options in itertools.product(ARCHITECTURES, (found.LARGE, found.SMALL)):
+        ptx = product("i32 i32 i32", "a b c m n k", architecture, options)
+        assert "fma.rn.f32" in ptx
+        assert "mma" not in ptx and "tf32" not in ptx
+
+
+def check_matmul_of_single_rows_of_any_address_and_beyond_32_bits():
+    found = module("matmul")
+    for architecture, options in itertools.product(ARCHITECTURES, (found.SMALL,)):
+        for sizes in ("1 1 1", "1 i32 i32", "i32 1 i32", "i32 i32 1", "i64 i64 i64"):
+            product(sizes, "", architecture, options)
+
+
+def check_a_gpu_is_wanted():
+    import torch
+
+    x = torch.zeros(4, 4)
+    for kernel, arguments in (("add_mul_exp", (x, x)), ("quantize_int8", (x, 1.0, 0)), ("matmul", (x, x))):
+        assert module(kernel).SUPPORTS["devices"] == ("cuda",)
+        with pytest.raises(ArgumentValueError, match=r": got device cpu, wanted cuda: Triton compiles for CUDA"):
+            getattr(module(kernel), kernel)(*arguments)

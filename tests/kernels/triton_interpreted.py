@@ -1,0 +1,244 @@
+"""Checks of the Triton kernels under Triton's interpreter, on the CPU. Run by triton_calls.py.
+
+The interpreter computes in numpy, one operation after the other, and divides by IEEE; to bfloat16 it cuts float32 off
+where a GPU rounds, and gets subnormal numbers wrong. triton_compiled.py looks at what a GPU is told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from kernels._native.errors import ArgumentTypeError, ArgumentValueError, LaunchError
+from tests.kernels import references
+from tests.kernels.guarded import GuardedOutput
+from tests.kernels.numbers import FORMATS, Format
+from tests.kernels.references import FLOAT32
+from tests.kernels.stand_in import float32_values
+from tests.kernels.triton_calls import TritonCall, module, numbers, run, tensor
+
+# The interpreter takes a millisecond for a block; examples are few.
+properties = settings(deadline=None, max_examples=7, database=None)
+SEEDS = st.integers(0, 2**32 - 2)
+OFFSET = st.one_of(st.just(0), st.integers(0, 7))  # elements behind an aligned address
+SIZES = st.one_of(
+    st.sampled_from([0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 2047, 2048, 2049, 4099]), st.integers(0, 3000)
+)
+EXTENTS = st.one_of(st.sampled_from([0, 1, 2, 16, 32, 63, 64, 65, 127, 128, 129, 131]), st.integers(0, 70))
+ZERO_POINTS = st.integers(-128, 127)
+ANY_FLOATS = arrays.arrays(
+    np.float32, st.integers(0, 80), elements=st.floats(width=32, allow_nan=True, allow_infinity=True)
+)
+# Of the result's last place; float16: add_mul_exp.cpp. bfloat16 the interpreter cuts off.
+HALF_ULP = {"float16": 0.5002, "bfloat16": 1.0}
+HALVES = [FORMATS[name] for name in HALF_ULP]
+
+
+@properties
+@given(SIZES, SEEDS, st.tuples(OFFSET, OFFSET, OFFSET))
+def check_add_mul_exp_of_any_size_and_alignment(n, seed, offsets):
+    run(references.add_mul_exp(float32_values(seed, (n,), 5), float32_values(seed + 1, (n,), 5)), offsets)
+
+
+@properties
+@given(ANY_FLOATS)
+def check_add_mul_exp_of_any_bits(x):
+    run(references.add_mul_exp(x, np.zeros_like(x)))
+
+
+def check_add_mul_exp_over_the_whole_range_subnormal_results_too():
+    x = (np.linspace(-105, 89, 12_007) / 2).astype(np.float32)
+    run(references.add_mul_exp(x, np.zeros_like(x)))
+
+
+def check_add_mul_exp_of_every_pair_of_special_values():
+    tiny, most = float(FLOAT32.tiny), float(FLOAT32.max)
+    special = np.array([np.nan, np.inf, -np.inf, 0, -0.0, tiny, -tiny, 1e-45, -1e-45, most, -most, 1, 44], np.float32)
+    x, y = (grid.ravel().copy() for grid in np.meshgrid(special, special))
+    output = run(references.add_mul_exp(x, y))
+    assert np.isposinf(output[(x == np.inf) & (y == np.inf)]).all()
+    assert (output[np.isneginf(x) & (y == 0)] == 0).all()
+
+
+def check_add_mul_exp_in_place():
+    case = references.add_mul_exp(float32_values(1, (1500,)), float32_values(2, (1500,)))
+    apart = run(case)
+    for which in (0, 1):
+        out = GuardedOutput((1500,), "float32", "cpu")
+        inputs = list(TritonCall(case, "cpu").inputs)
+        inputs[which] = out.tensor.copy_(inputs[which])
+        module("add_mul_exp").add_mul_exp(*inputs, out=out.tensor)
+        assert out.read(out.host()).tobytes() == apart.tobytes()
+
+
+def check_add_mul_exp_of_numbers_of_two_bytes():
+    for form in HALVES:
+        x = np.arange(0, 2**16, 3, dtype=np.uint16).view(form.stored)  # NaNs and infinities among them
+        other = form.encode(np.full(x.shape, 0.5))
+        out = module("add_mul_exp").add_mul_exp(tensor(form, x), tensor(form, other))
+        assert str(out.dtype) == f"torch.{form.name}"
+        _assert_exp(form, numbers(form, out), form.decode(x) + form.decode(other))
+
+
+def _assert_exp(form: Format, actual: np.ndarray, total: np.ndarray) -> None:
+    """Raise AssertionError unless actual is exp(2 total) within the bound; infinity counts as what would be next."""
+    end = np.ldexp(np.longdouble(1), form.largest)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        true = np.minimum(np.exp(2 * total.astype(np.longdouble)), end)
+    assert np.array_equal(np.isnan(actual), np.isnan(total))
+    finite = np.where(np.isposinf(actual), end, actual.astype(np.longdouble))
+    seen = ~np.isnan(total) & ((true >= 2.0**form.smallest) | (form.name != "bfloat16"))
+    worst = np.max(np.abs(finite - true) / form.ulp(true), initial=0, where=seen)
+    assert worst <= HALF_ULP[form.name], f"{form.name}: worst error {worst:.5f} ulp"
+
+
+@properties
+@given(SIZES, SEEDS, st.tuples(OFFSET, OFFSET), st.floats(2**-7, 10, width=32), ZERO_POINTS)
+def check_quantize_int8_of_any_size_and_alignment(n, seed, offsets, scale, zero_point):
+    run(references.quantize_int8(float32_values(seed, (n,), 60 * scale), scale, zero_point), offsets)
+
+
+@properties
+@given(ANY_FLOATS, st.floats(2**-149, float(FLOAT32.max), width=32), ZERO_POINTS)
+def check_quantize_int8_of_any_bits_and_scale(x, scale, zero_point):
+    run(references.quantize_int8(x, scale, zero_point))
+
+
+@properties
+@given(st.floats(2**-20, 2**20, width=32), ZERO_POINTS)
+def check_quantize_int8_at_ties_beside_them_and_where_it_saturates(scale, zero_point):
+    ties = (np.arange(-300, 300) + np.float32(0.5)).astype(np.float32) * np.float32(scale)
+    beside = [np.nextafter(ties, np.float32(side * np.inf)) for side in (1, -1)]
+    run(references.quantize_int8(np.concatenate([ties, *beside]), scale, zero_point))
+
+
+def check_quantize_int8_of_named_values():
+    x = np.array([np.nan, np.inf, -np.inf, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, -128.5, 3e38, 1e-45], np.float32)
+    output = run(references.quantize_int8(x, 1.0, 0))
+    assert output.tolist() == [0, 127, -128, 0, 2, 2, 0, -2, 126, 127, -128, 127, 0]
+
+
+def check_quantize_int8_of_numbers_of_two_bytes():
+    for form in HALVES:
+        x = np.arange(0, 2**16, 3, dtype=np.uint16).view(form.stored)
+        for scale, zero_point in ((1.0, 0), (1 / 3, -128)):
+            out = module("quantize_int8").quantize_int8(tensor(form, x), scale, zero_point)
+            wanted = references.quantize_int8_values(form.decode(x), scale, zero_point)
+            assert np.array_equal(out.numpy(), wanted)
+
+
+@properties
+@given(EXTENTS, EXTENTS, EXTENTS, SEEDS, st.tuples(OFFSET, OFFSET, OFFSET))
+def check_matmul_of_any_shape_and_alignment(m, n, k, seed, offsets):
+    run(references.matmul(float32_values(seed, (m, k)), float32_values(seed + 1, (k, n))), offsets)
+
+
+def check_matmul_without_an_inner_axis_gives_zeros():
+    output = run(references.matmul(float32_values(1, (3, 0)), float32_values(1, (0, 5))))
+    assert np.array_equal(output, np.zeros((3, 5)))
+
+
+def check_matmul_keeps_nan_and_infinity_to_their_row_and_column():
+    a, b = float32_values(1, (70, 30)), float32_values(2, (30, 40))
+    clean = run(references.matmul(a, b))
+    a[7, 3], b[5, 11] = np.nan, np.inf
+    prepared = TritonCall(references.matmul(a, b), "cpu")
+    prepared.call()
+    actual = prepared.out.tensor.numpy()
+    assert np.isnan(actual[7]).all() and not np.isfinite(actual[:, 11]).any()
+    rest = [np.delete(np.delete(array, 7, 0), 11, 1) for array in (actual, clean)]
+    assert np.array_equal(*rest)
+
+
+def check_without_elements_nothing_is_launched():
+    import torch
+
+    class Refusing:
+        def __getitem__(self, _grid):
+            raise AssertionError("launched")
+
+    nothing, out = torch.empty(0), torch.empty(0, dtype=torch.int8)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kernels._native.triton_launch.devices_of", lambda _kernel: ("cpu",))
+        for kernel in references.KERNELS:
+            patched.setattr(module(kernel), f"{kernel}_kernel", Refusing())
+        assert module("add_mul_exp").add_mul_exp(nothing, nothing).shape == (0,)
+        assert module("quantize_int8").quantize_int8(nothing, 1.0, 0, out=out) is out
+        assert module("matmul").matmul(torch.empty(3, 2), torch.empty(2, 0)).shape == (3, 0)
+        with pytest.raises(AssertionError, match="launched"):
+            module("matmul").matmul(torch.empty(3, 0), torch.empty(0, 2))
+
+
+def check_outputs_are_allocated_and_a_bound_call_computes_each_time():
+    import torch
+
+    x = torch.zeros(2, 3)
+    assert module("add_mul_exp").add_mul_exp(x, x).tolist() == [[1.0] * 3] * 2
+    quantized = module("quantize_int8").quantize_int8(x, 1.0, 5)
+    assert (quantized.dtype, quantized.tolist()) == (torch.int8, [[5] * 3] * 2)
+    assert module("matmul").matmul(x, x.t().contiguous()).tolist() == [[0.0] * 2] * 2
+    out = torch.empty(2, 3)
+    bound = module("add_mul_exp").bind(x, x, out=out)
+    for argument in (0.0, 0.25):
+        x.fill_(argument)
+        bound()
+        assert torch.allclose(out, torch.exp(4 * x))
+
+
+def check_arguments_that_do_not_fit_are_refused_as_by_the_native_kernels():
+    import torch
+
+    x, eight, out = torch.zeros(4), torch.zeros(8), torch.zeros(4, dtype=torch.int8)
+    exp, quantize = module("add_mul_exp").add_mul_exp, module("quantize_int8").quantize_int8
+    product = module("matmul").matmul
+    wrong_type = {
+        "x: got list without shape": lambda: exp([1.0], x),
+        "x: got dtype float64, wanted float32 or float16 or bfloat16$": lambda: exp(x.double(), x.double()),
+        "y: got dtype float16, wanted float32$": lambda: exp(x, x.half()),
+        "out: got dtype float32, wanted int8$": lambda: quantize(x, 1.0, 0, out=x),
+        "scale: got 'a', wanted a number": lambda: quantize(x, "a", 0),
+        "a: got dtype float16, wanted float32$": lambda: product(x.half().view(2, 2), x.view(2, 2)),
+    }
+    wrong_value = {
+        r"y: got shape \[8\], wanted \[4\]": lambda: exp(x, eight),
+        "not contiguous": lambda: exp(eight[::2], x),
+        "overlap x": lambda: exp(eight[:4], x, out=eight[2:6]),
+        "scale: got 0.0, wanted a finite float32 above 0": lambda: quantize(x, 0.0, 0),
+        "zero_point: got 128, wanted -128 to 127": lambda: quantize(x, 1.0, 128, out=out),
+        r"b: got shape \[3, 2\], wanted \[2, n\]": lambda: product(x.view(2, 2), torch.zeros(3, 2)),
+        "overlap a .* wanted separate memory$": lambda: product(x.view(2, 2), x.view(2, 2), out=x.view(2, 2)),
+        "stream: got one for tensors on the CPU": lambda: exp(x, x, stream=0),
+        "threads: got 0, wanted 1 to 1024": lambda: exp(x, x, threads=0),
+    }
+    for error, calls in ((ArgumentTypeError, wrong_type), (ArgumentValueError, wrong_value)):
+        for message, call in calls.items():
+            with pytest.raises(error, match=message):
+                call()
+
+
+def check_what_triton_and_the_driver_raise_is_a_launch_error():
+    from triton.errors import TritonError
+
+    from kernels._native import triton_launch
+    from kernels._native.arguments import read
+
+    for error in (TritonError("no"), RuntimeError("no")):
+
+        class Failing:
+            def __getitem__(self, _grid, error=error):
+                def launch(*_arguments):
+                    raise error
+
+                return launch
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(triton_launch, "devices_of", lambda _kernel: ("cpu",))
+            x = read("x", tensor(FORMATS["float32"], float32_values(1, (4,))), "float32")
+            call = triton_launch.bind(
+                "doubling", Failing(), 1, tensors=(x,), values=(), options={}, stream=None, threads=None
+            )
+            with pytest.raises(LaunchError, match=r"^doubling: no$"):
+                call()
