@@ -58,7 +58,7 @@ from tools.roofline import Roofs
 
 
 def binders(*names: str) -> dict[str, Bind]:
-    """Return what binds the harness's implementations of these names ("eager", "compile", "native") to inputs."""
+    """Return what binds the harness's implementations of these names ("eager", "compile", ...) to inputs."""
     folder = root_folder({}) / ".asv" / "cache" / "aoti"
 
     def bind(name: str, problem: Problem, case: str, inputs: Any) -> harness.Bound:

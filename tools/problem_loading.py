@@ -64,6 +64,8 @@ def load(
     found: dict[str, Binder] = {"eager": _bind_eager, "compile": _bind_compile}
     if problem.kernel is not None:
         found["native"] = _bind_native
+    if problem.kernel is not None and "triton" in cases.implementations_on(device):
+        found["triton"] = _bind_triton
     for path in solutions:
         if path.stem in found:
             raise UsageError(f"{path}: there is an implementation {path.stem!r} already; give the file another name")
@@ -97,6 +99,10 @@ def _bind_compile(problem: Problem, case: str, inputs: Inputs) -> Bound:
 
 def _bind_native(problem: Problem, case: str, inputs: Inputs) -> Bound:
     return implementations.bind("native", problem, case, inputs, Path())
+
+
+def _bind_triton(problem: Problem, case: str, inputs: Inputs) -> Bound:
+    return implementations.bind("triton", problem, case, inputs, Path())
 
 
 def _require_reference(problem: Problem, inputs: Inputs) -> None:

@@ -131,7 +131,7 @@ def _listed(repository: Path, *args: str) -> tuple[str, ...]:
 
 
 def select(device: str, tier: str, bench: str | None) -> Selection:
-    """Return the series of the suite on a device.
+    """Return the series of the suite on a device, without implementations that can exist on another one only.
 
     Args:
         device: "cpu" or "cuda". tier: "core" (two test cases of every kernel, hot) or "full" (all of them hot, and
@@ -157,7 +157,8 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
             name = f"{problem.kernel}.{cases.DEVICES[device]}.{method}"
             versions[name] = suite.version
             kept = [case for case in names if chosen is None or case in chosen[problem.name]]
-            found += [(name, params) for params in itertools.product(implementations, kept)]
+            able = [one for one in implementations if one in cases.implementations_on(device)]
+            found += [(name, params) for params in itertools.product(able, kept)]
         if hasattr(suite, "error_params"):
             name = f"{problem.kernel}.{cases.DEVICES[device]}{ERROR}"
             versions[name] = suite.version

@@ -24,7 +24,7 @@ from benchmarks.harness.accuracy import in_words
 from benchmarks.harness.cases import CONTROLS, IMPLEMENTATIONS, NATIVE, TARGETS
 from benchmarks.harness.gate import Gate
 from benchmarks.harness.gpu import GpuWatch, interval, uuid
-from benchmarks.harness.implementations import Bound, bind
+from benchmarks.harness.implementations import Bound, bind, check_device
 from benchmarks.harness.machine import activity, read_counters
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.regions import Region, Timed, timed
@@ -85,6 +85,7 @@ class _KernelBenchmark:
             WrongPackageError: what would be measured is not the commit under test.
         """
         self._began = time()
+        check_device(implementation, self.device)
         check_package(os.environ)
         prepare_torch(self.device)
         timing.prepare(self.device, os.environ)

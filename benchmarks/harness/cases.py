@@ -11,7 +11,8 @@ from pathlib import Path
 from benchmarks.harness.problem import Problem
 
 ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
-IMPLEMENTATIONS = ("eager", "compile", "native")
+IMPLEMENTATIONS = ("eager", "compile", "native", "triton")
+ON_CUDA_ALONE = ("triton",)  # implementations that exist on no other device: n/a there, on every machine
 NATIVE = "native"  # what is compiled from kernels/
 CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
@@ -25,6 +26,11 @@ FIGURES: Mapping[str, Mapping[str, str]] = {
     "cuda": {"registers": "registers of a thread", "shared_bytes": "bytes of a block", "spill_bytes": "bytes"},
 }
 _FACTORS = {"": 1, "k": 1_000, "M": 1_000_000}
+
+
+def implementations_on(device: str) -> tuple[str, ...]:
+    """Return the implementations that can exist on a device, in order."""
+    return tuple(name for name in IMPLEMENTATIONS if device == "cuda" or name not in ON_CUDA_ALONE)
 
 
 def dims_of(case: str) -> tuple[int, ...]:

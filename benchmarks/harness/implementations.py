@@ -1,7 +1,7 @@
 """Implementations of a problem, bound to inputs: a call to be timed, and where its output lies.
 
-`eager` is the problem's reference, `compile` the same graph as an AOTInductor package, `native` our kernel at the
-commit under test. One that cannot exist here raises NotImplementedError: n/a, not failed.
+`eager` is the problem's reference, `compile` the same graph as an AOTInductor package, `native` and `triton` are our
+kernels at the commit under test. One that cannot exist here raises NotImplementedError: n/a, not failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import aoti
-from benchmarks.harness.cases import ITEM_BYTES, dtype_of
+from benchmarks.harness.cases import ITEM_BYTES, ON_CUDA_ALONE, dtype_of
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.timers import Call
 
@@ -35,7 +35,7 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
     """Return the implementation bound to `inputs`.
 
     Args:
-        implementation: "eager", "compile" or "native".
+        implementation: "eager", "compile", "native" or "triton".
         problem: what is computed.
         case: name of the test case; part of the key under which compiled packages are kept.
         inputs: tensors and scalars of the case.
@@ -44,7 +44,17 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
     Raises:
         NotImplementedError: the implementation does not exist here (old commit, no compiler, no GPU): n/a.
     """
+    check_device(implementation, problem.device)
     return _BINDERS[implementation](problem, case, inputs, cache)
+
+
+def check_device(implementation: str, device: str) -> None:
+    """Raise NotImplementedError for an implementation that exists on no device of this kind: before inputs are made.
+
+    Triton's interpreter runs on the CPU, for tests; its time says nothing, so it is never bound.
+    """
+    if implementation in ON_CUDA_ALONE and device != "cuda":
+        raise NotImplementedError(f"{implementation.capitalize()} needs a CUDA device")
 
 
 def fresh(function: Callable[[], Any]) -> Bound:
@@ -69,13 +79,12 @@ def _bind_native(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> B
     kernel = problem.kernel
     if kernel is None:
         raise NotImplementedError(f"{problem.name} has no native kernel")
-    try:
-        module = importlib.import_module(f"kernels.{kernel}")
-    except ModuleNotFoundError as error:
-        if error.name not in ("kernels", f"kernels.{kernel}"):
-            raise
-        raise NotImplementedError(f"this commit has no kernels.{kernel}") from None
+    module = _of_this_commit(f"kernels.{kernel}")
     _check_support(problem, case, module.SUPPORTS)
+    if problem.device == "cuda":
+        reason = importlib.import_module("kernels").cuda_status()
+        if reason is not None:
+            raise NotImplementedError(reason)
     output = problem.empty_output(inputs)
     call: Call = module.bind(*problem.native_arguments(inputs), out=output)
     if status := call():
@@ -100,10 +109,35 @@ def _check_support(problem: Problem, case: str, supports: Mapping[str, tuple[str
         raise NotImplementedError(
             f"at this commit {problem.name} takes {', '.join(dtypes)} on {problem.device}, not {dtype_of(case)}"
         )
-    if problem.device == "cuda":
-        reason = importlib.import_module("kernels").cuda_status()
-        if reason is not None:
-            raise NotImplementedError(reason)
+
+
+def _bind_triton(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
+    if problem.kernel is None:
+        raise NotImplementedError(f"{problem.name} has no Triton kernel")
+    module = _of_this_commit(f"kernels.{problem.kernel}.triton")
+    if problem.device not in module.SUPPORTS["devices"]:  # of ours, the interpreter alone runs on the CPU
+        raise NotImplementedError("TRITON_INTERPRET is set: interpreted, a kernel's time says nothing")
+    _check_support(problem, case, module.SUPPORTS)
+    output = problem.empty_output(inputs)
+    call: Call = module.bind(*problem.native_arguments(inputs), out=output)
+    call()  # compiles
+    return Bound(call, lambda: output, lambda: poison(output))
+
+
+def _of_this_commit(name: str) -> Any:
+    """Return a module of `kernels`.
+
+    Raises:
+        NotImplementedError: the commit under test does not have it, or it is Triton's and Triton is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == "triton":
+            raise NotImplementedError("Triton is not installed") from None
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise NotImplementedError(f"this commit has no {name}") from None
 
 
 def poison(output: Any) -> None:
@@ -121,4 +155,5 @@ _BINDERS: Mapping[str, Callable[[Problem, str, Inputs, Path], Bound]] = {
     "eager": _bind_eager,
     "compile": _bind_compile,
     "native": _bind_native,
+    "triton": _bind_triton,
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.harness.benchmark import _KernelBenchmark
-from benchmarks.harness.cases import DEVICES, IMPLEMENTATIONS, core
+from benchmarks.harness.cases import DEVICES, core, implementations_on
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,15 @@ class Series:
 def core_series(device: str, pattern: str | None = None) -> Iterator[Series]:
     """Yield every kernel x core case x implementation whose name contains the regular expression `pattern`.
 
+    Implementations are those that can exist on the device.
+
     Raises:
         re.error: it is none.
     """
     wanted = re.compile(pattern or "")
     for kernel, cases in core(device).items():
         for case in cases:
-            for implementation in IMPLEMENTATIONS:
+            for implementation in implementations_on(device):
                 series = Series(kernel, device, implementation, case)
                 if wanted.search(series.name):
                     yield series

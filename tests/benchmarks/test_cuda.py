@@ -20,7 +20,7 @@ SMALLEST = {add_mul_exp: "float32-500k", quantize_int8: "float32-500k", matmul: 
 COMMIT = "c" * 40
 
 
-@pytest.mark.parametrize("implementation", ["eager", "compile", "native"])
+@pytest.mark.parametrize("implementation", ["eager", "compile", "native", "triton"])
 @pytest.mark.parametrize("module", SMALLEST, ids=lambda module: module.__name__.split(".")[-1])
 def test_a_round_on_the_device(tmp_path, monkeypatch, module, implementation):
     for name, value in {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}.items():
@@ -30,9 +30,9 @@ def test_a_round_on_the_device(tmp_path, monkeypatch, module, implementation):
     try:
         bench.setup(implementation, SMALLEST[module])
     except NotImplementedError as error:
-        if implementation != "compile":
+        if implementation not in ("compile", "triton"):
             raise
-        pytest.skip(f"n/a here: {error}")  # a node without a compiler or a CUDA toolkit
+        pytest.skip(f"n/a here: {error}")  # a node without a compiler or a CUDA toolkit, or without Triton
     bench.measure("k.Cuda.time_hot", implementation, SMALLEST[module])
     (line,) = (tmp_path / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl").read_text().splitlines()
     record = decode(line)

@@ -71,6 +71,12 @@ def test_ours_by_name():
     assert right(loaded, "native", case)
 
 
+def test_triton_is_an_implementation_of_ours_on_cuda_alone(monkeypatch):
+    monkeypatch.setattr("benchmarks.harness.benchmark.prepare_torch", lambda device: None)
+    assert list(load("matmul", "cuda").implementations) == ["eager", "compile", "native", "triton"]
+    assert "triton" not in load("matmul", "cpu").implementations
+
+
 def test_each_load_is_a_problem_of_its_own():
     assert load("matmul", "cpu").problem is not load("matmul", "cpu").problem
 

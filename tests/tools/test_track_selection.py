@@ -125,6 +125,15 @@ def test_core_has_every_kernel_and_implementation_and_two_cases():
             assert {"eager", "compile", "native"} <= {implementation for implementation, _ in params}
 
 
+def test_what_can_only_exist_on_the_other_device_is_not_asked_for():
+    asked = {
+        device: {params[0] for _, params in selection.select(device, "full", None).series} for device in ("cpu", "cuda")
+    }
+    assert asked["cuda"] - asked["cpu"] == {"triton"} and asked["cpu"] < asked["cuda"]
+    errors = selection.select("cpu", "core", None).errors
+    assert errors and "triton" not in {params[0] for _, params in errors}
+
+
 def test_full_has_more_and_bench_selects_from_the_tier():
     core, full = selection.select("cpu", "core", None), selection.select("cpu", "full", None)
     assert set(core.series) < set(full.series)
@@ -146,7 +155,7 @@ def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(de
         found = {case for kernel, _, case in cold if kernel.startswith(f"{problem.name}.")}
         assert found == set(problem.cold[device]) < set(problem.cases[device])
         assert {implementation for kernel, implementation, _ in cold if kernel.startswith(f"{problem.name}.")} == set(
-            cases.IMPLEMENTATIONS
+            cases.implementations_on(device)
         )
     assert set(full.versions) == {name for name, _ in (*full.series, *full.tracked)}
 

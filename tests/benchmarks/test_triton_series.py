@@ -1,0 +1,102 @@
+"""The implementation `triton` of the suite: n/a where it cannot be, never timed where it would be interpreted."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from benchmarks.harness import cases, series
+
+torch = pytest.importorskip("torch", reason="problems make torch tensors")
+
+from benchmarks.add_mul_exp import AddMulExp, Cpu, Cuda  # noqa: E402 - after the skip
+from benchmarks.harness.implementations import bind  # noqa: E402
+
+SUPPORTS = {"devices": ("cuda",), "dtypes": ("float32", "float16"), "keywords": ("out", "stream", "threads")}
+X = torch.linspace(-1, 1, 100)
+
+
+def bound(tmp_path, case="float32-5M", kernel="add_mul_exp"):
+    """Bind `triton` to tensors of the CPU, as if that were a CUDA device."""
+    problem = AddMulExp()
+    problem.device = "cuda"
+    problem.kernel = kernel
+    return bind("triton", problem, case, (X, X), tmp_path)
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A module in the place of kernels.add_mul_exp.triton, whose kernel notes its calls."""
+    found = types.ModuleType("kernels.add_mul_exp.triton")
+    found.SUPPORTS, found.calls = dict(SUPPORTS), []
+
+    def right(x, y, *, out):
+        def call():
+            found.calls.append(1)
+            out.copy_(torch.exp((x + y) * 2))
+
+        return call
+
+    found.bind = right
+    monkeypatch.setitem(sys.modules, found.__name__, found)
+    return found
+
+
+def test_what_is_bound_was_compiled_and_runs_at_each_call(tmp_path, module):
+    found = bound(tmp_path)
+    assert len(module.calls) == 1  # compiling is no part of a round
+    found.poison()
+    assert torch.isnan(found.output()).all()
+    found.call()
+    assert torch.equal(found.output(), torch.exp(X * 4))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"devices": ("cpu",)}, "TRITON_INTERPRET is set: interpreted, a kernel's time says nothing"),
+        ({"dtypes": ("float16",)}, "at this commit add_mul_exp takes float16 on cuda, not float32"),
+    ],
+)
+def test_what_the_commit_or_the_interpreter_does_not_take_is_not_applicable(tmp_path, module, change, why):
+    module.SUPPORTS |= change
+    with pytest.raises(NotImplementedError, match=why):
+        bound(tmp_path)
+    assert module.calls == []
+
+
+def test_a_kernel_without_triton_is_not_applicable(tmp_path):
+    with pytest.raises(NotImplementedError, match=r"this commit has no kernels\._native\.triton$"):
+        bound(tmp_path, kernel="_native")
+    with pytest.raises(NotImplementedError, match=r"this commit has no kernels\.absent\.triton$"):
+        bound(tmp_path, kernel="absent")
+    with pytest.raises(NotImplementedError, match="add_mul_exp has no Triton kernel"):
+        bound(tmp_path, kernel=None)
+
+
+def test_without_triton_it_is_not_applicable_and_what_else_is_missing_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)  # importing it fails as where it is not installed
+    with pytest.raises(NotImplementedError, match="Triton is not installed"):
+        bound(tmp_path)
+    monkeypatch.setitem(sys.modules, "kernels._native.triton_launch", None)
+    monkeypatch.setitem(sys.modules, "triton", types.ModuleType("triton"))
+    with pytest.raises(ModuleNotFoundError):
+        bound(tmp_path)
+
+
+@pytest.mark.parametrize("interpret", ["0", "1"])
+def test_on_the_cpu_it_is_not_applicable_before_inputs_are_made(monkeypatch, interpret):
+    monkeypatch.setenv("TRITON_INTERPRET", interpret)
+    monkeypatch.setattr(AddMulExp, "create_inputs", lambda *_: pytest.fail("inputs were made"))
+    with pytest.raises(NotImplementedError, match="Triton needs a CUDA device"):
+        Cpu().setup("triton", "float32-50M")
+
+
+def test_it_is_on_the_axis_of_both_devices_and_among_the_live_series_of_cuda_alone():
+    for owner in (Cpu, Cuda):
+        assert [params[0][-1] for params in (owner.params, owner.cold_params, owner.error_params)] == ["triton"] * 3
+    live = {device: {one.implementation for one in series.core_series(device)} for device in ("cpu", "cuda")}
+    assert live == {"cpu": {"eager", "compile", "native"}, "cuda": set(cases.IMPLEMENTATIONS)}
+    assert "triton" not in cases.CONTROLS
