@@ -3,6 +3,8 @@
 Cost: 3 FLOP per element; two items read, one written: 12 bytes of float32, 6 of the others.
 Versions (the speed of each is unmeasured; what is said of code is read from ptxas for sm_80 and sm_90):
   1  one program per block of elements, two accesses of 16 bytes per thread; exp by our own polynomial
+  2  the last n % 16 elements apart: Triton accesses element by element what a mask does not cut by groups. Now it
+     accesses 16 bytes at once also where 16 does not divide n; registers there 29 to 32, of the others 80 to 34
 
 `tl.exp` is no alternative: it is ex2.approx(x log2 e), and the rounding of that product alone errs by 63 units in the
 last place at the ends of the range; the exp of libdevice cannot be interpreted, so no test without a GPU would see it.
@@ -60,13 +62,23 @@ def _exp(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def add_mul_exp_kernel(x: tl.tensor, y: tl.tensor, out: tl.tensor, n: tl.tensor, block: tl.constexpr) -> None:
-    """Compute one block of `block` elements."""
+def _compute(x: tl.tensor, y: tl.tensor, out: tl.tensor, inside: tl.tensor) -> None:
+    total = tl.load(x, mask=inside).to(tl.float32) + tl.load(y, mask=inside).to(tl.float32)
+    tl.store(out, _exp(total + total).to(out.dtype.element_ty), mask=inside)  # exactly twice
+
+
+@triton.jit
+def add_mul_exp_kernel(
+    x: tl.tensor, y: tl.tensor, out: tl.tensor, n: tl.tensor, block: tl.constexpr, ragged: tl.constexpr
+) -> None:
+    """Compute one block of `block` elements, and the first program the rest; `ragged`: 16 does not divide n."""
     # 64 bits: there may be more than 2^31 elements.
     offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    inside = offsets < n
-    total = tl.load(x + offsets, mask=inside).to(tl.float32) + tl.load(y + offsets, mask=inside).to(tl.float32)
-    tl.store(out + offsets, _exp(total + total).to(out.dtype.element_ty), mask=inside)  # exactly twice
+    whole = n // 16 * 16  # a mask of which Triton sees that it is the same for 16 neighbours
+    _compute(x + offsets, y + offsets, out + offsets, offsets < whole)
+    if ragged and tl.program_id(0) == 0:
+        rest = tl.cast(whole, tl.int64) + tl.arange(0, 16)
+        _compute(x + rest, y + rest, out + rest, rest < n)
 
 
 # What a benchmark of any later commit asks this commit before it calls it.
@@ -93,7 +105,7 @@ def bind(
     x_, y_, out_ = read_tensors(SUPPORTS, x, y, out)
     block = BLOCK_BYTES // ITEM_SIZES[x_.dtype]
     blocks = triton.cdiv(x_.elements, block)
-    options = {"block": block, "num_warps": WARPS}
+    options = {"block": block, "ragged": x_.elements % 16 > 0, "num_warps": WARPS}
     return triton_launch.bind(
         "add_mul_exp",
         add_mul_exp_kernel,

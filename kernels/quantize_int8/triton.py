@@ -5,6 +5,8 @@ IEEE division (`/` is an approximation on the GPU). NaN gives 0.
 Cost: 5 FLOP and 5 bytes per element (one read of 4, one write of 1), 3 bytes of the others.
 Versions (the speed of each is unmeasured; what is said of code is read from ptxas for sm_80 and sm_90):
   1  one program per block of elements, several accesses of 16 bytes per thread
+  2  the last n % 16 elements apart: Triton accesses element by element what a mask does not cut by groups. Now it
+     accesses 16 bytes at once also where 16 does not divide n; registers there 72 to 40, of the others 116 to 56
 """
 
 from __future__ import annotations
@@ -25,21 +27,38 @@ ROUNDER = tl.constexpr(1.5 * 2**23)  # adding it rounds a small float32 to an in
 
 
 @triton.jit
-def quantize_int8_kernel(
-    x: tl.tensor, out: tl.tensor, n: tl.tensor, scale: tl.tensor, zero_point: tl.tensor, block: tl.constexpr
-) -> None:
-    """Quantize one block of `block` elements; zero_point is a float."""
-    # 64 bits: there may be more than 2^31 elements.
-    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    inside = offsets < n
-    quotient = tl.div_rn(tl.load(x + offsets, mask=inside).to(tl.float32), scale)
+def _quantize(x: tl.tensor, out: tl.tensor, scale: tl.tensor, zero_point: tl.tensor, inside: tl.tensor) -> None:
+    quotient = tl.div_rn(tl.load(x, mask=inside).to(tl.float32), scale)
     # Bounds that are integers may as well be applied before rounding: then the sum below rounds to an integer, which
     # libdevice's rint would, too, but it cannot be interpreted. Comparisons: a minimum would drop the NaN.
     low, high = -128.0 - zero_point, 127.0 - zero_point
     quotient = tl.where(quotient < low, low, quotient)
     quotient = tl.where(quotient > high, high, quotient)
     value = ((quotient + ROUNDER) - ROUNDER) + zero_point
-    tl.store(out + offsets, tl.where(value == value, value, 0.0).to(tl.int8), mask=inside)
+    tl.store(out, tl.where(value == value, value, 0.0).to(tl.int8), mask=inside)
+
+
+@triton.jit
+def quantize_int8_kernel(
+    x: tl.tensor,
+    out: tl.tensor,
+    n: tl.tensor,
+    scale: tl.tensor,
+    zero_point: tl.tensor,
+    block: tl.constexpr,
+    ragged: tl.constexpr,
+) -> None:
+    """Quantize one block of `block` elements, and the first program the rest; `ragged`: 16 does not divide n.
+
+    zero_point is a float.
+    """
+    # 64 bits: there may be more than 2^31 elements.
+    offsets = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    whole = n // 16 * 16  # a mask of which Triton sees that it is the same for 16 neighbours
+    _quantize(x + offsets, out + offsets, scale, zero_point, offsets < whole)
+    if ragged and tl.program_id(0) == 0:
+        rest = tl.cast(whole, tl.int64) + tl.arange(0, 16)
+        _quantize(x + rest, out + rest, scale, zero_point, rest < n)
 
 
 # What a benchmark of any later commit asks this commit before it calls it.
@@ -74,7 +93,7 @@ def bind(
     block = BLOCK_BYTES // ITEM_SIZES[x_.dtype]
     blocks = triton.cdiv(x_.elements, block)
     values = (x_.elements, scale, float(zero_point))
-    options = {"block": block, "num_warps": WARPS}
+    options = {"block": block, "ragged": x_.elements % 16 > 0, "num_warps": WARPS}
     return triton_launch.bind(
         "quantize_int8",
         quantize_int8_kernel,

@@ -71,18 +71,23 @@ def elementwise(kernel: str, dtype: str, architecture: int, n: str, aligned: str
     types = dict.fromkeys(pointers, TYPES[dtype]) | {"n": n, "scale": "fp32", "zero_point": "fp32"}
     if kernel == "quantize_int8":
         types["out"] = "*i8"
-    options = {"block": found.BLOCK_BYTES // ITEM_SIZES[dtype], "num_warps": found.WARPS}
+    ragged = "n" not in aligned.split()
+    options = {"block": found.BLOCK_BYTES // ITEM_SIZES[dtype], "ragged": ragged, "num_warps": found.WARPS}
     return compiled(vars(found)[f"{kernel}_kernel"], types, options, aligned, architecture)
 
 
 def check_elementwise_kernels_access_16_bytes_at_once():
     for architecture, dtype in itertools.product(ARCHITECTURES, TYPES):
-        exp = elementwise("add_mul_exp", dtype, architecture, "i32", "x y out n")
-        quantize = elementwise("quantize_int8", dtype, architecture, "i32", "x out n")
-        for ptx in (exp, quantize):
-            assert re.findall(r"(?:ld|st)\.global\S*", ptx)
-            assert set(re.findall(r"(?:ld|st)\.global\S*", ptx)) == {"ld.global.v4.b32", "st.global.v4.b32"}
-            assert ".shared" not in ptx
+        for kernel, tensors in (("add_mul_exp", "x y out"), ("quantize_int8", "x out")):
+            ptx = elementwise(kernel, dtype, architecture, "i32", f"{tensors} n")
+            accesses = re.findall(r"(?:ld|st)\.(?:global|shared)\S*", ptx)
+            assert accesses and set(accesses) == {"ld.global.v4.b32", "st.global.v4.b32"}
+            ragged = re.findall(
+                r"(?:ld|st)\.(?:global|shared)\S*", elementwise(kernel, dtype, architecture, "i32", tensors)
+            )
+            # The rest is one element per thread.
+            assert sorted(one for one in ragged if ".v4." in one) == sorted(accesses)
+            assert len(ragged) - len(accesses) == len(tensors.split())
 
 
 def check_float32_is_rounded_to_the_nearest_number_of_two_bytes():

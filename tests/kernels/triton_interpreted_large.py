@@ -1,7 +1,7 @@
 """Checks of the Triton kernels on large tensors, interpreted on the CPU. Run by triton_calls.py.
 
-Beyond 2^31 elements only the last program of a call is interpreted. So next to nothing of the tensors is touched, and
-they take address space, but no memory.
+Beyond 2^31 elements only the first and the last program of a call are interpreted. So next to nothing of the tensors
+is touched, and they take address space, but no memory.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import pytest
 from tests.kernels import references
 from tests.kernels.triton_calls import module, run
 
-LAST = 5  # elements of the last program of a vector
+LAST = 16 + 5  # elements of a vector that its last program computes, and the first one, which takes the rest
 COUNT = 2**31 + LAST
 
 
-def last_of(*ends: int) -> Sequence[int]:
-    """Return the last number of a range from 0, which is one of programs, and all of any other."""
-    return range(*ends)[-1:] if len(ends) == 1 else range(*ends)
+def ends_of(*limits: int) -> Sequence[int]:
+    """Return the first and the last number of a range from 0, which is one of programs, and all of any other."""
+    return sorted({0, limits[0] - 1}) if len(limits) == 1 else range(*limits)
 
 
 @contextmanager
-def last_program_alone() -> Iterator[None]:
-    """Let the interpreter run, of a grid, only the last place along every axis, and copy no tensor."""
+def outer_programs_alone() -> Iterator[None]:
+    """Let the interpreter run, of a grid, only the first and the last place along every axis, and copy no tensor."""
     from triton.runtime import interpreter
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(interpreter, "range", last_of, raising=False)
+        patched.setattr(interpreter, "range", ends_of, raising=False)
         patched.setattr(interpreter.GridExecutor, "_restore_args_dev", lambda *_: None)
         yield
 
@@ -39,8 +39,8 @@ def check_add_mul_exp():
     import torch
 
     x, y, out = (torch.empty(COUNT, dtype=torch.float16) for _ in range(3))
-    x[-LAST:], y[-LAST:] = torch.arange(LAST) / 4, 0.5
-    with last_program_alone():
+    x[-LAST:], y[-LAST:] = torch.arange(LAST) / 8, 0.5
+    with outer_programs_alone():
         module("add_mul_exp").add_mul_exp(x, y, out=out)
     wanted = torch.exp((x[-LAST:].float() + 0.5) * 2)
     assert torch.allclose(out[-LAST:].float(), wanted, rtol=2**-10)
@@ -51,7 +51,7 @@ def check_quantize_int8():
 
     x, out = torch.empty(COUNT, dtype=torch.float16), torch.empty(COUNT, dtype=torch.int8)
     x[-LAST:] = torch.arange(LAST) * 0.5
-    with last_program_alone():
+    with outer_programs_alone():
         module("quantize_int8").quantize_int8(x, 1.0, 3, out=out)
     wanted = references.quantize_int8_values(x[-LAST:].float().numpy(), 1.0, 3)
     assert np.array_equal(out[-LAST:].numpy(), wanted)
@@ -64,7 +64,7 @@ def _product_of_ones(m: int, n: int, k: int) -> None:
     a, b, out = torch.empty(m, k), torch.empty(k, n), torch.empty(m, n)
     tile = module("matmul").configuration(m, n)[1]["tile"]
     a[-(m % tile) :], b[:, -(n % tile) :] = 1, 1
-    with last_program_alone():
+    with outer_programs_alone():
         module("matmul").matmul(a, b, out=out)
     assert out[-1, -1] == k == out[-(m % tile), -(n % tile)]
 
