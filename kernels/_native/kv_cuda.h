@@ -37,6 +37,15 @@ int on_device(int device, const Launch& launch) {
     return cuda_status(error);
 }
 
+// on_device() for a launch(processors) whose grid depends on how many multiprocessors the device has.
+template <class Launch>
+int on_processors(int device, const Launch& launch) {
+    int processors = 0;
+    const cudaError_t error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (error != cudaSuccess) return failed(error);
+    return on_device(device, [&] { launch(processors); });
+}
+
 inline bool is_aligned(const void* pointer, uintptr_t bytes) {
     return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
@@ -46,6 +55,14 @@ inline unsigned grid_for(int64_t n, int threads) {
     const int64_t blocks = (n + threads - 1) / threads;
     const int64_t limit = int64_t{1} << 20;
     return static_cast<unsigned>(blocks < limit ? blocks : limit);
+}
+
+// Blocks for n elements, in parts of `part` elements each, of which the device runs `resident` at once: no more
+// than that, and each with as many parts as any other or one less. So all run from the first to the last part,
+// and none begins when the others end.
+inline unsigned grid_of_one_wave(int64_t n, int64_t part, int64_t resident) {
+    const int64_t parts = (n + part - 1) / part, rounds = (parts + resident - 1) / resident;
+    return static_cast<unsigned>((parts + rounds - 1) / rounds);
 }
 
 }  // namespace kv

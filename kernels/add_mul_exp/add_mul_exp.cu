@@ -5,44 +5,51 @@
 //   1  one element per thread and step of a grid-stride loop
 //   2  four elements per access (16 bytes) where the pointers allow it: a quarter of the memory instructions
 //   3  a thread asks for four vectors of x and of y before it uses the first: 128 bytes on their way, not 32
+//   4  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a time on
+//      their way also where the pointers allow no vectors
 // expf, not __expf: at most 1 ulp from the true value (CUDA's published bound), and NaN and infinities as
 // IEEE wants. Pointers are not __restrict__: out may be x or y itself. Each element is read before it is
 // written, by one thread.
 #include "../_native/kv_cuda.h"
 
+constexpr int THREADS = 256;
+constexpr int BLOCKS = 4;  // that a multiprocessor runs at once: up to 64 registers per thread
+constexpr int AHEAD = 4;   // accesses to each input that a thread has on their way; a block's are neighbours
+
 static __device__ float add_mul_exp(float x, float y) { return expf((x + y) * 2.0f); }
 
-extern "C" __global__ void kv_add_mul_exp_scalar(const float* x, const float* y, float* out, int64_t n) {
-    const int64_t step = int64_t{gridDim.x} * blockDim.x;
-    for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step)
-        out[i] = add_mul_exp(x[i], y[i]);
+static __device__ float4 add_mul_exp(float4 x, float4 y) {
+    return make_float4(add_mul_exp(x.x, y.x), add_mul_exp(x.y, y.y), add_mul_exp(x.z, y.z),
+                       add_mul_exp(x.w, y.w));
 }
 
-static __device__ float4 add_mul_exp(float4 u, float4 v) {
-    return make_float4(add_mul_exp(u.x, v.x), add_mul_exp(u.y, v.y), add_mul_exp(u.z, v.z),
-                       add_mul_exp(u.w, v.w));
-}
-
-constexpr int THREADS = 256;
-constexpr int AHEAD = 4;  // vectors of each input that a thread has on their way; a block's are neighbours
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-    kv_add_mul_exp_vector(const float4* x, const float4* y, float4* out, int64_t n) {
-    const int64_t vectors = n / 4, step = int64_t{gridDim.x} * THREADS * AHEAD;
-    for (int64_t i = int64_t{blockIdx.x} * THREADS * AHEAD + threadIdx.x; i < vectors; i += step) {
-        float4 u[AHEAD], v[AHEAD];
+// A Word is what an access moves, one element or four. `words` of them.
+template <class Word>
+static __device__ void run(const Word* x, const Word* y, Word* out, int64_t words) {
+    const int64_t step = int64_t{gridDim.x} * THREADS * AHEAD;
+    for (int64_t i = int64_t{blockIdx.x} * THREADS * AHEAD + threadIdx.x; i < words; i += step) {
+        Word u[AHEAD], v[AHEAD];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < vectors) u[j] = x[i + j * THREADS], v[j] = y[i + j * THREADS];
+            if (i + j * THREADS < words) u[j] = x[i + j * THREADS], v[j] = y[i + j * THREADS];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < vectors) out[i + j * THREADS] = add_mul_exp(u[j], v[j]);
+            if (i + j * THREADS < words) out[i + j * THREADS] = add_mul_exp(u[j], v[j]);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    kv_add_mul_exp_scalar(const float* x, const float* y, float* out, int64_t n) {
+    run(x, y, out, n);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    kv_add_mul_exp_vector(const float* x, const float* y, float* out, int64_t n) {
+    run(reinterpret_cast<const float4*>(x), reinterpret_cast<const float4*>(y),
+        reinterpret_cast<float4*>(out), n / 4);
     // Up to three elements are left after the vectors.
-    const int64_t last = vectors * 4 + int64_t{blockIdx.x} * THREADS + threadIdx.x;
-    if (last < n)
-        reinterpret_cast<float*>(out)[last] =
-            add_mul_exp(reinterpret_cast<const float*>(x)[last], reinterpret_cast<const float*>(y)[last]);
+    const int64_t last = n / 4 * 4 + int64_t{blockIdx.x} * THREADS + threadIdx.x;
+    if (last < n) out[last] = add_mul_exp(x[last], y[last]);
 }
 
 extern "C" KV_API int kv_add_mul_exp_cuda(const float* x, const float* y, float* out, int64_t n, int device,
@@ -50,13 +57,11 @@ extern "C" KV_API int kv_add_mul_exp_cuda(const float* x, const float* y, float*
     if (n < 0) return KV_ERROR_SIZE;
     if (n == 0) return KV_OK;
     if (!x || !y || !out) return KV_ERROR_POINTER;
-    const auto queue = static_cast<cudaStream_t>(stream);
-    return kv::on_device(device, [=] {
-        if (kv::is_aligned(x, 16) && kv::is_aligned(y, 16) && kv::is_aligned(out, 16))
-            kv_add_mul_exp_vector<<<kv::grid_for((n + 3) / 4, THREADS * AHEAD), THREADS, 0, queue>>>(
-                reinterpret_cast<const float4*>(x), reinterpret_cast<const float4*>(y),
-                reinterpret_cast<float4*>(out), n);
-        else
-            kv_add_mul_exp_scalar<<<kv::grid_for(n, THREADS), THREADS, 0, queue>>>(x, y, out, n);
+    const bool vector = kv::is_aligned(x, 16) && kv::is_aligned(y, 16) && kv::is_aligned(out, 16);
+    auto* const kernel = vector ? kv_add_mul_exp_vector : kv_add_mul_exp_scalar;
+    return kv::on_processors(device, [=](int processors) {
+        const unsigned grid =
+            kv::grid_of_one_wave(n, (vector ? 4 : 1) * AHEAD * THREADS, processors * BLOCKS);
+        kernel<<<grid, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(x, y, out, n);
     });
 }
