@@ -10,14 +10,24 @@
 //   3  a thread asks for four vectors before it uses the first: 64 bytes on their way, not 16
 //   4  the quotient from the reciprocal of scale and two corrections: 5 instructions, no branch, where the division
 //      has about 10 and a branch per element
+//   5  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a time on
+//      their way also where the pointers allow no vectors
 #include "../_native/kv_cuda.h"
 
-// By the IEEE division, whatever the compiler's flags: for any scale.
-static __device__ int8_t quantize(float x, float scale, float zero_point) {
-    const float value = __fadd_rn(rintf(__fdiv_rn(x, scale)), zero_point);
-    if (isnan(value)) return 0;  // fminf and fmaxf would drop the NaN
-    return static_cast<int8_t>(fminf(fmaxf(value, -128.0f), 127.0f));
-}
+constexpr int THREADS = 256;
+constexpr int BLOCKS = 6;  // that a multiprocessor runs at once: up to 40 registers per thread
+constexpr int AHEAD = 4;   // accesses that a thread has on their way; a block's are neighbours
+
+// x / scale, rounded as int8 needs it, for any scale: the IEEE division whatever the compiler's flags.
+struct Division {
+    float scale, zero_point;
+
+    __device__ signed char operator()(float x) const {
+        const float value = __fadd_rn(rintf(__fdiv_rn(x, scale)), zero_point);
+        if (isnan(value)) return 0;  // fminf and fmaxf would drop the NaN
+        return static_cast<signed char>(fminf(fmaxf(value, -128.0f), 127.0f));
+    }
+};
 
 // The same integers without a division, for scale from 2^-64 to 2^100. With the reciprocal rounded to the nearest, a
 // quotient that errs by less than a unit in the last place becomes the quotient rounded to the nearest by adding its
@@ -25,11 +35,11 @@ static __device__ int8_t quantize(float x, float scale, float zero_point) {
 // by up to two units; a first correction makes it good enough for a second. Remainders are exact for |x| >= 2^-100;
 // what is smaller rounds to 0 in any case. Bounds before the division keep infinities out, and the integer within
 // int8: low and high lie a quarter beyond -128 and 127, so they round to these.
-struct Scale {
+struct Reciprocal {
     float scale, reciprocal, low, high;
     int zero_point;
 
-    Scale(float scale_, int zero_point_)
+    Reciprocal(float scale_, int zero_point_)
         : scale(scale_),
           reciprocal(1.0f / scale_),
           low((-128.25f - static_cast<float>(zero_point_)) * scale_),
@@ -37,46 +47,52 @@ struct Scale {
           zero_point(zero_point_) {}
 
     bool is_safe() const { return scale >= 0x1p-64f && scale <= 0x1p100f; }
+
+    __device__ signed char operator()(float x) const {
+        const float bounded = fminf(fmaxf(x, low), high);
+        float quotient = bounded * reciprocal;
+        quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);
+        quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);
+        return isnan(x) ? 0 : static_cast<signed char>(__float2int_rn(quotient) + zero_point);
+    }
 };
 
-static __device__ signed char quantize(float x, const Scale& by) {
-    const float bounded = fminf(fmaxf(x, by.low), by.high);
-    float quotient = bounded * by.reciprocal;
-    quotient = fmaf(fmaf(-quotient, by.scale, bounded), by.reciprocal, quotient);
-    quotient = fmaf(fmaf(-quotient, by.scale, bounded), by.reciprocal, quotient);
-    return isnan(x) ? 0 : static_cast<signed char>(__float2int_rn(quotient) + by.zero_point);
+template <class Quantize>
+static __device__ signed char quantized(float x, const Quantize& quantize) {
+    return quantize(x);
 }
 
-extern "C" __global__ void kv_quantize_int8_scalar(const float* x, int8_t* out, int64_t n, float scale,
-                                                   float zero_point) {
-    const int64_t step = int64_t{gridDim.x} * blockDim.x;
-    for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step)
-        out[i] = quantize(x[i], scale, zero_point);
+template <class Quantize>
+static __device__ char4 quantized(float4 x, const Quantize& quantize) {
+    return make_char4(quantize(x.x), quantize(x.y), quantize(x.z), quantize(x.w));
 }
 
-static __device__ char4 quantize(float4 x, const Scale& by) {
-    return make_char4(quantize(x.x, by), quantize(x.y, by), quantize(x.z, by), quantize(x.w, by));
-}
-
-constexpr int THREADS = 256;
-constexpr int AHEAD = 4;  // vectors that a thread has on their way; a block's are neighbours
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-    kv_quantize_int8_vector(const float4* x, char4* out, int64_t n, Scale by) {
-    const int64_t vectors = n / 4, step = int64_t{gridDim.x} * THREADS * AHEAD;
-    for (int64_t i = int64_t{blockIdx.x} * THREADS * AHEAD + threadIdx.x; i < vectors; i += step) {
-        float4 u[AHEAD];
+// A Word is what an access reads, one element or four; Bytes is what becomes of it. `words` of them.
+template <class Word, class Bytes, class Quantize>
+static __device__ void run(const Word* x, Bytes* out, int64_t words, const Quantize& quantize) {
+    const int64_t step = int64_t{gridDim.x} * THREADS * AHEAD;
+    for (int64_t i = int64_t{blockIdx.x} * THREADS * AHEAD + threadIdx.x; i < words; i += step) {
+        Word u[AHEAD];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < vectors) u[j] = x[i + j * THREADS];
+            if (i + j * THREADS < words) u[j] = x[i + j * THREADS];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < vectors) out[i + j * THREADS] = quantize(u[j], by);
+            if (i + j * THREADS < words) out[i + j * THREADS] = quantized(u[j], quantize);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    kv_quantize_int8_scalar(const float* x, signed char* out, int64_t n, Division quantize) {
+    run(x, out, n, quantize);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    kv_quantize_int8_vector(const float* x, signed char* out, int64_t n, Reciprocal quantize) {
+    run(reinterpret_cast<const float4*>(x), reinterpret_cast<char4*>(out), n / 4, quantize);
     // Up to three elements are left after the vectors.
-    const int64_t last = vectors * 4 + int64_t{blockIdx.x} * THREADS + threadIdx.x;
-    if (last < n)
-        reinterpret_cast<int8_t*>(out)[last] = quantize(reinterpret_cast<const float*>(x)[last], by);
+    const int64_t last = n / 4 * 4 + int64_t{blockIdx.x} * THREADS + threadIdx.x;
+    if (last < n) out[last] = quantize(x[last]);
 }
 
 extern "C" KV_API int kv_quantize_int8_cuda(const float* x, int8_t* out, int64_t n, float scale,
@@ -85,13 +101,15 @@ extern "C" KV_API int kv_quantize_int8_cuda(const float* x, int8_t* out, int64_t
     if (n == 0) return KV_OK;
     if (!x || !out) return KV_ERROR_POINTER;
     const auto queue = static_cast<cudaStream_t>(stream);
-    const Scale by(scale, zero_point);
-    return kv::on_device(device, [=] {
-        if (by.is_safe() && kv::is_aligned(x, 16) && kv::is_aligned(out, 4))
-            kv_quantize_int8_vector<<<kv::grid_for((n + 3) / 4, THREADS * AHEAD), THREADS, 0, queue>>>(
-                reinterpret_cast<const float4*>(x), reinterpret_cast<char4*>(out), n, by);
+    const Reciprocal by_reciprocal(scale, zero_point);
+    const Division by_division{scale, static_cast<float>(zero_point)};
+    return kv::on_processors(device, [=](int processors) {
+        const auto grid = [=](int elements) {  // of so many per access
+            return kv::grid_of_one_wave(n, int64_t{elements} * AHEAD * THREADS, processors * BLOCKS);
+        };
+        if (by_reciprocal.is_safe() && kv::is_aligned(x, 16) && kv::is_aligned(out, 4))
+            kv_quantize_int8_vector<<<grid(4), THREADS, 0, queue>>>(x, out, n, by_reciprocal);
         else
-            kv_quantize_int8_scalar<<<kv::grid_for(n, THREADS), THREADS, 0, queue>>>(
-                x, out, n, scale, static_cast<float>(zero_point));
+            kv_quantize_int8_scalar<<<grid(1), THREADS, 0, queue>>>(x, out, n, by_division);
     });
 }

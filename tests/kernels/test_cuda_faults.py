@@ -40,6 +40,7 @@ def cases(kernel: str) -> list[tuple[Case, dict]]:
     if kernel == "matmul":
         return [(checks.product(*shape), {"processors": p}) for shape in checks.SHAPES for p in (1, 1000)]
     sizes = [(checks.elementwise(kernel, n), {}) for n in checks.SIZES]
+    sizes.append((checks.elementwise(kernel, 17 * 4096), {"processors": 1}))
     if kernel == "add_mul_exp":
         return sizes
     return [*sizes, *((quantize_int8(checks.every_kind(scale), scale, 3), {}) for scale in checks.SCALES)]
@@ -68,17 +69,18 @@ FAULTS = {
         "writes",
     ),
     "add_mul_exp: one element too many": ("if (last < n)", "if (last <= n)", "reads 4 bytes"),
+    "add_mul_exp: a block's second part begins too early": ("THREADS * AHEAD;\n    for", "THREADS;\n    for", "a race"),
     "add_mul_exp: no tail": ("if (last < n)", "if (false)", "^$"),  # NaN where numbers are: an assertion without a text
-    "quantize_int8: a vector too many": ("vectors = n / 4,", "vectors = (n + 3) / 4,", "reads 16 bytes"),
+    "quantize_int8: a vector too many": ("(out), n / 4,", "(out), (n + 3) / 4,", "reads 16 bytes"),
     "quantize_int8: a product with the reciprocal": (
-        "    quotient = fmaf(fmaf(-quotient, by.scale, bounded), by.reciprocal, quotient);\n",
+        "quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);\n",
         "",
         "wrong",
     ),
-    "quantize_int8: scales for which remainders are not exact": ("by.is_safe() && ", "", "wrong"),
+    "quantize_int8: scales for which remainders are not exact": ("by_reciprocal.is_safe() && ", "", "wrong"),
     "quantize_int8: the last vector left out": (
-        "i + j * THREADS < vectors) out",
-        "i + j * THREADS < vectors - 1) out",
+        "i + j * THREADS < words) out",
+        "i + j * THREADS < words - 1) out",
         "wrong",
     ),
 }

@@ -61,6 +61,18 @@ def test_elementwise_kernels_of_any_size(on_host, kernel, order):
         assert [(one.kernel, one.device, one.stream) for one in library.launches] == [(f"kv_{kernel}_vector", 1, 5)]
 
 
+@IN_ANY_ORDER
+@pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
+def test_blocks_go_on_where_there_are_more_parts_than_run_at_once(on_host, kernel, order):
+    for n, shift, part in ((17 * 4096 - 3, 0, 4096), (15 * 1024 + 1, 1, 1024)):  # a part: 256 threads, 4 accesses each
+        case = elementwise(kernel, n)
+        library = run(on_host, case, (shift,) * (len(case.arrays) + 1), order=order, processors=1)
+        (launch,) = library.launches
+        parts, blocks = -(-n // part), launch.grid[0]
+        assert blocks <= 8 < parts
+        assert -(-parts // blocks) * (blocks - 1) < parts  # as many parts for each, or one less
+
+
 @pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
 def test_elementwise_kernels_at_any_alignment(on_host, kernel):
     for n in (1, 2, 3, 4, 37, 1026):
