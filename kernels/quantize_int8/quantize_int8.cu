@@ -12,6 +12,7 @@
 //      has about 10 and a branch per element
 //   5  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a time on
 //      their way also where the pointers allow no vectors
+//   6  NaN is exchanged for a number that becomes 0, instead of a branch around its element
 #include "../_native/kv_cuda.h"
 
 constexpr int THREADS = 256;
@@ -36,7 +37,7 @@ struct Division {
 // what is smaller rounds to 0 in any case. Bounds before the division keep infinities out, and the integer within
 // int8: low and high lie a quarter beyond -128 and 127, so they round to these.
 struct Reciprocal {
-    float scale, reciprocal, low, high;
+    float scale, reciprocal, low, high, nought;
     int zero_point;
 
     Reciprocal(float scale_, int zero_point_)
@@ -44,16 +45,18 @@ struct Reciprocal {
           reciprocal(1.0f / scale_),
           low((-128.25f - static_cast<float>(zero_point_)) * scale_),
           high((127.25f - static_cast<float>(zero_point_)) * scale_),
+          nought(static_cast<float>(-zero_point_) * scale_),
           zero_point(zero_point_) {}
 
     bool is_safe() const { return scale >= 0x1p-64f && scale <= 0x1p100f; }
 
     __device__ signed char operator()(float x) const {
-        const float bounded = fminf(fmaxf(x, low), high);
+        const float number = isnan(x) ? nought : x;  // fmaxf would make low of NaN
+        const float bounded = fminf(fmaxf(number, low), high);
         float quotient = bounded * reciprocal;
         quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);
         quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);
-        return isnan(x) ? 0 : static_cast<signed char>(__float2int_rn(quotient) + zero_point);
+        return static_cast<signed char>(__float2int_rn(quotient) + zero_point);
     }
 };
 
