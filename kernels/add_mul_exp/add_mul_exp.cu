@@ -7,6 +7,7 @@
 //   3  a thread asks for four vectors of x and of y before it uses the first: 128 bytes on their way, not 32
 //   4  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a time on
 //      their way also where the pointers allow no vectors
+//   5  streaming hints: what is read and written once is the first to leave the caches again
 // expf, not __expf: at most 1 ulp from the true value (CUDA's published bound), and NaN and infinities as
 // IEEE wants. Pointers are not __restrict__: out may be x or y itself. Each element is read before it is
 // written, by one thread.
@@ -31,10 +32,11 @@ static __device__ void run(const Word* x, const Word* y, Word* out, int64_t word
         Word u[AHEAD], v[AHEAD];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < words) u[j] = x[i + j * THREADS], v[j] = y[i + j * THREADS];
+            if (i + j * THREADS < words)
+                u[j] = __ldcs(x + i + j * THREADS), v[j] = __ldcs(y + i + j * THREADS);
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < words) out[i + j * THREADS] = add_mul_exp(u[j], v[j]);
+            if (i + j * THREADS < words) __stcs(out + i + j * THREADS, add_mul_exp(u[j], v[j]));
     }
 }
 
