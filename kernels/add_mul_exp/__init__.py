@@ -24,7 +24,7 @@ __all__ = ["SUPPORTS", "add_mul_exp", "bind"]
 # What a benchmark of any later commit asks this commit before it calls it.
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
-    "dtypes": ("float32",),
+    "dtypes": ("float32", "float16", "bfloat16"),
     "dtypes_cpu": ("float32", "float64", "float16", "bfloat16"),  # instead of "dtypes"
     "keywords": ("out", "stream", "threads"),
 }
@@ -33,7 +33,7 @@ _TYPES = [ctypes.c_void_p] * 3 + [ctypes.c_int64]
 _NATIVE = {
     "float32": NativeFunction("add_mul_exp", _TYPES),
     **{
-        dtype: NativeFunction(f"add_mul_exp_{dtype}", _TYPES, cuda=False)
+        dtype: NativeFunction(f"add_mul_exp_{dtype}", _TYPES, cuda=dtype in SUPPORTS["dtypes"])
         for dtype in SUPPORTS["dtypes_cpu"]
         if dtype != "float32"
     },
@@ -77,7 +77,7 @@ def add_mul_exp(
     """Compute exp((x + y) * 2) and return it.
 
     Args:
-        x: float32, any shape, contiguous, on the CPU or a CUDA device; on the CPU also float64, float16 and bfloat16.
+        x: float32, float16 or bfloat16, any shape, contiguous, on the CPU or a CUDA device; on the CPU also float64.
         y: the dtype, shape and device of x.
         out: where the result goes: as x, and may be x or y itself. None: allocated with `x.new_empty`.
         stream: the CUDA stream to run on: an integer handle or an object with `cuda_stream`. None: PyTorch's current

@@ -1,9 +1,11 @@
-// out = exp((x + y) * 2), float32, element by element. CUDA.
+// out = exp((x + y) * 2), element by element, in float32; float16 and bfloat16 are computed in float32 and rounded
+// once, at the end. CUDA.
 //
-// Cost: 3 FLOP and 12 bytes per element (two reads, one write): bound by memory on every GPU.
+// Cost: 3 FLOP per element; two items read, one written, 12 bytes of float32, 6 of the others: bound by memory on every
+// GPU.
 // Versions:
 //   1  one element per thread and step of a grid-stride loop
-//   2  four elements per access (16 bytes) where the pointers allow it: a quarter of the memory instructions
+//   2  four elements per access (16 bytes; eight of two bytes) where the pointers allow it: a quarter of the memory instructions
 //   3  a thread asks for four vectors of x and of y before it uses the first: 128 bytes on their way, not 32
 //   4  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a time on
 //      their way also where the pointers allow no vectors
@@ -12,58 +14,94 @@
 // IEEE wants. Pointers are not __restrict__: out may be x or y itself. Each element is read before it is
 // written, by one thread.
 #include "../_native/kv_cuda.h"
+#include "../_native/kv_cuda_half.h"
 
 constexpr int THREADS = 256;
 constexpr int BLOCKS = 4;  // that a multiprocessor runs at once: up to 64 registers per thread
 constexpr int AHEAD = 4;   // accesses to each input that a thread has on their way; a block's are neighbours
 
-static __device__ float add_mul_exp(float x, float y) { return expf((x + y) * 2.0f); }
-
-static __device__ float4 add_mul_exp(float4 x, float4 y) {
-    return make_float4(add_mul_exp(x.x, y.x), add_mul_exp(x.y, y.y), add_mul_exp(x.z, y.z),
-                       add_mul_exp(x.w, y.w));
+template <class Item>
+static __device__ Item add_mul_exp(Item x, Item y) {
+    Item out;
+    kv::round_to(out, expf((kv::number(x) + kv::number(y)) * 2.0f));
+    return out;
 }
 
-// A Word is what an access moves, one element or four. `words` of them.
-template <class Word>
-static __device__ void run(const Word* x, const Word* y, Word* out, int64_t words) {
-    const int64_t step = int64_t{gridDim.x} * THREADS * AHEAD;
+template <class Item, class Word>
+static __device__ Word add_mul_exp_items(const Word& x, const Word& y) {
+    kv::Items<Item, Word> u(x);
+    const kv::Items<Item, Word> v(y);
+#pragma unroll
+    for (int i = 0; i < u.COUNT; ++i) u.item[i] = add_mul_exp(u.item[i], v.item[i]);
+    return u.word();
+}
+
+// A Word is what an access moves: one item or 16 bytes of them.
+template <class Item, class Word>
+static __device__ void run(const Item* x, const Item* y, Item* out, int64_t n) {
+    constexpr int COUNT = sizeof(Word) / sizeof(Item);
+    const auto *x_words = reinterpret_cast<const Word*>(x), *y_words = reinterpret_cast<const Word*>(y);
+    auto* const out_words = reinterpret_cast<Word*>(out);
+    const int64_t words = n / COUNT, step = int64_t{gridDim.x} * THREADS * AHEAD;
     for (int64_t i = int64_t{blockIdx.x} * THREADS * AHEAD + threadIdx.x; i < words; i += step) {
         Word u[AHEAD], v[AHEAD];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
             if (i + j * THREADS < words)
-                u[j] = __ldcs(x + i + j * THREADS), v[j] = __ldcs(y + i + j * THREADS);
+                u[j] = __ldcs(x_words + i + j * THREADS), v[j] = __ldcs(y_words + i + j * THREADS);
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < words) __stcs(out + i + j * THREADS, add_mul_exp(u[j], v[j]));
+            if (i + j * THREADS < words)
+                __stcs(out_words + i + j * THREADS, add_mul_exp_items<Item>(u[j], v[j]));
     }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    kv_add_mul_exp_scalar(const float* x, const float* y, float* out, int64_t n) {
-    run(x, y, out, n);
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    kv_add_mul_exp_vector(const float* x, const float* y, float* out, int64_t n) {
-    run(reinterpret_cast<const float4*>(x), reinterpret_cast<const float4*>(y),
-        reinterpret_cast<float4*>(out), n / 4);
-    // Up to three elements are left after the vectors.
-    const int64_t last = n / 4 * 4 + int64_t{blockIdx.x} * THREADS + threadIdx.x;
+    // Fewer items than a word has are left.
+    const int64_t last = words * COUNT + int64_t{blockIdx.x} * THREADS + threadIdx.x;
     if (last < n) out[last] = add_mul_exp(x[last], y[last]);
+}
+
+#define KV_ADD_MUL_EXP_KERNEL(name, Item, Word)                    \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)  \
+        name(const Item* x, const Item* y, Item* out, int64_t n) { \
+        run<Item, Word>(x, y, out, n);                             \
+    }
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_scalar, float, float)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_vector, float, float4)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_float16_scalar, __half, unsigned short)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_float16_vector, __half, uint4)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_bfloat16_scalar, __nv_bfloat16, unsigned short)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_bfloat16_vector, __nv_bfloat16, uint4)
+#undef KV_ADD_MUL_EXP_KERNEL
+
+template <class Item>
+using Kernel = void (*)(const Item*, const Item*, Item*, int64_t);
+
+template <class Item>
+static int start(Kernel<Item> scalar, Kernel<Item> vector, const Item* x, const Item* y, Item* out, int64_t n,
+                 int device, void* stream) {
+    if (n < 0) return KV_ERROR_SIZE;
+    if (n == 0) return KV_OK;
+    if (!x || !y || !out) return KV_ERROR_POINTER;
+    const bool by_vectors = kv::is_aligned(x, 16) && kv::is_aligned(y, 16) && kv::is_aligned(out, 16);
+    const int count = by_vectors ? 16 / sizeof(Item) : 1;
+    const Kernel<Item> kernel = by_vectors ? vector : scalar;
+    return kv::on_processors(device, [=](int processors) {
+        const unsigned grid = kv::grid_of_one_wave(n, int64_t{count} * AHEAD * THREADS, processors * BLOCKS);
+        kernel<<<grid, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(x, y, out, n);
+    });
 }
 
 extern "C" KV_API int kv_add_mul_exp_cuda(const float* x, const float* y, float* out, int64_t n, int device,
                                           void* stream) {
-    if (n < 0) return KV_ERROR_SIZE;
-    if (n == 0) return KV_OK;
-    if (!x || !y || !out) return KV_ERROR_POINTER;
-    const bool vector = kv::is_aligned(x, 16) && kv::is_aligned(y, 16) && kv::is_aligned(out, 16);
-    auto* const kernel = vector ? kv_add_mul_exp_vector : kv_add_mul_exp_scalar;
-    return kv::on_processors(device, [=](int processors) {
-        const unsigned grid =
-            kv::grid_of_one_wave(n, (vector ? 4 : 1) * AHEAD * THREADS, processors * BLOCKS);
-        kernel<<<grid, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(x, y, out, n);
-    });
+    return start(kv_add_mul_exp_scalar, kv_add_mul_exp_vector, x, y, out, n, device, stream);
+}
+
+extern "C" KV_API int kv_add_mul_exp_float16_cuda(const __half* x, const __half* y, __half* out, int64_t n,
+                                                  int device, void* stream) {
+    return start(kv_add_mul_exp_float16_scalar, kv_add_mul_exp_float16_vector, x, y, out, n, device, stream);
+}
+
+extern "C" KV_API int kv_add_mul_exp_bfloat16_cuda(const __nv_bfloat16* x, const __nv_bfloat16* y,
+                                                   __nv_bfloat16* out, int64_t n, int device, void* stream) {
+    return start(kv_add_mul_exp_bfloat16_scalar, kv_add_mul_exp_bfloat16_vector, x, y, out, n, device,
+                 stream);
 }

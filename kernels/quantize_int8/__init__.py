@@ -29,19 +29,14 @@ __all__ = ["SUPPORTS", "bind", "quantize_int8"]
 # What a benchmark of any later commit asks this commit before it calls it.
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
-    "dtypes": ("float32",),
-    "dtypes_cpu": ("float32", "float16", "bfloat16"),  # instead of "dtypes"
+    "dtypes": ("float32", "float16", "bfloat16"),
     "keywords": ("out", "stream", "threads"),
 }
 
 _TYPES = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int]
 _NATIVE = {
     "float32": NativeFunction("quantize_int8", _TYPES),
-    **{
-        dtype: NativeFunction(f"quantize_int8_{dtype}", _TYPES, cuda=False)
-        for dtype in SUPPORTS["dtypes_cpu"]
-        if dtype != "float32"
-    },
+    **{dtype: NativeFunction(f"quantize_int8_{dtype}", _TYPES) for dtype in SUPPORTS["dtypes"] if dtype != "float32"},
 }
 
 
@@ -100,7 +95,7 @@ def quantize_int8(
     with the reciprocal instead: there the integers may differ by one from these.)
 
     Args:
-        x: float32, any shape, contiguous, on the CPU or a CUDA device; on the CPU also float16 and bfloat16, which are
+        x: float32, float16 or bfloat16, any shape, contiguous, on the CPU or a CUDA device. float16 and bfloat16 are
             made float32 first (PyTorch rounds their quotients to the type: those integers may differ).
         scale: finite and above 0, as float32 too.
         zero_point: -128 to 127.

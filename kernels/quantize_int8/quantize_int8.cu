@@ -1,12 +1,12 @@
-// out = int8(clamp(round_half_even(x / scale) + zero_point, -128, 127)), float32 -> int8, element by element.
-// CUDA.
+// out = int8(clamp(round_half_even(x / scale) + zero_point, -128, 127)), float32 -> int8, element by element;
+// x may also be float16 or bfloat16, which are made float32 first. CUDA.
 //
 // The same integers as quantize_int8.cpp: a true division, halves rounded to even. NaN gives 0. (PyTorch's own CUDA
 // division by a Python number multiplies with the reciprocal instead, and may differ from this by one step.)
-// Cost: 5 FLOP and 5 bytes per element (one read of 4, one write of 1).
+// Cost: 5 FLOP and 5 bytes per element (one read of 4, one write of 1), 3 bytes of the others.
 // Versions:
 //   1  one element per thread and step of a grid-stride loop
-//   2  four elements per access (read 16 bytes, write 4) where the pointers allow it
+//   2  four elements per access (read 16 bytes, write 4; of two bytes eight) where the pointers allow it
 //   3  a thread asks for four vectors before it uses the first: 64 bytes on their way, not 16
 //   4  the quotient from the reciprocal of scale and two corrections: 5 instructions, no branch, where the division
 //      has about 10 and a branch per element
@@ -15,6 +15,7 @@
 //   6  NaN is exchanged for a number that becomes 0, instead of a branch around its element
 //   7  streaming hints: what is read and written once is the first to leave the caches again
 #include "../_native/kv_cuda.h"
+#include "../_native/kv_cuda_half.h"
 
 constexpr int THREADS = 256;
 constexpr int BLOCKS = 6;  // that a multiprocessor runs at once: up to 40 registers per thread
@@ -61,46 +62,61 @@ struct Reciprocal {
     }
 };
 
-template <class Quantize>
-static __device__ signed char quantized(float x, const Quantize& quantize) {
-    return quantize(x);
+template <class Item, class Bytes, class Word, class Quantize>
+static __device__ Bytes quantized(const Word& word, const Quantize& quantize) {
+    const kv::Items<Item, Word> x(word);
+    static_assert(sizeof(Bytes) == x.COUNT, "a byte for each item");
+    signed char q[x.COUNT];
+#pragma unroll
+    for (int i = 0; i < x.COUNT; ++i) q[i] = quantize(kv::number(x.item[i]));
+    Bytes bytes;
+    memcpy(&bytes, q, sizeof bytes);
+    return bytes;
 }
 
-template <class Quantize>
-static __device__ char4 quantized(float4 x, const Quantize& quantize) {
-    return make_char4(quantize(x.x), quantize(x.y), quantize(x.z), quantize(x.w));
-}
-
-// A Word is what an access reads, one element or four; Bytes is what becomes of it. `words` of them.
-template <class Word, class Bytes, class Quantize>
-static __device__ void run(const Word* x, Bytes* out, int64_t words, const Quantize& quantize) {
-    const int64_t step = int64_t{gridDim.x} * THREADS * AHEAD;
+// A Word is what an access reads, one item or 16 bytes of them; Bytes is what becomes of it.
+template <class Item, class Word, class Bytes, class Quantize>
+static __device__ void run(const Item* x, signed char* out, int64_t n, const Quantize& quantize) {
+    constexpr int COUNT = sizeof(Word) / sizeof(Item);
+    const auto* const x_words = reinterpret_cast<const Word*>(x);
+    auto* const out_words = reinterpret_cast<Bytes*>(out);
+    const int64_t words = n / COUNT, step = int64_t{gridDim.x} * THREADS * AHEAD;
     for (int64_t i = int64_t{blockIdx.x} * THREADS * AHEAD + threadIdx.x; i < words; i += step) {
         Word u[AHEAD];
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < words) u[j] = __ldcs(x + i + j * THREADS);
+            if (i + j * THREADS < words) u[j] = __ldcs(x_words + i + j * THREADS);
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
-            if (i + j * THREADS < words) __stcs(out + i + j * THREADS, quantized(u[j], quantize));
+            if (i + j * THREADS < words)
+                __stcs(out_words + i + j * THREADS, quantized<Item, Bytes>(u[j], quantize));
     }
+    // Fewer items than a word has are left.
+    const int64_t last = words * COUNT + int64_t{blockIdx.x} * THREADS + threadIdx.x;
+    if (last < n) out[last] = quantize(kv::number(x[last]));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    kv_quantize_int8_scalar(const float* x, signed char* out, int64_t n, Division quantize) {
-    run(x, out, n, quantize);
-}
+#define KV_QUANTIZE_INT8_KERNEL(name, Item, Word, Bytes, Quantize)                  \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                   \
+        name(const Item* x, signed char* out, int64_t n, const Quantize quantize) { \
+        run<Item, Word, Bytes>(x, out, n, quantize);                                \
+    }
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_scalar, float, float, unsigned char, Division)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_vector, float, float4, unsigned, Reciprocal)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_float16_scalar, __half, unsigned short, unsigned char, Division)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_float16_vector, __half, uint4, uint2, Reciprocal)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_bfloat16_scalar, __nv_bfloat16, unsigned short, unsigned char,
+                        Division)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_bfloat16_vector, __nv_bfloat16, uint4, uint2, Reciprocal)
+#undef KV_QUANTIZE_INT8_KERNEL
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    kv_quantize_int8_vector(const float* x, signed char* out, int64_t n, Reciprocal quantize) {
-    run(reinterpret_cast<const float4*>(x), reinterpret_cast<char4*>(out), n / 4, quantize);
-    // Up to three elements are left after the vectors.
-    const int64_t last = n / 4 * 4 + int64_t{blockIdx.x} * THREADS + threadIdx.x;
-    if (last < n) out[last] = quantize(x[last]);
-}
+template <class Item, class Quantize>
+using Kernel = void (*)(const Item*, signed char*, int64_t, Quantize);
 
-extern "C" KV_API int kv_quantize_int8_cuda(const float* x, int8_t* out, int64_t n, float scale,
-                                            int zero_point, int device, void* stream) {
+template <class Item>
+static int start(Kernel<Item, Division> scalar, Kernel<Item, Reciprocal> vector, const Item* x, int8_t* out,
+                 int64_t n, float scale, int zero_point, int device, void* stream) {
+    constexpr int COUNT = 16 / sizeof(Item);
     if (n < 0) return KV_ERROR_SIZE;
     if (n == 0) return KV_OK;
     if (!x || !out) return KV_ERROR_POINTER;
@@ -108,12 +124,30 @@ extern "C" KV_API int kv_quantize_int8_cuda(const float* x, int8_t* out, int64_t
     const Reciprocal by_reciprocal(scale, zero_point);
     const Division by_division{scale, static_cast<float>(zero_point)};
     return kv::on_processors(device, [=](int processors) {
-        const auto grid = [=](int elements) {  // of so many per access
-            return kv::grid_of_one_wave(n, int64_t{elements} * AHEAD * THREADS, processors * BLOCKS);
+        const auto grid = [=](int items) {  // of so many per access
+            return kv::grid_of_one_wave(n, int64_t{items} * AHEAD * THREADS, processors * BLOCKS);
         };
-        if (by_reciprocal.is_safe() && kv::is_aligned(x, 16) && kv::is_aligned(out, 4))
-            kv_quantize_int8_vector<<<grid(4), THREADS, 0, queue>>>(x, out, n, by_reciprocal);
+        if (by_reciprocal.is_safe() && kv::is_aligned(x, 16) && kv::is_aligned(out, COUNT))
+            vector<<<grid(COUNT), THREADS, 0, queue>>>(x, out, n, by_reciprocal);
         else
-            kv_quantize_int8_scalar<<<grid(1), THREADS, 0, queue>>>(x, out, n, by_division);
+            scalar<<<grid(1), THREADS, 0, queue>>>(x, out, n, by_division);
     });
+}
+
+extern "C" KV_API int kv_quantize_int8_cuda(const float* x, int8_t* out, int64_t n, float scale,
+                                            int zero_point, int device, void* stream) {
+    return start(kv_quantize_int8_scalar, kv_quantize_int8_vector, x, out, n, scale, zero_point, device,
+                 stream);
+}
+
+extern "C" KV_API int kv_quantize_int8_float16_cuda(const __half* x, int8_t* out, int64_t n, float scale,
+                                                    int zero_point, int device, void* stream) {
+    return start(kv_quantize_int8_float16_scalar, kv_quantize_int8_float16_vector, x, out, n, scale,
+                 zero_point, device, stream);
+}
+
+extern "C" KV_API int kv_quantize_int8_bfloat16_cuda(const __nv_bfloat16* x, int8_t* out, int64_t n,
+                                                     float scale, int zero_point, int device, void* stream) {
+    return start(kv_quantize_int8_bfloat16_scalar, kv_quantize_int8_bfloat16_vector, x, out, n, scale,
+                 zero_point, device, stream);
 }

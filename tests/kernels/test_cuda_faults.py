@@ -71,7 +71,7 @@ FAULTS = {
     "add_mul_exp: one element too many": ("if (last < n)", "if (last <= n)", "reads 4 bytes"),
     "add_mul_exp: a block's second part begins too early": ("THREADS * AHEAD;\n    for", "THREADS;\n    for", "a race"),
     "add_mul_exp: no tail": ("if (last < n)", "if (false)", "^$"),  # NaN where numbers are: an assertion without a text
-    "quantize_int8: a vector too many": ("(out), n / 4,", "(out), (n + 3) / 4,", "reads 16 bytes"),
+    "quantize_int8: a vector too many": ("words = n / COUNT,", "words = (n + COUNT - 1) / COUNT,", "reads 16 bytes"),
     "quantize_int8: a product with the reciprocal": (
         "quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);\n",
         "",
@@ -79,8 +79,8 @@ FAULTS = {
     ),
     "quantize_int8: scales for which remainders are not exact": ("by_reciprocal.is_safe() && ", "", "wrong"),
     "quantize_int8: the last vector left out": (
-        "i + j * THREADS < words) out",
-        "i + j * THREADS < words - 1) out",
+        "i + j * THREADS < words)\n                __stcs",
+        "i + j * THREADS < words - 1) __stcs",
         "wrong",
     ),
 }

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cuda_on_host.calling import ORDERS, Library, Memory, output
 from tests.kernels import references
+from tests.kernels.numbers import FORMATS, Format, worst_exp_error
 from tests.kernels.references import Case
 from tests.kernels.stand_in import float32_values
 
@@ -125,6 +126,67 @@ def test_quantize_int8_gives_the_integers_of_a_true_division(on_host, zero_point
     assert seen == {"kv_quantize_int8_vector", "kv_quantize_int8_scalar"}
 
 
+HALVES = pytest.mark.parametrize("form", [FORMATS["float16"], FORMATS["bfloat16"]], ids=["float16", "bfloat16"])
+HALF_SIZES = (0, 1, 7, 8, 9, 2047, 2048, 2055, 8191, 8192, 8200)  # around vectors of eight, 256 and 1024 of them
+# Half a unit by rounding, and what CUDA's expf may err in float32 (references.py).
+HALF_BOUNDS = {"float16": 0.5 + 2.5 * 2.0**-13, "bfloat16": 0.5 + 2.5 * 2.0**-16}
+
+
+def halves(form: Format, seed: int, count: int, spread: float = 1.0) -> np.ndarray:
+    return form.encode(float32_values(seed, (count,), spread).astype(np.float64))
+
+
+def exp_of_halves(
+    on_host, form: Format, x: np.ndarray, y: np.ndarray, shifts: tuple[int, ...] = (0, 0, 0), **how
+) -> None:
+    """Run add_mul_exp of numbers of two bytes on the engine, and check its output."""
+    memories = [Memory(x, shifts[0]), Memory(y, shifts[1]), output(x.shape, x.dtype, shifts[2])]
+    library, kernel = on_host.kernel("add_mul_exp"), f"kv_add_mul_exp_{form.name}"
+    assert library.call(f"{kernel}_cuda", *memories, x.size, **how) == 0
+    wanted = f"{kernel}_{'scalar' if any(shift % 8 for shift in shifts) else 'vector'}"
+    assert paths(library) == ([wanted] if x.size else [])
+    assert worst_exp_error(form, memories[2].array, x, y) <= HALF_BOUNDS[form.name]
+
+
+def quantize_halves(
+    on_host, form: Format, x: np.ndarray, scale: float, shifts: tuple[int, ...] = (0, 0), **how
+) -> None:
+    """Run quantize_int8 of numbers of two bytes on the engine, and check its output."""
+    memories = [Memory(x, shifts[0]), output(x.shape, np.int8, shifts[1])]
+    library, kernel = on_host.kernel("quantize_int8"), f"kv_quantize_int8_{form.name}"
+    scalars = ctypes.c_float(scale), ctypes.c_int(3)
+    assert library.call(f"{kernel}_cuda", *memories, x.size, *scalars, **how) == 0
+    wanted = f"{kernel}_{'scalar' if any(shift % 8 for shift in shifts) else 'vector'}"
+    assert paths(library) == ([wanted] if x.size else [])
+    assert np.array_equal(memories[1].array, references.quantize_int8_values(form.decode(x), scale, 3))
+
+
+@IN_ANY_ORDER
+@HALVES
+def test_numbers_of_two_bytes_of_any_size(on_host, form, order):
+    for n in HALF_SIZES:
+        exp_of_halves(on_host, form, halves(form, n, n), halves(form, n + 1, n), order=order, processors=1)
+        quantize_halves(on_host, form, halves(form, n, n, 60), 1.0, order=order, processors=1)
+
+
+@HALVES
+def test_numbers_of_two_bytes_at_any_alignment(on_host, form):
+    for shift in range(1, 9):
+        for which in range(3):
+            shifts = tuple(shift if tensor == which else 0 for tensor in range(3))
+            exp_of_halves(on_host, form, halves(form, 1, 1029), halves(form, 2, 1029), shifts)
+            if which < 2:
+                quantize_halves(on_host, form, halves(form, 1, 1029, 60), 1.0, shifts[:2])
+
+
+@HALVES
+def test_all_numbers_of_two_bytes(on_host, form):
+    x = np.arange(2**16, dtype=np.uint16).view(form.stored)
+    exp_of_halves(on_host, form, x, form.encode(np.full(x.shape, -3.5)))
+    for scale in (0.05, 1 / 3, 300.0):
+        quantize_halves(on_host, form, x, scale)
+
+
 # Tiles of 128 where they are as many as the device has processors, else of 64; vectors where n and k are multiples of
 # four and all is aligned.
 SHAPES = [
@@ -177,16 +239,21 @@ def test_nothing_is_launched_for_nothing(on_host, kernel):
     assert run(on_host, empty[kernel]).launches == []
 
 
-@KERNELS
-def test_statuses(on_host, kernel):
+ENTRY_POINTS = [(kernel, kernel) for kernel in references.KERNELS]
+ENTRY_POINTS += [(k, f"{k}_{dtype}") for k in ("add_mul_exp", "quantize_int8") for dtype in ("float16", "bfloat16")]
+
+
+@pytest.mark.parametrize(("kernel", "name"), ENTRY_POINTS)
+def test_statuses(on_host, kernel, name):
     case = references.random_case(kernel, 1)
-    library, name, taken = on_host.kernel(kernel), f"kv_{kernel}_cuda", arguments(case)
+    library, entry, taken = on_host.kernel(kernel), f"kv_{name}_cuda", arguments(case)  # twice the bytes of the others
     tensors = len(case.arrays) + 1
     for which in range(tensors):
-        assert library.call(name, *taken[:which], None, *taken[which + 1 :]) == 2
+        assert library.call(entry, *taken[:which], None, *taken[which + 1 :]) == 2
     for which in range(tensors, len(taken)):
         if isinstance(taken[which], int):
-            assert library.call(name, *taken[:which], -1, *taken[which + 1 :]) == 1
-    assert library.call(name, *taken, device=2) == 1101
+            assert library.call(entry, *taken[:which], -1, *taken[which + 1 :]) == 1
+    assert library.call(entry, *taken, device=2) == 1101
     assert library.launches == []
-    assert library.call(name, *taken) == 0
+    assert library.call(entry, *taken, device=1) == 0
+    assert library.launches[0].device == 1

@@ -15,6 +15,7 @@ import kernels
 from tests.kernels import references
 from tests.kernels.guarded import GUARD_VALUE, GuardedOutput, Prepared, run
 from tests.kernels.instruction_sets import on_every_device
+from tests.kernels.numbers import FORMATS, worst_exp_error
 from tests.kernels.references import FLOAT32
 from tests.kernels.stand_in import float32_values
 
@@ -150,6 +151,21 @@ def test_quantize_int8_divides(device):
         output = run(references.quantize_int8(x, scale, 0), device)
         differences += np.sum(np.rint(x * (np.float32(1) / np.float32(scale))) != output)
     assert differences > 5  # else the inputs would not tell the two apart
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_all_numbers_of_two_bytes(device, name, offset):
+    form = FORMATS[name]
+    bits = np.arange(2**16, dtype=np.uint16)
+    x = torch.from_numpy(np.append(bits, bits[:3]).view(np.int16)).view(getattr(torch, name)).to(device)[offset:-3]
+    y = torch.full_like(x, -3.5)
+    arrays = [value.cpu().view(torch.int16).numpy().view(form.stored) for value in (x, y)]
+    sums = kernels.add_mul_exp(x, y).cpu().view(torch.int16).numpy().view(form.stored)
+    # Half a unit by rounding, and what exp may err in float32.
+    assert worst_exp_error(form, sums, *arrays) <= 0.5 + references.EXP_ULP[device] * 2.0 ** (form.digits - 24)
+    quantized = kernels.quantize_int8(x, 0.05, 3).cpu().numpy()
+    assert np.array_equal(quantized, references.quantize_int8_values(form.decode(arrays[0]), 0.05, 3))
 
 
 @properties

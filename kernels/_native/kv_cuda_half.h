@@ -1,0 +1,39 @@
+// Items of float32, float16 and bfloat16 as numbers that CUDA kernels compute with: read exactly, written
+// rounded to the nearest, halves to even. And Words, several items that one access moves.
+#ifndef KV_CUDA_HALF_H
+#define KV_CUDA_HALF_H
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <string.h>
+
+namespace kv {
+
+static __device__ inline float number(float item) { return item; }
+static __device__ inline float number(__half item) { return __half2float(item); }
+static __device__ inline float number(__nv_bfloat16 item) { return __bfloat162float(item); }
+
+static __device__ inline void round_to(float& item, float number) { item = number; }
+static __device__ inline void round_to(__half& item, float number) { item = __float2half_rn(number); }
+static __device__ inline void round_to(__nv_bfloat16& item, float number) {
+    item = __float2bfloat16_rn(number);
+}
+
+// The items of a word, in registers.
+template <class Item, class Word>
+struct Items {
+    static constexpr int COUNT = sizeof(Word) / sizeof(Item);
+    Item item[COUNT];
+
+    __device__ explicit Items(const Word& word) { memcpy(item, &word, sizeof word); }
+
+    __device__ Word word() const {
+        Word word;
+        memcpy(&word, item, sizeof word);
+        return word;
+    }
+};
+
+}  // namespace kv
+
+#endif  // KV_CUDA_HALF_H
