@@ -67,8 +67,10 @@ def _on_stream(device: int | None, where: tuple[int, ...]) -> Callable[[], Abstr
     """Return what makes a context in which a CUDA device and its stream are PyTorch's current ones."""
     if device is None:
         return nullcontext
-    cuda = import_module("torch").cuda
-    return functools.partial(cuda.stream, cuda.ExternalStream(where[1], device=device))
+    cuda, handle = import_module("torch").cuda, where[1]
+    # PyTorch takes the handle 0, which is CUDA's default stream, for none, and makes a stream.
+    queue = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
+    return functools.partial(cuda.stream, queue)
 
 
 def _launch(name: str, on_stream: Callable[[], AbstractContextManager[Any]], run: Callable[[], Any]) -> None:

@@ -99,6 +99,7 @@ def test_the_wheel_is_complete_quick_and_leaves_the_source_alone(tmp_path):
         names = set(archive.namelist())
         assert archive.read("kernels/_native/libkernel_velocity.so")[:4] == b"\x7fELF"
     assert {f"kernels/{name}/__init__.py" for name in kernels.KERNELS} <= names
+    assert {f"kernels/{name}/triton.py" for name in ("add_mul_exp", "matmul", "quantize_int8")} <= names
     assert not [name for name in names if name.endswith((".cpp", ".cu", ".h", "write_build_info.py"))]
     assert sorted(build_info(wheel)["kernels"]) == list(kernels.KERNELS)
 
@@ -132,7 +133,7 @@ def test_the_code_hash_follows_the_code_and_nothing_else(tmp_path):
     file = changed / "kernels/quantize_int8/quantize_int8.cpp"
     assert "KV_ERROR_SIZE" in file.read_text()
     file.write_text(file.read_text().replace("KV_ERROR_SIZE", "KV_ERROR_MEMORY"))
-    file = changed / "kernels/matmul/__init__.py"
+    file = changed / "kernels/matmul/triton.py"
     file.write_text(file.read_text() + "\n")
     after = code_hashes(build_wheel(changed))
     assert {name for name in first if after[name] != first[name]} == {"quantize_int8", "matmul"}

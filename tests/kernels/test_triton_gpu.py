@@ -87,6 +87,16 @@ def stream_handle(prepared, stream):
     prepared.call(stream=stream.cuda_stream)
 
 
+def test_the_handle_0_is_the_default_stream():
+    held = ready("matmul", 1)
+    torch.cuda._sleep(BUSY)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        held.call(stream=0)
+        assert held.out.is_poison(held.out.host())
+    torch.cuda.synchronize()
+    held.check()
+
+
 def current_stream(prepared, stream):
     with torch.cuda.stream(stream):
         prepared.call()

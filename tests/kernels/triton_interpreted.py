@@ -6,12 +6,16 @@ where a GPU rounds, and gets subnormal numbers wrong. triton_compiled.py looks a
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from kernels._native.arguments import Argument
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError, LaunchError
 from tests.kernels import references
 from tests.kernels.guarded import GuardedOutput
@@ -217,6 +221,38 @@ def check_arguments_that_do_not_fit_are_refused_as_by_the_native_kernels():
         for message, call in calls.items():
             with pytest.raises(error, match=message):
                 call()
+
+
+def check_a_launch_is_on_the_stream_of_the_handle_on_the_device_of_the_tensors():
+    from kernels._native import triton_launch
+
+    current = []
+
+    @contextmanager
+    def stream(queue):
+        current.append(queue)
+        yield
+        current.append(None)
+
+    cuda = SimpleNamespace(
+        stream=stream,
+        ExternalStream=lambda handle, device: (handle, device),
+        default_stream=lambda device: ("default", device),
+    )
+    seen = []
+    kernel = {(2,): lambda *arguments: seen.append((current[-1], *arguments))}
+    x = Argument("x", "x", (4,), "float32", "cuda:1", 64, 4, 80)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(triton_launch, "devices_of", lambda _kernel: ("cuda",))
+        patched.setattr(triton_launch, "import_module", lambda _name: SimpleNamespace(cuda=cuda))
+        for handle in (256, 0):
+            bound = triton_launch.bind(
+                "k", kernel, 2, tensors=(x,), values=(4,), options={}, stream=handle, threads=None
+            )
+            bound()
+            bound()
+    assert seen == [((256, 1), "x", 4)] * 2 + [(("default", 1), "x", 4)] * 2
+    assert current[-1] is None
 
 
 def check_what_triton_and_the_driver_raise_is_a_launch_error():
