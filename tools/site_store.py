@@ -72,11 +72,11 @@ class Store:
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
-        """The series with a trend: values on the first-parent line, and one of their test case is not n/a."""
+        """The series with a trend: values on the first-parent line, and something to say (`trends.telling`)."""
         parts = [(key, self.layout.part(number)) for number, key in enumerate(self.layout.keys)]
         outcome = self.layout.columns["outcome"]
-        known = {trends.test_case(key) for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
-        return tuple(key for key, part in parts if part.stop > part.start and trends.test_case(key) in known)
+        applied = {key for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
+        return tuple(trends.telling((key for key, part in parts if part.stop > part.start), applied))
 
     @cached_property
     def places(self) -> frozenset[tuple[str, str]]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.harness import cases
 from tools.measurements import Interval, Measurement, Outcome, SeriesKey
 
 
@@ -105,13 +106,25 @@ def _points(ordered: Sequence[Measurement]) -> tuple[Point, ...]:
 
 
 def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
-    """Return the trends without test cases that were n/a for every implementation at every commit.
+    """Return the trends without those that were n/a at every commit and say nothing about an implementation.
 
-    asv records a value for every combination of parameters: those of another tier or of a device that the
-    machine lacks are n/a throughout, and say nothing about an implementation.
+    asv records a value for every combination of parameters. Test cases of another tier, or of a device that the machine
+    lacks, are n/a for every implementation; and so is, for every test case, one that cannot exist on the device.
     """
-    known = {test_case(key) for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
-    return {key: trend for key, trend in trends.items() if test_case(key) in known}
+    applied = {key for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
+    return {key: trends[key] for key in telling(trends, applied)}
+
+
+def telling(keys: Iterable[SeriesKey], applied: Container[SeriesKey]) -> Iterator[SeriesKey]:
+    """Yield the series that say something, where those of `applied` were more than n/a at some commit."""
+    every = tuple(keys)
+    known = {test_case(key) for key in every if key in applied}
+    return (key for key in every if key in applied or (test_case(key) in known and _can_exist(key)))
+
+
+def _can_exist(key: SeriesKey) -> bool:
+    """Return whether an implementation can exist on the device of its series."""
+    return key.implementation not in cases.ON_CUDA_ALONE or f".{cases.DEVICES['cuda']}." in key.benchmark
 
 
 def test_case(key: SeriesKey) -> tuple[str, ...]:

@@ -349,6 +349,18 @@ def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
     assert all((again.digest(key) == found.digest(key)) == key.benchmark.startswith("add") for key in found.keys)
 
 
+def test_what_can_only_exist_on_the_other_device_takes_no_room_while_it_is_nowhere(tree):
+    name = "matmul.Cpu.time_hot"
+    for index in range(4):
+        make_na(tree, index, name, list(synthetic.CASES[name]), ("triton",))
+    assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native", "triton"}
+    make_na(tree, 4, name, list(synthetic.CASES[name]), ("triton",))
+    assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native"}
+    for index in range(5):
+        make_na(tree, index, name, list(synthetic.CASES[name]), ("native",))
+    assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native"}
+
+
 def test_a_row_of_which_only_asv_says_something_is_packed_as_its_values_one_by_one(tree):
     make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
     shutil.rmtree(path_of(tree, 3).parent / "telemetry")
