@@ -6,8 +6,8 @@ Versions (the speed of each is unmeasured; what is said of code is read from ptx
   2  the last n % 16 elements apart: Triton accesses element by element what a mask does not cut by groups. Now it
      accesses 16 bytes at once also where 16 does not divide n; registers there 29 to 32, of the others 80 to 34
 
-`tl.exp` is no alternative: it is ex2.approx(x log2 e), and the rounding of that product alone errs by 63 units in the
-last place at the ends of the range; the exp of libdevice cannot be interpreted, so no test without a GPU would see it.
+`tl.exp` is no alternative: it is ex2.approx(x log2 e), and the rounding of that product alone, 2^-18 near 128, errs by
+up to 44 units in the last place. libdevice's exp cannot be interpreted, so no test without a GPU would see it.
 The polynomial is that of add_mul_exp.cpp, with its accuracy: within 1.1 ulp, subnormal results included. Overflow gives
 infinity, underflow 0, NaN stays NaN. float16 and bfloat16: within .5002 and .50002 ulp of theirs.
 """
