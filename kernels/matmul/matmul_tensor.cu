@@ -1,0 +1,281 @@
+// C = A B, row-major, on the tensor cores: float16 and bfloat16 (sums in float32, C in the inputs' type), and
+// int8 (sums and C in int32). A is m x k, B is k x n, C is m x n. CUDA, compute capability 8.0 or higher.
+//
+// Cost: 2 m n k operations; each matrix crosses memory at least once: s (m k + k n) + t m n bytes, s of an
+// item of A and B, t of C.
+// Versions:
+//   1  128 x 128 tiles by four warps of 64 x 64 elements each: for 32 bytes of k a warp loads 8 times 4
+//      matrices (warp_mma.h) and multiplies 32 times. Asynchronous copies to shared memory run three passes
+//      ahead. 64 x 64 tiles (32 x 32 per warp) where the larger ones would leave most of the GPU idle.
+// Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
+// wrap around beyond int32, which takes k of more than 131071.
+#include <cuda_pipeline_primitives.h>
+
+#include "chunks.h"
+#include "tiles.h"
+#include "warp_mma.h"
+
+namespace kv {
+
+constexpr int TENSOR_THREADS = 128, TENSOR_STAGES = 4;
+constexpr int CHUNKS = 4;  // of a row of A per pass: 32 steps of k of two bytes each, 64 of one
+
+// What C holds, and in what is summed.
+template <class T>
+struct Product {
+    using Sum = float;
+    using Item = T;
+};
+template <>
+struct Product<int8_t> {
+    using Sum = int;
+    using Item = int;
+};
+
+__device__ inline void round_to(__half& item, float sum) { item = __float2half_rn(sum); }
+__device__ inline void round_to(__nv_bfloat16& item, float sum) { item = __float2bfloat16_rn(sum); }
+__device__ inline void round_to(int& item, int sum) { item = sum; }
+
+// One TILE x TILE block of C by 2 x 2 warps.
+template <class T, int TILE, bool VECTOR>
+struct TensorBlock {
+    using Sum = typename Product<T>::Sum;
+    using Item = typename Product<T>::Item;
+    static constexpr bool BYTES = sizeof(T) == 1;
+    static constexpr int PER = CHUNK / sizeof(T);  // items of a chunk
+    static constexpr int DEPTH = CHUNKS * PER;     // steps of k per pass
+    static constexpr int WARP = TILE / 2, FRAGMENTS = WARP / 16;
+    // A by rows; B by rows of k, but bytes by columns: tensor cores take four neighbours of k as one.
+    static constexpr int ROWS_B = BYTES ? TILE : DEPTH, CHUNKS_B = BYTES ? CHUNKS : TILE / PER;
+    using LayoutA = Layout<TILE, CHUNKS>;
+    using LayoutB = Layout<ROWS_B, CHUNKS_B>;
+    using Sums = Sum[FRAGMENTS][2 * FRAGMENTS][4];  // of 16 x 8 elements each
+
+    static constexpr int STAGE = LayoutA::SIZE + LayoutB::SIZE;  // bytes
+    static constexpr int SUM_ROW = TILE + 8;  // sums from a row to the next, when they lie in shared memory
+    static constexpr int OF_STAGES = TENSOR_STAGES * STAGE, OF_SUMS = TILE * SUM_ROW * sizeof(Sum);
+    static constexpr int SHARED = OF_STAGES > OF_SUMS ? OF_STAGES : OF_SUMS;
+
+    // What a thread takes of B when it must be transposed: WIDTH columns of four rows.
+    static constexpr int WIDTH = TILE / 8, QUADS = DEPTH / 4;
+    struct Piece {
+        alignas(16) uint32_t words[4][WIDTH / 4];
+    };
+
+    static __device__ Source<T> source_a(const T* a, int64_t m, int64_t k, int64_t top) {
+        return {a, m, k, top + threadIdx.x / CHUNKS, threadIdx.x % CHUNKS * PER};
+    }
+    static __device__ Source<T> source_b(const T* b, int64_t k, int64_t n, int64_t left) {
+        if (BYTES) return {b, k, n, threadIdx.x % QUADS * 4, left + threadIdx.x / QUADS * WIDTH};
+        return {b, k, n, threadIdx.x / CHUNKS_B, left + threadIdx.x % CHUNKS_B * PER};
+    }
+
+    static __device__ void copy_chunk(char* to, const T* from, int64_t inside) {
+        if (VECTOR && inside > 0) {
+            __pipeline_memcpy_async(to, from, CHUNK);
+        } else {
+            uint32_t words[4] = {};
+            if constexpr (!VECTOR) fetch<CHUNK, false>(words, from, inside);
+            *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+        }
+    }
+
+    template <int ROWS, int COUNT>
+    static __device__ void copy_chunks(char* to, const Source<T>& source) {
+        const int row = threadIdx.x / COUNT, chunk = threadIdx.x % COUNT;
+        constexpr int AT_ONCE = VECTOR ? ROWS : 1;  // item by item a chunk is many loads already
+#pragma unroll AT_ONCE
+        for (int i = 0; i < ROWS; i += TENSOR_THREADS / COUNT)
+            copy_chunk(to + Layout<ROWS, COUNT>::at(row + i, chunk), source.from + i * source.stride,
+                       source.inside(i));
+    }
+
+    // Begins to fill a stage with the next pass; what must be transposed stays in `piece` until end_copies.
+    static __device__ void begin_copies(char* stage, Source<T>& a, Source<T>& b, Piece& piece) {
+        copy_chunks<TILE, CHUNKS>(stage, a);
+        if constexpr (BYTES) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                fetch<WIDTH, VECTOR>(piece.words[i], b.from + i * b.stride, b.inside(i));
+        } else {
+            copy_chunks<ROWS_B, CHUNKS_B>(stage + LayoutA::SIZE, b);
+        }
+        __pipeline_commit();
+        a.go_right(DEPTH);
+        b.go_down(DEPTH);
+    }
+
+    // Of a warp, 16 threads have all of k of WIDTH columns, the others of the next WIDTH. These begin with their
+    // fifth column: else they would write to the banks of the former.
+    static __device__ void end_copies(char* stage, Piece& piece) {
+        if constexpr (BYTES) {
+            const int quad = threadIdx.x % QUADS, first = threadIdx.x / QUADS * WIDTH;
+            const bool swaps = threadIdx.x / QUADS % 2;
+            auto& w = piece.words;
+#pragma unroll
+            for (int i = 0; i < WIDTH / 4; ++i) transpose(w[0][i], w[1][i], w[2][i], w[3][i]);
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) {
+                const uint32_t word = swaps ? w[j % 4][(j ^ 4) / 4] : w[j % 4][j / 4];
+                char* const row = stage + LayoutA::SIZE + LayoutB::at(first + (swaps ? j ^ 4 : j), 0);
+                *reinterpret_cast<uint32_t*>(row + quad * 4) = word;
+            }
+        }
+    }
+
+    static __device__ int warp_row() { return threadIdx.x / 32 / 2 * WARP; }
+    static __device__ int warp_column() { return threadIdx.x / 32 % 2 * WARP; }
+
+    // b: of 16 columns, the low and high 16 bytes of k of the first 8, then of the others.
+    static __device__ void load_b(uint32_t (&b)[4], const char* stage, int column, int q) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (BYTES) {
+            load_matrices(b, stage + LayoutB::at(column + lane % 8 + lane / 16 * 8, q * 2 + lane / 8 % 2));
+        } else {
+            load_transposed(b, stage + LayoutB::at(q * 16 + lane % 16, column / PER + lane / 16));
+        }
+    }
+
+    static __device__ void multiply(const char* stage, Sums& sums) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int q = 0; q < CHUNKS / 2; ++q) {
+            uint32_t a[FRAGMENTS][4], b[FRAGMENTS][4];
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS; ++i) {
+                load_matrices(a[i], stage + LayoutA::at(warp_row() + 16 * i + lane % 16, q * 2 + lane / 16));
+                load_b(b[i], stage + LayoutA::SIZE, warp_column() + 16 * i, q);
+            }
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS; ++i)
+#pragma unroll
+                for (int j = 0; j < 2 * FRAGMENTS; ++j)
+                    multiply_add<T>(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+
+    // Puts the sums into shared memory, row by row: from there a warp writes whole rows of C.
+    static __device__ void place_sums(Sum* all, const Sums& sums) {
+        struct alignas(2 * sizeof(Sum)) Two {
+            Sum items[2];
+        };
+        const int lane = threadIdx.x % 32;
+        const int top = warp_row() + lane / 4, left = warp_column() + lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS; ++i)
+#pragma unroll
+            for (int j = 0; j < 2 * FRAGMENTS; ++j)
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    *reinterpret_cast<Two*>(all + (top + 16 * i + 8 * half) * SUM_ROW + left + 8 * j) = {
+                        sums[i][j][half * 2], sums[i][j][half * 2 + 1]};
+    }
+
+    static __device__ void store4(Item* c, int64_t m, int64_t n, int64_t row, int64_t column,
+                                  const Sum* from) {
+        struct alignas(4 * sizeof(Sum)) Four {
+            Sum items[4];
+        };
+        struct alignas(4 * sizeof(Item)) Rounded {
+            Item items[4];
+        };
+        if (row >= m || column >= n) return;
+        const Four sums = *reinterpret_cast<const Four*>(from);
+        Rounded rounded;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) round_to(rounded.items[i], sums.items[i]);
+        Item* const to = c + row * n + column;
+        if constexpr (VECTOR) {
+            *reinterpret_cast<Rounded*>(to) = rounded;
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                if (column + i < n) to[i] = rounded.items[i];
+        }
+    }
+
+    static __device__ void run(const T* a, const T* b, Item* c, int64_t m, int64_t n, int64_t k) {
+        extern __shared__ __align__(128) char shared[];
+        const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
+        const int64_t top = int64_t{place.row} * TILE, left = int64_t{place.column} * TILE;
+        Source<T> from_a = source_a(a, m, k, top), from_b = source_b(b, k, n, left);
+        Piece piece;
+        Sums sums = {};
+#pragma unroll 1
+        for (int stage = 0; stage < TENSOR_STAGES - 1; ++stage) {
+            begin_copies(shared + stage * STAGE, from_a, from_b, piece);
+            end_copies(shared + stage * STAGE, piece);
+        }
+        int now = 0, next = TENSOR_STAGES - 1;
+        for (int64_t p = 0; p < k; p += DEPTH) {
+            __pipeline_wait_prior(TENSOR_STAGES - 2);  // this thread's copies are there
+            __syncthreads();                           // everyone's are, and nobody reads the stage before
+            begin_copies(shared + next * STAGE, from_a, from_b, piece);
+            multiply(shared + now * STAGE, sums);
+            end_copies(shared + next * STAGE, piece);
+            now = now + 1 == TENSOR_STAGES ? 0 : now + 1;
+            next = next + 1 == TENSOR_STAGES ? 0 : next + 1;
+        }
+        __syncthreads();  // the sums take the place of the stages
+        auto* const all = reinterpret_cast<Sum*>(shared);
+        place_sums(all, sums);
+        __syncthreads();
+#pragma unroll 4
+        for (int i = threadIdx.x; i < TILE * TILE / 4; i += TENSOR_THREADS) {
+            const int row = i / (TILE / 4), column = i % (TILE / 4) * 4;
+            store4(c, m, n, top + row, left + column, all + row * SUM_ROW + column);
+        }
+    }
+};
+
+template <class T>
+using TensorKernel = void (*)(const T*, const T*, typename Product<T>::Item*, int64_t, int64_t, int64_t);
+
+// Launches one of four kernels: [tile of 128 or 64][by 16 bytes or item by item].
+template <class T>
+int multiply_on_tensor_cores(const TensorKernel<T> (&kernels)[2][2], const T* a, const T* b,
+                             typename Product<T>::Item* c, int64_t m, int64_t n, int64_t k, int device,
+                             void* stream) {
+    if (m < 0 || n < 0 || k < 0) return KV_ERROR_SIZE;
+    if (m == 0 || n == 0) return KV_OK;
+    if ((k > 0 && (!a || !b)) || !c) return KV_ERROR_POINTER;
+    bool large = false;
+    const cudaError_t error = fill_device(Tiles(m, n, 128), device, &large);
+    if (error != cudaSuccess) return failed(error);
+    constexpr int64_t PER = CHUNK / sizeof(T);
+    const bool aligned = is_aligned(a, CHUNK) && is_aligned(b, CHUNK) && is_aligned(c, CHUNK);
+    auto* const kernel = kernels[!large][!(aligned && k % PER == 0 && n % PER == 0)];
+    const int bytes = large ? TensorBlock<T, 128, true>::SHARED : TensorBlock<T, 64, true>::SHARED;
+    const unsigned blocks = blocks_for(Tiles(m, n, large ? 128 : 64));
+    return on_device(device, [=] {
+        // More than 48 KB of shared memory must be asked for. What is refused, on_device finds.
+        if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess)
+            kernel<<<blocks, TENSOR_THREADS, bytes, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k);
+    });
+}
+
+}  // namespace kv
+
+#define KV_TENSOR_KERNEL(NAME, T, TILE, VECTOR)                                                  \
+    extern "C" __global__ void __launch_bounds__(kv::TENSOR_THREADS)                             \
+        NAME(const T* a, const T* b, kv::Product<T>::Item* c, int64_t m, int64_t n, int64_t k) { \
+        kv::TensorBlock<T, TILE, VECTOR>::run(a, b, c, m, n, k);                                 \
+    }
+
+#define KV_TENSOR_MATMUL(DTYPE, T)                                                                  \
+    KV_TENSOR_KERNEL(kv_matmul_##DTYPE##_128_vector, T, 128, true)                                  \
+    KV_TENSOR_KERNEL(kv_matmul_##DTYPE##_128_scalar, T, 128, false)                                 \
+    KV_TENSOR_KERNEL(kv_matmul_##DTYPE##_64_vector, T, 64, true)                                    \
+    KV_TENSOR_KERNEL(kv_matmul_##DTYPE##_64_scalar, T, 64, false)                                   \
+    extern "C" KV_API int kv_matmul_##DTYPE##_cuda(const T* a, const T* b, kv::Product<T>::Item* c, \
+                                                   int64_t m, int64_t n, int64_t k, int device,     \
+                                                   void* stream) {                                  \
+        return kv::multiply_on_tensor_cores<T>(                                                     \
+            {{kv_matmul_##DTYPE##_128_vector, kv_matmul_##DTYPE##_128_scalar},                      \
+             {kv_matmul_##DTYPE##_64_vector, kv_matmul_##DTYPE##_64_scalar}},                       \
+            a, b, c, m, n, k, device, stream);                                                      \
+    }
+
+KV_TENSOR_MATMUL(float16, __half)
+KV_TENSOR_MATMUL(bfloat16, __nv_bfloat16)
+KV_TENSOR_MATMUL(int8, int8_t)
