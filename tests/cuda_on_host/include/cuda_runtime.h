@@ -98,6 +98,15 @@ static inline float __uint_as_float(unsigned x) { return cuda_on_host::bits_as<f
 static inline int __float_as_int(float x) { return cuda_on_host::bits_as<int>(x); }
 static inline float __int_as_float(int x) { return cuda_on_host::bits_as<float>(x); }
 
+// Of the eight bytes of x and y, x's first, the four that the digits of `choice` name, the last digit's first.
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned choice) {
+    const uint64_t both = uint64_t{y} << 32 | x;
+    unsigned bytes = 0;
+    for (unsigned i = 0; i < 4; ++i)
+        bytes |= static_cast<unsigned>(both >> (choice >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return bytes;
+}
+
 // Four products of signed bytes, and c. CUDA's int wraps around.
 static inline int __dp4a(int a, int b, int c) {
     unsigned sum = static_cast<unsigned>(c);
