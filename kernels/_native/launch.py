@@ -22,12 +22,13 @@ class NativeFunction:
     Args:
         name: the kernel; for another dtype than its first with that behind it ("add_mul_exp_float64").
         argtypes: ctypes types of what both entry points take first: pointers, sizes, scalars.
-        cuda: whether there is one for CUDA.
+        cpu, cuda: whether there is one for that device.
     """
 
-    def __init__(self, name: str, argtypes: list[Any], *, cuda: bool = True) -> None:
+    def __init__(self, name: str, argtypes: list[Any], *, cpu: bool = True, cuda: bool = True) -> None:
         self.name = name
-        self._cpu, self._cpu_types = self._entry_point("cpu"), [*argtypes, ctypes.c_int]
+        self._cpu = self._entry_point("cpu") if cpu else None
+        self._cpu_types = [*argtypes, ctypes.c_int]
         self._cuda = self._entry_point("cuda") if HAS_CUDA and cuda else None
         self._cuda_types = [*argtypes, ctypes.c_int, ctypes.c_void_p]
 
@@ -56,12 +57,14 @@ class NativeFunction:
 
         Raises:
             ArgumentTypeError, ArgumentValueError: stream or threads do not fit the device, or KV_ISA this CPU.
-            LaunchError: CUDA tensors, but the library has no CUDA kernels.
+            LaunchError: CUDA tensors, but the library has no CUDA kernels; or CPU tensors, but this is CUDA's alone.
         """
         device = tensors[0].device_index
         pointers = [tensor.pointer for tensor in tensors]
         tail = place(device, stream, threads)
         if device is None:
+            if self._cpu is None:
+                raise LaunchError(f"{self.name}: the tensors are on the CPU, for which there is no kernel")
             cpu_isa()  # raises where KV_ISA names what is not there; a call would return that as a status
             function, types = self._cpu, self._cpu_types
         else:

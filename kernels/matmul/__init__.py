@@ -1,14 +1,15 @@
-"""C = A B, row-major float32. The native code: matmul.cpp, matmul.cu."""
+"""C = A B, row-major. The native code: matmul.cpp (float32), matmul.cu (float32), matmul_tensor.cu (other dtypes)."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernels._native.arguments import (
     Argument,
     TensorLike,
+    dtypes_on,
     new_like,
     read,
     require_no_overlap,
@@ -25,14 +26,29 @@ __all__ = ["SUPPORTS", "bind", "matmul"]
 SUPPORTS: dict[str, tuple[str, ...]] = {
     "devices": ("cpu", "cuda"),
     "dtypes": ("float32",),
+    "dtypes_cuda": ("float32", "float16", "bfloat16", "int8"),  # instead of "dtypes"
     "keywords": ("out", "stream", "threads"),
 }
 
-_NATIVE = NativeFunction("matmul", [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 3)
+_TYPES = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 3
+_NATIVE = {
+    "float32": NativeFunction("matmul", _TYPES),
+    **{
+        dtype: NativeFunction(f"matmul_{dtype}", _TYPES, cpu=False)
+        for dtype in SUPPORTS["dtypes_cuda"]
+        if dtype != "float32"
+    },
+}
 
 
-def _read_factors(a: TensorLike, b: TensorLike) -> tuple[Argument, Argument]:
-    a_, b_ = read("a", a, "float32"), read("b", b, "float32")
+def output_dtype(dtype: str) -> str:
+    """Return the dtype of the product of factors of a dtype."""
+    return "int32" if dtype == "int8" else dtype
+
+
+def _read_factors(a: TensorLike, b: TensorLike, supports: Mapping[str, tuple[str, ...]]) -> tuple[Argument, Argument]:
+    a_ = read("a", a, *dtypes_on(supports, a))
+    b_ = read("b", b, a_.dtype)
     for argument in (a_, b_):
         if len(argument.shape) != 2:
             raise ArgumentValueError(f"{argument.name}: got shape {list(argument.shape)}, wanted two axes")
@@ -43,16 +59,18 @@ def _read_factors(a: TensorLike, b: TensorLike) -> tuple[Argument, Argument]:
     return a_, b_
 
 
-def new_output(a: TensorLike, b: TensorLike) -> Any:
-    """Return an uninitialised output for a and b."""
-    a_, b_ = _read_factors(a, b)
-    return new_like(a, (a_.shape[0], b_.shape[1]), "float32")
+def new_output(a: TensorLike, b: TensorLike, supports: Mapping[str, tuple[str, ...]] = SUPPORTS) -> Any:
+    """Return an uninitialised output for a and b, of which `supports` says what may be theirs."""
+    a_, b_ = _read_factors(a, b, supports)
+    return new_like(a, (a_.shape[0], b_.shape[1]), output_dtype(a_.dtype))
 
 
-def read_matrices(a: TensorLike, b: TensorLike, out: TensorLike) -> tuple[Argument, Argument, Argument]:
-    """Check the tensors of a call; return what is known of them."""
-    a_, b_ = _read_factors(a, b)
-    out_ = read("out", out, "float32")
+def read_matrices(
+    a: TensorLike, b: TensorLike, out: TensorLike, supports: Mapping[str, tuple[str, ...]] = SUPPORTS
+) -> tuple[Argument, Argument, Argument]:
+    """Check the tensors of a call by what `supports` says; return what is known of them."""
+    a_, b_ = _read_factors(a, b, supports)
+    out_ = read("out", out, output_dtype(a_.dtype))
     require_same_device(a_, b_, out_)
     require_shape(out_, (a_.shape[0], b_.shape[1]), "rows of a, columns of b")
     require_no_overlap(out_, a_, b_, in_place=False)
@@ -69,25 +87,29 @@ def bind(
     """
     a_, b_, out_ = read_matrices(a, b, out)
     (m, k), n = a_.shape, b_.shape[1]
-    return _NATIVE.bind((a_, b_, out_), (m, n, k), stream, threads)
+    return _NATIVE[a_.dtype].bind((a_, b_, out_), (m, n, k), stream, threads)
 
 
 def matmul(a: TensorLike, b: TensorLike, *, out: Any = None, stream: Any = None, threads: int | None = None) -> Any:
     """Compute the matrix product of a and b and return it.
 
     Args:
-        a: float32, shape (m, k), contiguous, on the CPU or a CUDA device.
-        b: float32, shape (k, n), contiguous, on the device of a.
-        out: float32, shape (m, n), on the device of a, overlapping neither. None: allocated with `a.new_empty`.
+        a: float32, shape (m, k), contiguous, on the CPU or a CUDA device; on CUDA also float16, bfloat16 and int8, of
+            compute capability 8.0 or higher.
+        b: shape (k, n), contiguous, of the dtype of a and on its device.
+        out: shape (m, n), of the dtype of a, but of int8 int32, on the device of a, overlapping neither. None:
+            allocated with `a.new_empty`.
         stream: the CUDA stream to run on: an integer handle or an object with `cuda_stream`. None: PyTorch's current
             stream where PyTorch is loaded, else CUDA's default stream.
         threads: CPU threads, 1 or more. None: the environment variable KV_THREADS, else 1.
 
-    Products are summed in float32, in an order of the implementation's choice; k = 0 gives zeros. Gradients are not
+    Products are summed in float32, in an order of the implementation's choice; float16 and bfloat16 are multiplied
+    exactly, summed in float32 as tensor cores round, and rounded to the nearest at the end. int8 is exact in int32,
+    which wraps around where k is 131072 or more and the sum beyond 2^31 - 1. k = 0 gives zeros. Gradients are not
     tracked.
 
     Raises:
-        kernels._native.errors.ArgumentTypeError: an argument is no tensor, or not float32.
+        kernels._native.errors.ArgumentTypeError: an argument is no tensor, or of another dtype.
         kernels._native.errors.ArgumentValueError: shapes do not fit, devices differ, a tensor is not contiguous, out
             overlaps an input, or threads or stream do not fit the device.
         kernels._native.errors.LaunchError: the kernel could not be run.

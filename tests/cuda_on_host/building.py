@@ -30,9 +30,9 @@ class Builder:
         self._libraries: dict[Path, Library] = {}
         self._engine: Path | None = None
 
-    def kernel(self, name: str) -> Library:
-        """Return the library of kernels/<name>/<name>.cu."""
-        return self.library(KERNELS / name / f"{name}.cu")
+    def kernel(self, name: str, file: str | None = None) -> Library:
+        """Return the library of kernels/<name>/<name>.cu, or of another file in that folder."""
+        return self.library(KERNELS / name / f"{file or name}.cu")
 
     def library(self, source: Path) -> Library:
         """Return the library of a .cu file, which may include headers below its folder's parent."""

@@ -13,7 +13,9 @@ from tests.kernels.references import Case
 
 GUARD = 1024  # elements on either side: a block of 256 threads that overruns by a vector each stays within
 GUARD_VALUE = 77
-POISON = {"float32": float("nan"), "int8": 77}  # what a kernel that forgets an element leaves behind
+NAN = float("nan")
+# What a kernel that forgets an element leaves behind.
+POISON = {"float32": NAN, "float16": NAN, "bfloat16": NAN, "int8": 77, "int32": 77}
 
 
 class GuardedOutput:
@@ -34,7 +36,7 @@ class GuardedOutput:
 
     def host(self) -> np.ndarray:
         """Copy all of it, guards included, on PyTorch's current stream; returns when it is copied."""
-        return self.memory.cpu().numpy()
+        return to_numpy(self.memory)
 
     def read(self, host: np.ndarray) -> np.ndarray:
         """Return the output of a copy, whose guards must be whole."""
@@ -47,11 +49,18 @@ class GuardedOutput:
         return np.array_equal(self.read(host), np.full(self.tensor.shape, POISON[self.dtype]), equal_nan=True)
 
 
-def place(array: np.ndarray, device: str, offset: int = 0) -> Any:
-    """Return the array on a device, `offset` elements behind an aligned address, NaN on either side."""
+def to_numpy(tensor: Any) -> np.ndarray:
+    """Return the tensor's numbers; bfloat16's, which numpy lacks, as float32."""
+    numbers: np.ndarray = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).cpu().numpy()
+    return numbers
+
+
+def place(array: np.ndarray, device: str, offset: int = 0, dtype: str = "float32") -> Any:
+    """Return the array's numbers on a device, `offset` elements behind an aligned address, poison on either side."""
     import torch
 
-    memory = torch.full((GUARD + offset + array.size + GUARD,), float("nan"), device=device)
+    size = GUARD + offset + array.size + GUARD
+    memory = torch.full((size,), POISON[dtype], dtype=getattr(torch, dtype), device=device)
     tensor = memory[GUARD + offset : GUARD + offset + array.size].view(array.shape)
     # A copy: numpy arrays that may not be written make PyTorch warn.
     return tensor.copy_(torch.from_numpy(np.array(array, order="C")))
@@ -66,7 +75,8 @@ class Prepared:
     def __init__(self, case: Case, device: str, offsets: Sequence[int] = ()) -> None:
         self.case, self.device = case, device
         *of_inputs, of_output = offsets or (0,) * (len(case.arrays) + 1)
-        self.inputs = [place(array, device, offset) for array, offset in zip(case.arrays, of_inputs, strict=True)]
+        placed = zip(case.arrays, of_inputs, strict=True)
+        self.inputs = [place(array, device, offset, case.inputs) for array, offset in placed]
         self.out = GuardedOutput(case.shape, case.dtype, device, of_output)
 
     def call(self, **keywords: Any) -> None:
@@ -82,7 +92,7 @@ class Prepared:
         output = self.out.read(self.out.host() if host is None else host)
         self.case.check(output, self.device.split(":")[0])
         for tensor, array in zip(self.inputs, self.case.arrays, strict=True):
-            assert np.array_equal(tensor.cpu().numpy(), array, equal_nan=True), "an input was written"
+            assert np.array_equal(to_numpy(tensor), array, equal_nan=True), "an input was written"
         return output
 
 

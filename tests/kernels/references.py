@@ -30,6 +30,7 @@ class Case:
     shape: tuple[int, ...]  # of the output
     dtype: str  # of the output
     check: Callable[[np.ndarray, str], None]
+    inputs: str = "float32"  # their dtype; bfloat16's numbers are in arrays of float32
 
 
 def add_mul_exp(x: np.ndarray, y: np.ndarray) -> Case:

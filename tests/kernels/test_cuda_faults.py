@@ -9,7 +9,9 @@ import pytest
 
 import kernels
 from tests.cuda_on_host.calling import KernelError
+from tests.kernels import products as dtypes
 from tests.kernels import test_cuda_on_host as checks
+from tests.kernels import test_matmul_dtypes as tensor_checks
 from tests.kernels.references import Case, quantize_int8
 
 pytestmark = pytest.mark.slow  # each compiles a kernel
@@ -22,16 +24,17 @@ class Planted:
     def __init__(self, on_host, folder: Path, part: str, by: str) -> None:
         self.on_host, self.folder, self.part, self.by = on_host, folder, part, by
 
-    def kernel(self, name: str):
-        source = self.folder / "kernels" / name / f"{name}.cu"
+    def kernel(self, name: str, file: str | None = None):
+        source = self.folder / "kernels" / name / f"{file or name}.cu"
         if not source.exists():
             shutil.copytree(
                 FOLDER / "_native", self.folder / "kernels" / "_native", ignore=shutil.ignore_patterns("*.so")
             )
-            text = (FOLDER / name / f"{name}.cu").read_text(encoding="utf-8")
-            assert self.part in text, "the kernel has changed: plant the fault anew"
-            source.parent.mkdir()
-            source.write_text(text.replace(self.part, self.by), encoding="utf-8")
+            shutil.copytree(FOLDER / name, source.parent)
+            files = [path for path in source.parent.glob("*.[ch]*") if self.part in path.read_text(encoding="utf-8")]
+            assert files, "the kernel has changed: plant the fault anew"
+            for path in files:
+                path.write_text(path.read_text(encoding="utf-8").replace(self.part, self.by), encoding="utf-8")
         return self.on_host.library(source)
 
 
@@ -47,21 +50,25 @@ def cases(kernel: str) -> list[tuple[Case, dict]]:
 
 
 FAULTS = {
-    "matmul: no barrier before the first tile is read": (
-        "b_row, b_column));\n        __syncthreads();",
-        "b_row, b_column));",
-        "which nobody wrote|a race",
+    "matmul: no barrier between copying a tile and reading it": (
+        "__syncthreads();",
+        "",
+        "which nobody wrote|a race|an unawaited copy",
     ),
-    "matmul: no barrier between writing a tile and reading it": (
-        "next_a, next_b);\n            __syncthreads();",
-        "next_a, next_b);",
-        "which nobody wrote|a race",
+    "matmul: a pass awaited too late": (
+        "__pipeline_wait_prior(STAGES - 2);",
+        "__pipeline_wait_prior(STAGES - 1);",
+        "an unawaited copy",
     ),
-    "matmul: one buffer instead of two": ("buffer ^= 1;", "", "a race"),
+    "matmul: one stage too few": (
+        "int now = 0, next = STAGES - 1;",
+        "int now = 0, next = STAGES - 2;",
+        "a race|wrong|copy",
+    ),
     "matmul: reads past the last column": (
-        "column + 3 < columns ? from[3] : 0.0f",
-        "from[3]",
-        "reads 4 bytes at byte [0-9]+ of array [01], which has|wrong",
+        "return row < rows ? columns : 0;",
+        "return row < rows ? 1 : 0;",
+        "bytes at byte [0-9]+ of array [01], which has|wrong",
     ),
     "matmul: writes past the last row": (
         "(row >= rows || column >= columns) return;",
@@ -110,3 +117,27 @@ def test_a_vector_at_an_address_that_it_cannot_have_is_found(on_host, tmp_path, 
     shifts = tuple(int(tensor == which) for tensor in range(len(case.arrays) + 1))
     with pytest.raises(KernelError, match=r"16 bytes at 0x[0-9a-f]+, an address that is not divisible by 16"):
         checks.run(Planted(on_host, tmp_path, part, ""), case, shifts)
+
+
+TENSOR_FAULTS = {
+    "no barrier between copying a tile and reading it": (
+        "__syncthreads();  ",
+        "",
+        "which nobody wrote|a race|an unawaited copy",
+    ),
+    "a pass awaited too late": ("(TENSOR_STAGES - 2);", "(TENSOR_STAGES - 1);", "an unawaited copy|which nobody wrote"),
+    "a row of C too many": ("if (row >= m || column >= n) return;", "if (column >= n) return;", "writes"),
+    "bytes transposed wrongly": ("0x7632", "0x6732", "wrong"),
+    "words of the wrong columns": ("(swaps ? j ^ 4 : j)", "j", "wrong"),
+    "B's matrices in another order": ("lane % 8 + lane / 16 * 8", "lane % 16", "wrong"),
+    "k is not masked": ("if (i * PER + j < inside)", "if (inside > 0)", "reads [12] bytes at byte [0-9]+ of array"),
+}
+
+
+@pytest.mark.parametrize("name", TENSOR_FAULTS)
+def test_a_fault_planted_in_the_kernels_of_tensor_cores_is_found(on_host, tmp_path, name):
+    planted = Planted(on_host, tmp_path, *TENSOR_FAULTS[name][:2])
+    with pytest.raises(AssertionError, match=TENSOR_FAULTS[name][2]):
+        for dtype in ("bfloat16", "int8"):
+            for shape in ((72, 80, 144), (67, 65, 37)):
+                tensor_checks.run(planted, dtypes.integer_case(dtype, *shape))
