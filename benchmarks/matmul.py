@@ -1,4 +1,8 @@
-"""matmul: C = A B, row-major float32."""
+"""matmul: C = A B, row-major; on CUDA also of float16 and bfloat16 (C too), and of int8 (C is int32).
+
+All implementations sum float16 and bfloat16 up in float32 and round once; int8 is exact. An operation of int8 counts as
+one FLOP, and its roof is the peak in int8.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.harness.accuracy import compare
 from benchmarks.harness.benchmark import _KernelBenchmark
-from benchmarks.harness.cases import dims_of
+from benchmarks.harness.cases import ITEM_BYTES, dims_of, dtype_of
 from benchmarks.harness.problem import Inputs, Problem, TestCase, Verdict
 from benchmarks.harness.tolerance import Tolerance
 
@@ -16,12 +20,16 @@ if TYPE_CHECKING:
     import torch
 
 
-def _cubes(*sizes: int) -> tuple[str, ...]:
-    return tuple(f"float32-{n}x{n}x{n}" for n in sizes)
+def _cubes(*sizes: int, dtype: str = "float32") -> tuple[str, ...]:
+    return tuple(f"{dtype}-{n}x{n}x{n}" for n in sizes)
+
+
+# Half a unit in the last place by rounding the sum, and as in add_mul_exp 2^-8 of that for the sum's own error.
+_ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0**-8)}
 
 
 class Matmul(Problem):
-    """a: (m, k), b: (k, n) -> out: (m, n), all float32 and row-major; `dims` is (m, n, k)."""
+    """a: (m, k), b: (k, n) -> out: (m, n), all row-major and of one dtype, but of int8 int32; `dims` is (m, n, k)."""
 
     kernel = "matmul"
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
@@ -34,7 +42,12 @@ class Matmul(Problem):
     )
     cases: ClassVar[Mapping[str, Sequence[str]]] = {
         "cpu": _cubes(128, 256, 512, 768, 1024),
-        "cuda": _cubes(512, 1024, 2048, 4096, 8192),
+        "cuda": (
+            *_cubes(512, 1024, 2048, 4096, 8192),
+            *_cubes(1024, 4096, dtype="float16"),
+            *_cubes(1024, 4096, dtype="bfloat16"),
+            *_cubes(1024, 4096, dtype="int8"),
+        ),
     }
     core: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(256, 512), "cuda": _cubes(1024, 4096)}
     cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": _cubes(128, 256), "cuda": _cubes(512, 1024, 2048)}
@@ -45,30 +58,49 @@ class Matmul(Problem):
     def generate_test_cases(self) -> list[TestCase]:
         """Return one case per cube."""
         return [
-            TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.create_inputs, *dims_of(name)))
+            TestCase(
+                name=name,
+                dims=dims_of(name),
+                create_inputs=partial(self.create_inputs, *dims_of(name), dtype=dtype_of(name)),
+            )
             for name in self.cases[self.device]
         ]
 
-    def create_inputs(self, m: int, n: int, k: int) -> Inputs:
-        """Return a (m, k) and b (k, n): seeded normal values, float32, on `device`."""
+    def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
+        """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype; all numbers of int8."""
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{m}x{n}x{k}"))
-        a = torch.randn(m, k, generator=generator, dtype=torch.float32)
-        b = torch.randn(k, n, generator=generator, dtype=torch.float32)
-        return a.to(self.device), b.to(self.device)
+        shapes = ((m, k), (k, n))
+        if dtype == "int8":
+            factors = [torch.randint(-128, 128, shape, generator=generator, dtype=torch.int8) for shape in shapes]
+        else:
+            factors = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
+        a, b = (factor.to(getattr(torch, dtype)).to(self.device) for factor in factors)
+        return a, b
 
     def reference_solution(self, *inputs: Any) -> torch.Tensor:
-        """Return a @ b as PyTorch computes it, in full float32 (TF32 is off by default)."""
+        """Return a @ b as PyTorch computes it, in full float32 (TF32 is off by default); of int8 by `torch._int_mm`.
+
+        Raises:
+            NotImplementedError: int8, and this PyTorch does not multiply it.
+        """
         import torch  # noqa: PLC0415
 
         a, b = inputs
-        return torch.matmul(a, b)
+        if a.dtype != torch.int8:
+            return torch.matmul(a, b)
+        if not hasattr(torch, "_int_mm"):
+            raise NotImplementedError(f"PyTorch {torch.__version__} has no _int_mm, products of int8")
+        return torch._int_mm(a, b)
 
     def expected(self, *inputs: Any) -> torch.Tensor:
-        """Return the product in float64."""
+        """Return the product in float64; of int8, where that is exact, as int32."""
+        import torch  # noqa: PLC0415
+
         a, b = inputs
-        return self.reference_solution(a.double(), b.double())
+        product = torch.matmul(a.double(), b.double())
+        return product.to(torch.int32) if a.dtype == torch.int8 else product
 
     @staticmethod
     def atol(k: int) -> float:
@@ -80,11 +112,20 @@ class Matmul(Problem):
         """
         return float(4 * k**0.5 * 2.0**-24 * 0.64 * k)
 
+    def tolerance(self, dtype: str, k: int) -> Tolerance:
+        """Return what an output of a dtype may differ by after inner products of length k."""
+        if dtype == "int32":
+            return Tolerance(rtol=0.0, atol=0.0, source="matmul: int8 is exact")
+        what = f"rounded to {dtype}, and " if dtype in _ROUNDED else ""
+        source = f"matmul: {what}rounding of inner products of length {k}"
+        return Tolerance(rtol=_ROUNDED.get(dtype, 1e-5), atol=self.atol(k), source=source)
+
     def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
-        """Return whether every element is within `atol` of its inner product's length, and the error figures."""
+        """Return whether every element is within the tolerance of the output's dtype, and the error figures."""
         k = expected.shape[-1]  # the cases are cubes: a row of the result is as long as an inner product
-        allowed = Tolerance(rtol=1e-5, atol=self.atol(k), source=f"matmul: rounding of inner products of length {k}")
-        details = compare(expected, actual, allowed, dtype="float32")
+        dtype = str(actual.dtype).removeprefix("torch.")
+        known = dtype if dtype in (*_ROUNDED, "int32") else "float32"
+        details = compare(expected, actual, self.tolerance(known, k), dtype=known)
         return details["right"], details
 
     def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
@@ -99,14 +140,19 @@ class Matmul(Problem):
         return 2 * m * n * k
 
     def get_bytes(self, test_case: TestCase) -> int:
-        """Return 4 (m k + k n + m n): each matrix moved once."""
+        """Return s (m k + k n) + t m n: each matrix moved once, s and t bytes of an item (of int8 1 and 4)."""
         m, n, k = test_case["dims"]
-        return 4 * (m * k + k * n + m * n)
+        item = ITEM_BYTES[dtype_of(test_case["name"])]
+        return item * (m * k + k * n) + (4 if item == 1 else item) * m * n
 
     def empty_output(self, inputs: Inputs) -> torch.Tensor:
-        """Return an uninitialised float32 (m, n) tensor."""
+        """Return an uninitialised (m, n) tensor."""
+        import torch  # noqa: PLC0415
+
         a, b = inputs
-        output: torch.Tensor = a.new_empty(a.shape[0], b.shape[1])
+        output: torch.Tensor = a.new_empty(
+            (a.shape[0], b.shape[1]), dtype=torch.int32 if a.dtype == torch.int8 else a.dtype
+        )
         return output
 
 

@@ -258,7 +258,10 @@ def prepare_torch(device: str) -> None:
         raise NotImplementedError("PyTorch is not installed") from None
     torch.set_num_threads(int(os.environ.get("KV_THREADS") or 1))
     torch.set_grad_enabled(False)
-    torch.backends.cuda.matmul.allow_tf32 = False  # float32 products in float32, whatever the image's default
+    products = torch.backends.cuda.matmul
+    products.allow_tf32 = False  # float32 products in float32, whatever the image's default
+    # Of two bytes summed up in float32, as ours: by default cuBLAS may add the parts of a sum in the inputs' type.
+    products.allow_fp16_reduced_precision_reduction = products.allow_bf16_reduced_precision_reduction = False
     if device == "cuda" and not torch.cuda.is_available():
         raise NotImplementedError("PyTorch sees no CUDA device")
 

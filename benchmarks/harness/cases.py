@@ -16,7 +16,7 @@ ON_CUDA_ALONE = ("triton",)  # implementations that exist on no other device: n/
 NATIVE = "native"  # what is compiled from kernels/
 CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
-ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 # What code may be made for, by device; "baseline": where the library does not choose among instruction sets as it runs.
 # Fixed, as all test cases are: what a build lacks is n/a.
 TARGETS: Mapping[str, tuple[str, ...]] = {"cpu": ("sse2", "avx2", "avx512", "baseline"), "cuda": ("sm_80", "sm_90")}

@@ -100,7 +100,7 @@ def bind(
     The arguments and errors are those of `matmul`. The call keeps the tensors alive, and uses the stream that was
     current when it was bound. Nothing is launched for an output without elements.
     """
-    a_, b_, out_ = read_matrices(a, b, out)
+    a_, b_, out_ = read_matrices(a, b, out, SUPPORTS)
     (m, k), n = a_.shape, b_.shape[1]
     blocks, options = configuration(m, n)
     return triton_launch.bind(
@@ -126,6 +126,6 @@ def matmul(a: TensorLike, b: TensorLike, *, out: Any = None, stream: Any = None,
         kernels._native.errors.LaunchError: Triton cannot compile the kernel, or the driver refuses to launch it.
     """
     if out is None:
-        out = new_output(a, b)
+        out = new_output(a, b, SUPPORTS)
     bind(a, b, out=out, stream=stream, threads=threads)()
     return out

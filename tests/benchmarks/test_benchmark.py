@@ -14,7 +14,7 @@ import pytest
 from benchmarks import add_mul_exp, matmul, quantize_int8
 from benchmarks.harness import benchmark as base
 from benchmarks.harness.benchmark import WrongResultError
-from benchmarks.harness.implementations import KernelFailedError
+from benchmarks.harness.implementations import KernelFailedError, bind
 from benchmarks.harness.machine import HostActivity
 from benchmarks.harness.running import EarlierRoundDiedError
 from benchmarks.harness.sampling import measure
@@ -170,6 +170,10 @@ def test_a_dtype_that_the_commit_does_not_take_is_not_applicable(asv_environment
     sys.modules["kernels.add_mul_exp"].SUPPORTS["dtypes_cuda"] = ("float16",)
     with pytest.raises(NotImplementedError, match="takes float32 on cpu, not float16"):
         add_mul_exp.Cpu().setup("native", "float16-5M")
+    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
+    problem = matmul.Cuda.problem  # says on which device the inputs are; none are made
+    with pytest.raises(NotImplementedError, match="at this commit matmul takes float32 on cuda, not int8"):
+        bind("native", problem, "int8-1024x1024x1024", (), asv_environment)
 
 
 @pytest.mark.parametrize("case", ["float64-5M", "float16-5M", "bfloat16-5M"])

@@ -43,6 +43,18 @@ def test_a_round_on_the_device(tmp_path, monkeypatch, module, implementation):
     assert record.estimate < 500e-6
 
 
+@pytest.mark.parametrize("implementation", ["eager", "compile", "native"])
+@pytest.mark.parametrize("case", [case for case in matmul.Matmul.cases["cuda"] if not case.startswith("float32")])
+def test_products_of_every_dtype_are_right(monkeypatch, implementation, case):
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    try:
+        matmul.Cuda().setup(implementation, case)  # checks every element
+    except NotImplementedError as error:
+        if implementation != "compile":
+            raise
+        pytest.skip(f"n/a here: {error}")  # a node without a compiler or a CUDA toolkit
+
+
 def test_events_read_a_kernel_of_known_length_alike():
     timer = CudaEventTimer(TorchEvents("cuda"))
     spin = lambda: torch.cuda._sleep(20_000)  # noqa: E731 - about 10 us

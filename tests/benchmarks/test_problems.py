@@ -59,6 +59,55 @@ def test_a_case_has_its_dtype_and_eager_is_right_and_a_neighbour_but_one_wrong(n
     assert not problem.verify_result(expected, wrong)[0]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_a_product_of_a_dtype_of_cuda_is_checked_to_its_last_bit(dtype):
+    problem = PROBLEMS["matmul"]
+    problem.device = "cpu"
+    inputs = problem.create_inputs(96, 96, 96, dtype)
+    assert {value.dtype for value in inputs} == {getattr(torch, dtype)}
+    output, expected = problem.reference_solution(*inputs), problem.expected(*inputs)
+    assert output.dtype == problem.empty_output(inputs).dtype == (torch.int32 if dtype == "int8" else inputs[0].dtype)
+    assert output.shape == problem.empty_output(inputs).shape
+    assert problem.verify_result(expected, output)[0]
+    rounded = expected.to(output.dtype)
+    assert problem.verify_result(expected, rounded)[0]
+    kind = torch.int32 if dtype == "int8" else torch.int16
+    for step in (-1, 1):  # a neighbour; of floating-point numbers two away, for theirs may be as near as the right one
+        beside = (rounded.view(kind) + (step if dtype == "int8" else 2 * step)).view(rounded.dtype)
+        details = problem.verify_result(expected, beside)[1]
+        assert details["wrong"] > 0.95 * details["elements"]  # all but what is near 0
+    wrong = problem.reference_solution(inputs[0][:, :-16].contiguous(), inputs[1][:-16])
+    assert not problem.verify_result(expected, wrong)[0]
+
+
+def test_products_of_int8_are_not_applicable_where_pytorch_has_none(monkeypatch):
+    problem = PROBLEMS["matmul"]
+    problem.device = "cpu"
+    inputs = problem.create_inputs(32, 32, 32, "int8")
+    monkeypatch.delattr(torch, "_int_mm")
+    with pytest.raises(NotImplementedError, match="has no _int_mm"):
+        problem.reference_solution(*inputs)
+    assert problem.expected(*inputs).dtype == torch.int32  # what ours is compared with needs none
+
+
+def test_the_cases_of_cuda_alone_cost_what_their_dtype_does():
+    problem = PROBLEMS["matmul"]
+    problem.device = "cuda"
+    found = {
+        case["name"]: (problem.get_flops(case), problem.get_bytes(case))
+        for case in problem.generate_test_cases()
+        if case["name"].endswith("-4096x4096x4096")
+    }
+    problem.device = "cpu"
+    flops, item = 2 * 4096**3, 4096**2
+    assert found == {
+        "float32-4096x4096x4096": (flops, 12 * item),
+        "float16-4096x4096x4096": (flops, 6 * item),
+        "bfloat16-4096x4096x4096": (flops, 6 * item),
+        "int8-4096x4096x4096": (flops, 6 * item),
+    }
+
+
 def test_the_bytes_of_a_case_are_those_of_its_dtype():
     found = {
         (problem.name, case["name"]): problem.get_bytes(case) / case["dims"][0]
