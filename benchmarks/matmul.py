@@ -57,14 +57,11 @@ class Matmul(Problem):
 
     def generate_test_cases(self) -> list[TestCase]:
         """Return one case per cube."""
-        return [
-            TestCase(
-                name=name,
-                dims=dims_of(name),
-                create_inputs=partial(self.create_inputs, *dims_of(name), dtype=dtype_of(name)),
-            )
-            for name in self.cases[self.device]
-        ]
+        return [self._case(name, *dims_of(name)) for name in self.cases[self.device]]
+
+    def _case(self, name: str, m: int, n: int, k: int) -> TestCase:
+        inputs = partial(self.create_inputs, m, n, k, dtype_of(name))
+        return TestCase(name=name, dims=(m, n, k), create_inputs=inputs)
 
     def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
         """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype; all numbers of int8."""
