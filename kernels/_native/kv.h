@@ -46,6 +46,10 @@ KV_API const char* kv_isas(void);
 // KV_ERROR_ISA, and nothing has changed. Calls that are running stay with what they began with.
 KV_API int kv_choose_isa(const char* name);
 
+// For tests and experiments: CPU kernels write around the caches in calls that read and write more than so many
+// bytes in all. Negative: more than the last cache holds, as it is at first.
+KV_API void kv_stream_above(int64_t bytes);
+
 // 1 when the library holds CUDA kernels, else 0.
 KV_API int kv_has_cuda(void);
 

@@ -56,11 +56,12 @@ inline Floats read(const Float16* from) {
 #endif
 }
 
+template <class Stores = Cached>
 inline void write(Float16* to, Floats numbers) {
 #if defined(__AVX512F__)
-    store(to, _mm512_maskz_cvtps_ph(0xffff, numbers, _MM_FROUND_TO_NEAREST_INT));
+    Stores::put(to, _mm512_maskz_cvtps_ph(0xffff, numbers, _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__F16C__)
-    store(to, _mm256_cvtps_ph(numbers, _MM_FROUND_TO_NEAREST_INT));
+    Stores::put(to, _mm256_cvtps_ph(numbers, _MM_FROUND_TO_NEAREST_INT));
 #else
     const Words bits = reinterpret_cast<Words>(numbers), sign = bits & 0x80000000u, size = bits ^ sign;
     // Below 2^-14 the unit is 2^-24: that is the last bit of a number beside .5. From 65520 on the carry
@@ -70,7 +71,7 @@ inline void write(Float16* to, Floats numbers) {
     const Ints order = reinterpret_cast<Ints>(size);
     const Words large = order > 0x7f800000 ? Words{} + 0x7e00u : Words{} + 0x7c00u;  // NaN or infinity
     const Words finite = order < 0x38800000 ? small : normal;
-    store(to, lower_halves((order < 0x47800000 ? finite : large) | sign >> 16));
+    Stores::put(to, lower_halves((order < 0x47800000 ? finite : large) | sign >> 16));
 #endif
 }
 
@@ -78,11 +79,12 @@ inline Floats read(const Bfloat16* from) {
     return reinterpret_cast<Floats>(widened(load<Halves>(from)) << 16);
 }
 
+template <class Stores = Cached>
 inline void write(Bfloat16* to, Floats numbers) {
     const Words bits = reinterpret_cast<Words>(numbers);
     const Words nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const Words quiet = (bits >> 16) | 0x40u;  // a NaN that rounding must not make infinite
-    store(to, lower_halves(numbers == numbers ? nearest : quiet));
+    Stores::put(to, lower_halves(numbers == numbers ? nearest : quiet));
 }
 
 }  // namespace

@@ -51,11 +51,30 @@ inline void store(Item* to, Vector vector) {
     std::memcpy(to, &vector, sizeof vector);
 }
 
+// A way to write vectors: into the caches, at any address. The other one is in kv_stream.h.
+struct Cached {
+    template <class Vector>
+    static void put(void* to, Vector vector) {
+        std::memcpy(to, &vector, sizeof vector);
+    }
+    static void finish() {}
+    template <class Item>
+    static int64_t before(const Item*, int64_t) {
+        return 0;
+    }
+};
+
 // LANES<Item> numbers in the vector that they are computed in.
 inline Floats read(const float* from) { return load<Floats>(from); }
 inline Doubles read(const double* from) { return load<Doubles>(from); }
-inline void write(float* to, Floats numbers) { store(to, numbers); }
-inline void write(double* to, Doubles numbers) { store(to, numbers); }
+template <class Stores = Cached>
+inline void write(float* to, Floats numbers) {
+    Stores::put(to, numbers);
+}
+template <class Stores = Cached>
+inline void write(double* to, Doubles numbers) {
+    Stores::put(to, numbers);
+}
 
 inline Floats all(float value) { return Floats{} + value; }  // + 0: not for -0
 inline Doubles all(double value) { return Doubles{} + value; }

@@ -44,6 +44,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.kv_isa.restype = library.kv_isas.restype = ctypes.c_char_p
     library.kv_choose_isa.argtypes = [ctypes.c_char_p]
     library.kv_choose_isa.restype = ctypes.c_int
+    library.kv_stream_above.argtypes = [ctypes.c_int64]
+    library.kv_stream_above.restype = None
     library.kv_has_cuda.argtypes = []
     library.kv_has_cuda.restype = ctypes.c_int
     library.kv_cuda_runtime.argtypes = [ctypes.POINTER(ctypes.c_int)] * 3
@@ -99,6 +101,14 @@ def choose_isa(name: str | None) -> None:
     if LIBRARY.kv_choose_isa(None if name is None else name.encode()) != 0:
         asked = f"isa: {_unusable(name)}" if name is not None else f"KV_ISA: {_unusable(os.environ.get('KV_ISA'))}"
         raise ArgumentValueError(asked)
+
+
+def stream_above(size: int | None) -> None:
+    """Let the CPU kernels write around the caches in calls that read and write more than `size` bytes in all.
+
+    None: more than the last cache holds, as it is at first. For tests and experiments: it holds for the process.
+    """
+    LIBRARY.kv_stream_above(-1 if size is None else size)
 
 
 def _unusable(name: str | None) -> str:

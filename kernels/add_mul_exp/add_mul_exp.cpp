@@ -5,6 +5,8 @@
 // Versions:
 //   1  a plain loop around std::exp: one call per element, not vectorised
 //   2  vectors, with an exp of our own: a polynomial, no call, no branch
+//   3  written around the caches by calls that are larger than the last of them: no line is read that is then
+//      replaced; .74 to .78 of the time from 5M elements on
 //
 // Accuracy: the sum and the product are float32's, or float64's; exp of them is within 1.1 ulp of the true
 // value (seen over the whole range: 1.01 of float32, 1.03 of float64), subnormal results included. Overflow
@@ -16,6 +18,7 @@
 #include "../_native/kv_half.h"
 #include "../_native/kv_isa.h"
 #include "../_native/kv_simd.h"
+#include "../_native/kv_stream.h"
 #include "../_native/kv_threads.h"
 
 namespace {
@@ -93,25 +96,38 @@ auto add_mul_exp(const Item* x, const Item* y) {
     return exp(sum + sum);  // exactly twice
 }
 
+// Fewer than LANES elements.
 template <class Item>
-void run(const Item* x, const Item* y, Item* out, int64_t n) {
+void few(const Item* x, const Item* y, Item* out, int64_t n) {
     constexpr int LANES = kv::LANES<Item>;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) kv::write(out + i, add_mul_exp(x + i, y + i));
-    Item last_x[LANES] = {}, last_y[LANES] = {}, last_out[LANES];
-    std::copy(x + i, x + n, last_x);
-    std::copy(y + i, y + n, last_y);
-    kv::write(last_out, add_mul_exp(last_x, last_y));
-    std::copy(last_out, last_out + (n - i), out + i);
+    Item few_x[LANES] = {}, few_y[LANES] = {}, few_out[LANES];
+    std::copy(x, x + n, few_x);
+    std::copy(y, y + n, few_y);
+    kv::write(few_out, add_mul_exp(few_x, few_y));
+    std::copy(few_out, few_out + n, out);
+}
+
+template <class Stores, class Item>
+void run(Stores, const Item* x, const Item* y, Item* out, int64_t n) {
+    constexpr int LANES = kv::LANES<Item>;
+    int64_t i = std::min<int64_t>(n, Stores::before(out, LANES * sizeof(Item)));
+    if (i > 0) few(x, y, out, i);
+    for (; i + LANES <= n; i += LANES) kv::write<Stores>(out + i, add_mul_exp(x + i, y + i));
+    few(x + i, y + i, out + i, n - i);
+    Stores::finish();
 }
 
 template <class Item>
 int start(const Item* x, const Item* y, Item* out, int64_t n, int threads) {
     if (n < 0) return KV_ERROR_SIZE;
     if (n > 0 && (!x || !y || !out)) return KV_ERROR_POINTER;
-    return kv::parallel_for(n, kv::LANES<Item>, threads, [=](int64_t begin, int64_t end) {
-        run(x + begin, y + begin, out + begin, end - begin);
+    int status = KV_OK;
+    kv::with_stores(out, n * 3 * sizeof(Item), [&](auto stores) {
+        status = kv::parallel_for(n, kv::LANES<Item>, threads, [=](int64_t begin, int64_t end) {
+            run(stores, x + begin, y + begin, out + begin, end - begin);
+        });
     });
+    return status;
 }
 
 template <class Item>

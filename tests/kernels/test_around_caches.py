@@ -1,0 +1,92 @@
+"""Writing around the caches: the same bits, in whatever place the output lies, and not one byte beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernels
+from kernels._native import library
+from tests.kernels.instruction_sets import ISAS, in_turn
+from tests.kernels.numbers import FORMATS
+from tests.kernels.stand_in import HostTensor, float32_values
+
+pytestmark = in_turn(ISAS)
+
+SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 127, 255, 256, 257, 300, 1024, 5003)
+GUARD = 128  # bytes to both sides of an output, more than a line
+
+
+@pytest.fixture
+def around():
+    """Let calls of any size write around the caches; put back what was."""
+    library.stream_above(0)
+    yield
+    library.stream_above(None)
+
+
+def guarded(size, dtype, shift):
+    """Return memory, and an output of `size` elements that begins `shift` bytes behind a line's beginning."""
+    item = np.dtype(dtype).itemsize
+    memory = np.full(size * item + 2 * GUARD + 64, 0xA5, dtype=np.uint8)
+    start = -memory.ctypes.data % 64 + GUARD + shift
+    return memory, memory[start : start + size * item].view(dtype), start
+
+
+def values(form, seed, count):
+    return form.encode(float32_values(seed, (count,), 3.0).astype(np.float64))
+
+
+def add_mul_exp(form, out, seed, threads=None):
+    x, y = (form.tensor(values(form, seed + number, out.size)) for number in (0, 1))
+    kernels.add_mul_exp(x, y, out=form.tensor(out), threads=threads)
+
+
+def quantize(form, out, seed, threads=None):
+    x = form.tensor(values(form, seed, out.size))
+    kernels.quantize_int8(x, 0.05, 3, out=HostTensor(out), threads=threads)
+
+
+CASES = [
+    *((add_mul_exp, FORMATS[name], FORMATS[name].stored) for name in ("float32", "float64", "float16", "bfloat16")),
+    *((quantize, FORMATS[name], np.int8) for name in ("float32", "float16", "bfloat16")),
+]
+CALLS = pytest.mark.parametrize(
+    ("call", "form", "stored"), CASES, ids=[f"{call.__name__}-{form.name}" for call, form, _ in CASES]
+)
+
+
+@CALLS
+@pytest.mark.parametrize("shift", [0, 1, 4, 8, 16, 28, 60, 63])
+def test_the_same_bits_come_out_and_nothing_beside_them(around, call, form, stored, shift):
+    for size in SIZES:
+        memory, out, start = guarded(size, stored, shift)
+        call(form, out, size)
+        usual = np.zeros(size, dtype=stored)
+        library.stream_above(None)
+        call(form, usual, size)
+        library.stream_above(0)
+        assert out.tobytes() == usual.tobytes(), size
+        memory[start : start + out.nbytes] = 0xA5
+        assert np.all(memory == 0xA5), size
+
+
+@CALLS
+def test_with_several_threads_too(around, call, form, stored):
+    _, out, _ = guarded(5003, stored, 0)
+    call(form, out, 1, threads=3)
+    usual = np.zeros(5003, dtype=stored)
+    library.stream_above(None)
+    call(form, usual, 1)
+    assert out.tobytes() == usual.tobytes()
+
+
+def test_in_place(around):
+    x = float32_values(1, (1000,))
+    wanted = x.copy()
+    library.stream_above(None)
+    kernels.add_mul_exp(HostTensor(wanted), HostTensor(x), out=HostTensor(wanted))
+    library.stream_above(0)
+    out = x.copy()
+    kernels.add_mul_exp(HostTensor(out), HostTensor(x), out=HostTensor(out))
+    assert out.tobytes() == wanted.tobytes()
