@@ -13,26 +13,15 @@
 //   5  asynchronous copies to shared memory, two passes ahead: what is on its way needs no registers, and odd
 //      shapes take the same road, 4 bytes at a time where those of 16 are not possible
 //   6  at most 128 registers, so that two blocks share a multiprocessor
+//   7  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 // Sums are in float32, along k in order.
-#include <cuda_pipeline_primitives.h>
-
-#include <type_traits>
-
+#include "copy_async.h"
 #include "tiles.h"
 
 namespace kv {
 
 constexpr int THREADS = 256;
 constexpr int STAGES = 3;  // passes in shared memory: one that is multiplied, two on their way
-
-// Copies T from global to shared memory without waiting for it; zeros where the matrix has ended.
-template <class T>
-__device__ void copy(float* to, const float* from, bool inside) {
-    if (inside)
-        __pipeline_memcpy_async(to, from, sizeof(T));
-    else
-        *reinterpret_cast<T*>(to) = T{};
-}
 
 template <bool VECTOR>
 __device__ void store4(float* matrix, int64_t rows, int64_t columns, int64_t row, int64_t column,
@@ -87,7 +76,8 @@ struct Block {
         const int q = threadIdx.x % DEPTH, row = threadIdx.x / DEPTH;
 #pragma unroll
         for (int i = 0; i < TILE; i += STEP)
-            copy<float>(&shared.a[stage][q][row + i], source.from + i * source.stride, source.inside(i) > 0);
+            copy_or_zero<4>(&shared.a[stage][q][row + i], source.from + i * source.stride,
+                            source.inside(i) > 0);
     }
 
     static __device__ void copy_b(Shared& shared, int stage, const Source<float>& source) {
@@ -95,8 +85,8 @@ struct Block {
         const int column = threadIdx.x % (TILE / WIDTH) * WIDTH, q = threadIdx.x / (TILE / WIDTH);
 #pragma unroll
         for (int i = 0; i < DEPTH; i += STEP)
-            copy<std::conditional_t<VECTOR, float4, float>>(
-                &shared.b[stage][q + i][column], source.from + i * source.stride, source.inside(i) > 0);
+            copy_or_zero<4 * WIDTH>(&shared.b[stage][q + i][column], source.from + i * source.stride,
+                                    source.inside(i) > 0);
     }
 
     // The first row and column, within the block, of the elements of C that this thread keeps.
@@ -147,15 +137,15 @@ struct Block {
             from_b.go_down(DEPTH);
         };
         float sums[PER][PER] = {};
-        int now = 0, next = STAGES - 1;
+        int now = 0;
         for (int stage = 0; stage < STAGES - 1; ++stage) copy_pass(stage);
-        for (int64_t p = 0; p < k; p += DEPTH) {
-            __pipeline_wait_prior(STAGES - 2);  // this thread's copies are there
-            __syncthreads();  // everyone's are, and nobody reads the stage of the pass before
+        for (int64_t left = k; left > 0; left -= DEPTH) {
+            const int next = now == 0 ? STAGES - 1 : now - 1;  // the stage of the pass before
+            __pipeline_wait_prior(STAGES - 2);                 // this thread's copies are there
+            __syncthreads();  // everyone's are, and nobody reads `next` any more
             copy_pass(next);
             multiply(shared, now, sums);
             now = now + 1 == STAGES ? 0 : now + 1;
-            next = next + 1 == STAGES ? 0 : next + 1;
         }
         store_sums(c, m, n, place, sums);
     }
@@ -163,7 +153,7 @@ struct Block {
 
 }  // namespace kv
 
-// The second bound is the number of blocks that a multiprocessor must be able to hold, of its 65536 registers:
+// The second bound is the number of blocks that a multiprocessor must be able to hold in its 65536 registers:
 // while one waits at its barrier, another computes.
 // Note: the smaller tile has no such bound. With one for 4 blocks it spills 4 bytes; without, it takes 64
 // registers at most anyway.

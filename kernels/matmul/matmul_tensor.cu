@@ -7,11 +7,11 @@
 //   1  128 x 128 tiles by four warps of 64 x 64 elements each: for 32 bytes of k a warp loads 8 times 4
 //      matrices (warp_mma.h) and multiplies 32 times. Asynchronous copies to shared memory run three passes
 //      ahead. 64 x 64 tiles (32 x 32 per warp) where the larger ones would leave most of the GPU idle.
+//   2  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 // Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
 // wrap around beyond int32, which takes k of more than 131071.
-#include <cuda_pipeline_primitives.h>
-
 #include "chunks.h"
+#include "copy_async.h"
 #include "tiles.h"
 #include "warp_mma.h"
 
@@ -71,11 +71,11 @@ struct TensorBlock {
     }
 
     static __device__ void copy_chunk(char* to, const T* from, int64_t inside) {
-        if (VECTOR && inside > 0) {
-            __pipeline_memcpy_async(to, from, CHUNK);
+        if constexpr (VECTOR) {
+            copy_or_zero<CHUNK>(to, from, inside > 0);
         } else {
-            uint32_t words[4] = {};
-            if constexpr (!VECTOR) fetch<CHUNK, false>(words, from, inside);
+            uint32_t words[4];
+            fetch<CHUNK, false>(words, from, inside);
             *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
         }
     }
@@ -105,21 +105,21 @@ struct TensorBlock {
         b.go_down(DEPTH);
     }
 
-    // Of a warp, 16 threads have all of k of WIDTH columns, the others of the next WIDTH. These begin with their
-    // fifth column: else they would write to the banks of the former.
+    // Of a warp, 16 threads have all of k of WIDTH columns, the others of the next WIDTH. These swap the first four
+    // columns with the next, and so on: else they would write to the banks of the former.
     static __device__ void end_copies(char* stage, Piece& piece) {
         if constexpr (BYTES) {
             const int quad = threadIdx.x % QUADS, first = threadIdx.x / QUADS * WIDTH;
             const bool swaps = threadIdx.x / QUADS % 2;
+            const int four = swaps ? LayoutB::at(4, 0) : 0;
+            char* const to = stage + LayoutA::SIZE + LayoutB::at(first, 0) + quad * 4;
             auto& w = piece.words;
 #pragma unroll
             for (int i = 0; i < WIDTH / 4; ++i) transpose(w[0][i], w[1][i], w[2][i], w[3][i]);
 #pragma unroll
-            for (int j = 0; j < WIDTH; ++j) {
-                const uint32_t word = swaps ? w[j % 4][(j ^ 4) / 4] : w[j % 4][j / 4];
-                char* const row = stage + LayoutA::SIZE + LayoutB::at(first + (swaps ? j ^ 4 : j), 0);
-                *reinterpret_cast<uint32_t*>(row + quad * 4) = word;
-            }
+            for (int j = 0; j < WIDTH; ++j)
+                *reinterpret_cast<uint32_t*>(to + LayoutB::at(j, 0) + (j & 4 ? -four : four)) =
+                    swaps ? w[j % 4][(j ^ 4) / 4] : w[j % 4][j / 4];
         }
     }
 
@@ -206,17 +206,18 @@ struct TensorBlock {
             begin_copies(shared + stage * STAGE, from_a, from_b, piece);
             end_copies(shared + stage * STAGE, piece);
         }
-        int now = 0, next = TENSOR_STAGES - 1;
+        int now = 0;
         for (int64_t p = 0; p < k; p += DEPTH) {
-            __pipeline_wait_prior(TENSOR_STAGES - 2);  // this thread's copies are there
-            __syncthreads();                           // everyone's are, and nobody reads the stage before
+            const int next = now == 0 ? TENSOR_STAGES - 1 : now - 1;  // the stage of the pass before
+            __pipeline_wait_prior(TENSOR_STAGES - 2);                 // this thread's copies are there
+            __syncthreads();  // everyone's are, and nobody reads `next` any more
             begin_copies(shared + next * STAGE, from_a, from_b, piece);
             multiply(shared + now * STAGE, sums);
             end_copies(shared + next * STAGE, piece);
             now = now + 1 == TENSOR_STAGES ? 0 : now + 1;
-            next = next + 1 == TENSOR_STAGES ? 0 : next + 1;
         }
-        __syncthreads();  // the sums take the place of the stages
+        __pipeline_wait_prior(0);  // zeros, for passes beyond k, may still be on their way
+        __syncthreads();           // the sums take the place of the stages
         auto* const all = reinterpret_cast<Sum*>(shared);
         place_sums(all, sums);
         __syncthreads();

@@ -60,11 +60,7 @@ FAULTS = {
         "__pipeline_wait_prior(STAGES - 1);",
         "an unawaited copy",
     ),
-    "matmul: one stage too few": (
-        "int now = 0, next = STAGES - 1;",
-        "int now = 0, next = STAGES - 2;",
-        "a race|wrong|copy",
-    ),
+    "matmul: one stage too few": ("now == 0 ? STAGES - 1 : now - 1;", "now;", "a race|wrong|copy"),
     "matmul: reads past the last column": (
         "return row < rows ? columns : 0;",
         "return row < rows ? 1 : 0;",
@@ -126,9 +122,10 @@ TENSOR_FAULTS = {
         "which nobody wrote|a race|an unawaited copy",
     ),
     "a pass awaited too late": ("(TENSOR_STAGES - 2);", "(TENSOR_STAGES - 1);", "an unawaited copy|which nobody wrote"),
+    "copies under way to where the sums go": ("__pipeline_wait_prior(0);", "", "an unawaited copy"),
     "a row of C too many": ("if (row >= m || column >= n) return;", "if (column >= n) return;", "writes"),
     "bytes transposed wrongly": ("0x7632", "0x6732", "wrong"),
-    "words of the wrong columns": ("(swaps ? j ^ 4 : j)", "j", "wrong"),
+    "words of the wrong columns": ("(j & 4 ? -four : four)", "0", "wrong"),
     "B's matrices in another order": ("lane % 8 + lane / 16 * 8", "lane % 16", "wrong"),
     "k is not masked": ("if (i * PER + j < inside)", "if (inside > 0)", "reads [12] bytes at byte [0-9]+ of array"),
 }
