@@ -12,7 +12,7 @@
 //   4  blocks in bands of 8 rows of tiles (tiles.h), and a grid along one axis: any number of columns
 //   5  asynchronous copies to shared memory, two passes ahead: what is on its way needs no registers, and odd
 //      shapes take the same road, 4 bytes at a time where those of 16 are not possible
-//   6  at most 128 registers, so that two blocks share a multiprocessor
+//   6  at most 128 registers (64 with the smaller tile), so that two blocks (four) share a multiprocessor
 //   7  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 // Sums are in float32, along k in order.
 #include "copy_async.h"
@@ -155,8 +155,6 @@ struct Block {
 
 // The second bound is the number of blocks that a multiprocessor must be able to hold in its 65536 registers:
 // while one waits at its barrier, another computes.
-// Note: the smaller tile has no such bound. With one for 4 blocks it spills 4 bytes; without, it takes 64
-// registers at most anyway.
 extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
     kv_matmul_128_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
     kv::Block<128, 8, 8, true>::run(a, b, c, m, n, k);
@@ -167,12 +165,12 @@ extern "C" __global__ void __launch_bounds__(kv::THREADS, 2)
     kv::Block<128, 8, 8, false>::run(a, b, c, m, n, k);
 }
 
-extern "C" __global__ void __launch_bounds__(kv::THREADS)
+extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
     kv_matmul_64_vector(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
     kv::Block<64, 16, 4, true>::run(a, b, c, m, n, k);
 }
 
-extern "C" __global__ void __launch_bounds__(kv::THREADS)
+extern "C" __global__ void __launch_bounds__(kv::THREADS, 4)
     kv_matmul_64_scalar(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k) {
     kv::Block<64, 16, 4, false>::run(a, b, c, m, n, k);
 }
