@@ -1,4 +1,5 @@
-// Asynchronous copies to shared memory, of zeros where a matrix has ended: compute capability 8.0 or higher.
+// Asynchronous copies to shared memory, of zeros where a matrix has ended. Below compute capability 8.0, which
+// has none, they are waited for.
 #ifndef KV_MATMUL_COPY_ASYNC_H
 #define KV_MATMUL_COPY_ASYNC_H
 
@@ -15,6 +16,10 @@ namespace kv {
 template <int BYTES>
 __device__ inline void copy_or_zero(void* to, const void* from, bool inside) {
     static_assert(BYTES == 4 || BYTES == 16, "what matrices are copied by");
+#if __CUDA_ARCH__ < 800
+    for (int i = 0; i < BYTES / 4; ++i)
+        static_cast<float*>(to)[i] = inside ? static_cast<const float*>(from)[i] : 0.0f;
+#else
     const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     const int bytes = inside ? BYTES : 0;
     if constexpr (BYTES == 16)
@@ -23,6 +28,7 @@ __device__ inline void copy_or_zero(void* to, const void* from, bool inside) {
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes)
                      : "memory");
+#endif
 }
 
 }  // namespace kv

@@ -195,6 +195,9 @@ struct TensorBlock {
     }
 
     static __device__ void run(const T* a, const T* b, Item* c, int64_t m, int64_t n, int64_t k) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+        __trap();  // never launched there; such code is in builds for older GPUs, too
+#else
         extern __shared__ __align__(128) char shared[];
         const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
         const int64_t top = int64_t{place.row} * TILE, left = int64_t{place.column} * TILE;
@@ -226,6 +229,7 @@ struct TensorBlock {
             const int row = i / (TILE / 4), column = i % (TILE / 4) * 4;
             store4(c, m, n, top + row, left + column, all + row * SUM_ROW + column);
         }
+#endif
     }
 };
 
@@ -241,8 +245,11 @@ int multiply_on_tensor_cores(const TensorKernel<T> (&kernels)[2][2], const T* a,
     if (m == 0 || n == 0) return KV_OK;
     if ((k > 0 && (!a || !b)) || !c) return KV_ERROR_POINTER;
     bool large = false;
-    const cudaError_t error = fill_device(Tiles(m, n, 128), device, &large);
+    int capability = 0;
+    cudaError_t error = cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
+    if (error == cudaSuccess) error = fill_device(Tiles(m, n, 128), device, &large);
     if (error != cudaSuccess) return failed(error);
+    if (capability < 8) return cuda_status(cudaErrorNotSupported);
     constexpr int64_t PER = CHUNK / sizeof(T);
     const bool aligned = is_aligned(a, CHUNK) && is_aligned(b, CHUNK) && is_aligned(c, CHUNK);
     auto* const kernel = kernels[!large][!(aligned && k % PER == 0 && n % PER == 0)];

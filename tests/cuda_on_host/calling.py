@@ -80,6 +80,7 @@ class Library:
         *arguments: Any,
         order: str | int = "forward",
         processors: int = 4,
+        capability: int = 8,
         device: int = 0,
         stream: int = 0,
     ) -> int:
@@ -90,7 +91,7 @@ class Library:
             arguments: what it takes before device and stream: Memory or None (a null pointer), integers (as int64_t:
                 sizes), or ctypes values (other scalars).
             order: one of ORDERS, or another integer.
-            processors: how many the pretended device has.
+            processors: how many the pretended device has. capability: its compute capability, the major number.
             device: 0 or 1; others do not exist.
             stream: any number.
 
@@ -99,6 +100,7 @@ class Library:
         """
         memories = list({id(one): one for one in arguments if isinstance(one, Memory)}.values())
         self._begin(memories, order, processors)
+        self._native.on_host_set_capability(capability)
         prepared = [_as_ctypes(argument) for argument in arguments]
         status = int(self._native[name](*prepared, ctypes.c_int(device), ctypes.c_void_p(stream)))
         self.launches = [_launch(line) for line in self._native.on_host_launches().decode().splitlines()]

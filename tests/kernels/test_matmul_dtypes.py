@@ -142,6 +142,8 @@ def test_statuses_without_a_gpu(on_host, dtype):
         assert library.call(name, *taken[:place], wrong, *taken[place + 1 :]) == status
         assert library.launches == []
     assert library.call(name, *taken, device=2) == 1101
+    assert library.call(name, *taken, capability=7) == 1801  # no tensor cores that multiply these
+    assert library.launches == []
 
 
 def tensor(dtype: str, shape: tuple[int, ...], device: str = "cpu") -> HostTensor:

@@ -14,7 +14,7 @@ namespace {
 
 Order wanted_order = Order::FORWARD;
 uint64_t random_state = 1;
-int processors = 4, devices = 2, device = 0;
+int processors = 4, capability = 8, devices = 2, device = 0;
 cudaError_t last_error = cudaSuccess;
 std::string fault_text, launches;
 
@@ -108,6 +108,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int wan
         case cudaDevAttrMultiProcessorCount:
             *value = processors;
             return cudaSuccess;
+        case cudaDevAttrComputeCapabilityMajor:
+            *value = capability;
+            return cudaSuccess;
         case cudaDevAttrMaxThreadsPerMultiProcessor:
             *value = MOST_THREADS_OF_PROCESSOR;
             return cudaSuccess;
@@ -128,6 +131,8 @@ extern "C" void on_host_begin(int order, uint64_t seed, int processors_) {
     fault_text.clear();
     launches.clear();
 }
+
+extern "C" void on_host_set_capability(int major) { cuda_on_host::capability = major; }
 
 extern "C" int on_host_device() { return device; }
 // What a kernel did wrong; empty: nothing.
