@@ -14,7 +14,7 @@ from tools.errors import HistoryError
 from tools.recorded import Commit
 from tools.site_files import DataFile
 
-SUFFIXES = (".cu", ".cpp", ".py")  # in the order shown: the kernels, then what calls them
+SUFFIXES = (".cu", ".cpp", ".h", ".py")  # in the order shown: the kernels, their parts, then what calls them
 FORMAT = 1  # of the data file
 MOST = 100  # versions: with them the data beside a page stays at a few MB, whatever the history
 

@@ -203,6 +203,16 @@ def test_an_entry_point_of_cuda_alone_is_not_called_for_the_cpu():
         function.bind((argument,), (), None, None)
 
 
+@pytest.mark.skipif(not HAS_CUDA, reason="built without CUDA kernels")
+def test_the_build_says_what_the_kernels_of_both_files_take():
+    figures = kernels.build_info()["kernels"]["matmul"]["ptxas"]
+    found = {(figure["function"], figure["architecture"]) for figure in figures}
+    paths = [f"{tile}_{path}" for tile in (64, 128) for path in ("vector", "scalar")]
+    names = {f"kv_matmul_{dtype}{path}" for dtype in ("", *(f"{dtype}_" for dtype in DTYPES)) for path in paths}
+    assert {name for name, _ in found} == names
+    assert len(found) == len(figures) == len(names) * len(kernels.build_info()["cuda_architectures"])
+
+
 @pytest.mark.cuda
 @DTYPE
 @pytest.mark.parametrize("shape", [*SHAPES, (2051, 2049, 67), (2048, 2176, 256)], ids=str)

@@ -10,7 +10,11 @@ STEPS = (
     {"kernels/matmul/matmul.cpp": "// one\n", "kernels/matmul/__init__.py": "ONE = 1\n", "README.md": "x"},
     {"README.md": "y"},
     {"kernels/matmul/matmul.cpp": "// two\n", "kernels/other/other.cpp": "// not mine\n"},
-    {"kernels/matmul/matmul.cu": "// </script><b>\n", "kernels/matmul/notes.txt": "left out\n"},
+    {
+        "kernels/matmul/matmul.cu": "// </script><b>\n",
+        "kernels/matmul/tiles.h": "// of matmul.cu\n",
+        "kernels/matmul/notes.txt": "left out\n",
+    },
     {"README.md": "z"},
 )
 
@@ -40,7 +44,7 @@ def test_each_version_is_there_once_with_the_commit_that_brought_it(repository):
     found = versions(repository)
     assert [version.commit.subject for version in found] == ["Step 0", "Step 2", "Step 3"]
     assert dict(found[1].files) == {"matmul.cpp": "// two\n", "__init__.py": "ONE = 1\n"}
-    assert [name for name, _ in found[2].files] == ["matmul.cu", "matmul.cpp", "__init__.py"]
+    assert [name for name, _ in found[2].files] == ["matmul.cu", "matmul.cpp", "tiles.h", "__init__.py"]
 
 
 def test_only_versions_that_were_measured_are_there(repository):
@@ -86,7 +90,7 @@ def test_bytes_that_are_no_text_are_shown_as_far_as_they_are(repository):
 def test_the_data_file_holds_each_text_once(repository):
     (made,) = kernel_source.files("matmul", versions(repository))
     assert made.name == "source-matmul"
-    assert len(made.value["texts"]) == len(set(made.value["texts"])) == 4
+    assert len(made.value["texts"]) == len(set(made.value["texts"])) == 5
     last = made.value["versions"][-1]
     assert made.value["texts"][last["files"]["matmul.cu"]] == "// </script><b>\n"
     assert last["commit"] == repository[1][3]
