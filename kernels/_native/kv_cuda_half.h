@@ -34,6 +34,19 @@ struct Items {
     }
 };
 
+// A byte for each item of a word: what byte_of(number) gives.
+template <class Item, class Bytes, class Word, class Function>
+static __device__ inline Bytes bytes_of(const Word& word, const Function& byte_of) {
+    const Items<Item, Word> x(word);
+    static_assert(sizeof(Bytes) == x.COUNT, "a byte for each item");
+    signed char each[x.COUNT];
+#pragma unroll
+    for (int i = 0; i < x.COUNT; ++i) each[i] = byte_of(number(x.item[i]));
+    Bytes bytes;
+    memcpy(&bytes, each, sizeof bytes);
+    return bytes;
+}
+
 }  // namespace kv
 
 #endif  // KV_CUDA_HALF_H

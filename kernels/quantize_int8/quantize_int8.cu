@@ -16,6 +16,7 @@
 //   7  streaming hints: what is read and written once is the first to leave the caches again
 #include "../_native/kv_cuda.h"
 #include "../_native/kv_cuda_half.h"
+#include "../_native/kv_cuda_quotient.h"
 
 constexpr int THREADS = 256;
 constexpr int BLOCKS = 6;  // that a multiprocessor runs at once: up to 40 registers per thread
@@ -32,11 +33,7 @@ struct Division {
     }
 };
 
-// The same integers without a division, for scale from 2^-64 to 2^100. With the reciprocal rounded to the nearest, a
-// quotient that errs by less than a unit in the last place becomes the quotient rounded to the nearest by adding its
-// exact remainder times the reciprocal (Markstein, IBM Journal of Research and Development 34, 1990). The product errs
-// by up to two units; a first correction makes it good enough for a second. Remainders are exact for |x| >= 2^-100;
-// what is smaller rounds to 0 in any case. Bounds before the division keep infinities out, and the integer within
+// The same integers without a division, for safe scales. Bounds before it keep infinities out, and the integer within
 // int8: low and high lie a quarter beyond -128 and 127, so they round to these.
 struct Reciprocal {
     float scale, reciprocal, low, high, nought;
@@ -50,29 +47,13 @@ struct Reciprocal {
           nought(static_cast<float>(-zero_point_) * scale_),
           zero_point(zero_point_) {}
 
-    bool is_safe() const { return scale >= 0x1p-64f && scale <= 0x1p100f; }
-
     __device__ signed char operator()(float x) const {
         const float number = isnan(x) ? nought : x;  // fmaxf would make low of NaN
         const float bounded = fminf(fmaxf(number, low), high);
-        float quotient = bounded * reciprocal;
-        quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);
-        quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);
+        const float quotient = kv::quotient(bounded, scale, reciprocal);
         return static_cast<signed char>(__float2int_rn(quotient) + zero_point);
     }
 };
-
-template <class Item, class Bytes, class Word, class Quantize>
-static __device__ Bytes quantized(const Word& word, const Quantize& quantize) {
-    const kv::Items<Item, Word> x(word);
-    static_assert(sizeof(Bytes) == x.COUNT, "a byte for each item");
-    signed char q[x.COUNT];
-#pragma unroll
-    for (int i = 0; i < x.COUNT; ++i) q[i] = quantize(kv::number(x.item[i]));
-    Bytes bytes;
-    memcpy(&bytes, q, sizeof bytes);
-    return bytes;
-}
 
 // A Word is what an access reads, one item or 16 bytes of them; Bytes is what becomes of it.
 template <class Item, class Word, class Bytes, class Quantize>
@@ -89,7 +70,7 @@ static __device__ void run(const Item* x, signed char* out, int64_t n, const Qua
 #pragma unroll
         for (int j = 0; j < AHEAD; ++j)
             if (i + j * THREADS < words)
-                __stcs(out_words + i + j * THREADS, quantized<Item, Bytes>(u[j], quantize));
+                __stcs(out_words + i + j * THREADS, kv::bytes_of<Item, Bytes>(u[j], quantize));
     }
     // Fewer items than a word has are left.
     const int64_t last = words * COUNT + int64_t{blockIdx.x} * THREADS + threadIdx.x;
@@ -127,7 +108,7 @@ static int start(Kernel<Item, Division> scalar, Kernel<Item, Reciprocal> vector,
         const auto grid = [=](int items) {  // of so many per access
             return kv::grid_of_one_wave(n, int64_t{items} * AHEAD * THREADS, processors * BLOCKS);
         };
-        if (by_reciprocal.is_safe() && kv::is_aligned(x, 16) && kv::is_aligned(out, COUNT))
+        if (kv::is_safe_divisor(scale) && kv::is_aligned(x, 16) && kv::is_aligned(out, COUNT))
             vector<<<grid(COUNT), THREADS, 0, queue>>>(x, out, n, by_reciprocal);
         else
             scalar<<<grid(1), THREADS, 0, queue>>>(x, out, n, by_division);

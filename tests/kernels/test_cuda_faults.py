@@ -76,11 +76,11 @@ FAULTS = {
     "add_mul_exp: no tail": ("if (last < n)", "if (false)", "^$"),  # NaN where numbers are: an assertion without a text
     "quantize_int8: a vector too many": ("words = n / COUNT,", "words = (n + COUNT - 1) / COUNT,", "reads 16 bytes"),
     "quantize_int8: a product with the reciprocal": (
-        "quotient = fmaf(fmaf(-quotient, scale, bounded), reciprocal, quotient);\n",
-        "",
+        "kv::quotient(bounded, scale, reciprocal)",
+        "bounded * reciprocal",
         "wrong",
     ),
-    "quantize_int8: scales for which remainders are not exact": ("by_reciprocal.is_safe() && ", "", "wrong"),
+    "quantize_int8: scales for which remainders are not exact": ("kv::is_safe_divisor(scale) && ", "", "wrong"),
     "quantize_int8: the last vector left out": (
         "i + j * THREADS < words)\n                __stcs",
         "i + j * THREADS < words - 1) __stcs",
