@@ -80,6 +80,7 @@ static inline float __fadd_rn(float x, float y) { return x + y; }
 static inline float __fsub_rn(float x, float y) { return x - y; }
 static inline float __fmul_rn(float x, float y) { return x * y; }
 static inline float __fdiv_rn(float x, float y) { return x / y; }
+static inline float __frcp_rn(float x) { return 1.0f / x; }
 static inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 static inline int __float2int_rn(float x) { return static_cast<int>(rintf(x)); }
 
@@ -186,6 +187,12 @@ static inline unsigned __ballot_sync(unsigned mask, int holds) {
     for (unsigned lane = 0; lane < cuda_on_host::WARP; ++lane)
         lanes |= static_cast<unsigned>(cuda_on_host::received(lane)) << lane;
     return lanes;
+}
+static inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+    cuda_on_host::exchange(mask, value, false);
+    for (unsigned lane = 0; lane < cuda_on_host::WARP; ++lane)
+        if (mask >> lane & 1) value = max(value, static_cast<unsigned>(cuda_on_host::received(lane)));
+    return value;
 }
 static inline int __any_sync(unsigned mask, int holds) { return __ballot_sync(mask, holds) != 0; }
 static inline int __all_sync(unsigned mask, int holds) { return __ballot_sync(mask, !holds) == 0; }

@@ -1,0 +1,145 @@
+"""quantize_int8_rows: out = round_half_even(x / scale) as int8, where scale = max |x| of the row / 127.
+
+float16 and bfloat16 are made float32 first, by every implementation: then the result is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchmarks.harness.accuracy import compare
+from benchmarks.harness.benchmark import _KernelBenchmark
+from benchmarks.harness.cases import ITEM_BYTES, dims_of, dtype_of
+from benchmarks.harness.problem import Inputs, Problem, TestCase, Verdict, tiled
+from benchmarks.harness.tolerance import Tolerance
+
+if TYPE_CHECKING:
+    import torch
+
+# Rows of 4096 numbers, as activations of language models have them. On a CPU the first two are in the caches.
+SHAPES = ("128x4096", "512x4096", "2048x4096", "8192x4096")
+CASES = tuple(f"float32-{shape}" for shape in SHAPES)
+PERIOD = 1_048_576  # random values drawn: 256 rows; larger inputs repeat them
+
+
+class QuantizeInt8Rows(Problem):
+    """x: (rows, columns) float32, float16 or bfloat16 -> out: (rows, columns) int8; `dims` is (rows, columns).
+
+    The native kernel's second output, the rows' scales (float32), is computed by every implementation, and compared
+    only through `out`: an integer at each edge between two steps would be another with another scale.
+    """
+
+    kernel = "quantize_int8_rows"
+    is_exact = True  # IEEE operations with one right answer each: no tolerance
+    tolerance = Tolerance(rtol=0.0, atol=0.0, source="quantize_int8_rows: exact")
+    parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"name": "x", "type": "float", "pointer": True, "const": True},
+        {"name": "out", "type": "int8_t", "pointer": True, "const": False},
+        {"name": "rows", "type": "size_t", "pointer": False, "const": False},
+        {"name": "columns", "type": "size_t", "pointer": False, "const": False},
+    )
+    cases: ClassVar[Mapping[str, Sequence[str]]] = {
+        "cpu": (*CASES, "float16-2048x4096", "bfloat16-2048x4096"),
+        "cuda": (*CASES, "float16-8192x4096", "bfloat16-8192x4096"),
+    }
+    core: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": (CASES[0], CASES[2]), "cuda": (CASES[1], CASES[3])}
+    cold: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": CASES[:2], "cuda": CASES[:3]}
+
+    def __init__(self) -> None:
+        super().__init__(name="quantize_int8_rows")
+
+    def generate_test_cases(self) -> list[TestCase]:
+        """Return one case per size."""
+        return [
+            TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.inputs_of, name))
+            for name in self.cases[self.device]
+        ]
+
+    def inputs_of(self, case: str) -> Inputs:
+        """Return the inputs of a case, x in its dtype."""
+        rows, columns = dims_of(case)
+        return self.create_inputs(rows, columns, dtype_of(case))
+
+    def create_inputs(self, rows: int, columns: int, dtype: str = "float32") -> Inputs:
+        """Return x (normal values) and 127; on CUDA that is a 0-dim tensor, by which PyTorch divides.
+
+        By a Python number PyTorch's CUDA division multiplies with the reciprocal, which is another scale.
+        """
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/x"))
+        values = torch.randn(min(rows * columns, PERIOD), generator=generator, dtype=torch.float32)
+        x = tiled(values.to(self.device), (rows, columns)).to(getattr(torch, dtype))
+        return x, 127.0 if self.device == "cpu" else torch.tensor(127.0, device=self.device)
+
+    def native_arguments(self, inputs: Inputs) -> Inputs:
+        """Return x, and an uninitialised tensor for the scales."""
+        import torch  # noqa: PLC0415
+
+        x = inputs[0]
+        return x, x.new_empty(x.shape[0], dtype=torch.float32)
+
+    def reference_solution(self, *inputs: Any) -> torch.Tensor:
+        """Return the quantised rows by seven eager operations, of float16 and bfloat16 behind a cast."""
+        import torch  # noqa: PLC0415
+
+        x, steps = inputs
+        if x.dtype != torch.float32:
+            x = x.float()
+        scales = torch.amax(torch.abs(x), 1, keepdim=True) / steps
+        return torch.clamp(torch.round(x / scales), -127, 127).to(torch.int8)
+
+    def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
+        """Return whether every integer is equal, and how many are not (and of those how many by one)."""
+        details = compare(expected, actual, self.tolerance, dtype="int8")
+        return details["right"], details
+
+    def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
+        """Return every `step`-th row, counted back from the last."""
+        x, steps = inputs
+        start = (x.shape[0] - 1) % step
+        return (x[start::step].contiguous(), steps), output[start::step].contiguous()
+
+    def get_flops(self, test_case: TestCase) -> int:
+        """Return 6 per element: size, maximum, division, rounding and the two comparisons of the clamp.
+
+        As `quantize_int8` counts; the conversion to int8 is not counted, nor the division of a row's maximum.
+        """
+        return 6 * math.prod(test_case["dims"])
+
+    def get_bytes(self, test_case: TestCase) -> int:
+        """Return 5 per element of float32, 3 of the others: one item read, one int8 written; and 4 per row."""
+        rows, columns = test_case["dims"]
+        return (ITEM_BYTES[dtype_of(test_case["name"])] + 1) * rows * columns + 4 * rows
+
+    def get_unfused_bytes(self, test_case: TestCase) -> int:
+        """Return 41 per element, and 16 per row: what the seven operations read and write.
+
+        Size, division, rounding and clamp 8 each, the maximum 4, the conversion 5; a row's maximum is written, read,
+        and its scale written and read. Of float16 and bfloat16 6 per element more: the cast to float32.
+        """
+        rows, columns = test_case["dims"]
+        return (41 if dtype_of(test_case["name"]) == "float32" else 47) * rows * columns + 16 * rows
+
+    def empty_output(self, inputs: Inputs) -> torch.Tensor:
+        """Return an uninitialised int8 tensor of x's shape."""
+        import torch  # noqa: PLC0415
+
+        return torch.empty_like(inputs[0], dtype=torch.int8)
+
+
+class Cpu(_KernelBenchmark):
+    """quantize_int8_rows on the CPU."""
+
+    problem = QuantizeInt8Rows()
+    device = "cpu"
+
+
+class Cuda(_KernelBenchmark):
+    """quantize_int8_rows on the current CUDA device."""
+
+    problem = QuantizeInt8Rows()
+    device = "cuda"
