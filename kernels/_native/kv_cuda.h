@@ -57,9 +57,9 @@ inline unsigned grid_for(int64_t n, int threads) {
     return static_cast<unsigned>(blocks < limit ? blocks : limit);
 }
 
-// Blocks for n elements, in parts of `part` elements each, of which the device runs `resident` at once: no more
-// than that, and each with as many parts as any other or one less. So all run from the first to the last part,
-// and none begins when the others end.
+// Blocks for n elements, in parts of `part` elements each, of which the device runs `resident` at once: no
+// more than that, and each with as many parts as any other or one less. So all run from the first to the
+// last part, and none begins when the others end.
 inline unsigned grid_of_one_wave(int64_t n, int64_t part, int64_t resident) {
     const int64_t parts = (n + part - 1) / part, rounds = (parts + resident - 1) / resident;
     return static_cast<unsigned>((parts + rounds - 1) / rounds);

@@ -1,14 +1,15 @@
-// out = exp((x + y) * 2), element by element, in float32; float16 and bfloat16 are computed in float32 and rounded
-// once, at the end. CUDA.
+// out = exp((x + y) * 2), element by element, in float32; float16 and bfloat16 are computed in float32 and
+// rounded once, at the end. CUDA.
 //
-// Cost: 3 FLOP per element; two items read, one written, 12 bytes of float32, 6 of the others: bound by memory on every
-// GPU.
+// Cost: 3 FLOP per element; two items read, one written, 12 bytes of float32, 6 of the others: bound by
+// memory on every GPU.
 // Versions:
 //   1  one element per thread and step of a grid-stride loop
-//   2  four elements per access (16 bytes; eight of two bytes) where the pointers allow it: a quarter of the memory instructions
+//   2  four elements per access (16 bytes; eight of two bytes) where the pointers allow it: a quarter of the
+//      memory instructions
 //   3  a thread asks for four vectors of x and of y before it uses the first: 128 bytes on their way, not 32
-//   4  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a time on
-//      their way also where the pointers allow no vectors
+//   4  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a
+//      time on their way also where the pointers allow no vectors
 //   5  streaming hints: what is read and written once is the first to leave the caches again
 // expf, not __expf: at most 1 ulp from the true value (CUDA's published bound), and NaN and infinities as
 // IEEE wants. Pointers are not __restrict__: out may be x or y itself. Each element is read before it is

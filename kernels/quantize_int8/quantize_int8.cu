@@ -1,17 +1,18 @@
 // out = int8(clamp(round_half_even(x / scale) + zero_point, -128, 127)), float32 -> int8, element by element;
 // x may also be float16 or bfloat16, which are made float32 first. CUDA.
 //
-// The same integers as quantize_int8.cpp: a true division, halves rounded to even. NaN gives 0. (PyTorch's own CUDA
-// division by a Python number multiplies with the reciprocal instead, and may differ from this by one step.)
+// The same integers as quantize_int8.cpp: a true division, halves rounded to even. NaN gives 0. (PyTorch's
+// own CUDA division by a Python number multiplies with the reciprocal instead, and may differ from this by
+// one step.)
 // Cost: 5 FLOP and 5 bytes per element (one read of 4, one write of 1), 3 bytes of the others.
 // Versions:
 //   1  one element per thread and step of a grid-stride loop
 //   2  four elements per access (read 16 bytes, write 4; of two bytes eight) where the pointers allow it
 //   3  a thread asks for four vectors before it uses the first: 64 bytes on their way, not 16
-//   4  the quotient from the reciprocal of scale and two corrections: 5 instructions, no branch, where the division
-//      has about 10 and a branch per element
-//   5  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a time on
-//      their way also where the pointers allow no vectors
+//   4  the quotient from the reciprocal of scale and two corrections: 5 instructions, no branch, where the
+//      division has about 10 and a branch per element
+//   5  one wave of blocks that go on to the next part, instead of a block for each part; four elements at a
+//      time on their way also where the pointers allow no vectors
 //   6  NaN is exchanged for a number that becomes 0, instead of a branch around its element
 //   7  streaming hints: what is read and written once is the first to leave the caches again
 #include "../_native/kv_cuda.h"
@@ -33,8 +34,8 @@ struct Division {
     }
 };
 
-// The same integers without a division, for safe scales. Bounds before it keep infinities out, and the integer within
-// int8: low and high lie a quarter beyond -128 and 127, so they round to these.
+// The same integers without a division, for safe scales. Bounds before it keep infinities out, and the
+// integer within int8: low and high lie a quarter beyond -128 and 127, so they round to these.
 struct Reciprocal {
     float scale, reciprocal, low, high, nought;
     int zero_point;

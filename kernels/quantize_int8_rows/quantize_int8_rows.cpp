@@ -1,12 +1,13 @@
-// Each row of a matrix quantised with a scale of its own: scale = max |x| of the row / 127, and
-// out = int8(round_half_even(x / scale)), from -127 to 127. x: rows x columns of float32, float16 or bfloat16, which
-// are made float32 first; scales: rows of float32. CPU.
+// Each row of a matrix quantised with a scale of its own: scale = max |x| of the row / 127, and out =
+// int8(round_half_even(x / scale)), from -127 to 127. x: rows x columns of float32, float16 or bfloat16,
+// which are made float32 first; scales: rows of float32. CPU.
 //
-// Exactly the numbers of float32 operations: a true division of the maximum by 127, and true quotients. A row of zeros
-// has scale 0 and integers 0; one with an infinity or a NaN has that as its scale, and integers 0 (x / inf is 0, and
-// NaN gives 0). Where max / 127 rounds to 0 though the maximum is not 0, integers are 127 or -127 (x / 0 is infinite).
-// Cost: 6 FLOP per element; an item read and a byte written per element, 4 bytes per row. A row is read twice, the
-// second time from a cache.
+// Exactly the numbers of float32 operations: a true division of the maximum by 127, and true quotients. A
+// row of zeros has scale 0 and integers 0; one with an infinity or a NaN has that as its scale, and integers
+// 0 (x / inf is 0, and NaN gives 0). Where max / 127 rounds to 0 though the maximum is not 0, integers are
+// 127 or -127 (x / 0 is infinite).
+// Cost: 6 FLOP per element; an item read and a byte written per element, 4 bytes per row. A row is read
+// twice, the second time from a cache.
 // Versions:
 //   1  vectors; two corrections of a product with the reciprocal where there are fused multiply-adds
 #include <algorithm>
@@ -24,8 +25,8 @@ using kv::Floats;
 using kv::Ints;
 using kv::WIDTH;
 
-// As integers the bits of numbers that are not negative are ordered as the numbers are, infinity above them all, and
-// NaN above it: so a NaN is not lost.
+// As integers the bits of numbers that are not negative are ordered as the numbers are, infinity above them
+// all, and NaN above it: so a NaN is not lost.
 Ints size_of(Floats x) { return reinterpret_cast<Ints>(x) & 0x7fffffff; }
 
 template <class Item>
@@ -51,8 +52,9 @@ float largest(const Item* x, int64_t n) {
 // Whether quotient() holds for a scale: its reciprocal and remainders are normal numbers. Not for NaN.
 bool is_safe(float scale) { return scale >= 0x1p-64f && scale <= 0x1p100f; }
 
-// x / scale, of |x| <= 128 scale. With the reciprocal rounded to the nearest, two corrections by exact remainders make
-// the quotient of the product (Markstein, IBM Journal of Research and Development 34, 1990); each must be fused.
+// x / scale, of |x| <= 128 scale. With the reciprocal rounded to the nearest, two corrections by exact
+// remainders make the quotient of the product (Markstein, IBM Journal of Research and Development 34, 1990);
+// each must be fused.
 Floats quotient(Floats x, float scale, float reciprocal) {
 #if defined(__AVX512F__)
     const Floats s = kv::all(scale), r = kv::all(reciprocal), q = x * r;

@@ -1,13 +1,14 @@
-// Each row of a matrix quantised with a scale of its own: scale = max |x| of the row / 127, and
-// out = int8(round_half_even(x / scale)), from -127 to 127. x: rows x columns of float32, float16 or bfloat16; scales:
-// rows of float32. CUDA.
+// Each row of a matrix quantised with a scale of its own: scale = max |x| of the row / 127, and out =
+// int8(round_half_even(x / scale)), from -127 to 127. x: rows x columns of float32, float16 or bfloat16;
+// scales: rows of float32. CUDA.
 //
-// The same numbers as quantize_int8_rows.cpp. Cost: 6 FLOP per element; an item read and a byte written per element, 4
-// bytes per row: bound by memory on every GPU.
+// The same numbers as quantize_int8_rows.cpp.
+// Cost: 6 FLOP per element; an item read and a byte written per element, 4 bytes per row: bound by memory on
+// every GPU.
 // Versions:
-//   1  a block for each row, or a warp where it is short, which reads the row once and keeps it in registers until
-//      its scale is known (a row of more than 32 KiB is read again); the largest |x| by integer instructions of a
-//      warp; quotients without divisions
+//   1  a block for each row, or a warp where it is short, which reads the row once and keeps it in registers
+//      until its scale is known (a row of more than 32 KiB is read again); the largest |x| by integer
+//      instructions of a warp; quotients without divisions
 #include "../_native/kv_cuda.h"
 #include "../_native/kv_cuda_half.h"
 #include "../_native/kv_cuda_quotient.h"
@@ -16,8 +17,8 @@ constexpr int THREADS = 256, WARP = 32;
 constexpr int BLOCKS = 4;  // that a multiprocessor runs at once: up to 64 registers per thread
 constexpr int AHEAD = 8;   // words that a thread keeps of a row
 
-// Bits of the largest |x|. As integers the bits of numbers that are not negative are ordered as the numbers are,
-// infinity above them all, and NaN above it: so a NaN is not lost.
+// Bits of the largest |x|. As integers the bits of numbers that are not negative are ordered as the numbers
+// are, infinity above them all, and NaN above it: so a NaN is not lost.
 template <class Item, class Word>
 static __device__ unsigned largest(const Word (&words)[AHEAD]) {
     unsigned most = 0;
@@ -31,8 +32,8 @@ static __device__ unsigned largest(const Word (&words)[AHEAD]) {
     return most;
 }
 
-// The largest of what the PER_ROW threads of a row have. A block's threads write to one of two buffers in turn: who
-// is at the next row's barrier has read this row's.
+// The largest of what the PER_ROW threads of a row have. A block's threads write to one of two buffers in
+// turn: who is at the next row's barrier has read this row's.
 template <int PER_ROW>
 static __device__ unsigned largest_of_row(unsigned most, int buffer) {
     most = __reduce_max_sync(~0u, most);
@@ -86,8 +87,8 @@ static __device__ void write_divided(signed char* out, const Item* row, int64_t 
         out[i] = divided(kv::number(row[i]), scale);
 }
 
-// A Word is what an access reads, one item or 16 bytes of them, a whole number of which is a row; Bytes is what
-// becomes of it. PER_ROW threads have a row: a warp or the block.
+// A Word is what an access reads, one item or 16 bytes of them, a whole number of which is a row; Bytes is
+// what becomes of it. PER_ROW threads have a row: a warp or the block.
 template <class Item, class Word, class Bytes, int PER_ROW>
 static __device__ void run(const Item* x, signed char* out, float* scales, int64_t rows, int64_t columns) {
     const int64_t words = columns / kv::Items<Item, Word>::COUNT;

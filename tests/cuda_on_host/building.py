@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from tests.cuda_on_host.rewriting import rewrite
 
 HERE = Path(__file__).parent
 KERNELS = HERE.parents[1] / "kernels"
-COMPILER = os.environ.get("CXX", "c++")
+COMPILER = shlex.split(os.environ.get("CXX", "c++"))
 FLAGS = ("-std=c++17", "-fPIC", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", f"-I{HERE / 'include'}")
 # -fsanitize=thread reports each access to the engine. A struct of 16 bytes must be read at once, as on a GPU, and not
 # member by member (no-tree-sra). nvcc fuses multiplications and additions too, but not those of our references.
@@ -44,7 +45,7 @@ class Builder:
 
     def _compile(self, source: Path, flags: Sequence[str]) -> Path:
         to = (source.parent if source.is_relative_to(self.folder) else self.folder) / f"{source.stem}.o"
-        _run([COMPILER, *FLAGS, *flags, "-x", "c++", "-c", str(source), "-o", str(to)])
+        _run([*COMPILER, *FLAGS, *flags, "-x", "c++", "-c", str(source), "-o", str(to)])
         return to
 
     def _link(self, kernel: Path) -> Path:
@@ -52,7 +53,7 @@ class Builder:
         if self._engine is None:
             self._engine = self._compile(HERE / "engine" / "engine.cpp", OF_ENGINE)
         to = kernel.with_suffix(".so")
-        _run([COMPILER, "-shared", "-Wl,-Bsymbolic", str(self._engine), str(kernel), "-ldl", "-o", str(to)])
+        _run([*COMPILER, "-shared", "-Wl,-Bsymbolic", str(self._engine), str(kernel), "-ldl", "-o", str(to)])
         return to
 
 
