@@ -32,11 +32,21 @@ static __device__ unsigned largest(const Word (&words)[AHEAD]) {
     return most;
 }
 
+static __device__ unsigned largest_of_warp(unsigned most) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#pragma unroll
+    for (int lanes = WARP / 2; lanes > 0; lanes /= 2) most = max(most, __shfl_xor_sync(~0u, most, lanes));
+    return most;
+#else
+    return __reduce_max_sync(~0u, most);
+#endif
+}
+
 // The largest of what the PER_ROW threads of a row have. A block's threads write to one of two buffers in
 // turn: who is at the next row's barrier has read this row's.
 template <int PER_ROW>
 static __device__ unsigned largest_of_row(unsigned most, int buffer) {
-    most = __reduce_max_sync(~0u, most);
+    most = largest_of_warp(most);
     if (PER_ROW == WARP) return most;
     __shared__ unsigned of_warps[2][THREADS / WARP];
     if (threadIdx.x % WARP == 0) of_warps[buffer][threadIdx.x / WARP] = most;

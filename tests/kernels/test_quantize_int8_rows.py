@@ -6,6 +6,8 @@ With PyTorch also against its problem, on a GPU where there is one.
 from __future__ import annotations
 
 import ctypes
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from tests.kernels.instruction_sets import ISAS, in_turn
 from tests.kernels.numbers import FORMATS, Format
 from tests.kernels.stand_in import HostTensor, float32_values, shifted
 
+FOLDER = Path(kernels.__file__).parent
 DTYPES = ("float32", "float16", "bfloat16")
 FORMS = pytest.mark.parametrize("form", [FORMATS[name] for name in DTYPES], ids=DTYPES)
 
@@ -208,6 +211,21 @@ def test_cuda_rows_of_every_kind_at_any_alignment(on_host, form, columns):
 
 def test_cuda_without_rows(on_host):
     assert on_gpu(on_host, FORMATS["float32"], np.zeros((0, 5), np.float32)) == ""
+
+
+@pytest.mark.slow  # compiles the kernel once more
+def test_cuda_before_compute_capability_8(on_host, tmp_path):
+    shutil.copytree(FOLDER, tmp_path / "kernels", ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__"))
+    source = tmp_path / "kernels" / "quantize_int8_rows" / "quantize_int8_rows.cu"
+    text, condition = source.read_text(encoding="utf-8"), "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800"
+    assert text.count(condition) == 1
+    source.write_text(text.replace(condition, "#if 1"), encoding="utf-8")
+    library, x = on_host.library(source), values(FORMATS["float32"], 1, (9, 1100))
+    for columns in (x.shape[1], 100):
+        out, scales = output((9, columns), np.int8), output((9,), np.float32)
+        part = np.ascontiguousarray(x[:, :columns])
+        assert library.call("kv_quantize_int8_rows_cuda", Memory(part), out, scales, 9, columns) == 0
+        assert_right(FORMATS["float32"], part, out.array, scales.array)
 
 
 @FORMS
