@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import kernels
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError
 from kernels._native.library import LIBRARY
-from tests.cuda_on_host.calling import ORDERS, Memory, output
+from tests.cuda_on_host.calling import ORDERS, KernelError, Memory, output
 from tests.kernels.instruction_sets import ISAS, in_turn
 from tests.kernels.numbers import FORMATS, Format
 from tests.kernels.stand_in import HostTensor, float32_values, shifted
@@ -213,19 +213,30 @@ def test_cuda_without_rows(on_host):
     assert on_gpu(on_host, FORMATS["float32"], np.zeros((0, 5), np.float32)) == ""
 
 
-@pytest.mark.slow  # compiles the kernel once more
-def test_cuda_before_compute_capability_8(on_host, tmp_path):
+def run_changed(on_host, tmp_path: Path, part: str, by: str) -> None:
+    """Run the CUDA kernel of float32, with a part of its source replaced, by blocks and by warps; check its outputs."""
     shutil.copytree(FOLDER, tmp_path / "kernels", ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__"))
     source = tmp_path / "kernels" / "quantize_int8_rows" / "quantize_int8_rows.cu"
-    text, condition = source.read_text(encoding="utf-8"), "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800"
-    assert text.count(condition) == 1
-    source.write_text(text.replace(condition, "#if 1"), encoding="utf-8")
-    library, x = on_host.library(source), values(FORMATS["float32"], 1, (9, 1100))
-    for columns in (x.shape[1], 100):
-        out, scales = output((9, columns), np.int8), output((9,), np.float32)
-        part = np.ascontiguousarray(x[:, :columns])
-        assert library.call("kv_quantize_int8_rows_cuda", Memory(part), out, scales, 9, columns) == 0
-        assert_right(FORMATS["float32"], part, out.array, scales.array)
+    text = source.read_text(encoding="utf-8")
+    assert text.count(part) == 1, "the kernel has changed: change it anew"
+    source.write_text(text.replace(part, by), encoding="utf-8")
+    library, form = on_host.library(source), FORMATS["float32"]
+    for columns in (1100, 100):
+        x, out, scales = values(form, 1, (9, columns)), output((9, columns), np.int8), output((9,), np.float32)
+        assert library.call("kv_quantize_int8_rows_cuda", Memory(x), out, scales, 9, columns, processors=1) == 0
+        assert_right(form, x, out.array, scales.array)
+
+
+@pytest.mark.slow  # compiles the kernel once more
+def test_cuda_before_compute_capability_8(on_host, tmp_path):
+    run_changed(on_host, tmp_path, "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800", "#if 1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["buffer ^= 1;", "__syncthreads();"])
+def test_a_fault_planted_in_the_cuda_kernel_is_found(on_host, tmp_path, part):
+    with pytest.raises(KernelError, match=r"a race|which nobody wrote"):
+        run_changed(on_host, tmp_path, part, "")
 
 
 @FORMS
