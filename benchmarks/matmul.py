@@ -72,7 +72,7 @@ class Matmul(Problem):
         if dtype == "int8":
             factors = [torch.randint(-128, 128, shape, generator=generator, dtype=torch.int8) for shape in shapes]
         else:
-            factors = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
+            factors = [torch.randn(*shape, generator=generator, dtype=torch.float32) for shape in shapes]
         a, b = (factor.to(getattr(torch, dtype)).to(self.device) for factor in factors)
         return a, b
 

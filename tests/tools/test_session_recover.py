@@ -39,7 +39,7 @@ def work(tmp_path, monkeypatch, known):
     monkeypatch.setattr(session.Config, "load", staticmethod(lambda: conf))
     monkeypatch.setattr(session, "environment_of", lambda conf: known)
     monkeypatch.setattr(session, "get_repo", lambda conf: None)
-    series = SimpleNamespace(errors=(), series=(), versions={})
+    series = SimpleNamespace(tracked=(), series=(), versions={})
     return Session(root=tmp_path, commits=("a" * 40,), series=series, rounds=8, machine="box")
 
 
