@@ -148,7 +148,7 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
     found: list[Series] = []
     tracked: set[Series] = set()
     versions = {}
-    for problem in cases.problems():
+    for problem in cases.problems(device):
         suite = getattr(importlib.import_module(f"benchmarks.{problem.kernel}"), cases.DEVICES[device])
         timed = {"time_hot": suite.params}
         if tier == "full" and hasattr(suite, "time_cold"):
@@ -166,17 +166,19 @@ def select(device: str, tier: str, bench: str | None) -> Selection:
     series = tuple(_matching(found, bench))
     twins = (_twin(one, HOT, ERROR) for one in series)
     errors = tuple(error for error in twins if error in tracked)
-    figures = dict(_figures(series))
+    figures = dict(_figures(series, all_kernels=bench is None))
     versions |= {name: version for (name, _), version in figures.items()}
     return Selection(series=series, versions=versions, errors=errors, figures=tuple(figures))
 
 
-def _figures(series: Iterable[Series]) -> Iterator[tuple[Series, str]]:
-    """Yield the compilers' figures of the kernels whose own code is among some series, each with its version.
+def _figures(series: Iterable[Series], *, all_kernels: bool) -> Iterator[tuple[Series, str]]:
+    """Yield the compilers' figures of the kernels whose own code is among some series, or of all; with their versions.
 
     For all devices, whichever is here: a machine without a GPU sees what became of its code.
     """
     kernels = dict.fromkeys(name.partition(".")[0] for name, params in series if params[0] == cases.NATIVE)
+    if all_kernels:
+        kernels |= dict.fromkeys(str(problem.kernel) for problem in cases.problems())
     for kernel, (device, class_name) in itertools.product(kernels, cases.DEVICES.items()):
         suite: Any = getattr(importlib.import_module(f"benchmarks.{kernel}"), class_name, None)
         for figure in cases.FIGURES[device] if hasattr(suite, "figure_params") else ():

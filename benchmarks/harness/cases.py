@@ -53,17 +53,21 @@ def dtype_of(case: str) -> str:
     return case.partition("-")[0]
 
 
-def problems() -> Iterator[Problem]:
-    """Yield every kernel's problem (the class in `benchmarks/<kernel>.py` that names that kernel), by module name."""
+def problems(device: str | None = None) -> Iterator[Problem]:
+    """Yield every kernel's problem (the class in `benchmarks/<kernel>.py` that names that kernel), by module name.
+
+    With a device those that are timed there alone: whose module has the asv class of that name.
+    """
     package = importlib.import_module("benchmarks")
     folder = str(Path(str(package.__file__)).parent)
     for module in sorted(info.name for info in pkgutil.iter_modules([folder]) if not info.ispkg):
         found = vars(importlib.import_module(f"benchmarks.{module}"))
         for value in found.values():
-            if isinstance(value, type) and issubclass(value, Problem) and value.kernel == module:
+            ours = isinstance(value, type) and issubclass(value, Problem) and value.kernel == module
+            if ours and (device is None or DEVICES[device] in found):
                 yield value()  # type: ignore[call-arg]  # every problem of ours names itself
 
 
 def core(device: str) -> dict[str, tuple[str, ...]]:
     """Return the cases of tier `core` on a device: kernel -> two cases, one in the caches and one beyond or larger."""
-    return {problem.name: tuple(problem.core[device]) for problem in problems()}
+    return {problem.name: tuple(problem.core[device]) for problem in problems(device)}

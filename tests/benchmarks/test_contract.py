@@ -87,7 +87,8 @@ def test_rounds():
 def test_tier_core_is_two_cases_of_every_kernel(device):
     core = cases.core(device)
     assert set(core) >= {"add_mul_exp", "matmul", "quantize_int8"}
-    for problem in cases.problems():
+    assert set(core) == {problem.name for problem in cases.problems(device)}
+    for problem in cases.problems(device):
         assert len(core[problem.name]) == 2
         assert set(core[problem.name]) <= set(problem.cases[device])
 
