@@ -65,7 +65,7 @@ def problems(device: str | None = None) -> Iterator[Problem]:
         for value in found.values():
             ours = isinstance(value, type) and issubclass(value, Problem) and value.kernel == module
             if ours and (device is None or DEVICES[device] in found):
-                yield value()  # type: ignore[call-arg]  # every problem of ours names itself
+                yield value()  # every problem of ours names itself
 
 
 def core(device: str) -> dict[str, tuple[str, ...]]:
