@@ -55,12 +55,12 @@ class Site:
     store: Store
     cache: Path | None = None  # the folder of what is kept between reports
     # Of what was asked for
-    _sessions: dict[Place, Sessions] = field(default_factory=dict, init=False, compare=False)
+    _sessions: dict[Place, Sessions] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ceilings: dict[tuple[str, str], tuple[CeilingSession, ...]] = field(
         default_factory=dict, init=False, compare=False
     )
-    _choosers: dict[Place, Chooser] = field(default_factory=dict, init=False, compare=False)
-    _series: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, compare=False)
+    _choosers: dict[Place, Chooser] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _series: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
