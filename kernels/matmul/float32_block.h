@@ -1,0 +1,159 @@
+// The blocks of a float32 product on CUDA cores, and what is done to each sum before it is stored: for
+// matmul.cu, which says what was tried, and for kernels that are a product with something behind it.
+#ifndef KV_MATMUL_FLOAT32_BLOCK_H
+#define KV_MATMUL_FLOAT32_BLOCK_H
+
+#include "copy_async.h"
+#include "tiles.h"
+
+namespace kv {
+
+constexpr int THREADS = 256;
+constexpr int STAGES = 3;  // passes in shared memory: one that is multiplied, two on their way
+
+template <bool VECTOR>
+__device__ void store4(float* matrix, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                       const float* values) {
+    if (row >= rows || column >= columns) return;
+    float* to = matrix + row * columns + column;
+    if constexpr (VECTOR) {
+        *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
+    } else {
+        for (int i = 0; i < 4; ++i)
+            if (column + i < columns) to[i] = values[i];
+    }
+}
+
+// PER elements of a row of a warp's tile, in groups of four that lie APART elements apart: neighbouring
+// threads then read neighbouring 16 bytes of shared memory.
+template <int APART, int PER>
+__device__ void read_fragment(float (&fragment)[PER], const float* from) {
+#pragma unroll
+    for (int group = 0; group < PER / 4; ++group) {
+        const float4 four = *reinterpret_cast<const float4*>(from + group * APART);
+        fragment[group * 4 + 0] = four.x;
+        fragment[group * 4 + 1] = four.y;
+        fragment[group * 4 + 2] = four.z;
+        fragment[group * 4 + 3] = four.w;
+    }
+}
+
+// What is done to the sums of a plain product: nothing. Another epilogue has what it needs of a column (which
+// may lie beyond the last), and the element that a sum in that column becomes.
+struct Plain {
+    __device__ float of_column(int64_t) const { return 0.0f; }
+    __device__ float operator()(float sum, float) const { return sum; }
+};
+
+// One TILE x TILE block of C by THREADS threads with PER x PER elements each; DEPTH steps of k per pass.
+//
+// The warps are 2 x 4, the threads of a warp 8 x 4. A request of 16 bytes per thread is served eight threads
+// at a time: of eight that follow each other, two each read one of four neighbouring pieces of A, and four
+// each one of two pieces of B (the order of threads that Gray's assembler maxas documents for SGEMM).
+template <int TILE, int DEPTH, int PER, bool VECTOR, class Epilogue = Plain>
+struct Block {
+    static constexpr int THREAD_ROWS = 8, THREAD_COLUMNS = 4;
+    static constexpr int WARP_ROWS = THREAD_ROWS * PER, WARP_COLUMNS = THREAD_COLUMNS * PER;  // elements of C
+    static constexpr int ROWS_APART = THREAD_ROWS * 4, COLUMNS_APART = THREAD_COLUMNS * 4;
+    static_assert(TILE * DEPTH == 4 * THREADS, "each thread copies four elements of A and of B per pass");
+    static_assert((TILE / PER) * (TILE / PER) == THREADS, "the threads cover the block");
+    static_assert(TILE == 2 * WARP_ROWS && TILE == 4 * WARP_COLUMNS, "the warps cover the block");
+
+    struct Shared {
+        float a[STAGES][DEPTH]
+               [TILE + 4];  // transposed; padded, for 8 elements of a column are written at once
+        float b[STAGES][DEPTH][TILE];
+    };
+
+    // Neighbouring threads copy neighbouring elements of k, and the padding puts them into different banks.
+    static __device__ void copy_a(Shared& shared, int stage, const Source<float>& source) {
+        constexpr int STEP = THREADS / DEPTH;
+        const int q = threadIdx.x % DEPTH, row = threadIdx.x / DEPTH;
+#pragma unroll
+        for (int i = 0; i < TILE; i += STEP)
+            copy_or_zero<4>(&shared.a[stage][q][row + i], source.from + i * source.stride,
+                            source.inside(i) > 0);
+    }
+
+    static __device__ void copy_b(Shared& shared, int stage, const Source<float>& source) {
+        constexpr int WIDTH = VECTOR ? 4 : 1, STEP = THREADS * WIDTH / TILE;
+        const int column = threadIdx.x % (TILE / WIDTH) * WIDTH, q = threadIdx.x / (TILE / WIDTH);
+#pragma unroll
+        for (int i = 0; i < DEPTH; i += STEP)
+            copy_or_zero<4 * WIDTH>(&shared.b[stage][q + i][column], source.from + i * source.stride,
+                                    source.inside(i) > 0);
+    }
+
+    // The first row and column, within the block, of the elements of C that this thread keeps.
+    static __device__ int first_row() { return threadIdx.x / 32 / 4 * WARP_ROWS + (threadIdx.x / 2 & 7) * 4; }
+    static __device__ int first_column() {
+        return threadIdx.x / 32 % 4 * WARP_COLUMNS + (threadIdx.x & 1 | threadIdx.x / 8 & 2) * 4;
+    }
+
+    static __device__ void multiply(const Shared& shared, int stage, float (&sums)[PER][PER]) {
+        const int row = first_row(), column = first_column();
+#pragma unroll
+        for (int q = 0; q < DEPTH; ++q) {
+            float a[PER], b[PER];
+            read_fragment<ROWS_APART>(a, &shared.a[stage][q][row]);
+            read_fragment<COLUMNS_APART>(b, &shared.b[stage][q][column]);
+#pragma unroll
+            for (int i = 0; i < PER; ++i)
+#pragma unroll
+                for (int j = 0; j < PER; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+        }
+    }
+
+    static __device__ void store_sums(float* c, int64_t m, int64_t n, Place place, const Epilogue& epilogue,
+                                      const float (&sums)[PER][PER]) {
+        const int64_t top = int64_t{place.row} * TILE + first_row();
+        const int64_t left = int64_t{place.column} * TILE + first_column();
+        float of_columns[PER];
+#pragma unroll
+        for (int j = 0; j < PER; ++j)
+            of_columns[j] = epilogue.of_column(left + j / 4 * COLUMNS_APART + j % 4);
+#pragma unroll
+        for (int i = 0; i < PER; ++i) {
+            const int64_t row = top + i / 4 * ROWS_APART + i % 4;
+            float values[PER];
+#pragma unroll
+            for (int j = 0; j < PER; ++j) values[j] = epilogue(sums[i][j], of_columns[j]);
+#pragma unroll
+            for (int group = 0; group < PER / 4; ++group)
+                store4<VECTOR>(c, m, n, row, left + group * COLUMNS_APART, &values[group * 4]);
+        }
+    }
+
+    static __device__ void run(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+                               const Epilogue& epilogue = {}) {
+        __shared__ __align__(16) Shared shared;
+        const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
+        constexpr int WIDTH = VECTOR ? 4 : 1;  // of copy_b
+        Source<float> from_a(a, m, k, int64_t{place.row} * TILE + threadIdx.x / DEPTH, threadIdx.x % DEPTH);
+        Source<float> from_b(b, k, n, threadIdx.x / (TILE / WIDTH),
+                             int64_t{place.column} * TILE + threadIdx.x % (TILE / WIDTH) * WIDTH);
+        const auto copy_pass = [&](int stage) {
+            copy_a(shared, stage, from_a);
+            copy_b(shared, stage, from_b);
+            __pipeline_commit();
+            from_a.go_right(DEPTH);
+            from_b.go_down(DEPTH);
+        };
+        float sums[PER][PER] = {};
+        int now = 0;
+        for (int stage = 0; stage < STAGES - 1; ++stage) copy_pass(stage);
+        for (int64_t left = k; left > 0; left -= DEPTH) {
+            const int next = now == 0 ? STAGES - 1 : now - 1;  // the stage of the pass before
+            __pipeline_wait_prior(STAGES - 2);                 // this thread's copies are there
+            __syncthreads();  // everyone's are, and nobody reads `next` any more
+            copy_pass(next);
+            multiply(shared, now, sums);
+            now = now + 1 == STAGES ? 0 : now + 1;
+        }
+        store_sums(c, m, n, place, epilogue, sums);
+    }
+};
+
+}  // namespace kv
+
+#endif  // KV_MATMUL_FLOAT32_BLOCK_H

@@ -1,0 +1,166 @@
+// A float32 product on the CPU, packed and blocked, and what is done to its sums while they are in a cache: for
+// matmul.cpp, which says what was tried, and for kernels that are a product with something behind it.
+#ifndef KV_MATMUL_FLOAT32_BLOCKS_CPU_H
+#define KV_MATMUL_FLOAT32_BLOCKS_CPU_H
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <new>
+
+#include "../_native/kv.h"
+#include "../_native/kv_simd.h"
+#include "../_native/kv_threads.h"
+
+namespace kv {
+namespace {
+
+// The tile of C in registers: ROWS x VECTORS sums, VECTORS of B, one element of A.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int ROWS = 12, VECTORS = 2;  // 24 + 2 + 1 of 32 registers
+#else
+constexpr int ROWS = 6, VECTORS = 2;  // 12 + 2 + 1 of 16
+#endif
+constexpr int COLUMNS = VECTORS * WIDTH;
+
+constexpr int64_t DEPTH = 256;  // a panel of B, DEPTH x COLUMNS, stays in the first-level cache (32 KiB)
+constexpr int64_t BLOCK_ROWS = 16 * ROWS;  // a block of A, BLOCK_ROWS x DEPTH, in the second level (192 KiB)
+constexpr int64_t BLOCK_COLUMNS = 1024;    // a block of B, DEPTH x BLOCK_COLUMNS, in the third (1 MiB)
+
+struct Matrix {
+    const float* items;
+    int64_t stride;  // elements from one row to the next
+};
+
+// Memory for one packed block, aligned to whole vectors; released with its owner. Null when there is none.
+struct Release {
+    void operator()(float* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+};
+using Buffer = std::unique_ptr<float[], Release>;
+
+Buffer allocate(int64_t items) {
+    const auto bytes = static_cast<std::size_t>(items) * sizeof(float);
+    return Buffer(static_cast<float*>(::operator new(bytes, std::align_val_t{64}, std::nothrow)));
+}
+
+int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+// Copies rows x depth of A into panels of ROWS rows, each column of a panel together; missing rows are zeros.
+void pack_a(Matrix a, int64_t rows, int64_t depth, float* to) {
+    for (int64_t top = 0; top < rows; top += ROWS, to += ROWS * depth) {
+        const int64_t height = std::min<int64_t>(ROWS, rows - top);
+        if (height < ROWS) std::fill(to, to + ROWS * depth, 0.0f);
+        for (int64_t i = 0; i < height; ++i) {
+            const float* from = a.items + (top + i) * a.stride;
+            for (int64_t p = 0; p < depth; ++p) to[p * ROWS + i] = from[p];
+        }
+    }
+}
+
+// Copies depth x columns of B into panels of COLUMNS columns, each row of a panel together; missing columns
+// are zeros.
+void pack_b(Matrix b, int64_t depth, int64_t columns, float* to) {
+    for (int64_t left = 0; left < columns; left += COLUMNS) {
+        const int64_t width = std::min<int64_t>(COLUMNS, columns - left);
+        for (int64_t p = 0; p < depth; ++p, to += COLUMNS) {
+            const float* from = b.items + p * b.stride + left;
+            std::copy(from, from + width, to);
+            std::fill(to + width, to + COLUMNS, 0.0f);
+        }
+    }
+}
+
+// sums += (panel of A) (panel of B)
+inline void multiply_panels(const float* a, const float* b, int64_t depth, Floats (&sums)[ROWS][VECTORS]) {
+    for (int64_t p = 0; p < depth; ++p, a += ROWS, b += COLUMNS) {
+        Floats row[VECTORS];
+#pragma GCC unroll 2
+        for (int v = 0; v < VECTORS; ++v) row[v] = load<Floats>(b + v * WIDTH);
+#pragma GCC unroll 12
+        for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 2
+            for (int v = 0; v < VECTORS; ++v) sums[i][v] += a[i] * row[v];
+    }
+}
+
+// Adds one tile of the product to C. An incomplete tile is computed whole, in a place of its own.
+void add_tile(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t height,
+              int64_t width) {
+    float edge[ROWS * COLUMNS];
+    const bool whole = height == ROWS && width == COLUMNS;
+    float* const to = whole ? c : edge;
+    const int64_t to_stride = whole ? stride : COLUMNS;
+    if (!whole)
+        for (int64_t i = 0; i < height; ++i)
+            std::copy(c + i * stride, c + i * stride + width, edge + i * COLUMNS);
+    Floats sums[ROWS][VECTORS] = {};
+    multiply_panels(a, b, depth, sums);
+#pragma GCC unroll 12
+    for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < VECTORS; ++v) {
+            float* const at = to + i * to_stride + v * WIDTH;
+            store(at, load<Floats>(at) + sums[i][v]);
+        }
+    if (!whole)
+        for (int64_t i = 0; i < height; ++i)
+            std::copy(edge + i * COLUMNS, edge + i * COLUMNS + width, c + i * stride);
+}
+
+// Adds a packed block of A times a packed block of B to rows x columns of C.
+void add_block(const float* a, const float* b, int64_t depth, float* c, int64_t stride, int64_t rows,
+               int64_t columns) {
+    for (int64_t j = 0; j < columns; j += COLUMNS)
+        for (int64_t i = 0; i < rows; i += ROWS)
+            add_tile(a + i * depth, b + j * depth, depth, c + i * stride + j, stride,
+                     std::min<int64_t>(ROWS, rows - i), std::min<int64_t>(COLUMNS, columns - j));
+}
+
+// What is done to the sums of a plain product: nothing. Another epilogue changes `rows` rows of `columns` elements of
+// C, `stride` apart, that begin at the column `first` of C; their sums are whole, and have just been written.
+struct Plain {
+    void operator()(float*, int64_t /*stride*/, int64_t /*rows*/, int64_t /*columns*/,
+                    int64_t /*first*/) const {}
+};
+
+// Rows begin to end of C.
+template <class Epilogue>
+int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n, int64_t k,
+             const Epilogue& epilogue) {
+    std::fill(c + begin * n, c + end * n, 0.0f);
+    const int64_t depth = std::min(DEPTH, k);
+    const Buffer packed_a = allocate(round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth);
+    const Buffer packed_b = allocate(round_up(std::min(BLOCK_COLUMNS, n), COLUMNS) * depth);
+    if (!packed_a || !packed_b) return KV_ERROR_MEMORY;
+    for (int64_t j = 0; j < n; j += BLOCK_COLUMNS) {
+        const int64_t columns = std::min(BLOCK_COLUMNS, n - j);
+        for (int64_t p = 0; p == 0 || p < k; p += DEPTH) {  // once without an inner axis: for the epilogue
+            const int64_t steps = std::min(DEPTH, k - p);
+            pack_b({b.items + p * b.stride + j, b.stride}, steps, columns, packed_b.get());
+            for (int64_t i = begin; i < end; i += BLOCK_ROWS) {
+                const int64_t rows = std::min(BLOCK_ROWS, end - i);
+                pack_a({a.items + i * a.stride + p, a.stride}, rows, steps, packed_a.get());
+                add_block(packed_a.get(), packed_b.get(), steps, c + i * n + j, n, rows, columns);
+                if (p + DEPTH >= k) epilogue(c + i * n + j, n, rows, columns, j);
+            }
+        }
+    }
+    return KV_OK;
+}
+
+// C by `threads` threads, each some of its rows.
+template <class Epilogue>
+int multiply(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k, int threads,
+             const Epilogue& epilogue) {
+    std::atomic<int> status{KV_OK};  // of the thread that failed last, if one did
+    const int spawned = parallel_for(m, ROWS, threads, [=, &status, &epilogue](int64_t begin, int64_t end) {
+        const int done = multiply(Matrix{a, k}, Matrix{b, n}, c, begin, end, n, k, epilogue);
+        if (done != KV_OK) status = done;
+    });
+    return spawned != KV_OK ? spawned : status.load();
+}
+
+}  // namespace
+}  // namespace kv
+
+#endif  // KV_MATMUL_FLOAT32_BLOCKS_CPU_H
