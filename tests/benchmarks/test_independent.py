@@ -327,7 +327,7 @@ def scripted(monkeypatch):
 
 
 def test_a_document_has_a_row_per_series_and_a_reason_for_every_hole(scripted):
-    series = list(core_series("cuda", "matmul.*(eager|compile|native).*1024"))
+    series = list(core_series("cuda", r"matmul\..*(eager|compile|native).*1024"))
     saved = []
     document = independent.measure(series, "cuda", lambda found: saved.append(json.dumps(found)))
     assert document == json.loads(saved[-1])
@@ -355,7 +355,7 @@ def test_cpu_time_is_not_compared_on_a_busy_machine(scripted, monkeypatch, conte
 
 
 def test_groups_follow_each_other_and_a_method_without_a_value_is_missing(scripted):
-    series = list(core_series("cuda", "matmul.*(eager|native).*1024"))
+    series = list(core_series("cuda", r"matmul\..*(eager|native).*1024"))
     saved = []
     independent.measure(series, "cuda", saved.append)
     assert scripted == [*series, *series]

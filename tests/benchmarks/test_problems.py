@@ -205,6 +205,7 @@ def test_large_inputs_repeat_a_million_values():
         ("add_mul_exp", "float32-1M", 3_000_000, 12_000_000),
         ("quantize_int8", "float32-1M", 5_000_000, 5_000_000),
         ("matmul", "float32-128x128x128", 2 * 128**3, 3 * 4 * 128**2),
+        ("matmul_bias_relu", "float32-128x128x128", 2 * 128**3 + 2 * 128**2, 3 * 4 * 128**2 + 4 * 128),
     ],
 )
 def test_cost_by_hand(name, case, flops, moved):

@@ -166,7 +166,7 @@ def test_flags_are_those_of_the_samples_alone(scripted, monkeypatch):
 def test_every_core_series_has_a_name_that_patterns_find():
     everything = list(core_series("cpu"))
     assert len(everything) == len({each.name for each in everything}) == 3 * len(list(cases.problems("cpu"))) * 2
-    found = list(core_series("cuda", "matmul.*native.*4096"))
+    found = list(core_series("cuda", r"matmul\..*native.*4096"))
     assert [each.name for each in found] == ["matmul.Cuda.time_hot('native', 'float32-4096x4096x4096')"]
     assert found[0].bytes == 3 * 4 * 4096**2
 

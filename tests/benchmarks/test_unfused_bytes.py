@@ -43,6 +43,16 @@ def test_it_is_what_the_operations_move(name, dtype):
     assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
 
 
+def test_it_is_what_a_product_and_what_stands_behind_it_move():
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    problem = next(problem for problem in cases.problems() if problem.name == "matmul_bias_relu")
+    problem.device = "cpu"
+    test = problem.generate_sample()
+    inputs = test["create_inputs"]()
+    assert problem.get_unfused_bytes(test) == traffic(lambda: problem.reference_solution(*inputs))
+    assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
+
+
 def test_a_single_operation_has_no_sequence():
     problem = next(problem for problem in cases.problems() if problem.name == "matmul")
     problem.device = "cpu"

@@ -1,4 +1,4 @@
-"""What the commits of a planted history do to the real matmul.cpp: edits of its text.
+"""What the commits of a planted history do to matmul's real CPU code: edits of the text of float32_blocks_cpu.h.
 
 How slow the planted kernel is, is said by one number: of every 256 steps along a panel, it does so many again, and
 throws their result away. They are the same multiplications with the same data, already in the caches, as those that
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-STEPS = 256  # of a panel: DEPTH of matmul.cpp
+STEPS = 256  # of a panel: DEPTH of float32_blocks_cpu.h
 
 # What else a product of 256 x 256 x 256 costs (packing, the tiles' way from and to C, the call), in steps of a panel.
 # Measured (one core with AVX-512, fastest of 6000 calls in turns): shares 37, 47 and 81 take 383.5, 394.8 and 434.1 us,
@@ -64,23 +64,23 @@ def replaced_number(text: str, before: str, change: Callable[[int], int]) -> str
 
 
 def planted(source: str, share: int) -> str:
-    """Return matmul.cpp so that it does `share` of every 256 steps again."""
+    """Return the code so that it does `share` of every 256 steps again."""
     text = replaced(source, _TILE, AGAIN.replace("SHARE", str(share)) + _TILE)
     return replaced(text, _SUMS, f"    multiply_again(a, b, depth);\n{_SUMS}")
 
 
 def with_share(text: str, share: int) -> str:
-    """Return a planted matmul.cpp with another share."""
+    """Return planted code with another share."""
     return replaced_number(text, "share = ", lambda _: share)
 
 
 def with_wider_blocks(text: str) -> str:
-    """Return matmul.cpp with another constant in its code, which no test case is large enough to feel."""
+    """Return the code with another constant in its code, which no test case is large enough to feel."""
     return replaced_number(text, "BLOCK_COLUMNS = ", lambda columns: columns + 1024)
 
 
 def renamed(text: str) -> str:
-    """Return matmul.cpp with another name of an inner function, and a comment more: the same machine code."""
+    """Return the code with another name of an inner function, and a comment more: the same machine code."""
     if "add_tile(" not in text:
         raise AnchorError(f"the kernel has no add_tile any more; adapt {__name__}")
     return text.replace("// Adds one tile", "// Tiles do not share elements.\n// Adds one tile").replace(
@@ -89,12 +89,12 @@ def renamed(text: str) -> str:
 
 
 def unbuildable(text: str) -> str:
-    """Return matmul.cpp without a semicolon that it needs."""
+    """Return the code without a semicolon that it needs."""
     return replaced(text, "std::min(DEPTH, k);", "std::min(DEPTH, k)")
 
 
 def wrong(text: str) -> str:
-    """Return a matmul.cpp that forgets the last step of every panel."""
+    """Return code that forgets the last step of every panel."""
     return replaced(text, _SUMS, _SUMS.replace("depth", "depth - 1"))
 
 

@@ -28,7 +28,7 @@ from tests.planted import edits
 
 HERE = Path(__file__).parents[2]
 KERNELS = ("matmul", "quantize_int8")
-MATMUL = "kernels/matmul/matmul.cpp"
+MATMUL = "kernels/matmul/float32_blocks_cpu.h"
 QUANTIZE, QUANTIZE_PYTHON = "kernels/quantize_int8/quantize_int8.cpp", "kernels/quantize_int8/__init__.py"
 README, CHANGES = "README.md", "CHANGELOG.md"
 COPIED = ("benchmarks", "html_templates", "kernels", "tools")
@@ -96,7 +96,7 @@ class Step:
 
 
 def steps(source: str) -> tuple[Step, ...]:
-    """Return the commits after the first, in order; `source` is its matmul.cpp, with START steps done again."""
+    """Return the commits after the first, in order; `source` is its matmul's CPU code, with START steps done again."""
     slower = edits.with_share(edits.with_wider_blocks(edits.renamed(source)), SLOWER)
     much_slower = edits.with_share(slower, MUCH_SLOWER)
     return (

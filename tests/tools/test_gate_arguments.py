@@ -174,7 +174,7 @@ def test_each_exit_status_of_the_contract_has_its_cause(clone, monkeypatch, caus
     monkeypatch.setattr(selection, "check_clone", lambda root: [])
     monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(resolve(clone, "HEAD", "HEAD"), **behaviour))
     out = io.StringIO()
-    args = [*GATE, "--bench", "matmul.*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
+    args = [*GATE, "--bench", r"matmul\..*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
     assert main(args, out, io.StringIO()) == status
     assert out.getvalue().splitlines()[-1].endswith(f"(exit status {status})")
 
@@ -187,6 +187,16 @@ def test_a_commit_between_the_two_may_say_that_it_is_slower(clone, monkeypatch):
     monkeypatch.setattr(selection, "check_clone", lambda root: [])
     monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(head, speed=1.05))
     out = io.StringIO()
-    args = ["gate", "said~1", "said", "--bench", "matmul.*native.*(256|512)x", "--budget", "10", "--root", str(clone)]
+    args = [
+        "gate",
+        "said~1",
+        "said",
+        "--bench",
+        r"matmul\..*native.*(256|512)x",
+        "--budget",
+        "10",
+        "--root",
+        str(clone),
+    ]
     assert main(args, out, io.StringIO()) == 0
     assert out.getvalue().splitlines()[-1] == "verdict: no regression; 2 slower as expected (exit status 0)"

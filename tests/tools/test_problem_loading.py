@@ -219,7 +219,7 @@ def test_a_reference_with_cuda_written_in_is_verified_against_but_not_timed_on_t
 
 def test_a_file_or_kernel_that_is_not_there(tmp_path):
     refused(tmp_path / "none.py", "none.py: no such file")
-    refused("softmax", "softmax: no such kernel; there are add_mul_exp, matmul, quantize_int8")
+    refused("softmax", "softmax: no such kernel; there are add_mul_exp, matmul, matmul_bias_relu, quantize_int8")
     refused("matmul", "device 'tpu': there are cpu and cuda", device="tpu")
     if not torch.cuda.is_available():
         refused("matmul", "device cuda: PyTorch sees no CUDA device", device="cuda")
