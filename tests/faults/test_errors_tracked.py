@@ -41,6 +41,7 @@ def rows(tiny, commit):
     }
 
 
+@pytest.mark.slow
 def test_errors_join_times_that_are_recorded_already(tiny):
     head = tiny.git("rev-parse", "HEAD")
     assert tiny.track().returncode == 0

@@ -86,9 +86,8 @@ def test_a_second_run_in_the_same_clone_is_refused(tiny):
     assert first.returncode == 0, rest
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=["interrupted", "killed"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_what_was_recorded_survives_an_interrupted_repetition(tiny, number):
     commit = tiny.commit("Stuck", kernel=STUCK)
     settings = {"KV_RANGE": "HEAD", "KV_BENCH": "native.*1k"}

@@ -225,6 +225,7 @@ def run(*argv):
     return status, out.getvalue(), err.getvalue()
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_and_writes_a_page(small, tmp_path, monkeypatch):
     pytest.importorskip("bokeh", reason="the page needs the extra `track`")
     monkeypatch.chdir(tmp_path)
