@@ -16,6 +16,13 @@ from tools.pages import CommitLine
 from tools.series_identity import FIGURES
 from tools.tracked_series import Tracked
 
+_WORDS = {
+    "code_bytes": "code",
+    "registers": "registers of a thread",
+    "shared_bytes": "shared memory of a block",
+    "spill_bytes": "spilled",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
@@ -62,8 +69,8 @@ def rows(found: Iterable[Figure], commit: Callable[[str], CommitLine]) -> tuple[
             machine=each.key.machine,
             environment=each.key.environment,
             target=each.key.case,
-            name=each.name.removesuffix("_bytes"),
-            now=f"{each.steps[-1][1]:,} {each.unit}",
+            name=_WORDS[each.name],
+            now=f"{each.steps[-1][1]:,}{' bytes' if each.unit.startswith('bytes') else ''}",
             before=f"{each.steps[-2][1]:,}" if len(each.steps) > 1 else "",
             commit=commit(each.steps[-1][0]),
         )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benchmarks.harness import cases
 from tests.tools.nights import identity
 from tools import kernel_figures
 from tools.measurements import SeriesKey
@@ -40,12 +41,16 @@ def test_errors_and_other_kernels_are_none():
     assert kernel_figures.figures(others, "matmul", LINE) == ()
 
 
+def test_there_are_words_for_every_figure():
+    assert set(kernel_figures._WORDS) == {name for names in cases.FIGURES.values() for name in names}
+
+
 def test_a_row_says_what_it_is_since_when_and_what_it_was():
     one, other = kernel_figures.rows(kernel_figures.figures([REGISTERS, CODE], "matmul", LINE), lambda sha: sha)
     assert (one.name, one.target, one.now, one.before, one.commit) == (
-        "registers",
+        "registers of a thread",
         "sm_90",
-        "128 registers of a thread",
+        "128",
         "168",
         "d",
     )

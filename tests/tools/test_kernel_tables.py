@@ -179,10 +179,10 @@ def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_la
     assert rows == {
         ("code", "avx2"): ("13,334 bytes", "14,534", synthetic.STEP_AT),
         ("code", "avx512"): ("15,001 bytes", "", 0),
-        ("registers", "sm_80"): ("128 registers of a thread", "", 0),
-        ("registers", "sm_90"): ("128 registers of a thread", "168", synthetic.STEP_AT),
-        ("spill", "sm_80"): ("0 bytes", "", 0),
-        ("spill", "sm_90"): ("0 bytes", "16", synthetic.STEP_AT),
+        ("registers of a thread", "sm_80"): ("128", "", 0),
+        ("registers of a thread", "sm_90"): ("128", "168", synthetic.STEP_AT),
+        ("spilled", "sm_80"): ("0 bytes", "", 0),
+        ("spilled", "sm_90"): ("0 bytes", "16", synthetic.STEP_AT),
     }
     data = pages_of["kernel-matmul-Cpu"].value()["figures"]
     (registers,) = [one for one in data if one["target"] == "sm_90" and one["benchmark"].endswith("registers")]
