@@ -234,14 +234,15 @@ def test_another_compiler_is_to_blame_although_no_control_can_show_it():
 
 def test_a_figure_of_the_code_is_the_commits_whatever_the_machine_did_but_for_its_compiler():
     spills = {"benchmark": "matmul.Cuda.track_spill_bytes", "case": "sm_90", "method": ""}
-    worse = history(40, step_at=39, step=math.log(16), code_at=39, **spills)
+    worse = history(40, step_at=39, step=STEP, code_at=39, **spills)
     slow = [history(40, step_at=39, step=STEP, benchmark="matmul.Cuda.time_hot", case=case) for case in "abcd"]
     found = screened([worse, *slow])
     assert [move.identity for move in found.suspects] == [worse.identity]
     assert len(found.events) == 1  # the times moved, all at once, and their code did not
-    facts = {"cuda compiler version": "12"}, {"cuda compiler version": "13"}
-    items = tuple(dataclasses.replace(item, facts=facts[item.place == 39]) for item in worse.observations)
-    assert screened([dataclasses.replace(worse, observations=items)]).suspects == ()
+    for fact, accused in (("cuda compiler version", 0), ("torch", 1)):
+        facts = {fact: "12"}, {fact: "13"}
+        items = tuple(dataclasses.replace(item, facts=facts[item.place == 39]) for item in worse.observations)
+        assert len(screened([dataclasses.replace(worse, observations=items)]).suspects) == accused
 
 
 def test_a_changed_driver_that_moved_nothing_is_a_note():
