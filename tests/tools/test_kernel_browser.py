@@ -246,7 +246,7 @@ def test_the_table_is_filled_from_the_data_on_demand(tab, medium):  # noqa: F811
     found, out = medium
     show(tab, out, PAGE)
     card = tab.locator(".behind:visible .case:visible")
-    assert card.locator("tbody tr").count() == 200
+    assert card.locator("tbody tr").count() == 100
     shown = card.locator("tbody tr").first.locator("td .detail").first.text_content()
     card.get_by_role("button", name="show all").click()
     tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
