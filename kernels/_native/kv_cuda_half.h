@@ -3,21 +3,14 @@
 #ifndef KV_CUDA_HALF_H
 #define KV_CUDA_HALF_H
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <string.h>
+
+#include "kv_cuda_float16.h"
 
 namespace kv {
 
 static __device__ inline float number(float item) { return item; }
-static __device__ inline float number(__half item) { return __half2float(item); }
-static __device__ inline float number(__nv_bfloat16 item) { return __bfloat162float(item); }
-
 static __device__ inline void round_to(float& item, float number) { item = number; }
-static __device__ inline void round_to(__half& item, float number) { item = __float2half_rn(number); }
-static __device__ inline void round_to(__nv_bfloat16& item, float number) {
-    item = __float2bfloat16_rn(number);
-}
 
 // The items of a word, in registers.
 template <class Item, class Word>

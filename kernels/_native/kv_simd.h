@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__SSE2__)
+#if defined(__AVX__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>  // what SSE2 has, in a tenth of the time that GCC takes for the header of all
 #endif
 
 namespace kv {

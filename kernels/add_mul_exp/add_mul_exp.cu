@@ -14,6 +14,7 @@
 // expf, not __expf: at most 1 ulp from the true value (CUDA's published bound), and NaN and infinities as
 // IEEE wants. Pointers are not __restrict__: out may be x or y itself. Each element is read before it is
 // written, by one thread.
+// One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "../_native/kv_cuda.h"
 #include "../_native/kv_cuda_half.h"
 
@@ -67,10 +68,10 @@ static __device__ void run(const Item* x, const Item* y, Item* out, int64_t n) {
     }
 KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_scalar, float, float)
 KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_vector, float, float4)
-KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_float16_scalar, __half, unsigned short)
-KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_float16_vector, __half, uint4)
-KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_bfloat16_scalar, __nv_bfloat16, unsigned short)
-KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_bfloat16_vector, __nv_bfloat16, uint4)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_float16_scalar, kv::Float16, unsigned short)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_float16_vector, kv::Float16, uint4)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_bfloat16_scalar, kv::Bfloat16, unsigned short)
+KV_ADD_MUL_EXP_KERNEL(kv_add_mul_exp_bfloat16_vector, kv::Bfloat16, uint4)
 #undef KV_ADD_MUL_EXP_KERNEL
 
 template <class Item>
@@ -96,13 +97,13 @@ extern "C" KV_API int kv_add_mul_exp_cuda(const float* x, const float* y, float*
     return start(kv_add_mul_exp_scalar, kv_add_mul_exp_vector, x, y, out, n, device, stream);
 }
 
-extern "C" KV_API int kv_add_mul_exp_float16_cuda(const __half* x, const __half* y, __half* out, int64_t n,
-                                                  int device, void* stream) {
+extern "C" KV_API int kv_add_mul_exp_float16_cuda(const kv::Float16* x, const kv::Float16* y,
+                                                  kv::Float16* out, int64_t n, int device, void* stream) {
     return start(kv_add_mul_exp_float16_scalar, kv_add_mul_exp_float16_vector, x, y, out, n, device, stream);
 }
 
-extern "C" KV_API int kv_add_mul_exp_bfloat16_cuda(const __nv_bfloat16* x, const __nv_bfloat16* y,
-                                                   __nv_bfloat16* out, int64_t n, int device, void* stream) {
+extern "C" KV_API int kv_add_mul_exp_bfloat16_cuda(const kv::Bfloat16* x, const kv::Bfloat16* y,
+                                                   kv::Bfloat16* out, int64_t n, int device, void* stream) {
     return start(kv_add_mul_exp_bfloat16_scalar, kv_add_mul_exp_bfloat16_vector, x, y, out, n, device,
                  stream);
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <new>
 
 #include "../_native/kv.h"
@@ -32,16 +31,18 @@ struct Matrix {
     int64_t stride;  // elements from one row to the next
 };
 
-// Memory for one packed block, aligned to whole vectors; released with its owner. Null when there is none.
-struct Release {
-    void operator()(float* memory) const { ::operator delete(memory, std::align_val_t{64}); }
-};
-using Buffer = std::unique_ptr<float[], Release>;
+// Memory for one packed block, aligned to whole vectors; `items` is null when there is none.
+// Note: std::unique_ptr was used. Of what compiling matmul.cpp then took, reading <memory> was a quarter (GCC 12).
+struct Buffer {
+    float* const items;
 
-Buffer allocate(int64_t items) {
-    const auto bytes = static_cast<std::size_t>(items) * sizeof(float);
-    return Buffer(static_cast<float*>(::operator new(bytes, std::align_val_t{64}, std::nothrow)));
-}
+    explicit Buffer(int64_t count)
+        : items(static_cast<float*>(::operator new(static_cast<std::size_t>(count) * sizeof(float),
+                                                   std::align_val_t{64}, std::nothrow))) {}
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    ~Buffer() { ::operator delete(items, std::align_val_t{64}); }
+};
 
 int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
 
@@ -129,18 +130,18 @@ int multiply(Matrix a, Matrix b, float* c, int64_t begin, int64_t end, int64_t n
              const Epilogue& epilogue) {
     std::fill(c + begin * n, c + end * n, 0.0f);
     const int64_t depth = std::min(DEPTH, k);
-    const Buffer packed_a = allocate(round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth);
-    const Buffer packed_b = allocate(round_up(std::min(BLOCK_COLUMNS, n), COLUMNS) * depth);
-    if (!packed_a || !packed_b) return KV_ERROR_MEMORY;
+    const Buffer packed_a(round_up(std::min(BLOCK_ROWS, end - begin), ROWS) * depth);
+    const Buffer packed_b(round_up(std::min(BLOCK_COLUMNS, n), COLUMNS) * depth);
+    if (!packed_a.items || !packed_b.items) return KV_ERROR_MEMORY;
     for (int64_t j = 0; j < n; j += BLOCK_COLUMNS) {
         const int64_t columns = std::min(BLOCK_COLUMNS, n - j);
         for (int64_t p = 0; p == 0 || p < k; p += DEPTH) {  // once without an inner axis: for the epilogue
             const int64_t steps = std::min(DEPTH, k - p);
-            pack_b({b.items + p * b.stride + j, b.stride}, steps, columns, packed_b.get());
+            pack_b({b.items + p * b.stride + j, b.stride}, steps, columns, packed_b.items);
             for (int64_t i = begin; i < end; i += BLOCK_ROWS) {
                 const int64_t rows = std::min(BLOCK_ROWS, end - i);
-                pack_a({a.items + i * a.stride + p, a.stride}, rows, steps, packed_a.get());
-                add_block(packed_a.get(), packed_b.get(), steps, c + i * n + j, n, rows, columns);
+                pack_a({a.items + i * a.stride + p, a.stride}, rows, steps, packed_a.items);
+                add_block(packed_a.items, packed_b.items, steps, c + i * n + j, n, rows, columns);
                 if (p + DEPTH >= k) epilogue(c + i * n + j, n, rows, columns, j);
             }
         }

@@ -15,6 +15,7 @@
 //   6  at most 128 registers (64 with the smaller tile), so that two blocks (four) share a multiprocessor
 //   7  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 // Sums are in float32, along k in order.
+// One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "float32_block.h"
 
 // The second bound is the number of blocks that a multiprocessor must be able to hold in its 65536 registers:

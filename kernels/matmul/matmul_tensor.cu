@@ -10,6 +10,7 @@
 //   2  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 // Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
 // wrap around beyond int32, which takes k of more than 131071.
+// One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "chunks.h"
 #include "copy_async.h"
 #include "tiles.h"
@@ -32,8 +33,6 @@ struct Product<int8_t> {
     using Item = int;
 };
 
-__device__ inline void round_to(__half& item, float sum) { item = __float2half_rn(sum); }
-__device__ inline void round_to(__nv_bfloat16& item, float sum) { item = __float2bfloat16_rn(sum); }
 __device__ inline void round_to(int& item, int sum) { item = sum; }
 
 // One TILE x TILE block of C by 2 x 2 warps.
@@ -284,6 +283,6 @@ int multiply_on_tensor_cores(const TensorKernel<T> (&kernels)[2][2], const T* a,
             a, b, c, m, n, k, device, stream);                                                      \
     }
 
-KV_TENSOR_MATMUL(float16, __half)
-KV_TENSOR_MATMUL(bfloat16, __nv_bfloat16)
+KV_TENSOR_MATMUL(float16, kv::Float16)
+KV_TENSOR_MATMUL(bfloat16, kv::Bfloat16)
 KV_TENSOR_MATMUL(int8, int8_t)

@@ -11,9 +11,9 @@
 #ifndef KV_MATMUL_WARP_MMA_H
 #define KV_MATMUL_WARP_MMA_H
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <stdint.h>
+
+#include "../_native/kv_cuda_float16.h"
 
 namespace kv {
 
@@ -45,14 +45,14 @@ template <class T, class Sum>
 __device__ void multiply_add(Sum (&sums)[4], const uint32_t (&a)[4], uint32_t b_low, uint32_t b_high);
 
 template <>
-__device__ inline void multiply_add<__half>(float (&sums)[4], const uint32_t (&a)[4], uint32_t b_low,
-                                            uint32_t b_high) {
+__device__ inline void multiply_add<Float16>(float (&sums)[4], const uint32_t (&a)[4], uint32_t b_low,
+                                             uint32_t b_high) {
     KV_MMA("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "+f");
 }
 
 template <>
-__device__ inline void multiply_add<__nv_bfloat16>(float (&sums)[4], const uint32_t (&a)[4], uint32_t b_low,
-                                                   uint32_t b_high) {
+__device__ inline void multiply_add<Bfloat16>(float (&sums)[4], const uint32_t (&a)[4], uint32_t b_low,
+                                              uint32_t b_high) {
     KV_MMA("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "+f");
 }
 

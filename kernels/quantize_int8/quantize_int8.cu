@@ -15,6 +15,7 @@
 //      time on their way also where the pointers allow no vectors
 //   6  NaN is exchanged for a number that becomes 0, instead of a branch around its element
 //   7  streaming hints: what is read and written once is the first to leave the caches again
+// One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "../_native/kv_cuda.h"
 #include "../_native/kv_cuda_half.h"
 #include "../_native/kv_cuda_quotient.h"
@@ -85,11 +86,11 @@ static __device__ void run(const Item* x, signed char* out, int64_t n, const Qua
     }
 KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_scalar, float, float, unsigned char, Division)
 KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_vector, float, float4, unsigned, Reciprocal)
-KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_float16_scalar, __half, unsigned short, unsigned char, Division)
-KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_float16_vector, __half, uint4, uint2, Reciprocal)
-KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_bfloat16_scalar, __nv_bfloat16, unsigned short, unsigned char,
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_float16_scalar, kv::Float16, unsigned short, unsigned char, Division)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_float16_vector, kv::Float16, uint4, uint2, Reciprocal)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_bfloat16_scalar, kv::Bfloat16, unsigned short, unsigned char,
                         Division)
-KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_bfloat16_vector, __nv_bfloat16, uint4, uint2, Reciprocal)
+KV_QUANTIZE_INT8_KERNEL(kv_quantize_int8_bfloat16_vector, kv::Bfloat16, uint4, uint2, Reciprocal)
 #undef KV_QUANTIZE_INT8_KERNEL
 
 template <class Item, class Quantize>
@@ -122,13 +123,13 @@ extern "C" KV_API int kv_quantize_int8_cuda(const float* x, int8_t* out, int64_t
                  stream);
 }
 
-extern "C" KV_API int kv_quantize_int8_float16_cuda(const __half* x, int8_t* out, int64_t n, float scale,
+extern "C" KV_API int kv_quantize_int8_float16_cuda(const kv::Float16* x, int8_t* out, int64_t n, float scale,
                                                     int zero_point, int device, void* stream) {
     return start(kv_quantize_int8_float16_scalar, kv_quantize_int8_float16_vector, x, out, n, scale,
                  zero_point, device, stream);
 }
 
-extern "C" KV_API int kv_quantize_int8_bfloat16_cuda(const __nv_bfloat16* x, int8_t* out, int64_t n,
+extern "C" KV_API int kv_quantize_int8_bfloat16_cuda(const kv::Bfloat16* x, int8_t* out, int64_t n,
                                                      float scale, int zero_point, int device, void* stream) {
     return start(kv_quantize_int8_bfloat16_scalar, kv_quantize_int8_bfloat16_vector, x, out, n, scale,
                  zero_point, device, stream);

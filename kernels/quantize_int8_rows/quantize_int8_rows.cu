@@ -9,6 +9,7 @@
 //   1  a block for each row, or a warp where it is short, which reads the row once and keeps it in registers
 //      until its scale is known (a row of more than 32 KiB is read again); the largest |x| by integer
 //      instructions of a warp; quotients without divisions
+// One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "../_native/kv_cuda.h"
 #include "../_native/kv_cuda_half.h"
 #include "../_native/kv_cuda_quotient.h"
@@ -140,8 +141,8 @@ using Kernel = void (*)(const Item*, signed char*, float*, int64_t, int64_t);
     constexpr Kernel<Item> name##_kernels[2][2] = {{name##_scalar_warp, name##_scalar_block}, \
                                                    {name##_vector_warp, name##_vector_block}};
 KV_KERNELS(kv_quantize_int8_rows, float, float, float4, unsigned)
-KV_KERNELS(kv_quantize_int8_rows_float16, __half, unsigned short, uint4, uint2)
-KV_KERNELS(kv_quantize_int8_rows_bfloat16, __nv_bfloat16, unsigned short, uint4, uint2)
+KV_KERNELS(kv_quantize_int8_rows_float16, kv::Float16, unsigned short, uint4, uint2)
+KV_KERNELS(kv_quantize_int8_rows_bfloat16, kv::Bfloat16, unsigned short, uint4, uint2)
 #undef KV_KERNELS
 #undef KV_KERNEL
 
@@ -166,13 +167,13 @@ extern "C" KV_API int kv_quantize_int8_rows_cuda(const float* x, int8_t* out, fl
     return start(kv_quantize_int8_rows_kernels, x, out, scales, rows, columns, device, stream);
 }
 
-extern "C" KV_API int kv_quantize_int8_rows_float16_cuda(const __half* x, int8_t* out, float* scales,
+extern "C" KV_API int kv_quantize_int8_rows_float16_cuda(const kv::Float16* x, int8_t* out, float* scales,
                                                          int64_t rows, int64_t columns, int device,
                                                          void* stream) {
     return start(kv_quantize_int8_rows_float16_kernels, x, out, scales, rows, columns, device, stream);
 }
 
-extern "C" KV_API int kv_quantize_int8_rows_bfloat16_cuda(const __nv_bfloat16* x, int8_t* out, float* scales,
+extern "C" KV_API int kv_quantize_int8_rows_bfloat16_cuda(const kv::Bfloat16* x, int8_t* out, float* scales,
                                                           int64_t rows, int64_t columns, int device,
                                                           void* stream) {
     return start(kv_quantize_int8_rows_bfloat16_kernels, x, out, scales, rows, columns, device, stream);

@@ -188,6 +188,28 @@ def configure(source: Path, build: Path, *settings: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in (build / "build-facts.txt").read_text().splitlines())
 
 
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc to configure for")
+def test_a_file_is_compiled_to_ptx_for_every_architecture_or_as_it_says(tmp_path):
+    source = copy_sources(tmp_path / "a")
+    silent = source / "kernels/add_mul_exp/add_mul_exp.cu"
+    said, times = re.subn(r"^// One PTX from sm_80 on.*\n", "", silent.read_text(), flags=re.MULTILINE)
+    assert times == 1
+    silent.write_text(said)
+    configure(source, tmp_path / "build", "-DKV_CUDA=ON", "-DKV_CUDA_ARCHITECTURES=sm_75;sm_80;sm_90a;sm_90")
+    rules = (tmp_path / "build" / "build.ninja").read_text().split("\nbuild ")
+    code = {
+        name: re.findall(r"--generate-code=arch=compute_(\w+),code=\[([\w,]+)\]", rule)
+        for rule in rules
+        for name in re.findall(r"^\S+/(\w+)\.cu\.o: ", rule)
+    }
+    own = [("75", "sm_75"), ("80", "sm_80"), ("90a", "sm_90a"), ("90", "sm_90,compute_90")]
+    shared = [("75", "sm_75"), ("80", "sm_80,sm_90,compute_80"), ("90a", "sm_90a")]
+    assert code.pop("add_mul_exp") == own
+    assert code == dict.fromkeys(
+        ("matmul", "matmul_tensor", "matmul_bias_relu", "quantize_int8", "quantize_int8_rows"), shared
+    )
+
+
 def instructions(thing: Path) -> str:
     command = ["objdump", "-d", "--no-show-raw-insn", str(thing)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -4,8 +4,7 @@
 
 #include <type_traits>
 
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
+#include "../_native/kv_cuda_float16.h"
 
 namespace kv {
 
@@ -36,11 +35,11 @@ inline void load_transposed(uint32_t (&words)[4], const void* row) {
     }
 }
 
-inline float item_number(uint32_t word, unsigned item, __half) {
-    return __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16 * item)));
+inline float item_number(uint32_t word, unsigned item, Float16) {
+    return number(Float16{static_cast<uint16_t>(word >> 16 * item)});
 }
-inline float item_number(uint32_t word, unsigned item, __nv_bfloat16) {
-    return __bfloat162float(__ushort_as_bfloat16(static_cast<unsigned short>(word >> 16 * item)));
+inline float item_number(uint32_t word, unsigned item, Bfloat16) {
+    return number(Bfloat16{static_cast<uint16_t>(word >> 16 * item)});
 }
 inline int item_number(uint32_t word, unsigned item, int8_t) { return static_cast<int8_t>(word >> 8 * item); }
 
