@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from benchmarks.harness import cache_sweep, ceilings
-from benchmarks.harness.device_figures import FORMAT, UNITS, figures
+from benchmarks.harness.device_figures import FORMAT, UNITS, figures, version
 
 Document = dict[str, Any]  # {"figures": name -> value} or {"unavailable": why}
 SETUP_TIMEOUT = 300.0  # s; the CPU's take 25 s on a quiet core
@@ -29,8 +29,8 @@ def measured(device: str) -> Document:
     return {"figures": {figure.name: figure.value for figure in figures(document)}}
 
 
-def _tracked(name: str) -> Callable[[Any, Document], float | None]:
-    """Return the method that tracks one figure."""
+def _tracked(name: str, device: str | None = None) -> Callable[[Any, Document], float | None]:
+    """Return the method that tracks one figure; with the version that it has on one device, else with the class's."""
     unit = next(units[name] for units in UNITS.values() if name in units)
 
     def track(self: Any, document: Document) -> float | None:
@@ -40,6 +40,8 @@ def _tracked(name: str) -> Callable[[Any, Document], float | None]:
     track.__name__ = track.__qualname__ = f"track_{name}"
     track.__doc__ = f"Return {name.replace('_', ' ')}, {unit}; None where it cannot be measured."
     track.unit = unit  # type: ignore[attr-defined]  # asv stores it
+    if device is not None:
+        track.version = version(device, name)  # type: ignore[attr-defined]
     track.pretty_source = f"track_{name} = _tracked({name!r})"  # type: ignore[attr-defined]  # what asv's pages show
     return track
 
@@ -79,6 +81,8 @@ class Cpu(_Device):
 
     setup_cache.timeout = SETUP_TIMEOUT  # type: ignore[attr-defined]
 
+    track_dram_copy_bandwidth = _tracked("dram_copy_bandwidth", "cpu")
+    track_dram_triad_bandwidth = _tracked("dram_triad_bandwidth", "cpu")
     track_l1_bandwidth = _tracked("l1_bandwidth")
     track_l3_bandwidth = _tracked("l3_bandwidth")
     track_l1_size = _tracked("l1_size")

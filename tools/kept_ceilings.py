@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.cases import DEVICES
-from benchmarks.harness.device_figures import FORMAT, ID, UNITS, device_id, doubts, figures
+from benchmarks.harness.device_figures import ID, UNITS, device_id, doubts, figures, version
 from benchmarks.harness.reported import data_caches, threads
 from tools import bounds
 from tools.atomic import replace_text
@@ -129,8 +129,9 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
     prefix = f"device.{DEVICES[device]}.track_"
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
         try:
-            text = path.read_text(encoding="utf-8")
-            data = json.loads(text) if prefix in text else {"results": {}, "result_columns": []}
+            text = path.read_bytes()  # few say anything of it: the others are not even decoded
+            is_told = prefix.encode() in text
+            data = json.loads(text.decode("utf-8")) if is_told else {"results": {}, "result_columns": []}
             rows = {
                 name.removeprefix(prefix): dict(zip(data["result_columns"], row, strict=False))
                 for name, row in data["results"].items()
@@ -139,7 +140,7 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
             commit = str(data.get("commit_hash", ""))
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             continue
-        found = {name: _value(row) for name, row in rows.items() if row.get("version") == FORMAT}
+        found = {name: _value(row) for name, row in rows.items() if row.get("version") == version(device, name)}
         known = {name: value for name, value in found.items() if name in UNITS[device]}
         began = max((when for row in rows.values() if (when := _began(row)) is not None), default=None)
         if began is not None and any(value is not None for value in known.values()):

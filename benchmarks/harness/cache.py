@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 from benchmarks.harness import kept_figure
 from benchmarks.harness.reported import cache_size, free_memory, name, threads
 from benchmarks.harness.timers import Call, Timer
-from benchmarks.harness.workloads import STREAMS
+from benchmarks.harness.workloads import AROUND, LACKING, STREAMS
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -102,7 +103,11 @@ def memory_peak(device: str, timer: Timer) -> float | None:
     cache, free = cache_size(device), free_memory(device)
     if cache is None or (free is not None and MEMORY_SHARE * BEYOND * cache > free):
         return None
-    return max(_rate(*make(device, BEYOND * cache), timer) for make in STREAMS.values())
+    rates = [_rate(*make(device, BEYOND * cache), timer) for make in STREAMS.values()]
+    for make in AROUND.values() if device == "cpu" else ():
+        with suppress(*LACKING):
+            rates.append(_rate(*make(device, BEYOND * cache), timer))
+    return max(rates)
 
 
 def _rate(call: Call, moved: float, timer: Timer) -> float:

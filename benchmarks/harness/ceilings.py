@@ -1,8 +1,8 @@
 """What a machine can do at most: bandwidths, FLOP/s by dtype, the cost of a launch; measured by the harness's timers.
 
 A timing that needs more than these cannot be true. `roof` and `peak` say what could be believed, and are pure; no torch
-at import, because `tools` reads ceilings too. What is measured is the machine under this torch: a copy is `copy_`, a
-product is `torch.matmul`, and a call costs what a call of torch costs. Inputs are random (seeded), never zeros.
+at import: `tools` reads ceilings too. What is measured is the machine under this torch: a copy is `copy_`, a product is
+`torch.matmul`, a call costs what a call of torch costs; on CPUs also streams of `workloads.AROUND`. Inputs are random.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.harness.reported import cache_size, free_memory, name, reported
 from benchmarks.harness.sampling import batch_for, warm_up
 from benchmarks.harness.stopping import without_burn_in
 from benchmarks.harness.timers import Call, HostTimer, Timer
-from benchmarks.harness.workloads import STREAMS, product
+from benchmarks.harness.workloads import AROUND, LACKING, STREAMS, product
 
 FORMAT = 1
 # One for each ceiling: what a timer learnt of one (the host cannot keep ahead, so half the queue) is not the next's.
@@ -48,7 +48,7 @@ class Ceiling:
     """One thing measured. `value` is None where it could not be, and `why` then says why.
 
     Attributes:
-        what: copy, read, triad, matmul, tick, overhead, launch, synchronised launch.
+        what: copy, read, triad, one of AROUND, matmul, tick, overhead, launch, synchronised launch.
         unit: of the value: B/s, FLOP/s or s. A rate is that of an undisturbed call.
         bytes: working set of a bandwidth (all buffers together), else None.
         dtype: of a product; "tf32" is float32 multiplied in TF32.
@@ -197,12 +197,12 @@ def undisturbed(samples: Sequence[float]) -> float:
 
 
 def ceiling_of(make: Callable[[], tuple[Call, float]], new_timer: NewTimer, **identity: Any) -> Ceiling:
-    """Measure a rate: `make` returns a call and how much it does. What torch cannot do here is None, with its words."""
+    """Measure a rate: `make` returns a call and how much it does. What cannot be done here is None, with the words."""
     timer = new_timer()
     try:
         call, work = make()
         samples = samples_of(call, timer, SECONDS)
-    except (RuntimeError, AttributeError) as error:  # out of memory, not for this dtype and device, not in this torch
+    except (RuntimeError, *LACKING) as error:  # out of memory, not for this dtype and device, not in this version
         return Ceiling(value=None, why=(str(error).splitlines() or [repr(error)])[0], **identity)
     rate = work / undisturbed(samples)
     flags = tuple(sorted(timer.flags))
@@ -239,9 +239,9 @@ def working_sets(smallest: int, cache: int | None, memory: int | None) -> list[i
 
 def _bandwidths(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
     sizes = working_sets(SMALLEST[device], cache_size(device), free_memory(device))
-    sweep = [("copy", size) for size in sizes] + [("read", sizes[-1]), ("triad", sizes[-1])]
-    for what, size in sweep:
-        make = partial(STREAMS[what], device, size)
+    once = ("read", "triad", *(AROUND if device == "cpu" else ()))
+    for what, size in [*(("copy", size) for size in sizes), *((what, sizes[-1]) for what in once)]:
+        make = partial({**STREAMS, **AROUND}[what], device, size)
         yield ceiling_of(make, new_timer, what=what, unit="B/s", bytes=size, dtype="float32")
 
 

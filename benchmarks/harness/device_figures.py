@@ -14,10 +14,12 @@ from typing import Any
 
 from benchmarks.harness import cache_sweep
 from benchmarks.harness.ceilings import BEYOND, SPREAD, Ceiling, from_document, warnings
+from benchmarks.harness.workloads import AROUND
 
 # Name -> unit, in the order in which they are shown; of the two devices that which both have stands first.
 _MEMORY = {"dram_copy_bandwidth": "B/s", "dram_read_bandwidth": "B/s", "dram_triad_bandwidth": "B/s"}
-_PEAKS = {f"peak_{dtype}": "FLOP/s" for dtype in ("float64", "float32", "float16", "bfloat16")}
+PEAK = "peak_"  # and a dtype
+_PEAKS = {f"{PEAK}{dtype}": "FLOP/s" for dtype in ("float64", "float32", "float16", "bfloat16")}
 _COSTS = {"launch_overhead": "s", "timer_tick": "s", "threads": "threads"}
 ID = "device_id"  # which device it was: asv stores numbers, so its name's
 UNITS: Mapping[str, Mapping[str, str]] = {
@@ -38,7 +40,10 @@ UNITS: Mapping[str, Mapping[str, str]] = {
 # A cache's pace is taken of sets well within it, and well beyond the one before: how much of a set a cache holds near
 # its edge is not known (associativity, other tenants).
 INSIDE, OUTSIDE = 0.75, 2.0
-FORMAT = "1"  # of the figures; raise it where one begins to mean something else (asv then starts new series)
+# Of the figures; one that begins to mean something else gets a higher one of its own (asv then starts a new series).
+FORMAT = "1"
+# 2: the higher of torch's and the native library's, which writes around the caches.
+_FORMATS = {("cpu", "dram_copy_bandwidth"): "2", ("cpu", "dram_triad_bandwidth"): "2"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +70,18 @@ def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
     reported: Mapping[str, int] = document["reported"].get("caches", {})
     points = [(c.bytes, c.value) for c in found if c.what == cache_sweep.WHAT and c.bytes and c.value]
     seen = cache_sweep.sizes_seen(points, device, reported)
-    chosen = _memory(found, largest_cache(seen, reported)) | _caches(found, seen, reported) | _sizes(seen)
-    chosen |= {f"peak_{c.dtype}": c for c in found if c.what == "matmul"}
+    chosen = _memory(found, largest_cache(seen, reported), device) | _caches(found, seen, reported) | _sizes(seen)
+    chosen |= {f"{PEAK}{c.dtype}": c for c in found if c.what == "matmul"}
     chosen |= {"launch_overhead": _best(found, "launch"), "timer_tick": _best(found, "tick")}
     chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
     chosen[ID] = Ceiling(what=ID, unit="CRC-32", value=device_id(document["name"]))
     absent = Ceiling(what="", unit="", value=None, why="it was not measured")
     return tuple(_figure(name, unit, chosen.get(name, absent)) for name, unit in UNITS[device].items())
+
+
+def version(device: str, name: str) -> str:
+    """Return the version, for asv, of the series of one figure of "cpu" or "cuda"."""
+    return _FORMATS.get((device, name), FORMAT)
 
 
 def device_id(name: str) -> int:
@@ -115,13 +125,21 @@ def largest_cache(seen: Mapping[str, int | None], reported: Mapping[str, int]) -
     return max((size for size in (seen[name], reported.get(name)) if size), default=None)
 
 
-def _memory(found: Sequence[Ceiling], cache: int | None) -> dict[str, Ceiling]:
-    """Return memory's bandwidths, of sets BEYOND the last cache; where its size is not known, of the largest set."""
+def _memory(found: Sequence[Ceiling], cache: int | None, device: str) -> dict[str, Ceiling]:
+    """Return memory's bandwidths, of sets BEYOND the last cache; where its size is not known, of the largest set.
+
+    A CPU's document from before streams around the caches were measured has no copy and no triad: it would say less
+    than the machine can.
+    """
     kinds = {"copy": ("copy",), "read": ("read", cache_sweep.WHAT), "triad": ("triad",)}
-    chosen = {}
+    measured, chosen = {each.what for each in found}, {}
     for name, whats in kinds.items():
-        largest = max((each.bytes or 0 for each in found if each.what in whats), default=0)
-        chosen[f"dram_{name}_bandwidth"] = _best(found, *whats, low=BEYOND * cache if cache else largest)
+        around = [what for what in AROUND if device == "cpu" and what.startswith(name)]
+        largest = max((each.bytes or 0 for each in found if each.what in (*whats, *around)), default=0)
+        best = _best(found, *whats, *around, low=BEYOND * cache if cache else largest)
+        if best.value is not None and not measured.issuperset(around):
+            best = replace(best, value=None, spread=None, why="measured before streams around the caches were")
+        chosen[f"dram_{name}_bandwidth"] = best
     return chosen
 
 

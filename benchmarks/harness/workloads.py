@@ -47,6 +47,30 @@ def _triad(device: str, size: int) -> tuple[Call, float]:
     return lambda: torch.add(b, c, alpha=1.5, out=a), 12 * b.numel()
 
 
+def _copy_around(device: str, size: int) -> tuple[Call, float]:
+    """Return what `_copy` does, written around the caches."""
+    from kernels._native import streams  # noqa: PLC0415 - an older commit lacks it
+
+    source = _random(size // 8, device)
+    return _succeeding(streams.bind_copy(source, source.clone())), 8 * source.numel()
+
+
+def _triad_around(device: str, size: int) -> tuple[Call, float]:
+    """Return what `_triad` does, written around the caches."""
+    from kernels._native import streams  # noqa: PLC0415 - an older commit lacks it
+
+    b = _random(size // 12, device)
+    return _succeeding(streams.bind_triad(b, b.clone(), b.clone())), 12 * b.numel()
+
+
+def _succeeding(call: Callable[[], int]) -> Call:
+    """Return a call of the native library once it has succeeded: the time of one that fails is no bandwidth."""
+    from kernels._native.library import raise_for_status  # noqa: PLC0415
+
+    raise_for_status("stream", call())
+    return call
+
+
 def reread(device: str, largest: int, per_call: int) -> Callable[[int], tuple[Call, float]]:
     """Return what makes, of a working set in bytes up to `largest`, a call that reads it again and again.
 
@@ -67,6 +91,10 @@ def reread(device: str, largest: int, per_call: int) -> Callable[[int], tuple[Ca
 
 
 STREAMS: Mapping[str, Stream] = {"copy": _copy, "read": _read, "triad": _triad}
+# The CPU's, of the native library under test: torch's stores fetch each line that they fill, bytes that nobody counts.
+AROUND: Mapping[str, Stream] = {"copy around the caches": _copy_around, "triad around the caches": _triad_around}
+# What those raise where the library cannot be loaded, or is from before it had them.
+LACKING = (ImportError, AttributeError)
 
 
 def product(device: str, dtype: str, n: int) -> Call:

@@ -23,6 +23,7 @@ enum kv_status {
     KV_ERROR_SPAWN = 4,    // the system refused to start a thread
     KV_ERROR_MEMORY = 5,   // the system refused memory for a work buffer
     KV_ERROR_ISA = 6,      // KV_ISA names no instruction set that this build has and this CPU runs
+    KV_ERROR_ALIGN = 7,    // an output whose address is no multiple of the size of its elements
     KV_ERROR_CUDA = 1000   // KV_ERROR_CUDA + e: CUDA runtime error e
 };
 
@@ -49,6 +50,11 @@ KV_API int kv_choose_isa(const char* name);
 // For tests and experiments: CPU kernels write around the caches in calls that read and write more than so many
 // bytes in all. Negative: more than the last cache holds, as it is at first.
 KV_API void kv_stream_above(int64_t bytes);
+
+// For measuring memory, no kernels: a = b, and a = b + 1.5 c, written around the caches at any size. `a` is at a
+// multiple of 4 bytes, else KV_ERROR_ALIGN; it may be b or c, but not lie partly on them.
+KV_API int kv_stream_copy_cpu(const float* b, float* a, int64_t n, int threads);
+KV_API int kv_stream_triad_cpu(const float* b, const float* c, float* a, int64_t n, int threads);
 
 // 1 when the library holds CUDA kernels, else 0.
 KV_API int kv_has_cuda(void);

@@ -22,6 +22,8 @@ extern "C" const char* kv_status_text(int status) {
             return "the system refused memory for a work buffer";
         case KV_ERROR_ISA:
             return "KV_ISA names no instruction set that this build has and this CPU runs";
+        case KV_ERROR_ALIGN:
+            return "the address of an output is no multiple of the size of its elements";
     }
 #ifdef KV_WITH_CUDA
     if (status > KV_ERROR_CUDA) return cudaGetErrorString(static_cast<cudaError_t>(status - KV_ERROR_CUDA));

@@ -134,8 +134,22 @@ def test_memory_is_measured_far_beyond_the_cache(monkeypatch, torch):
     sizes = []
     copy = cache.STREAMS["copy"]
     monkeypatch.setattr(cache, "STREAMS", {"copy": lambda device, size: sizes.append(size) or copy(device, size)})
+    around = {
+        what: lambda device, size, make=make: sizes.append(size) or make(device, size)
+        for what, make in cache.AROUND.items()
+    }
+    monkeypatch.setattr(cache, "AROUND", around)
     assert 1e8 < cache.memory_peak("cpu", HostTimer()) < 1e13
-    assert sizes == [cache.BEYOND * MB]
+    assert sizes == [cache.BEYOND * MB] * 3
+
+
+def test_memory_s_peak_is_that_of_the_fastest_stream(monkeypatch):
+    monkeypatch.setattr(cache, "cache_size", lambda device: MB)
+    monkeypatch.setattr(cache, "STREAMS", {"copy": lambda device, size: (None, 10.0), "read": lambda *_: (None, 12.0)})
+    monkeypatch.setattr(cache, "AROUND", {"copy around the caches": lambda device, size: (None, 13.0)})
+    monkeypatch.setattr(cache, "free_memory", lambda device: None)
+    monkeypatch.setattr(cache, "_rate", lambda call, moved, timer: moved)
+    assert (cache.memory_peak("cpu", None), cache.memory_peak("cuda", None)) == (13.0, 12.0)
 
 
 @pytest.mark.parametrize(("size", "free"), [(None, 1 << 40), (MB, 15 * MB)])

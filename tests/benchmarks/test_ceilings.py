@@ -1,14 +1,16 @@
 """What a machine can do: what may be believed, what is measured, and why not."""
 
+import importlib.abc
 import json
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness import ceilings, nvml, reported
+from benchmarks.harness import cache, ceilings, nvml, reported
 from benchmarks.harness.ceilings import (
     Ceiling,
     affordable,
@@ -20,6 +22,7 @@ from benchmarks.harness.ceilings import (
     working_sets,
 )
 from benchmarks.harness.timers import HostTimer
+from benchmarks.harness.workloads import AROUND
 from tests.benchmarks import pretend_cuda
 from tests.kernels.stand_in import properties
 
@@ -199,6 +202,8 @@ def test_the_cpu_is_measured(torch, quick):
     sizes = [each.bytes for each in by_what(document, "copy")]
     assert sizes == [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18]
     assert [each.bytes for what in ("read", "triad") for each in by_what(document, what)] == [1 << 18] * 2
+    around = [each for what in AROUND for each in by_what(document, what)]
+    assert [(each.bytes, bool(each.value)) for each in around] == [(1 << 18, True)] * 2
     measured = {each.dtype for each in by_what(document, "matmul") if each.value is not None}
     assert {"float64", "float32"} <= measured
     assert "int8" not in measured
@@ -226,6 +231,7 @@ def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
     monkeypatch.setattr(torch, "matmul", seen)
     document = ceilings.measure("cuda")
     assert [each.bytes for each in by_what(document, "copy")] == [1 << 17, 1 << 18]
+    assert not any(by_what(document, what) for what in AROUND)
     assert all(each.value for each in by_what(document, "matmul")), document["ceilings"]
     assert {each.dtype for each in by_what(document, "matmul")} == set(ceilings.DTYPES)
     assert set(tf32) == {True, False}
@@ -246,6 +252,32 @@ def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, m
     failed = [each for each in by_what(document, "matmul") if each.dtype == "float32"]
     assert [(each.value, each.why) for each in failed] == [(None, "not implemented for 'Half'")]
     assert by_what(document, "triad")[0].value
+
+
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        (ModuleNotFoundError("No module named 'kernels'"), "No module named 'kernels'"),
+        (AttributeError("undefined symbol: kv_stream_copy_cpu"), "undefined symbol: kv_stream_copy_cpu"),
+    ],
+)
+def test_without_the_library_or_with_an_older_one_memory_is_measured_by_torch(torch, quick, monkeypatch, lacking, why):
+    class Lacking(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path=None, target=None):
+            if name == "kernels._native.streams":
+                raise lacking
+
+    monkeypatch.delitem(sys.modules, "kernels._native.streams", raising=False)
+    monkeypatch.delattr("kernels._native.streams", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Lacking(), *sys.meta_path])
+    found = {each.what: each for each in ceilings._bandwidths("cpu", HostTimer)}
+    assert {found[what].value for what in AROUND} == {None}
+    assert {found[what].why for what in AROUND} == {why}
+    assert found["copy"].value
+    assert found["triad"].value
+    monkeypatch.setattr(cache, "SECONDS", 0.002)
+    monkeypatch.setattr(cache, "cache_size", lambda device: 1 << 16)
+    assert cache.memory_peak("cpu", HostTimer())
 
 
 def test_a_product_counts_a_multiplication_and_an_addition_per_term(torch, quick):

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import device
 from benchmarks.harness import cache_sweep, ceilings, nvml
-from benchmarks.harness.device_figures import UNITS
+from benchmarks.harness.device_figures import UNITS, version
 from tests.benchmarks import pretend_cuda
 from tests.benchmarks.test_ceilings import quick as quick  # noqa: PLC0414 - a fixture
 
@@ -21,6 +21,15 @@ def test_there_is_a_series_for_each_figure(cls, where):
     document = {"figures": {name: float(place) for place, name in enumerate(UNITS[where])}}
     for name, method in tracks(cls).items():
         assert method(cls(), document) == document["figures"][name]
+
+
+def test_a_figure_that_means_something_else_has_a_version_of_its_own():
+    base = pytest.importorskip("asv_runner.benchmarks._base", reason="asv's own look-up is what is tested")
+    for cls, where in ((device.Cpu, "cpu"), (device.Cuda, "cuda")):
+        for name, method in tracks(cls).items():
+            assert base._get_first_attr([method, cls], "version", None) == version(where, name), name
+    assert (version("cpu", "dram_copy_bandwidth"), version("cuda", "dram_copy_bandwidth")) == ("2", "1")
+    assert version("cpu", "dram_read_bandwidth") == "1"
 
 
 def test_what_cannot_be_measured_is_none():

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.harness.ceilings import DTYPES, Ceiling, warnings
 from benchmarks.harness.device_figures import UNITS, doubts, figures, largest_cache
+from benchmarks.harness.workloads import AROUND
 from tests.benchmarks.test_cache_sweep import CPU, KIB, MIB, planted
 
 PACES = (100e9, 60e9, 30e9, 12e9)
@@ -38,6 +39,7 @@ def a_machine():
         stream("copy", 512 * MIB, 11e9),
         stream("read", 512 * MIB, 11.5e9),
         stream("triad", 512 * MIB, 9e9),
+        *(stream(what, 512 * MIB, None, why="no such function") for what in AROUND),
         *rereads,
         *(
             Ceiling(what="matmul", unit="FLOP/s", dtype=dtype, value=None if dtype == "int8" else 1e11, why="why not")
@@ -79,6 +81,24 @@ def test_what_could_not_be_measured_is_none_and_says_why():
     assert figure["peak_float32"].value == 1e11
     assert found(a_machine()[:2])["peak_float32"].why == "it was not measured"
     assert all(bool(each.why) for each in figure.values() if each.value is None)
+
+
+@pytest.mark.parametrize(("pace", "copy", "triad"), [(13e9, 13e9, 13e9), (10e9, 11e9, 10e9)])
+def test_the_faster_of_torch_and_of_what_writes_around_the_caches_counts(pace, copy, triad):
+    machine = [each for each in a_machine() if each.what not in AROUND]
+    figure = found([*machine, *(stream(what, 512 * MIB, pace, spread=0.04) for what in AROUND)])
+    assert (figure["dram_copy_bandwidth"].value, figure["dram_triad_bandwidth"].value) == (copy, triad)
+    assert figure["dram_triad_bandwidth"].spread == 0.04
+    assert figure["dram_read_bandwidth"].value == pytest.approx(12e9)
+    within = found([*machine, *(stream(what, 64 * MIB, 99e9) for what in AROUND)])
+    assert within["dram_copy_bandwidth"].value == 11e9  # a set that is no four times the cache
+
+
+def test_before_streams_around_the_caches_were_measured_copies_said_less_than_the_machine_can():
+    figure = found([each for each in a_machine() if each.what not in AROUND])
+    for name in ("dram_copy_bandwidth", "dram_triad_bandwidth"):
+        assert (figure[name].value, figure[name].why) == (None, "measured before streams around the caches were")
+    assert figure["dram_read_bandwidth"].value == pytest.approx(12e9)
 
 
 def test_a_gpu_has_other_figures():

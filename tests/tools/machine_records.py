@@ -5,7 +5,7 @@ import math
 import random
 
 from benchmarks.harness import telemetry
-from benchmarks.harness.device_figures import FORMAT, device_id
+from benchmarks.harness.device_figures import device_id, version
 from benchmarks.harness.nvml import GpuActivity
 from benchmarks.harness.traces import FORMAT as TRACE_FORMAT
 from tests.tools import synthetic
@@ -47,7 +47,10 @@ def add_ceilings(tree, index, *, machine=synthetic.MACHINE, device="Cpu", began=
     data = json.loads(path.read_text())
     when = 1000 * (BEGAN + STEP * index if began is None else began)
     figures = FIGURES | changes
-    rows = {f"device.{device}.track_{name}": [[value], [], FORMAT, when, 0.1] for name, value in figures.items()}
+    rows = {
+        f"device.{device}.track_{name}": [[value], [], version(device.lower(), name), when, 0.1]
+        for name, value in figures.items()
+    }
     path.write_text(json.dumps({**data, "results": {**data["results"], **rows}}))
 
 

@@ -181,7 +181,7 @@ def add_ceilings(tree: Tree, machine=MACHINE, device="Cpu") -> None:
             f"device.{device}.track_{name}": [
                 [value * pace if name.endswith("bandwidth") or name.startswith("peak") else value],
                 [],
-                device_figures.FORMAT,
+                device_figures.version(device.lower(), name),
                 _started(index),
                 0.01,
             ]

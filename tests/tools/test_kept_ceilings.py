@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from benchmarks.harness.device_figures import FORMAT, device_id
+from benchmarks.harness.device_figures import FORMAT, device_id, version
 from tests.benchmarks.test_device_figures import a_machine, document
 from tools import kept_ceilings
 
@@ -22,10 +22,14 @@ def keep(root, monkeypatch, when, **changes):
     return kept_ceilings.keep(root, {**document(a_machine()), **changes})
 
 
-def record(root, name, started_at, values, *, version=FORMAT, machine=None, key=KEY):
+def record(root, name, started_at, values, *, old=None, machine=None, key=KEY):
     """Write a results file of asv."""
     columns = ["result", "params", "version", "started_at", "duration"]
-    rows = {f"{key}{figure}": [[value], [], version, started_at * 1000, 0.1] for figure, value in values.items()}
+    device = key.split(".")[1].lower()
+    rows = {
+        f"{key}{figure}": [[value], [], old or version(device, figure), started_at * 1000, 0.1]
+        for figure, value in values.items()
+    }
     rows["matmul.Cpu.time_hot"] = [[1.0], [["'a'"], ["'b'"]], "1", 9e15, 0.1]
     path = root / "results" / (machine or os.uname().nodename) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +93,18 @@ def test_the_recorded_history_counts_too_in_order_of_time(tmp_path, monkeypatch)
     assert found[0].figures["peak_float16"] is None
 
 
+def test_what_began_to_mean_something_else_is_not_taken_for_it_and_the_rest_stays_known(tmp_path):
+    values = {"dram_copy_bandwidth": 10e9, "dram_read_bandwidth": 12e9, "dram_triad_bandwidth": 9e9, "threads": 1}
+    record(tmp_path, "before", 1.0, values, old="1")
+    record(tmp_path, "since", 2.0, values)
+    before, since = kept_ceilings.sessions(tmp_path, "cpu")
+    assert before.figures == {"dram_read_bandwidth": 12e9, "threads": 1}
+    assert since.figures == values
+
+
 def test_recorded_sessions_of_other_kinds_do_not_count(tmp_path):
     record(tmp_path, "two-threads", 1.0, {"peak_float32": 5.0, "threads": 2})
-    record(tmp_path, "other-version", 1.0, {"peak_float32": 5.0, "threads": 1}, version="0")
+    record(tmp_path, "other-version", 1.0, {"peak_float32": 5.0, "threads": 1}, old="0")
     record(tmp_path, "other-machine", 1.0, {"peak_float32": 5.0, "threads": 1}, machine="box")
     record(tmp_path, "failed", 1.0, {"peak_float32": None, "threads": None})
     record(tmp_path, "none", 1.0, {}).with_name("broken.json").write_text(f'{{"results": "{KEY}"}}')
