@@ -1,7 +1,7 @@
 """matmul: C = A B, row-major; on CUDA also of float16 and bfloat16 (C too), and of int8 (C is int32).
 
-All implementations sum float16 and bfloat16 up in float32 and round once; int8 is exact. An operation of int8 counts as
-one FLOP, and its roof is the peak in int8.
+All implementations sum float16 and bfloat16 up in float32 and round once; int8 is exact. An operation of int8 is
+counted as a FLOP is, and read as an OP (GOPS); its roof is the peak in int8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""quantize_int8_rows: out = round_half_even(x / scale) as int8, where scale = max |x| of the row / 127.
+"""quantize_int8_rows: out = round_half_even(x / scale) as int8, where scale = max |x| of the row / 127; and the scales.
 
 float16 and bfloat16 are made float32 first, by every implementation: then the result is exact.
 """
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.harness.accuracy import compare
+from benchmarks.harness.accuracy import compare_outputs, verdict
 from benchmarks.harness.benchmark import _KernelBenchmark
 from benchmarks.harness.cases import ITEM_BYTES, dims_of, dtype_of
-from benchmarks.harness.problem import Inputs, Problem, TestCase, Verdict, tiled
+from benchmarks.harness.problem import Inputs, Outputs, Problem, TestCase, Verdict, tiled
 from benchmarks.harness.tolerance import Tolerance
 
 if TYPE_CHECKING:
@@ -26,10 +26,9 @@ PERIOD = 1_048_576  # random values drawn: 256 rows; larger inputs repeat them
 
 
 class QuantizeInt8Rows(Problem):
-    """x: (rows, columns) float32, float16 or bfloat16 -> out: (rows, columns) int8; `dims` is (rows, columns).
+    """x: (rows, columns) float32, float16 or bfloat16 -> out: (rows, columns) int8, scales: (rows,) float32.
 
-    The native kernel's second output, the rows' scales (float32), is computed by every implementation, and compared
-    only through `out`: an integer at each edge between two steps would be another with another scale.
+    `dims` is (rows, columns).
     """
 
     kernel = "quantize_int8_rows"
@@ -38,6 +37,7 @@ class QuantizeInt8Rows(Problem):
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
         {"name": "x", "type": "float", "pointer": True, "const": True},
         {"name": "out", "type": "int8_t", "pointer": True, "const": False},
+        {"name": "scales", "type": "float", "pointer": True, "const": False},
         {"name": "rows", "type": "size_t", "pointer": False, "const": False},
         {"name": "columns", "type": "size_t", "pointer": False, "const": False},
     )
@@ -76,32 +76,28 @@ class QuantizeInt8Rows(Problem):
         return x, 127.0 if self.device == "cpu" else torch.tensor(127.0, device=self.device)
 
     def native_arguments(self, inputs: Inputs) -> Inputs:
-        """Return x, and an uninitialised tensor for the scales."""
-        import torch  # noqa: PLC0415
+        """Return x."""
+        return inputs[:1]
 
-        x = inputs[0]
-        return x, x.new_empty(x.shape[0], dtype=torch.float32)
-
-    def reference_solution(self, *inputs: Any) -> torch.Tensor:
-        """Return the quantised rows by seven eager operations, of float16 and bfloat16 behind a cast."""
+    def reference_solution(self, *inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the quantised rows and their scales by seven eager operations; float16 and bfloat16 are cast first."""
         import torch  # noqa: PLC0415
 
         x, steps = inputs
         if x.dtype != torch.float32:
             x = x.float()
         scales = torch.amax(torch.abs(x), 1, keepdim=True) / steps
-        return torch.clamp(torch.round(x / scales), -127, 127).to(torch.int8)
+        return torch.clamp(torch.round(x / scales), -127, 127).to(torch.int8), scales.squeeze(1)
 
-    def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
-        """Return whether every integer is equal, and how many are not (and of those how many by one)."""
-        details = compare(expected, actual, self.tolerance, dtype="int8")
-        return details["right"], details
+    def verify_result(self, expected: Outputs, actual: Outputs) -> Verdict:
+        """Return whether every integer and every scale is equal, and the figures of both."""
+        return verdict(compare_outputs(expected, actual, self.tolerance, self.output_names()))
 
-    def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
-        """Return every `step`-th row, counted back from the last."""
+    def subset(self, inputs: Inputs, output: Outputs, step: int) -> tuple[Inputs, Outputs]:
+        """Return every `step`-th row and its scale, counted back from the last."""
         x, steps = inputs
-        start = (x.shape[0] - 1) % step
-        return (x[start::step].contiguous(), steps), output[start::step].contiguous()
+        rows = slice((x.shape[0] - 1) % step, None, step)
+        return (x[rows].contiguous(), steps), tuple(each[rows].contiguous() for each in output)
 
     def get_flops(self, test_case: TestCase) -> int:
         """Return 6 per element: size, maximum, division, rounding and the two comparisons of the clamp.
@@ -124,11 +120,12 @@ class QuantizeInt8Rows(Problem):
         rows, columns = test_case["dims"]
         return (41 if dtype_of(test_case["name"]) == "float32" else 47) * rows * columns + 16 * rows
 
-    def empty_output(self, inputs: Inputs) -> torch.Tensor:
-        """Return an uninitialised int8 tensor of x's shape."""
+    def empty_output(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return an uninitialised int8 tensor of x's shape, and a float32 one with a number for each row."""
         import torch  # noqa: PLC0415
 
-        return torch.empty_like(inputs[0], dtype=torch.int8)
+        x = inputs[0]
+        return torch.empty_like(x, dtype=torch.int8), x.new_empty(x.shape[0], dtype=torch.float32)
 
 
 # Timed on CUDA alone, which it is made for: tier core has 150 s a commit on a CPU, and three kernels take them. What

@@ -32,8 +32,9 @@ from asv.config import Config
 from asv.console import log as asv_log
 from asv.repo import get_repo
 
-from benchmarks.harness import telemetry, timing
+from benchmarks.harness import timing
 from benchmarks.harness.cases import CONTROLS
+from benchmarks.harness.spool import append_line
 from tools import ab_kept, failures, fingerprint, kept_builds, toolchain
 from tools.ab_kept import KeptRounds
 from tools.ab_rounds import Pair
@@ -159,7 +160,7 @@ class AsvRunner:
         self, folder: Path, commits: tuple[str, str], series: Sequence[Series], rounds: int, deadline: float
     ) -> None:
         """Have asv measure `rounds` rounds a side; it is ended at the deadline."""
-        telemetry.append_line(folder / ab_kept.TIMES, json.dumps({"began": time.time(), "rounds": rounds}))
+        append_line(folder / ab_kept.TIMES, json.dumps({"began": time.time(), "rounds": rounds}))
         hashes = self.root / FOLDER / "commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
         benches = [text for expression in _expressions(series) for text in ("--bench", expression)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.harness import accuracy
-from benchmarks.harness.problem import Problem
+from benchmarks.harness.problem import Problem, outputs_of
 from tools.comparison import Accuracy
 
 # What is said of an output under one tolerance only: not carried over where another judged it.
@@ -19,18 +19,6 @@ _JUDGEMENT = (
     *("rtol", "atol", "tolerance"),
 )
 _NEVER_RIGHT = ("nan", "infinite", "missing")  # counts of elements
-
-
-def outputs_of(result: Any) -> tuple[Any, ...]:
-    """Return what a reference or an implementation returned as a tuple of tensors; () for nothing."""
-    if result is None:
-        return ()
-    return tuple(result) if isinstance(result, list | tuple) else (result,)
-
-
-def output_names(problem: Problem) -> list[str]:
-    """Return the names of a problem's outputs: its parameters that are pointers and not const."""
-    return [str(each["name"]) for each in problem.parameters if each["pointer"] and not each["const"]]
 
 
 def verify(problem: Problem, expected: Any, actual: Any, tolerance: accuracy.Tolerance | None) -> tuple[Accuracy, ...]:
@@ -45,13 +33,13 @@ def verify(problem: Problem, expected: Any, actual: Any, tolerance: accuracy.Tol
     Raises:
         ValueError: the harness compares no numbers of that dtype by a tolerance.
     """
-    names = output_names(problem)
+    names = problem.output_names()
     try:
         found = accuracy.compare_outputs(expected, actual, tolerance, names)
     except ValueError:
         if tolerance is not None:
             raise
-        found = {name: {} for name in names[: len(outputs_of(expected))] or ["out"]}
+        found = {name: {} for name in names[: len(outputs_of(expected))] or ("out",)}
     if tolerance is None and not any("wrong" in each and each["wrong"] is None for each in found.values()):
         found = _as_the_problem_says(problem, expected, actual, found)
     return tuple(Accuracy(output=name, right=bool(each["right"]), details=each) for name, each in found.items())
@@ -62,17 +50,25 @@ def _as_the_problem_says(
 ) -> dict[str, dict[str, Any]]:
     """Return the figures with the verdict of the problem in place of that of the default tolerances."""
     said, details = problem.verify_result(expected, actual)
-    blamed = [name for name, each in found.items() if not each.get("right", True)] or list(found)
+    own = {name: dict(details) if len(found) == 1 else _part(details, name) for name in found}
+    refused = [name for name in found if own[name].get("right") is False]
+    blamed = refused or [name for name, each in found.items() if not each.get("right", True)] or list(found)
     judged = {}
     for name, each in found.items():
         right = (bool(said) or name not in blamed) and not any(each.get(count) for count in _NEVER_RIGHT)
         # A default tolerance's word on what is wrong and where; not where the problem allows more.
         kept = {key: value for key, value in each.items() if key not in _JUDGEMENT or not (right or each["right"])}
-        if len(found) == 1:
-            kept |= {key: value for key, value in details.items() if value is not None}
+        kept |= {key: value for key, value in own[name].items() if value is not None}
         why = kept.get("why") or f"the problem's own check refuses it: {_listed(details)}"
         judged[name] = {**kept, "right": right, "why": None if right else why}
     return judged
+
+
+def _part(details: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return what a problem's details say of one of several outputs (as `accuracy.verdict` does), {} for nothing."""
+    outputs = details.get("outputs")
+    part = outputs.get(name) if isinstance(outputs, Mapping) else None
+    return dict(part) if isinstance(part, Mapping) else {}
 
 
 def _listed(details: Mapping[str, Any]) -> str:

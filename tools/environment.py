@@ -31,7 +31,7 @@ from asv import util
 from asv.console import log
 from asv.environment import Environment, EnvironmentUnavailable
 
-from benchmarks.harness.telemetry import append_line, spool_path
+from benchmarks.harness.spool import append_line, spool_path
 from tools import fingerprint, lock, session_facts, toolchain
 from tools.atomic import replace_text
 from tools.errors import UsageError

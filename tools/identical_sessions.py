@@ -28,6 +28,7 @@ from asv.config import Config
 from benchmarks.harness import blocks, telemetry, timing
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.sampling import ROUNDS
+from benchmarks.harness.spool import spool_path
 from benchmarks.harness.telemetry import GAUGES, Round
 from tools import atomic, failures, lock, selection, session_facts
 from tools.adjustment import Logs, RoundKey, deviations, usable
@@ -112,7 +113,7 @@ def _measure(commit: str, expressions: Sequence[str], rounds: int, kept: Path) -
     conf = Config.load()
     environment = environment_of(conf).name
     here = (Path.cwd(), environment, commit)
-    spool, means = telemetry.spool_path(*here), blocks.path_of(*here)
+    spool, means = spool_path(*here), blocks.path_of(*here)
     if spool.exists():
         raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `python -m tools ingest` first")
     benches = [text for expression in expressions for text in ("--bench", expression)]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.harness import telemetry
+from benchmarks.harness.spool import spool_path
 from benchmarks.harness.telemetry import Round
 from tools import failures as failure_lines
 from tools import kept_values, lock, session_facts, stored_file
@@ -119,7 +120,7 @@ def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -
 
 
 def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[StoredFile], tally: _Tally) -> None:
-    spool = telemetry.spool_path(root, environment, commit)
+    spool = spool_path(root, environment, commit)
     failed_spool = failure_lines.spool_path(root, environment, commit)
     session_spool = session_facts.spool_path(root, environment, commit)
     with (

@@ -29,6 +29,7 @@ from tools.measurements import Measurement
 from tools.run_report import SHORT, Cost
 from tools.selection import Selection, is_tracked, wrong_errors
 from tools.session_records import Records
+from tools.site_process import write_site
 from tools.stored_file import Series
 
 PAGES = "kernel-velocity"
@@ -259,8 +260,6 @@ class Session:
         index = Path(self._conf.html_dir).absolute() / PAGES / "index.html"
         if status != 0 or not index.exists():
             print(f"asv's own page could not be made: {_last(lines)} (log: {self._log}); ours is below", file=out)
-            from tools.report import write_site  # noqa: PLC0415 - Bokeh: a machine that only measures has none
-
             write_site(results=self.results, repository=self.root, out=index.parent)
         return index
 

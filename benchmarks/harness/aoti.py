@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.problem import Inputs, Problem
+from benchmarks.harness.problem import Inputs, Outputs, Problem
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -112,7 +112,7 @@ def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
     scalars = [None if hasattr(value, "data_ptr") else value for value in inputs]
 
     class Reference(torch.nn.Module):
-        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        def forward(self, *tensors: torch.Tensor) -> Outputs:
             given = iter(tensors)
             return problem.reference_solution(*(next(given) if s is None else s for s in scalars))
 

@@ -19,7 +19,7 @@ from benchmarks.harness import running
 from benchmarks.harness.cache import flush_size, is_cold
 from benchmarks.harness.cases import FIGURES
 from benchmarks.harness.sampling import ROUNDS
-from benchmarks.harness.telemetry import append_failure, spool_path
+from benchmarks.harness.spool import append_failure, spool_path
 from benchmarks.harness.under_test import root_folder
 
 ERROR_UNIT = "absolute or relative, the smaller"  # of track_max_error; integers: absolute

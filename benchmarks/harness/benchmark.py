@@ -29,8 +29,9 @@ from benchmarks.harness.machine import activity, read_counters
 from benchmarks.harness.problem import Inputs, Problem
 from benchmarks.harness.regions import Region, Timed, timed
 from benchmarks.harness.sampling import RoundResult, measure
+from benchmarks.harness.spool import append, spool_path
 from benchmarks.harness.stopping import from_environment
-from benchmarks.harness.telemetry import GAUGES, Round, append, spool_path
+from benchmarks.harness.telemetry import GAUGES, Round
 from benchmarks.harness.timers import Call, Timer
 from benchmarks.harness.under_test import check_package, root_folder
 

@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.harness.telemetry import Round, append_line
+from benchmarks.harness.spool import append_line
+from benchmarks.harness.telemetry import Round
 
 
 def path_of(root: Path, environment: str, commit: str) -> Path:

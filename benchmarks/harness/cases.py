@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.harness.problem import Problem
+from benchmarks.harness.tolerance import INTEGERS
 
 ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
 IMPLEMENTATIONS = ("eager", "compile", "native", "triton")
@@ -51,6 +52,15 @@ def dims_of(case: str) -> tuple[int, ...]:
 def dtype_of(case: str) -> str:
     """Return the dtype that a case's name says: "float32" of "float32-5M"."""
     return case.partition("-")[0]
+
+
+def operation(dtype: str) -> str:
+    """Return what is counted of a test case that computes in a dtype: "FLOP", or "OP", operations of integers only.
+
+    A test case computes in the dtype that its name says, whatever it writes: `quantize_int8` does in float32. The one
+    place that decides it: the names of rates, GFLOPS or GOPS, are made of this word.
+    """
+    return "OP" if dtype in INTEGERS else "FLOP"
 
 
 def problems(device: str | None = None) -> Iterator[Problem]:

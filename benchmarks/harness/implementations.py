@@ -14,13 +14,13 @@ from typing import Any
 
 from benchmarks.harness import aoti
 from benchmarks.harness.cases import ITEM_BYTES, ON_CUDA_ALONE, dtype_of
-from benchmarks.harness.problem import Inputs, Problem
+from benchmarks.harness.problem import Inputs, Outputs, Problem, outputs_of
 from benchmarks.harness.timers import Call
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A call on fixed inputs. `output()` returns the tensor that the last call wrote, `poison()` overwrites it."""
+    """A call on fixed inputs. `output()` returns what the last call wrote, all outputs; `poison()` overwrites it."""
 
     call: Call
     output: Callable[[], Any]
@@ -86,7 +86,7 @@ def _bind_native(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> B
         if reason is not None:
             raise NotImplementedError(reason)
     output = problem.empty_output(inputs)
-    call: Call = module.bind(*problem.native_arguments(inputs), out=output)
+    call: Call = module.bind(*problem.native_arguments(inputs), **_named(problem, output))
     if status := call():
         raise KernelFailedError(f"kernels.{kernel} returned status {status}")
     return Bound(call, lambda: output, lambda: poison(output))
@@ -119,7 +119,7 @@ def _bind_triton(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> B
         raise NotImplementedError("TRITON_INTERPRET is set: interpreted, a kernel's time says nothing")
     _check_support(problem, case, module.SUPPORTS)
     output = problem.empty_output(inputs)
-    call: Call = module.bind(*problem.native_arguments(inputs), out=output)
+    call: Call = module.bind(*problem.native_arguments(inputs), **_named(problem, output))
     call()  # compiles
     return Bound(call, lambda: output, lambda: poison(output))
 
@@ -140,14 +140,23 @@ def _of_this_commit(name: str) -> Any:
         raise NotImplementedError(f"this commit has no {name}") from None
 
 
-def poison(output: Any) -> None:
-    """Overwrite an output with values that no kernel here produces: NaN, or 77 in every element."""
-    output.fill_(float("nan") if output.is_floating_point() else 77)
+def _named(problem: Problem, output: Outputs) -> dict[str, Any]:
+    """Return the outputs by the keywords of a kernel's `bind` that take them (`Problem.native_arguments`)."""
+    several = outputs_of(output)
+    return {"out": output} if len(several) == 1 else dict(zip(problem.output_names(), several, strict=True))
+
+
+def poison(output: Outputs) -> None:
+    """Overwrite every output with values that no kernel here produces: NaN, or 77 in every element."""
+    for each in outputs_of(output):
+        each.fill_(float("nan") if each.is_floating_point() else 77)
 
 
 def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Bound:
     run = aoti.load(problem, case, inputs, cache)
     tensors = [value for value in inputs if hasattr(value, "data_ptr")]
+    if len(problem.output_names()) > 1:
+        return fresh(lambda: tuple(run(tensors)))
     return fresh(lambda: run(tensors)[0])
 
 

@@ -3,7 +3,7 @@
 The method names are those of public kernel-challenge definitions (Tensara's), with the same meanings, so that such a
 class runs here unchanged. What is ours stands beside them, each with a default that keeps a foreign definition
 working: `get_bytes` (absent: no bandwidth, no roofline), `get_footprint`, `get_unfused_bytes`, `expected`, `subset`,
-`poison`, `native_arguments`.
+`poison`, `native_arguments`, `output_names`.
 
 No torch at import: discovery must be the same on a machine that has none.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 Inputs = tuple[Any, ...]  # tensors and scalars, in the order of `parameters`
+Outputs = Any  # a tensor; of a problem with several outputs a tuple of them, in the order of `parameters`
 Verdict = tuple[bool, dict[str, Any]]
 
 
@@ -74,16 +75,16 @@ class Problem(ABC):
         self.time_limit = time_limit
 
     @abstractmethod
-    def reference_solution(self, *inputs: Any) -> torch.Tensor:
-        """Return the output as PyTorch's eager operations compute it; this is also the implementation `eager`."""
+    def reference_solution(self, *inputs: Any) -> Outputs:
+        """Return the output, or all outputs, as PyTorch's eager operations compute them: the implementation `eager`."""
 
     @abstractmethod
     def generate_test_cases(self) -> list[TestCase]:
         """Return the test cases of `device`, in the order of `cases`."""
 
     @abstractmethod
-    def verify_result(self, expected: torch.Tensor, actual: torch.Tensor) -> Verdict:
-        """Return whether `actual` is right, and the error figures. NaN where none is expected is never right."""
+    def verify_result(self, expected: Outputs, actual: Outputs) -> Verdict:
+        """Return whether every output is right, and the error figures. NaN where none is expected is never right."""
 
     def generate_sample(self) -> TestCase:
         """Return one small test case."""
@@ -147,19 +148,19 @@ class Problem(ABC):
         """
         return None
 
-    def expected(self, *inputs: Any) -> torch.Tensor:
+    def expected(self, *inputs: Any) -> Outputs:
         """Return what `verify_result` compares with; a problem may compute it in a higher precision."""
         return self.reference_solution(*inputs)
 
-    def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
-        """Return inputs and output of about every `step`-th result, the last one included.
+    def subset(self, inputs: Inputs, output: Outputs, step: int) -> tuple[Inputs, Outputs]:
+        """Return inputs and outputs of about every `step`-th result, the last one included.
 
         The default is all of them: slow, never wrong.
         """
         return inputs, output
 
-    def empty_output(self, inputs: Inputs) -> torch.Tensor:
-        """Return an output tensor to be written into.
+    def empty_output(self, inputs: Inputs) -> Outputs:
+        """Return an output tensor to be written into, or all of them.
 
         Raises:
             NotImplementedError: the problem does not say what its output looks like.
@@ -167,8 +168,22 @@ class Problem(ABC):
         raise NotImplementedError(f"{self.name} does not say what its output looks like (empty_output)")
 
     def native_arguments(self, inputs: Inputs) -> Inputs:
-        """Return the positional arguments of the native kernel's Python function."""
+        """Return the positional arguments of the native kernel's Python function: what it reads.
+
+        An only output is its keyword `out`; several are keywords of the names of `output_names`.
+        """
         return inputs
+
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of the outputs, in order: of the parameters that are pointers and not const."""
+        return tuple(str(each["name"]) for each in self.parameters if each["pointer"] and not each["const"])
+
+
+def outputs_of(result: Outputs) -> tuple[Any, ...]:
+    """Return what a reference or an implementation returned as a tuple of tensors; () for nothing."""
+    if result is None:
+        return ()
+    return tuple(result) if isinstance(result, list | tuple) else (result,)
 
 
 def tiled(values: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

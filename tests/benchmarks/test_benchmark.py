@@ -11,9 +11,9 @@ import types
 
 import pytest
 
-from benchmarks import add_mul_exp, matmul, quantize_int8
+from benchmarks import add_mul_exp, matmul, quantize_int8, quantize_int8_rows
 from benchmarks.harness import benchmark as base
-from benchmarks.harness.benchmark import WrongResultError
+from benchmarks.harness.benchmark import WrongResultError, _KernelBenchmark
 from benchmarks.harness.implementations import KernelFailedError, bind
 from benchmarks.harness.machine import HostActivity
 from benchmarks.harness.running import EarlierRoundDiedError
@@ -116,6 +116,64 @@ def test_an_unwritten_element_is_caught(asv_environment, kernel):
         WrongResultError, match=r"1 of 500000 elements wrong, the first at \(499999,\): got nan, .*nan 1"
     ):
         add_mul_exp.Cpu().setup("native", "float32-500k")
+
+
+class RowsOnTheCpu(_KernelBenchmark):
+    """quantize_int8_rows, which has two outputs, where tests run."""
+
+    problem = quantize_int8_rows.QuantizeInt8Rows()
+    device = "cpu"
+
+
+def rows_kernel(monkeypatch, spoil):
+    """Have what `spoil` does to the scales follow every call of the native kernel."""
+    native = importlib.import_module("kernels.quantize_int8_rows")
+    bind_native = native.bind
+
+    def bind_spoiled(x, scales, *, out):
+        call = bind_native(x, scales, out=out)
+
+        def spoiled():
+            status = call()
+            spoil(scales)
+            return status
+
+        return spoiled
+
+    monkeypatch.setattr(native, "bind", bind_spoiled)
+
+
+@pytest.mark.parametrize(("is_known", "looked_at"), [(False, 128), (True, 2)])
+@pytest.mark.parametrize(
+    "spoil", [lambda last: last.view(torch.int32).add_(1), lambda last: last.fill_(float("nan"))], ids=["bit", "nan"]
+)
+def test_a_wrong_second_output_is_never_timed(asv_environment, monkeypatch, spoil, is_known, looked_at):
+    if is_known:  # at this commit it was checked in full, and was right
+        RowsOnTheCpu().setup("native", "float32-128x4096")
+    rows_kernel(monkeypatch, lambda scales: spoil(scales[-1:]))
+    why = rf"is wrong: scales: 1 of {looked_at} elements wrong, the first at \({looked_at - 1},\)"
+    with pytest.raises(WrongResultError, match=f"quantize_int8_rows native float32-128x4096 {why}"):
+        RowsOnTheCpu().setup("native", "float32-128x4096")
+    assert not rounds(asv_environment)
+
+
+def test_an_unwritten_second_output_is_caught(asv_environment, monkeypatch):
+    native = importlib.import_module("kernels.quantize_int8_rows")
+    bind_native = native.bind
+    monkeypatch.setattr(native, "bind", lambda x, scales, *, out: bind_native(x, scales.clone(), out=out))
+    with pytest.raises(WrongResultError, match=r"scales: 128 of 128 elements wrong, .*: got nan"):
+        RowsOnTheCpu().setup("native", "float32-128x4096")
+
+
+@pytest.mark.parametrize("implementation", ["eager", pytest.param("compile", marks=pytest.mark.slow)])
+def test_all_outputs_of_pytorch_are_there(asv_environment, implementation):
+    bench = RowsOnTheCpu()
+    bench.setup(implementation, "float32-128x4096")
+    integers, scales = bench._bound.output()
+    assert (integers.dtype, integers.shape, scales.dtype, scales.shape) == (
+        *(torch.int8, (128, 4096)),
+        *(torch.float32, (128,)),
+    )
 
 
 def test_a_kernel_that_is_right_only_once_is_wrong(asv_environment, kernel):

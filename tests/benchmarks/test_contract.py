@@ -12,7 +12,8 @@ import pytest
 
 from benchmarks.harness import cases
 from benchmarks.harness.sampling import REFUSED_ROUNDS, ROUNDS
-from benchmarks.harness.telemetry import FLAGS, KEYS, LINE_LIMIT, Round, spool_path
+from benchmarks.harness.spool import spool_path
+from benchmarks.harness.telemetry import FLAGS, KEYS, LINE_LIMIT, Round
 from tests.golden import check_golden
 
 ROOT = Path(__file__).parents[2]

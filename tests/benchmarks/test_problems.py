@@ -1,15 +1,16 @@
-"""The three problems: right outputs pass, each kind of wrong one is caught and named; foreign definitions fit."""
+"""The problems: right outputs pass, each kind of wrong one is caught and named; foreign definitions fit."""
 
 import ctypes
 
 import pytest
 
 from benchmarks.harness import cases
-from benchmarks.harness.problem import Problem
+from benchmarks.harness.problem import Problem, outputs_of
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
 
 PROBLEMS = {problem.name: problem for problem in cases.problems()}
+OUTPUTS = [(name, output) for name, problem in PROBLEMS.items() for output in problem.output_names()]
 
 
 @pytest.fixture(params=sorted(PROBLEMS))
@@ -25,12 +26,30 @@ def small(problem):
     return inputs, problem.reference_solution(*inputs)
 
 
+def said_of(details, name):
+    """Return what is said of an output of that name."""
+    return details["outputs"][name] if "outputs" in details else details
+
+
+@pytest.fixture(params=OUTPUTS, ids="-".join)
+def faulty(request):
+    """A problem, what it expects of small inputs, its eager outputs, and the name of one of them with that output."""
+    name, output = request.param
+    problem = PROBLEMS[name]
+    problem.device = "cpu"
+    inputs, outputs = small(problem)
+    return problem, inputs, outputs, output, outputs_of(outputs)[problem.output_names().index(output)]
+
+
 def test_eager_is_right(problem):
     inputs, output = small(problem)
     right, details = problem.verify_result(problem.expected(*inputs), output)
     assert right
-    assert details["wrong"] == 0
-    assert details["elements"] == output.numel()
+    outputs = dict(zip(problem.output_names(), outputs_of(output), strict=True))
+    assert len(outputs) == len(outputs_of(problem.empty_output(inputs)))
+    for name, each in outputs.items():
+        part = said_of(details, name)
+        assert (part["wrong"], part["elements"]) == (0, each.numel())
 
 
 DTYPES = [
@@ -131,39 +150,59 @@ def cpu_cases(problem):
     return problem.generate_test_cases()
 
 
-def test_one_wrong_element_is_caught_where_it_is(problem):
-    inputs, output = small(problem)
+def test_one_wrong_element_of_any_output_is_caught_where_it_is(faulty):
+    problem, inputs, outputs, name, output = faulty
     output.view(-1)[37] += 1
-    right, details = problem.verify_result(problem.expected(*inputs), output)
+    right, details = problem.verify_result(problem.expected(*inputs), outputs)
     assert not right
-    assert (details["wrong"], details["first_wrong"]) == (1, 37)
+    said = said_of(details, name)
+    assert (said["wrong"], said["first_wrong"]) == (1, 37)
+    assert said["why"] in details["why"]
 
 
-def test_nan_is_never_right(problem):
-    inputs, output = small(problem)
+def test_nan_is_never_right(faulty):
+    problem, inputs, outputs, name, output = faulty
     if not output.is_floating_point():
         pytest.skip("integers have no NaN")
     output.view(-1)[-1] = float("nan")
-    right, details = problem.verify_result(problem.expected(*inputs), output)
+    right, details = problem.verify_result(problem.expected(*inputs), outputs)
     assert not right
-    assert details["nan"] == 1
+    assert said_of(details, name)["nan"] == 1
 
 
-def test_wrong_shape_is_caught(problem):
-    inputs, output = small(problem)
-    right, details = problem.verify_result(problem.expected(*inputs), output[:-1])
+def test_wrong_shape_is_caught(faulty):
+    problem, inputs, outputs, name, output = faulty
+    short = [each[:-1] if each is output else each for each in outputs_of(outputs)]
+    right, details = problem.verify_result(problem.expected(*inputs), short[0] if len(short) == 1 else tuple(short))
     assert not right
-    assert details["actual_shape"] == tuple(output[:-1].shape)
+    assert said_of(details, name)["actual_shape"] == tuple(output[:-1].shape)
 
 
 @pytest.mark.parametrize("step", [1, 7, 97])
-def test_a_subset_is_right_and_contains_the_last_result(problem, step):
-    inputs, output = small(problem)
-    part, picked = problem.subset(inputs, output, step)
+def test_a_subset_is_right_and_contains_the_last_result(faulty, step):
+    problem, inputs, outputs, _, output = faulty
+    part, picked = problem.subset(inputs, outputs, step)
     assert problem.verify_result(problem.expected(*part), picked)[0]
     output.view(-1)[-1] += 1
-    part, picked = problem.subset(inputs, output, step)
+    part, picked = problem.subset(inputs, outputs, step)
     assert not problem.verify_result(problem.expected(*part), picked)[0]
+
+
+def test_an_output_that_is_not_there_is_wrong():
+    problem = PROBLEMS["quantize_int8_rows"]
+    inputs, (integers, _) = small(problem)
+    right, details = problem.verify_result(problem.expected(*inputs), integers)
+    assert not right
+    assert details["why"] == "scales: got 1 output, wanted 2"
+
+
+def test_a_scale_is_right_to_its_last_bit():
+    problem = PROBLEMS["quantize_int8_rows"]
+    inputs, (integers, scales) = small(problem)
+    scales.view(torch.int32)[3] += 1
+    right, details = problem.verify_result(problem.expected(*inputs), (integers, scales))
+    assert not right
+    assert details["why"].startswith("scales: 1 of 64 elements wrong, the first at (3,): got ")
 
 
 def test_inputs_are_seeded_and_random(problem):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import threading
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.harness import telemetry
 from benchmarks.harness.nvml import GpuActivity
-from benchmarks.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, append, decode, encode, spool_path
+from benchmarks.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, decode, encode
 
 FULL = Round(
     benchmark="matmul.Cpu.time_hot",
@@ -211,28 +210,6 @@ def test_where_a_line_is_too_long_the_least_missed_goes_first():
 def test_too_long_a_line_is_refused():
     with pytest.raises(TelemetryError, match="at most 300"):
         encode(dataclasses.replace(FULL, params=("native", "x" * 200)))
-
-
-def test_lines_of_concurrent_writers_do_not_mix(tmp_path):
-    path = spool_path(tmp_path, "env", "0" * 40)
-    threads = [threading.Thread(target=lambda: [append(path, FULL) for _ in range(50)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [decode(line) for line in path.read_text().splitlines()] == [decode(encode(FULL))] * 200
-
-
-def test_failures_are_one_short_line(tmp_path):
-    path = tmp_path / "a" / "b.failures.jsonl"
-    telemetry.append_failure(
-        path, benchmark="matmul.Cpu.time_hot", params=("native", "c"), when=1.0, error=ValueError("a\nb" + "x" * 9999)
-    )
-    (line,) = path.read_text().splitlines()
-    said = json.loads(line)
-    assert said["error"].startswith("ValueError: a b")
-    assert len(said["error"]) == 500
-    assert said["p"] == ["native", "c"]
 
 
 def test_effective_sample_size_of_a_known_process():

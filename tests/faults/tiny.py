@@ -67,7 +67,8 @@ import os, signal, sys, time
 from pathlib import Path
 from benchmarks.harness.problem import Problem
 from benchmarks.harness.stopping import from_environment, method_hash
-from benchmarks.harness.telemetry import Round, append, spool_path
+from benchmarks.harness.spool import append, spool_path
+from benchmarks.harness.telemetry import Round
 
 LAUNCH = str(time.time())
 CASES = ["float32-1k", "float32-2k", "float32-3k"]

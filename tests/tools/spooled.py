@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 from benchmarks.harness import telemetry
+from benchmarks.harness.spool import append, spool_path
 from benchmarks.harness.telemetry import Round
 from tools import failures
 from tools.failures import Failure
@@ -54,7 +55,7 @@ def write_result(root, result, samples, *, machine="box", repeat=None, commit=CO
 
 def spool(root, *rounds):
     for item in rounds:
-        telemetry.append(telemetry.spool_path(root, ENVIRONMENT, COMMIT), item)
+        append(spool_path(root, ENVIRONMENT, COMMIT), item)
 
 
 def at(time, estimate, params=("native", "c")):
@@ -71,7 +72,7 @@ def estimates(root, machine="box"):
 
 
 def waiting(root):
-    path = telemetry.spool_path(root, ENVIRONMENT, COMMIT)
+    path = spool_path(root, ENVIRONMENT, COMMIT)
     return path.read_text().splitlines() if path.exists() else []
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.harness import telemetry
+from benchmarks.harness.spool import append_line, spool_path
 from tests.tools.simulated_machine import SERIES, a_round
 from tools import ab_kept, ab_run, failures
 from tools.ab_rounds import Pair
@@ -53,7 +54,7 @@ def kept(folder, *, tried=True, **said):
     """
     found = ab_kept.KeptRounds(folder=folder, environment="e")
     if "a" not in said and tried:
-        telemetry.append_line(folder / "e" / f"{'a' * 40}.jsonl", telemetry.encode(rounds(4)[0]))
+        append_line(folder / "e" / f"{'a' * 40}.jsonl", telemetry.encode(rounds(4)[0]))
     for commit, skipped in said.items():
         item = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="no such kernel", skipped=skipped)
         failures.append(found.failures_path(commit * 40), item)
@@ -69,7 +70,7 @@ def counted(folder, *hours):
     for commit in ("a" * 40, "b" * 40):
         path = folder / "e" / f"{commit}.jsonl"
         for item in rounds(*(100 * HOUR - HOUR * number for number in hours)):
-            telemetry.append_line(path, telemetry.encode(item))
+            append_line(path, telemetry.encode(item))
     return found.pairs("a" * 40, "b" * 40, 100 * HOUR, 100 * HOUR).get(SERIES, Pair()).rounds
 
 
@@ -89,7 +90,7 @@ def test_where_only_rounds_of_another_day_are_kept_it_is_measured(tmp_path):
     for commit, seconds in (("a" * 40, 1e-3), ("b" * 40, 1.1e-3)):
         for number in range(8):
             item = a_round(SERIES, runner.began - 30 * 24 * HOUR + number, seconds, f"{number}")
-            telemetry.append_line(path / f"{commit}.jsonl", telemetry.encode(item))
+            append_line(path / f"{commit}.jsonl", telemetry.encode(item))
     runner.measure_pair("a" * 40, "b" * 40, [SERIES], 8, runner.clock() + HOUR)
     assert measured == [8]
 
@@ -135,6 +136,6 @@ def test_a_gpu_is_adjusted_by_pytorch_and_a_cpu_by_its_gauges():
 
 
 def test_the_spool_of_a_session_is_not_that_of_the_history(tmp_path, monkeypatch):
-    assert telemetry.spool_path(tmp_path, "e", "c") == tmp_path / ".asv" / "spool" / "e" / "c.jsonl"
+    assert spool_path(tmp_path, "e", "c") == tmp_path / ".asv" / "spool" / "e" / "c.jsonl"
     monkeypatch.setenv("KV_SPOOL", ".asv/ab/pair")
-    assert telemetry.spool_path(tmp_path, "e", "c") == tmp_path / ".asv" / "ab" / "pair" / "e" / "c.jsonl"
+    assert spool_path(tmp_path, "e", "c") == tmp_path / ".asv" / "ab" / "pair" / "e" / "c.jsonl"

@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import pytest
 
-from benchmarks.harness.accuracy import parse_tolerance
+from benchmarks.harness.accuracy import compare_outputs, parse_tolerance, verdict
+from benchmarks.harness.problem import outputs_of
 from tests.tools.live_comparisons import Doubling
-from tools.compare_accuracy import in_words, output_names, outputs_of, verify
+from tools.compare_accuracy import in_words, verify
 
 torch = pytest.importorskip("torch", reason="outputs are torch tensors")
 
@@ -51,6 +52,17 @@ def test_where_the_problem_refuses_and_no_figure_says_which_all_are_wrong():
     assert "the problem's own check refuses it: sum 3" in in_words(found)
 
 
+def test_a_problem_that_says_which_output_is_wrong_is_believed():
+    class Exact(Two):
+        def verify_result(self, expected, actual):
+            return verdict(compare_outputs(expected, actual, parse_tolerance("0"), self.output_names()))
+
+    double, half = verify(Exact(), pair(), pair(half=0.5 + 2.0**-24), None)  # right by the default of float32
+    assert (double.right, half.right) == (True, False)
+    assert half.details["why"] == "4 of 4 elements wrong, the first at (0,): got 0.50000006, wanted 0.5"
+    assert all(each.right for each in verify(Exact(), pair(), pair(), None))
+
+
 def test_a_problem_that_allows_more_than_the_default_is_believed():
     class Lax(Doubling):
         def verify_result(self, expected, actual):
@@ -77,4 +89,4 @@ def test_what_the_harness_does_not_compare_is_the_problems_to_judge():
 
 def test_outputs_and_names():
     assert outputs_of(None) == () and outputs_of([1, 2]) == (1, 2) and outputs_of(3) == (3,)
-    assert output_names(Two()) == ["double", "half"]
+    assert Two().output_names() == ("double", "half")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness import telemetry
+from benchmarks.harness.spool import append_failure
 from tools import failures
 from tools.failures import Failure, FailureLineError
 
@@ -40,7 +40,7 @@ def test_malformed_lines_are_refused(line, reason):
 
 def test_the_suite_writes_lines_that_are_understood(tmp_path):
     path = failures.spool_path(tmp_path, "env", "c" * 40)
-    telemetry.append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=ValueError("wrong by 3"))
+    append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=ValueError("wrong by 3"))
     (line,) = path.read_text().splitlines()
     assert failures.decode(line) == Failure(
         benchmark="k", params=("native", "c"), time=1.5, error="ValueError: wrong by 3"
@@ -50,7 +50,7 @@ def test_the_suite_writes_lines_that_are_understood(tmp_path):
 def test_the_suite_says_why_a_series_does_not_apply(tmp_path):
     path = failures.spool_path(tmp_path, "env", "c" * 40)
     error = NotImplementedError("driver too old")
-    telemetry.append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=error)
+    append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=error)
     (line,) = path.read_text().splitlines()
     assert failures.decode(line) == Failure(
         benchmark="k", params=("native", "c"), time=1.5, error="driver too old", skipped=True

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.harness import blocks, telemetry
 from benchmarks.harness.sampling import ROUNDS
+from benchmarks.harness.spool import append, append_line, spool_path
 from tests.tools import sessions as generated
 from tests.tools.sessions import changed, series
 from tools import failures, identical_sessions, lock
@@ -36,11 +37,11 @@ class Asv:
         self.calls.append((arguments, environment))
         named = {**environment, "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}
         for item in rounds if self.spools else ():
-            telemetry.append(spool(), item.round)
+            append(spool(), item.round)
         for item in reversed(rounds):
             if item.blocks:
                 blocks.keep(item.round, item.blocks, Path.cwd(), named)
-        telemetry.append_line(failures.spool_path(Path.cwd(), "env", COMMIT), "{}")
+        append_line(failures.spool_path(Path.cwd(), "env", COMMIT), "{}")
         Path("results", identical_sessions.MACHINE).mkdir(parents=True)
         if isinstance(self.ends, BaseException):
             raise self.ends
@@ -48,7 +49,7 @@ class Asv:
 
 
 def spool():
-    return telemetry.spool_path(Path.cwd(), "env", COMMIT)
+    return spool_path(Path.cwd(), "env", COMMIT)
 
 
 def left_behind():
@@ -162,7 +163,7 @@ def test_a_session_without_rounds_is_none(asv):
 def test_a_line_that_cannot_be_read_ends_in_an_error_that_says_where(asv, monkeypatch, path):
     def torn(*arguments, **more):
         status = asv(*arguments, **more)
-        telemetry.append_line(path(), '{"b":')
+        append_line(path(), '{"b":')
         return status
 
     monkeypatch.setattr(identical_sessions, "run_asv", torn)
@@ -173,7 +174,7 @@ def test_a_line_that_cannot_be_read_ends_in_an_error_that_says_where(asv, monkey
 
 
 def test_rounds_that_wait_to_be_ingested_are_not_taken(asv):
-    telemetry.append(spool(), asv.sessions[0][0].round)
+    append(spool(), asv.sessions[0][0].round)
     with pytest.raises(UsageError, match="python -m tools ingest"):
         measure()
     assert asv.calls == []

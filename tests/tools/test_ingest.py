@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from benchmarks.harness import telemetry
+from benchmarks.harness.spool import append_line, spool_path
 from tests.tools.spooled import (
     COLUMNS,
     COMMIT,
@@ -68,7 +69,7 @@ def test_rounds_that_nothing_claims_are_pruned_after_a_day(tmp_path):
 
 def session(root, began, **facts):
     line = session_facts.encode(SessionFacts(began=began, facts=facts))
-    telemetry.append_line(session_facts.spool_path(root, ENVIRONMENT, COMMIT), line)
+    append_line(session_facts.spool_path(root, ENVIRONMENT, COMMIT), line)
 
 
 def test_what_the_machine_was_moves_beside_the_rounds_of_its_session(tmp_path):
@@ -94,7 +95,7 @@ def test_what_the_machine_was_is_not_kept_where_nothing_was_measured(tmp_path):
 
 def test_a_malformed_session_is_set_aside(tmp_path):
     path = session_facts.spool_path(tmp_path, ENVIRONMENT, COMMIT)
-    telemetry.append_line(path, '{"t": "noon"}')
+    append_line(path, '{"t": "noon"}')
     (problem,) = ingest.ingest(tmp_path, now=10.0).problems
     assert "a Unix time is wanted, got 'noon'" in problem
     assert path.with_name(f"{path.name}.malformed").exists() and not path.exists()
@@ -131,7 +132,7 @@ def test_an_interruption_loses_nothing(tmp_path, monkeypatch, place):
 def test_ingest_waits_for_the_line_of_a_writer(tmp_path):
     write_result(tmp_path, [None, 1.5], [None, [1.0, 2.0]])
     spool(tmp_path, at(1.0, 1.0))
-    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
     with path.open("ab") as writer, ThreadPoolExecutor() as pool:
         fcntl.flock(writer, fcntl.LOCK_SH)
         summary = pool.submit(ingest.ingest, tmp_path, now=10.0)
@@ -145,7 +146,7 @@ def test_ingest_waits_for_the_line_of_a_writer(tmp_path):
 
 def test_a_writer_that_opened_a_file_which_was_claimed_begins_a_new_one(tmp_path, monkeypatch):
     spool(tmp_path, at(1.0, 1.0))
-    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
     flock = fcntl.flock
 
     def claimed_before_the_lock(*args):
@@ -163,7 +164,7 @@ def test_a_writer_that_opened_a_file_which_was_claimed_begins_a_new_one(tmp_path
 def test_malformed_lines_are_reported_and_set_aside(tmp_path):
     write_result(tmp_path, [None, 1.0], [None, [1.0]])
     spool(tmp_path, at(1.0, 1.0))
-    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
     path.write_text(path.read_text() + '{"b": 3\n')
     summary = ingest.ingest(tmp_path, now=10.0)
     (problem,) = summary.problems
@@ -247,7 +248,7 @@ def test_a_later_success_ends_a_failure(tmp_path):
 def test_bytes_that_are_no_text_are_set_aside_once(tmp_path):
     write_result(tmp_path, [None, 1.0], [None, [1.0]])
     spool(tmp_path, at(1.0, 1.0))
-    path = telemetry.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
     beside = tmp_path / "results" / "box" / "telemetry" / f"{COMMIT[:8]}-{ENVIRONMENT}.jsonl"
     beside.parent.mkdir()
     line = telemetry.encode(at(1.0, 1.0)).encode().replace(b'"l":"l"', b'"l":"\xff"')

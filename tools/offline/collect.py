@@ -15,7 +15,8 @@ from tools.errors import ResultsError
 from tools.measurements import Measurement
 from tools.offline import archive, summary
 from tools.offline.manifest import Manifest
-from tools.offline.stages import MACHINE, Node
+from tools.offline.node_slice import Node
+from tools.offline.stages import MACHINE
 from tools.reading import site_data
 
 TAR = archive.NAME

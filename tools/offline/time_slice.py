@@ -24,7 +24,8 @@ from tools import lock
 from tools.errors import UsageError
 from tools.offline import child, collect, facts
 from tools.offline.child import Clock, TerminatedError
-from tools.offline.stages import STAGES, TIME_IS_UP, Node
+from tools.offline.node_slice import TIME_IS_UP, Node
+from tools.offline.stages import STAGES
 from tools.offline.state import State, load
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
