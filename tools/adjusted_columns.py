@@ -57,14 +57,16 @@ class _Work:
     witnesses: dict[tuple[int, ...], tuple[list[Logs], bytes]] = field(default_factory=dict)
     fits: dict[SeriesKey, Fit] = field(default_factory=dict)
     computed: int = 0
+    made: list[bytes] = field(default_factory=list)  # names of the series that have some, and those
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
-    """What was done: how many series' adjusted times were computed, and how the newest of each series was adjusted."""
+    """What was done."""
 
-    computed: int
-    fits: Mapping[SeriesKey, Fit]
+    computed: int  # series whose adjusted times were computed
+    fits: Mapping[SeriesKey, Fit]  # how the newest value of each series was adjusted
+    digest: str  # of all adjusted times
 
 
 def fill(cache: Cache, layout: Layout) -> Filled:
@@ -77,7 +79,8 @@ def fill(cache: Cache, layout: Layout) -> Filled:
     for block in _blocks(layout) if work.paths else ():
         for number, found in _gathered(work, block):
             _fill(work, number, found)
-    return Filled(computed=work.computed, fits=work.fits)
+    digest = hashlib.sha256(b"".join(work.made)).hexdigest()
+    return Filled(computed=work.computed, fits=work.fits, digest=digest)
 
 
 def _controls(layout: Layout) -> dict[tuple[str, ...], list[int]]:
@@ -147,6 +150,8 @@ def _fill(work: _Work, number: int, found: _Rounds) -> None:
     if kept[2]:
         work.fits[key] = _fit(json.loads(kept[2]))
     rows = np.frombuffer(kept[1], np.float64).reshape(len(ADJUSTED), part.stop - part.start)
+    if not np.isnan(rows).all():
+        work.made += [name.encode(), kept[1]]
     for column, row in zip(ADJUSTED, rows, strict=True):
         layout.columns[column][part] = row
 

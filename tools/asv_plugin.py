@@ -1,8 +1,7 @@
 """What asv loads of ours (`plugins` in asv.conf.json): the environment of a commit, and our pages in `asv publish`.
 
 asv imports this module with the configuration's folder on `sys.path`, during the import only: the packages needed later
-must be imported here, at module level. Modules of these packages can be imported later, and what draws is: a machine
-that only measures has no Bokeh.
+must be imported here, at module level.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from tools.atomic import replace_text
 from tools.environment import HostTorch
 from tools.errors import KernelVelocityError
 from tools.ingest import ingest
+from tools.site_process import write_site
 
 __all__ = ["HostTorch", "KernelVelocityPages", "link_from_index"]  # HostTorch: asv finds it as a subclass
 
@@ -56,16 +56,14 @@ class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships n
             asv.util.UserError: what asv prints as one line and turns into exit status 1.
         """
         del repo, benchmarks, graphs, revisions
-        from tools.report import write_site  # noqa: PLC0415
-
         root, html = Path.cwd(), Path(conf.html_dir).absolute()
         try:
             for line in ingest(root, results=Path(conf.results_dir).absolute()).problems:
                 log.warning(line)
-            site = write_site(results=Path(conf.results_dir).absolute(), repository=root, out=html / FOLDER)
+            notes = write_site(results=Path(conf.results_dir), repository=root, out=html / FOLDER)
         except KernelVelocityError as error:
             raise util.UserError(str(error)) from error
-        for note in site.notes:
+        for note in notes:
             log.warning(note)
         index = html / "index.html"
         replace_text(index, link_from_index(index.read_text(encoding="utf-8")))

@@ -14,7 +14,7 @@ import ast
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +23,12 @@ from tools import bounds, failures, session_facts, stored_rows, telemetry_files
 from tools.errors import ResultsError
 from tools.recorded import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, TrackedValue
 from tools.stored_rows import StoredRow
+
+_strict: Callable[[bytes], Any]
+try:
+    from orjson import loads as _strict  # three times as fast
+except ImportError:  # a machine that only measures has none
+    from json import loads as _strict
 
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
 _AXES = 2  # implementation, case (contract)
@@ -65,14 +71,22 @@ def _refuse(what: str, wanted: str, got: object) -> NoReturn:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file (NaN and Infinity as asv writes them)."""
+    """Return the object in a JSON file."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = _parsed(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
         raise ResultsError("empty file" if path.is_file() and not path.stat().st_size else str(error)) from None
     if not isinstance(data, dict):
         _refuse("contents", "an object", type(data).__name__)
     return data
+
+
+def _parsed(content: bytes) -> Any:
+    """Return what JSON says; NaN and Infinity, which asv writes and JSON does not have, as they are meant."""
+    try:
+        return _strict(content)
+    except ValueError:
+        return json.loads(content.decode())
 
 
 def _require(data: Mapping[str, Any], key: str, kind: type) -> Any:

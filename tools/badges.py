@@ -121,8 +121,9 @@ def _efficiency(found: Site, place: Place, device: str, item: Measurement) -> st
     roofs = found.roofs(place, device, item.commit)
     if roofs is None or item.seconds is None:
         return ""
-    dtype = item.key.case.partition("-")[0]
-    placed = roofline.roofline(flops=item.flop, bytes=item.bytes_moved, seconds=item.seconds, roofs=roofs, dtype=dtype)
+    placed = roofline.roofline(
+        flops=item.flop, bytes=item.bytes_moved, seconds=item.seconds, roofs=roofs, dtype=item.key.dtype
+    )
     return "" if placed is None else roofline.percent(placed.efficiency)
 
 

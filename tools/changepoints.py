@@ -10,9 +10,10 @@ drift (tools/changepoints_drift.py), which no detector of steps sees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from types import MappingProxyType
 
 from tools import changepoints_edivisive, changepoints_pelt, changepoints_windows
 from tools.changepoints_noise import restlessness, yuen
@@ -39,20 +40,29 @@ def detect(values: Values) -> Detection:
 class Vote:
     """The three detectors and their vote, fed and asked."""
 
-    def __init__(self) -> None:
-        self._observed = Observed()
-        self._detectors: tuple[Detector, ...] = (
+    def __init__(
+        self,
+        observed: Observed | None = None,
+        detectors: tuple[Detector, ...] | None = None,
+        restless: Mapping[int, float | None] = MappingProxyType({}),
+    ) -> None:
+        """Begin: with no point, or with points, detectors that took them, and what is known of their restlessness."""
+        self._observed = Observed() if observed is None else observed
+        self.detectors = detectors or (
             changepoints_pelt.Pelt(),
             changepoints_edivisive.EDivisive(),
             changepoints_windows.TwoWindow(),
         )
-        self._restless: dict[int, float | None] = {}  # by index
+        self.restless = dict(restless)  # by index
+        # Of the last `detection`: what the detectors said that were asked, and what they agreed on, visits too
+        self.found: list[Detection] = []
+        self.agreed: list[ChangePoint] = []
 
     def extend(self, values: Values) -> None:
         """Take further log values."""
         taken = as_logs(values)
         self._observed.extend(taken)
-        for detector in self._detectors:
+        for detector in self.detectors:
             detector.extend(taken)
 
     def detection(self) -> Detection:
@@ -62,27 +72,28 @@ class Vote:
         12 of them. Two voices without PELT, whose test alone knows of correlation, need one that does; E-divisive needs
         no other voice for a step of LOUD times that scatter. A visit to a level is no step.
         """
-        found = [detector.detection() for detector in self._detectors[1:]]
+        found = [detector.detection() for detector in self.detectors[1:]]
         standing = [self._standing(each) for each in found]
-        pelt, size = self._detectors[0], self._observed.size
+        pelt, size = self.detectors[0], self._observed.size
         if any(map(_is_worth_a_word, chain(*standing))) or size < changepoints_pelt.FEWEST:
             found.insert(0, pelt.detection())
             standing.insert(0, self._standing(found[0]))
         else:  # PELT alone has no majority, and takes the longest
             standing.insert(0, [])
+        self.found = found
         warnings = tuple(warning for each in found for warning in each.warnings)
         agreed = list(self._seconded(joined(standing)))
-        points = sorted((*agreed, *self._loud(standing[EDIVISIVE], agreed)), key=lambda point: point.index)
-        return Detection(points=tuple(self._lasting(points)), warnings=warnings)
+        self.agreed = sorted((*agreed, *self._loud(standing[EDIVISIVE], agreed)), key=lambda point: point.index)
+        return Detection(points=tuple(self._lasting(self.agreed)), warnings=warnings)
 
     def _standing(self, found: Detection) -> list[ChangePoint]:
         return [point for point in found.points if self._loudness(point) >= 1]
 
     def _loudness(self, point: ChangePoint) -> float:
         """Return how many times the scatter before it a step is; 0 where too few points are there to tell."""
-        if point.index not in self._restless:
-            self._restless[point.index] = restlessness(self._observed.logs[: self._observed.place(point.index)])
-        scatter = self._restless[point.index]
+        if point.index not in self.restless:
+            self.restless[point.index] = restlessness(self._observed.logs[: self._observed.place(point.index)])
+        scatter = self.restless[point.index]
         return 0.0 if scatter is None else abs(point.after - point.before) / scatter
 
     def _loud(self, points: Iterable[ChangePoint], agreed: Sequence[ChangePoint]) -> Iterator[ChangePoint]:

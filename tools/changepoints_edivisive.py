@@ -7,9 +7,9 @@ begins at the last cut of the one before, or half a window on; only those that a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -50,22 +50,45 @@ def detect(values: Values) -> Detection:
     return found_in(EDivisive(), values)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reached:
+    """How far the search for cuts came, and the tests of the last elimination."""
+
+    start: int = 0  # of the first window that is not full
+    cuts: tuple[int, ...] = ()  # of the full windows
+    tests: Mapping[Stretch, Step] = field(default_factory=dict)
+    is_quiet: bool = False  # whether the window that is not full is known to have no cut
+
+
 class EDivisive:
     """Windowed E-divisive, fed and asked."""
 
-    def __init__(self) -> None:
-        self._observed = Observed()
+    def __init__(self, observed: Observed | None = None, reached: Reached | None = None) -> None:
+        """Begin: with no point, or with points and how far the search came in them."""
+        self._observed = Observed() if observed is None else observed
+        reached = reached or Reached()
         self._sums, self._squares = [0.0], [0.0]  # of the points before each place, from the first one
-        self._start = 0  # of the first window that is not full
-        self._cuts: list[int] = []  # of the full windows
+        self._start, self._cuts = reached.start, list(reached.cuts)
+        self._known, self._used = reached.tests, dict(reached.tests)
+        self._is_quiet = reached.is_quiet
+        self.all_stand = False  # whether the answer was all cuts of the full windows, and no more
+        self._search()
 
     def extend(self, values: Values) -> None:
         """Take further log values."""
         self._observed.extend(values)
+        self._is_quiet = False
+        self._search()
+
+    def reached(self) -> Reached:
+        """Return how far the search came."""
+        return Reached(start=self._start, cuts=tuple(self._cuts), tests=self._used)
+
+    def _search(self) -> None:
         logs = self._observed.logs
         fresh = logs[len(self._sums) - 1 :] - logs[:1]
-        self._sums += accumulate(fresh.tolist(), initial=self._sums.pop())
-        self._squares += accumulate((fresh * fresh).tolist(), initial=self._squares.pop())
+        for sums, more in ((self._sums, fresh), (self._squares, fresh * fresh)):  # one after the other, as sums go on
+            sums.extend(np.concatenate(([sums.pop()], more)).cumsum().tolist())
         while logs.size - self._start >= WINDOW:
             self._look(windows_of(logs[self._start :], WINDOW, HALF_ON)[:AT_ONCE])
 
@@ -82,17 +105,25 @@ class EDivisive:
     def detection(self) -> Detection:
         """Return what is found in all points so far."""
         size = self._observed.size
-        rest = cut(self._observed.logs[self._start :])
+        rest = [] if self._is_quiet else cut(self._observed.logs[self._start :])
         places = spaced(sorted({*self._cuts, *(self._start + place for place in rest)}))
+        self._known, self._used = self._used, {}
+        standing = eliminate(places, size, self.test, stands)
+        self.all_stand = not rest and len(standing) == len(places)
         return Detection(
-            points=tuple(
-                point(self._observed.index(place), step, NAME)
-                for place, step in eliminate(places, size, self._test, _stands)
-            ),
+            points=tuple(point(self._observed.index(place), step, NAME) for place, step in standing),
             warnings=too_few(FEWEST, "change points by E-divisive", size),
         )
 
-    def _test(self, stretch: Stretch) -> Step:
+    def test(self, stretch: Stretch) -> Step:
+        """Compare the levels on both sides of a change; of one that was looked at before, what came out is known."""
+        found = self._used.get(stretch) or self._known.get(stretch)
+        if found is None:
+            found = self._tested(stretch)
+        self._used[stretch] = found
+        return found
+
+    def _tested(self, stretch: Stretch) -> Step:
         start, place, end = stretch
         logs = self._observed.logs
         least = least_sigma(logs[max(start, place - WINDOW) : place], logs[place : min(end, place + WINDOW)])
@@ -111,7 +142,8 @@ def _t_test(first: Side, second: Side) -> Step:
     return t_test(first, second, pooled=min(first.size, second.size) < FEWEST_ALONE)
 
 
-def _stands(step: Step) -> bool:
+def stands(step: Step) -> bool:
+    """Return whether a cut is kept."""
     return step.p < P and abs(step.after - step.before) >= LEAST
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from benchmarks.harness.statistics import FloatArray
 from tools.changepoints_noise import yuen
@@ -35,9 +36,10 @@ def eliminate(places: Sequence[int], size: int, test: Test, stands: Callable[[St
 class YuenTests:
     """Yuen's tests in a growing series; those of the last elimination are remembered, for the next one."""
 
-    def __init__(self) -> None:
-        self._known: dict[Stretch, Step] = {}
-        self._used: dict[Stretch, Step] = {}
+    def __init__(self, known: Mapping[Stretch, Step] = MappingProxyType({})) -> None:
+        """Begin with the tests that are known of the series."""
+        self._known: Mapping[Stretch, Step] = known
+        self.used = dict(known)  # of the last elimination, by what is compared: up to REACH points a side
 
     def eliminate(
         self, places: Sequence[int], logs: FloatArray, stands: Callable[[Step], bool]
@@ -49,13 +51,13 @@ class YuenTests:
             logs: the whole series: the points of last time, and further ones.
             stands: as for the function of this name.
         """
-        self._known, self._used = self._used, {}
+        self._known, self.used = self.used, {}
         return eliminate(places, logs.size, lambda stretch: self._test(logs, stretch), stands)
 
     def _test(self, logs: FloatArray, stretch: Stretch) -> Step:
-        found = self._used.get(stretch) or self._known.get(stretch)
+        start, place, end = max(stretch[0], stretch[1] - REACH), stretch[1], min(stretch[2], stretch[1] + REACH)
+        found = self.used.get((start, place, end)) or self._known.get((start, place, end))
         if found is None:
-            start, place, end = stretch
-            found = yuen(logs[max(start, place - REACH) : place], logs[place : min(end, place + REACH)])
-        self._used[stretch] = found
+            found = yuen(logs[start:place], logs[place:end])
+        self.used[start, place, end] = found
         return found

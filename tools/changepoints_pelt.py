@@ -14,6 +14,8 @@ points at a time, and holds against them only the cuts that may be the last one 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -21,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness.statistics import FloatArray
-from tools.changepoints_elimination import YuenTests
+from tools.changepoints_elimination import Stretch, YuenTests
 from tools.changepoints_noise import HALF_WIDTH, clipped, difference_sigma
-from tools.changepoints_values import Detection, Observed, Values, found_in, point, too_few
+from tools.changepoints_values import Detection, Observed, Step, Values, found_in, point, too_few
 
 NAME = "pelt"
 P = 1e-4
@@ -55,26 +57,45 @@ class Opened(NamedTuple):
     looked: FloatArray  # what the first of those cost as the last cut, when they were last looked at
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reached:
+    """How far the dynamic programme came in n points: enough to tell in what a point more can change."""
+
+    basis: int
+    sigma: float
+    cuts: tuple[int, ...]  # the cheapest
+    costs: FloatArray  # of the cuts at 0, ... n - HALF_WIDTH: the least of the points before, and the penalty
+    tests: Mapping[Stretch, Step] = field(default_factory=dict)  # of the elimination
+
+
 class Pelt:
     """PELT with elimination, fed and asked."""
 
-    def __init__(self) -> None:
-        self._observed = Observed()
+    def __init__(self, observed: Observed | None = None, reached: Reached | None = None) -> None:
+        """Begin: with no point, or with points and what is known to come out of all of them."""
+        self._observed = Observed() if observed is None else observed
+        self.reached = reached  # None where points came after `detection` was asked
         self._basis = 0  # points that noise and penalty were taken from
         self._program = Program(penalty=1.0)
         self._sigma = 1.0
-        self._tests = YuenTests()
+        self._tests = YuenTests({} if reached is None else reached.tests)
 
     def extend(self, values: Values) -> None:
         """Take further log values."""
         self._observed.extend(values)
+        self.reached = None
 
     def detection(self) -> Detection:
         """Return what is found in all points so far."""
         size = self._observed.size
         if size < FEWEST:
             return Detection(points=(), warnings=too_few(FEWEST, "change points by PELT", size))
-        passed = self._tests.eliminate(self._cuts(), self._observed.logs, lambda step: step.p < P)
+        cuts = self._cuts() if self.reached is None else self.reached.cuts
+        passed = self._tests.eliminate(cuts, self._observed.logs, lambda step: step.p < P)
+        if self.reached is None:
+            costs = np.array(self._program.costs)
+            self.reached = Reached(basis=self._basis, sigma=self._sigma, cuts=tuple(cuts), costs=costs)
+        self.reached = replace(self.reached, tests=self._tests.used)
         return Detection(points=tuple(point(self._observed.index(place), step, NAME) for place, step in passed))
 
     def _cuts(self) -> list[int]:
@@ -83,7 +104,7 @@ class Pelt:
         basis = grown(logs.size)
         if basis != self._basis:
             self._basis, self._sigma = basis, difference_sigma(logs[:basis])
-            self._program = Program(penalty=2 * self._sigma**2 * math.log(basis), centre=float(logs[0]))
+            self._program = Program(penalty=penalty(self._sigma, basis), centre=float(logs[0]))
         done = self._program.size
         since = max(done - HALF_WIDTH, 0)
         fresh = clipped(logs[since:], self._sigma)[done - since :]
@@ -105,6 +126,7 @@ class Program:
         """
         self._penalty, self._centre = penalty, centre
         self._last = [0]
+        self.costs = [-penalty]  # of the cut at each place: the least of the points before it, and the penalty
         cuts = np.zeros((4, 1 + BLOCK))
         cuts[COST, 0] = -penalty
         self._opened = self._before_look = Opened(cuts=cuts, used=1, looked=np.empty(0))
@@ -127,7 +149,7 @@ class Program:
     def rewind(self, count: int) -> None:
         """Forget the last `count` points: no more than BLOCK, nor than `extend` took last."""
         done = self.size
-        del self._last[done + 1 - count :]
+        del self._last[done + 1 - count :], self.costs[done + 1 - count :]
         since = (done - 1) % BLOCK + 1  # points since the last look, or the beginning
         if since <= count < done:
             self._opened = self._before_look
@@ -156,6 +178,7 @@ class Program:
         least, last = _with_cuts_among(points, least, last, self._penalty, slack)
         points[COST] = least + self._penalty
         self._last += last.astype(np.int64).tolist()
+        self.costs += points[COST].tolist()
         self._opened = Opened(cuts=cuts, used=end, looked=looked)
 
 
@@ -262,6 +285,11 @@ def _near(count: int) -> tuple[FloatArray, FloatArray]:
     gaps = np.subtract.outer(np.arange(count), np.arange(count)).astype(np.float64)
     near = gaps < FEWEST_A_SIDE
     return np.where(near, 1.0, gaps), np.where(near, math.inf, 0.0)
+
+
+def penalty(sigma: float, basis: int) -> float:
+    """Return what a cut costs, squared log units; both taken from the first `basis` points."""
+    return 2 * sigma**2 * math.log(basis)
 
 
 def grown(size: int) -> int:

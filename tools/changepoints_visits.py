@@ -35,7 +35,7 @@ def is_visit(before: FloatArray, after: FloatArray, point: ChangePoint) -> bool:
     """
     direction = 1.0 if point.rises else -1.0
     middle = (point.before + point.after) / 2
-    visits = _visits(direction * (before[-LOOK_BACK:] - middle) > 0)
+    visits = visits_before(before, point)
     if len(visits) < FEWEST:
         return False
     there = direction * (after - middle) > 0
@@ -48,8 +48,18 @@ def is_visit(before: FloatArray, after: FloatArray, point: ChangePoint) -> bool:
     return so_long * len(visits) >= EXPECTED
 
 
+def visits_before(before: FloatArray, point: ChangePoint) -> list[int]:
+    """Return how long each visit to a new level lasted before it, points; with fewer than FEWEST, none follows."""
+    direction = 1.0 if point.rises else -1.0
+    middle = (point.before + point.after) / 2
+    return _visits(direction * (before[-LOOK_BACK:] - middle) > 0)
+
+
 def _visits(there: Sides) -> list[int]:
     """Return how long each visit lasted that passed, points."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8)))
+    within = np.zeros(there.size + 2, np.bool_)
+    within[1:-1] = there
+    edges = (within[1:] != within[:-1]).nonzero()[0]
     lengths = edges[1::2] - edges[::2]
-    return [int(length) for length in lengths if length <= PASSING]
+    found: list[int] = lengths[lengths <= PASSING].tolist()
+    return found

@@ -59,9 +59,9 @@ class TwoWindow:
         end = max(logs.size - AHEAD + 1, self._next)
         if end > self._next:
             places = _worth_a_test(logs, self._next, end)
-            strengths = _strengths(logs, places)
-            may_pass = strengths > T * (1 - _inexactness(logs))
-            self._strengths.update(zip(places[may_pass].tolist(), strengths[may_pass].tolist(), strict=True))
+            found = _strengths(logs, places)
+            may_pass = found > T * (1 - _inexactness(logs))
+            self._strengths.update(zip(places[may_pass].tolist(), found[may_pass].tolist(), strict=True))
         self._next = end
 
     def detection(self) -> Detection:
@@ -112,10 +112,19 @@ def _strengths(logs: FloatArray, places: IntArray) -> FloatArray:
     """Return |t| at places, but for a share of `_inexactness`."""
     padding = BACK[1] - BACK[0]  # for places near the start
     padded = np.concatenate([np.full(padding, math.nan), logs])
-    both = windows_of(padded, BACK[1] + AHEAD)[places + padding - BACK[1]]
+    return strengths(windows_of(padded, BACK[1] + AHEAD)[places + padding - BACK[1]])[1]
+
+
+def strengths(both: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return by how much the means of two windows differ and |t|, both (w,), but for rounding (`inexactness`).
+
+    Args:
+        both: (w, BACK[1] + AHEAD) log values, NaN where there are none.
+    """
     least = _least_sigmas(both)
     (before, one), (after, other) = _sides(both[:, : BACK[1]], least), _sides(both[:, BACK[1] :], least)
-    return np.abs(after - before) / np.sqrt(one + other)
+    moved = np.abs(after - before)
+    return moved, moved / np.sqrt(one + other)
 
 
 def _sides(values: FloatArray, least: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -142,7 +151,12 @@ def _inexactness(logs: FloatArray) -> float:
     It moves means by some 10 units in the last place of the largest value; the standard deviations that they are held
     against are LEAST_SIGMA or more.
     """
-    return 1e-9 + 1000 * float(np.finfo(np.float64).eps * np.abs(logs).max(initial=0.0)) / LEAST_SIGMA
+    return float(inexactness(np.abs(logs).max(initial=0.0)))
+
+
+def inexactness(largest: FloatArray) -> FloatArray:
+    """Return `_inexactness` of series by their largest absolute value."""
+    return 1e-9 + 1000 * (np.finfo(np.float64).eps * largest) / LEAST_SIGMA
 
 
 def _strength(step: Step) -> float:

@@ -6,9 +6,10 @@ thousands of objects as measurements. Unknown is NaN in a column of numbers and 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Callable, Hashable, ItemsView, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,42 @@ from tools.measurements import Adjusted, Interval, Measurement, Outcome, SeriesK
 IntArray = NDArray[np.int32]
 OUTCOMES = (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)  # `outcome` holds their places here
 TIMES = ("seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high")
+ARRAYS = ("place", "outcome", *TIMES, "rounds", "method")
+Value = TypeVar("Value")
+MAPPINGS = ("interval_methods", "reasons", "warnings")  # by entry
+
+
+class ByEntry(Mapping[int, Value], Generic[Value]):
+    """What some entries of a series have, looked up when it is asked for: entry -> value."""
+
+    def __init__(self, numbers: NDArray[np.int32], value: Callable[[int], Value]) -> None:
+        """Take a number for each entry, 0 for those that have no value, and what a number stands for."""
+        self._numbers, self._value = numbers, value
+
+    def __getitem__(self, entry: int) -> Value:
+        """Return an entry's value."""
+        if not 0 <= entry < len(self._numbers) or self._numbers[entry] == 0:
+            raise KeyError(entry)
+        return self._value(int(self._numbers[entry]))
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the entries that have a value."""
+        yield from np.flatnonzero(self._numbers).tolist()
+
+    def items(self) -> ItemsView[int, Value]:
+        """Return entries with their values, in order; each number is looked up once."""
+        entries = np.flatnonzero(self._numbers)
+        numbers = self._numbers[entries].tolist()
+        values = {number: self._value(number) for number in set(numbers)}
+        return {entry: values[number] for entry, number in zip(entries.tolist(), numbers, strict=True)}.items()
+
+    def between(self, first: int, last: int | None) -> ByEntry[Value]:
+        """Return what the entries from one up to before another have, counted from the first of them."""
+        return ByEntry(self._numbers[first:last], self._value)
+
+    def __len__(self) -> int:
+        """How many entries have a value."""
+        return int(np.count_nonzero(self._numbers))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,13 +93,21 @@ class Columns:
 
     @property
     def gflops(self) -> FloatArray:
-        """10^9 floating-point operations per second; NaN where unknown."""
+        """10^9 operations per second (`key.rate_unit` says of what); NaN where unknown."""
         return (np.nan if self.flop is None else self.flop) / self.seconds / 1e9
 
     def entry(self, place: int) -> int | None:
         """Return the index of a place on the first-parent line; None where it has no result."""
         index = int(np.searchsorted(self.place, place))
         return index if index < len(self) and self.place[index] == place else None
+
+    def between(self, first: int, last: int | None = None) -> Columns:
+        """Return the entries from one up to before another (None: all further ones) as a series; views of this one."""
+        chosen = slice(first, last)
+        arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ARRAYS}
+        mappings: dict[str, Any] = {name: _between(getattr(self, name), first, last) for name in MAPPINGS}
+        remarks = None if self.remarks is None else (self.remarks, first, last)
+        return replace(self, remarks=remarks, **arrays, **mappings)
 
     def measurement(self, index: int, line: Sequence[str]) -> Measurement:
         """Return one entry as a measurement; `line` is the first-parent line."""
@@ -88,6 +133,13 @@ class Columns:
         method = self.interval_methods.get(index, "")
         interval = _interval(self.adjusted_low[index], self.adjusted_high[index], method)
         return Adjusted(seconds=seconds, interval=interval)
+
+
+def _between(values: Mapping[int, Any], first: int, last: int | None) -> Mapping[int, Any]:
+    if isinstance(values, ByEntry):
+        return values.between(first, last)
+    end = math.inf if last is None else last
+    return {entry - first: value for entry, value in values.items() if first <= entry < end} if values else values
 
 
 def of(items: Sequence[Measurement], order: Mapping[str, int]) -> Columns:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from tools import commit_values, home_findings, pages
+from tools import commit_data, commit_values, home_findings, pages
 from tools.commit_build import Build, Sessions
 from tools.commit_tables import Fold, Row, RowMaker
-from tools.commit_values import FAILED, Values
-from tools.commits_along import NO_TAG, Line
+from tools.commit_values import FAILED, NO_TAG, Values
+from tools.commits_along import Line
+from tools.commits_kept import Digests
 from tools.finding import Affected, Finding
 from tools.home_findings import FindingLine
 from tools.pages import SHORT, Place
 from tools.recorded import Commit
 from tools.series_identity import Slot
 from tools.site import Site
-from tools.site_files import Page
+from tools.site_files import DataFile, Page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +60,8 @@ class CommitPage:
     footnotes: tuple[str, ...]
 
 
-def build(found: Site) -> Iterator[Page]:
-    """Yield the page of every commit that has a measurement and that the repository has."""
+def build(found: Site) -> Iterator[Page | DataFile]:
+    """Yield the page of every commit that has a measurement and that the repository has, and its data."""
     maker = Maker.of(found)
     for sha in maker.measured:
         yield Page(
@@ -68,6 +70,10 @@ def build(found: Site) -> Iterator[Page]:
             context=partial(maker.context, sha),
             inputs=maker.inputs(sha),
         )
+        yield DataFile(
+            name=commit_data.name(sha), value=partial(maker.data, sha), inputs=maker.inputs(sha, neighbours=False)
+        )
+    maker.digests.keep()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,7 @@ class Maker:
     found: Site
     measured: Mapping[str, tuple[str | None, str | None]]  # commits with a page -> their neighbours on the line
     line: Line
+    digests: Digests  # of what `line` says
     sessions: Mapping[str, Sessions]  # by the place's anchor
     findings: Mapping[str, Sequence[Finding]]  # by commit that they name
     known: frozenset[str]  # the kernels' pages
@@ -88,14 +95,15 @@ class Maker:
         for item in found.findings:
             for sha in item.commits:
                 findings.setdefault(sha, []).append(item)
-        line = [sha for sha in found.measured if sha in found.order]
+        line, along = [sha for sha in found.measured if sha in found.order], Line.of(found)
         neighbours = {
             sha: (older, newer) for sha, older, newer in zip(line, [None, *line], [*line[1:], None], strict=False)
         }
         return cls(
             found=found,
             measured={sha: neighbours.get(sha, (None, None)) for sha in found.measured},
-            line=Line.of(found),
+            line=along,
+            digests=Digests(found, along),
             sessions={place.anchor: Sessions.of(found.sessions(place), line) for place in found.places},
             findings=findings,
             known=frozenset(pages.kernel_href(*pages.parts(key.benchmark)[:2]) for key in found.keys),
@@ -105,30 +113,34 @@ class Maker:
         """Return what the template of a commit's page is filled with."""
         return {"page": self.page(sha)}
 
-    def inputs(self, sha: str) -> str | None:
-        """Return what the page of a commit is made from: equal texts, equal pages. None beside the line."""
+    def inputs(self, sha: str, *, neighbours: bool = True) -> str | None:
+        """Return what the page of a commit is made from: equal texts, equal pages. None beside the line.
+
+        Args:
+            neighbours: whether it links to the commits measured before and after it; its data do not.
+        """
         found, place = self.found, self.found.order.get(sha)
         if place is None:
             return None
         commit, findings = found.commits[sha], self.findings.get(sha, ())
         builds = [self.sessions[each.anchor].build(sha) for each in found.places]
         named = [one for item in findings for one in item.commits]
-        said = (sha, found.tags.get(sha), self._tag(sha), self.measured[sha], findings, builds)
+        said = (sha, found.tags.get(sha), self._tag(sha), self.measured[sha] if neighbours else None, findings, builds)
         # a commit is its hash; whether it is here, and has a page, is not
         there = [(found.commit(one) is not None, self._href(one)) for one in (*commit.parents, *named)]
-        return repr((said, there, self._everywhere, self.line.digest(place)))
+        return repr((said, there, self._everywhere, self.digests.of(place)))
 
     @cached_property
     def _everywhere(self) -> str:
-        """What all pages are made from."""
+        """A digest of what all pages are made from."""
         cases = sorted((name, item.cases) for name, item in self.found.benchmarks.items())
-        return repr((self.found.places, cases, sorted(self.known)))
+        said = repr((self.found.places, cases, sorted(self.known)))
+        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
     def page(self, sha: str) -> CommitPage:
         """Return the page of a commit."""
         commit, found = self.found.commits[sha], self.found
-        shown = self._values(sha).asked()
-        rows = RowMaker(commit=commit, findings=_affected(self.findings.get(sha, ())), known=self.known)
+        shown, rows = self._values(sha).asked(), self._rows(sha)
         is_first = rows.is_first(shown)
         changed = rows.rows(shown[is_first])
         here = [(place, shown.at(place.machine, place.environment)) for place in found.places]
@@ -165,6 +177,24 @@ class Maker:
             sections=tuple(sections),
             footnotes=tuple(rows.notes.texts),
         )
+
+    def data(self, sha: str) -> Mapping[str, object]:
+        """Return the same as numbers."""
+        place = self.found.order.get(sha)
+        tag = NO_TAG if place is None else int(self.line.tags[place])
+        return commit_data.as_data(
+            self.found.commits[sha],
+            self._values(sha).asked(),
+            self._rows(sha),
+            places=self.found.places,
+            findings=self.findings.get(sha, ()),
+            tags=self.found.tags_of(sha),
+            last_tag=None if tag == NO_TAG else self.found.line[tag],
+        )
+
+    def _rows(self, sha: str) -> RowMaker:
+        affected = _affected(self.findings.get(sha, ()))
+        return RowMaker(commit=self.found.commits[sha], findings=affected, known=self.known)
 
     @cached_property
     def pages(self) -> frozenset[str]:

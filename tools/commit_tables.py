@@ -21,6 +21,7 @@ from tools.pages import Cell, Footnotes
 from tools.recorded import Commit
 from tools.result_texts import Figures
 from tools.series_identity import Slot
+from tools.site_files import series_name
 
 OPEN_UP_TO = 20  # rows: a fold of no more is open from the start
 # Rows without a distinct change that a page of a commit on the line holds. With more, it names their numbers, and
@@ -96,8 +97,13 @@ class RowMaker:
     def _found(self, key: SeriesKey) -> tuple[Finding, Affected] | None:
         return self.findings.get(series_identity.of(key, None).slot) if self.findings else None
 
-    def rows(self, values: Values) -> tuple[Row, ...]:
-        """Return the rows of what changed: what a finding says first, the surest of them; then the largest change."""
+    def finding_of(self, key: SeriesKey) -> str | None:
+        """Return the id of the finding that a series shows; None for none."""
+        found = self._found(key)
+        return None if found is None else found[0].id
+
+    def ordered(self, values: Values) -> Values:
+        """Return what changed in order: what a finding says first, the surest of them; then the largest change."""
         ranks = [
             self._rank(*each)
             for each in zip(
@@ -108,9 +114,13 @@ class RowMaker:
                 strict=True,
             )
         ]
-        shown = values[np.array(sorted(range(len(values)), key=ranks.__getitem__), np.intp)]
+        return values[np.array(sorted(range(len(values)), key=ranks.__getitem__), np.intp)]
+
+    def rows(self, values: Values) -> tuple[Row, ...]:
+        """Return the rows of what changed, in order."""
+        shown = self.ordered(values)
         cells = self._cells(shown)
-        adjusted = result_texts.rates(shown.figure("adjusted"), shown.series.flop[shown.which])
+        adjusted = _rates(shown, "adjusted")
         changes = zip(_changes(shown, shown.tag), _changes(shown, shown.best), strict=True)
         told = zip(shown.keys, self._evidence(shown), cells, adjusted, changes, strict=True)
         return tuple(self._row(*each) for each in told)
@@ -167,8 +177,8 @@ class RowMaker:
     def _evidence(self, values: Values) -> list[str]:
         """Return where it is told how each number came to be; "" for n/a."""
         start = f"measurement.html#commit={self.commit.sha}&series="
-        pairs = zip(values.which.tolist(), values.outcome.tolist(), strict=True)
-        return ["" if outcome == NOT_APPLICABLE else start + values.series.names[which] for which, outcome in pairs]
+        pairs = zip(values.keys, values.outcome.tolist(), strict=True)
+        return ["" if outcome == NOT_APPLICABLE else start + series_name(key) for key, outcome in pairs]
 
     def folds(self, values: Values, *, on_line: bool) -> tuple[Fold, ...]:
         """Return rows by benchmark, in the series' order; more than HELD_UP_TO only of a commit beside the line."""
@@ -215,7 +225,7 @@ class RowMaker:
 
     def _quiet(self, values: Values) -> Iterator[Quiet]:
         """Yield the rows of what did not change."""
-        speeds = result_texts.rates(values.figure("seconds"), values.series.flop[values.which])
+        speeds = _rates(values, "seconds")
         columns = [result_texts.changes(each.ratio, each.distinct) for each in (values.before, values.tag, values.best)]
         told = zip(values.keys, self._evidence(values), values.outcome.tolist(), speeds, strict=True)
         for each, marks, before, tag, best in zip(told, self._marks(values), *columns, strict=True):
@@ -243,6 +253,12 @@ def _quoted(text: str) -> str:
     return quote_plus(text, errors="replace")
 
 
+def _rates(values: Values, name: str) -> list[str]:
+    """Return the rates by the times of a name, one of those of `Values.figure`."""
+    series = values.series
+    return result_texts.rates(values.figure(name), series.flop[values.which], series.rate_unit[values.which])
+
+
 def _figures(values: Values) -> Figures:
     """Return values with their changes against the commit before."""
     return Figures(
@@ -251,6 +267,7 @@ def _figures(values: Values) -> Figures:
         low=values.figure("low"),
         high=values.figure("high"),
         flop=values.series.flop[values.which],
+        unit=values.series.rate_unit[values.which],
         ratio=values.before.ratio,
         distinct=values.before.distinct,
     )

@@ -20,6 +20,7 @@ from tools.measurements import Outcome, SeriesKey
 from tools.recorded import Benchmark
 
 OVERLAPPING, APART, UNKNOWN = 0, 1, 2  # of two intervals
+NO_TAG = -1  # the place of no commit on the first-parent line
 FIGURES = ("seconds", "low", "high", "adjusted")  # columns of `Values.figures`
 MEASURED, NOT_APPLICABLE, FAILED = (
     OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
@@ -41,8 +42,12 @@ class Series:
     """The series that values are of, and what they belong to; arrays have shape (series,)."""
 
     keys: Sequence[SeriesKey]
-    names: Sequence[str]  # of their data files
     flop: FloatArray  # per call; NaN where unknown
+
+    @cached_property
+    def rate_unit(self) -> NDArray[np.str_]:
+        """What the rates are given in: "GFLOPS", "GOPS"."""
+        return np.array([key.rate_unit for key in self.keys], np.str_)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -105,9 +110,9 @@ class Values:
 
     series: Series
     others: Sequence[str]  # the commits that they are compared with
-    remark: Callable[[int, int], Remark]  # of a series' entry
-    which: NDArray[np.int64]  # places in `series`
-    entry: NDArray[np.int64]
+    remark: Callable[[int], Remark]  # of a value, by its slot
+    which: NDArray[np.signedinteger]  # places in `series`
+    slot: NDArray[np.int64]  # where it lies among all values
     outcome: IntArray  # places in OUTCOMES
     figures: FloatArray  # (results, len(FIGURES)), s per call; NaN where unknown
     changed: Truth  # time distinct from the one before, or there was one and now is none
@@ -121,7 +126,7 @@ class Values:
 
     def __getitem__(self, rows: Rows) -> Values:
         """Return some of them, as numpy chooses."""
-        columns = ("which", "entry", "outcome", "figures", "changed", "before", "tag", "best")
+        columns = ("which", "slot", "outcome", "figures", "changed", "before", "tag", "best")
         chosen: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
         return replace(self, **chosen)
 
@@ -133,7 +138,7 @@ class Values:
     @property
     def remarks(self) -> list[Remark]:
         """What is to be known of each."""
-        return [self.remark(*pair) for pair in zip(self.which.tolist(), self.entry.tolist(), strict=True)]
+        return [self.remark(slot) for slot in self.slot.tolist()]
 
     def figure(self, name: str) -> FloatArray:
         """Return one of FIGURES."""
@@ -173,12 +178,21 @@ def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[st
 
 def summary(values: Values) -> str:
     """Return how many of some values changed, and which way."""
+    changed, compared = counts(values)
+    said = ", ".join(f"{number:,} {way}" for way, number in ways(values).items() if number)
+    return f"{changed:,} of {compared:,} series changed distinctly{f': {said}' if said else ''}"
+
+
+def counts(values: Values) -> tuple[int, int]:
+    """Return how many of some values changed, and how many there are that could have."""
+    return int(values.changed.sum()), int((values.changed | values.before.is_known).sum())
+
+
+def ways(values: Values) -> dict[str, int]:
+    """Return how many of some values changed which way."""
     changed, ratio = values.changed, values.before.ratio
-    compared = int((changed | values.before.is_known).sum())
-    ways = {
+    return {
         "faster": int((changed & (ratio > 1)).sum()),  # False for NaN
         "slower": int((changed & (ratio < 1)).sum()),
         "without a time now": int((changed & (values.outcome != MEASURED)).sum()),
     }
-    said = ", ".join(f"{number:,} {way}" for way, number in ways.items() if number)
-    return f"{int(changed.sum()):,} of {compared:,} series changed distinctly{f': {said}' if said else ''}"

@@ -1,7 +1,7 @@
-"""Every commit of the first-parent line against three others, all at once.
+"""Every commit of the first-parent line against three others, some commits at a time.
 
-Against the commit measured before it, the last tag before it, and the fastest value of the series before it
-(`changes_along`), kept by commit: what the commits' pages are made from.
+Against the commit measured before it, the last tag before it, and the fastest value of the series before it, by the
+rules of `changes_along`: what the commits' pages are made from.
 """
 
 from __future__ import annotations
@@ -9,21 +9,36 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tools import changes_along, trends
-from tools.changes_along import NONE, Changes, Truth
-from tools.columns import OUTCOMES, Columns, IntArray
-from tools.commit_values import APART, FAILED, FIGURES, MEASURED, OVERLAPPING, UNKNOWN, Against, Series, Values
-from tools.measurements import Measurement, Outcome, SeriesKey
+from tools import changes_along, commits_beside, series_blocks
+from tools.changes_along import NONE, Entries, Timed, Truth
+from tools.columns import IntArray
+from tools.commit_values import (
+    APART,
+    FAILED,
+    FIGURES,
+    MEASURED,
+    NO_TAG,
+    OVERLAPPING,
+    UNKNOWN,
+    Against,
+    Remark,
+    Series,
+    Values,
+)
+from tools.entries import NOTHING
+from tools.series_blocks import Block
+from tools.series_layout import Layout
 from tools.site import Site
 from tools.site_files import series_name
-from tools.trends import Change
 
-NO_TAG = -1
+FEWEST = 2  # commits that are looked at together: a new one, and the one before it, whose page links to it
+MOST_VALUES = 400_000  # that are held at a time: 60 MB
 
 
 def tags_before(found: Site) -> IntArray:
@@ -33,214 +48,223 @@ def tags_before(found: Site) -> IntArray:
     return np.where(indices < 0, NO_TAG, np.array([*tagged, NO_TAG])[indices]).astype(np.int32)
 
 
-def _against(series: Columns, changes: Changes) -> Against:
-    """Return the changes of one series; the other commit is a place on the first-parent line."""
-    nothing = changes.base == NONE
-    other = np.where(nothing, NONE, series.place[changes.base])
-    state = np.where(nothing | changes.unknown, UNKNOWN, np.where(changes.overlapping, OVERLAPPING, APART))
-    return Against(other=other.astype(np.int32), ratio=changes.ratio, state=state.astype(np.uint8))
-
-
-def _joined(parts: Sequence[np.ndarray], order: NDArray[np.int64]) -> np.ndarray:
-    """Return what all series have one after the other, then in an order."""
-    return np.concatenate(parts)[order] if parts else np.empty(0)
-
-
-def _joined_against(parts: Sequence[Against], order: NDArray[np.int64]) -> Against:
-    return Against(
-        other=_joined([part.other for part in parts], order),
-        ratio=_joined([part.ratio for part in parts], order),
-        state=_joined([part.state for part in parts], order),
-    )
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Line:
-    """Every result on the first-parent line with its changes, those of a commit together, as the series are ordered."""
+class _Stretch:
+    """Some commits that follow each other among the measured ones, with their values."""
 
-    found: Site
-    tags: IntArray  # of `tags_before`
-    first: NDArray[np.int64]  # of each place's results, and their number
-    values: Values  # of all commits
-    said: NDArray[np.int64]  # (results, 2), digests of reason and warnings
-    identities: NDArray[np.uint8]  # (series, 32), of the series' names and work
+    places: Entries  # of the commits on the line, ascending
+    first: Entries  # (commits + 1,) of each one's values, and the number of all
+    values: Values  # those of a commit together, as the series are ordered
+
+
+class Line:
+    """Every result on the first-parent line with its changes, those of a commit together, as the series are ordered.
+
+    The changes of a commit are looked for along all series, in one pass for several commits: for twice as many each
+    time, up to MOST_VALUES, so that who asks for one gets it soon, and who asks for all in order gets them in few.
+    """
+
+    def __init__(self, found: Site) -> None:
+        """Take a site."""
+        self.found, self.tags = found, tags_before(found)
+        self._layout = found.store.layout
+        self._numbers = np.array([self._layout.numbers[key] for key in found.keys], np.int64)
+        self._next = FEWEST
+        self._held: _Stretch | None = None
 
     @classmethod
     def of(cls, found: Site) -> Line:
         """Return the line of a site."""
-        tags, series = tags_before(found), tuple(found.series(key) for key in found.keys)
-        places = np.concatenate([*(each.place for each in series), np.empty(0, dtype=np.int32)])
-        order = np.argsort(places, kind="stable")
-        return cls(
-            found=found,
-            tags=tags,
-            first=np.searchsorted(places[order], np.arange(len(found.line) + 1)),
-            values=_values(found, tags, series, order),
-            said=_joined([_said(each) for each in series], order),
-            identities=_identities(found.keys, series),
-        )
+        return cls(found)
+
+    @cached_property
+    def _series(self) -> Series:
+        store, keys = self.found.store, self.found.keys
+        flop = [store.flop(key) for key in keys]
+        return Series(keys=keys, flop=np.array([np.nan if each is None else each for each in flop], np.float64))
+
+    @cached_property
+    def identities(self) -> NDArray[np.uint64]:
+        """A digest of each series' name and work, shape (series,)."""
+        named = zip(self._series.keys, self._series.flop.tolist(), strict=True)
+        said = (repr((series_name(key), flop)).encode() for key, flop in named)
+        return np.frombuffer(b"".join(hashlib.sha256(each).digest()[:8] for each in said), np.uint64)
 
     def at(self, place: int) -> Values:
         """Return what was measured of the commit at a place."""
-        return self.values[self._chosen(place)]
+        stretch = self._stretch(place)
+        return stretch.values[self._chosen(stretch, place)]
 
-    def _chosen(self, place: int) -> slice:
-        return slice(self.first[place], self.first[place + 1])
+    def beside(self, sha: str) -> Values:
+        """Return what was measured of a commit beside the line."""
+        return commits_beside.beside(self.found, sha, self.tags.tolist())
 
     def digest(self, place: int) -> str:
         """Return what changes whenever `at` would say something else of the commit at a place."""
-        chosen = self._chosen(place)
-        values, found = self.values[chosen], hashlib.sha256()
-        columns: list[NDArray[Any]] = [values.outcome, values.figures, values.changed, self.said[chosen]]
+        values, made = self.at(place), hashlib.sha256()
+        remark = self.found.store.said["remark"][self._layout.columns["remark"][values.slot]]
+        columns: list[NDArray[Any]] = [values.outcome, values.figures, values.changed, remark]
         for against in (values.before, values.tag, values.best):
             columns += [against.other, against.ratio, against.state]
-        for column in columns:
-            found.update(column.tobytes())
-        found.update(self.identities[values.which].tobytes())
-        return found.hexdigest()
+        for column in (*columns, self.identities[values.which]):
+            made.update(column.tobytes())
+        return made.hexdigest()
 
-    def beside(self, sha: str) -> Values:
-        """Return what was measured of a commit beside the line; tag and best value are those up to its parent."""
-        parents = self.found.commits[sha].parents[:1]
-        parent = {item.key: item for one in parents for item in self.found.at(one)}
-        place = self.found.order.get(parents[0], NO_TAG) if parents else NO_TAG
-        tag = place if place == NO_TAG or self.found.line[place] in self.found.tags else int(self.tags[place])
-        ranks = {key: rank for rank, key in enumerate(self.found.keys)}
-        items = sorted(self.found.at(sha), key=lambda item: ranks.get(item.key, len(ranks)))
-        return of_measurements(
-            items,
-            before=[_change(item, parent.get(item.key)) for item in items],
-            tag=[next(self._upto(item, tag), None) for item in items],
-            best=[min(self._upto(item, place), key=lambda change: change.ratio, default=None) for item in items],
-            had_time=[item.key in parent and parent[item.key].outcome is Outcome.MEASURED for item in items],
+    @staticmethod
+    def _chosen(stretch: _Stretch, place: int) -> slice:
+        at = int(np.searchsorted(stretch.places, place))
+        return slice(int(stretch.first[at]), int(stretch.first[at + 1]))
+
+    def _stretch(self, place: int) -> _Stretch:
+        if self._held is None or place not in self._held.places:
+            self._held = None  # before there is another
+            self._held = self._made(self._following(place))
+            self._next *= 2
+        return self._held
+
+    def _following(self, place: int) -> Entries:
+        """Return a place and those that are looked at with it."""
+        measured, ends = self._measured
+        first = int(np.searchsorted(measured, place, side="right"))
+        begun = int(ends[first - 1]) if first else 0
+        most = int(np.searchsorted(ends, begun + MOST_VALUES, side="right"))
+        return np.concatenate([[place], measured[first : max(first, min(first + self._next - 1, most))]])
+
+    @cached_property
+    def _measured(self) -> tuple[Entries, Entries]:
+        """Return the places that have values, ascending, and how many values there are up to each of them."""
+        held = np.zeros(len(self.found.line), np.int64)
+        for path, sha in self.found.store.found.commits.items():
+            if sha in self.found.order:
+                held[self.found.order[sha]] += len(self._layout.files[path])
+        places = np.flatnonzero(held)
+        return places, np.cumsum(held[places])
+
+    def _made(self, places: Entries) -> _Stretch:
+        parts = [self._part(block, places) for block in self._blocks(places)]
+        place = np.concatenate([part.place for part in parts] or [np.empty(0, np.int32)])
+        order = np.argsort(place, kind="stable")
+        return _Stretch(
+            places=places,
+            first=np.searchsorted(place[order], [*places.tolist(), len(self.found.line)]),
+            values=self._values(parts, order),
         )
 
-    def _upto(self, item: Measurement, place: int) -> Iterator[Change]:
-        """Yield the changes of a measurement against its series' values up to a place, the newest first."""
-        if item.key not in self.found.keys:
-            return
-        series = self.found.series(item.key)
-        for entry in np.flatnonzero(series.is_measured & (series.place <= place))[::-1]:
-            change = trends.compare(item, series.measurement(int(entry), self.found.line))
-            if change is not None:
-                yield change
+    def _blocks(self, places: Entries) -> Iterator[Block]:
+        return series_blocks.blocks(self._layout, self._numbers, upto=int(places[-1]))
+
+    def _values(self, parts: Sequence[_Part], order: Entries) -> Values:
+        """Return every result of a stretch; `order` puts those of a commit together."""
+
+        def joined(name: str) -> Any:
+            return np.concatenate([getattr(part, name) for part in parts] or [np.empty(0, np.int64)])[order]
+
+        def against(name: str) -> Against:
+            columns = [getattr(part, name) for part in parts]
+            empty: NDArray[Any] = np.empty(0)
+            made = (np.concatenate([getattr(one, each) for one in columns] or [empty]) for each in _AGAINST)
+            return Against(**{each: column[order] for each, column in zip(_AGAINST, made, strict=True)})
+
+        slot, layout = joined("slot"), self._layout
+        return Values(
+            series=self._series,
+            others=self.found.line,
+            remark=self._remark,
+            which=joined("which"),
+            slot=slot,
+            outcome=layout.columns["outcome"][slot],
+            figures=np.column_stack([layout.columns[name][slot] for name in FIGURES]),
+            changed=joined("changed"),
+            before=against("before"),
+            tag=against("tag"),
+            best=against("best"),
+        )
+
+    def _remark(self, slot: int) -> Remark:
+        number = int(self._layout.columns["remark"][slot])
+        return (None, ()) if number == NOTHING else self.found.store.names.remarks[number]
+
+    def _part(self, block: Block, places: Entries) -> _Part:
+        """Return the values of a block's series at some places."""
+        own = np.flatnonzero(np.isin(block.places, places))
+        slots = block.slots[:, own]
+        held = slots != NONE
+        bases = [base[held] for base in _bases(block, own, self.tags)]
+        row, at = np.nonzero(held)
+        slot = slots[held]
+        new = series_blocks.timed(self._layout, slot)
+        before, tag, best = (_against(self._layout, new, base) for base in bases)
+        return _Part(
+            which=(row + block.rows.start).astype(np.int32),
+            place=block.places[own][at].astype(np.int32),
+            slot=slot,
+            changed=before.distinct | self._lost(slot, block.start[row]),
+            before=before,
+            tag=tag,
+            best=best,
+        )
+
+    def _lost(self, slot: Entries, start: Entries) -> Truth:
+        """Return which values are no times although the one before is; without a reason, n/a was not asked for.
+
+        Args:
+            slot: where they lie. start: where the first value of the series of each lies.
+        """
+        columns, has_reason = self._layout.columns, self.found.store.having[0] != NOTHING
+        outcome = columns["outcome"][slot]
+        had = (slot > start) & (columns["outcome"][slot - 1] == MEASURED)
+        told = (outcome == FAILED) | ((outcome != MEASURED) & has_reason[columns["remark"][slot]])
+        return np.asarray(had & told)
 
 
-def _values(found: Site, tags: IntArray, series: Sequence[Columns], order: NDArray[np.int64]) -> Values:
-    """Return every result on the line; `order` puts those of a commit together."""
-    lengths = [len(each) for each in series]
-    before = [changes_along.against(each, changes_along.before(each)) for each in series]
-    tagged = [changes_along.against(each, changes_along.at_or_before(each, tags[each.place])) for each in series]
-    best = [changes_along.against(each, changes_along.best_before(each)) for each in series]
-    changed = [changes.distinct | _lost(each) for each, changes in zip(series, before, strict=True)]
-    flop = np.array([np.nan if each.flop is None else each.flop for each in series], np.float64)
-    return Values(
-        series=Series(keys=found.keys, names=tuple(map(series_name, found.keys)), flop=flop),
-        others=found.line,
-        remark=lambda which, entry: (series[which].reasons.get(entry), series[which].warnings.get(entry, ())),
-        which=np.repeat(np.arange(len(lengths)), lengths)[order],
-        entry=_joined([np.arange(length) for length in lengths], order),
-        outcome=_joined([each.outcome for each in series], order),
-        figures=_joined([np.column_stack([getattr(each, name) for name in FIGURES]) for each in series], order),
-        changed=_joined(changed, order),
-        before=_joined_against(list(map(_against, series, before)), order),
-        tag=_joined_against(list(map(_against, series, tagged)), order),
-        best=_joined_against(list(map(_against, series, best)), order),
-    )
+_AGAINST = ("other", "ratio", "state")
 
 
-def of_measurements(
-    items: Sequence[Measurement],
-    *,
-    before: Sequence[Change | None],
-    tag: Sequence[Change | None],
-    best: Sequence[Change | None],
-    had_time: Sequence[bool],
-) -> Values:
-    """Return the measurements of one commit, each of another series, with their changes, as columns.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """Some series' values at some commits; all arrays have shape (values,)."""
+
+    which: IntArray  # of the site's series
+    place: IntArray  # of the commit on the line
+    slot: Entries  # where it lies in the layout
+    changed: Truth
+    before: Against
+    tag: Against
+    best: Against
+
+
+def _bases(block: Block, own: Entries, tags: IntArray) -> tuple[Entries, Entries, Entries]:
+    """Return what some commits' values are compared with: the one before, at the last tag, the best; (series, own).
 
     Args:
-        items: in the order of the site's series.
-        before, tag, best: the change of each; None where it cannot be compared.
-        had_time: whether the commit before has a time of it.
+        own: the commits' columns in the block. tags: of `tags_before`.
     """
-    others = tuple(dict.fromkeys(change.against for change in (*before, *tag, *best) if change is not None))
-    keys = tuple(item.key for item in items)
-    flop = np.array([np.nan if item.flop is None else item.flop for item in items], np.float64)
-    rows = [_figures(item) for item in items]
-    return Values(
-        series=Series(keys=keys, names=tuple(map(series_name, keys)), flop=flop),
-        others=others,
-        remark=lambda which, _: (items[which].reason, items[which].warnings),
-        which=np.arange(len(items)),
-        entry=np.arange(len(items)),
-        outcome=np.array([OUTCOMES.index(item.outcome) for item in items], np.int32),
-        figures=np.array(rows, np.float64).reshape(-1, len(FIGURES)),
-        changed=np.array(list(map(_is_changed, items, before, had_time)), np.bool_),
-        before=_of_changes(before, others),
-        tag=_of_changes(tag, others),
-        best=_of_changes(best, others),
-    )
+    at_tag = np.searchsorted(block.places, tags[block.places[own]], side="right") - 1  # -1 of NO_TAG, too
+    found = [np.full((len(block.slots), len(own)), NONE, np.int64) for _ in range(3)]
+    methods = block.methods[:, own]
+    for method in np.flatnonzero(np.bincount(methods.ravel())).tolist():
+        alike, rows = block.alike(method), methods == method
+        last = series_blocks.newest(alike)
+        best = series_blocks.best(np.where(alike, block.times, np.inf))
+        for into, columns in zip(found, ((last, own - 1), (last, at_tag), (best, own - 1)), strict=True):
+            into[rows] = _slots(block, *columns)[rows]
+    before, tag, best_before = found
+    return before, tag, best_before
 
 
-def _figures(item: Measurement) -> tuple[float, ...]:
-    """Return a measurement's FIGURES."""
-    interval, adjusted = item.interval, item.adjusted
-    low, high = (None, None) if interval is None else (interval.low, interval.high)
-    known = (item.seconds, low, high, None if adjusted is None else adjusted.seconds)
-    return tuple(np.nan if figure is None else figure for figure in known)
+def _slots(block: Block, columns: IntArray, upto: Entries) -> Entries:
+    """Return where the values lie whose columns are told by one of `columns` each; NONE where that is less than 0."""
+    which = np.where(upto < 0, NONE, columns[:, upto])
+    return np.where(which == NONE, NONE, np.take_along_axis(block.slots, which.astype(np.int64), axis=1))
 
 
-def _change(new: Measurement, old: Measurement | None) -> Change | None:
-    return None if old is None else trends.compare(new, old)
-
-
-def _is_changed(item: Measurement, before: Change | None, had_time: bool) -> bool:
-    """Return whether a time is distinct from the one before, or there was one and now is none."""
-    if item.outcome is Outcome.MEASURED:
-        return before is not None and before.is_distinct
-    return had_time and (item.outcome is Outcome.FAILED or item.reason is not None)
-
-
-def _of_changes(changes: Sequence[Change | None], others: Sequence[str]) -> Against:
-    """Return the changes of some results as columns."""
-    states = {None: UNKNOWN, True: OVERLAPPING, False: APART}
-    known = [
-        (NONE, np.nan, UNKNOWN) if one is None else (others.index(one.against), one.ratio, states[one.overlapping])
-        for one in changes
-    ]
+def _against(layout: Layout, new: Timed, base: Entries) -> Against:
+    """Return the changes of values against those that lie at `base`; the other commit is a place on the line."""
+    made = changes_along.compared(new, series_blocks.timed(layout, base))
+    known = made.both & (base != NONE)
+    state = np.where(made.unknown, UNKNOWN, np.where(made.overlapping, OVERLAPPING, APART))
     return Against(
-        other=np.array([other for other, _, _ in known], np.int32),
-        ratio=np.array([ratio for _, ratio, _ in known], np.float64),
-        state=np.array([state for _, _, state in known], np.uint8),
+        other=np.where(known, layout.place[base], NONE).astype(np.int32),
+        ratio=np.where(known, made.ratio, np.nan),
+        state=np.where(known, state, UNKNOWN).astype(np.uint8),
     )
-
-
-def _said(series: Columns) -> NDArray[np.int64]:
-    """Return digests of the entries' reasons and warnings, shape (commits, 2); 0 where there are none."""
-    found = np.zeros((len(series), 2), np.int64)
-    for column, told in enumerate((series.reasons, series.warnings)):
-        texts = dict(told.items())
-        digests = {text: _digest(text) for text in set(texts.values())}
-        found[list(texts), column] = [digests[text] for text in texts.values()]
-    return found
-
-
-def _digest(text: Sequence[str]) -> int:
-    made = hashlib.sha256(repr(text).encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(made[:8], "big", signed=True)
-
-
-def _identities(keys: Sequence[SeriesKey], series: Sequence[Columns]) -> NDArray[np.uint8]:
-    """Return a digest of each series' name and work, shape (series, 32)."""
-    said = (repr((series_name(key), each.flop)).encode() for key, each in zip(keys, series, strict=True))
-    digests = b"".join(hashlib.sha256(each).digest() for each in said)
-    return np.frombuffer(digests, np.uint8).reshape(-1, hashlib.sha256().digest_size)
-
-
-def _lost(series: Columns) -> Truth:
-    """Return which entries have no time although the one before has; without a reason, n/a was not asked for."""
-    had = np.concatenate(([False], series.is_measured[:-1]))
-    told = series.outcome == FAILED
-    told[[entry for entry in series.reasons if series.outcome[entry] != MEASURED]] = True
-    return np.asarray(had & told)

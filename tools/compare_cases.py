@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from benchmarks.harness import reported
-from benchmarks.harness.problem import Inputs, Problem, TestCase
-from tools import compare_system, speed_ups
-from tools.compare_accuracy import outputs_of
+from benchmarks.harness.problem import Inputs, Problem, TestCase, outputs_of
+from tools import compare_selection, compare_system, speed_ups
 from tools.compare_inputs import Shared, shared
 from tools.compare_journal import Journal
 from tools.compare_rounds import Place
@@ -151,7 +150,8 @@ def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: 
     largest = max(_tensors(bench.inputs, written or bench.expected), key=_size)
     flops, moved = problem.get_flops(test), problem.get_bytes(test)
     touched = footprint(problem, test, _tensors(bench.inputs, written or bench.expected))
-    dtype = str(largest.dtype).removeprefix("torch.")
+    # A product of int8 computes in int8, though its largest tensor is of int32
+    dtype = compare_selection.said_dtype(test["name"]) or str(largest.dtype).removeprefix("torch.")
     levels = roofs or compare_system.reported_levels(problem.device)
     found = Compared(
         problem=problem.name,

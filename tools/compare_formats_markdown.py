@@ -92,7 +92,7 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "elements": lambda row: f"{row.compared.elements:,}",
     "time ± 95%": _timed(lambda row: words.time(row.figures) if row.figures else words.DASH),
     "mean, sd": _timed(lambda row: words.mean(row.figures) if row.figures else words.DASH),
-    "rate": _timed(lambda row: words.rate(row.figures) if row.figures else words.DASH),
+    "rate": _timed(words.rate),
     "bandwidth": _timed(lambda row: words.bandwidth(row.figures) if row.figures else words.DASH),
     "efficiency": words.efficiency,
     "bound": words.bound,

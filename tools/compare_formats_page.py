@@ -153,7 +153,7 @@ def _cells(row: Row) -> tuple[Cell, ...]:
         Cell(text=value, detail=f"± {half}" if half else "no interval"),
         Cell(text=mean, detail=spread),
         Cell(text=units.seconds(found.p50), detail=f"p99 {units.seconds(found.p99)}"),
-        Cell(text=words.rate(found), detail=words.bandwidth(found)),
+        Cell(text=words.rate(row), detail=words.bandwidth(found)),
         Cell(text=words.efficiency(row), detail=words.bound(row), tone=_efficiency_tone(row)),
         Cell(text=words.cache_benefit(row)),
         Cell(text=whole, detail=overhead.rstrip(")")),

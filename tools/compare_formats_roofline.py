@@ -31,8 +31,8 @@ def chart(found: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str])
     dtypes = list(dict.fromkeys(_dtype(row, roofline) for row, roofline in placed))
     peaks = {dtype: peak for dtype in dtypes if (peak := roofs.peaks.get(dtype)) is not None}
     intensities, rates = zip(*((roofline.intensity, roofline.achieved) for _, roofline in placed), strict=True)
-    plot = roofline_plot.axes(intensities, rates, roofs, peaks)
-    roofline_plot.draw_roofs(plot, roofs, peaks)
+    plot = roofline_plot.axes(intensities, rates, roofs, peaks, dtypes)
+    roofline_plot.draw_roofs(plot, roofs, peaks, dtypes)
     problems = list(dict.fromkeys(row.compared.problem for row, _ in placed))
     for row, roofline in placed:
         mark = MARKS[problems.index(row.compared.problem) % len(MARKS)]
@@ -88,9 +88,9 @@ def _draw_point(plot: figure, row: Row, roofline: Roofline, colour: str, mark: s
             "problem": [row.compared.problem],
             "case": [row.compared.case],
             "implementation": [row.timed.implementation],
-            "rate": [units.gflops(roofline.achieved / GIGA)],
+            "rate": [words.rate(row)],
             "bandwidth": [units.gigabytes(roofline.bandwidth / GIGA)],
-            "intensity": [f"{units.significant(roofline.intensity)} FLOP/B"],
+            "intensity": [units.intensity(roofline.intensity, row.compared.dtype)],
             "efficiency": [words.efficiency(row)],
             "bound": [words.bound(row)],
             "memory": [words.memory(row)],

@@ -31,9 +31,11 @@ def mean(found: Figures) -> str:
     return f"{units.seconds(found.mean)}{spread}"
 
 
-def rate(found: Figures) -> str:
-    """Return the rate: "12.3 GFLOPS"; a dash where the problem does not say its FLOPs."""
-    return DASH if found.rate is None else units.gflops(found.rate / 1e9)
+def rate(row: Row) -> str:
+    """Return the rate: "12.3 GFLOPS"; a dash where nothing was timed, or the problem does not say its FLOPs."""
+    if row.figures is None or row.figures.rate is None:
+        return DASH
+    return units.rate(row.figures.rate / 1e9, units.rate_unit(row.compared.dtype))
 
 
 def bandwidth(found: Figures) -> str:

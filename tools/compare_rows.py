@@ -87,7 +87,7 @@ def mean(found: Row) -> str:
 
 
 def rate(found: Row) -> str:
-    """Return GFLOPS (10^9 FLOP/s)."""
+    """Return 10^9 operations per second."""
     return _per_second(found.compared.flops, found.timing)
 
 

@@ -23,11 +23,17 @@ _DTYPES |= {"int32_t": "int32", "int64_t": "int64"}
 _BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}  # of an element; else 4
 
 
+def said_dtype(case: str) -> str | None:
+    """Return the dtype that a case's name begins with, None where it begins with none: it may be called anything."""
+    match = re.match(r"(b?float\d+|u?int\d+|tf32)-", case)
+    return None if match is None else match.group(1)
+
+
 def dtype_of(problem: Problem, case: str) -> str:
     """Return the dtype of a case: what its name begins with (`float32-5M`), else that of the first tensor."""
-    match = re.match(r"(b?float\d+|u?int\d+|tf32)-", case)
-    if match is not None:
-        return match.group(1)
+    said = said_dtype(case)
+    if said is not None:
+        return said
     pointers = [str(parameter["type"]) for parameter in problem.parameters if parameter["pointer"]]
     found = pointers[0] if pointers else "float"
     return _DTYPES.get(found, found)

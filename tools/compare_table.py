@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from tools import compare_rows, speed_ups, units
@@ -12,6 +12,7 @@ from tools.comparison import Accuracy, Compared, Comparison
 
 WIDEST = 160  # characters: more than that is no easier to read
 NARROWEST = 60
+_MIXED = "GFLOPS/GOPS"
 LEGEND: Mapping[str, str] = {  # of the columns that do not say it themselves
     "where": "where: the innermost memory that holds the working set",
     "MB": "MB: of the largest tensor",
@@ -20,6 +21,7 @@ LEGEND: Mapping[str, str] = {  # of the columns that do not say it themselves
     "eff.": "eff.: efficiency, of the DRAM roof or the peak, at most 100% (!: doubtful, see below)",
     "cache": "cache: benefit, times faster than DRAM allows",
     "samples": "samples: fastest to p99",
+    _MIXED: "GOPS: for integers",
 }
 _SYSTEM = ("device", "caches", "clocks", "free memory", "load", "cores", "threads", "python", "torch", "cuda", "driver")
 _SETTINGS = ("preset", "rule", "parameters", "rounds", "warm-up", "sample", "tolerance", "reference")
@@ -89,7 +91,7 @@ def times(rows: Sequence[Row], width: int) -> str:
         "mean ±std": (compare_rows.mean, 2),
         "p50": (compare_rows.p50, 4),
         "p99": (compare_rows.p99, 6),
-        "GFLOPS": (compare_rows.rate, 12),
+        _rates({row.compared.dtype for row in rows}): (compare_rows.rate, 12),
         "GB/s": (compare_rows.bandwidth, 11),
         "eff.": (compare_rows.efficiency, 10),
         "bound": (compare_rows.bound, 9),
@@ -103,6 +105,12 @@ def times(rows: Sequence[Row], width: int) -> str:
     if any(row.timing is not None and row.timing.half_width is None for row in rows):
         said.append("±95% needs 3 rounds")
     return f"{text(kept, width)}\n{_wrapped('  ', said, width)}"
+
+
+def _rates(dtypes: Collection[str]) -> str:
+    """Return the head of the column of rates; short, where a table has both kinds of them."""
+    known = {units.rate_unit(dtype) for dtype in dtypes}
+    return _MIXED if len(known) > 1 else units.rate_unit(*dtypes)
 
 
 def speed_up_table(compared: Sequence[Compared], reference: str | None, width: int) -> str:

@@ -5,27 +5,28 @@ What a row says is a mean over the test cases that its newest commit measured; w
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.harness.statistics import FloatArray
-from tools import home_roof, home_spans, pages, trends, units
+from tools import home_roof, home_spans, pages, sparklines, trends, units
 from tools.columns import OUTCOMES, Columns
 from tools.home_roof import DASH, GridCell
 from tools.home_spans import Span
-from tools.measurements import WANTED_ROUNDS, Outcome
+from tools.measurements import WANTED_ROUNDS, Outcome, SeriesKey
 from tools.pages import SHORT, CommitLine, Footnotes, Place
 from tools.site import Site
 from tools.sparklines import Sparkline, sparkline
 from tools.trends import Change
 
-NO_RATE = "no GFLOPS: benchmarks.json does not say how many FLOPs a call has"
+NO_RATE = "no rate: benchmarks.json does not say how many operations a call has"
 _NOT_APPLICABLE, _FAILED = (OUTCOMES.index(outcome) for outcome in (Outcome.NOT_APPLICABLE, Outcome.FAILED))
 
 
@@ -83,13 +84,18 @@ def _grid(found: Site, place: Place, when: FloatArray) -> Grid:
     newest = _newest(every)
     maker = _RowMaker(
         found=found,
-        when=when,
         newest=newest,
         spans=() if newest is None else home_spans.spans(found, when, newest, every),
         place=place,
         notes=Footnotes(),
     )
-    made = tuple(maker.row(name, group, cases[name[0]]) for name, group in rows.items())
+    current = {name: _current(group, _newest(group)) for name, group in rows.items()}
+    values = [(item.series.key, item.entry) for items in current.values() for item in items]
+    changes = iter(home_spans.changes(found, when, maker.spans, values))
+    made = tuple(
+        maker.row(name, group, current[name], list(itertools.islice(changes, len(current[name]))), cases[name[0]])
+        for name, group in rows.items()
+    )
     shares = [(row, share) for row in made if isinstance(share := row.figures["efficiency"], float)]
     return Grid(
         place=place,
@@ -104,8 +110,14 @@ def _grid(found: Site, place: Place, when: FloatArray) -> Grid:
 
 def _newest(group: Sequence[Columns]) -> int | None:
     """Return the newest place of the line where any of these series applies."""
-    places = [series.place[series.outcome != _NOT_APPLICABLE] for series in group]
-    return max((int(found[-1]) for found in places if len(found)), default=None)
+    return max((place for series in group if (place := _newest_of(series)) is not None), default=None)
+
+
+def _newest_of(series: Columns) -> int | None:
+    if len(series) and series.outcome[-1] != _NOT_APPLICABLE:  # as of most
+        return int(series.place[-1])
+    places = series.place[series.outcome != _NOT_APPLICABLE]
+    return int(places[-1]) if len(places) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,26 +125,32 @@ class _RowMaker:
     """Makes the rows of one machine and environment, whose footnotes are numbered together."""
 
     found: Site
-    when: FloatArray  # of home_spans.dates
     newest: int | None  # place of its newest commit on the line
     spans: tuple[Span, ...]
     place: Place
     notes: Footnotes
 
-    def row(self, name: tuple[str, str], group: Sequence[Columns], wanted: int) -> GridRow:
+    def row(
+        self,
+        name: tuple[str, str],
+        group: Sequence[Columns],
+        current: Sequence[Current],
+        told: Sequence[tuple[Change | None, ...]],
+        wanted: int,
+    ) -> GridRow:
         """Return the row of a benchmark and implementation from its test cases' series.
 
         Args:
+            current: of the series. told: how each of those changed over the spans.
             wanted: how many test cases the benchmark has here, whoever measures them.
         """
         kernel, device, state = pages.parts(name[0])
         at = _newest(group)
-        current = _current(group, at)
         commit = None if at is None else self.found.line[at]
         roofs = self.found.roofs(self.place, device, commit)
         lacking = "" if roofs else self.found.roof_choice(self.place, device, commit).lacking
         shares = [home_roof.placed(item.series, item.entry, roofs) for item in current]
-        changes = [self._changes(current, span) for span in self.spans]
+        changes = [[one for each in told if (one := each[at_span]) is not None] for at_span in range(len(self.spans))]
         rate = _mean_rate(current)
         return GridRow(
             kernel=kernel,
@@ -155,11 +173,12 @@ class _RowMaker:
         )
 
     def _rate(self, group: Sequence[Columns], current: Sequence[Current], at: int | None, wanted: int) -> GridCell:
-        """Return the mean GFLOPS of the test cases that the newest commit measured, and what to know about it."""
-        rate = _mean_rate(current)
-        notes = [*self._age(at), *self._others(group, at), *_thin(current), *([NO_RATE] if rate is None else [])]
+        """Return the mean rate of the test cases that the newest commit measured, and what to know about it."""
+        rate, keys = _mean_rate(current), [item.series.key for item in current]
+        of_rate = [NO_RATE] if rate is None else _of_integers(keys)
+        notes = [*self._age(at), *self._others(group, at), *_thin(current), *of_rate]
         return GridCell(
-            text=DASH if rate is None else units.gflops(rate),
+            text=DASH if rate is None else units.rate(rate, _rate_unit(keys)),
             detail="" if len(current) == wanted else f"of {len(current)} of {units.count(wanted, 'test case')}",
             marks=self.notes.marks(notes),
         )
@@ -189,10 +208,6 @@ class _RowMaker:
 
     def _short(self, at: int) -> str:
         return self.found.line[at][:SHORT]
-
-    def _changes(self, current: Sequence[Current], span: Span) -> list[Change]:
-        every = (home_spans.change(self.found, self.when, item.series, item.entry, span) for item in current)
-        return [change for change in every if change is not None]
 
     def _change(self, span: Span, items: Sequence[Change], wanted: int) -> GridCell:
         """Return the mean change over a span; what it is against has a footnote where other rows have another."""
@@ -224,9 +239,20 @@ def _reason(series: Columns, at: int | None, outcome: Outcome) -> str:
     return pages.REASONS[outcome] if known is None else f"{outcome.value}: {known}"
 
 
+def _rate_unit(keys: Iterable[SeriesKey]) -> str:
+    """Return what the mean rate of some series is given in."""
+    return units.rate_unit(*(key.dtype for key in keys))
+
+
+def _of_integers(keys: Sequence[SeriesKey]) -> list[str]:
+    """Return which of the test cases in a mean rate are of integers, where not all of them are."""
+    cases = [key.case for key in keys if key.rate_unit == _rate_unit(keys)]
+    return [] if len(cases) == len(keys) else [f"operations of integers: {', '.join(cases)}"]
+
+
 def _mean_rate(current: Sequence[Current]) -> float | None:
-    """Return the arithmetic mean of the GFLOPS; None where one is not known."""
-    rates = [float(item.series.gflops[item.entry]) for item in current]
+    """Return the arithmetic mean of the rates, 10^9 operations per second; None where one is not known."""
+    rates = [float(_rates(item.series, np.array([item.entry]))[0]) for item in current]
     return statistics.fmean(rates) if rates and all(map(math.isfinite, rates)) else None
 
 
@@ -239,9 +265,17 @@ def _thin(current: Sequence[Current]) -> list[str]:
 
 
 def _trend(group: Sequence[Columns]) -> Sparkline | None:
-    """Return the small trend of the mean GFLOPS, over the commits that measured every one of these series."""
+    """Return the small trend of the mean rate, over the commits that measured every one of these series."""
     if not group or any(series.flop is None for series in group):
         return None
-    places = reduce(np.intersect1d, [series.place[series.is_measured] for series in group])
-    rates = [series.gflops[np.searchsorted(series.place, places)] for series in group]
-    return sparkline([float(rate) for rate in np.mean(rates, axis=0)])
+    measured = np.bincount(np.concatenate([series.place[series.is_measured] for series in group]))
+    places = np.flatnonzero(measured == len(group))
+    shown = places[-sparklines.POINTS :]
+    rates = [_rates(series, np.searchsorted(series.place, shown)) for series in group]
+    unit = _rate_unit(series.key for series in group)
+    return sparkline(np.mean(rates, axis=0).tolist(), unit, commits=len(places))
+
+
+def _rates(series: Columns, entries: NDArray[np.int64]) -> FloatArray:
+    """Return the rates of some entries, 10^9 operations per second; NaN where unknown."""
+    return np.asarray((np.nan if series.flop is None else series.flop) / series.seconds[entries] / 1e9)

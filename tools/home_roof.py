@@ -37,7 +37,7 @@ def placed(series: Columns, entry: int, roofs: Roofs | None) -> Roofline | None:
         bytes=series.bytes_moved,
         seconds=float(series.seconds[entry]),
         roofs=roofs,
-        dtype=series.key.case.partition("-")[0],
+        dtype=series.key.dtype,
     )
 
 

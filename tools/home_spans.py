@@ -7,17 +7,20 @@ the same results are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.harness.statistics import FloatArray
-from tools import changes_along, trends, units
+from tools import changes_along, series_blocks, units
 from tools.absences import DAY
-from tools.columns import Columns, IntArray
+from tools.changes_along import NONE, Entries
+from tools.columns import Columns
+from tools.measurements import SeriesKey
 from tools.pages import commit_line
 from tools.recorded import Commit
+from tools.series_blocks import Block
 from tools.site import Site
 from tools.trends import Change
 
@@ -50,8 +53,10 @@ def spans(found: Site, when: FloatArray, newest: int, every: Sequence[Columns]) 
     Args:
         when: of `dates`. newest: place of the machine's newest commit on the line. every: all its series (>= 1).
     """
-    places = np.unique(np.concatenate([series.place[series.is_measured] for series in every]))
-    earlier = places[places < newest]
+    is_measured = np.zeros(len(found.line), np.bool_)
+    for series in every:
+        is_measured[series.place[series.is_measured]] = True
+    earlier = np.flatnonzero(is_measured[:newest])
     tag = _last_tag(found, newest)
     since = "since a tag" if tag == NO_TAG else f"since {', '.join(found.tags[found.line[tag]])}"
     asked = (*((units.count(days, "day"), days, NO_TAG) for days in DAYS), (since, None, tag))
@@ -82,7 +87,7 @@ def _last_tag(found: Site, newest: int) -> int:
     return max((place for sha in found.tags if (place := found.order[sha]) < newest), default=NO_TAG)
 
 
-def _fits(when: FloatArray, newest: int, earlier: IntArray, days: int | None, tag: int) -> np.ndarray:
+def _fits(when: FloatArray, newest: int, earlier: Entries, days: int | None, tag: int) -> np.ndarray:
     """Return which places of the line, all before `newest`, are old enough; an unknown date is not."""
     if days is None:
         return np.asarray(earlier <= tag)
@@ -95,16 +100,54 @@ def too_young(every: Sequence[Span]) -> str:
     return f"Nothing measured is old enough for: {', '.join(names)}." if names else ""
 
 
-def change(found: Site, when: FloatArray, series: Columns, entry: int, span: Span) -> Change | None:
-    """Return the change of an entry of a series over a span; None where nothing comparable is that old.
+def changes(
+    found: Site, when: FloatArray, spans: Sequence[Span], values: Sequence[tuple[SeriesKey, int]]
+) -> list[tuple[Change | None, ...]]:
+    """Return the changes of values over spans; None where nothing comparable is that old.
 
-    Nor has an entry of before a tag, or of the tagged commit, changed since: a series can have ended there.
+    Nor has a value of before a tag, or of the tagged commit, changed since: a series can have ended there.
+
+    Args:
+        when: of `dates`. values: times, each of another of the site's series, and its entry there.
     """
-    if span.days is None and series.place[entry] <= span.tag:
-        return None
-    earlier = np.flatnonzero(changes_along.alike(series, int(series.method[entry]))[:entry])
-    fits = earlier[_fits(when, int(series.place[entry]), series.place[earlier], span.days, span.tag)]
-    if not len(fits):
-        return None
-    new, old = (series.measurement(int(at), found.line) for at in (entry, fits[-1]))
-    return trends.compare(new, old)
+    layout = found.store.layout
+    numbers = np.array([layout.numbers[key] for key, _ in values], np.int64)
+    slots = layout.start[numbers] + np.array([entry for _, entry in values], np.int64)
+    old = np.full((len(values), len(spans)), NONE, np.int64)
+    for block in series_blocks.blocks(layout, numbers):
+        old[block.rows] = _old(block, slots[block.rows], when, spans)
+    new = np.repeat(slots[:, np.newaxis], len(spans), axis=1)
+    made = changes_along.compared(series_blocks.timed(layout, new), series_blocks.timed(layout, old))
+    known = made.both & (old != NONE)
+    against = layout.place[old]
+    columns = [column.tolist() for column in (known, made.ratio, against, made.unknown, made.overlapping)]
+    return [tuple(_told(found.line, zip(*row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+def _told(line: Sequence[str], row: Iterable[tuple[bool, float, int, bool, bool]]) -> Iterator[Change | None]:
+    for known, ratio, against, unknown, overlapping in row:
+        if known:
+            yield Change(ratio=ratio, against=line[against], overlapping=None if unknown else overlapping)
+        else:
+            yield None
+
+
+def _old(block: Block, slots: Entries, when: FloatArray, spans: Sequence[Span]) -> Entries:
+    """Return where in the layout the values lie that a block's are compared with, (series, spans); NONE for none.
+
+    Args:
+        slots: where those lie that are compared, one a series.
+    """
+    found = np.full((len(slots), len(spans)), NONE, np.int64)
+    places, methods = block.layout.place[slots], block.layout.columns["method"][slots]
+    for place, method in sorted({*zip(places.tolist(), methods.tolist(), strict=True)}):
+        rows = np.flatnonzero((places == place) & (methods == method))
+        earlier = block.places[: np.searchsorted(block.places, place)]
+        alike = block.alike(method)[rows]
+        for at, span in enumerate(spans):
+            fits = np.flatnonzero(_fits(when, place, earlier, span.days, span.tag))
+            if len(fits) and (span.days is not None or place > span.tag):
+                own = alike[:, fits[::-1]]  # the newest first
+                last = fits[::-1][own.argmax(axis=1)]
+                found[rows, at] = np.where(own.any(axis=1), block.slots[rows, last], NONE)
+    return found

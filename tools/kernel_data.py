@@ -29,7 +29,7 @@ from tools.site import Site
 from tools.site_files import DataFile, series_name
 from tools.tracked_series import Tracked
 
-FORMAT = 1  # of both files; it changes when a reader of the old ones would go wrong
+FORMAT = 2  # of both files; it changes when a reader of the old ones would go wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Group:
     @cached_property
     def recent(self) -> Mapping[SeriesKey, Recent]:
         """The newest results of each series."""
-        return {key: kernel_tables.recent(item, self.since) for key, item in self.columns.items()}
+        return dict(zip(self.columns, kernel_tables.recent_of(list(self.columns.values()), self.since), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,15 +227,6 @@ def files(made: Chart, inputs: str) -> Iterator[DataFile]:
 
 def as_data(made: Chart) -> dict[str, Any]:
     """Return the data file of a chart."""
-    steps = {
-        key: {
-            made.line[place]: change
-            for place, (_, _, change, _) in zip(recent.places, recent.cells, strict=True)
-            if change
-        }
-        for group in made.groups
-        for key, recent in group.recent.items()
-    }
     return {
         "format": FORMAT,
         "kernel": made.kernel,
@@ -250,7 +241,7 @@ def as_data(made: Chart) -> dict[str, Any]:
             }
             for group in made.groups
         ],
-        "series": [_series_data(item, made.changes[item.key], steps.get(item.key, {})) for item in made.series],
+        "series": [_series_data(item, made.changes[item.key]) for item in made.series],
         "tags": [_line_mark(mark) for mark in made.tags],
         "findings": [_finding_data(mark) for mark in made.findings],
         "figures": [kernel_figures.as_data(figure) for figure in made.figures],
@@ -261,7 +252,7 @@ def _line_mark(mark: LineMark) -> dict[str, Any]:
     return {"commit": mark.commit, "kind": mark.kind, "label": mark.label, "text": mark.text}
 
 
-def _series_data(item: Series, changes: Sequence[ChangeMark], steps: Mapping[str, str]) -> dict[str, Any]:
+def _series_data(item: Series, changes: Sequence[ChangeMark]) -> dict[str, Any]:
     return {
         "name": item.name,
         "machine": item.key.machine,
@@ -274,7 +265,6 @@ def _series_data(item: Series, changes: Sequence[ChangeMark], steps: Mapping[str
         "changes": [
             {"commit": mark.commit, "text": mark.text, "faster": mark.faster, "detail": mark.detail} for mark in changes
         ],
-        "steps": steps,
     }
 
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tools import kernel_data, kernel_figures, kernel_source, kernel_tables, pages, palette
+from tools import kernel_data, kernel_figures, kernel_source, kernel_tables, pages, palette, units
 from tools.changepoints_values import FEWEST_ALONE, too_few
 from tools.columns import Columns
 from tools.kept_documents import Document
 from tools.kernel_data import Chart, Group
 from tools.kernel_figures import FigureRow
-from tools.kernel_quantities import AXES
+from tools.kernel_quantities import AXES, GFLOPS
 from tools.kernel_source import Version
 from tools.kernel_tables import Table
 from tools.measurements import SeriesKey
@@ -100,9 +100,11 @@ def build(found: Site) -> Iterator[Page | DataFile]:
         kernel, device, _ = pages.parts(key.benchmark)
         grouped.setdefault((kernel, device), []).append(key)
     sources: dict[str, tuple[Version, ...]] = {}
+    changed = kernel_source.changes(found.repository)
     for (kernel, device), keys in sorted(grouped.items()):
         if kernel not in sources:
-            sources[kernel] = kernel_source.versions(found.repository, kernel, found.measured, found.order)
+            known = (found.repository, kernel, changed.get(kernel, ()), found.measured, found.order)
+            sources[kernel] = kernel_source.versions(*known)
             yield from kernel_source.files(kernel, sources[kernel])
         chart = kernel_data.chart(found, kernel, device, keys)
         inputs = kernel_data.inputs(found, chart)
@@ -130,6 +132,7 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
     sections = [_section(found, chart, group) for group in chart.groups]
     hues = palette.colours(chart.implementations)
     offered = {name for series in chart.series for name in series.conversions}
+    axes = {**AXES, GFLOPS: units.rate_units(series.key.dtype for series in chart.series)}
     return KernelPage(
         name=pages.kernel_href(chart.kernel, chart.device),
         kernel=chart.kernel,
@@ -139,7 +142,7 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         states=tuple(sorted({section.state for section in sections}, key=lambda state: state != HOT)),
         cases=tuple(dict.fromkeys(key.case for key in chart.columns)),
         first_case=_first_case(chart.columns),
-        quantities=tuple((name, words) for name, words in AXES.items() if name in offered),
+        quantities=tuple((name, words) for name, words in axes.items() if name in offered),
         ranges=RANGES,
         scales=SCALES,
         colours=tuple((name, hues[name], dash) for name, dash in palette.dashes(chart.implementations).items()),

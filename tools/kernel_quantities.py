@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.harness.cases import dtype_of
 from tools.measurements import Measurement, Outcome, SeriesKey
 from tools.roofline import MEMORY, Roofs, dram_bandwidth, roofline
 
@@ -40,6 +41,7 @@ class Conversion:
     own: str | None = None  # the values themselves, a data file
     least: float | None = None  # bounds of the value
     most: float | None = None
+    unit: str | None = None  # of the value; None: the quantity's own
 
     def as_data(self) -> dict[str, Any]:
         """Return what is set of it, for JSON."""
@@ -60,8 +62,8 @@ def of_work(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, 
     Args:
         flop: of a call. bytes_moved: of a call, B. roofs: of the device. case: the test case, which names the dtype.
     """
-    one = _of_a_second(flop, bytes_moved)
-    found = {GFLOPS: Conversion(per=one.gflops), GIGABYTES: Conversion(per=one.gigabytes)}
+    one = _of_a_second(flop, bytes_moved, case)
+    found = {GFLOPS: Conversion(per=one.gflops, unit=one.key.rate_unit), GIGABYTES: Conversion(per=one.gigabytes)}
     least = roof(flop, bytes_moved, roofs, case)
     dram = None if roofs is None else dram_bandwidth(roofs)
     if least is not None:
@@ -72,9 +74,9 @@ def of_work(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, 
     return known | {TIME: Conversion(times=1e6)}
 
 
-def _of_a_second(flop: float | None, bytes_moved: float | None) -> Measurement:
+def _of_a_second(flop: float | None, bytes_moved: float | None, case: str) -> Measurement:
     """Return a call that takes a second: its rates are what a time, s, divides."""
-    nowhere = SeriesKey(machine="", environment="", benchmark="", implementation="", case="", version="")
+    nowhere = SeriesKey(machine="", environment="", benchmark="", implementation="", case=case, version="")
     return Measurement(
         key=nowhere, commit="", outcome=Outcome.MEASURED, seconds=1.0, flop=flop, bytes_moved=bytes_moved
     )
@@ -82,9 +84,9 @@ def _of_a_second(flop: float | None, bytes_moved: float | None) -> Measurement:
 
 def roof(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, case: str) -> Roof | None:
     """Return the roof over a test case; None where nothing can be said (`roofline.roofline`)."""
-    dtype = case.partition("-")[0]
     if roofs is None:
         return None
+    dtype = dtype_of(case)
     found = roofline(flops=flop, bytes=bytes_moved, seconds=1.0, roofs=roofs, dtype=dtype)
     if found is None:
         return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +17,8 @@ from tools.site_files import DataFile
 
 SUFFIXES = (".cu", ".cpp", ".h", ".py")  # in the order shown: the kernels, their parts, then what calls them
 FORMAT = 1  # of the data file
+FOLDER = "kernels"
+_COMMIT = "commit "  # begins the line of a commit; the others are paths
 MOST = 100  # versions: with them the data beside a page stays at a few MB, whatever the history
 
 
@@ -27,24 +30,64 @@ class Version:
     files: tuple[tuple[str, str], ...]  # name, text
 
 
-def versions(repository: Path, kernel: str, measured: Sequence[str], order: Mapping[str, int]) -> tuple[Version, ...]:
-    """Return the versions that measured commits had, oldest first, the newest MOST of them.
+def changes(repository: Path) -> Mapping[str, Sequence[str]]:
+    """Return the commits of the first-parent line that changed a kernel's folder, by its name.
 
-    Args:
-        repository: a folder inside the working tree. kernel: the name of its folder.
-        measured: commits. order: commit -> its place on the first-parent line; others are left out.
+    Asked once for all kernels: git goes through the whole history each time.
 
     Raises:
         HistoryError: git cannot read it.
     """
-    folder = PurePosixPath("kernels", kernel)
+    with _repository(repository, FOLDER) as repo:
+        said = repo.git(c=["log.showRoot=true", "core.quotePath=false"]).log(
+            "HEAD",
+            "--first-parent",
+            "--diff-merges=first-parent",
+            "--no-renames",
+            "--name-only",
+            f"--format={_COMMIT}%H",
+            "--",
+            f":(top){FOLDER}",
+        )
+    found: dict[str, dict[str, None]] = {}
+    sha = ""
+    for line in said.splitlines():
+        if line.startswith(_COMMIT):
+            sha = line.removeprefix(_COMMIT)
+        elif line.startswith(f"{FOLDER}/"):
+            found.setdefault(PurePosixPath(line).parts[1], {})[sha] = None
+    return {kernel: tuple(commits) for kernel, commits in found.items()}
+
+
+def versions(
+    repository: Path, kernel: str, changed: Iterable[str], measured: Sequence[str], order: Mapping[str, int]
+) -> tuple[Version, ...]:
+    """Return the versions that measured commits had, oldest first, the newest MOST of them.
+
+    Args:
+        repository: a folder inside the working tree. kernel: the name of its folder.
+        changed: the commits that changed it (`changes`). measured: commits.
+        order: commit -> its place on the first-parent line; others are left out.
+
+    Raises:
+        HistoryError: git cannot read it.
+    """
+    along = sorted((sha for sha in changed if sha in order), key=order.__getitem__)
+    wanted = _in_effect(along, measured, order)
+    if not wanted:
+        return ()
+    folder = PurePosixPath(FOLDER, kernel)
+    with _repository(repository, folder) as repo:
+        found = ((history.commit(repo, sha), _files(repo, sha, folder)) for sha in wanted)
+        return tuple(Version(commit=commit, files=texts) for commit, texts in found if commit and texts)
+
+
+@contextmanager
+def _repository(repository: Path, folder: object) -> Iterator[git.Repo]:
+    """Open a repository; what goes wrong with it is a HistoryError."""
     try:
         with git.Repo(repository, search_parent_directories=True) as repo:
-            listed = repo.git.rev_list("HEAD", "--first-parent", "--", f":(top){folder}").split()
-            changed = sorted((sha for sha in listed if sha in order), key=order.__getitem__)
-            wanted = _in_effect(changed, measured, order)
-            found = ((history.commit(repo, sha), _files(repo, sha, folder)) for sha in wanted)
-            return tuple(Version(commit=commit, files=texts) for commit, texts in found if commit and texts)
+            yield repo
     except (git.GitError, OSError, ValueError) as error:
         reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
         raise HistoryError(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tools import changes_along, pages, result_texts
+from tools.changes_along import Changes
 from tools.columns import OUTCOMES, Columns, IntArray
 from tools.measurements import Outcome
 from tools.pages import Cell, CommitLine, Footnotes
 from tools.result_texts import Figures
 
-NEWEST = 200  # commits of a table
-# Rows of all tables of a page: with several machines, states and test cases a page of 200 each would be megabytes, and
-# a site of 25 kernels spend most of its time on them (with 500 a third). A button adds the others from the data.
-ROWS = 200
-FEWEST = 20
+NEWEST = 50  # commits of a table
+# Rows of all tables of a page, which is made again with every commit; its script adds the others from the data.
+ROWS = 50
+FEWEST = 5
+_BEFORE = 16  # entries among which the one is looked for first that the oldest one shown is compared with
 
 _NA = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 
@@ -62,25 +66,53 @@ class Recent:
 
 def recent(columns: Columns, since: int) -> Recent:
     """Return the results of a series from a place on the first-parent line on, each against the one measured before."""
+    return recent_of([columns], since)[0]
+
+
+def recent_of(series: Sequence[Columns], since: int) -> list[Recent]:
+    """Return `recent` of several series; their texts are made together, as a call for five results costs most."""
+    found = [_nearby(columns, since) for columns in series]
+    cells = result_texts.cells(_figures(found))
+    return [_said(*each, cells) for each in found]
+
+
+def _nearby(columns: Columns, since: int) -> tuple[Columns, int, Changes]:
+    """Return a series from somewhere on, which of its entries is the first from a place on, and all its changes."""
     first = int(np.searchsorted(columns.place, since))
-    changes = changes_along.against(columns, changes_along.before(columns))
-    figures = Figures(
-        outcome=columns.outcome[first:],
-        seconds=columns.seconds[first:],
-        low=columns.low[first:],
-        high=columns.high[first:],
-        flop=np.full(len(columns) - first, np.nan if columns.flop is None else columns.flop),
-        ratio=changes.ratio[first:],
-        distinct=changes.distinct[first:],
+    part = max(first - _BEFORE, 0)
+    nearby = columns.between(part)
+    base = changes_along.before(nearby)
+    if part and (nearby.is_measured & (base == changes_along.NONE))[first - part :].any():  # it may be further back
+        part, nearby, base = 0, columns, changes_along.before(columns)
+    return nearby, first - part, changes_along.against(nearby, base)
+
+
+def _figures(found: Sequence[tuple[Columns, int, Changes]]) -> Figures:
+    """Return the shown entries of several series, one series after the other."""
+
+    def joined(values: Callable[[Columns, Changes], NDArray[Any]]) -> NDArray[Any]:
+        return np.concatenate([values(columns, changes)[first:] for columns, first, changes in found])
+
+    return Figures(
+        outcome=joined(lambda columns, _: columns.outcome),
+        seconds=joined(lambda columns, _: columns.seconds),
+        low=joined(lambda columns, _: columns.low),
+        high=joined(lambda columns, _: columns.high),
+        flop=joined(lambda columns, _: np.full(len(columns), np.nan if columns.flop is None else columns.flop)),
+        unit=joined(lambda columns, _: np.full(len(columns), columns.key.rate_unit)),
+        ratio=joined(lambda _, changes: changes.ratio),
+        distinct=joined(lambda _, changes: changes.distinct),
     )
-    outcomes = enumerate(figures.outcome.tolist(), start=first)
-    cells = zip(result_texts.cells(figures), changes.adjusted[first:].tolist(), strict=True)
+
+
+def _said(columns: Columns, first: int, changes: Changes, cells: Iterator[tuple[str, str, str, str]]) -> Recent:
+    """Return the results of a series from an entry on; takes as many of the cells."""
+    outcomes = columns.outcome[first:].tolist()
+    own = zip(islice(cells, len(outcomes)), changes.adjusted[first:].tolist(), strict=True)
     return Recent(
         places=columns.place[first:].tolist(),
-        cells=[
-            (text, detail, _marked(change, is_adjusted), tone) for (text, detail, change, tone), is_adjusted in cells
-        ],
-        remarks=[_remarks(columns, entry, OUTCOMES[outcome]) for entry, outcome in outcomes],
+        cells=[(text, detail, _marked(change, is_adjusted), tone) for (text, detail, change, tone), is_adjusted in own],
+        remarks=[_remarks(columns, entry, OUTCOMES[outcome]) for entry, outcome in enumerate(outcomes, start=first)],
     )
 
 

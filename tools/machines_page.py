@@ -241,11 +241,11 @@ def _ceiling(device: str, name: str, sessions: Sequence[CeilingSession], ratios:
         level=top,
         label=f"{peaks_table.title(name)} over {units.count(len(sessions), 'session')}",
     )
-    low, high = (peaks_table.value(pick(values), unit) for pick in (min, max))
+    low, high = (peaks_table.value(pick(values), unit, name) for pick in (min, max))
     return Ceiling(
         title=peaks_table.title(name),
-        newest=peaks_table.value(sessions[-1].figures.get(name), unit),
-        roof=peaks_table.value(top, unit),
+        newest=peaks_table.value(sessions[-1].figures.get(name), unit, name),
+        roof=peaks_table.value(top, unit, name),
         why=ceiling_history.why(name, len(_values(sessions[-SESSIONS:], name))),
         moved="moved" if has_moved else "",
         change="" if ratio is None else finding_text.change(ratio),
@@ -265,7 +265,7 @@ def _cells(
     named = UNITS[device.lower()]
     return tuple(
         (
-            peaks_table.value(session.figures.get(name), named[name]),
+            peaks_table.value(session.figures.get(name), named[name], name),
             ceiling_history.has_moved(ratios[name][index]),
         )
         for name in shown

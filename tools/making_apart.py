@@ -11,9 +11,10 @@ import os
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tools.errors import KernelVelocityError
 
@@ -42,38 +43,73 @@ def begun(make: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
     if not is_possible():
         yield make
         return
-    other = _Other(make)
+    other = Other(lambda: [make()])
     try:
-        yield other.result
+        yield other.__next__
     finally:
         other.end()
 
 
-class _Other(Generic[Made]):
-    """The other process."""
+class Shared(Iterator[Made], Generic[Made]):
+    """Things that two processes take from, each thing once: an iterator, made before the other process begins."""
 
-    def __init__(self, make: Callable[[], Made]) -> None:
+    def __init__(self, things: Sequence[Made]) -> None:
+        """Share at most 256 things."""
+        self._things = things
+        self._numbers, writes = os.pipe()
+        os.write(writes, bytes(range(len(things))))  # a byte can be read by one process only
+        os.close(writes)
+
+    def __next__(self) -> Made:
+        """Return the next thing that nobody has taken."""
+        number = os.read(self._numbers, 1) if self._numbers >= 0 else b""
+        if number:
+            return self._things[number[0]]
+        self._close()
+        raise StopIteration
+
+    def _close(self) -> None:
+        number, self._numbers = self._numbers, -1
+        if number >= 0:
+            os.close(number)
+
+    __del__ = _close
+
+
+class Other(Iterator[Made], Generic[Made]):
+    """Another process, which makes some things one after the other: an iterator of them. `end` it."""
+
+    def __init__(self, make: Callable[[], Iterable[Made]]) -> None:
+        """Begin; only where `is_possible`. What it makes has to be picklable."""
         told, says = os.pipe()
         self._process = os.fork()
         if self._process == 0:
             os.close(told)
             _be_the_other(make, says)
         os.close(says)
-        self._told: IO[bytes] = os.fdopen(told, "rb")
+        self._told: BufferedReader = os.fdopen(told, "rb")
 
-    def result(self) -> Made:
-        """Wait for the result and return it."""
-        with self._told:
-            said = self._told.read()
+    def __next__(self) -> Made:
+        """Wait for the next thing and return it.
+
+        Raises:
+            KernelVelocityError: it was ended from outside, or has made everything. What it raised, is raised here.
+        """
+        # Where Ctrl-C ends both, it is raised behind this line, and not while an error of the other is handled
+        says_more = self._told.peek(1)
+        if not says_more:
+            raise self._ended()
         try:
-            error, made = pickle.loads(said)
-        except (EOFError, pickle.UnpicklingError):  # it said nothing, or not all
-            message = f"the process that makes a part of the pages {self._how_it_ended()}: run it again"
-            raise KernelVelocityError(message) from None
+            error, made = pickle.load(self._told)
+        except (EOFError, pickle.UnpicklingError):  # it did not say all
+            raise self._ended() from None
         if error is not None:
             raise error
         result: Made = made
         return result
+
+    def _ended(self) -> KernelVelocityError:
+        return KernelVelocityError(f"the process that makes a part of the site {self._how_it_ended()}: run it again")
 
     def _how_it_ended(self) -> str:
         process, self._process = self._process, 0
@@ -84,30 +120,34 @@ class _Other(Generic[Made]):
         )
 
     def end(self) -> None:
-        """End it, whatever it does."""
+        """End it, whatever it does; once more is harmless."""
         self._told.close()
-        if self._process:
-            os.kill(self._process, signal.SIGKILL)
-            os.waitpid(self._process, 0)
+        process, self._process = self._process, 0
+        if process:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
 
 
-def _be_the_other(make: Callable[[], object], says: int) -> None:
-    """Do the part, say what came of it, and end: whatever else this process was to do is the other's business."""
+def _be_the_other(make: Callable[[], Iterable[object]], says: int) -> None:
+    """Make the things, say what came of it, and end: whatever else this process was to do is the other's business."""
     status = 1
     try:
         with contextlib.suppress(BrokenPipeError), os.fdopen(says, "wb") as out:
-            out.write(_said(make))
+            for said in _said(make):
+                out.write(said)
+                out.flush()
             status = 0
     finally:  # also of Ctrl-C, which both processes get: the other one tells of it
         os._exit(status)
 
 
-def _said(make: Callable[[], object]) -> bytes:
-    """Return (what the part raised or None, what it returned), pickled."""
+def _said(make: Callable[[], Iterable[object]]) -> Iterator[bytes]:
+    """Yield (None, thing) of all things, pickled, or (what was raised, None) as the last."""
     try:
-        return pickle.dumps((None, make()))
+        for made in make():
+            yield pickle.dumps((None, made))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other process raises it
-        return pickle.dumps((_to_be_told(error), None))
+        yield pickle.dumps((_to_be_told(error), None))
 
 
 def _to_be_told(error: Exception) -> Exception:
@@ -117,5 +157,5 @@ def _to_be_told(error: Exception) -> Exception:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - of whatever class it is
         return RuntimeError(where)
-    error.add_note(f"In the process that makes a part of the pages:\n{where}")
+    error.add_note(f"In the process that makes a part of the site:\n{where}")
     return error

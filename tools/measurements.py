@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.harness.cases import dtype_of
 from benchmarks.harness.statistics import t_975
 from benchmarks.harness.telemetry import Round
 from tools import units
@@ -53,6 +54,16 @@ class SeriesKey:
     implementation: str
     case: str
     version: str  # of the benchmark, as asv compares it
+
+    @property
+    def dtype(self) -> str:
+        """What its test case computes in."""
+        return dtype_of(self.case)
+
+    @property
+    def rate_unit(self) -> str:
+        """What its rate is given in: "GFLOPS", or "GOPS"."""
+        return units.rate_unit(self.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +121,7 @@ class Measurement:
 
     @property
     def gflops(self) -> float | None:
-        """10^9 floating-point operations per second."""
+        """10^9 operations per second; `key.rate_unit` says of what."""
         return _rate(self.flop, self.seconds)
 
     @property
@@ -122,7 +133,7 @@ class Measurement:
 
     @property
     def gflops_bounds(self) -> tuple[float, float] | None:
-        """The interval in GFLOPS, lower rate first."""
+        """The interval of `gflops`, lower rate first."""
         return _rate_bounds(self.flop, self.interval)
 
     @property

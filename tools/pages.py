@@ -223,10 +223,10 @@ def why(outcome: Outcome, reason: str | None) -> str:
 
 
 def rate(item: Measurement) -> str:
-    """Return the GFLOPS of a measured value; its time where the FLOPs are unknown."""
+    """Return the rate of a measured value; its time where the FLOPs are unknown."""
     if item.seconds is None:
         raise ValueError("a value that was not measured has no rate")
-    return units.seconds(item.seconds) if item.gflops is None else units.gflops(item.gflops)
+    return units.seconds(item.seconds) if item.gflops is None else units.rate(item.gflops, item.key.rate_unit)
 
 
 def remarks(outcome: Outcome, reason: str | None, warnings: Sequence[str]) -> tuple[str, ...]:

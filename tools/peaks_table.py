@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness.device_figures import ID, UNITS, Figure, doubts, figures
+from benchmarks.harness.device_figures import ID, PEAK, UNITS, Figure, doubts, figures
 from tools import units
 from tools.roofs import CeilingSession, roof
 from tools.text_tables import Table, aligned
@@ -117,17 +117,17 @@ def title(name: str) -> str:
 def _cells(row: Row) -> list[str]:
     return [
         title(row.name),
-        value(row.value, row.unit),
+        value(row.value, row.unit, row.name),
         "-" if row.spread is None else units.share(row.spread),
-        value(row.roof, row.unit),
-        value(row.reported, row.unit),
-        value(row.vendor, row.unit),
+        value(row.roof, row.unit, row.name),
+        value(row.reported, row.unit, row.name),
+        value(row.vendor, row.unit, row.name),
         "-" if row.share is None else units.share(row.share),
     ]
 
 
-def value(amount: float | None, unit: str) -> str:
-    """Return an amount in base units with the unit that people read; "-" where it is not known."""
+def value(amount: float | None, unit: str, name: str) -> str:
+    """Return an amount of the figure of that name, in base units, with the unit that people read; "-": not known."""
     if amount is None:
         return "-"
     if unit == "s":
@@ -135,7 +135,7 @@ def value(amount: float | None, unit: str) -> str:
     if unit == "B/s":
         return units.gigabytes(amount * 1e-9)
     if unit == "FLOP/s":
-        return units.gflops(amount * 1e-9)
+        return units.rate(amount * 1e-9, units.rate_unit(name.removeprefix(PEAK)))
     return size(amount) if unit == "B" else f"{amount:g}"
 
 

@@ -8,22 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from tools import asv_results, entries
+from tools import asv_results, entries, making_apart
 from tools.entries import ENTRY, ROUND, Names, Numbers, Packed
 
 FEWEST = 100  # files to a process; fewer are read sooner than another process has started
 _AT_ONCE = 16  # files that are sent back together, with what their numbers stand for
-_ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,62 +37,41 @@ class Read:
 
 def read(paths: Sequence[Path], names: Names) -> Iterator[Read]:
     """Yield what results files say, in any order; what is new in them gets a number of `names`."""
-    processes = max(1, min(len(os.sched_getaffinity(0)), len(paths) // FEWEST))
+    processes = max(1, min(len(os.sched_getaffinity(0)), len(paths) // FEWEST)) if making_apart.is_possible() else 1
     shares = [paths[first::processes] for first in range(processes)]
-    helpers = [_Helper(share) for share in shares[1:]]
-    try:
+    with contextlib.ExitStack() as stack:
+        helpers = [stack.enter_context(_helper(share)) for share in shares[1:]]
         yield from (read_one(path, names) for path in shares[0])
-        for helper in helpers:
-            yield from helper.read(names)
-    finally:
-        for helper in helpers:
-            helper.end()
+        for said in helpers:
+            yield from said(names)
 
 
-class _Helper:
-    """A process that reads some of the files. What it says goes through a file: a full pipe would make it wait."""
+@contextlib.contextmanager
+def _helper(paths: Sequence[Path]) -> Iterator[Callable[[Names], Iterator[Read]]]:
+    """Read files in another process. What it says goes through a file: a full pipe would make it wait.
 
-    # Note: multiprocessing's pools start their processes with the caller's main script, and a script without a guard
-    # would run again in each of them
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = paths
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # `end` closes it
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from tools.reading_apart import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=self._said,
-            cwd=_ROOT,
-        )
-        # One that died at once no longer listens; `read` then finds its status
-        with contextlib.suppress(BrokenPipeError), self._process.stdin or self._said as asked:
-            pickle.dump([path.resolve() for path in paths], asked)
+    Yields:
+        what yields what the files say.
+    """
+    with tempfile.TemporaryFile() as said, making_apart.begun(partial(_read_into, said, paths)) as end:
 
-    def read(self, names: Names) -> Iterator[Read]:
-        """Yield what it read; where it failed, what its files say all the same."""
-        if self._process.wait():
-            yield from (read_one(path, names) for path in self._paths)
-            return
-        self._said.seek(0)
-        for start in range(0, len(self._paths), _AT_ONCE):
-            found, theirs = pickle.load(self._said)
-            renumber = _renumbering(theirs, names)
-            for path, each in zip(self._paths[start : start + _AT_ONCE], found, strict=True):
-                yield replace(renumber(each), path=path)
+        def read_(names: Names) -> Iterator[Read]:
+            end()
+            said.seek(0)
+            for _ in range(0, len(paths), _AT_ONCE):
+                found, theirs = pickle.load(said)
+                yield from map(_renumbering(theirs, names), found)
 
-    def end(self) -> None:
-        """End it, whatever it does."""
-        self._process.kill()
-        self._process.wait()
-        self._said.close()
+        yield read_
 
 
-def main() -> None:
-    """Be a helper: read the files whose names come on stdin, pickled, and write what they say to stdout."""
-    paths: list[Path] = pickle.load(sys.stdin.buffer)
+def _read_into(said: IO[bytes], paths: Sequence[Path]) -> None:
+    """Read files, and write what they say, pickled, with what its numbers stand for."""
     for start in range(0, len(paths), _AT_ONCE):
         names = Names()
         found = [read_one(path, names) for path in paths[start : start + _AT_ONCE]]
-        pickle.dump((found, names), sys.stdout.buffer)
+        pickle.dump((found, names), said)
+    said.flush()
 
 
 def read_one(path: Path, names: Names) -> Read:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import itertools
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -60,7 +61,8 @@ MODULES: tuple[Builder, ...] = (
     machines_page,
     badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
-APART = (series_data, commit_page)  # those of them that make about half of the work, and need no change points
+HERE = (kernel_page,)  # of a large site: what needs change points; with one more commit most of the work
+APART = (series_data, commit_page)  # what another process makes meanwhile; from nothing as much
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than told from one process to another
 
 
@@ -197,25 +199,26 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
 
 
 def _make_all(found: Site, writer: Writer) -> None:
-    """Make the site; of a large one, a part in another process."""
-    apart = [module for module in MODULES if module in APART]
+    """Make the site; a large one in two processes: each has its part, and who is done goes on with the rest."""
     if len(found.measured) < FEWEST_APART:
         _add_static(writer)
         _make(found, writer, MODULES)
         return
 
+    others = making_apart.Shared([module for module in MODULES if module not in (*HERE, *APART)])
+
     def make() -> tuple[Mapping[str, Written], Sequence[str], int]:
         part = writer.part()
-        _make(found, part, apart)
+        _make(found, part, itertools.chain(APART, others))
         return part.files, part.fresh, part.made
 
     with making_apart.begun(make) as made:
         _add_static(writer)
-        _make(found, writer, [module for module in MODULES if module not in apart])
+        _make(found, writer, itertools.chain(HERE, others))
         writer.add_part(*made())
 
 
-def _make(found: Site, writer: Writer, modules: Sequence[Builder]) -> None:
+def _make(found: Site, writer: Writer, modules: Iterable[Builder]) -> None:
     """Make every file of these modules that has to be made."""
     templates, linked = page_templates(found.cache), _linked(found)
 

@@ -19,6 +19,7 @@ from tools.columns import OUTCOMES, IntArray
 from tools.measurements import Outcome
 
 Truth = NDArray[np.bool_]
+Texts = NDArray[np.str_]
 _MEASURED = OUTCOMES.index(Outcome.MEASURED)
 
 
@@ -31,6 +32,7 @@ class Figures:
     low: FloatArray  # of the interval
     high: FloatArray
     flop: FloatArray
+    unit: Texts  # of the rates
     ratio: FloatArray  # of speeds, new over old; NaN where there is nothing to compare with
     distinct: Truth  # whether the two intervals are known and apart
 
@@ -38,7 +40,7 @@ class Figures:
 def cells(found: Figures) -> Iterator[tuple[str, str, str, str]]:
     """Yield text, detail, change and tone of each result's `pages.Cell`: rate with interval, time and change."""
     columns = (details(found), changes(found.ratio, found.distinct), tones(found.ratio, found.distinct))
-    rows = zip(found.outcome.tolist(), rates(found.seconds, found.flop), *columns, strict=True)
+    rows = zip(found.outcome.tolist(), rates(found.seconds, found.flop, found.unit), *columns, strict=True)
     for outcome, rate, detail, change, tone in rows:
         if outcome == _MEASURED:
             yield rate, detail, change, tone
@@ -47,10 +49,10 @@ def cells(found: Figures) -> Iterator[tuple[str, str, str, str]]:
             yield without_time, "", "", without_time
 
 
-def rates(seconds: FloatArray, flop: FloatArray) -> list[str]:
-    """Return GFLOPS, or the time where the FLOPs are unknown; "" where there is no time."""
-    pairs = zip(seconds.tolist(), _gflops(seconds, flop), strict=True)
-    return [_seconds(time) if isnan(rate) else units.gflops(rate) for time, rate in pairs]
+def rates(seconds: FloatArray, flop: FloatArray, unit: Texts) -> list[str]:
+    """Return rates with their units, or the time where the FLOPs are unknown; "" where there is no time."""
+    rows = zip(seconds.tolist(), _gflops(seconds, flop), unit.tolist(), strict=True)
+    return [_seconds(time) if isnan(rate) else units.rate(rate, name) for time, rate, name in rows]
 
 
 def _gflops(seconds: FloatArray, flop: FloatArray) -> list[float]:
@@ -65,7 +67,7 @@ def _seconds(time: float) -> str:
 def details(found: Figures) -> list[str]:
     """Return what stands below a rate: "11.9 to 12.4 GFLOPS · 1.02 ms", as far as it is known."""
     slowest, fastest = _gflops(found.high, found.flop), _gflops(found.low, found.flop)
-    bounds = zip(slowest, fastest, found.low.tolist(), found.high.tolist(), strict=True)
+    bounds = zip(slowest, fastest, found.low.tolist(), found.high.tolist(), found.unit.tolist(), strict=True)
     times = zip(found.seconds.tolist(), np.isnan(found.flop).tolist(), strict=True)
     rows = zip((_interval(*each) for each in bounds), times, strict=True)
     return [_beside(interval, "" if is_shown else _seconds(time)) for interval, (time, is_shown) in rows]
@@ -75,12 +77,12 @@ def _beside(interval: str, time: str) -> str:
     return f"{interval} · {time}" if interval and time else interval or time
 
 
-def _interval(slowest: float, fastest: float, low: float, high: float) -> str:
+def _interval(slowest: float, fastest: float, low: float, high: float, unit: str) -> str:
     if isnan(low) or isnan(high):
         return ""
     if isnan(slowest):
         return f"{units.seconds(low)} to {units.seconds(high)}"
-    return f"{units.significant(slowest)} to {units.gflops(fastest)}"
+    return f"{units.significant(slowest)} to {units.rate(fastest, unit)}"
 
 
 def changes(ratio: FloatArray, distinct: Truth) -> list[str]:

@@ -121,7 +121,8 @@ def roofline(
     if not bytes or (dram is None and peak is None):
         return None
     held = bytes if working_set is None else working_set
-    ratio = _least_seconds(bytes, work, dram, peak) / seconds
+    least = _least_seconds(bytes, work, dram, peak)
+    ratio = least / seconds
     of_peak = work / peak / seconds if peak else 0.0
     in_tf32 = _in_tf32(dtype, work / seconds, of_peak, roofs)
     doubtful = ratio if in_tf32 is None else _least_seconds(bytes, work, dram, roofs.peaks["tf32"]) / seconds
@@ -131,7 +132,7 @@ def roofline(
         intensity=work / bytes,
         ridge=None if dram is None or peak is None else peak / dram,
         bound=bound,
-        attainable=work / (ratio * seconds),
+        attainable=work / least,
         achieved=work / seconds,
         bandwidth=bytes / seconds,
         efficiency=min(ratio, 1.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from bokeh.embed import json_item
@@ -38,22 +39,22 @@ OPEN_NEAREST = """
 
 
 def document(
-    intensities: tuple[float, ...], rates: tuple[float, ...], roofs: Roofs, faint: frozenset[str]
+    intensities: tuple[float, ...], rates: tuple[float, ...], roofs: Roofs, dtypes: Collection[str]
 ) -> dict[str, Any]:
     """Return what Bokeh.embed.embed_item takes.
 
     Args:
         intensities: FLOP/B, the least and the most of the points; none where there are none.
-        rates: FLOP/s, likewise. roofs: of the device. faint: dtypes that no point is of.
+        rates: FLOP/s, likewise. roofs: of the device. dtypes: of the points.
     """
-    return dict(json_item(plot(intensities, rates, roofs, faint)))
+    return dict(json_item(plot(intensities, rates, roofs, dtypes)))
 
 
-def plot(intensities: tuple[float, ...], rates: tuple[float, ...], roofs: Roofs, faint: frozenset[str]) -> figure:
+def plot(intensities: tuple[float, ...], rates: tuple[float, ...], roofs: Roofs, dtypes: Collection[str]) -> figure:
     """Return the plot with its roofs; its points and paths are the page's script's to fill in."""
     peaks = {dtype: peak for dtype, peak in roofs.peaks.items() if peak is not None}
-    drawn = roofline_plot.axes(intensities, rates, roofs, peaks, faint)
-    roofline_plot.draw_roofs(drawn, roofs, peaks, faint)
+    drawn = roofline_plot.axes(intensities, rates, roofs, peaks, dtypes)
+    roofline_plot.draw_roofs(drawn, roofs, peaks, dtypes)
     _draw_points(drawn)
     return drawn
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness.cases import DEVICES
+from benchmarks.harness.cases import DEVICES, operation
 from tools import pages, palette, roofline, roofline_series, units
 from tools.kept_documents import FIRST, Document
 from tools.pages import Footnotes, Place
@@ -90,14 +90,14 @@ def _document(found: Site, roofs: Roofs | None, items: Sequence[Placed], section
     intensities = [item.intensity for item in seen if item.intensity]
     rates = [item.flop / each for item in seen if item.flop for each in (item.slowest, item.fastest)]
     known = Roofs(levels=(), peaks={}) if roofs is None else roofs
-    faint = frozenset(known.peaks) - {roofline_series.dtype(item.key.case) for item in seen}
+    dtypes = sorted({item.key.dtype for item in seen})
 
     def make() -> Document:
         from tools import roofline_chart  # noqa: PLC0415 - Bokeh takes a second
 
-        return roofline_chart.document(_extremes(intensities), _extremes(rates), known, faint)
+        return roofline_chart.document(_extremes(intensities), _extremes(rates), known, dtypes)
 
-    parameters = (_extremes(intensities), _extremes(rates), known.levels, list(known.peaks.items()), sorted(faint))
+    parameters = (_extremes(intensities), _extremes(rates), known.levels, list(known.peaks.items()), dtypes)
     return found.documents.get(NAME, parameters, make, first=FIRST + MODELS * section)
 
 
@@ -141,9 +141,9 @@ def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
         case=item.key.case,
         commit=item.commit[: pages.SHORT],
         commit_href=pages.commit_href(item.commit),
-        intensity=DASH if item.intensity is None else f"{units.significant(item.intensity)} FLOP/B",
+        intensity=DASH if item.intensity is None else units.intensity(item.intensity, item.key.dtype),
         achieved=_achieved(item),
-        attainable=_attainable(found),
+        attainable=_attainable(found, item.key.rate_unit),
         efficiency=DASH if found is None else roofline.percent(found.efficiency),
         tone=_tone(found),
         detail=_detail(found),
@@ -176,17 +176,17 @@ def _doubts(found: Roofline | None) -> tuple[str, ...]:
 def _achieved(item: Placed) -> str:
     """Return the rate: of a series without FLOPs its bandwidth, without bytes either its time."""
     if item.flop:
-        return units.gflops(item.flop / item.seconds / GIGA)
+        return units.rate(item.flop / item.seconds / GIGA, item.key.rate_unit)
     if item.bytes_moved:
         return units.gigabytes(item.bytes_moved / item.seconds / GIGA)
     return units.seconds(item.seconds)
 
 
-def _attainable(found: Roofline | None) -> str:
+def _attainable(found: Roofline | None, unit: str) -> str:
     if found is None:
         return DASH
     if found.attainable:
-        return units.gflops(found.attainable / GIGA)
+        return units.rate(found.attainable / GIGA, unit)
     return units.gigabytes(found.bandwidth / found.roof_ratio / GIGA)
 
 
@@ -218,6 +218,7 @@ def _entry(row: Row, item: Placed) -> dict[str, Any]:
         "commits": item.measured,
         "seconds": item.seconds,
         "flop": item.flop or None,
+        "operation": operation(item.key.dtype),
         "bytes": item.bytes_moved or None,
         "least": item.least,
         "bound": row.bound,

@@ -1,4 +1,4 @@
-"""The axes and the roofs of a roofline plot, as Bokeh draws them: GFLOPS over FLOP per byte, both logarithmic.
+"""The axes and the roofs of a roofline plot, as Bokeh draws them: rates over arithmetic intensity, both logarithmic.
 
 A slope is a memory's bandwidth, a level line a dtype's peak (Williams, Waterman and Patterson, Roofline: An Insightful
 Visual Performance Model, CACM 52(4), 2009). The labels are coloured by the page's script, as its reader's scheme wants.
@@ -6,7 +6,7 @@ Visual Performance Model, CACM 52(4), 2009). The labels are coloured by the page
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from bokeh.models import Label
 from bokeh.plotting import figure
@@ -28,23 +28,23 @@ def axes(
     rates: Iterable[float],
     roofs: Roofs,
     peaks: Mapping[str, float],
-    faint: Container[str] = (),
+    dtypes: Collection[str],
 ) -> figure:
     """Return the empty plot that holds these points (FLOP/B and FLOP/s) and the roofs.
 
     Args:
-        peaks: FLOP/s by dtype. faint: dtypes that no point is of: their ridges need not be seen.
+        peaks: FLOP/s by dtype. dtypes: of the points; the ridges of others need not be seen.
     """
     slopes = [bandwidth for _, bandwidth in _slopes(roofs)]
-    own = [peak for dtype, peak in peaks.items() if dtype not in faint]
+    own = [peak for dtype, peak in peaks.items() if dtype in dtypes]
     xs = [each for each in intensities if each > 0] + [peak / slope for slope in slopes for peak in own]
     low, high = min(xs, default=1.0) / ROOM, max(xs, default=1.0) * ROOM
     ys = [rate / GIGA for rate in rates if rate > 0] + [peak / GIGA for peak in peaks.values()]
     ys += [slope * low / GIGA for slope in slopes]
-    return _figure((low, high), (min(ys, default=1.0) / MARGIN, max(ys, default=1.0) * MARGIN))
+    return _figure((low, high), (min(ys, default=1.0) / MARGIN, max(ys, default=1.0) * MARGIN), {*peaks, *dtypes})
 
 
-def _figure(xs: tuple[float, float], ys: tuple[float, float]) -> figure:
+def _figure(xs: tuple[float, float], ys: tuple[float, float], dtypes: Collection[str]) -> figure:
     plot = figure(
         height=HEIGHT,
         sizing_mode="stretch_width",
@@ -52,8 +52,8 @@ def _figure(xs: tuple[float, float], ys: tuple[float, float]) -> figure:
         y_axis_type="log",
         x_range=xs,
         y_range=ys,
-        x_axis_label="arithmetic intensity, FLOP per byte",
-        y_axis_label="rate, GFLOPS",
+        x_axis_label=f"arithmetic intensity, {units.intensity_units(dtypes)}",
+        y_axis_label=f"rate, {units.rate_units(dtypes)}",
         tools="box_zoom,reset,save",
         toolbar_location="above",
         active_drag=None,
@@ -65,11 +65,11 @@ def _figure(xs: tuple[float, float], ys: tuple[float, float]) -> figure:
     return plot
 
 
-def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], faint: Container[str] = ()) -> None:
+def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], dtypes: Container[str]) -> None:
     """Draw every slope that was measured up to the highest of the peaks, and the peaks' levels.
 
     Args:
-        peaks: FLOP/s by dtype. faint: dtypes that no point is of.
+        peaks: FLOP/s by dtype. dtypes: of the points; the level of others is fainter.
     """
     left, right = plot.x_range.start, plot.x_range.end
     highest, slopes = max(peaks.values(), default=None), _slopes(roofs)
@@ -81,10 +81,10 @@ def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], faint: Co
     _name_slopes(plot, slopes)
     for dtype, peak in peaks.items():
         start = min((peak / slope for _, slope in slopes), default=left)
-        width, dash = (1, "dotted") if dtype in faint else (2, "solid")
+        width, dash = (2, "solid") if dtype in dtypes else (1, "dotted")
         plot.line([start, right], [peak / GIGA] * 2, line_color=NEUTRAL, line_width=width, line_dash=dash)
     for lines in _together(sorted(peaks.items(), key=lambda pair: -pair[1])):
-        text = ", ".join(f"{dtype} {units.gflops(peak / GIGA)}" for dtype, peak in lines)
+        text = ", ".join(f"{dtype} {units.rate(peak / GIGA, units.rate_unit(dtype))}" for dtype, peak in lines)
         _write(plot, right, lines[0][1] / GIGA, text, "right")
 
 

@@ -91,11 +91,6 @@ def _against(columns: Columns, seconds: float, state: str, roofs: Roofs) -> Roof
         bytes=columns.bytes_moved,
         seconds=seconds,
         roofs=roofs,
-        dtype=dtype(columns.key.case),
+        dtype=columns.key.dtype,
         working_set=math.inf if state == COLD else None,
     )
-
-
-def dtype(case: str) -> str:
-    """Return the dtype that a test case is named after: "float32-5M" -> "float32"."""
-    return case.partition("-")[0]

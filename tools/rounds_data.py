@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.harness import statistics
+from benchmarks.harness.cases import operation
 from benchmarks.harness.telemetry import Round
 from tools import pages
 from tools.measurements import Measurement
@@ -91,6 +92,7 @@ def _series(item: Measurement, rounds: Sequence[Round]) -> dict[str, Any]:
         "high": None if interval is None else interval.high,
         "interval": "" if interval is None else interval.method,
         "flop": item.flop,
+        "operation": operation(item.key.dtype),
         "method": item.method,
         "remarks": list(pages.remarks(item.outcome, item.reason, item.warnings)),
         "correlogram": correlogram([each.estimate for each in counted]),

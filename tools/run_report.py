@@ -79,15 +79,17 @@ def cost_table(costs: Sequence[Cost], tier: str) -> str:
 
 
 def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> str:
-    """Return GFLOPS by series (rows) and commit (columns, oldest first); "" where nothing is recorded."""
+    """Return rates by series (rows) and commit (columns, oldest first); "" where nothing is recorded."""
     shown = list(commits)[-COLUMNS:]
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
+    dtypes: set[str] = set()
     for item in measurements:
         key = (item.key.benchmark.removesuffix(".time_hot"), item.key.implementation, item.key.case)
         cells.setdefault(key, {})[item.commit] = _speed(item)
+        dtypes.add(item.key.dtype)
     if not cells:
         return ""
-    rows = [["GFLOPS", *(commit[:SHORT] for commit in shown)]]
+    rows = [[units.rate_units(dtypes), *(commit[:SHORT] for commit in shown)]]
     rows += [[" ".join(key), *(cells[key].get(commit, "-") for commit in shown)] for key in cells]
     return columns(rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,10 +37,18 @@ def logs(columns: Columns) -> Logs:
 
 def within(series: Logs) -> tuple[ChangePoint, ...]:
     """Return the change points of a series, as `of`."""
+    return joined(changepoints.detect(values).points for values in by_method(series).values())
+
+
+def by_method(series: Logs) -> dict[int, FloatArray]:
+    """Return the values of each timing method, NaN where there is one of another method."""
     values, method = series
-    found = [
-        point
-        for one in np.unique(method[~np.isnan(values)])
-        for point in changepoints.detect(np.where(method == one, values, np.nan)).points
-    ]
-    return tuple(sorted(found, key=lambda point: point.index))
+    used = method[~np.isnan(values)]
+    if used.size and (used == used[0]).all():
+        return {int(used[0]): values}
+    return {one: np.where(method == one, values, np.nan) for one in np.unique(used).tolist()}
+
+
+def joined(found: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
+    """Return the change points of all timing methods together."""
+    return tuple(sorted((point for points in found for point in points), key=lambda point: point.index))

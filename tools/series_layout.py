@@ -6,6 +6,7 @@ of date. The scratch file has no name, so that no crash leaves it behind.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import tempfile
 from collections import Counter
@@ -53,21 +54,21 @@ class Layout:
 
     keys: tuple[SeriesKey, ...]
     start: Places
+    line_stop: Places  # of those on the first-parent line
     stop: Places
     columns: Mapping[str, NDArray[Any]]  # STORED and ADJUSTED
     place: IntArray  # of the commit on the first-parent line, or BESIDE
     commit: IntArray  # place in `commits`
     commits: tuple[str, ...]  # full SHAs, in the order of the first-parent line, those beside it last
     files: Mapping[str, NDArray[np.int32]]  # path -> where its values lie in the columns; -1: not shown
+    shown: str  # digest of which stored series are shown, and as which of `keys`, by their numbers in the cache
     notes: tuple[str, ...]
     held: Held
 
     def part(self, number: int, *, on_line: bool = True) -> slice:
         """Return where a series lies in the columns, with or without what was measured beside the line."""
-        start, stop = int(self.start[number]), int(self.stop[number])
+        start, stop = int(self.start[number]), int((self.line_stop if on_line else self.stop)[number])
         self.held.used(stop - start)
-        if on_line:
-            stop = start + int(np.searchsorted(self.place[start:stop], BESIDE))
         return slice(start, stop)
 
     def owners(self, slots: NDArray[np.int32]) -> Places:
@@ -110,19 +111,28 @@ def build(cache: Cache, found: Found, order: Mapping[str, int]) -> Layout:
         left_out[text] += int(stored[number])
     held = Held(memory)
     filling = _Filling(held, columns, groups, start.copy(), left_out)
-    files = {
-        path: filling.add(cache.entries(path), found.commits[path], order.get(found.commits[path], BESIDE))
-        for path in paths
-    }
+    on_line = sum(found.commits[path] in order for path in paths)  # those of commits beside it are the last
+
+    def add(some: Sequence[str]) -> dict[str, NDArray[np.int32]]:
+        return {
+            path: filling.add(cache.entries(path), found.commits[path], order.get(found.commits[path], BESIDE))
+            for path in some
+        }
+
+    files = add(paths[:on_line])
+    line_stop = filling.stop.copy()
+    files |= add(paths[on_line:])
     return Layout(
         keys=groups.keys,
         start=start[:-1],
+        line_stop=line_stop[:-1],
         stop=filling.stop[:-1],
         columns=columns,
         place=columns["place"],
         commit=columns["commit"],
         commits=tuple(filling.commits),
         files=files,
+        shown=hashlib.sha256(groups.member.tobytes() + repr(groups.reasons).encode()).hexdigest(),
         notes=recorded.left_out_notes(+left_out),
         held=held,
     )

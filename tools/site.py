@@ -146,9 +146,13 @@ class Site:
             self._series[key] = self.store.series(key)
         return self._series[key]
 
-    def digest(self, key: SeriesKey) -> str:
-        """Return what changes whenever `series` would say something else: an input of a page or data file."""
-        return self.store.digest(key)
+    def digest(self, key: SeriesKey, first: int = 0, last: int | None = None) -> str:
+        """Return what changes whenever `series` would say something else: an input of a page or data file.
+
+        Args:
+            first: the first entry of the series that counts. last: the one behind the last; None: all further ones.
+        """
+        return self.store.digest(key, first, last)
 
     def last_measured(self, key: SeriesKey) -> float | None:
         """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
@@ -160,7 +164,7 @@ class Site:
 
     @cached_property
     def _changes(self) -> Finder:
-        return Finder(self.keys, self.series)
+        return Finder(self.keys, self.series, self.cache)
 
     @property
     def tracked_keys(self) -> tuple[SeriesKey, ...]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from collections.abc import Callable, ItemsView, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness.statistics import FloatArray
 from tools import adjusted_columns, cached_results, history, reading, report_cache, series_layout, trends
 from tools.cached_results import Found
-from tools.columns import OUTCOMES, TIMES, Columns
+from tools.columns import OUTCOMES, TIMES, ByEntry, Columns
 from tools.entries import NOTHING, Names, Numbers
 from tools.measurements import Adjusted, Fit, Interval, Measurement, Outcome, SeriesKey
 from tools.recorded import History
@@ -25,36 +26,6 @@ from tools.series_layout import Layout
 
 SHOWN = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
-Value = TypeVar("Value")
-
-
-class ByEntry(Mapping[int, Value], Generic[Value]):
-    """What some entries of a series have, looked up when it is asked for: entry -> value."""
-
-    def __init__(self, numbers: NDArray[np.int32], value: Callable[[int], Value]) -> None:
-        """Take a number for each entry, NOTHING for those that have no value, and what a number stands for."""
-        self._numbers, self._value = numbers, value
-
-    def __getitem__(self, entry: int) -> Value:
-        """Return an entry's value."""
-        if not 0 <= entry < len(self._numbers) or self._numbers[entry] == NOTHING:
-            raise KeyError(entry)
-        return self._value(int(self._numbers[entry]))
-
-    def __iter__(self) -> Iterator[int]:
-        """Yield the entries that have a value."""
-        yield from np.flatnonzero(self._numbers).tolist()
-
-    def items(self) -> ItemsView[int, Value]:
-        """Return entries with their values, in order; each number is looked up once."""
-        entries = np.flatnonzero(self._numbers)
-        numbers = self._numbers[entries].tolist()
-        values = {number: self._value(number) for number in set(numbers)}
-        return {entry: values[number] for entry, number in zip(entries.tolist(), numbers, strict=True)}.items()
-
-    def __len__(self) -> int:
-        """How many entries have a value."""
-        return int(np.count_nonzero(self._numbers))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,6 +39,7 @@ class Store:
     names: Names
     computed: int  # series whose adjusted times were computed for it
     fits: Mapping[SeriesKey, Fit]  # how the newest adjusted time of a series was made
+    adjusted: str  # digest of all adjusted times
     notes: tuple[str, ...]
 
     @cached_property
@@ -97,51 +69,64 @@ class Store:
     def series(self, key: SeriesKey) -> Columns:
         """Return one of the series as columns."""
         part = self.layout.part(self.layout.numbers[key])
-        columns = {name: column[part] for name, column in self.layout.columns.items()}
+        columns = {name: self.layout.columns[name][part] for name in ("place", *SHOWN)}
         texts, remarks = self.names.texts, self.names.remarks
         times: dict[str, Any] = {name: columns[name] for name in TIMES}
-        used = [number for number in dict.fromkeys(columns["method"].tolist()) if number != NOTHING]
-        rank = {NOTHING: -1} | {number: place for place, number in enumerate(used)}
+        methods, method = _ranked(columns["method"])
         remark = columns["remark"]
         return Columns(
             key=key,
             place=columns["place"],
             outcome=columns["outcome"],
             rounds=columns["rounds"],
-            method=np.array([rank[number] for number in columns["method"].tolist()], np.int32),
-            methods=tuple(texts[number] for number in used),
+            method=method,
+            methods=tuple(texts[number] for number in methods),
             interval_methods=ByEntry(columns["interval_method"], texts.__getitem__),
-            reasons=ByEntry(self._having(remark, 0), lambda number: remarks[number][0] or ""),
-            warnings=ByEntry(self._having(remark, 1), lambda number: remarks[number][1]),
+            reasons=ByEntry(self.having[0][remark], lambda number: remarks[number][0] or ""),
+            warnings=ByEntry(self.having[1][remark], lambda number: remarks[number][1]),
             remarks=remark.tobytes(),
             **self._amounts(key),
             **times,
         )
 
-    def _having(self, numbers: NDArray[np.int32], side: int) -> NDArray[np.int32]:
-        """Return the numbers of remarks, NOTHING in place of those that have no reason (0) or no warnings (1)."""
-        lacking = [number for number in set(numbers.tolist()) if number and not self.names.remarks[number][side]]
-        return np.where(np.isin(numbers, lacking), NOTHING, numbers) if lacking else numbers
+    @cached_property
+    def having(self) -> tuple[NDArray[np.int32], ...]:
+        """By the number of a remark, the same number, NOTHING for those that have no reason (0) or no warnings (1)."""
+        known = list(enumerate(self.names.remarks.things, start=1))
+        return tuple(
+            np.array([NOTHING, *(number if remark[side] else NOTHING for number, remark in known)], np.int32)
+            for side in (0, 1)
+        )
 
     def _amounts(self, key: SeriesKey) -> Any:
         known = (self.found.benchmarks or {}).get(key.benchmark)
         return {
-            "flop": None if known is None else known.flop.get(key.case),
+            "flop": self.flop(key),
             "bytes_moved": None if known is None else known.bytes_moved.get(key.case),
         }
 
-    def digest(self, key: SeriesKey) -> str:
-        """Return what changes whenever anything that `series` says of a series does, in whatever cache or history."""
-        part = self.layout.part(self.layout.numbers[key])
+    def flop(self, key: SeriesKey) -> float | None:
+        """Return the floating-point operations per call of a series; None where nothing says how many."""
+        known = (self.found.benchmarks or {}).get(key.benchmark)
+        return None if known is None else known.flop.get(key.case)
+
+    def digest(self, key: SeriesKey, first: int = 0, last: int | None = None) -> str:
+        """Return what changes whenever anything that `series` says of a series does, in whatever cache or history.
+
+        Args:
+            first: the first entry that counts. last: the one behind the last; None: all further ones.
+        """
+        whole = self.layout.part(self.layout.numbers[key])
+        part = slice(whole.start + first, whole.stop if last is None else whole.start + last)
         made = hashlib.sha256(repr(self._amounts(key)).encode())
         for name in SHOWN:
             column = self.layout.columns[name][part]
-            made.update((self._said[name][column] if name in self._said else column).tobytes())
+            made.update((self.said[name][column] if name in self.said else column).tobytes())
         made.update(self._shas[self.layout.commit[part]].tobytes())
         return made.hexdigest()
 
     @cached_property
-    def _said(self) -> Mapping[str, NDArray[np.uint64]]:
+    def said(self) -> Mapping[str, NDArray[np.uint64]]:
         """Return, for the columns of numbers, a digest of what each number stands for: a new cache numbers anew."""
         texts, remarks = self.names.texts, self.names.remarks
         columns: dict[str, Numbers[Any]] = {"method": texts, "interval_method": texts, "remark": remarks}
@@ -184,9 +169,26 @@ class Store:
 
     def last_measured(self, key: SeriesKey) -> float | None:
         """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
-        began = self.layout.columns["began"][self.layout.part(self.layout.numbers[key], on_line=False)]
-        known = began[~np.isnan(began)]
-        return float(known.max()) if len(known) else None
+        return _known(float(self._began[self.layout.numbers[key]]))
+
+    @cached_property
+    def _began(self) -> FloatArray:
+        """Return when each series of the layout was measured last, Unix time, s; NaN where nothing says when."""
+        layout = self.layout
+        found = np.full(len(layout.keys), np.nan)
+        for number in range(len(layout.keys)):
+            part = layout.part(number, on_line=False)
+            if part.stop > part.start:
+                found[number] = np.fmax.reduce(layout.columns["began"][part])
+        return found
+
+
+def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
+    """Return the numbers that there are, in order of appearance, and the place of each among them, -1 for NOTHING."""
+    used = [number for number in dict.fromkeys(numbers.tolist()) if number != NOTHING]
+    places = np.full(max(used, default=0) + 1, -1, np.int32)
+    places[used] = np.arange(len(used))
+    return used, places[numbers]
 
 
 def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:
@@ -253,6 +255,7 @@ def _read(cache: Cache, results: Path, repository: Path, notes: tuple[str, ...])
         names=cache.names,
         computed=filled.computed,
         fits=filled.fits,
+        adjusted=filled.digest,
         notes=notes,
     )
     said = reading.history_notes(past, found.commits.values(), store.paths)

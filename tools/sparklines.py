@@ -21,17 +21,23 @@ class Sparkline:
     label: str  # what it shows, for those who do not see it
 
 
-def sparkline(values: Sequence[float]) -> Sparkline | None:
-    """Return the small trend of rates in GFLOPS, one a commit, oldest first; None for fewer than two."""
+def sparkline(values: Sequence[float], unit: str, *, commits: int | None = None) -> Sparkline | None:
+    """Return the small trend of rates in a unit, one a commit, oldest first; None for fewer than two.
+
+    Args:
+        commits: how many there are, where only the newest of them, POINTS at least, are in `values`; None: as many.
+    """
     if len(values) < 2:
         return None
     shown = values[-POINTS:]
     points = _points(shown)
+    first, last = (units.rate(value, unit) for value in (shown[0], shown[-1]))
     steps = [f"{x - left} {y - above}" for (left, above), (x, y) in pairwise(points)]
+    many = _commits(len(shown), commits or len(values))
     return Sparkline(
         path=f"M{points[0][0]} {points[0][1]}l{' '.join(steps)}",
         end=points[-1],
-        label=f"from {units.gflops(shown[0])} to {units.gflops(shown[-1])} over {_commits(len(shown), len(values))}",
+        label=f"from {first} to {last} over {many}",
     )
 
 

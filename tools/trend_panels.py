@@ -27,7 +27,7 @@ class Unit(enum.Enum):
     SPEEDUP = "speedup"
 
 
-LABELS = {Unit.GFLOPS: "GFLOPS", Unit.GBS: "GB/s", Unit.US: "µs per call", Unit.SPEEDUP: f"times faster than {BASE}"}
+LABELS = {Unit.GBS: "GB/s", Unit.US: "µs per call", Unit.SPEEDUP: f"times faster than {BASE}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def picture(
     of_base = {_group(each.key): each for each in bases}
     commits = [history.line[place] for place in places]
     return Picture(
-        unit=LABELS[unit],
+        unit=units.rate_units(each.key.dtype for each in series) if unit is Unit.GFLOPS else LABELS[unit],
         commits=tuple(sha[: pages.SHORT] for sha in commits),
         tags={index: ", ".join(names) for index, sha in enumerate(commits) if (names := history.tags.get(sha))},
         panels=tuple(

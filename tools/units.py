@@ -7,6 +7,9 @@ between sessions (about 1%) deserves, so that rounding never hides a change that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from benchmarks.harness.cases import operation
 from tools.errors import UsageError
 
 DIGITS = 3  # significant digits of a printed value
@@ -14,7 +17,7 @@ DIGITS = 3  # significant digits of a printed value
 _TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
 # The values that pages are full of, up to where rounding may carry into a further digit: their decimals
 _PLAIN = ((1.0, 9.99, 2), (10.0, 99.9, 1), (100.0, 999.0, 0))
-_RATES = ("GFLOPS", "GB/s")
+_RATES = ("GFLOPS", "GOPS", "GB/s")
 _MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as a percentage
 
 
@@ -43,9 +46,40 @@ def seconds(value: float) -> str:
     return f"{significant(value)} {_TIMES[-1][0]}"
 
 
-def gflops(value: float) -> str:
-    """Return a rate given in GFLOPS: "12.3 GFLOPS"."""
-    return f"{significant(value)} GFLOPS"
+def rate_unit(*dtypes: str) -> str:
+    """Return the unit of rates in a dtype, 10^9 operations per second: "GFLOPS"; of integers "GOPS".
+
+    Of several dtypes, for their mean, "GFLOPS" only where none is of integers: GOPS is true of both.
+    """
+    return "GOPS" if any(operation(dtype) == "OP" for dtype in dtypes) else "GFLOPS"
+
+
+def rate_units(dtypes: Iterable[str]) -> str:
+    """Return the words over rates in some dtypes, true of each: "GFLOPS", "GOPS", "GFLOPS (GOPS for int8)"."""
+    return _of_each("GFLOPS", "GOPS", dtypes)
+
+
+def intensity_units(dtypes: Iterable[str]) -> str:
+    """Return the words over arithmetic intensities in some dtypes: "FLOP per byte (OP per byte for int8)"."""
+    return _of_each("FLOP per byte", "OP per byte", dtypes)
+
+
+def _of_each(of_floats: str, of_integers: str, dtypes: Iterable[str]) -> str:
+    known = sorted(set(dtypes))
+    integers = [dtype for dtype in known if operation(dtype) == "OP"]
+    if len(integers) in (0, len(known)):
+        return of_integers if integers else of_floats
+    return f"{of_floats} ({of_integers} for {', '.join(integers)})"
+
+
+def rate(value: float, unit: str) -> str:
+    """Return a rate given in a unit that `rate_unit` returned: "12.3 GFLOPS"."""
+    return f"{significant(value)} {unit}"
+
+
+def intensity(value: float, dtype: str) -> str:
+    """Return the arithmetic intensity of what computes in a dtype, operations per byte: "0.250 FLOP/B"."""
+    return f"{significant(value)} {operation(dtype)}/B"
 
 
 def gigabytes(value: float) -> str:
@@ -54,7 +88,7 @@ def gigabytes(value: float) -> str:
 
 
 def parse(text: str) -> float:
-    """Return what a printed value says, in base units of its kind: s, GFLOPS or GB/s.
+    """Return what a printed value says, in base units of its kind: s, GFLOPS, GOPS or GB/s.
 
     Raises:
         UsageError: no number, or a unit that this module does not print.

@@ -13,8 +13,7 @@
       && item.state === choice.state && item.case === choice.case);
     const asked = await Promise.allSettled(own.map(async (item) => {
       const rule = item.quantities[choice.unit];
-      const beside = KernelColumns.needed(rule);
-      const [columns, other] = await Promise.all([KV.load(item.name), beside === undefined ? undefined : KV.load(beside)]);
+      const [columns, other] = await Promise.all([Series.load(item.name), KernelColumns.beside(rule)]);
       return { item, rule, columns, beside: other };
     }));
     const lost = asked.map(({ reason }, index) => ({ name: own[index].implementation, why: reason?.message }));
@@ -32,23 +31,22 @@
   }
 
   /** Returns what the cursor says of a series at a commit; what is known of its time only where that is what is shown. */
-  function teller(series, line, commits, unit) {
+  function teller(series, line, unit) {
     return (x) => {
-      const { item, columns, rule } = series;
+      const { columns, rule } = series;
       const entry = line.at[x];
       const measured = entry !== KernelColumns.MISSING && columns.outcome[entry] === "measured";
       if (entry === KernelColumns.MISSING && Number.isNaN(line.y[x])) return { value: "not measured" };
       const flags = (columns.remarks[entry] ?? []).join("; ");
       if (!measured && Number.isNaN(line.y[x])) return { value: columns.outcome[entry], flags };
-      const value = Numbers.value(line.y[x], unit);
+      const value = Numbers.value(line.y[x], unit, rule?.unit);
       if (!KernelColumns.isOfTime(rule)) return { value };
       const rounds = columns.rounds[entry] ?? null;
-      const change = item.steps[commits[x].sha];
       return {
         value,
-        interval: Number.isNaN(line.low[x]) ? "interval unknown" : Numbers.interval(line.low[x], line.high[x], unit),
+        interval: Number.isNaN(line.low[x]) ? "interval unknown" : Numbers.interval(line.low[x], line.high[x], unit, rule.unit),
         rounds: rounds === null ? "rounds unknown (no telemetry)" : `${rounds} ${rounds === 1 ? "round" : "rounds"}`,
-        change: change ?? "",
+        change: KernelColumns.change(columns, entry)?.text ?? "",
         flags,
       };
     };
@@ -91,7 +89,7 @@
     if (series === undefined || unit === "cache benefit") return [];
     const { seconds, text } = series.item.roof;
     const [y] = KernelColumns.convert(series.rule, seconds, null, null);
-    return [{ y, label: `roof (${text}): ${Numbers.value(y, unit)}` }];
+    return [{ y, label: `roof (${text}): ${Numbers.value(y, unit, series.rule.unit)}` }];
   }
 
   /** Returns whether a series is more than n/a somewhere. */
@@ -107,12 +105,12 @@
     const lines = loaded.map((series) => {
       const line = KernelColumns.line(series, series.rule, page.order, ranks);
       const name = series.item.implementation;
-      return { ...line, name, series, ...page.looks.get(name), visible: choice.implementations.has(name) && applies(series), tell: teller(series, line, commits, choice.unit) };
+      return { ...line, name, series, ...page.looks.get(name), visible: choice.implementations.has(name) && applies(series), tell: teller(series, line, choice.unit) };
     });
     const marks = marked(page, choice, loaded, lines, shown);
     const all = [...marks.finding, ...marks.changes, ...marks.tag, ...marks.environment];
     return {
-      lines, commits, unit: page.words.get(choice.unit), scale: choice.scale,
+      lines, commits, unit: loaded.find(({ rule }) => rule?.unit)?.rule.unit ?? page.words.get(choice.unit), scale: choice.scale,
       marks: { ...marks, roof: roofs(loaded, lines, choice.unit) },
       at: (x) => all.filter((mark) => mark.at === x),
     };

@@ -94,9 +94,34 @@ const KernelColumns = (() => {
     return rule.over !== undefined ? time / own : own / time;
   }
 
-  /** Returns the data file that a rule needs besides the series' own; undefined for none. */
-  function needed(rule) {
-    return rule && (rule.over ?? rule.under ?? rule.own);
+  /** Returns a promise of the data that a rule needs besides the series' own: another series, errors; undefined for none. */
+  async function beside(rule) {
+    const other = rule?.over ?? rule?.under;
+    if (other !== undefined) return Series.load(other);
+    return rule?.own === undefined ? undefined : KV.load(rule.own);
+  }
+
+  const side = (columns, entry) => ({
+    seconds: columns.seconds[entry], low: columns.low[entry], high: columns.high[entry], method: columns.method[entry],
+    adjusted: columns.adjusted[entry], adjustedLow: columns.adjusted_low[entry], adjustedHigh: columns.adjusted_high[entry],
+  });
+
+  /**
+   * Returns the change of an entry against the newest one before it that it can be compared with, in words and as a tone
+   * (tools/changes_along.py, tools/pages.py); undefined where there is none.
+   */
+  function change(columns, entry) {
+    if (columns.outcome[entry] !== "measured") return undefined;
+    const own = side(columns, entry);
+    for (let before = entry - 1; before >= 0; before -= 1) {
+      const found = Ratios.compare(side(columns, before), own, true);
+      if (found.ratio === undefined) continue;
+      const sure = found.confirmed || found.ratio === 1;
+      const text = `${sure ? "" : "≈ "}${Numbers.change(found.ratio)}${found.adjusted ? ", adjusted" : ""}`;
+      const tone = found.ratio > 1 ? "faster" : "slower";
+      return { text, tone: found.confirmed && found.ratio !== 1 ? tone : "same" };
+    }
+    return undefined;
   }
 
   /** Returns whether a rule converts a time alone, so that its rounds, changes and roof are those of what is shown. */
@@ -104,5 +129,5 @@ const KernelColumns = (() => {
     return rule !== undefined && (rule.per !== undefined || rule.times !== undefined);
   }
 
-  return { MISSING, places, axis, ranks, xOf, line, needed, isOfTime, convert };
+  return { MISSING, places, axis, ranks, xOf, line, beside, change, isOfTime, convert };
 })();

@@ -3,16 +3,29 @@
 
 const KernelTables = (() => {
   const MOST = 50; // commits in the table of what the chart shows
+  const FIRST = 50; // commits that a table has without being asked for more
   const STEP = 400; // rows a turn: the page stays alive while ten thousand are made
 
-  function cell(series, entry) {
+  /** Returns the footnotes below a table: text -> number. */
+  function notesBelow(card) {
+    return new Map(Array.from(card.closest(".behind").querySelectorAll(".footnotes li"), (item, index) => [item.textContent, index + 1]));
+  }
+
+  /** Returns the cell of an entry; `notes` are the footnotes that the page has, other remarks stand in the cell. */
+  function cell(series, entry, notes) {
     const { element } = KernelTip;
     const { columns } = series;
     if (entry === KernelColumns.MISSING) return textCell("absent", "–");
-    const remarks = (columns.remarks[entry] ?? []).join("; ");
     const outcome = columns.outcome[entry];
-    const made = outcome === "measured" ? textCell("", rate(columns, entry)) : textCell(outcome, outcome);
+    const reason = (text) => (outcome === "measured" ? text : `${outcome}: ${text}`); // the first of what has no time
+    const known = (columns.remarks[entry] ?? []).map((text, index) => [text, notes.get(index ? text : reason(text))]);
+    const marks = known.flatMap(([, number]) => number ?? []).sort((one, other) => one - other);
+    const remarks = known.filter(([, number]) => number === undefined).map(([text]) => text).join("; ");
+    const change = KernelColumns.change(columns, entry);
+    const made = outcome === "measured" ? textCell(change?.tone ?? "", rate(columns, entry)) : textCell(outcome, outcome);
     const said = outcome === "measured" ? detail(columns, entry) : "";
+    if (marks.length) made.append(element("sup", "marks", marks.join(", ")));
+    if (change) made.append(element("span", "change", change.text));
     if (said) made.append(element("span", "detail", said));
     if (remarks) {
       const note = element("span", "detail remarks");
@@ -29,32 +42,40 @@ const KernelTables = (() => {
   }
 
   /** The rate of a measured value; its time where the FLOPs are unknown (tools/pages.py). */
-  function rate({ flop, seconds }, entry) {
-    return flop === null ? Numbers.seconds(seconds[entry]) : Numbers.gflops(flop / seconds[entry] / 1e9);
+  function rate({ flop, operation, seconds }, entry) {
+    return flop === null ? Numbers.seconds(seconds[entry]) : Numbers.rate(flop / seconds[entry] / 1e9, operation);
   }
 
-  function detail({ flop, seconds, low, high }, entry) {
+  function detail({ flop, operation, seconds, low, high }, entry) {
     const known = low[entry] !== null && high[entry] !== null;
     const bounds = !known ? "" : flop === null
       ? `${Numbers.seconds(low[entry])} to ${Numbers.seconds(high[entry])}`
-      : Numbers.interval(flop / high[entry] / 1e9, flop / low[entry] / 1e9, "GFLOPS");
+      : Numbers.interval(flop / high[entry] / 1e9, flop / low[entry] / 1e9, "GFLOPS", Numbers.rateUnit(operation));
     return [bounds, flop === null ? "" : Numbers.seconds(seconds[entry])].filter(Boolean).join(" · ");
   }
 
   const row = (commit, cells) => make("tr", {}, make("th", { class: "commit", scope: "row" }, ...KernelTip.commitHead(commit)), ...cells);
 
-  /** Adds the commits of a model that a table does not have yet, newest first; `told` hears how many of how many. */
+  /** Returns the places of the commits of a model that a table does not have, newest first. */
+  function lacking(card, model) {
+    const have = new Set(Array.from(card.querySelectorAll("tbody a.sha"), (link) => link.getAttribute("href")));
+    return model.commits.map((_, x) => x).reverse().filter((x) => !have.has(model.commits[x].page));
+  }
+
+  function rowsOf(card, model, places) {
+    const notes = notesBelow(card);
+    const lines = Array.from(card.querySelectorAll("thead th bdi"), (head) => model.lines.find((line) => line.name === head.textContent));
+    return places.map((x) => row(model.commits[x], lines.map((line) => (line === undefined ? textCell("absent", "–") : cell(line.series, line.at[x], notes)))));
+  }
+
+  /** Adds the commits of a model that a table does not have yet; `told` hears how many of how many. */
   async function fill(card, model, told) {
     const body = card.querySelector("tbody");
-    const have = new Set(Array.from(body.querySelectorAll("a.sha"), (link) => link.getAttribute("href")));
-    const lines = Array.from(card.querySelectorAll("thead th bdi"), (head) => model.lines.find((line) => line.name === head.textContent));
-    const missing = model.commits.map((_, x) => x).reverse().filter((x) => !have.has(model.commits[x].page));
+    const missing = lacking(card, model);
     const height = keepWidths(body.parentElement);
     for (let first = 0; first < missing.length; first += STEP) {
       told(first, missing.length);
-      const rows = missing.slice(first, first + STEP).map((x) => row(model.commits[x], lines.map((line) =>
-        (line === undefined ? textCell("absent", "–") : cell(line.series, line.at[x])))));
-      body.parentElement.append(group(rows, height));
+      body.parentElement.append(group(rowsOf(card, model, missing.slice(first, first + STEP)), height));
       await new Promise((resolve) => { setTimeout(resolve); });
     }
   }
@@ -106,17 +127,23 @@ const KernelTables = (() => {
     return make("span", {}, make("span", { class: "text" }, value), make("span", { class: "detail" }, interval ?? ""));
   }
 
-  /** Lets the reader fill the table of a choice, where the page leaves commits out. */
+  /** Adds commits to the table of a choice where the page leaves some out; the reader can have the others too. */
   function offer(section, choice, model) {
     const part = Array.from(document.querySelectorAll(".behind")).find((item) => item.dataset.group === choice.anchor);
     const card = Array.from(part?.querySelectorAll(".case") ?? []).find((item) => item.dataset.case === choice.case);
     const more = card?.querySelector(".more");
     if (!more) return;
+    const body = card.querySelector("tbody");
+    body.append(...rowsOf(card, model, lacking(card, model).slice(0, Math.max(FIRST - body.rows.length, 0))));
+    const further = card.querySelector(".further");
+    const left = lacking(card, model).length;
+    if (left === 0) return void further.remove();
+    further.querySelector(".count").textContent = `the newest ${Numbers.count(body.rows.length)} of ${Numbers.count(body.rows.length + left)} commits`;
     more.hidden = false;
     more.onclick = async () => {
       more.disabled = true;
       await fill(card, model, (done, whole) => { more.textContent = `${Numbers.count(done)} of ${Numbers.count(whole)} added`; });
-      card.querySelector(".further").remove();
+      further.remove();
     };
   }
 

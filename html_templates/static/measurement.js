@@ -39,7 +39,7 @@ function roundsOf(one, fit) {
 // ---- the value and how it was formed ---------------------------------------------------------------------------
 
 function rate(one, seconds) {
-  return one.flop ? Numbers.gflops(one.flop / seconds / 1e9) : "";
+  return one.flop ? Numbers.rate(one.flop / seconds / 1e9, one.operation) : "";
 }
 
 function formed(one, rounds, fit) {

@@ -48,9 +48,19 @@ const Numbers = (() => {
     return { name, scale };
   }
 
-  /** A rate given in GFLOPS. */
-  function gflops(value) {
-    return `${significant(value)} GFLOPS`;
+  /** The unit of a rate, 10^9 operations per second, by what the data count: "FLOP", or "OP" of integers. */
+  function rateUnit(operation) {
+    return `G${operation}S`;
+  }
+
+  /** A rate given in that unit. */
+  function rate(value, operation) {
+    return `${significant(value)} ${rateUnit(operation)}`;
+  }
+
+  /** An arithmetic intensity, operations per byte. */
+  function intensity(value, operation) {
+    return `${significant(value)} ${operation}/B`;
   }
 
   /** A rate given in GB/s. */
@@ -92,20 +102,20 @@ const Numbers = (() => {
     return fraction === 0 ? "0%" : `${fraction < 0 ? "−" : "+"}${significant(Math.abs(100 * fraction))}%`;
   }
 
-  /** A value of a quantity that a kernel's page offers, with its unit; "unknown" for null and NaN. */
-  function value(number, quantity) {
+  /** A value of a quantity that a kernel's page offers, with its unit, or another than usual; "unknown" for null and NaN. */
+  function value(number, quantity, unit) {
     if (number === null || Number.isNaN(number)) return "unknown";
     if (quantity === "efficiency") return efficiency(number / 100);
     if (quantity === "error") return number === 0 ? "0" : number.toExponential(2);
-    return significant(number) + UNITS[quantity];
+    return significant(number) + (unit === undefined ? UNITS[quantity] : ` ${unit}`);
   }
 
   /** Both ends of an interval: "11.9 to 12.4 GFLOPS"; "unknown" where one is. */
-  function interval(low, high, quantity) {
+  function interval(low, high, quantity, unit) {
     if (Number.isNaN(low) || Number.isNaN(high)) return "unknown";
     const bare = quantity in UNITS ? significant(low) : value(low, quantity);
-    return `${bare} to ${value(high, quantity)}`;
+    return `${bare} to ${value(high, quantity, unit)}`;
   }
 
-  return { significant, seconds, unit, span, gflops, gigabytes, count, share, efficiency, change, difference, value, interval };
+  return { significant, seconds, unit, span, rateUnit, rate, intensity, gigabytes, count, share, efficiency, change, difference, value, interval };
 })();

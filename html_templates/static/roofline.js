@@ -34,8 +34,8 @@ function point(one, seconds, commit, age) {
     x: one.flop / one.bytes, y: one.flop / seconds / 1e9, alpha: 1 - 0.85 * age, size: age === 0 ? 11 : 6,
     kernel: one.kernel, case: one.case, implementation: one.implementation,
     commit: commit.sha.slice(0, 8), subject: commit.subject, page: commit.page,
-    intensity: `${Numbers.significant(one.flop / one.bytes)} FLOP/B`,
-    rate: Numbers.gflops(one.flop / seconds / 1e9),
+    intensity: Numbers.intensity(one.flop / one.bytes, one.operation),
+    rate: Numbers.rate(one.flop / seconds / 1e9, one.operation),
     bandwidth: Numbers.gigabytes(one.bytes / seconds / 1e9),
     efficiency: one.least === null ? "no roofs" : Numbers.efficiency(Math.min(one.least / seconds, 1)),
     bound: one.bound, time: Numbers.seconds(seconds),
@@ -136,7 +136,7 @@ async function show(section, plot, data, turn) {
   const withPaths = form.elements.benchmark.value !== "" && placed.length <= MOST_PATHS;
   const lists = await KV.load("commits").then((found) => found.commits, () => []);
   const commits = new Map(lists.map((commit) => [commit.sha, commit]));
-  const load = (one) => KV.load(one.name).catch(() => null);
+  const load = (one) => Series.load(one.name).catch(() => null);
   const loaded = await Promise.all(placed.map((one) => (withPaths ? load(one) : null)));
   if (turn.now !== turn.asked) return; // the reader has chosen again
   draw(section, plot, placed, placed.map((one, index) => points(one, loaded[index], commits)));

@@ -17,6 +17,7 @@ const Rows = (() => {
       outcome: data.outcome,
       remarks: data.remarks,
       flop: data.flop,
+      operation: data.operation,
       version: data.version,
     };
   }
@@ -30,11 +31,11 @@ const Rows = (() => {
         const name = missing[next];
         next += 1;
         try {
-          kept.set(name, compact(await KV.load(name), order));
+          kept.set(name, compact(await Series.load(name), order));
         } catch {
           failed += 1;
         }
-        KV.forget(name);
+        Series.forget(name);
         done += 1;
         if (wanted()) told(done, missing.length);
       }
@@ -62,7 +63,7 @@ const Rows = (() => {
     return {
       seconds, low, high, adjusted, adjustedLow, adjustedHigh,
       rounds: columns.rounds[entry], method: columns.method[entry], outcome: columns.outcome[entry],
-      remarks: columns.remarks[String(entry)] ?? [], flop: columns.flop, version: columns.version,
+      remarks: columns.remarks[String(entry)] ?? [], flop: columns.flop, operation: columns.operation, version: columns.version,
     };
   }
 

@@ -1,9 +1,9 @@
 // How two sides compare: pure functions, held against tools/trends.py by the browser tests.
-// A side is {seconds, low, high, adjusted, adjustedLow, adjustedHigh, method, flop}; times in s per call, null: unknown.
+// A side is {seconds, low, high, adjusted, adjustedLow, adjustedHigh, method, flop, operation}; times in s per call, null: unknown.
 "use strict";
 
 const Ratios = (() => {
-  /** Returns a side's rate, GFLOPS, at a time; null where FLOPs or time are unknown. */
+  /** Returns a side's rate, 10^9 operations per second, at a time; null where FLOPs or time are unknown. */
   const gflops = (side, seconds = side.seconds) => (side.flop === null || seconds === null ? null : side.flop / seconds / 1e9);
 
   /** Returns [time, low, high] of a side; adjusted, or as measured. */

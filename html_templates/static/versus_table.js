@@ -50,7 +50,7 @@ const Tables = (() => {
     }
     const isRate = unit === "GFLOPS" && value.flop !== null;
     const inUnit = (seconds) => (isRate ? Ratios.gflops(value, seconds) : 1e6 * seconds);
-    const text = (seconds) => `${Numbers.significant(inUnit(seconds))} ${isRate ? "GFLOPS" : "µs"}`;
+    const text = (seconds) => `${Numbers.significant(inUnit(seconds))} ${isRate ? Numbers.rateUnit(value.operation) : "µs"}`;
     const [seconds, low, high] = Ratios.times(value, adjusted);
     const ends = low === null || high === null ? [] : [inUnit(low), inUnit(high)];
     const interval = ends.sort((one, other) => one - other).map(Numbers.significant).join(" to ");

@@ -175,9 +175,9 @@ class LargeSite:
             bytes_moved=BYTES,
         )
 
-    def digest(self, key):
-        """Return a name of the series: it never changes here."""
-        return repr(key)
+    def digest(self, key, first=0, last=None):
+        """Return a name of these entries of the series: they never change here."""
+        return repr((key, first, last))
 
     def _finding(self, place):
         sha = self.line[place]

@@ -95,7 +95,8 @@ def test_lost_data_of_a_roofline_are_named(losing):
 
 def test_a_single_value_is_the_newest(tab, site):  # noqa: F811
     show(tab, site[1], "roofline.html")
-    one = "{flop: 1, bytes: 1, seconds: 1, kernel: 'k', case: 'c', implementation: 'i', least: null, bound: ''}"
+    one = "{flop: 1, operation: 'FLOP', bytes: 1, seconds: 1, kernel: 'k', case: 'c', implementation: 'i', "
+    one += "least: null, bound: ''}"
     drawn = f"(count) => points({one}, {{commit: Array(count).fill('a'.repeat(40)), seconds: Array(count).fill(1)}}"
     drawn += ", new Map()).map((row) => [Math.round(100 * row.alpha), row.size])"
     assert tab.evaluate(drawn, 1) == [[100, 11]]

@@ -373,7 +373,7 @@ class Says:
 
 def voted(*said, values=None):
     vote = changepoints.Vote()
-    vote._detectors = tuple(Says(*points) for points in said)
+    vote.detectors = tuple(Says(*points) for points in said)
     vote.extend(stepped(0.0, 0.1) if values is None else values)
     return [(point.index, point.detectors) for point in vote.detection().points]
 

@@ -36,13 +36,14 @@ def columns(implementation, place, *, width=0.01, **changed):
         "format": 1,
         "version": "1",
         "flop": 4e6,
+        "operation": "FLOP",
         "bytes": None,
         "commit": list(SHAS),
         "outcome": ["measured"] * len(SHAS),
         "seconds": seconds,
         "low": [value * (1 - width) for value in seconds],
         "high": [value * (1 + width) for value in seconds],
-        "adjusted": [None] * len(SHAS),
+        **dict.fromkeys(("adjusted", "adjusted_low", "adjusted_high"), [None] * len(SHAS)),
         "rounds": [8] * len(SHAS),
         "method": ["m"] * len(SHAS),
         "remarks": {},
@@ -59,7 +60,7 @@ def planted():
         kernel, device, state = benchmark.split(".")
         entry = {"name": name, "place": place, "benchmark": benchmark, "kernel": kernel, "device": device}
         named = {"state": state[5:], "implementation": implementation, "case": "float32-1M", "version": "1"}
-        series.append(entry | named | {"flop": 4e6, "bytes": None})
+        series.append(entry | named | {"flop": 4e6, "operation": "FLOP", "bytes": None})
         files[name] = columns(implementation, place)
     files["series-0000000000000001"]["outcome"][3] = "failed"  # matmul eager at the newest
     files["series-0000000000000001"]["seconds"][3] = None
@@ -77,9 +78,24 @@ def planted():
     return files
 
 
+def split(files):
+    """Return the files as tools/series_data.py writes them: the newest entry of each series is in another file."""
+    edge, found = len(SHAS) - 1, dict(files)
+    newest = {"format": 2, "before": edge, "series": {}}
+    for name in [name for name in files if name.startswith("series-0")]:
+        whole = {key: value for key, value in files[name].items() if isinstance(value, list)}
+        remarks = files[name]["remarks"]
+        older = {key: value[:edge] for key, value in whole.items()}
+        older["remarks"] = {entry: texts for entry, texts in remarks.items() if int(entry) < edge}
+        found[name] = files[name] | older | {"before": edge, "newest": "newest-0"}
+        newest["series"][name] = {key: value[edge:] for key, value in whole.items()}
+        newest["series"][name]["remarks"] = {str(int(e) - edge): t for e, t in remarks.items() if int(e) >= edge}
+    return found | {"newest-0": newest}
+
+
 def write(out, files):
     (out / "data").mkdir(exist_ok=True)
-    for name, value in files.items():
+    for name, value in split(files).items():
         script = f"KV.put({json.dumps(name)},{json.dumps(value)});\n"
         (out / "data" / f"{name}.js").write_text(script, encoding="utf-8")
 
@@ -123,7 +139,7 @@ def random_side(rng, *, bare=False, adjusted=False):
     of_fair = (fair, fair * 0.995, fair * 1.004) if adjusted else (None, None, None)
     names = ("seconds", "low", "high", "adjusted", "adjustedLow", "adjustedHigh")
     known = (seconds, *((None, None) if bare else (low, high)), *of_fair)
-    return dict(zip(names, known, strict=True)) | {"method": "m", "version": "1", "flop": 1e9}
+    return dict(zip(names, known, strict=True)) | {"method": "m", "version": "1", "flop": 1e9, "operation": "FLOP"}
 
 
 def expected(a, b):
@@ -279,7 +295,7 @@ def test_many_series_are_loaded_while_the_page_answers(tab, out, tmp_path):  # n
         kernel = f"kernel_{number % 20}"
         named = {"name": name, "place": 0, "benchmark": f"{kernel}.Cpu.time_hot", "kernel": kernel, "device": "Cpu"}
         rest = {"state": "hot", "implementation": "native", "case": f"float32-{number}k", "version": "1"}
-        files["series-index"]["series"].append(named | rest | {"flop": 4e6, "bytes": None})
+        files["series-index"]["series"].append(named | rest | {"flop": 4e6, "operation": "FLOP", "bytes": None})
         files[name] = columns("native", 0)
     write(copy, files)
     tab.goto((copy / "compare.html").as_uri(), wait_until="commit")  # series delay the load event

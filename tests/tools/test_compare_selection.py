@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from benchmarks.add_mul_exp import AddMulExp
 from benchmarks.matmul import Matmul
 from tests.tools.live_comparisons import Doubling, DoublingBytes
-from tools.compare_selection import cases, cases_of, check_fits, dtype_of, implementations, matching, needed
+from tools.compare_selection import cases, cases_of, check_fits, dtype_of, implementations, matching, needed, said_dtype
 from tools.errors import UsageError
 
 NAMES = ["float32-1M", "float32-10M", "int8-1M"]
@@ -79,6 +79,7 @@ def test_names_may_hold_commas():
 )
 def test_a_dtype_is_in_the_name_or_in_the_parameters(case, dtype):
     assert dtype_of(DoublingBytes(), case) == dtype
+    assert said_dtype(case) == (dtype if "-" in case else None)
 
 
 def test_implementations_by_name():

@@ -286,6 +286,20 @@ def test_a_case_says_what_it_is():
     assert found.took > 0
 
 
+def test_what_computes_in_int8_has_the_peak_in_int8_over_it_whatever_it_writes():
+    class Widening(DoublingBytes):
+        """x (n,) int8 -> out = 2 x as int32, as products of int8 are."""
+
+        def reference_solution(self, *inputs):
+            return inputs[0].int() * 2
+
+    peaks = Roofs(levels=(), peaks={"int8": 1e3, "int32": 1e12})
+    found = compare(Widening(), {"eager": returning(lambda x: x.int() * 2)}, cases="large", settings=QUICK, roofs=peaks)
+    (compared,) = found.compared
+    assert compared.dtype == "int8"
+    assert compared.timed[0].roofline.attainable == pytest.approx(1e3)
+
+
 def test_without_roofs_there_is_no_roofline():
     (compared,) = compare(Doubling(), EAGER, cases="small", settings=QUICK).compared
     assert compared.timed[0].roofline is None

@@ -287,7 +287,7 @@ def test_without_benchmarks_json_there_are_no_rates_and_reasons(tree, monkeypatc
     (grid,) = home(tree).grids
     row = row_of(grid, "matmul", "native")
     assert (row.rate.text, row.efficiency.text, row.sparkline) == ("–", "–", None)
-    assert footnotes(grid, row.rate)[-1].startswith("no GFLOPS: benchmarks.json")
+    assert footnotes(grid, row.rate)[-1].startswith("no rate: benchmarks.json")
     assert footnotes(grid, row.efficiency)[0].startswith("no efficiency: benchmarks.json")
 
 

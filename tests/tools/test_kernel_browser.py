@@ -8,7 +8,7 @@ from tests.tools import large_site, synthetic
 from tests.tools.large_site import CASE, FLOP
 from tests.tools.test_browser import change, choose, chromium, show, site, tab, written  # noqa: F401 - fixtures
 from tests.tools.test_report import HOSTILE
-from tools import roofline, units
+from tools import kernel_tables, roofline, units
 
 pytestmark = pytest.mark.slow
 PAGE = "kernel-matmul-Cuda.html"
@@ -61,9 +61,9 @@ def test_ten_thousand_commits_of_ten_series(tab, tmp_path):  # noqa: F811
     page = large_site.write(found, tmp_path / "site")
     assert page.stat().st_size < 1_000_000
     show(tab, page.parent, PAGE)
-    assert len(tab.evaluate(LOADED)) == 12  # ten series, the commits, the marks
+    assert len(tab.evaluate(LOADED)) == 13  # ten series, their newest entries, the commits, the marks
     assert tab.locator(".status").first.inner_text().startswith("10,000 commits")
-    assert tab.locator(".case tbody tr").count() == 200
+    assert tab.locator(".case tbody tr").count() == 50
     native = found.series(next(key for key in found.keys if key.implementation == "native"))
     drawn = source(tab, "line: native")
     known = [value for value in drawn["y"] if not math.isnan(value)]
@@ -79,7 +79,7 @@ def test_ten_thousand_commits_of_ten_series(tab, tmp_path):  # noqa: F811
     sha = tip.locator("a.sha").inner_text()
     place = next(index for index, other in enumerate(found.line) if other.startswith(sha))
     assert abs(place - 5000) <= 10
-    assert units.gflops(FLOP / native.seconds[place] / 1e9) in tip.text_content()
+    assert units.rate(FLOP / native.seconds[place] / 1e9, "GFLOPS") in tip.text_content()
     tab.locator(".chart").focus()
     tab.keyboard.press("End")
     assert tip.locator("a.sha").inner_text() == found.line[-1][:8]
@@ -246,7 +246,8 @@ def test_the_table_is_filled_from_the_data_on_demand(tab, medium):  # noqa: F811
     found, out = medium
     show(tab, out, PAGE)
     card = tab.locator(".behind:visible .case:visible")
-    assert card.locator("tbody tr").count() == 100
+    assert card.locator("tbody tr").count() == 50  # half of them from the data
+    assert card.locator(".further .count").text_content() == "the newest 50 of 600 commits"
     shown = card.locator("tbody tr").first.locator("td .detail").first.text_content()
     card.get_by_role("button", name="show all").click()
     tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
@@ -254,8 +255,41 @@ def test_the_table_is_filled_from_the_data_on_demand(tab, medium):  # noqa: F811
     assert card.get_by_role("button").count() == 0
     key = found.keys[0]
     cell = card.locator("tbody tr").last.locator("td").first
-    assert cell.locator(".text").text_content() == units.gflops(found.series(key).gflops[0])
+    assert cell.locator(".text").text_content() == units.rate(found.series(key).gflops[0], "GFLOPS")
     assert shown.count(" to ") == cell.locator(".detail").text_content().count(" to ") == 1
+
+
+def test_changes_are_those_that_the_page_says_of_the_newest(tab, medium):  # noqa: F811
+    """The script compares as tools/changes_along.py does, over failed commits and ends of files, in the same words."""
+    found, out = medium
+    show(tab, out, PAGE)
+    card = tab.locator(".behind:visible .case:visible")
+    card.get_by_role("button", name="show all").click()
+    tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
+    heads = card.locator("thead th bdi").all_text_contents()
+    keys = {key.implementation: key for key in found.keys if key.benchmark.endswith("hot")}
+    for column, name in enumerate(heads):
+        told = tab.evaluate(
+            """(column) => [...document.querySelectorAll('.behind:not([hidden]) .case tbody tr')].map((row) => {
+              const cell = row.querySelectorAll('td')[column];
+              return [cell.querySelector('.change')?.textContent ?? "", cell.classList[1] ?? ""];
+            })""",
+            column,
+        )
+        series = found.series(keys[name])
+        cells = kernel_tables.recent(series, 0).cells
+        wanted = {
+            found.line[place]: [text, tone] for place, (_, _, text, tone) in zip(series.place, cells, strict=True)
+        }
+        assert told == [wanted.get(sha, ["", "absent"]) for sha in reversed(found.line)]
+        assert sum(text != "" for text, _ in told) > 500
+    failed = card.locator("td.failed")
+    assert (
+        failed.locator("sup.marks").all_text_contents() == ["1"] * failed.count() != []
+    )  # also where a script made it
+    assert set(card.locator(".remarks").all_text_contents()) == {
+        "contended in 1 of 8 rounds"
+    }  # no footnote of the page
 
 
 def test_the_source_of_any_version_is_shown_as_text(tab, tmp_path):  # noqa: F811

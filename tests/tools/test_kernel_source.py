@@ -37,7 +37,29 @@ def repository(tmp_path):
 def versions(repository, measured=None):
     folder, shas = repository
     order = {sha: place for place, sha in enumerate(shas)}
-    return kernel_source.versions(folder, "matmul", shas if measured is None else measured, order)
+    changed = kernel_source.changes(folder).get("matmul", ())
+    return kernel_source.versions(folder, "matmul", changed, shas if measured is None else measured, order)
+
+
+def test_every_kernel_has_the_commits_that_git_says_of_its_folder(repository):
+    """Also of a merge, of a name that git would quote, and where a user's settings leave out what the root brought."""
+    folder, _ = repository
+    with git.Repo(folder) as repo:
+        repo.config_writer().set_value("log", "showRoot", "false").release()
+        repo.git.checkout("-b", "side", "HEAD~2")
+        for name in ("matmul/side.h", "n\u00e4 me/x y.cpp"):
+            path = folder / "kernels" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("//\n")
+        repo.git.add("kernels")
+        repo.git.commit("-m", "Aside")
+        repo.git.checkout("main")
+        repo.git.merge("side", "-m", "Merge", "--no-ff")
+        found = kernel_source.changes(folder)
+        assert found.keys() == {"matmul", "other", "n\u00e4 me"}
+        for kernel, commits in found.items():
+            assert list(commits) == repo.git.rev_list("HEAD", "--first-parent", "--", f"kernels/{kernel}").split()
+        assert found["n\u00e4 me"] == (repo.head.commit.hexsha,)
 
 
 def test_each_version_is_there_once_with_the_commit_that_brought_it(repository):
@@ -66,7 +88,7 @@ def test_the_newest_are_kept_where_there_are_many(repository, monkeypatch):
 
 def test_a_kernel_that_the_repository_never_had_has_no_source(repository):
     folder, shas = repository
-    assert kernel_source.versions(folder, "gone", shas, {sha: place for place, sha in enumerate(shas)}) == ()
+    assert kernel_source.versions(folder, "gone", (), shas, {sha: place for place, sha in enumerate(shas)}) == ()
     assert list(kernel_source.files("gone", ())) == []
 
 

@@ -34,7 +34,7 @@ def built(found):
     return values | {"page": made[-1].context()["page"]}
 
 
-@pytest.mark.parametrize(("tables", "rows"), [(0, 200), (1, 200), (2, 100), (3, 66), (10, 20), (25, 20), (999, 20)])
+@pytest.mark.parametrize(("tables", "rows"), [(0, 50), (1, 50), (2, 25), (3, 16), (10, 5), (25, 5), (999, 5)])
 def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
     assert kernel_tables.limit(tables) == rows
 
@@ -42,8 +42,8 @@ def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
 def test_the_newest_commits_are_in_the_page_and_it_says_of_how_many(long, made):
     for section in made["page"].sections:
         (table,) = section.tables
-        assert [row.commit.short for row in table.rows] == [sha[:8] for sha in long.line[:-101:-1]]
-        assert table.further == "the newest 100 of 300 commits"
+        assert [row.commit.short for row in table.rows] == [sha[:8] for sha in long.line[:-26:-1]]
+        assert table.further == "the newest 25 of 300 commits"
 
 
 def test_the_first_row_of_many_still_has_its_change_against_the_commit_before(made):
@@ -57,7 +57,9 @@ def said(point):
     return pages.change(point.change), without_time or pages.tone(point.change)
 
 
-def test_changes_of_the_newest_are_those_of_the_whole_trend(tree):
+@pytest.mark.parametrize("nearby", [0, 1, 16])
+def test_changes_of_the_newest_are_those_of_the_whole_trend(tree, monkeypatch, nearby):
+    monkeypatch.setattr(kernel_tables, "_BEFORE", nearby)
     found = site.read(tree.results, tree.repository)
     trends = reading.site_data(tree.results, tree.repository).trends
     for key in found.keys:

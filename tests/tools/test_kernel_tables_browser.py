@@ -35,7 +35,7 @@ def test_what_the_chart_shows_is_a_table_in_its_unit(tab, long):  # noqa: F811
     newest = tab.locator(TOLD).first
     assert newest.locator("a.sha").inner_text() == found.line[-1][:8]
     series = found.series(found.keys[1])
-    assert newest.locator("td .text").nth(1).inner_text() == units.gflops(series.gflops[-1])
+    assert newest.locator("td .text").nth(1).inner_text() == units.rate(series.gflops[-1], "GFLOPS")
     choose(tab, "unit", "µs")
     assert newest.locator("td .text").nth(1).inner_text() == f"{units.significant(1e6 * series.seconds[-1])} µs"
     assert "time" in tab.locator(".behind-chart summary").inner_text()
@@ -57,7 +57,12 @@ def test_rows_that_are_added_stand_under_their_heads_and_wait_to_be_seen(tab, lo
     tab.wait_for_function(
         "document.querySelectorAll('.behind:not([hidden]) .case:not([hidden]) tbody tr').length === 1300"
     )
-    assert tab.evaluate("window.said") == ["0 of 1,100 added", "400 of 1,100 added", "800 of 1,100 added"]
+    assert tab.evaluate("window.said") == [
+        "0 of 1,250 added",
+        "400 of 1,250 added",
+        "800 of 1,250 added",
+        "1,200 of 1,250 added",
+    ]
     assert rows.last.evaluate(SEEN) is False
     heads = tab.locator(f"{CARD} thead tr").evaluate(PLACES)
     rows.last.scroll_into_view_if_needed()

@@ -89,3 +89,17 @@ def test_a_lost_series_does_not_leave_the_chart_of_another_test_case(page, copie
     page.select_option("select[name=case]", "float32-512x512x512")
     page.wait_for_function("document.querySelector('.status').textContent === '5 commits'")
     assert source(page, "line: native")["y"] == before
+
+
+def test_files_of_two_reports_are_not_joined(page, copied):
+    """The site was written again while the page was open: half of a series would be missing, or be there twice."""
+    newest = list((copied / "data").glob("newest-*.js"))
+    assert newest
+    for path in newest:
+        text = path.read_text()
+        assert '"before":0,' in text
+        path.write_text(text.replace('"before":0,', '"before":64,'))
+    page.goto((copied / KERNEL).as_uri() + "#case=float32-512x512x512")
+    page.wait_for_selector("section.trend[data-ready=yes]", timeout=8000)
+    assert " is of another report than data/newest-" in status(page)
+    assert source(page, "line: native")["y"] == source(page, "line: eager")["y"] == []

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.tools import one_thread
+from tests.tools.one_thread import ROOT
 from tools import making_apart, report
-from tools.__main__ import THREADS
 
-ROOT = Path(__file__).resolve().parents[2]
 BEGIN = """
 import os, signal, sys, time
 from tools import making_apart
@@ -26,17 +25,7 @@ here = os.getpid()
 
 
 def run(script, *, status=0):
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + script],
-        cwd=ROOT,
-        env=os.environ | dict.fromkeys(THREADS, "1"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    return done
+    return one_thread.run(BEGIN + script, status=status)
 
 
 def test_the_other_process_makes_its_part_while_this_one_does_the_rest():
@@ -91,7 +80,25 @@ try:
 except KernelVelocityError as error:
     print(error)
 """)
-    assert done.stdout == f"the process that makes a part of the pages {words}\n"
+    assert done.stdout == f"the process that makes a part of the site {words}\n"
+
+
+def test_what_is_shared_is_made_once_by_whoever_comes_first():
+    done = run("""
+shared = making_apart.Shared(range(200))
+def part():
+    return [(time.sleep(0.0005), each)[1] for each in shared]
+with making_apart.begun(part) as made:
+    ours = part()
+    theirs = made()
+print(sorted([*ours, *theirs]) == list(range(200)), min(len(ours), len(theirs)) > 20, list(shared))
+""")
+    assert done.stdout.split() == ["True", "True", "[]"]
+
+
+def test_what_is_shared_with_nobody_is_all_taken_here():
+    assert list(making_apart.Shared("abc")) == ["a", "b", "c"]
+    assert list(making_apart.Shared("")) == []
 
 
 def test_it_ends_with_the_body():

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from benchmarks.harness.cases import operation
 from tests.tools.test_browser import chromium, tab  # noqa: F401 - fixtures
 from tools import roofline, units
 from tools.report import TEMPLATES
@@ -67,9 +68,16 @@ def numbers(tab):  # noqa: F811
     return call
 
 
-@pytest.mark.parametrize("name", ["significant", "seconds", "gflops", "gigabytes"])
+@pytest.mark.parametrize("name", ["significant", "seconds", "gigabytes"])
 def test_values_are_pythons(numbers, name):
     assert numbers(name, VALUES) == [getattr(units, name)(value) for value in VALUES]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_rates_and_intensities_are_pythons(numbers, dtype):
+    counted = operation(dtype)
+    assert numbers("rate", VALUES, counted) == [units.rate(value, units.rate_unit(dtype)) for value in VALUES]
+    assert numbers("intensity", VALUES, counted) == [units.intensity(value, dtype) for value in VALUES]
 
 
 def test_values_below_zero_are_pythons(numbers):
@@ -109,6 +117,7 @@ def test_a_span_of_time_has_a_unit_of_which_it_is_a_few(numbers):
 
 def test_an_interval_says_its_unit_once_where_it_can(tab, numbers):  # noqa: F811
     assert numbers("interval", [11.94], 12.42, "GFLOPS") == ["11.9 to 12.4 GFLOPS"]
+    assert numbers("interval", [11.94], 12.42, "GFLOPS", "GOPS") == ["11.9 to 12.4 GOPS"]
     assert numbers("interval", [11.94], 99.99, "efficiency") == ["11.9% to 99.9%"]
     assert numbers("value", [None], "GFLOPS") == ["unknown"]
     assert tab.evaluate("Numbers.interval(NaN, 1, 'GFLOPS')") == "unknown"

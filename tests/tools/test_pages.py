@@ -267,17 +267,17 @@ def test_the_home_page_counts_what_it_does_not_list(tree, monkeypatch):
 
 @pytest.mark.parametrize("values", [[], [1.0]])
 def test_one_commit_is_no_trend(values):
-    assert sparkline(values) is None
+    assert sparkline(values, "GFLOPS") is None
 
 
 def test_a_sparkline_starts_from_zero():
-    line = sparkline([5.0, 10.0])
+    line = sparkline([5.0, 10.0], "GOPS")
     assert (line.path, line.end) == ("M3 14l114 -11", (117, 3))
-    assert line.label == "from 5.00 GFLOPS to 10.0 GFLOPS over 2 commits"
+    assert line.label == "from 5.00 GOPS to 10.0 GOPS over 2 commits"
 
 
 def test_a_sparkline_of_many_commits_shows_the_newest_and_says_so():
-    line = sparkline([1.0] * 1000 + [4.0] * 31 + [8.0])
+    line = sparkline([1.0] * 1000 + [4.0] * 31 + [8.0], "GFLOPS")
     assert line.path.startswith("M3 14l") and line.path.count(" ") == 32 + 30
     assert line.label == "from 4.00 GFLOPS to 8.00 GFLOPS over the last 32 of 1,032 commits"
 

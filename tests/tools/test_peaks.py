@@ -106,10 +106,10 @@ def test_of_other_devices_the_vendor_says_nothing(name):
 def test_words_and_units():
     assert peaks_table.title("dram_copy_bandwidth") == "DRAM copy bandwidth"
     assert peaks_table.title("l2_size") == "L2 size"
-    assert peaks_table.value(None, "B/s") == "-"
-    assert peaks_table.value(32 * 1024, "B") == "32 KiB"
-    assert peaks_table.value(1.5 * MIB, "B") == "1.5 MiB"
-    assert peaks_table.value(2e-8, "s") == "20.0 ns"
+    assert peaks_table.value(None, "B/s", "dram_copy_bandwidth") == "-"
+    assert peaks_table.value(32 * 1024, "B", "l1_size") == "32 KiB"
+    assert peaks_table.value(1.5 * MIB, "B", "l2_size") == "1.5 MiB"
+    assert peaks_table.value(2e-8, "s", "timer_tick") == "20.0 ns"
 
 
 @pytest.fixture

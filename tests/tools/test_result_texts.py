@@ -14,11 +14,10 @@ KEY = SeriesKey(
 )
 
 
-def cell(*, outcome=Outcome.MEASURED, seconds=NAN, low=NAN, high=NAN, flop=NAN, ratio=NAN, distinct=False):
-    numbers = {"seconds": seconds, "low": low, "high": high, "flop": flop, "ratio": ratio}
-    columns = {name: np.array([number]) for name, number in numbers.items()}
-    found = Figures(outcome=np.array([OUTCOMES.index(outcome)]), distinct=np.array([distinct]), **columns)
-    return next(result_texts.cells(found))
+def cell(*, outcome=Outcome.MEASURED, unit="GFLOPS", distinct=False, **known):
+    numbers = {**dict.fromkeys(("seconds", "low", "high", "flop", "ratio"), NAN), **known}
+    columns = {name: np.array([number]) for name, number in (numbers | {"unit": unit, "distinct": distinct}).items()}
+    return next(result_texts.cells(Figures(outcome=np.array([OUTCOMES.index(outcome)]), **columns)))
 
 
 @pytest.mark.parametrize(
@@ -28,6 +27,10 @@ def cell(*, outcome=Outcome.MEASURED, seconds=NAN, low=NAN, high=NAN, flop=NAN, 
         (
             {"seconds": 2e-3, "low": 1e-3, "high": 4e-3, "flop": 4e6},
             ("2.00 GFLOPS", "1.00 to 4.00 GFLOPS · 2.00 ms", "", ""),
+        ),
+        (
+            {"seconds": 2e-3, "low": 1e-3, "high": 4e-3, "flop": 4e6, "unit": "GOPS"},
+            ("2.00 GOPS", "1.00 to 4.00 GOPS · 2.00 ms", "", ""),
         ),
         ({"seconds": 2e-3}, ("2.00 ms", "", "", "")),  # the time is what is shown already
         ({"seconds": 2e-3, "low": 1e-3, "high": 4e-3}, ("2.00 ms", "1.00 ms to 4.00 ms", "", "")),
@@ -49,7 +52,7 @@ def test_rates_are_those_of_measurements():
         Measurement(key=KEY, commit="c", outcome=Outcome.MEASURED, seconds=time, flop=None if np.isnan(work) else work)
         for time, work in zip(seconds[:3], flop, strict=False)
     ]
-    assert result_texts.rates(seconds, flop) == [*map(pages.rate, items), ""]
+    assert result_texts.rates(seconds, flop, np.full(4, KEY.rate_unit)) == [*map(pages.rate, items), ""]
 
 
 def test_a_footnote_has_one_number_and_cells_have_them_in_order():

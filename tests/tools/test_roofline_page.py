@@ -130,14 +130,14 @@ def test_no_results_are_a_page_without_sections(tree):
 
 def documented(**roofs):
     known = Roofs(**({"levels": (), "peaks": {}} | roofs))
-    plot = roofline_plot.axes([0.25], [1e9], known, {name: each for name, each in known.peaks.items() if each})
-    roofline_plot.draw_roofs(plot, known, known.peaks)
+    plot = roofline_plot.axes([0.25], [1e9], known, {name: each for name, each in known.peaks.items() if each}, [])
+    roofline_plot.draw_roofs(plot, known, known.peaks, [])
     return plot, [label.text for label in plot.center if type(label).__name__ == "Label"]
 
 
 def test_lines_that_lie_close_share_a_label():
-    _, texts = documented(peaks={"float32": 67e12, "float64": 66e12, "float16": 900e12})
-    assert texts == ["float16 900,000 GFLOPS", "float32 67,000 GFLOPS, float64 66,000 GFLOPS"]
+    _, texts = documented(peaks={"float32": 67e12, "float64": 66e12, "float16": 900e12, "int8": 1800e12})
+    assert texts == ["int8 1,800,000 GOPS", "float16 900,000 GFLOPS", "float32 67,000 GFLOPS, float64 66,000 GFLOPS"]
 
 
 def test_caches_are_named_from_above_and_dram_at_its_line():
@@ -147,5 +147,5 @@ def test_caches_are_named_from_above_and_dram_at_its_line():
 
 
 def test_a_plot_without_any_point_or_roof_has_axes():
-    plot = roofline_plot.axes([], [], Roofs(levels=(), peaks={}), {})
+    plot = roofline_plot.axes([], [], Roofs(levels=(), peaks={}), {}, [])
     assert 0 < plot.x_range.start < plot.x_range.end and 0 < plot.y_range.start < plot.y_range.end

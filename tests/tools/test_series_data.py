@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import git
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -18,9 +20,20 @@ from tools.site_writing import json_bytes
 
 GOLDEN = Path(__file__).parent / "golden"
 KEYS = {
-    *("format", "machine", "environment", "benchmark", "implementation", "case", "version", "flop", "bytes"),
+    *(
+        "format",
+        "machine",
+        "environment",
+        "benchmark",
+        "implementation",
+        "case",
+        "version",
+        "flop",
+        "operation",
+        "bytes",
+    ),
     *("commit", "outcome", "seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"),
-    *("rounds", "method", "remarks"),
+    *("before", "newest", "rounds", "method", "remarks"),
 }
 
 
@@ -30,6 +43,24 @@ def read(tree):
 
 def files(tree):
     return {made.name: as_json(made.value() if made.inputs else made.value) for made in series_data.build(read(tree))}
+
+
+def whole(made, name):
+    """Return a series' own file with its newest entries added, as html_templates/static/series.js does."""
+    older = made[name]
+    newest = made[older["newest"]]
+    assert newest["before"] == older["before"]
+    newer = newest["series"].get(name)
+    if newer is None:
+        return older
+    joined = {column: older[column] + newer[column] for column in newer if column != "remarks"}
+    remarks = {str(int(entry) + len(older["commit"])): texts for entry, texts in newer["remarks"].items()}
+    return {**older, **joined, "remarks": older["remarks"] | remarks}
+
+
+@pytest.fixture(params=[64, 2, 5], ids=["all are new", "four of five are older", "none is new"])
+def step(request, monkeypatch):
+    monkeypatch.setattr(series_data, "STEP", request.param)
 
 
 def as_json(value):
@@ -62,25 +93,44 @@ def test_a_commit_says_where_it_was_measured(tree):
 
 def test_series_golden(tree, accept):
     found = read(tree)
-    made = as_json(series_data.series(found.series(key_of(found, "triton")), series_data.Texts(found.line)))
+    made = as_json(series_data.series(found.series(key_of(found, "triton")), 5, series_data.Texts(found.line)))
     check_golden(GOLDEN / "series_data.json", as_text(made), accept=accept)
 
 
+@pytest.mark.usefixtures("step")
 def test_every_series_of_the_index_has_a_file_with_columns_of_one_length(tree):
     made = files(tree)
-    listed = [entry["name"] for entry in made["series-index"]["series"]]
-    assert set(made) == {"commits", "series-index", *listed}
-    assert len(set(listed)) == len(listed) == 12
-    for name in listed:
+    listed = {entry["name"]: entry["newest"] for entry in made["series-index"]["series"]}
+    assert set(made) == {"commits", "series-index", *listed, *listed.values()}
+    assert (len(listed), len(set(listed.values()))) == (12, 2)  # a file of the newest for each benchmark
+    for name, newest in listed.items():
         assert made[name].keys() == KEYS
-        columns = [value for value in made[name].values() if isinstance(value, list)]
+        assert made[name]["newest"] == newest
+        columns = [value for value in whole(made, name).values() if isinstance(value, list)]
         assert {len(column) for column in columns} == {5}
 
 
+@pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
+def test_one_more_commit_leaves_the_series_own_files_as_they_are(tree, monkeypatch, step, older):
+    monkeypatch.setattr(series_data, "STEP", step)
+    for telemetry in tree.results.rglob("telemetry"):
+        shutil.rmtree(telemetry)  # with it, the slopes of adjusted times are fitted again, and older ones change
+    newest = list(tree.results.rglob(f"{tree.commits[4][:8]}-*"))
+    assert newest
+    after = {made.name: made.inputs for made in series_data.build(read(tree)) if made.inputs}
+    for path in newest:
+        path.unlink()
+    before = {made.name: made.inputs for made in series_data.build(read(tree)) if made.inputs}
+    changed = {name.split("-")[0] for name in before if before[name] != after[name]}
+    assert changed == ({"newest"} if older < 5 else {"newest", "series"})
+    assert len(before) == len(after) == 14
+
+
+@pytest.mark.usefixtures("step")
 def test_a_series_says_what_its_measurements_say(tree):
     found = read(tree)
     key = key_of(found, "native")
-    made, columns = files(tree)[series_name(key)], found.series(key)
+    made, columns = whole(files(tree), series_name(key)), found.series(key)
     for entry in range(len(columns)):
         item = columns.measurement(entry, found.line)
         assert made["commit"][entry] == item.commit

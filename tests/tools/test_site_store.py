@@ -6,17 +6,16 @@ import os
 import re
 import shutil
 import sqlite3
-import sys
 
 import git
 import numpy as np
 import pytest
 
 from tests import large_tree
-from tests.tools import synthetic
+from tests.tools import one_thread, synthetic
 from tests.tools.test_pages import make_na
 from tools import asv_results, entries, reading, reading_apart, report_cache, site, site_store
-from tools.site_store import ByEntry
+from tools.columns import ByEntry
 
 
 def read(tree):
@@ -315,21 +314,53 @@ def test_what_entries_have_is_a_mapping():
     assert dict(found) == {1: "7", 3: "8"}
     assert list(found.items()) == [(1, "7"), (3, "8")]
     assert (len(found), found.get(0), found.get(4), found.get(-1)) == (2, None, None, None)
+    assert [dict(found.between(*part)) for part in ((0, 2), (1, 3), (2, None))] == [{1: "7"}, {0: "7"}, {1: "8"}]
+
+
+READ = """
+import os, sys
+from pathlib import Path
+from tools import reading_apart, site
+from tools.errors import KernelVelocityError
+os.sched_getaffinity = lambda _: {0, 1}
+reading_apart.FEWEST, read_one, here = 2, reading_apart.read_one, os.getpid()
+results, repository, cache, fails = sys.argv[1:]
+
+def read(path, names):
+    if os.getpid() != here:
+        os.write(1, b"elsewhere\\n")
+        if fails:
+            os._exit(3)
+    return read_one(path, names)
+
+reading_apart.read_one = read
+try:
+    print(len(site.read(Path(results), Path(repository), Path(cache)).store.found.read))
+except KernelVelocityError as error:
+    print(error)
+"""
+
+
+def read_by_several(tree, cache, *, fails=False):
+    """Read a tree in two processes of one thread each, as this one has several; return what they printed."""
+    return one_thread.run(READ, tree.results, tree.repository, cache, "fails" * fails).stdout.splitlines()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [sys.executable, "/bin/false"])
-def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, monkeypatch, tmp_path, program):
-    """Also where these fail."""
-    monkeypatch.setattr(reading_apart, "FEWEST", 2)
-    monkeypatch.setattr(reading_apart.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(reading_apart.sys, "executable", program)
-    found = site.read(gauged.results, gauged.repository, tmp_path / "cache")
-    assert len(found.store.found.read) == 4
-    check(gauged, found)
-    again = site.read(gauged.results, gauged.repository, tmp_path / "cache")
-    assert (again.store.found.read, again.store.computed) == ((), 0)
+def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, tmp_path):
+    assert read_by_several(gauged, tmp_path) == ["elsewhere", "elsewhere", "4"]
+    again = site.read(gauged.results, gauged.repository, tmp_path)
+    assert again.store.found.read == ()
     check(gauged, again)
+
+
+def test_a_reading_process_that_ends_is_an_error_and_the_next_report_reads(gauged, tmp_path):
+    said = read_by_several(gauged, tmp_path, fails=True)
+    assert said == [
+        "elsewhere",
+        "the process that makes a part of the site ended with status 3, and said nothing: run it again",
+    ]
+    check(gauged, site.read(gauged.results, gauged.repository, tmp_path))
 
 
 def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):

@@ -131,6 +131,12 @@ def test_speed_table():
     assert run_report.speed_table([], [OLD]) == ""
 
 
+def test_speed_table_with_integers():
+    integers, floats = measurement(OLD, case="int8-1M"), measurement(OLD, case="float32-1M")
+    assert run_report.speed_table([integers], [OLD]).startswith("GOPS ")
+    assert run_report.speed_table([integers, floats], [OLD]).startswith("GFLOPS (GOPS for int8) ")
+
+
 def test_failed_series_have_a_line_with_the_last_reason():
     def failure(error, case="c"):
         return Failure(benchmark="k.Cpu.time_hot", params=("native", case), time=1.0, error=error)

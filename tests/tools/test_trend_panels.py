@@ -1,6 +1,7 @@
 """What a picture of trends shows: units, intervals, change points, findings, commits."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -65,6 +66,13 @@ def test_a_value_and_its_interval_in_every_unit(unit, value, low, high, label):
     line = only(found)
     assert (line.values[0], line.low[0], line.high[0]) == pytest.approx((value, low, high))
     assert found.unit == label
+
+
+def test_rates_of_both_kinds_have_an_axis_that_is_true_of_both():
+    floats = series([1e-3])
+    integers = replace(floats, key=replace(floats.key, case="int8-1M"))
+    assert drawn(floats, integers).unit == "GFLOPS (GOPS for int8)"
+    assert drawn(integers).unit == "GOPS"
 
 
 def test_a_speed_up_is_against_eager_at_the_same_commit():

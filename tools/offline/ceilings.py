@@ -13,7 +13,7 @@ from benchmarks.harness.ceilings import Ceiling
 from tools.atomic import replace_text
 from tools.errors import UsageError
 from tools.offline import live
-from tools.units import gflops, gigabytes, seconds
+from tools.units import gigabytes, rate, rate_unit, seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,4 +57,5 @@ def _value(ceiling: Ceiling) -> str:
         return f"n/a: {ceiling.why}"
     if ceiling.unit == "s":
         return seconds(ceiling.value)
-    return gigabytes(ceiling.value * 1e-9) if ceiling.unit == "B/s" else gflops(ceiling.value * 1e-9)
+    scaled = ceiling.value * 1e-9
+    return gigabytes(scaled) if ceiling.unit == "B/s" else rate(scaled, rate_unit(ceiling.dtype or ""))

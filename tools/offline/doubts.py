@@ -21,7 +21,6 @@ WIDE = 0.05  # relative half-width of the interval over rounds; a tenth of what 
 # A working set is compared with what was measured on sets down to a quarter of it: how much of one a cache holds is not
 # known to better than that (associativity, other tenants).
 FRACTION = 4
-ARITHMETIC = "float32"  # what today's kernels compute in
 _ASK = "was the work done, did the timer wait for it, was the machine busy when its ceiling was measured?"
 
 
@@ -77,10 +76,10 @@ def _against(item: Measurement, seconds: float, ceilings: Sequence[Ceiling]) -> 
             figure = f"{units.gigabytes(item.bytes_moved / seconds / 1e9)}, at most {units.gigabytes(limit / 1e9)}"
             yield f"impossible: faster than the memory was measured to be; {_ASK}", figure
     if item.flop is not None:
-        limit = peak(ceilings, ARITHMETIC)
+        limit, unit = peak(ceilings, item.key.dtype), item.key.rate_unit
         if limit is not None and item.flop / seconds > IMPOSSIBLE * limit:
-            figure = f"{units.gflops(item.flop / seconds / 1e9)}, at most {units.gflops(limit / 1e9)}"
-            yield f"impossible: faster than {ARITHMETIC} arithmetic was measured to be; {_ASK}", figure
+            figure = f"{units.rate(item.flop / seconds / 1e9, unit)}, at most {units.rate(limit / 1e9, unit)}"
+            yield f"impossible: faster than {item.key.dtype} arithmetic was measured to be; {_ASK}", figure
     if item.rounds is not None and item.rounds < WANTED_ROUNDS:
         yield f"fewer than {WANTED_ROUNDS} rounds, no verdict can rest on it", units.count(item.rounds, "round")
     if item.interval is not None:

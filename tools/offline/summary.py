@@ -106,14 +106,14 @@ def _ceilings(document: Mapping[str, Any] | None, ceilings: Sequence[Ceiling]) -
 
 def _ceiling_row(item: Ceiling) -> list[str]:
     size = "" if item.bytes is None else units.significant(item.bytes / 1e6)
-    value = f"none: {item.why}" if item.value is None else _value(item.value, item.unit)
+    value = f"none: {item.why}" if item.value is None else _value(item.value, item.unit, item.dtype)
     return [item.what, size, item.dtype or "", value, "" if item.spread is None else units.share(item.spread)]
 
 
-def _value(value: float, unit: str) -> str:
+def _value(value: float, unit: str, dtype: str | None) -> str:
     if unit == "s":
         return units.seconds(value)
-    return units.gigabytes(value / 1e9) if unit == "B/s" else units.gflops(value / 1e9)
+    return units.gigabytes(value / 1e9) if unit == "B/s" else units.rate(value / 1e9, units.rate_unit(dtype or ""))
 
 
 def _commits(report: Report) -> Iterator[str]:
@@ -136,8 +136,9 @@ def _speeds(report: Report, ceilings: Sequence[Ceiling]) -> Iterator[str]:
     shown = [sha for sha in report.commits if any(_has_value(item, sha) for item in report.measurements)]
     if not shown:
         return
-    rows = [["series", "time", "GFLOPS", "GB/s", "of bandwidth"]]
-    rows += [_speed_row(item, ceilings) for item in report.measurements if _has_value(item, shown[0])]
+    items = [item for item in report.measurements if _has_value(item, shown[0])]
+    rows = [["series", "time", units.rate_units(item.key.dtype for item in items), "GB/s", "of bandwidth"]]
+    rows += [_speed_row(item, ceilings) for item in items]
     yield f"{shown[0][:SHORT]}; the last column is the share of the highest bandwidth measured for as much data"
     yield ""
     yield from table(rows)

@@ -1,5 +1,7 @@
 """What cannot be true is said, with its reason; what can be true is left alone."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,10 +28,10 @@ CEILINGS = (
 )
 
 
-def measured(seconds, *, flop=3e6, moved=12e6, rounds=8, spread=0.001, warnings=()):
+def measured(seconds, *, flop=3e6, moved=12e6, rounds=8, spread=0.001, warnings=(), case="float32-1M"):
     interval = Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m")
     return Measurement(
-        key=KEY,
+        key=replace(KEY, case=case),
         commit=COMMIT,
         outcome=Outcome.MEASURED,
         seconds=seconds,
@@ -71,6 +73,16 @@ def test_faster_than_the_arithmetic():
     ((why, figure),) = found(measured(1e-3, flop=70e9, moved=1e6))
     assert why.startswith("impossible: faster than float32 arithmetic was measured to be")
     assert figure == "70,000 GFLOPS, at most 60,000 GFLOPS"
+
+
+def test_arithmetic_has_the_ceiling_of_its_own_dtype():
+    fast = {"flop": 800e9, "moved": 1e6, "case": "int8-64x64x64"}
+    assert reasons(measured(1e-3, **fast)) == []  # no peak in int8 is known
+    peaks = [Ceiling(what="matmul", unit="FLOP/s", value=value, dtype="int8") for value in (900e12, 700e12)]
+    assert reasons(measured(1e-3, **fast), ceilings=(*CEILINGS, peaks[0])) == []
+    ((why, figure),) = found(measured(1e-3, **fast), ceilings=(*CEILINGS, peaks[1]))
+    assert why.startswith("impossible: faster than int8 arithmetic was measured to be")
+    assert figure == "800,000 GOPS, at most 700,000 GOPS"
 
 
 @given(st.floats(0.1, 10))

@@ -117,7 +117,8 @@ def test_ceilings_are_written_and_printed(tmp_path, monkeypatch):
     found = [
         Ceiling(what="copy", unit="B/s", value=4.1e12, bytes=3 << 20, dtype="float32"),
         Ceiling(what="matmul", unit="FLOP/s", value=6.5e13, dtype="tf32"),
-        Ceiling(what="matmul", unit="FLOP/s", value=None, dtype="int8", why="not here"),
+        Ceiling(what="matmul", unit="FLOP/s", value=9e14, dtype="int8"),
+        Ceiling(what="matmul", unit="FLOP/s", value=None, dtype="float16", why="not here"),
         Ceiling(what="launch", unit="s", value=2e-6),
     ]
     document = {"format": 1, "ceilings": [asdict(each) for each in found], "warnings": ["launch: spreads"]}
@@ -129,7 +130,8 @@ def test_ceilings_are_written_and_printed(tmp_path, monkeypatch):
     assert [line.split(maxsplit=1) for line in out.getvalue().splitlines()] == [
         ["copy", "3 MiB  4,100 GB/s"],
         ["matmul", "tf32  65,000 GFLOPS"],
-        ["matmul", "int8  n/a: not here"],
+        ["matmul", "int8  900,000 GOPS"],
+        ["matmul", "float16  n/a: not here"],
         ["launch", "2.00 µs"],
     ]
     assert err.getvalue() == "warning: launch: spreads\n"

@@ -25,6 +25,7 @@ CEILINGS = {
         ceiling("copy", "B/s", 8.1e12, bytes=1 << 22),
         ceiling("copy", "B/s", 4.2e12, bytes=1 << 30),
         ceiling("matmul", "FLOP/s", 51.2e12, dtype="float32"),
+        ceiling("matmul", "FLOP/s", 1.2e15, dtype="int8"),
         ceiling("matmul", "FLOP/s", None, dtype="float64", why="not asked for", spread=None),
         ceiling("launch", "s", 2.3e-6, spread=None),
     ],
