@@ -48,8 +48,9 @@ class Documents:
             self._known[key] = document  # the last of those asked for
             return document
         document = self._known[key] = numbered(make(), first)
-        for old in list(self._known)[:-MOST]:
-            del self._known[old]
+        # Also what another process drew meanwhile
+        others = {other: drawn for other, drawn in self._read().items() if other not in self._known}
+        self._known = dict([*others.items(), *self._known.items()][-MOST:])
         self._write()
         return document
 

@@ -73,7 +73,7 @@ class Chart:
     kernel: str
     device: str
     line: Sequence[str]  # the first-parent line
-    change_points: Callable[[SeriesKey], Sequence[ChangePoint]]
+    change_points: Callable[[Sequence[SeriesKey]], Mapping[SeriesKey, Sequence[ChangePoint]]]
     columns: Mapping[SeriesKey, Columns]
     groups: tuple[Group, ...]
     series: tuple[Series, ...]
@@ -95,9 +95,8 @@ class Chart:
     @cached_property
     def changes(self) -> Mapping[SeriesKey, tuple[ChangeMark, ...]]:
         """The change points of each series."""
-        return {
-            key: kernel_marks.changes(item, self.change_points(key), self.line) for key, item in self.columns.items()
-        }
+        points = self.change_points([*self.columns])
+        return {key: kernel_marks.changes(item, points[key], self.line) for key, item in self.columns.items()}
 
 
 def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Chart:

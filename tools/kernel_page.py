@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from tools import kernel_data, kernel_figures, kernel_source, kernel_tables, pages, palette, units
 from tools.changepoints_values import FEWEST_ALONE, too_few
@@ -22,11 +23,12 @@ from tools.kernel_tables import Table
 from tools.measurements import SeriesKey
 from tools.pages import CommitLine, Footnotes, Place
 from tools.site import Site
-from tools.site_files import DataFile, Page
+from tools.site_files import DataFile, Page, Part
 
 RANGES = (("all", "all commits"), ("200", "newest 200"), ("50", "newest 50"))
 SCALES = (("zero", "from zero"), ("close", "close up"))
 HOT = "hot"  # the cache state that the page begins with: what a kernel meets within a program
+PARTS = 128  # that the pages are made in, at most
 MARKS = 200  # rows of the table of what is marked
 
 
@@ -95,26 +97,47 @@ class KernelPage:
 
 def build(found: Site) -> Iterator[Page | DataFile]:
     """Yield the page of every kernel and device that has a trend, and its data."""
-    grouped: dict[tuple[str, str], list[SeriesKey]] = {}
+    for part in parts(found):
+        yield from part(found)
+
+
+def parts(found: Site) -> list[Part]:
+    """Return what builds the pages of a few kernels each, together all that `build` yields."""
+    kernels: dict[str, dict[str, list[SeriesKey]]] = {}
     for key in found.keys:
         kernel, device, _ = pages.parts(key.benchmark)
-        grouped.setdefault((kernel, device), []).append(key)
-    sources: dict[str, tuple[Version, ...]] = {}
-    changed = kernel_source.changes(found.repository)
-    for (kernel, device), keys in sorted(grouped.items()):
-        if kernel not in sources:
-            known = (found.repository, kernel, changed.get(kernel, ()), found.measured, found.order)
-            sources[kernel] = kernel_source.versions(*known)
-            yield from kernel_source.files(kernel, sources[kernel])
-        chart = kernel_data.chart(found, kernel, device, keys)
-        inputs = kernel_data.inputs(found, chart)
-        yield from kernel_data.files(chart, inputs)
-        yield Page(
-            name=pages.kernel_href(kernel, device),
-            template="kernel.html",
-            context=partial(_context, found, chart, sources[kernel]),
-            inputs=repr((inputs, [version.commit.sha for version in sources[kernel]])),
+        kernels.setdefault(kernel, {}).setdefault(device, []).append(key)
+    changed = kernel_source.changes(found.repository) if kernels else {}
+    size = -(-len(kernels) // PARTS)
+    each = iter(sorted(kernels.items()))
+    return [partial(_build, kernels=some, changed=changed) for some in iter(lambda: list(islice(each, size)), [])]
+
+
+def _build(
+    found: Site,
+    kernels: Iterable[tuple[str, Mapping[str, Sequence[SeriesKey]]]],
+    changed: Mapping[str, Sequence[str]],
+) -> Iterator[Page | DataFile]:
+    """Yield the pages of some kernels, each with its series by device, and their data.
+
+    Args:
+        changed: kernel -> the commits that changed its source.
+    """
+    for kernel, devices in kernels:
+        versions = kernel_source.versions(
+            found.repository, kernel, changed.get(kernel, ()), found.measured, found.order
         )
+        yield from kernel_source.files(kernel, versions)
+        for device, keys in sorted(devices.items()):
+            chart = kernel_data.chart(found, kernel, device, keys)
+            inputs = kernel_data.inputs(found, chart)
+            yield from kernel_data.files(chart, inputs)
+            yield Page(
+                name=pages.kernel_href(kernel, device),
+                template="kernel.html",
+                context=partial(_context, found, chart, versions),
+                inputs=repr((inputs, [version.commit.sha for version in versions])),
+            )
 
 
 def _context(found: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, object]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import itertools
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,9 +38,11 @@ from tools import (
     series_data,
     site,
 )
+from tools.change_finder import Records
 from tools.errors import ResultsError
+from tools.measurements import SeriesKey
 from tools.site import Site
-from tools.site_files import Builder, DataFile, Page
+from tools.site_files import Builder, DataFile, Page, Part
 from tools.site_writing import INDEX, Writer, Written
 
 NEW = ".new-"  # begins the names of the folders that sites are made in
@@ -61,8 +62,7 @@ MODULES: tuple[Builder, ...] = (
     machines_page,
     badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
-HERE = (kernel_page,)  # of a large site: what needs change points; with one more commit most of the work
-APART = (series_data, commit_page)  # what another process makes meanwhile; from nothing as much
+LARGEST = (series_data, commit_page)  # what two processes begin with
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than told from one process to another
 
 
@@ -199,35 +199,45 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
 
 
 def _make_all(found: Site, writer: Writer) -> None:
-    """Make the site; a large one in two processes: each has its part, and who is done goes on with the rest."""
+    """Make the site; a large one in two processes, each of which takes the next part until all are made."""
+    _add_static(writer)
     if len(found.measured) < FEWEST_APART:
-        _add_static(writer)
-        _make(found, writer, MODULES)
+        _make(found, writer, _parts(found))
+        found.changes.keep({})
         return
 
-    others = making_apart.Shared([module for module in MODULES if module not in (*HERE, *APART)])
+    parts = making_apart.Shared(_parts(found))
 
-    def make() -> tuple[Mapping[str, Written], Sequence[str], int]:
+    def make() -> tuple[Mapping[str, Written], Sequence[str], int, Mapping[SeriesKey, Records]]:
         part = writer.part()
-        _make(found, part, itertools.chain(APART, others))
-        return part.files, part.fresh, part.made
+        _make(found, part, parts)
+        return part.files, part.fresh, part.made, found.changes.records
 
     with making_apart.begun(make) as made:
-        _add_static(writer)
-        _make(found, writer, itertools.chain(HERE, others))
-        writer.add_part(*made())
+        _make(found, writer, parts)
+        files, fresh, number, records = made()
+        writer.add_part(files, fresh, number)
+        found.changes.keep(records)
 
 
-def _make(found: Site, writer: Writer, modules: Iterable[Builder]) -> None:
-    """Make every file of these modules that has to be made."""
+def _parts(found: Site) -> list[Part]:
+    """Return what makes the parts of the site: the largest first, small ones last, so that none is waited for."""
+    small = [module for module in MODULES if module not in (*LARGEST, kernel_page)]
+    large = [module for module in MODULES if module in LARGEST]
+    kernels = kernel_page.parts(found) if kernel_page in MODULES else []
+    return [*(module.build for module in (*large, *small)), *kernels]
+
+
+def _make(found: Site, writer: Writer, parts: Iterable[Part]) -> None:
+    """Make every file of these parts that has to be made."""
     templates, linked = page_templates(found.cache), _linked(found)
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context
         return templates.get_template(page.template).render(context, navigation=navigation.links(page.name, linked))
 
-    for module in modules:
-        for made in module.build(found):
+    for build in parts:
+        for made in build(found):
             if isinstance(made, DataFile):
                 writer.data(made)
             else:

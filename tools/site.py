@@ -24,8 +24,8 @@ from tools import (
     telemetry_files,
     tracked_series,
 )
+from tools.change_finder import Finder
 from tools.changepoints_values import ChangePoint
-from tools.changes_apart import Finder
 from tools.columns import Columns
 from tools.evidence import Evidence
 from tools.finding import Finding
@@ -158,12 +158,13 @@ class Site:
         """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
         return self.store.last_measured(key)
 
-    def change_points(self, key: SeriesKey) -> tuple[ChangePoint, ...]:
-        """Return the change points of one of `keys`; their indices are entries of its columns."""
-        return self._changes.of(key)
+    def change_points(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, tuple[ChangePoint, ...]]:
+        """Return the change points of some of `keys`; their indices are entries of the series' columns."""
+        return self.changes.of(keys)
 
     @cached_property
-    def _changes(self) -> Finder:
+    def changes(self) -> Finder:
+        """What finds change points, and keeps them."""
         return Finder(self.keys, self.series, self.cache)
 
     @property

@@ -40,6 +40,9 @@ class DataFile:
     inputs: str | None = None
 
 
+Part = Callable[[Site], Iterator[Page | DataFile]]  # makes a part of the site
+
+
 class Builder(Protocol):
     """A module of the site; `findings_page` makes the page that the navigation calls `findings.html`."""
 

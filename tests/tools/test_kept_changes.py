@@ -4,17 +4,17 @@ import dataclasses
 
 import pytest
 
-from tests.tools.test_changes_apart import EXPECTED, SERIES
+from tests.tools.test_change_finder import EXPECTED, SERIES
 from tools import changepoints_kept, kept_changes, makers, series_changes
-from tools.changes_apart import Finder
+from tools.change_finder import Finder
 from tools.kept_changes import NAME, Known, Rewriting
-
-LONG = dict.fromkeys(SERIES)
 
 
 def find(folder):
     finder = Finder(tuple(SERIES), SERIES.__getitem__, folder)
-    return {name: finder.of(name) for name in SERIES}
+    points = finder.of(tuple(SERIES))
+    finder.keep({})
+    return points
 
 
 @pytest.fixture
@@ -34,21 +34,6 @@ def test_what_a_report_found_the_next_one_knows(tmp_path, searches):
     assert find(tmp_path) == EXPECTED and len(searches) == len(SERIES)
     assert (tmp_path / NAME).stat().st_ino == written.st_ino  # as it was
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
-
-
-def test_series_that_are_gone_are_forgotten_and_the_others_stay(tmp_path, searches):
-    find(tmp_path)
-    finder = Finder(("a", "b"), SERIES.__getitem__, tmp_path)
-    assert (finder.of("a"), finder.of("b")) == (EXPECTED["a"], EXPECTED["b"])
-    assert len(searches) == len(SERIES) and len(Known(tmp_path).names()) == 2
-
-
-def test_a_finder_that_was_not_asked_for_all_keeps_nothing_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("tools.changes_apart.BLOCK", 2)
-    finder = Finder(tuple(SERIES), SERIES.__getitem__, tmp_path)
-    finder.of("a")
-    del finder
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["first byte", "record", "index", "end", "cut short", "empty"])
@@ -100,7 +85,8 @@ def test_a_cache_that_can_only_be_read_is_read(tmp_path, searches, monkeypatch):
     assert find(tmp_path) == EXPECTED and not searches
     longer = {name: dataclasses.replace(each, seconds=each.seconds * 2) for name, each in SERIES.items()}
     finder = Finder(tuple(longer), longer.__getitem__, tmp_path)
-    assert [finder.of(name) for name in longer] == [series_changes.of(each) for each in longer.values()]
+    assert finder.of(tuple(longer)) == {name: series_changes.of(each) for name, each in longer.items()}
+    finder.keep({})
     assert len(searches) == len(SERIES) and [path.name for path in tmp_path.iterdir()] == [NAME]
 
 

@@ -70,6 +70,15 @@ def test_only_the_last_ones_asked_for_are_kept(tmp_path, draw, monkeypatch):
     assert draw.times == 4
 
 
+def test_what_two_processes_draw_at_once_is_kept_of_both(tmp_path, draw):
+    ours, theirs = Documents(tmp_path), Documents(tmp_path)
+    ours.get("trend", ("a",), draw)
+    theirs.get("roofline", (), draw)
+    for name, parameters in (("trend", ("a",)), ("roofline", ())):
+        Documents(tmp_path).get(name, parameters, draw)
+    assert draw.times == 2
+
+
 def test_models_are_numbered_in_the_order_in_which_they_are_named():
     attributes = {"a": {"id": "p12"}, "b": [{"id": "p11"}]}
     assert numbered(DRAWN, 11) == {"root_id": "p11", "doc": {"roots": [{"id": "p11", "attributes": attributes}]}}

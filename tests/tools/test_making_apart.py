@@ -12,7 +12,8 @@ import pytest
 
 from tests.tools import one_thread
 from tests.tools.one_thread import ROOT
-from tools import making_apart, report
+from tools import kept_changes, kept_documents, making_apart, report
+from tools.kept_changes import Known
 
 BEGIN = """
 import os, signal, sys, time
@@ -175,3 +176,8 @@ print(len(forked))
     )
     assert len(one) > 20
     assert one == two
+    for name in (kept_changes.NAME, kept_documents.NAME):
+        assert (tmp_path / "cache" / name).read_bytes()
+    kept = [Known(tmp_path / cache) for cache in ("cache", "else")]
+    assert kept[0].names() == kept[1].names() and len(kept[0].names()) > 10
+    assert all(kept[0].record(name) == kept[1].record(name) for name in kept[0].names())
