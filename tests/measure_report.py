@@ -41,7 +41,9 @@ def cost(command: Sequence[str], folder: Path) -> Cost:
     """
     began = time.perf_counter()
     stderr = 2  # the descriptor: sys.stderr may be somebody's buffer, which has none
-    process = subprocess.Popen(command, cwd=folder, stdout=stderr, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # as users run it: modules are compiled once, not at every start
+    process = subprocess.Popen(command, cwd=folder, stdout=stderr, env=env)
     _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -85,7 +86,7 @@ class Columns:
         """The number of commits."""
         return len(self.place)
 
-    @property
+    @cached_property
     def is_measured(self) -> NDArray[np.bool_]:
         """Which entries have a time."""
         measured: NDArray[np.bool_] = self.outcome == OUTCOMES.index(Outcome.MEASURED)

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
 from tools import makers
 from tools.atomic import replace_text
 from tools.errors import UsageError
@@ -35,8 +38,8 @@ class Documents:
         self._made_by = _made_by()
         self._known = self._read()
 
-    def get(self, name: str, parameters: object, make: Callable[[], Document], *, first: int = FIRST) -> Document:
-        """Return a document, made by `make` unless it is known.
+    def get(self, name: str, parameters: object, make: Callable[[], Document], *, first: int = FIRST) -> Markup:
+        """Return a document as JSON for a script element of a page, made by `make` unless it is known.
 
         Args:
             name: what it draws. parameters: everything else that it follows from: equal texts, equal documents.
@@ -46,15 +49,18 @@ class Documents:
         document = self._known.pop(key, None)
         if document is not None:
             self._known[key] = document  # the last of those asked for
-            return document
-        document = self._known[key] = numbered(make(), first)
+            return Markup(document)
+        text = htmlsafe_json_dumps(
+            numbered(make(), first), sort_keys=False
+        )  # it defines a model where it first names it
+        self._known[key] = str(text)
         # Also what another process drew meanwhile
         others = {other: drawn for other, drawn in self._read().items() if other not in self._known}
         self._known = dict([*others.items(), *self._known.items()][-MOST:])
         self._write()
-        return document
+        return text
 
-    def _read(self) -> dict[str, Document]:
+    def _read(self) -> dict[str, str]:
         try:
             found = json.loads(self._path.read_text(encoding="utf-8")) if self._path is not None else None
         except (OSError, ValueError):

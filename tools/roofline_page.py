@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from benchmarks.harness.cases import DEVICES, operation
 from tools import pages, palette, roofline, roofline_series, units
 from tools.kept_documents import FIRST, Document
@@ -64,7 +66,7 @@ class Section:
     benchmarks: tuple[tuple[str, str], ...]  # series name, and the kernel with its cache state
     implementations: tuple[tuple[str, str], ...]  # with their colours
     cases: tuple[str, ...]
-    document: Document
+    document: Markup  # of the plot, JSON
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...]
 
@@ -84,7 +86,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
     yield Page(name=f"{NAME}.html", template=f"{NAME}.html", context={"sections": tuple(sections)})
 
 
-def _document(found: Site, roofs: Roofs | None, items: Sequence[Placed], section: int) -> Document:
+def _document(found: Site, roofs: Roofs | None, items: Sequence[Placed], section: int) -> Markup:
     """Return the plot of a section, by its number; it follows from little, and is kept."""
     seen = [item for item in items if item.intensity is not None]
     intensities = [item.intensity for item in seen if item.intensity]
@@ -106,7 +108,7 @@ def _extremes(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _section(
-    place: Place, device: str, roofs: Roofs | None, items: Sequence[Placed], *, number: int, document: Document
+    place: Place, device: str, roofs: Roofs | None, items: Sequence[Placed], *, number: int, document: Markup
 ) -> Section:
     notes = Footnotes()
     implementations = tuple(dict.fromkeys(item.key.implementation for item in items))

@@ -16,8 +16,8 @@ Unknown is null. Times are in seconds per call, to `DIGITS` digits; FLOP and byt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,15 @@ def edge_of(found: Site) -> Edge:
 
 def newest_name(key: SeriesKey) -> str:
     """Return the name of the file with the newest entries of a series."""
-    return series_name(replace(key, implementation="", case="", version="")).replace("series-", "newest-", 1)
+    return _newest_name(key.machine, key.environment, key.benchmark)
+
+
+@cache
+def _newest_name(machine: str, environment: str, benchmark: str) -> str:
+    nobody = SeriesKey(
+        machine=machine, environment=environment, benchmark=benchmark, implementation="", case="", version=""
+    )
+    return series_name(nobody).replace("series-", "newest-", 1)
 
 
 def _older(found: Site, key: SeriesKey, entries: int, edge: Edge, texts: Texts) -> dict[str, Any]:

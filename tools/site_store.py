@@ -133,8 +133,9 @@ class Store:
         return {name: _digests(numbers, self.layout.columns[name]) for name, numbers in columns.items()}
 
     @cached_property
-    def _shas(self) -> NDArray[np.bytes_]:
-        return np.array([sha.encode() for sha in self.layout.commits], np.bytes_)
+    def _shas(self) -> NDArray[np.uint64]:
+        """The first 64 bits of every commit's SHA."""
+        return np.array([int(sha[:16], 16) for sha in self.layout.commits], np.uint64)
 
     def at(self, commit: str) -> Iterator[Measurement]:
         """Yield everything measured of a commit, in the order of its results files."""

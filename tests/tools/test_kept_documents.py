@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from markupsafe import Markup
 
 from tools import charts, kept_documents
 from tools.kept_documents import FIRST, NAME, Documents, numbered
@@ -25,12 +26,21 @@ def draw():
 def test_a_document_is_made_once_for_what_it_follows_from(tmp_path, draw):
     first = Documents(tmp_path).get("trend", ("a", "b"), draw)
     assert Documents(tmp_path).get("trend", ("a", "b"), draw) == first
+    assert json.loads(first) == numbered(DRAWN, FIRST)
     assert draw.times == 1
     kept = Documents(tmp_path)
     kept.get("trend", ("a",), draw)
     kept.get("roofline", ("a", "b"), draw)
     kept.get("trend", ("a", "b"), draw, first=2001)
     assert draw.times == 4
+
+
+def test_it_is_safe_in_a_script_element_of_a_page(tmp_path):
+    for _ in range(2):  # made, and kept
+        text = Documents(tmp_path).get("trend", (), lambda: DRAWN | {"title": "</script><b>&'"})
+        assert isinstance(text, Markup) and not {*"<>&'"} & {*text}
+        assert json.loads(text)["title"] == "</script><b>&'"
+        assert [*json.loads(text)] == [*DRAWN, "title"]  # in its own order
 
 
 def test_other_code_makes_it_again(tmp_path, draw, monkeypatch):
@@ -44,7 +54,7 @@ def test_other_code_makes_it_again(tmp_path, draw, monkeypatch):
 def test_what_cannot_be_read_is_made_again(tmp_path, draw, text):
     Documents(tmp_path).get("trend", (), draw)
     (tmp_path / NAME).write_text(text)
-    assert Documents(tmp_path).get("trend", (), draw) == numbered(DRAWN, FIRST)
+    assert json.loads(Documents(tmp_path).get("trend", (), draw)) == numbered(DRAWN, FIRST)
     assert draw.times == 2
 
 
