@@ -83,6 +83,10 @@ class Cpu(_Device):
 
     track_dram_copy_bandwidth = _tracked("dram_copy_bandwidth", "cpu")
     track_dram_triad_bandwidth = _tracked("dram_triad_bandwidth", "cpu")
+    track_peak_float64 = _tracked("peak_float64", "cpu")
+    track_peak_float32 = _tracked("peak_float32", "cpu")
+    track_peak_float16 = _tracked("peak_float16", "cpu")
+    track_peak_bfloat16 = _tracked("peak_bfloat16", "cpu")
     track_l1_bandwidth = _tracked("l1_bandwidth")
     track_l3_bandwidth = _tracked("l3_bandwidth")
     track_l1_size = _tracked("l1_size")

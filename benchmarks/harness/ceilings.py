@@ -1,8 +1,8 @@
 """What a machine can do at most: bandwidths, FLOP/s by dtype, the cost of a launch; measured by the harness's timers.
 
 A timing that needs more than these cannot be true. `roof` and `peak` say what could be believed, and are pure; no torch
-at import: `tools` reads ceilings too. What is measured is the machine under this torch: a copy is `copy_`, a product is
-`torch.matmul`, a call costs what a call of torch costs; on CPUs also streams of `workloads.AROUND`. Inputs are random.
+at import: `tools` reads ceilings too. Measured is the machine under this torch: a copy is `copy_`, a product `matmul`,
+a call costs what a call of torch costs; on CPUs also what `workloads` has of the native library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.harness.reported import cache_size, free_memory, name, reported
 from benchmarks.harness.sampling import batch_for, warm_up
 from benchmarks.harness.stopping import without_burn_in
 from benchmarks.harness.timers import Call, HostTimer, Timer
-from benchmarks.harness.workloads import AROUND, LACKING, STREAMS, product
+from benchmarks.harness.workloads import AROUND, LACKING, MULTIPLIED, MULTIPLY_ADDS, STREAMS, multiply_adds, product
 
 FORMAT = 1
 # One for each ceiling: what a timer learnt of one (the host cannot keep ahead, so half the queue) is not the next's.
@@ -48,7 +48,7 @@ class Ceiling:
     """One thing measured. `value` is None where it could not be, and `why` then says why.
 
     Attributes:
-        what: copy, read, triad, one of AROUND, matmul, tick, overhead, launch, synchronised launch.
+        what: copy, read, triad, one of AROUND, matmul, MULTIPLY_ADDS, tick, overhead, launch, synchronised launch.
         unit: of the value: B/s, FLOP/s or s. A rate is that of an undisturbed call.
         bytes: working set of a bandwidth (all buffers together), else None.
         dtype: of a product; "tf32" is float32 multiplied in TF32.
@@ -246,13 +246,7 @@ def _bandwidths(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
 
 
 def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:
-    """Return why a product in a dtype is not measured on a device, "" where it is.
-
-    Args:
-        dtype: one of DTYPES.
-        device: "cpu" or "cuda".
-        capability: the GPU's compute capability; any on the CPU.
-    """
+    """Return why a product in one of DTYPES is not measured, "" where it is; `capability`: of a GPU, any on the CPU."""
     if device == "cpu":
         return {"tf32": "TF32 is a mode of CUDA devices", "int8": "measured on CUDA devices only"}.get(dtype, "")
     if capability < NEEDS.get(dtype, (0, 0)):
@@ -272,6 +266,8 @@ def _products(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
             continue
         with _tf32(dtype == "tf32"):
             yield ceiling_of(partial(_largest_product, device, dtype, new_timer), new_timer, **identity)
+    for dtype in MULTIPLIED if device == "cpu" else ():
+        yield ceiling_of(partial(multiply_adds, dtype), new_timer, what=MULTIPLY_ADDS, unit="FLOP/s", dtype=dtype)
 
 
 @contextmanager

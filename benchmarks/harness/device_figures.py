@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.harness import cache_sweep
 from benchmarks.harness.ceilings import BEYOND, SPREAD, Ceiling, from_document, warnings
-from benchmarks.harness.workloads import AROUND
+from benchmarks.harness.workloads import AROUND, MULTIPLY_ADDS
 
 # Name -> unit, in the order in which they are shown; of the two devices that which both have stands first.
 _MEMORY = {"dram_copy_bandwidth": "B/s", "dram_read_bandwidth": "B/s", "dram_triad_bandwidth": "B/s"}
@@ -42,8 +42,10 @@ UNITS: Mapping[str, Mapping[str, str]] = {
 INSIDE, OUTSIDE = 0.75, 2.0
 # Of the figures; one that begins to mean something else gets a higher one of its own (asv then starts a new series).
 FORMAT = "1"
-# 2: the higher of torch's and the native library's, which writes around the caches.
-_FORMATS = {("cpu", "dram_copy_bandwidth"): "2", ("cpu", "dram_triad_bandwidth"): "2"}
+# 2: the higher of torch's and the native library's, which writes around the caches, and computes in registers alone.
+_FORMATS = {("cpu", name): "2" for name in ("dram_copy_bandwidth", "dram_triad_bandwidth", *_PEAKS)}
+# In which a CPU computes with numbers of a dtype, too, once they are loaded.
+_COMPUTED = {"float16": "float32", "bfloat16": "float32"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
     points = [(c.bytes, c.value) for c in found if c.what == cache_sweep.WHAT and c.bytes and c.value]
     seen = cache_sweep.sizes_seen(points, device, reported)
     chosen = _memory(found, largest_cache(seen, reported), device) | _caches(found, seen, reported) | _sizes(seen)
-    chosen |= {f"{PEAK}{c.dtype}": c for c in found if c.what == "matmul"}
+    chosen |= {f"{PEAK}{c.dtype}": _peak(found, c.dtype, device) for c in found if c.what == "matmul" and c.dtype}
     chosen |= {"launch_overhead": _best(found, "launch"), "timer_tick": _best(found, "tick")}
     chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
     chosen[ID] = Ceiling(what=ID, unit="CRC-32", value=device_id(document["name"]))
@@ -141,6 +143,21 @@ def _memory(found: Sequence[Ceiling], cache: int | None, device: str) -> dict[st
             best = replace(best, value=None, spread=None, why="measured before streams around the caches were")
         chosen[f"dram_{name}_bandwidth"] = best
     return chosen
+
+
+def _peak(found: Sequence[Ceiling], dtype: str, device: str) -> Ceiling:
+    """Return the highest rate of arithmetic on numbers of a dtype.
+
+    A CPU's document from before multiply-adds were measured has none: it would say less than the machine can.
+    """
+    computed = (dtype, _COMPUTED.get(dtype)) if device == "cpu" else (dtype,)
+    adds = [each for each in found if each.what == MULTIPLY_ADDS and each.dtype in computed]
+    best = _best(
+        [*(each for each in found if each.what == "matmul" and each.dtype == dtype), *adds], "matmul", MULTIPLY_ADDS
+    )
+    if best.value is not None and not adds and device == "cpu":
+        return replace(best, value=None, spread=None, why="measured before multiply-adds in registers were")
+    return best
 
 
 def _caches(

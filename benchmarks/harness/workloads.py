@@ -1,4 +1,4 @@
-"""What ceilings are measured with: streams through memory, and products of matrices. Inputs are random, never zeros."""
+"""What ceilings are measured with: streams through memory, products of matrices, multiply-adds. Random, never zeros."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.problem import tiled
+from benchmarks.harness.reported import threads
 from benchmarks.harness.timers import Call
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _succeeding(call: Callable[[], int]) -> Call:
     """Return a call of the native library once it has succeeded: the time of one that fails is no bandwidth."""
     from kernels._native.library import raise_for_status  # noqa: PLC0415
 
-    raise_for_status("stream", call())
+    raise_for_status("ceiling", call())
     return call
 
 
@@ -95,6 +96,23 @@ STREAMS: Mapping[str, Stream] = {"copy": _copy, "read": _read, "triad": _triad}
 AROUND: Mapping[str, Stream] = {"copy around the caches": _copy_around, "triad around the caches": _triad_around}
 # What those raise where the library cannot be loaded, or is from before it had them.
 LACKING = (ImportError, AttributeError)
+
+
+# Of the CPU's arithmetic, likewise: a product takes what torch's library makes of a CPU, MKL half of one with AVX-512.
+MULTIPLY_ADDS = "multiply-adds"
+MULTIPLIED = ("float64", "float32")  # dtypes in which there are some
+_NUMBERS, _STEPS = 768, 20_000  # of a thread, and multiply-adds of each number: 60 µs where one thread does 500 GFLOP/s
+
+
+def multiply_adds(dtype: str) -> tuple[Call, float]:
+    """Return multiply-adds in registers, and the operations that they are: two each."""
+    import torch  # noqa: PLC0415
+
+    from kernels._native import multiply_adds as native  # noqa: PLC0415 - an older commit lacks it
+
+    numbers = _random(_NUMBERS * threads(), "cpu").to(getattr(torch, dtype))
+    call = native.bind(numbers, 0.99, 1.0, _STEPS)  # such that they neither grow nor vanish
+    return _succeeding(call), 2.0 * _STEPS * numbers.numel()
 
 
 def product(device: str, dtype: str, n: int) -> Call:

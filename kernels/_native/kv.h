@@ -56,6 +56,11 @@ KV_API void kv_stream_above(int64_t bytes);
 KV_API int kv_stream_copy_cpu(const float* b, float* a, int64_t n, int threads);
 KV_API int kv_stream_triad_cpu(const float* b, const float* c, float* a, int64_t n, int threads);
 
+// For measuring arithmetic, no kernels: x = b - a x, `steps` times for each of n numbers, in registers.
+KV_API int kv_multiply_adds_cpu(float* items, int64_t n, float a, float b, int64_t steps, int threads);
+KV_API int kv_multiply_adds_float64_cpu(double* items, int64_t n, double a, double b, int64_t steps,
+                                        int threads);
+
 // 1 when the library holds CUDA kernels, else 0.
 KV_API int kv_has_cuda(void);
 

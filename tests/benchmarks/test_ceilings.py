@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness import cache, ceilings, nvml, reported
+from benchmarks.harness import cache, ceilings, nvml, reported, workloads
 from benchmarks.harness.ceilings import (
     Ceiling,
     affordable,
@@ -22,7 +22,7 @@ from benchmarks.harness.ceilings import (
     working_sets,
 )
 from benchmarks.harness.timers import HostTimer
-from benchmarks.harness.workloads import AROUND
+from benchmarks.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS
 from tests.benchmarks import pretend_cuda
 from tests.kernels.stand_in import properties
 
@@ -207,6 +207,8 @@ def test_the_cpu_is_measured(torch, quick):
     measured = {each.dtype for each in by_what(document, "matmul") if each.value is not None}
     assert {"float64", "float32"} <= measured
     assert "int8" not in measured
+    adds = {each.dtype: each for each in by_what(document, MULTIPLY_ADDS)}
+    assert adds.keys() == {*MULTIPLIED} and all(each.value > 1e8 for each in adds.values())
     for each in from_document(document):
         assert (each.value is None) == bool(each.why), each
         assert each.value is None or 0 < each.value < math.inf
@@ -231,7 +233,7 @@ def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
     monkeypatch.setattr(torch, "matmul", seen)
     document = ceilings.measure("cuda")
     assert [each.bytes for each in by_what(document, "copy")] == [1 << 17, 1 << 18]
-    assert not any(by_what(document, what) for what in AROUND)
+    assert not any(by_what(document, what) for what in (*AROUND, MULTIPLY_ADDS))
     assert all(each.value for each in by_what(document, "matmul")), document["ceilings"]
     assert {each.dtype for each in by_what(document, "matmul")} == set(ceilings.DTYPES)
     assert set(tf32) == {True, False}
@@ -261,23 +263,41 @@ def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, m
         (AttributeError("undefined symbol: kv_stream_copy_cpu"), "undefined symbol: kv_stream_copy_cpu"),
     ],
 )
-def test_without_the_library_or_with_an_older_one_memory_is_measured_by_torch(torch, quick, monkeypatch, lacking, why):
+def test_without_the_library_or_with_an_older_one_torch_alone_is_measured(torch, quick, monkeypatch, lacking, why):
+    of_the_library = ("kernels._native.streams", "kernels._native.multiply_adds")
+
     class Lacking(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path=None, target=None):
-            if name == "kernels._native.streams":
+            if name in of_the_library:
                 raise lacking
 
-    monkeypatch.delitem(sys.modules, "kernels._native.streams", raising=False)
-    monkeypatch.delattr("kernels._native.streams", raising=False)
+    for name in of_the_library:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Lacking(), *sys.meta_path])
     found = {each.what: each for each in ceilings._bandwidths("cpu", HostTimer)}
     assert {found[what].value for what in AROUND} == {None}
     assert {found[what].why for what in AROUND} == {why}
     assert found["copy"].value
     assert found["triad"].value
+    products = list(ceilings._products("cpu", HostTimer))
+    assert {(each.value, each.why) for each in products if each.what == MULTIPLY_ADDS} == {(None, why)}
+    assert next(each.value for each in products if (each.what, each.dtype) == ("matmul", "float32"))
     monkeypatch.setattr(cache, "SECONDS", 0.002)
     monkeypatch.setattr(cache, "cache_size", lambda device: 1 << 16)
     assert cache.memory_peak("cpu", HostTimer())
+
+
+def test_multiply_adds_are_as_many_as_they_say(torch, monkeypatch):
+    from kernels._native import multiply_adds
+
+    asked = []
+    monkeypatch.setattr(multiply_adds, "bind", lambda items, a, b, steps: asked.append((items.numel(), steps)) or int)
+    for threads in ("1", "3"):
+        monkeypatch.setenv("KV_THREADS", threads)
+        _, work = workloads.multiply_adds("float64")
+        numbers, steps = asked.pop()
+        assert (work, numbers % (192 * int(threads))) == (2 * numbers * steps, 0)
 
 
 def test_a_product_counts_a_multiplication_and_an_addition_per_term(torch, quick):

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harness.ceilings import DTYPES, Ceiling, warnings
 from benchmarks.harness.device_figures import UNITS, doubts, figures, largest_cache
-from benchmarks.harness.workloads import AROUND
+from benchmarks.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS
 from tests.benchmarks.test_cache_sweep import CPU, KIB, MIB, planted
 
 PACES = (100e9, 60e9, 30e9, 12e9)
@@ -14,6 +14,10 @@ PACES = (100e9, 60e9, 30e9, 12e9)
 
 def stream(what, size, value, **more):
     return Ceiling(what=what, unit="B/s", bytes=size, value=value, **more)
+
+
+def adds(dtype, value, **more):
+    return Ceiling(what=MULTIPLY_ADDS, unit="FLOP/s", dtype=dtype, value=value, **more)
 
 
 def document(ceilings, device="cpu", caches=CPU):
@@ -41,6 +45,7 @@ def a_machine():
         stream("triad", 512 * MIB, 9e9),
         *(stream(what, 512 * MIB, None, why="no such function") for what in AROUND),
         *rereads,
+        *(adds(dtype, None, why="no such function") for dtype in MULTIPLIED),
         *(
             Ceiling(what="matmul", unit="FLOP/s", dtype=dtype, value=None if dtype == "int8" else 1e11, why="why not")
             for dtype in DTYPES
@@ -72,7 +77,7 @@ def test_every_figure_is_taken_from_the_sets_that_it_is_about():
 
 def test_what_could_not_be_measured_is_none_and_says_why():
     machine = [stream("copy", 256 * MIB, None, why="out of memory"), *a_machine()[:2]]
-    figure = found([*machine, *a_machine()[-len(DTYPES) :]], caches={"L1": 32 * KIB})
+    figure = found([*machine, *a_machine()[-len(MULTIPLIED) - len(DTYPES) :]], caches={"L1": 32 * KIB})
     assert (figure["dram_copy_bandwidth"].value, figure["dram_copy_bandwidth"].why) == (None, "out of memory")
     assert figure["dram_triad_bandwidth"].why == "no set of that size was measured"
     assert figure["l1_bandwidth"].why == "no set of that size was measured"
@@ -99,6 +104,28 @@ def test_before_streams_around_the_caches_were_measured_copies_said_less_than_th
     for name in ("dram_copy_bandwidth", "dram_triad_bandwidth"):
         assert (figure[name].value, figure[name].why) == (None, "measured before streams around the caches were")
     assert figure["dram_read_bandwidth"].value == pytest.approx(12e9)
+
+
+@pytest.mark.parametrize(("pace", "wanted"), [(3e11, 3e11), (0.5e11, 1e11)])
+def test_the_faster_of_a_product_and_of_multiply_adds_is_the_peak(pace, wanted):
+    machine = [each for each in a_machine() if each.what != MULTIPLY_ADDS]
+    figure = found([*machine, adds("float64", pace / 2), adds("float32", pace, spread=0.04)])
+    assert figure["peak_float32"].value == wanted
+    assert figure["peak_float64"].value == max(1e11, pace / 2)
+    for half in ("float16", "bfloat16"):  # whose numbers a CPU may compute with in float32
+        assert figure[f"peak_{half}"].value == wanted
+    assert (figure["peak_float32"].spread == 0.04) == (wanted == pace)
+    on_gpu = found([*machine, adds("float32", pace)], device="cuda", caches={"L2": 50 * MIB})
+    assert on_gpu["peak_float16"].value == 1e11
+
+
+def test_before_multiply_adds_were_measured_products_said_less_than_the_machine_can():
+    machine = [each for each in a_machine() if each.what != MULTIPLY_ADDS]
+    for each in found(machine).values():
+        if each.name.startswith("peak_"):
+            assert (each.value, each.why) == (None, "measured before multiply-adds in registers were")
+    on_gpu = found(machine, device="cuda", caches={"L2": 50 * MIB})
+    assert on_gpu["peak_float32"].value == 1e11
 
 
 def test_a_gpu_has_other_figures():

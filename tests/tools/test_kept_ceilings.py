@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from benchmarks.harness.device_figures import FORMAT, device_id, version
+from benchmarks.harness.device_figures import device_id, version
 from tests.benchmarks.test_device_figures import a_machine, document
 from tools import kept_ceilings
 
@@ -112,14 +112,17 @@ def test_recorded_sessions_of_other_kinds_do_not_count(tmp_path):
     assert len(kept_ceilings.sessions(tmp_path, "cpu", machine="box")) == 1
 
 
+PEAK_FORMAT = version("cpu", "peak_float32")
+
+
 @pytest.mark.parametrize(
     ("bad", "read"),
     [
         (7, {"threads"}),
-        ([["fast"], [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
-        ([10**400, [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
-        ([[10**400], [], FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
-        *(([[5.0], [], FORMAT, when, 0.1], {"threads", "peak_float32"}) for when in ("noon", 10**400, None)),
+        ([["fast"], [], PEAK_FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
+        ([10**400, [], PEAK_FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
+        ([[10**400], [], PEAK_FORMAT, 5e2, 0.1], {"threads", "peak_float32"}),
+        *(([[5.0], [], PEAK_FORMAT, when, 0.1], {"threads", "peak_float32"}) for when in ("noon", 10**400, None)),
     ],
 )
 def test_a_row_that_says_nothing_loses_no_other(tmp_path, bad, read):
