@@ -153,7 +153,7 @@ class Maker:
         older, newer = self.measured[sha]
         line, tag = pages.commit_line(commit), self._tag(sha)
         against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
-        heads = (f"against {tag or 'the last tag'}", "against the best before")
+        heads = (*([f"against {tag}"] if tag else []), "against the best before")
         return CommitPage(
             name=line.href,
             sha=sha,

@@ -1,5 +1,7 @@
 """A commit's page: what it changed, against what, how it was built and on what machine."""
 
+import re
+
 import git
 import numpy as np
 import pytest
@@ -136,10 +138,20 @@ def test_changes_are_against_the_parent_the_last_tag_and_the_best_before(tree):
     assert step.best.detail in {sha[:8] for sha in tree.commits[:2]}
 
 
-def test_without_a_tag_the_column_says_so(tree):
+@pytest.mark.parametrize("tagged", [False, True])
+def test_without_a_tag_there_is_no_column_for_it(tree, tmp_path, tagged):
+    if tagged:
+        with git.Repo(tree.repository) as repo:
+            repo.create_tag("v1", ref=tree.commits[1])
     page = commit(tree, tree.commits[2])
-    assert page.heads[1] == "against the last tag"
-    assert page.changed[0].tag.text == "–"
+    assert page.heads[1:] == (*(["against v1"] if tagged else []), "against the best before")
+    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
+    text = (tmp_path / "site" / page.name).read_text(encoding="utf-8")
+    tables = [each for each in re.findall("<table.*?</table>", text, re.DOTALL) if "against the best before" in each]
+    assert len(tables) > 1
+    for table in tables:
+        widths = {len(re.findall("<t[hd][ >]", row)) for row in re.findall("<tr>.*?</tr>", table, re.DOTALL)}
+        assert len(widths) == 1, table
 
 
 def test_a_commit_of_another_method_does_not_blind_the_next_one(tree):
