@@ -1,6 +1,6 @@
 // Numbers of two bytes, computed in vectors of floats: read exactly, written rounded to the nearest, halves
-// to even. F16C and AVX-512 have instructions for float16; bfloat16, and float16 with SSE2 and NEON, are done
-// by integers.
+// to even. F16C, AVX-512 and aarch64 have instructions for float16; bfloat16, and float16 with SSE2, are done by
+// integers.
 #ifndef KV_HALF_H
 #define KV_HALF_H
 
@@ -32,12 +32,20 @@ inline Halves lower_halves(Words words) {
     const __m128i wide = _mm_srai_epi32(_mm_slli_epi32(reinterpret_cast<__m128i>(words), 16), 16);
     const __m128i packed = _mm_packs_epi32(wide, wide);
     return load<Halves>(&packed);
+#elif defined(__aarch64__)
+    return vmovn_u32(words);
 #else
     return __builtin_convertvector(words, Halves);
 #endif
 }
 
-inline Words widened(Halves halves) { return __builtin_convertvector(halves, Words); }
+inline Words widened(Halves halves) {  // GCC 12 takes a vector that was loaded apart, as above
+#if defined(__aarch64__)
+    return vmovl_u16(halves);
+#else
+    return __builtin_convertvector(halves, Words);
+#endif
+}
 
 inline Floats read(const Float16* from) {
     const Halves halves = load<Halves>(from);
@@ -45,6 +53,8 @@ inline Floats read(const Float16* from) {
     return _mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(halves));
 #elif defined(__F16C__)
     return _mm256_cvtph_ps(reinterpret_cast<__m128i>(halves));
+#elif defined(__aarch64__)
+    return vcvt_f32_f16(vreinterpret_f16_u16(halves));
 #else
     const Words words = widened(halves);
     // Moved to a float's place its exponent is 112 too small. The product mends that, also of subnormal
@@ -62,6 +72,8 @@ inline void write(Float16* to, Floats numbers) {
     Stores::put(to, _mm512_maskz_cvtps_ph(0xffff, numbers, _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__F16C__)
     Stores::put(to, _mm256_cvtps_ph(numbers, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+    Stores::put(to, vcvt_f16_f32(numbers));
 #else
     const Words bits = reinterpret_cast<Words>(numbers), sign = bits & 0x80000000u, size = bits ^ sign;
     // Below 2^-14 the unit is 2^-24: that is the last bit of a number beside .5. From 65520 on the carry

@@ -1,6 +1,7 @@
 // Vectors written around the caches. What is written into them is first read from memory, a line at a time,
 // though all of it is replaced; and it puts out what was there. Where a call is larger than the last cache it
 // is gone from there before anyone reads it, so that nothing is lost by writing it to memory at once.
+// Only x86-64: of aarch64's stores one asks for it (STNP), which GCC has no intrinsic for; there they are ordinary.
 #ifndef KV_STREAM_H
 #define KV_STREAM_H
 
