@@ -1,17 +1,23 @@
-"""Tests of a kernel that run once with the code of every instruction set that this CPU has."""
+"""Tests of a kernel that run once with the code of every instruction set: those that this CPU has, and aarch64's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from kernels._native import library
+from tests.aarch64 import emulated
 
 USUAL = library.cpu_isa()  # what runs where nobody chooses
-ISAS = library.cpu_isas()
-SLOW_BUT_FOR_USUAL = [isa if isa == USUAL else pytest.param(isa, marks=pytest.mark.slow) for isa in ISAS]
+# Not where it cannot run: test_aarch64.py says why, and fails for it in CI.
+EMULATED = [] if emulated.missing() else [pytest.param(emulated.NAME, marks=pytest.mark.slow)]
+ISAS = [*map(pytest.param, library.cpu_isas()), *EMULATED]
+SLOW_BUT_FOR_USUAL = [
+    *(isa if isa == USUAL else pytest.param(isa, marks=pytest.mark.slow) for isa in library.cpu_isas()),
+    *EMULATED,
+]
 
 
 def in_turn(isas: Any) -> list[pytest.MarkDecorator]:
@@ -19,10 +25,10 @@ def in_turn(isas: Any) -> list[pytest.MarkDecorator]:
     return [pytest.mark.usefixtures("isa"), pytest.mark.parametrize("isa", isas, indirect=True, scope="module")]
 
 
-def on_every_device(isas: Sequence[str] = ISAS) -> list[pytest.MarkDecorator]:
+def on_every_device(isas: Iterable[Any] = ISAS) -> list[pytest.MarkDecorator]:
     """Return the marks of a module whose tests have a `device`: the CPU with each of these, then CUDA."""
     devices = [
-        *(pytest.param(isa, "cpu", id=f"cpu-{isa}") for isa in isas),
+        *(pytest.param(*isa.values, "cpu", id=f"cpu-{isa.values[0]}", marks=isa.marks) for isa in isas),
         pytest.param(USUAL, "cuda", id="cuda", marks=pytest.mark.cuda),
     ]
     chosen = pytest.mark.parametrize(("isa", "device"), devices, indirect=["isa"], scope="module")

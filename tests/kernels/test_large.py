@@ -19,7 +19,7 @@ from tests.kernels.references import add_mul_exp, matmul, quantize_int8, random_
 from tests.kernels.stand_in import float32_values
 
 torch = pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
-pytestmark = on_every_device([USUAL])  # sizes that only CUDA's kernels care for
+pytestmark = on_every_device([pytest.param(USUAL)])  # sizes that only CUDA's kernels care for
 
 PERIOD = 1009
 COUNTS = {"cpu": 2**18 + 5, "cuda": 2**31 + 5}  # elements
