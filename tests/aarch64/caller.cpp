@@ -3,7 +3,7 @@
 //
 // A call: the lengths of the function's name, of its list of arrays and of its lists of integers and floats; the name;
 // the arrays (bytes, how many bytes behind a line's beginning, contents); the integers (the place of an array among
-// the arrays and 1, or a value and 0); the floats. All numbers are 64 bits, but for floats' 32.
+// the arrays and 1, or a value and 0); the floats, as they lie in registers of 64 bits. All numbers are 64 bits.
 // The answer: what the function returned, and the arrays' contents. Writing beside an array ends the process.
 #include <dlfcn.h>
 
@@ -20,10 +20,11 @@
 
 namespace {
 
-// Any function of up to eight integers and pointers, and eight floats, in any order among each other: those come in
-// x0 to x7 and these in v0 to v7, and a function looks at none but its own (AAPCS64, 6.8.2).
-using Call = int (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, float,
-                     float, float, float, float, float, float, float);
+// Any function of up to eight integers and pointers, and eight floats or doubles, in any order among each other: those
+// come in x0 to x7 and these in v0 to v7, and a function looks at none but its own, of a float at the lower half
+// (AAPCS64, 6.8.2).
+using Call = int (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, double,
+                     double, double, double, double, double, double, double);
 
 constexpr size_t LINE = 64, GUARD = 256;  // bytes
 constexpr unsigned char POISON = 0xA5;
@@ -82,7 +83,7 @@ int main(int count, char** arguments) {
         if (!symbol) fail(dlerror());
         std::vector<Array> arrays(of_arrays);
         uint64_t x[8] = {};
-        float v[8] = {};
+        double v[8] = {};
         if (of_integers > 8 || of_floats > 8) fail(name + " has more arguments than there are registers");
         for (uint64_t i = 0; i < of_integers; ++i) {
             const uint64_t value = number();

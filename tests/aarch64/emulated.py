@@ -24,6 +24,7 @@ ROOT = Path(kernels.__file__).parents[1]
 NAME = "aarch64"  # among the instruction sets that tests run with
 COMPILER = "aarch64-linux-gnu-g++"
 EMULATORS = ("qemu-aarch64", "qemu-aarch64-static")
+Real = ctypes.c_float | ctypes.c_double
 LINE = 64  # bytes; an array is as far behind a line's beginning there as it is here
 
 
@@ -86,23 +87,23 @@ class Emulated:
         """End the process."""
         self._process.communicate()
 
-    def call(self, name: str, arguments: Sequence[Region | int | float | None]) -> int:
-        """Call a function that returns an int; None is a null pointer, a Python float one of 32 bits.
+    def call(self, name: str, arguments: Sequence[Region | int | Real | None]) -> int:
+        """Call a function that returns an int; None is a null pointer.
 
         Raises:
             EmulationError: the process ended.
         """
         regions = list(dict.fromkeys(item for item in arguments if isinstance(item, Region)))
-        floats = [item for item in arguments if isinstance(item, float)]
-        integers = [item for item in arguments if not isinstance(item, float)]
+        reals = [item for item in arguments if isinstance(item, Real)]
+        integers = [item for item in arguments if not isinstance(item, Real)]
         before = [ctypes.string_at(region.address, region.size) for region in regions]
-        request = [struct.pack("<4Q", len(name), len(regions), len(integers), len(floats)), name.encode()]
+        request = [struct.pack("<4Q", len(name), len(regions), len(integers), len(reals)), name.encode()]
         for region, data in zip(regions, before, strict=True):
             request += [struct.pack("<2Q", region.size, region.address % LINE), data]
         for item in integers:
             value, is_array = (regions.index(item), 1) if isinstance(item, Region) else (item or 0, 0)
             request.append(struct.pack("<2q", value, is_array))
-        request.append(struct.pack(f"<{len(floats)}f", *floats))
+        request += [bytes(item).ljust(8, b"\0") for item in reals]
         with contextlib.suppress(BrokenPipeError):  # it has ended: reading tells why
             self._process.stdin.write(b"".join(request))
             self._process.stdin.flush()
@@ -133,7 +134,7 @@ class Emulated:
             regions = [Region(tensor.pointer, tensor.end - tensor.pointer) for tensor in tensors]
             kinds = function._cpu_types[len(regions) :]
             tail = zip(kinds, (*values, *place(None, stream, threads)), strict=True)
-            scalars = [float(value) if kind is ctypes.c_float else value for kind, value in tail]
+            scalars = [kind(value) if issubclass(kind, Real) else value for kind, value in tail]
             call = functools.partial(self.call, f"kv_{function.name}_cpu", [*regions, *scalars])
             call.__dict__["tensors"] = tuple(tensor.tensor for tensor in tensors)
             return call

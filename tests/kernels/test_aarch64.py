@@ -78,9 +78,11 @@ def test_what_is_wrong_has_the_same_status_as_here(aarch64):
     for function in of_every_kernel():
         kinds = function._cpu_types[:-1]
         for size, threads in ((-1, 1), (4, 1), (0, 1), (0, 0)):
-            values = {ctypes.c_void_p: None, ctypes.c_int64: size, ctypes.c_float: 1.0, ctypes.c_int: 0}
+            values = {ctypes.c_void_p: None, ctypes.c_int64: size, ctypes.c_float: ctypes.c_float(1.0), ctypes.c_int: 0}
             there = aarch64.call(f"kv_{function.name}_cpu", [*(values[kind] for kind in kinds), threads])
-            here = function._cpu(*(kind(values[kind]) for kind in kinds), threads)
+            here = function._cpu(
+                *(values[kind] if kind is ctypes.c_float else kind(values[kind]) for kind in kinds), threads
+            )
             assert there == here == {(-1, 1): 1, (4, 1): 2, (0, 1): 0, (0, 0): 3}[size, threads], function.name
 
 
