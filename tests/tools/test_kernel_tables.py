@@ -6,6 +6,7 @@ import git
 import numpy as np
 import pytest
 
+from tests import large_tree
 from tests.tools import large_site, synthetic, synthetic_extras
 from tests.tools.test_commit_page import PARTS, session
 from tests.tools.test_home_page import affected, keep
@@ -191,3 +192,16 @@ def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_la
     assert registers["value"] == [168, 128]
     assert registers["commit"] == [found.line[0], found.line[synthetic.STEP_AT]]
     assert pages_of["kernel-add_mul_exp-Cpu.html"].context()["page"].figures == ()
+
+
+@pytest.mark.parametrize("most", [1, 2, 128])
+def test_the_pages_are_made_in_few_parts_which_have_them_all(tmp_path, monkeypatch, most):
+    shape = large_tree.Shape(commits=3, series=120)
+    large_tree.build(tmp_path, shape)
+    found = site.read(tmp_path / "results", tmp_path / "repository")
+    monkeypatch.setattr(kernel_page, "PARTS", most)
+    parts = [[made.name for made in part(found)] for part in kernel_page.parts(found)]
+    assert len(parts) == min(most, 3) and all(parts)
+    names = [name for part in parts for name in part]
+    assert names == [made.name for made in kernel_page.build(found)]
+    assert len([name for name in names if name.endswith(".html")]) == 3
