@@ -2,13 +2,15 @@
 
 A series is adjusted by its gauges; one without (a GPU's) by the controls of the same machine, environment, method and
 cache state. All of its rounds share an environment, so no adjustment crosses a change of torch.
+
+Slopes and centres are fitted on the commits that were measured first (`basis`), so many more as tools/growing.py says:
+what an old commit's time is adjusted to does not move with every new one.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
@@ -16,7 +18,8 @@ from typing import Protocol
 
 from benchmarks.harness.cases import CONTROLS
 from benchmarks.harness.telemetry import GAUGES
-from tools.adjustment import NOT_KNOWN, Code, Logs, RoundKey, adjust, deviations, usable
+from tools.adjustment import NOT_KNOWN, Code, Logs, RoundKey, centre, deviations, is_usable, slopes
+from tools.growing import grown
 from tools.measurements import CONTROLS_TOGETHER, Fit, SeriesKey, Signal
 
 
@@ -50,6 +53,7 @@ class Timed(Protocol):
 
 Place = tuple[SeriesKey, str]  # a series and the method that timed it
 Rounds = Mapping[str, Sequence[Timed]]  # by commit
+Centres = Mapping[SeriesKey, float]  # log s; what each control reads as a rule
 Signals = Mapping[str, tuple[Logs, float | None]]  # by name: its deviations, and what it reads as a rule, s
 
 
@@ -79,44 +83,95 @@ def fitted(recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = Mappin
     """
     found = {}
     for place, rounds in recorded.items():
-        signals = own_signals(rounds)
-        if signals is None:
-            signals = witnessed([logs(other) for witness, other in recorded.items() if is_control(witness, place)])
-        whole = free(rounds, signals, code.get(place, NOT_KNOWN), place[1])
-        if whole is not None:
-            found[place] = whole
+        first = _of(rounds, basis(rounds))
+        told: Logs = {}
+        if not has_gauges(first):
+            controls = {witness[0]: other for witness, other in recorded.items() if is_control(witness, place)}
+            told = witnessed(controls, centres({key: _of(other, first) for key, other in controls.items()}))
+        how = fit(first, told, code.get(place, NOT_KNOWN), place[1])
+        if how is not None and (estimates := freed(how, rounds, told)):
+            found[place] = Fitted(estimates=estimates, fit=how)
     return found
 
 
-def own_signals(rounds: Rounds) -> Signals | None:
-    """Return the signals of a series' gauges that can be used; None where it has no gauges."""
-    gauges = {name: _logs(rounds, attrgetter(name)) for name in GAUGES}
-    if not any(gauges.values()):
-        return None
-    series = logs(rounds)
-    used = {name: signals[0] for name, gauge in gauges.items() if (signals := usable([gauge], series))}
-    return {name: (signal, math.exp(statistics.median(gauges[name].values()))) for name, signal in used.items()}
+def basis(rounds: Rounds) -> list[str]:
+    """Return the commits that slopes and centres are fitted on, in the order in which they were measured.
+
+    By the time of each one's last round: one that is measured late, wherever it stands in the history, moves no value.
+    """
+    when = {commit: max(item.time for item in items) for commit, items in rounds.items() if items}
+    return sorted(when, key=lambda commit: (when[commit], commit))[: grown(len(when))]
 
 
-def witnessed(controls: Sequence[Logs]) -> Signals:
-    """Return the signal of a series' controls."""
-    return {CONTROLS_TOGETHER: (deviations(controls), None)} if controls else {}
+def _of(rounds: Rounds, commits: Iterable[str]) -> Rounds:
+    return {commit: rounds[commit] for commit in commits if commit in rounds}
 
 
-def free(rounds: Rounds, signals: Signals, code: Code, method: str) -> Fitted | None:
-    """Return a series adjusted, of commits all of whose rounds have the signals; None where they tell nothing."""
+def fit(rounds: Rounds, told: Logs, code: Code, method: str) -> Fit | None:
+    """Return how a series is adjusted; None where nothing tells of it.
+
+    Args:
+        rounds: those of its basis.
+        told: what its controls did in the same rounds (`witnessed`); only asked where the series has no gauges.
+        code: what it ran at its commits, where that is known. method: that timed it.
+    """
+    signals = _by_gauges(rounds) if has_gauges(rounds) else {CONTROLS_TOGETHER: (told, None)} if told else {}
     if not signals:
         return None
-    fit = adjust(logs(rounds), [signal for signal, _ in signals.values()], code=code)
-    by_commit: dict[str, list[float]] = {}
-    for (commit, _), value in fit.values.items():
-        by_commit.setdefault(commit, []).append(math.exp(value))
-    whole = {commit: values for commit, values in by_commit.items() if len(values) == len(rounds[commit])}
-    if not any(fit.betas) or not whole:
+    betas, explained = slopes(logs(rounds), [signal for signal, _ in signals.values()], code)
+    if not any(betas):
         return None
-    named = zip(signals.items(), fit.betas, strict=True)
-    used = tuple(Signal(name=name, slope=beta, centre=centre) for (name, (_, centre)), beta in named)
-    return Fitted(estimates=whole, fit=Fit(method=method, signals=used, explained=fit.explained))
+    named = zip(signals.items(), betas, strict=True)
+    used = tuple(Signal(name=name, slope=beta, centre=middle) for (name, (_, middle)), beta in named)
+    return Fit(method=method, signals=used, explained=explained)
+
+
+def has_gauges(rounds: Rounds) -> bool:
+    """Return whether any gauge was read in any of the rounds."""
+    return any(getattr(item, name) is not None for items in rounds.values() for item in items for name in GAUGES)
+
+
+def _by_gauges(rounds: Rounds) -> Signals:
+    """Return the signals of the gauges that can be used."""
+    gauges, series = {name: _logs(rounds, attrgetter(name)) for name in GAUGES}, logs(rounds)
+    used = {name: (gauge, centre(gauge)) for name, gauge in gauges.items() if is_usable(gauge, series)}
+    return {name: (deviations([gauge], [middle]), math.exp(middle)) for name, (gauge, middle) in used.items()}
+
+
+def centres(controls: Mapping[SeriesKey, Rounds]) -> Centres:
+    """Return what controls read as a rule, from their rounds of a series' basis; of those that have some."""
+    return {key: centre(found) for key, rounds in controls.items() if (found := logs(rounds))}
+
+
+def witnessed(controls: Mapping[SeriesKey, Rounds], usual: Centres) -> Logs:
+    """Return what the controls that have a centre did in each round, together."""
+    known = [key for key in controls if key in usual]
+    return deviations([logs(controls[key]) for key in known], [usual[key] for key in known])
+
+
+def freed(how: Fit, rounds: Rounds, told: Logs) -> dict[str, list[float]]:
+    """Return the adjusted estimates, s, of commits all of whose rounds have something to adjust by.
+
+    A round without one of several signals is adjusted by the others.
+
+    Args:
+        how: the series is adjusted. rounds: of any of its commits. told: what its controls did in them.
+    """
+    signals = [(signal.slope, _deviations(signal, rounds, told)) for signal in how.signals]
+    found: dict[str, list[float]] = {}
+    lacking = set()
+    for key, value in logs(rounds).items():
+        moves = [slope * signal[key] for slope, signal in signals if key in signal]
+        found.setdefault(key[0], []).append(math.exp(value - sum(moves)))
+        if not moves:
+            lacking.add(key[0])
+    return {commit: estimates for commit, estimates in found.items() if commit not in lacking}
+
+
+def _deviations(signal: Signal, rounds: Rounds, told: Logs) -> Logs:
+    if signal.centre is None:
+        return told
+    return deviations([_logs(rounds, attrgetter(signal.name))], [math.log(signal.centre)])
 
 
 def is_control(witness: Place, place: Place) -> bool:

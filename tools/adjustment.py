@@ -45,20 +45,34 @@ class Adjusted:
 
 
 def usable(gauges: Sequence[Logs], series: Logs) -> list[Logs]:
-    """Return, as signals, the gauges that were read in nearly all rounds of the series.
+    """Return, as signals, the gauges that `is_usable`."""
+    return [deviations([gauge]) for gauge in gauges if is_usable(gauge, series)]
+
+
+def is_usable(gauge: Logs, series: Logs) -> bool:
+    """Return whether a gauge was read in nearly all rounds of the series.
 
     One that was now and then read in time, because it takes long, would leave out most of the rounds.
     """
-    return [deviations([gauge]) for gauge in gauges if gauge and len(gauge) >= WHOLE * len(series)]
+    return bool(gauge) and len(gauge) >= WHOLE * len(series)
 
 
-def deviations(controls: Sequence[Logs]) -> dict[RoundKey, float]:
-    """Return, per round, the mean over the controls of log t minus that control's median over all rounds."""
+def centre(values: Logs) -> float:
+    """Return what a control or a gauge reads as a rule: its median over some rounds (>= 1)."""
+    return statistics.median(values.values())
+
+
+def deviations(controls: Sequence[Logs], centres: Sequence[float] | None = None) -> dict[RoundKey, float]:
+    """Return, per round, the mean over the controls of log t minus that control's centre.
+
+    Args:
+        controls: log seconds.
+        centres: of each control; by default those of the rounds at hand.
+    """
     found: dict[RoundKey, list[float]] = {}
-    for control in controls:
-        centre = statistics.median(control.values())
+    for control, middle in zip(controls, map(centre, controls) if centres is None else centres, strict=True):
         for key, value in control.items():
-            found.setdefault(key, []).append(value - centre)
+            found.setdefault(key, []).append(value - middle)
     return {key: statistics.fmean(values) for key, values in found.items()}
 
 

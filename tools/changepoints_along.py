@@ -23,6 +23,7 @@ from tools.changepoints_edivisive import HALF_ON, WINDOW, may_differ
 from tools.changepoints_kept import Kept
 from tools.changepoints_noise import CLIP, HALF_WIDTH
 from tools.changepoints_values import LEAST
+from tools.growing import grown
 
 MOST = 16  # points more, at most: a series that got more is as soon looked at from its first point
 FEWEST = 2 * WINDOW  # points before them: shorter series cost little
@@ -120,9 +121,7 @@ def _pelt(
     """Return how far PELT comes where its cuts stay as they were; None elsewhere."""
     found: list[changepoints_pelt.Reached | None] = [None] * len(known)
     going_on = [
-        (row, each)
-        for row, each in enumerate(known)
-        if each is not None and each.basis == changepoints_pelt.grown(int(taken.sizes[row]))
+        (row, each) for row, each in enumerate(known) if each is not None and each.basis == grown(int(taken.sizes[row]))
     ]
     if not going_on:
         return found

@@ -3,9 +3,8 @@
 Killick, Fearnhead and Eckley, JASA 107(500), 2012: the cheapest cut of the series into levels, each cut costing
 2 sigma^2 ln n. Spikes are clipped first, and every cut must then pass Yuen's test (tools/changepoints_elimination.py).
 
-The noise and the penalty are taken from the first m points, m being the largest term up to n of a series that grows by
-an eighth: so the work for a point more does not grow with n (each new estimate is paid for by the n/8 points before
-it), and what is found does not depend on how the points were dealt out.
+The noise and the penalty are taken from the first points (tools/growing.py): so the work for a point more does not grow
+with n, and what is found does not depend on how the points were dealt out.
 
 The dynamic programme takes one point after the other; in numpy, nearly all of that is calls. Here it takes a block of
 points at a time, and holds against them only the cuts that may be the last one for any of them.
@@ -26,13 +25,12 @@ from benchmarks.harness.statistics import FloatArray
 from tools.changepoints_elimination import Stretch, YuenTests
 from tools.changepoints_noise import HALF_WIDTH, clipped, difference_sigma
 from tools.changepoints_values import Detection, Observed, Step, Values, found_in, point, too_few
+from tools.growing import grown
 
 NAME = "pelt"
 P = 1e-4
 FEWEST_A_SIDE = 3
 FEWEST = 2 * FEWEST_A_SIDE
-GROWTH = 8  # the noise is estimated anew when n has grown by 1/8
-ALWAYS_ANEW = 16  # up to so many points it always is
 PLACE, COST, SUM, SQUARE = range(4)  # rows of `Opened.cuts`
 # Points from one look at the cuts to the next, and the most that are taken at a time: of fewer, more time goes into
 # calling numpy; of more, into the cuts among them, each of which is held against each.
@@ -290,11 +288,3 @@ def _near(count: int) -> tuple[FloatArray, FloatArray]:
 def penalty(sigma: float, basis: int) -> float:
     """Return what a cut costs, squared log units; both taken from the first `basis` points."""
     return 2 * sigma**2 * math.log(basis)
-
-
-def grown(size: int) -> int:
-    """Return the largest term up to `size` of the series 16, 18, 20, 22, ... that grows by 1/8; below it `size`."""
-    term = min(size, ALWAYS_ANEW)
-    while term >= ALWAYS_ANEW and term + term // GROWTH <= size:
-        term += term // GROWTH
-    return term

@@ -1,8 +1,8 @@
 """Digests of the commits' values, kept from one report to the next: what a new commit changes is its own page.
 
 A digest follows from the values of the commit and of those before it on the first-parent line: as long as none of
-their results files changed, nor which series are shown, it is what it was. One JSON file beside the cache, safe to
-delete.
+their results files and adjusted times changed, nor which series are shown, it is what it was. One JSON file beside the
+cache, safe to delete.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ def _followed(found: Site, line: Line) -> dict[int, str]:
     files: dict[int, list[str]] = {}
     for path, sha in sorted(store.found.commits.items()):
         if sha in found.order:
-            files.setdefault(found.order[sha], []).append(f"{path} {store.found.signatures[path]}")
-    made = hashlib.sha256(repr((makers.digest(), str(found.results.resolve()), store.adjusted)).encode())
+            files.setdefault(found.order[sha], []).append(
+                f"{path} {store.found.signatures[path]} {store.adjusted.get(path)}"
+            )
+    made = hashlib.sha256(repr((makers.digest(), str(found.results.resolve()))).encode())
     made.update(store.layout.shown.encode() + line.identities.tobytes())
     told = {}
     for place in sorted(files):

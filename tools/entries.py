@@ -34,7 +34,14 @@ ROUND = np.dtype(
         *((name, "<f8") for name in ("estimate", "core_gauge", "memory_gauge", "control_gauge")),
     ]
 )
-Entries = NDArray[np.void]  # of ENTRY or of ROUND
+# of one value: digests of its rounds (0: it has none) and of what they were freed by; what came out, s; NaN: nothing
+FREED = np.dtype(
+    [
+        *(("told", "<u8"), ("by", "<u8"), ("is_gauged", "?")),
+        *((name, "<f8") for name in ("adjusted", "adjusted_low", "adjusted_high")),
+    ]
+)
+Entries = NDArray[np.void]  # of ENTRY, ROUND or FREED
 Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and what to know about it
 Series = tuple[str, str, str, str, str, str | None]  # machine, environment, benchmark, implementation, case, version
 Thing = TypeVar("Thing", bound=Hashable)

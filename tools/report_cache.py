@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tools import makers
-from tools.entries import ENTRY, ROUND, Entries, Names, Numbers, Packed
+from tools.entries import ENTRY, FREED, ROUND, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
 _PATIENCE = 60.0  # s to wait for another report that is writing
@@ -29,7 +29,8 @@ _SCHEMA = (
     "CREATE TABLE name (kind TEXT NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, number))",
     "CREATE TABLE file (path TEXT PRIMARY KEY, signature TEXT NOT NULL, sha TEXT NOT NULL, notes TEXT NOT NULL,"
     " hardware TEXT NOT NULL, entries BLOB NOT NULL, rounds BLOB NOT NULL)",
-    "CREATE TABLE adjusted (series TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL, fit TEXT NOT NULL)",
+    "CREATE TABLE freed (path TEXT PRIMARY KEY, entries BLOB NOT NULL)",
+    "CREATE TABLE fit (series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL)",
 )
 
 
@@ -119,11 +120,13 @@ class Cache:
         """Keep a results file in place of what was kept of it."""
         row = [json.dumps(path), kept.signature, kept.commit, json.dumps(kept.notes), json.dumps(dict(kept.hardware))]
         blobs = [packed.entries.tobytes(), packed.rounds.tobytes()]
-        self._connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?, ?)", [*row, *blobs])
+        self.remove(path)
+        self._connection.execute("INSERT INTO file VALUES (?, ?, ?, ?, ?, ?, ?)", [*row, *blobs])
 
     def remove(self, path: str) -> None:
         """Forget a results file."""
-        self._connection.execute("DELETE FROM file WHERE path = ?", [json.dumps(path)])
+        for statement in ("DELETE FROM file WHERE path = ?", "DELETE FROM freed WHERE path = ?"):
+            self._connection.execute(statement, [json.dumps(path)])
 
     def entries(self, path: str) -> Entries:
         """Return the values of a results file."""
@@ -142,15 +145,23 @@ class Cache:
         ((blob,),) = self._connection.execute(query, [key]).fetchall()
         return bytes(blob)
 
-    def adjusted(self, series: str) -> tuple[bytes, bytes, str] | None:
-        """Return (digest of what it was made from, value, fit) of what was computed of a series; None: nothing was."""
-        query = "SELECT digest, value, fit FROM adjusted WHERE series = ?"
-        found = self._connection.execute(query, [series]).fetchone()
-        return None if found is None else (bytes(found[0]), bytes(found[1]), str(found[2]))
+    def freed(self, path: str) -> Entries | None:
+        """Return what was computed of the entries of a results file, as it is now; None: nothing was."""
+        found = self._connection.execute("SELECT entries FROM freed WHERE path = ?", [json.dumps(path)]).fetchone()
+        return None if found is None else np.frombuffer(bytes(found[0]), dtype=FREED)
 
-    def put_adjusted(self, series: str, digest: bytes, value: bytes, fit: str) -> None:
-        """Keep what was computed of a series."""
-        self._connection.execute("INSERT OR REPLACE INTO adjusted VALUES (?, ?, ?, ?)", [series, digest, value, fit])
+    def put_freed(self, path: str, entries: Entries) -> None:
+        """Keep what was computed of the entries of a results file."""
+        self._connection.execute("INSERT OR REPLACE INTO freed VALUES (?, ?)", [json.dumps(path), entries.tobytes()])
+
+    def fits(self) -> dict[str, tuple[bytes, str]]:
+        """Return (digest of what it was fitted on, what was fitted) of every series."""
+        rows = self._connection.execute("SELECT series, basis, value FROM fit").fetchall()
+        return {series: (bytes(basis), value) for series, basis, value in rows}
+
+    def put_fit(self, series: str, basis: bytes, value: str) -> None:
+        """Keep what was fitted of a series."""
+        self._connection.execute("INSERT OR REPLACE INTO fit VALUES (?, ?, ?)", [series, basis, value])
 
     def save(self) -> None:
         """Make everything since the last `save` last."""
@@ -177,4 +188,4 @@ def remove(folder: Path) -> None:
 def _identity(results: Path, repository: Path) -> str:
     """Return what a cache has to be of: results directory, repository, format, and the code that made it."""
     where = [str(results.resolve()), str(repository.resolve())]
-    return json.dumps([*where, ENTRY.descr, ROUND.descr, makers.digest()])
+    return json.dumps([*where, ENTRY.descr, ROUND.descr, FREED.descr, makers.digest()])

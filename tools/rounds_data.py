@@ -1,7 +1,7 @@
 """The rounds of a commit as data for the page of measurements: one file for each commit and place, as columns.
 
 Everything in it follows from the commit's own telemetry, so that a newer commit changes no older file; what a series is
-adjusted by follows from all commits, and stands in a file of its own for each place (`fits`).
+adjusted by follows from several commits, and stands in a file of its own for each place (`fits`).
 
 - `rounds-<first 8 digits of the commit>-<number of the place>`: `series` by name, each with what it is of, its value (s
   per call), and its rounds in the order of time, as columns; a column that no round has anything in is left out;

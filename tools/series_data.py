@@ -7,8 +7,8 @@
 - `data/newest-<16 hex>`: the newest entries, likewise, of all series of a benchmark at a place.
 
 So one more commit writes a file for each benchmark, not for each series: a series' own file is written again when
-STEP commits more were measured (and when its adjusted times were fitted anew). Both say in `before` how many of
-`data/commits` the series' own file reaches.
+STEP commits more were measured (and when its adjusted times are fitted anew, every eighth more). Both say in `before`
+how many of `data/commits` the series' own file reaches.
 
 Unknown is null. Times are in seconds per call, to `DIGITS` digits; FLOP and bytes are per call.
 """

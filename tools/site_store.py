@@ -37,9 +37,9 @@ class Store:
     order: Mapping[str, int]  # commit -> its place on the first-parent line
     layout: Layout
     names: Names
-    computed: int  # series whose adjusted times were computed for it
+    computed: int  # adjusted times that were computed for it
     fits: Mapping[SeriesKey, Fit]  # how the newest adjusted time of a series was made
-    adjusted: str  # digest of all adjusted times
+    adjusted: Mapping[str, str]  # path of a results file -> digest of the adjusted times of its values
     notes: tuple[str, ...]
 
     @cached_property
@@ -256,7 +256,7 @@ def _read(cache: Cache, results: Path, repository: Path, notes: tuple[str, ...])
         names=cache.names,
         computed=filled.computed,
         fits=filled.fits,
-        adjusted=filled.digest,
+        adjusted=filled.digests,
         notes=notes,
     )
     said = reading.history_notes(past, found.commits.values(), store.paths)

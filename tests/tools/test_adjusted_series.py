@@ -6,9 +6,11 @@ import random
 import statistics
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmarks.harness.telemetry import Round
-from tools.adjusted_series import adjusted
+from tools.adjusted_series import adjusted, fitted
 from tools.measurements import SeriesKey
 
 KEY = SeriesKey(
@@ -147,3 +149,70 @@ def test_commits_known_to_run_the_same_tell_by_how_they_differ():
         return statistics.stdev(math.log(value) for value in medians(found).values())
 
     assert spread(together) < 0.5 * spread(apart)
+
+
+def measured(count, *, gauges=True):
+    """Return a history of so many commits, the last measured last, each beside a busier neighbour than the last one."""
+    return {
+        f"c{number}": rounds(
+            1e-3, number + 1, gauges=gauges, factor=lambda rng, at=number: 1 + at * 0.01 + rng.random()
+        )
+        for number in range(count)
+    }
+
+
+def beside(history):
+    """Return controls that felt about the same as native, in a series each; one of them is not as old."""
+    rng = {commit: random.Random(commit) for commit in history}
+    eager = {
+        commit: [dataclasses.replace(item, estimate=item.estimate * rng[commit].gauss(3, 0.01)) for item in items]
+        for commit, items in history.items()
+    }
+    young = {commit: items for commit, items in eager.items() if commit not in ("c0", "c1", "c2", "c3")}
+    return {
+        (dataclasses.replace(KEY, implementation="eager"), "m"): eager,
+        (dataclasses.replace(KEY, implementation="compile"), "m"): young,
+    }
+
+
+@pytest.mark.parametrize("gauges", [True, False])
+@pytest.mark.parametrize(("before", "after", "moves"), [(16, 17, False), (17, 18, True), (18, 19, False)])
+def test_old_values_stay_as_they_are_to_the_last_bit_until_the_basis_grows(gauges, before, after, moves):
+    history = measured(after, gauges=gauges)
+    both = []
+    for count in (before, after):
+        part = dict(list(history.items())[:count])
+        recorded = {(KEY, "m"): part} | ({} if gauges else beside(part))
+        both.append(fitted(recorded)[KEY, "m"])
+    old, new = both
+    assert set(new.estimates) == set(history)
+    assert (old.fit != new.fit) == moves
+    assert (old.estimates != {commit: new.estimates[commit] for commit in old.estimates}) == moves
+
+
+@pytest.mark.parametrize("gauges", [True, False])
+def test_a_commit_that_is_measured_late_moves_no_value_wherever_it_stands(gauges):
+    known = measured(17, gauges=gauges)
+    late = {"b0": known.pop("c16"), **known}
+    wanted, found = (adjusted({(KEY, "m"): one} | ({} if gauges else beside(one)))[KEY, "m"] for one in (known, late))
+    assert {commit: found[commit] for commit in wanted} == wanted
+    assert found.keys() - wanted.keys() == {"b0"}
+
+
+@settings(max_examples=20)
+@given(st.permutations(range(18)), st.booleans())
+def test_values_follow_from_the_rounds_in_whatever_order_they_are_told(order, gauges):
+    history = measured(18, gauges=gauges)
+    shuffled = {f"c{number}": history[f"c{number}"][::-1] for number in order}
+    recorded, other = ({(KEY, "m"): one} | ({} if gauges else beside(history)) for one in (history, shuffled))
+    found, wanted = fitted(other), fitted(recorded)
+    assert found == wanted
+
+
+def test_a_gauge_is_used_if_the_basis_has_it():
+    """One that fails later, or comes later, does not make old values others."""
+    history = measured(17)
+    wanted = adjusted({(KEY, "m"): history})[KEY, "m"]
+    history["c16"] = [dataclasses.replace(item, core_gauge=None, memory_gauge=3e-5) for item in history["c16"]]
+    found = adjusted({(KEY, "m"): history})[KEY, "m"]
+    assert found == {commit: wanted[commit] for commit in wanted if commit != "c16"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from tests.tools.planted import stepped, with_holes
-from tools import changepoints, changepoints_edivisive, changepoints_pelt, changepoints_windows
+from tools import changepoints, changepoints_edivisive, changepoints_pelt, changepoints_windows, growing
 from tools.changepoints_values import LEAST, ChangePoint, Detection, is_there
 
 DETECTORS = {
@@ -407,4 +407,4 @@ def test_a_point_more_costs_no_more_in_a_long_series(monkeypatch):
     for value in stepped(0.0, size=100, seed=1):
         detector.extend([value])
         detector.detection()
-    assert sum(taken) < 100 * (changepoints_pelt.GROWTH + 5)
+    assert sum(taken) < 100 * (growing.GROWTH + 5)

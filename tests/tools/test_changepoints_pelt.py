@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.tools.planted import stepped
 from tools import changepoints_pelt
-from tools.changepoints_pelt import FEWEST_A_SIDE, Program, grown
+from tools.changepoints_pelt import FEWEST_A_SIDE, Program
 
 SERIES = st.lists(st.floats(-3, 3, width=16), min_size=FEWEST_A_SIDE, max_size=24)
 BLOCKS = st.sampled_from([4, 7, 16, 96])
@@ -134,11 +134,6 @@ def test_ruptures_agrees(seed):
     ours = cuts_of(values, penalty, centre=float(values[0]))
     assert cost(values, ours, penalty) <= cost(values, theirs, penalty) + 1e-12
     assert ours == theirs
-
-
-@pytest.mark.parametrize(("size", "expected"), [(6, 6), (16, 16), (17, 16), (18, 18), (19, 18), (63, 57), (900, 826)])
-def test_the_noise_is_estimated_anew_when_there_is_an_eighth_more(size, expected):
-    assert grown(size) == expected
 
 
 def test_a_centre_far_away_changes_nothing():

@@ -18,6 +18,7 @@ from tools import (
     commit_page,
     commits_along,
     commits_kept,
+    growing,
     home_page,
     home_spans,
     report,
@@ -94,7 +95,7 @@ def test_changes_over_days_are_those_of_the_newest_value_that_old(tree):
 
 
 def forget_telemetry(tree):
-    """Leave asv's values alone: of rounds, times are adjusted, those of older commits anew with each new one."""
+    """Leave asv's values alone: of rounds, times are adjusted, those of older commits now and then anew."""
     shutil.rmtree(path_of(tree, 0).parent / "telemetry")
 
 
@@ -149,8 +150,12 @@ def test_whatever_else_changes_the_site_is_as_from_nothing(tree):
     check_as_from_nothing(tree)
 
 
-def test_of_a_new_commit_only_its_own_values_are_looked_at(tree, monkeypatch):
-    forget_telemetry(tree)
+@pytest.mark.parametrize("telemetry", [True, False])
+def test_of_a_new_commit_only_its_own_values_are_looked_at(tree, monkeypatch, telemetry):
+    monkeypatch.setattr(growing, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
+    monkeypatch.setattr(growing, "GROWTH", 2)
+    if not telemetry:
+        forget_telemetry(tree)
     newest = path_of(tree, 4)
     newest.rename(newest.with_suffix(".later"))
     list(commit_page.build(read(tree)))
@@ -164,7 +169,7 @@ def test_of_a_new_commit_only_its_own_values_are_looked_at(tree, monkeypatch):
     assert asked == [4]
     rewrite(path_of(tree, 2), halve)
     list(commit_page.build(read(tree)))
-    assert asked == [4, 2, 3, 4]
+    assert asked == [4, *((0, 1) if telemetry else ()), 2, 3, 4]  # its rounds are of another run now
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}', "\ud800"])

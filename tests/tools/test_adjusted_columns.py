@@ -1,0 +1,188 @@
+"""Adjusted times that are kept from report to report are those of a first one, to the last bit."""
+
+import itertools
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.harness.cases import CONTROLS
+from tests import large_tree
+from tests.tools import synthetic
+from tests.tools.test_site_store import check, read
+from tools import adjusted_rounds, growing
+from tools.series_layout import ADJUSTED
+
+COMMITS = 9
+
+
+@pytest.fixture(scope="module", params=["gauges", "controls"])
+def built(request, tmp_path_factory):
+    """A tree of 20 series: with gauges, or without, where the controls tell; all rounds felt the same neighbour."""
+    folder = tmp_path_factory.mktemp(request.param)
+    shape = large_tree.Shape(commits=COMMITS, series=20, telemetry=True)
+    commits = large_tree.build(folder, shape)
+    for path in (folder / "results").rglob("*.jsonl"):
+        feel(path, with_gauge=request.param == "gauges")
+    return synthetic.Tree(repository=folder / "repository", results=folder / "results", commits=commits)
+
+
+def feel(path, *, with_gauge):
+    """Slow all rounds of a launch down alike, and asv's medians with them; the gauge, if there is one, tells of it."""
+    stored = path.parents[1] / f"{path.stem}.json"
+    chance = np.random.default_rng(sum(path.stem.encode()))
+    factors = dict(zip(range(8), np.exp(chance.normal(0, 0.05, 8)).tolist(), strict=True))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    seconds = {}
+    for line in lines:
+        factor = factors[int(line["l"].partition("-")[0])]
+        line["e"] *= factor
+        seconds.setdefault((line["b"], *line["p"]), []).append(line["e"])
+        line.pop("j")
+        if with_gauge:
+            line["j"] = 2.5e-5 * factor
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = json.loads(stored.read_text())
+    for name, row in data["results"].items():
+        pairs = itertools.product(*([json.loads(one.replace("'", '"')) for one in axis] for axis in row[1]))
+        row[0] = [np.median(seconds[name, *pair]) if (name, *pair) in seconds else None for pair in pairs]
+    stored.write_text(json.dumps(data))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def grows_early():
+    """Let the basis grow at 3, 4, 6 and 9 commits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing, "GROWTH", 2)
+        patch.setattr(growing, "ALWAYS_ANEW", 2)
+        yield
+
+
+def files_of(tree, index):
+    """Return the files of a commit, with where they are put aside."""
+    stem = f"{tree.commits[index][:8]}-{large_tree.ENVIRONMENT}"
+    folder = tree.results / large_tree.MACHINE
+    return [(path, tree.results.parent / path.name) for path in (folder / f"{stem}.json", beside(tree, index))]
+
+
+def beside(tree, index):
+    stem = f"{tree.commits[index][:8]}-{large_tree.ENVIRONMENT}"
+    return tree.results / large_tree.MACHINE / "telemetry" / f"{stem}.jsonl"
+
+
+def withhold(tree, indices):
+    for path, aside in itertools.chain.from_iterable(files_of(tree, index) for index in indices):
+        path.rename(aside)
+
+
+def bring_back(tree, indices):
+    for path, aside in itertools.chain.from_iterable(files_of(tree, index) for index in indices):
+        aside.rename(path)
+
+
+def without_one_series(path):
+    """Remove the rounds of a series from telemetry."""
+    lines = path.read_text().splitlines(keepends=True)
+    gone = json.loads(lines[0])["p"]
+    path.write_text("".join(line for line in lines if json.loads(line)["p"] != gone))
+
+
+def times(found):
+    """Return the adjusted times of a site's layout, by series and commit."""
+    layout = found.store.layout
+    return {
+        (key, layout.commits[layout.commit[slot]]): [layout.columns[name][slot].tobytes() for name in ADJUSTED]
+        for number, key in enumerate(layout.keys)
+        for slot in range(*layout.part(number, on_line=False).indices(len(layout.commit)))
+    }
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    arrivals=st.permutations(range(COMMITS)),
+    cuts=st.lists(st.integers(1, COMMITS), max_size=4),
+    damaged=st.lists(st.integers(0, COMMITS - 1), max_size=1),
+)
+def test_reports_along_the_way_change_no_bit(built, arrivals, cuts, damaged):
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(built.results, Path(folder) / "results")
+        tree = synthetic.Tree(repository=built.repository, results=Path(folder) / "results", commits=built.commits)
+        withhold(tree, arrivals)
+        for first, last in itertools.pairwise([0, *sorted(cuts), COMMITS]):
+            bring_back(tree, arrivals[first:last])
+            read(tree)
+        for index in damaged:
+            without_one_series(beside(tree, index))
+        found = check(tree)  # and as it is computed without arrays, digests or a cache
+        told = times(found)
+        assert sum(any(value != told_nan() for value in values) for values in told.values()) > 40
+        shutil.rmtree(tree.results.parent / ".asv")
+        assert times(read(tree)) == told
+
+
+def told_nan():
+    return np.float64("nan").tobytes()
+
+
+def test_one_more_commit_costs_its_own_values_until_the_basis_grows(built, tmp_path, monkeypatch):
+    shutil.copytree(built.results, tmp_path / "results")
+    tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
+    withhold(tree, range(4, COMMITS))
+    read(tree)
+    asked = []
+    whole = adjusted_rounds.read
+    monkeypatch.setattr(
+        adjusted_rounds, "read", lambda *given: asked.append(np.count_nonzero(given[-1][:-1])) or whole(*given)
+    )
+    costs = []
+    for index in range(4, COMMITS):
+        before, _ = times(read(tree)), asked.clear()
+        bring_back(tree, [index])
+        found = read(tree)
+        moved = {pair for pair, value in before.items() if times(found)[pair] != value}
+        costs.append((found.store.computed > 20, sum(asked) > 20, bool(moved)))
+    assert costs == [(False,) * 3, (True,) * 3, (False,) * 3, (False,) * 3, (True,) * 3]
+
+
+@pytest.mark.parametrize("index", [0, 7])  # of the basis of the 8 commits, and behind it
+def test_controls_that_stand_in_another_file_of_the_commit_count(built, tmp_path, index):
+    shutil.copytree(built.results, tmp_path / "results")
+    tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
+    withhold(tree, [8])
+    ours = [path for path, _ in files_of(tree, index)]
+    theirs = [path.with_name(f"again{path.suffix}") for path in ours]
+    for path, other in zip(ours, theirs, strict=True):
+        shutil.copy(path, other)
+    remove_controls(*ours)
+    before = times(check(tree))
+    for other in theirs:
+        other.unlink()
+    after = times(check(tree))
+    has_gauges = '"j"' in ours[1].read_text()
+    assert (
+        any(before[pair] != value for pair, value in after.items() if pair[0].implementation == "native") != has_gauges
+    )
+
+
+def remove_controls(results, telemetry):
+    """Leave out the values of the controls: those of the first axis' first entries."""
+    kept = [line for line in telemetry.read_text().splitlines(keepends=True) if not is_control(*json.loads(line)["p"])]
+    telemetry.write_text("".join(kept))
+    data = json.loads(results.read_text())
+    for row in data["results"].values():
+        axis = [one for one in row[1][0] if not is_control(one.strip("'"))]
+        first = (len(row[1][0]) - len(axis)) * len(row[1][1])  # eager and compile are the first two
+        row[1][0] = axis
+        for column, values in enumerate(row):
+            if column not in (1, 2) and isinstance(values, list):
+                row[column] = values[first:]
+    results.write_text(json.dumps(data))
+
+
+def is_control(implementation, *_):
+    return implementation in CONTROLS
