@@ -10,9 +10,8 @@ what an old commit's time is adjusted to does not move with every new one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol
 
@@ -115,10 +114,14 @@ def fit(rounds: Rounds, told: Logs, code: Code, method: str) -> Fit | None:
         told: what its controls did in the same rounds (`witnessed`); only asked where the series has no gauges.
         code: what it ran at its commits, where that is known. method: that timed it.
     """
-    signals = _by_gauges(rounds) if has_gauges(rounds) else {CONTROLS_TOGETHER: (told, None)} if told else {}
+    read = _logs(rounds, "estimate", *GAUGES)
+    series = read.pop("estimate")
+    signals: Signals = {CONTROLS_TOGETHER: (told, None)} if told else {}
+    if any(read.values()):
+        signals = _by_gauges(read, series)
     if not signals:
         return None
-    betas, explained = slopes(logs(rounds), [signal for signal, _ in signals.values()], code)
+    betas, explained = slopes(series, [signal for signal, _ in signals.values()], code)
     if not any(betas):
         return None
     named = zip(signals.items(), betas, strict=True)
@@ -131,9 +134,8 @@ def has_gauges(rounds: Rounds) -> bool:
     return any(getattr(item, name) is not None for items in rounds.values() for item in items for name in GAUGES)
 
 
-def _by_gauges(rounds: Rounds) -> Signals:
-    """Return the signals of the gauges that can be used."""
-    gauges, series = {name: _logs(rounds, attrgetter(name)) for name in GAUGES}, logs(rounds)
+def _by_gauges(gauges: Mapping[str, Logs], series: Logs) -> Signals:
+    """Return the signals of the gauges of a series that can be used."""
     used = {name: (gauge, centre(gauge)) for name, gauge in gauges.items() if is_usable(gauge, series)}
     return {name: (deviations([gauge], [middle]), math.exp(middle)) for name, (gauge, middle) in used.items()}
 
@@ -157,21 +159,18 @@ def freed(how: Fit, rounds: Rounds, told: Logs) -> dict[str, list[float]]:
     Args:
         how: the series is adjusted. rounds: of any of its commits. told: what its controls did in them.
     """
-    signals = [(signal.slope, _deviations(signal, rounds, told)) for signal in how.signals]
+    gauges = {signal.name: math.log(signal.centre) for signal in how.signals if signal.centre is not None}
+    read = _logs(rounds, "estimate", *gauges)
+    by_name = {CONTROLS_TOGETHER: told} | {name: deviations([read[name]], [gauges[name]]) for name in gauges}
+    signals = [(signal.slope, by_name[signal.name]) for signal in how.signals]
     found: dict[str, list[float]] = {}
     lacking = set()
-    for key, value in logs(rounds).items():
+    for key, value in read["estimate"].items():
         moves = [slope * signal[key] for slope, signal in signals if key in signal]
         found.setdefault(key[0], []).append(math.exp(value - sum(moves)))
         if not moves:
             lacking.add(key[0])
     return {commit: estimates for commit, estimates in found.items() if commit not in lacking}
-
-
-def _deviations(signal: Signal, rounds: Rounds, told: Logs) -> Logs:
-    if signal.centre is None:
-        return told
-    return deviations([_logs(rounds, attrgetter(signal.name))], [math.log(signal.centre)])
 
 
 def is_control(witness: Place, place: Place) -> bool:
@@ -187,19 +186,21 @@ def seconds_of(key: SeriesKey) -> tuple[str, ...]:
     return key.benchmark.partition(".")[2], key.machine, key.environment
 
 
-def logs(rounds: Rounds) -> dict[RoundKey, float]:
+def logs(rounds: Rounds) -> Logs:
     """Return the logarithms of the estimates of rounds, in s."""
-    return _logs(rounds, attrgetter("estimate"))
+    return _logs(rounds, "estimate")["estimate"]
 
 
-def _logs(rounds: Rounds, value: Callable[[Timed], float | None]) -> dict[RoundKey, float]:
-    """Return the logarithm of what rounds have of a value, in s; rounds of one launch are told apart by their order."""
-    found: dict[RoundKey, float] = {}
+def _logs(rounds: Rounds, *names: str) -> dict[str, dict[RoundKey, float]]:
+    """Return the logarithms of what rounds have of some values, in s; those of one launch are told by their order."""
+    found: dict[str, dict[RoundKey, float]] = {name: {} for name in names}
     for commit, items in rounds.items():
         counts: dict[str, int] = {}
         for item in sorted(items, key=lambda item: item.time):
             number = counts[item.launch] = counts.get(item.launch, 0) + 1
-            seconds = value(item)
-            if seconds is not None:
-                found[commit, f"{item.launch} {number}"] = math.log(seconds)
+            key = commit, f"{item.launch} {number}"
+            for name, values in found.items():
+                seconds = getattr(item, name)
+                if seconds is not None:
+                    values[key] = math.log(seconds)
     return found

@@ -86,7 +86,9 @@ def slopes(series: Logs, signals: Sequence[Logs], code: Code = NOT_KNOWN) -> tup
     A slope b with standard error s is multiplied by b^2 / (b^2 + s^2), the empirical Bayes estimate under a normal
     prior about 0 whose variance is estimated by b^2: near 1 where the signal explains the series, near 0 where not.
     """
-    keys = [key for key in series if all(key in signal for signal in signals)]
+    keys = list(series)
+    for signal in signals:
+        keys = [key for key in keys if key in signal]
     shrunk = np.zeros(len(signals))
     used = signals[: len(keys) // MIN_ROUNDS]  # too few rounds for all are enough for the first ones
     if not used:
@@ -117,10 +119,13 @@ def _shrunk(x: FloatArray, y: FloatArray, freedom: int) -> tuple[FloatArray, flo
 
 def _centred(values: FloatArray, codes: IntArray) -> FloatArray:
     """Return (rounds, columns) less the median of their code."""
-    found = values.astype(np.float64)
-    for one in range(int(codes.max()) + 1):
-        found[codes == one] -= np.median(found[codes == one], axis=0)
-    return found
+    ends = np.cumsum(np.bincount(codes))
+    starts = np.concatenate([[0], ends[:-1]])
+    medians = []
+    for column in values.T:
+        ordered = column[np.lexsort((column, codes))]
+        medians.append((ordered[(starts + ends - 1) // 2] + ordered[(starts + ends) // 2]) / 2)
+    return np.asarray(values - np.array(medians).T[codes])
 
 
 def _huber_positive(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,3 +227,11 @@ def test_a_session_of_unknown_code_is_a_code_of_its_own():
     series, controls = planted(step=0.05)
     signals = [deviations(controls)]
     assert slopes(series, signals, {"s3": "x", "s7": "y"}) == slopes(series, signals)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(-30, 5), st.floats(-1, 1)), min_size=1, max_size=40))
+def test_rounds_are_centred_by_exactly_the_median_of_their_code(rounds):
+    codes = np.unique([code for code, *_ in rounds], return_inverse=True)[1]
+    values = np.array([own for _, *own in rounds])
+    wanted = values - np.array([np.median(values[codes == code], axis=0) for code in codes])
+    assert (adjustment._centred(values, codes) == wanted).all()
