@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.harness.cases import CONTROLS
+from benchmarks.harness.telemetry import GAUGES
 from tests import large_tree
 from tests.tools import synthetic
 from tests.tools.test_site_store import check, read
 from tools import adjusted_rounds, growing
+from tools.entries import ROUND
 from tools.series_layout import ADJUSTED
 
 COMMITS = 9
@@ -122,7 +124,10 @@ def test_reports_along_the_way_change_no_bit(built, arrivals, cuts, damaged):
         told = times(found)
         assert sum(any(value != told_nan() for value in values) for values in told.values()) > 40
         shutil.rmtree(tree.results.parent / ".asv")
-        assert times(read(tree)) == told
+        fresh = read(tree)
+        assert times(fresh) == told
+        assert fresh.store.fits == found.store.fits != {}
+        assert fresh.store.adjusted == found.store.adjusted
 
 
 def told_nan():
@@ -167,6 +172,32 @@ def test_controls_that_stand_in_another_file_of_the_commit_count(built, tmp_path
     assert (
         any(before[pair] != value for pair, value in after.items() if pair[0].implementation == "native") != has_gauges
     )
+
+
+def test_controls_that_change_places_are_seen(built, tmp_path):
+    shutil.copytree(built.results, tmp_path / "results")
+    tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
+    check(tree)
+    for path, _ in files_of(tree, 0):
+        text = path.read_text().replace("eager", "?").replace("compile", "eager").replace("?", "compile")
+        path.write_text(text)
+    check(tree)
+
+
+def test_what_tells_of_rounds_is_the_same_wherever_they_stand_in_their_file():
+    one, other = np.zeros(5, ROUND), np.zeros(3, ROUND)
+    one["entry"], other["entry"] = (0, 0, 3, 3, 3), 1
+    for rounds in (one, other):
+        rounds["launch"], rounds["estimate"] = np.arange(len(rounds)) % 3, 1e-3
+        for name in GAUGES:
+            rounds[name] = np.nan
+    one["launch"][2:] = other["launch"]
+    one["memory_gauge"][1] = 1e-5
+    found, wanted = adjusted_rounds.unfreed(one, 4), adjusted_rounds.unfreed(other, 2)
+    assert found["told"][3] == wanted["told"][1]
+    assert len({*found["told"].tolist(), *wanted["told"].tolist()}) == 3  # of none, and of two values
+    assert found["is_gauged"].tolist() == [True, False, False, False]
+    assert np.isnan(found["adjusted"]).all() and not found["by"].any()
 
 
 def remove_controls(results, telemetry):
