@@ -169,12 +169,20 @@ inline Bytes lowest_bytes(Ints numbers) {
 inline Floats clamp(Floats x, float low, float high) { return smaller(all(high), larger(all(low), x)); }
 inline Doubles clamp(Doubles x, double low, double high) { return smaller(all(high), larger(all(low), x)); }
 
-// Whether a comparison holds for any element.
+// Whether a comparison holds for any element. Its masks are all-ones or zeros, so that their signs say it.
 inline bool any(Ints mask) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(mask), reinterpret_cast<__m512i>(mask)) != 0;
+#elif defined(__AVX__)
+    return _mm256_movemask_ps(reinterpret_cast<__m256>(mask)) != 0;
+#elif defined(__SSE2__)
+    return _mm_movemask_ps(reinterpret_cast<__m128>(mask)) != 0;
+#else
     uint64_t words[VECTOR_BYTES / 8], together = 0;
     std::memcpy(words, &mask, sizeof words);
     for (const uint64_t word : words) together |= word;
     return together != 0;
+#endif
 }
 
 // Adding and subtracting this rounds |x| < 2^22 to an integer, halves to even: at this size a float's last

@@ -13,7 +13,7 @@ from tests.kernels.stand_in import HostTensor, float32_values
 
 pytestmark = in_turn(ISAS)
 
-SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 127, 255, 256, 257, 300, 1024, 5003)
+SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 1024, 5003)
 GUARD = 128  # bytes to both sides of an output, more than a line
 
 

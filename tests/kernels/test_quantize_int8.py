@@ -12,7 +12,7 @@ from tests.kernels.instruction_sets import SLOW_BUT_FOR_USUAL, in_turn
 from tests.kernels.stand_in import HostTensor, float32_values, poisoned, properties, shifted
 
 pytestmark = in_turn(SLOW_BUT_FOR_USUAL)  # test_devices.py has the quicker ones for all
-SIZES = st.sampled_from([0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 255, 256, 257, 1000, 4097])
+SIZES = st.sampled_from([0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000, 4097])
 SCALES = st.floats(2**-100, 2**100, width=32)
 ZERO_POINTS = st.integers(-128, 127)
 
