@@ -63,6 +63,8 @@ struct Cached {
     }
     static void finish() {}
     template <class Item>
+    static void fetch(const Item*, int64_t) {}
+    template <class Item>
     static int64_t before(const Item*, int64_t) {
         return 0;
     }
