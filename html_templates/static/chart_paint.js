@@ -37,5 +37,12 @@ const ChartPaint = (() => {
     window.addEventListener("afterprint", after);
   }
 
-  return { colour, follow };
+  /** Embeds a document of Bokeh's; returns the view of its plot, which is no stop of the keyboard: it would have no name. */
+  async function embed(item, host) {
+    const [view] = await Bokeh.embed.embed_item(item, host);
+    view.canvas_view.events_el.tabIndex = -1;
+    return view;
+  }
+
+  return { colour, embed, follow };
 })();

@@ -210,7 +210,7 @@ async function start(section) {
   const form = section.querySelector("form");
   const turn = { now: 0 };
   const item = JSON.parse(section.querySelector("script.chart-document").textContent);
-  const [view] = await Bokeh.embed.embed_item(item, section.querySelector(".chart"));
+  const view = await ChartPaint.embed(item, section.querySelector(".chart"));
   const plot = view.model;
   const update = () => {
     offer(form, data.series);

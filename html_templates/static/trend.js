@@ -35,11 +35,10 @@ const Trend = (() => {
 
   /** Makes the chart of a section; `moved` is called when another part of it comes into view. */
   async function create(host, item, moved) {
-    const [view] = await Bokeh.embed.embed_item(item, host);
+    const view = await ChartPaint.embed(item, host); // the host takes the keys
     const plot = view.model;
     const chart = { view, plot, ...parts(plot), model: null };
     ChartPaint.follow(plot, () => paintMarks(chart));
-    view.canvas_view.events_el.tabIndex = -1; // the host takes the keys; a second stop would have no name
     const refit = oncePerFrame(() => {
       if (chart.model === null || extent(chart) === chart.fitted) return;
       fit(chart);

@@ -5,7 +5,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.tools.site_inspection import DESK, PHONE, kind_of, opened
+from tests.tools.site_inspection import DESK, PHONE, SETTLED, kind_of, opened
 from tests.tools.synthetic_extras import HOSTILE, SCRIPT
 from tests.tools.test_browser import chromium  # noqa: F401 - a fixture
 from tools import navigation, report
@@ -23,6 +23,17 @@ FOCUS = """() => {
           ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
           seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight};
 }"""
+
+# All that the keyboard might reach, and what pointers act on in charts, also inside Bokeh's shadow roots
+STOPS = """(() => {
+  const shadow = (item) => item.shadowRoot ? inside(item.shadowRoot) : [];
+  const inside = (root) => [...root.querySelectorAll("*")].flatMap((item) => [item, ...shadow(item)]);
+  const labels = (item) => item.labels?.length || item.getAttribute("aria-labelledby");
+  const named = (item) => Boolean((item.ariaLabel || item.title || item.innerText || "").trim() || labels(item));
+  const kind = (item) => item.matches(".bk-events") ? "bk-events" : item.outerHTML.slice(0, 80);
+  return inside(document).filter((item) => (item.tabIndex >= 0 || item.matches(".bk-events")) && item.checkVisibility())
+    .map((item) => ({tag: kind(item), index: item.tabIndex, named: named(item)}));
+})"""
 
 
 def written(tree, folder):
@@ -119,6 +130,20 @@ def test_the_keyboard_reaches_what_matters_and_shows_where_it_is(plain, crawled,
         linked = {stop["href"] for stop in reached}
         listed = {page for _, page, _ in navigation.SITE if (out / page).is_file()}
         assert listed <= linked, name
+
+
+def test_every_stop_of_the_keyboard_has_a_name(plain, crawled, reader):
+    _, out = plain
+    drawn = []
+    for name in one_of_each_kind(crawled.pages).values():
+        reader.tab.goto((out / name).as_uri())
+        reader.tab.evaluate(SETTLED)
+        if reader.tab.evaluate("document.querySelector('script.chart-document') !== null"):
+            reader.tab.wait_for_function(f"{STOPS}().some((stop) => stop.tag === 'bk-events')")
+            drawn.append(name.partition("-")[0])
+        stops = [stop for stop in reader.tab.evaluate(f"{STOPS}()") if stop["index"] >= 0]
+        assert stops and [stop for stop in stops if not stop["named"]] == [], name
+    assert sorted(drawn) == ["kernel", "roofline.html"]
 
 
 def test_the_skip_link_leads_past_the_navigation(plain, reader):
