@@ -215,7 +215,7 @@ def write(found, out):
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
     report._add_static(writer)
-    report._make(found, writer, (kernel_page, series_data))
+    report._make(found, writer, (kernel_page.build, series_data.build))
     writer.finish()
     for item in found.findings:
         (out / f"finding-{item.id}.html").write_text("<!doctype html><title>finding</title>")
