@@ -102,13 +102,14 @@ def test_what_is_interrupted_goes_on_where_it_was(tiny):
         text=True,
         start_new_session=True,
     )
-    assert any("round 4/8" in line for line in process.stdout)
+    # Early: the rounds that are left take five seconds
+    assert any("round 2/8" in line for line in process.stdout)
     os.killpg(process.pid, signal.SIGINT)
     rest = process.communicate(timeout=200)[0]
     assert process.returncode == 130 and "what was measured so far is kept" in rest
     kept = {commit: evidence(tiny, commit) for commit in (base, head)}
     rounds = min(map(len, kept.values()))
-    assert 3 <= rounds < 8
+    assert 1 <= rounds < 8
     done = gate(tiny, base, "HEAD", *ONE)
     assert done.returncode == 10, done.stdout
     for commit, lines in kept.items():
