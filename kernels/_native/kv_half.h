@@ -40,7 +40,11 @@ inline Halves lower_halves(Words words) {
 }
 
 inline Words widened(Halves halves) {  // GCC 12 takes a vector that was loaded apart, as above
-#if defined(__aarch64__)
+#if defined(__AVX512F__)
+    return reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(halves)));
+#elif defined(__AVX2__)
+    return reinterpret_cast<Words>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(halves)));
+#elif defined(__aarch64__)
     return vmovl_u16(halves);
 #else
     return __builtin_convertvector(halves, Words);
