@@ -32,7 +32,7 @@ constexpr int WIDTH = VECTOR_BYTES / 4;  // floats per vector
 typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t Ints __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t Words __attribute__((vector_size(VECTOR_BYTES)));
-typedef int8_t Bytes __attribute__((vector_size(WIDTH)));
+typedef int8_t Bytes __attribute__((vector_size(VECTOR_BYTES)));
 typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t LongWords __attribute__((vector_size(VECTOR_BYTES)));
 
@@ -143,43 +143,53 @@ inline Doubles smaller(Doubles first, Doubles second) {
 #endif
 }
 
-// The lowest byte of each integer. GCC 12 takes integers that were floats apart element by element without
-// the intrinsic.
-inline Bytes lowest_bytes(Ints numbers) {
-#if defined(__AVX512F__)
-    return reinterpret_cast<Bytes>(_mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(numbers)));
+// The lowest byte of each integer of four vectors, in their order. The packing instructions saturate, so that the
+// rest is masked first, and work within 16 bytes of a vector, whose fours are then put in order; GCC 12 takes
+// integers that were floats apart element by element without the intrinsics.
+inline Bytes lowest_bytes(const Ints (&numbers)[4]) {
+#if defined(__AVX512BW__)
+    const auto byte = [&](int i) { return reinterpret_cast<__m512i>(numbers[i] & 0xff); };
+    const __m512i packed =
+        _mm512_packus_epi16(_mm512_packus_epi32(byte(0), byte(1)), _mm512_packus_epi32(byte(2), byte(3)));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return reinterpret_cast<Bytes>(_mm512_maskz_permutexvar_epi32(0xffff, order, packed));
 #elif defined(__AVX2__)
-    const __m256i bytes = reinterpret_cast<__m256i>(numbers & 0xff);
-    const __m128i pairs = _mm_packus_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
-    const __m128i packed = _mm_packus_epi16(pairs, pairs);
-    return load<Bytes>(&packed);
+    const auto byte = [&](int i) { return reinterpret_cast<__m256i>(numbers[i] & 0xff); };
+    const __m256i packed =
+        _mm256_packus_epi16(_mm256_packus_epi32(byte(0), byte(1)), _mm256_packus_epi32(byte(2), byte(3)));
+    return reinterpret_cast<Bytes>(
+        _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
 #elif defined(__SSE2__) && !defined(__AVX__)
-    const __m128i bytes = reinterpret_cast<__m128i>(numbers & 0xff);
-    const __m128i pairs = _mm_packs_epi32(bytes, bytes);
-    const __m128i packed = _mm_packus_epi16(pairs, pairs);
-    return load<Bytes>(&packed);
+    const auto byte = [&](int i) { return reinterpret_cast<__m128i>(numbers[i] & 0xff); };
+    return reinterpret_cast<Bytes>(
+        _mm_packus_epi16(_mm_packs_epi32(byte(0), byte(1)), _mm_packs_epi32(byte(2), byte(3))));
 #elif defined(__aarch64__)
-    const uint8x16_t bytes = vreinterpretq_u8_s32(numbers), evens = vuzp1q_u8(bytes, bytes);
-    const uint8x16_t packed = vuzp1q_u8(evens, evens);
-    return load<Bytes>(&packed);
+    const auto bytes = [&](int i) { return vreinterpretq_u8_s32(numbers[i]); };
+    return reinterpret_cast<Bytes>(vuzp1q_u8(vuzp1q_u8(bytes(0), bytes(1)), vuzp1q_u8(bytes(2), bytes(3))));
 #else
-    return __builtin_convertvector(numbers, Bytes);
+    typedef int8_t Quarter __attribute__((vector_size(WIDTH)));
+    Quarter quarters[4];
+    for (int i = 0; i < 4; ++i) quarters[i] = __builtin_convertvector(numbers[i], Quarter);
+    return load<Bytes>(quarters);
 #endif
 }
 
 // x within [low, high]; NaN passes.
-inline Floats clamp(Floats x, float low, float high) { return smaller(all(high), larger(all(low), x)); }
+inline Floats clamp(Floats x, Floats low, Floats high) { return smaller(high, larger(low, x)); }
+inline Floats clamp(Floats x, float low, float high) { return clamp(x, all(low), all(high)); }
 inline Doubles clamp(Doubles x, double low, double high) { return smaller(all(high), larger(all(low), x)); }
 
-// Whether a comparison holds for any element. Its masks are all-ones or zeros, so that their signs say it.
-inline bool any(Ints mask) {
+// Whether any number is larger than another's. GCC makes a vector of AVX-512's masks and tests that.
+inline bool any_larger(Ints numbers, Ints others) {
 #if defined(__AVX512F__)
-    return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(mask), reinterpret_cast<__m512i>(mask)) != 0;
+    return _mm512_cmpgt_epi32_mask(reinterpret_cast<__m512i>(numbers), reinterpret_cast<__m512i>(others)) !=
+           0;
 #elif defined(__AVX__)
-    return _mm256_movemask_ps(reinterpret_cast<__m256>(mask)) != 0;
+    return _mm256_movemask_ps(reinterpret_cast<__m256>(numbers > others)) != 0;
 #elif defined(__SSE2__)
-    return _mm_movemask_ps(reinterpret_cast<__m128>(mask)) != 0;
+    return _mm_movemask_ps(reinterpret_cast<__m128>(numbers > others)) != 0;
 #else
+    const Ints mask = numbers > others;
     uint64_t words[VECTOR_BYTES / 8], together = 0;
     std::memcpy(words, &mask, sizeof words);
     for (const uint64_t word : words) together |= word;

@@ -21,6 +21,7 @@
 
 namespace {
 
+using kv::Bytes;
 using kv::Floats;
 using kv::Ints;
 using kv::WIDTH;
@@ -77,24 +78,28 @@ Floats bounded_quotient(Floats x, float scale) {
 }
 
 template <bool SAFE, class Item>
-void quantize_vector(const Item* x, int8_t* out, float scale, float reciprocal) {
-    const Floats number = kv::read(x);
-    const Floats value = SAFE ? quotient(number, scale, reciprocal) : bounded_quotient(number, scale);
-    // The integer wanted is in the lowest bits of the sum.
-    kv::store(out, kv::lowest_bytes(reinterpret_cast<Ints>(value + kv::ROUNDER)));
+Bytes quantized(const Item* x, float scale, float reciprocal) {
+    Ints numbers[4];
+    for (Ints& each : numbers) {
+        const Floats number = kv::read(x);
+        const Floats value = SAFE ? quotient(number, scale, reciprocal) : bounded_quotient(number, scale);
+        each = reinterpret_cast<Ints>(value + kv::ROUNDER);  // the integer wanted is in the lowest bits
+        x += WIDTH;
+    }
+    return kv::lowest_bytes(numbers);
 }
 
 template <bool SAFE, class Item>
 void quantize(const Item* x, int8_t* out, int64_t n, float scale) {
+    constexpr int64_t SIZE = sizeof(Bytes);
     const float reciprocal = 1.0f / scale;
     int64_t i = 0;
-    for (; i + WIDTH <= n; i += WIDTH) quantize_vector<SAFE>(x + i, out + i, scale, reciprocal);
+    for (; i + SIZE <= n; i += SIZE) kv::store(out + i, quantized<SAFE>(x + i, scale, reciprocal));
     if (i == n) return;
-    Item last[WIDTH] = {};
-    int8_t result[WIDTH];
+    Item last[SIZE] = {};
     std::copy(x + i, x + n, last);
-    quantize_vector<SAFE>(last, result, scale, reciprocal);
-    std::copy(result, result + (n - i), out + i);
+    const Bytes result = quantized<SAFE>(last, scale, reciprocal);
+    std::memcpy(out + i, &result, n - i);
 }
 
 template <class Item>
