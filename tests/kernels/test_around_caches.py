@@ -7,6 +7,7 @@ import pytest
 
 import kernels
 from kernels._native import library
+from tests.kernels import references
 from tests.kernels.instruction_sets import ISAS, in_turn
 from tests.kernels.numbers import FORMATS
 from tests.kernels.stand_in import HostTensor, float32_values
@@ -69,6 +70,19 @@ def test_the_same_bits_come_out_and_nothing_beside_them(around, call, form, stor
         assert out.tobytes() == usual.tobytes(), size
         memory[start : start + out.nbytes] = 0xA5
         assert np.all(memory == 0xA5), size
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+def test_blocks_with_ties_are_divided_and_written_there_once_more(around, name):
+    form, x = FORMATS[name], float32_values(5, (20 * 64,), 3.0).astype(np.float64)
+    x[64 * np.arange(0, 20, 3) + 7] = 0.125  # 2.5 scales
+    tensor = form.tensor(form.encode(x))
+    for shift in (0, 5):
+        memory, out, _ = guarded(x.size, np.int8, shift)
+        kernels.quantize_int8(tensor, 0.05, 3, out=HostTensor(out))
+        assert np.array_equal(out, references.quantize_int8_values(form.decode(tensor.array), 0.05, 3))
+        out[:] = -91  # 0xA5
+        assert np.all(memory == 0xA5)
 
 
 @CALLS

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -53,6 +56,64 @@ def test_ties_go_to_even_and_neighbours_of_ties_do_not(scale, zero_point):
     ties = (np.arange(-140, 140) + np.float32(0.5)).astype(np.float32) * np.float32(scale)
     x = np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf))])
     assert np.array_equal(run(x, scale, zero_point), five_operations(x, scale, zero_point))
+
+
+@properties
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=12), st.integers(0, 63), st.integers(0, 2**32 - 1))
+def test_blocks_that_must_be_divided_come_in_runs_of_any_length(runs, shift, seed):
+    """Products are given up for the longer the more blocks with a tie followed each other, then tried again."""
+    numbers, parts = np.random.default_rng(seed), []
+    for turn, run_ in enumerate(runs):
+        part = numbers.uniform(-6.0, 6.0, 64 * run_).astype(np.float32)
+        if turn % 2:  # a tie, or a NaN, in every 64 elements
+            places = 64 * np.arange(run_) + numbers.integers(0, 64, run_)
+            part[places] = numbers.choice(np.float32([0.125, -0.375, 2.625, np.nan]), run_)
+        parts.append(part)
+    x = np.concatenate([np.zeros(shift, np.float32), *parts])
+    assert np.array_equal(run(x, 0.05, 3), five_operations(x, 0.05, 3))
+
+
+@pytest.mark.parametrize("bound", [2.0**-64, 2.0**100, 2.0**-126, 2.0**127])
+@pytest.mark.parametrize("zero_point", [-128, 0, 127])
+def test_scales_about_which_another_way_to_divide_begins(bound, zero_point):
+    integers = np.arange(-260, 260, 0.25, dtype=np.float32)
+    for scale in np.float32([bound, np.nextafter(np.float32(bound), np.float32(0)), bound * 1.2345678]):
+        with np.errstate(over="ignore", under="ignore"):
+            x = np.concatenate([integers * scale, np.float32([np.inf, -np.inf, np.nan, 1e-45, 3.4e38, -3.4e38])])
+        assert np.array_equal(run(x, float(scale), zero_point), five_operations(x, float(scale), zero_point))
+
+
+def test_no_nan_has_another_integer():
+    bits = np.uint32([0x7FC00000, 0x7F800001, 0x7FC000FF, 0xFFC00080, 0xFFFFFFFF, 0x7FBFFFFF])
+    for x in (np.tile(bits, 50).view(np.float32), bits.view(np.float32)):
+        assert not run(x, 0.05, 77).any()
+
+
+def quotients_closest_to_a_tie() -> Iterator[tuple[np.float32, np.float32]]:
+    """Yield x and scale where x / scale is as close as it gets to the end of what rounds to a tie as a float32.
+
+    All of them but for powers of two, up to ties of 256 and a distance of 2^-46 of the quotient.
+
+    Beyond that end the float32 is the tie's neighbour, and the integer may be another. The end is half a unit beside
+    the tie t: (M + side) 2^(e - 24), with e the exponent of t and M = t 2^(24 - e). With scale = S 2^-23 and
+    x = X 2^(g + e - 47) the difference x - end scale is (X 2^g - (M + side) S) 2^(e - 47). As M + side is odd, there
+    is one S modulo 2^g for which the difference in brackets is j.
+    """
+    for t, side, j, g in itertools.product(np.arange(0.5, 256), (-1, 1), range(-4, 5), (24, 25)):
+        e = int(np.floor(np.log2(t)))
+        end = int(t * 2 ** (24 - e)) + side
+        s = -j * pow(end, -1, 2**g) % 2**g
+        x = (end * s + j) >> g
+        if j and 2**23 <= s < 2**24 and 2**23 <= x < 2**24:
+            yield np.float32(np.ldexp(x, g + e - 47)), np.float32(np.ldexp(s, -23))
+
+
+def test_quotients_closest_to_a_tie_round_as_those_of_divisions():
+    pairs = list(quotients_closest_to_a_tie())
+    assert len(pairs) > 1000
+    for x, scale in pairs:
+        block = np.full(128, x)  # fewer are divided
+        assert np.array_equal(run(block, float(scale), -128), five_operations(block, float(scale), -128)), (x, scale)
 
 
 def test_named_special_values():
