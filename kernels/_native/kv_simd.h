@@ -55,6 +55,18 @@ inline void store(Item* to, Vector vector) {
     std::memcpy(to, &vector, sizeof vector);
 }
 
+// Asks memory for as many items as these, AHEAD bytes behind them: it takes longer to answer than the core looks
+// ahead by itself, and its own prefetchers begin anew with every page. May lie beyond the array.
+template <class Item>
+inline void fetch(const Item* from, int64_t count) {
+    // Bytes. On an AMD Zen 5 6 to 10 KiB are as good as each other in memory, 4 and 14 worse; where the last cache
+    // holds the array more are better.
+    constexpr uintptr_t LINE = 64, AHEAD = 8192;
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(from) + AHEAD;
+    for (uintptr_t at = 0; at < count * sizeof(Item); at += LINE)
+        __builtin_prefetch(reinterpret_cast<const void*>(begin + at));
+}
+
 // A way to write vectors: into the caches, at any address. The other one is in kv_stream.h.
 struct Cached {
     template <class Vector>
@@ -62,8 +74,6 @@ struct Cached {
         std::memcpy(to, &vector, sizeof vector);
     }
     static void finish() {}
-    template <class Item>
-    static void fetch(const Item*, int64_t) {}
     template <class Item>
     static int64_t before(const Item*, int64_t) {
         return 0;

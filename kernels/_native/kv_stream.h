@@ -43,15 +43,6 @@ struct Around {
 #endif
     }
 
-    // Asks memory for as many items as these, AHEAD bytes behind them: it takes longer to answer than the core
-    // looks ahead by itself, and its own prefetchers begin anew with every page. May lie beyond the array.
-    template <class Item>
-    static void fetch(const Item* from, int64_t count) {
-        const uintptr_t begin = reinterpret_cast<uintptr_t>(from) + AHEAD;
-        for (uintptr_t at = 0; at < count * sizeof(Item); at += LINE)
-            __builtin_prefetch(reinterpret_cast<const void*>(begin + at), 0, 0);  // to be read, once
-    }
-
     // How many items there are from `to` up to a multiple of `size` bytes.
     template <class Item>
     static int64_t before(const Item* to, int64_t size) {
@@ -59,10 +50,6 @@ struct Around {
     }
 
   private:
-    // Bytes. On an AMD Zen 5 6 to 10 KiB are as good as each other in memory, 4 and 14 worse, and 10 better than
-    // 6 where the last cache holds a part.
-    static constexpr uintptr_t LINE = 64, AHEAD = 10240;
-
     template <class Bits, class Vector>
     static Bits bits(Vector vector) {
         Bits found;

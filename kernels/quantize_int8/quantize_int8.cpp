@@ -13,7 +13,7 @@
 //   5  blocks of 128 elements, where 256 were divided for the sake of one, and one instruction that says
 //      whether any is doubtful (kv_simd.h: any): in the caches .97 to 1 of the time with AVX-512 and AVX2,
 //      .89 with SSE2, .86 from float16; in memory .96 to .98
-//   6  around the caches, the input asked for 10 KiB ahead (kv_stream.h: fetch): .75 to .88 of the time at
+//   6  around the caches, the input asked for 10 KiB ahead (fetch): .75 to .88 of the time at
 //      10M elements, of which the last cache holds a part, .91 at 50M; with SSE2, which computes longer than
 //      memory takes, 1.03
 //   7  four vectors packed at once, their bytes written by whole vectors: .85 of the time with AVX2 (float16
@@ -22,6 +22,8 @@
 //      came one after the other, as those of numbers on a grid do: bfloat16 .48 of the time with AVX-512, .57
 //      with AVX2; the product in line, .94 with AVX-512. Without fused multiply-adds all is divided: .79 with
 //      SSE2, .38 from bfloat16
+//   9  the input asked for 8 KiB ahead at any size (kv_simd.h: fetch), around the caches in blocks of 64: of 5M
+//      elements, which the last cache holds, .72 to .85 of the time, .96 from the inner caches, .97 to 1 at 50M
 // Note: tried and rejected, each beside a prefetch 6 KiB ahead: reading from the four quarters of the array
 // at once (.91 to .99 of the time, but from places 1 MiB apart 1.4 to 1.8), writing whole lines by one
 // instruction or in bursts (the same), a prefetch per page or of every second line (no better than none).
@@ -48,7 +50,7 @@ using kv::Ints;
 template <class Stores>
 constexpr int64_t BLOCK = 128;
 template <>
-constexpr int64_t BLOCK<kv::Around> = 128;
+constexpr int64_t BLOCK<kv::Around> = 64;
 
 template <class Stores>
 using Block = Bytes[BLOCK<Stores> / sizeof(Bytes)];
@@ -161,7 +163,7 @@ void quantize(Stores, const Item* x, int8_t* out, int64_t n, float scale, int ze
     int64_t i = std::min(n, Stores::before(out, sizeof(Bytes)));
     if (i > 0) quantize_few(x, out, i, shared);
     for (; i + SIZE <= n; i += SIZE) {
-        Stores::fetch(x + i, SIZE);
+        kv::fetch(x + i, SIZE);
         if (!safe) {
             divide_block<false, Stores>(x + i, out + i, shared);
             continue;
