@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.cuda_on_host.traffic import ACCESS
+
 ORDERS = ("forward", "backward", 1)  # in which threads, and blocks, take turns; an integer seeds a random order
 MARGIN = 64  # bytes around an array, and what its address is divisible by where it is not shifted
 POISON = 0xFF  # NaN of every floating-point type; as an integer -1
@@ -72,6 +74,8 @@ class Library:
         self._native = ctypes.CDLL(str(path))
         for text in (self._native.on_host_fault, self._native.on_host_launches):
             text.restype = ctypes.c_char_p
+        self._native.on_host_accesses.restype = ctypes.c_void_p
+        self.accesses = np.empty(0, ACCESS)  # those of the last call, if it was to note them
         self.launches: list[Launch] = []  # those of the last call
 
     def call(
@@ -83,6 +87,7 @@ class Library:
         capability: int = 8,
         device: int = 0,
         stream: int = 0,
+        note_accesses: bool = False,
     ) -> int:
         """Call an entry point and return its status.
 
@@ -94,6 +99,7 @@ class Library:
             processors: how many the pretended device has. capability: its compute capability, the major number.
             device: 0 or 1; others do not exist.
             stream: any number.
+            note_accesses: whether `accesses` are those of this call afterwards, or none.
 
         Raises:
             KernelError: the kernel did what it must not do; or the launcher left another device current than it found.
@@ -101,9 +107,11 @@ class Library:
         memories = list({id(one): one for one in arguments if isinstance(one, Memory)}.values())
         self._begin(memories, order, processors)
         self._native.on_host_set_capability(capability)
+        self._native.on_host_note_accesses(int(note_accesses))
         prepared = [_as_ctypes(argument) for argument in arguments]
         status = int(self._native[name](*prepared, ctypes.c_int(device), ctypes.c_void_p(stream)))
         self.launches = [_launch(line) for line in self._native.on_host_launches().decode().splitlines()]
+        self.accesses = self._noted()
         if fault := self._native.on_host_fault().decode():
             raise KernelError(fault)
         for memory in memories:
@@ -111,6 +119,12 @@ class Library:
         if self._native.on_host_device() != 0:
             raise KernelError("the device that was current before is not current again")
         return status
+
+    def _noted(self) -> np.ndarray:
+        count = ctypes.c_size_t()
+        address = self._native.on_host_accesses(ctypes.byref(count))
+        noted = ctypes.string_at(address, count.value * ACCESS.itemsize) if count.value else b""
+        return np.frombuffer(noted, ACCESS)
 
     def _begin(self, memories: list[Memory], order: str | int, processors: int) -> None:
         kinds = {"forward": 0, "backward": 1}

@@ -23,6 +23,8 @@ struct Copies {
 };
 
 Copies copies[MOST_THREADS];
+const char source = 0,
+           destination = 0;  // the sites of all copies: lanes make the same ones in the same order
 
 Copies& own() { return copies[now().thread - 1]; }
 
@@ -42,10 +44,12 @@ void begin_block_copies() {
 void copy_later(void* to, const void* from, size_t bytes, size_t zeros) {
     if ((bytes != 4 && bytes != 8 && bytes != 16) || zeros > bytes)
         fault("copies %zu bytes, %zu of them zeros: wanted 4, 8 or 16", bytes, zeros);
-    if (zeros < bytes) check(from, bytes - zeros, false, 1);
+    const int memory = zeros < bytes ? check(from, bytes - zeros, false, 1) : OTHER_MEMORY;
     if (reinterpret_cast<uintptr_t>(from) % bytes != 0)
         fault("copies %zu bytes from an address that they do not divide", bytes);
     await_copy(to, bytes);
+    note_access(&source, from, bytes - zeros, false, memory);
+    note_access(&destination, to, bytes, true, SHARED_MEMORY);
     own().open.push_back({static_cast<char*>(to), static_cast<const char*>(from), bytes, zeros});
 }
 

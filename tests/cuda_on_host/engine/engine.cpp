@@ -3,3 +3,4 @@
 #include "copies.cpp"
 #include "memory.cpp"
 #include "runtime.cpp"
+#include "traffic.cpp"

@@ -57,8 +57,13 @@ void copy_later(void* to, const void* from, size_t bytes, size_t zeros);
 void commit_copies();
 void wait_for_copies(unsigned groups_left);
 
-// Called before each access of a kernel: faults where it is out of bounds, misaligned or races.
-void check(const void* address, size_t bytes, bool writes, size_t alignment);
+// Called before each access of a kernel: faults where it is out of bounds, misaligned or races. Returns what is
+// accessed: the number of an array, or one of these.
+constexpr int SHARED_MEMORY = -1, OTHER_MEMORY = -2;
+int check(const void* address, size_t bytes, bool writes, size_t alignment);
+// Notes an access of a lane for traffic.py, if its caller wants that. `site` is where in the kernel it is made: lanes of
+// a warp that are at one site for the n-th time make one request together.
+void note_access(const void* site, const void* address, size_t bytes, bool writes, int memory);
 // The beginning and the end of an asynchronous copy to shared memory: between them nobody may touch it.
 void await_copy(const void* to, size_t bytes);
 void end_copy(const void* to, size_t bytes);

@@ -201,18 +201,25 @@ void end_copy(const void* to, size_t bytes) {
     for (size_t i = first; i < first + bytes; ++i) shared_memory.bytes[i].is_awaited = false;
 }
 
-void check(const void* pointer, size_t bytes, bool writes, size_t alignment) {
+int check(const void* pointer, size_t bytes, bool writes, size_t alignment) {
     const char* const address = static_cast<const char*>(pointer);
-    if (!is_running() || local.has(address, bytes)) return;
+    if (!is_running() || local.has(address, bytes)) return OTHER_MEMORY;
     if (reinterpret_cast<uintptr_t>(address) % alignment != 0)
         fault("%s %zu bytes at %p, an address that is not divisible by %zu", writes ? "writes" : "reads",
               bytes, pointer, alignment);
-    if (address >= storage && address < storage + sizeof storage) return check_shared(address, bytes, writes);
-    for (Array& array : arrays)
-        if (array.span.has(address, bytes)) return check_array(array, address, bytes, writes);
+    if (address >= storage && address < storage + sizeof storage) {
+        check_shared(address, bytes, writes);
+        return SHARED_MEMORY;
+    }
+    for (Array& array : arrays) {
+        if (!array.span.has(address, bytes)) continue;
+        check_array(array, address, bytes, writes);
+        return static_cast<int>(&array - arrays.data());
+    }
     const Span library = {__ehdr_start, _end};
     if (writes || (!arguments.has(address, bytes) && !library.has(address, bytes)))
         out_of_bounds(address, bytes, writes);
+    return OTHER_MEMORY;
 }
 
 }  // namespace cuda_on_host
@@ -228,17 +235,24 @@ extern "C" void on_host_allow(const char* begin, size_t bytes, int is_writable) 
 }
 
 // What GCC and Clang call before accesses: those of `bytes` that are known to be aligned, then the others.
-#define CALLBACKS(bytes)                                                                                 \
-    extern "C" void __tsan_read##bytes(void* at) { cuda_on_host::check(at, bytes, false, bytes); }       \
-    extern "C" void __tsan_write##bytes(void* at) { cuda_on_host::check(at, bytes, true, bytes); }       \
-    extern "C" void __tsan_unaligned_read##bytes(void* at) { cuda_on_host::check(at, bytes, false, 1); } \
-    extern "C" void __tsan_unaligned_write##bytes(void* at) { cuda_on_host::check(at, bytes, true, 1); }
+static void access(const void* site, const void* at, size_t bytes, bool writes, size_t alignment) {
+    const int memory = cuda_on_host::check(at, bytes, writes, alignment);
+    cuda_on_host::note_access(site, at, bytes, writes, memory);
+}
+#define CALLBACK(name, bytes, writes, alignment) \
+    extern "C" void name(void* at) { access(__builtin_return_address(0), at, bytes, writes, alignment); }
+#define CALLBACKS(bytes)                                    \
+    CALLBACK(__tsan_read##bytes, bytes, false, bytes)       \
+    CALLBACK(__tsan_write##bytes, bytes, true, bytes)       \
+    CALLBACK(__tsan_unaligned_read##bytes, bytes, false, 1) \
+    CALLBACK(__tsan_unaligned_write##bytes, bytes, true, 1)
 CALLBACKS(1)
 CALLBACKS(2)
 CALLBACKS(4)
 CALLBACKS(8)
 CALLBACKS(16)
 #undef CALLBACKS
+#undef CALLBACK
 extern "C" void __tsan_read_range(void* at, size_t bytes) { cuda_on_host::check(at, bytes, false, 1); }
 extern "C" void __tsan_write_range(void* at, size_t bytes) { cuda_on_host::check(at, bytes, true, 1); }
 extern "C" void __tsan_func_entry(void*) {}

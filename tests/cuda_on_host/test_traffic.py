@@ -1,0 +1,114 @@
+"""What accesses cost: counted as the definition says, and of kernels whose cost is known."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cuda_on_host.calling import Library, Memory, output
+from tests.cuda_on_host.traffic import ACCESS, SHARED, Traffic, traffic
+from tests.kernels.stand_in import float32_values
+
+
+def request(addresses: list[int], size: int, memory: int = 0) -> np.ndarray:
+    """Return the accesses of a warp whose lane i reads `size` bytes at addresses[i]."""
+    accesses = np.zeros(len(addresses), ACCESS)
+    accesses["address"], accesses["thread"] = addresses, np.arange(len(addresses))
+    accesses["memory"], accesses["bytes"] = memory, size
+    return accesses
+
+
+def turns_of_banks(addresses: list[int], size: int) -> list[int]:
+    """Return how often a bank must give a word, for each part of a request, as the definition says it."""
+    lanes, turns = {4: 32, 8: 16, 16: 8}[size], []
+    for first in range(0, len(addresses), lanes):
+        words = {(at + i) // 4 for at in addresses[first : first + lanes] for i in range(0, size, 4)}
+        turns.append(max(Counter(word % 32 for word in words).values()))
+    return turns
+
+
+SIZE = st.sampled_from([4, 8, 16])
+PLACES = st.lists(st.integers(0, 100), min_size=1, max_size=32)
+
+
+@given(SIZE, PLACES)
+def test_conflicts_are_counted_as_the_definition_says(size, places):
+    addresses = [place * size for place in places]
+    found = traffic(request(addresses, size, SHARED), SHARED, writes=False)
+    turns = turns_of_banks(addresses, size)
+    assert found == Traffic(1, (size,), sum(turns), len(turns))
+
+
+@given(SIZE, PLACES)
+def test_sectors_are_counted_as_the_definition_says(size, places):
+    found = traffic(request([place * size for place in places], size), 0, writes=False)
+    asked = {place * size + i for place in places for i in range(size)}
+    assert found == Traffic(1, (size,), len({byte // 32 for byte in asked}), -(-len(asked) // 32))
+
+
+@pytest.mark.parametrize("stride", range(33))
+def test_words_at_a_stride_share_as_many_banks_as_it_has_factors_in_common_with_their_number(stride):
+    found = traffic(request([lane * stride * 4 for lane in range(32)], 4, SHARED), SHARED, writes=False)
+    assert found.excess == (math.gcd(stride, 32) - 1 if stride else 0)  # one word is given to all
+
+
+@given(st.randoms(use_true_random=False))
+def test_requests_are_found_in_any_order_of_lanes_and_warps(random):
+    # Two warps make three requests each at one site, of which the second is to one bank and the third to one word.
+    lanes = [(thread, time) for thread in range(64) for time in range(3)]
+    random.shuffle(lanes)
+    lanes.sort(key=lambda lane: lane[1])  # a lane's own accesses are in their order
+    accesses = request([thread % 32 * (4, 128, 0)[time] for thread, time in lanes], 4, SHARED)
+    accesses["thread"] = [thread for thread, _ in lanes]
+    assert traffic(accesses, SHARED, writes=False) == Traffic(6, (4,), 2 * (1 + 32 + 1), 6)
+
+
+def test_there_is_no_traffic_of_what_nobody_accesses():
+    assert traffic(np.empty(0, ACCESS), SHARED, writes=True) == Traffic(0, (), 0, 0)
+    assert traffic(np.empty(0, ACCESS), 0, writes=False) == Traffic(0, (), 0, 0)
+
+
+@pytest.fixture(scope="module")
+def known(on_host) -> Library:
+    return on_host.library(Path(__file__).parent / "traffic.cu")
+
+
+# Of each kernel: what reads and writes of shared memory, of the input and of the output cost more than they must.
+KNOWN = {
+    "padded": {},
+    "unpadded": {(SHARED, False): 2 * 32 * 31},
+    "by_rows": {(0, False): 64 * (32 - 4)},  # 32 sectors for each 128 bytes
+    "by_vectors_of_rows": {(0, False): 16 * (32 - 16)},  # half of each sector
+    "copies": {(SHARED, False): 64 * (4 - 1)},
+    # Of 8 lanes the last is 128 bytes behind the first: rows are 80 bytes apart.
+    "copies_to_padded_rows": {(SHARED, False): 64 * (4 - 1), (SHARED, True): 8 * 8},
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("order", ["forward", 1])
+def test_the_traffic_of_known_kernels(known, name, order):
+    x, out = Memory(float32_values(1, (2048,))), output((2048,), np.float32)
+    assert known.call(f"kv_{name}_cuda", x, out, 2048, order=order, note_accesses=True) == 0
+    found = {
+        (memory, writes): traffic(known.accesses, memory, writes=writes).excess
+        for memory in (SHARED, 0, 1)
+        for writes in (False, True)
+    }
+    assert {key: excess for key, excess in found.items() if excess} == KNOWN[name]
+
+
+def test_accesses_are_noted_only_where_they_are_wanted(known):
+    x, out = Memory(float32_values(1, (2048,))), output((2048,), np.float32)
+    assert known.call("kv_by_rows_cuda", x, out, 2048, note_accesses=True) == 0
+    noted = known.accesses
+    assert len(noted) == 2 * 2048
+    assert known.call("kv_by_rows_cuda", x, out, 2048) == 0
+    assert len(known.accesses) == 0
+    assert len(noted) == 2 * 2048

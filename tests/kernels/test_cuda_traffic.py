@@ -1,0 +1,118 @@
+"""What the CUDA kernels ask of memory, where arrays are aligned and of usual sizes: no sector too many, no conflict."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cuda_on_host.calling import Library, Memory, output
+from tests.cuda_on_host.traffic import SECTOR, SHARED, traffic
+from tests.kernels.numbers import FORMATS
+from tests.kernels.test_cuda_faults import Planted
+
+HALVES = ("float16", "bfloat16")
+FLOATS = pytest.mark.parametrize("dtype", ["float32", *HALVES])
+
+
+def random(dtype: str, *shape: int) -> Memory:
+    numbers = np.random.default_rng(len(shape)).normal(0, 20, shape)
+    return Memory(FORMATS[dtype].encode(numbers) if dtype in HALVES else numbers.astype(dtype))
+
+
+def name_of(kernel: str, dtype: str) -> str:
+    return f"kv_{kernel}" if dtype == "float32" else f"kv_{kernel}_{dtype}"
+
+
+def call(
+    library: Library, name: str, *arguments: Any, path: str, processors: int = 4, single: tuple[int, ...] = ()
+) -> list[int]:
+    """Call an entry point, which takes this path of its kernel; return how many sectors of each array are moved.
+
+    Every request of a warp moves the fewest sectors that hold its bytes, and no bank of shared memory keeps it waiting.
+
+    Args:
+        single: arrays of which lanes take single items that are no neighbours.
+    """
+    assert library.call(f"{name}_cuda", *arguments, processors=processors, note_accesses=True) == 0
+    assert [launch.kernel for launch in library.launches] == [f"{name}_{path}"]
+    sectors = []
+    arrays = [one for one in arguments if isinstance(one, Memory)]
+    for memory in (*range(len(arrays)), SHARED):
+        both = [traffic(library.accesses, memory, writes=writes) for writes in (False, True)]
+        if memory not in single:
+            assert [one.excess for one in both] == [0, 0], "shared memory" if memory == SHARED else f"array {memory}"
+        sectors.append(sum(one.cost for one in both))
+    return sectors[:-1]
+
+
+def sectors_of(*arrays: Memory) -> list[int]:
+    return [one.array.nbytes // SECTOR for one in arrays]
+
+
+@FLOATS
+def test_elementwise_kernels_move_each_sector_once(on_host, dtype):
+    x, y = random(dtype, 2**15), random(dtype, 2**15)
+    out, integers = output(x.array.shape, x.array.dtype), output(x.array.shape, np.int8)
+    library, scalars = on_host.kernel("add_mul_exp"), (ctypes.c_float(0.5), ctypes.c_int(3))
+    moved = call(library, name_of("add_mul_exp", dtype), x, y, out, x.array.size, path="vector")
+    assert moved == sectors_of(x, y, out)
+    library = on_host.kernel("quantize_int8")
+    moved = call(library, name_of("quantize_int8", dtype), x, integers, x.array.size, *scalars, path="vector")
+    assert moved == sectors_of(x, integers)
+
+
+@FLOATS
+@pytest.mark.parametrize(("bytes_of_row", "path"), [(2048, "vector_warp"), (2**15, "vector_block")])
+def test_rows_that_threads_keep_are_moved_once(on_host, dtype, bytes_of_row, path):
+    item = 2 if dtype in HALVES else 4
+    x = random(dtype, 16, bytes_of_row // item)
+    out, scales = output(x.array.shape, np.int8), output((16,), np.float32)
+    name = name_of("quantize_int8_rows", dtype)
+    moved = call(on_host.kernel("quantize_int8_rows"), name, x, out, scales, *x.array.shape, path=path)
+    assert moved == [*sectors_of(x, out), 16]  # a scale at a time
+
+
+def product(on_host, dtype: str, tile: int, kernel: str = "matmul") -> None:
+    """Multiply matrices of whole tiles: tiles of A and B are moved once for each of C, and C is moved once."""
+    m, n, k = 128, 256, 128
+    a, b = random(dtype, m, k), random(dtype, k, n)
+    c = output((m, n), np.int32 if dtype == "int8" else a.array.dtype)
+    bias = [random("float32", n)] if kernel == "matmul_bias_relu" else []
+    library = on_host.kernel(kernel, None if dtype == "float32" else "matmul_tensor")
+    processors, single = 1 if tile == 128 else 1000, (2,) if bias else ()
+    arguments = (a, b, *bias, c, m, n, k)
+    moved = call(
+        library, name_of(kernel, dtype), *arguments, path=f"{tile}_vector", processors=processors, single=single
+    )
+    of_a, of_b, of_c = sectors_of(a, b, c)
+    assert [moved[0], moved[1], moved[-1]] == [of_a * (n // tile), of_b * (m // tile), of_c]
+
+
+@pytest.mark.parametrize("kernel", ["matmul", "matmul_bias_relu"])
+def test_products_of_float32(on_host, kernel):
+    product(on_host, "float32", 128, kernel)
+
+
+# What is planted, and where it is seen.
+FAULTS = {
+    "neighbouring lanes at vectors that are none": (
+        "threadIdx.x; i < words",
+        "threadIdx.x % 32 * 8 + threadIdx.x / 32; i < words",
+        "array 0",
+    ),
+    "a tile of A without padding": ("[TILE + 4];", "[TILE];", "shared memory"),
+}
+
+
+@pytest.mark.slow  # each compiles a kernel
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_traffic_is_seen(on_host, tmp_path, name):
+    planted = Planted(on_host, tmp_path, *FAULTS[name][:2])
+    with pytest.raises(AssertionError, match=FAULTS[name][2]):
+        if "lanes" in name:
+            test_elementwise_kernels_move_each_sector_once(planted, "float32")
+        else:
+            product(planted, "float32", 128)
