@@ -65,13 +65,17 @@ struct Block {
         float b[STAGES][DEPTH][TILE];
     };
 
-    // Neighbouring threads copy neighbouring elements of k, and the padding puts them into different banks.
+    // A warp copies eight neighbours of k (32 bytes, of which memory moves no less) of four rows, and the padding puts
+    // all of them into different banks.
+    static constexpr int EIGHTS = DEPTH / 8;
+    static __device__ int a_column() { return threadIdx.x / 32 % EIGHTS * 8 + threadIdx.x % 8; }
+    static __device__ int a_row() { return threadIdx.x / 32 / EIGHTS * 4 + threadIdx.x / 8 % 4; }
+
     static __device__ void copy_a(Shared& shared, int stage, const Source<float>& source) {
         constexpr int STEP = THREADS / DEPTH;
-        const int q = threadIdx.x % DEPTH, row = threadIdx.x / DEPTH;
 #pragma unroll
         for (int i = 0; i < TILE; i += STEP)
-            copy_or_zero<4>(&shared.a[stage][q][row + i], source.from + i * source.stride,
+            copy_or_zero<4>(&shared.a[stage][a_column()][a_row() + i], source.from + i * source.stride,
                             source.inside(i) > 0);
     }
 
@@ -129,7 +133,7 @@ struct Block {
         __shared__ __align__(16) Shared shared;
         const Place place = place_of(blockIdx.x, Tiles(m, n, TILE));
         constexpr int WIDTH = VECTOR ? 4 : 1;  // of copy_b
-        Source<float> from_a(a, m, k, int64_t{place.row} * TILE + threadIdx.x / DEPTH, threadIdx.x % DEPTH);
+        Source<float> from_a(a, m, k, int64_t{place.row} * TILE + a_row(), a_column());
         Source<float> from_b(b, k, n, threadIdx.x / (TILE / WIDTH),
                              int64_t{place.column} * TILE + threadIdx.x % (TILE / WIDTH) * WIDTH);
         const auto copy_pass = [&](int stage) {

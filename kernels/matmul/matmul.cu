@@ -14,6 +14,7 @@
 //      shapes take the same road, 4 bytes at a time where those of 16 are not possible
 //   6  at most 128 registers (64 with the smaller tile), so that two blocks (four) share a multiprocessor
 //   7  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
+//   8  a warp copies 8 x 4 elements of A in tiles of 64, too, not 16 x 2, of which each second waited for a bank
 // Sums are in float32, along k in order.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "float32_block.h"

@@ -15,6 +15,7 @@ from tests.kernels.test_cuda_faults import Planted
 
 HALVES = ("float16", "bfloat16")
 FLOATS = pytest.mark.parametrize("dtype", ["float32", *HALVES])
+TILE = pytest.mark.parametrize("tile", [64, 128])
 
 
 def random(dtype: str, *shape: int) -> Memory:
@@ -91,9 +92,10 @@ def product(on_host, dtype: str, tile: int, kernel: str = "matmul") -> None:
     assert [moved[0], moved[1], moved[-1]] == [of_a * (n // tile), of_b * (m // tile), of_c]
 
 
+@TILE
 @pytest.mark.parametrize("kernel", ["matmul", "matmul_bias_relu"])
-def test_products_of_float32(on_host, kernel):
-    product(on_host, "float32", 128, kernel)
+def test_products_of_float32(on_host, kernel, tile):
+    product(on_host, "float32", tile, kernel)
 
 
 # What is planted, and where it is seen.
