@@ -15,6 +15,7 @@
 //   6  at most 128 registers (64 with the smaller tile), so that two blocks (four) share a multiprocessor
 //   7  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 //   8  a warp copies 8 x 4 elements of A in tiles of 64, too, not 16 x 2, of which each second waited for a bank
+//   9  C by stores of 16 bytes wherever the pointers allow it: half of it, and all in tiles of 64, went by those of 4
 // Sums are in float32, along k in order.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
 #include "float32_block.h"

@@ -8,9 +8,12 @@
 //      matrices (warp_mma.h) and multiplies 32 times. Asynchronous copies to shared memory run three passes
 //      ahead. 64 x 64 tiles (32 x 32 per warp) where the larger ones would leave most of the GPU idle.
 //   2  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
+//   3  four elements of C by one store, not by four
 // Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
 // wrap around beyond int32, which takes k of more than 131071.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
+#include <string.h>
+
 #include "chunks.h"
 #include "copy_async.h"
 #include "tiles.h"
@@ -175,21 +178,22 @@ struct TensorBlock {
         struct alignas(4 * sizeof(Sum)) Four {
             Sum items[4];
         };
-        struct alignas(4 * sizeof(Item)) Rounded {
-            Item items[4];
-        };
         if (row >= m || column >= n) return;
         const Four sums = *reinterpret_cast<const Four*>(from);
-        Rounded rounded;
+        Item rounded[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) round_to(rounded.items[i], sums.items[i]);
+        for (int i = 0; i < 4; ++i) round_to(rounded[i], sums.items[i]);
         Item* const to = c + row * n + column;
         if constexpr (VECTOR) {
-            *reinterpret_cast<Rounded*>(to) = rounded;
+            // Note: *to of a struct of four items was tried. nvcc 13.0 stores each of them by itself.
+            using Word = std::conditional_t<sizeof(Item) == 4, uint4, uint2>;
+            Word word;
+            memcpy(&word, rounded, sizeof word);
+            __stcs(reinterpret_cast<Word*>(to), word);
         } else {
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                if (column + i < n) to[i] = rounded.items[i];
+                if (column + i < n) to[i] = rounded[i];
         }
     }
 
