@@ -11,13 +11,17 @@ namespace kv {
 
 constexpr int CHUNK = 16;  // bytes that one asynchronous copy takes, and a row of a matrix of warp_mma.h
 
-// ROWS rows of COUNT chunks in shared memory, and one of padding behind each: with an odd number of chunks to
-// a row, eight chunks below each other, which are read at once, lie in different banks.
+// ROWS rows of COUNT chunks in shared memory, and one of padding behind each, or behind each two of half the 128
+// bytes that all banks have at a time. So eight chunks below each other, which are read at once, lie in different
+// banks, and so do eight that follow each other, which are written at once.
 template <int ROWS, int COUNT>
 struct Layout {
-    static_assert(COUNT % 2 == 0, "with the padding an odd number");
-    static constexpr int SIZE = ROWS * (COUNT + 1) * CHUNK;  // bytes
-    static __device__ int at(int row, int chunk) { return (row * (COUNT + 1) + chunk) * CHUNK; }
+    static_assert(COUNT % 8 == 0 || COUNT == 4, "else they would not");
+    static constexpr int PADDED = COUNT == 4 ? 2 : 1;  // rows
+    static __device__ int at(int row, int chunk) { return (row * COUNT + row / PADDED + chunk) * CHUNK; }
+    // How far it is to the row so many, a multiple of PADDED, below: a constant that needs no arithmetic.
+    static __device__ constexpr int down(int rows) { return (rows * COUNT + rows / PADDED) * CHUNK; }
+    static constexpr int SIZE = (ROWS * COUNT + ROWS / PADDED) * CHUNK;  // bytes
 };
 
 // SIZE neighbouring bytes of one row, as words; zeros from the item `inside` on. VECTOR promises alignment to
@@ -40,6 +44,19 @@ __device__ void fetch(uint32_t (&words)[SIZE / 4], const T* from, int64_t inside
         }
     }
 }
+
+// What a thread takes of a matrix of bytes that must be transposed, DEPTH rows of TILE columns: WIDTH columns, from
+// `column` on, of four rows, number `quad` of such fours. A warp takes 32 columns (memory moves no less at once).
+template <int TILE, int DEPTH>
+struct ColumnsOfRows {
+    static constexpr int WIDTH = TILE / 8, WARPS_DOWN = DEPTH / 4 / WIDTH;
+    alignas(16) uint32_t words[4][WIDTH / 4];
+
+    static __device__ int quad() { return threadIdx.x / 32 % WARPS_DOWN * WIDTH + threadIdx.x % WIDTH; }
+    static __device__ int column() {
+        return threadIdx.x / 32 / WARPS_DOWN * 32 + threadIdx.x % 32 / WIDTH * WIDTH;
+    }
+};
 
 // Four rows of four bytes become four columns.
 __device__ inline void transpose(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {

@@ -9,6 +9,7 @@
 //      ahead. 64 x 64 tiles (32 x 32 per warp) where the larger ones would leave most of the GPU idle.
 //   2  copies that are zeros beyond the matrix, instead of branches around them (copy_async.h)
 //   3  four elements of C by one store, not by four
+//   4  no conflicts in writes to shared memory, too (chunks.h), and whole sectors of B where it is transposed
 // Products are exact; their sums are in the order and with the rounding of the tensor cores. Sums of int8
 // wrap around beyond int32, which takes k of more than 131071.
 // One PTX from sm_80 on (CMakeLists.txt): newer GPUs can do nothing more that is used here.
@@ -58,18 +59,17 @@ struct TensorBlock {
     static constexpr int OF_STAGES = TENSOR_STAGES * STAGE, OF_SUMS = TILE * SUM_ROW * sizeof(Sum);
     static constexpr int SHARED = OF_STAGES > OF_SUMS ? OF_STAGES : OF_SUMS;
 
-    // What a thread takes of B when it must be transposed: WIDTH columns of four rows.
-    static constexpr int WIDTH = TILE / 8, QUADS = DEPTH / 4;
-    struct Piece {
-        alignas(16) uint32_t words[4][WIDTH / 4];
-    };
+    using Piece = ColumnsOfRows<TILE, DEPTH>;  // what a thread takes of B when it must be transposed
+    static constexpr int WIDTH = Piece::WIDTH;
 
     static __device__ Source<T> source_a(const T* a, int64_t m, int64_t k, int64_t top) {
         return {a, m, k, top + threadIdx.x / CHUNKS, threadIdx.x % CHUNKS * PER};
     }
     static __device__ Source<T> source_b(const T* b, int64_t k, int64_t n, int64_t left) {
-        if (BYTES) return {b, k, n, threadIdx.x % QUADS * 4, left + threadIdx.x / QUADS * WIDTH};
-        return {b, k, n, threadIdx.x / CHUNKS_B, left + threadIdx.x % CHUNKS_B * PER};
+        if constexpr (BYTES)
+            return {b, k, n, Piece::quad() * 4, left + Piece::column()};
+        else
+            return {b, k, n, threadIdx.x / CHUNKS_B, left + threadIdx.x % CHUNKS_B * PER};
     }
 
     static __device__ void copy_chunk(char* to, const T* from, int64_t inside) {
@@ -88,8 +88,8 @@ struct TensorBlock {
         constexpr int AT_ONCE = VECTOR ? ROWS : 1;  // item by item a chunk is many loads already
 #pragma unroll AT_ONCE
         for (int i = 0; i < ROWS; i += TENSOR_THREADS / COUNT)
-            copy_chunk(to + Layout<ROWS, COUNT>::at(row + i, chunk), source.from + i * source.stride,
-                       source.inside(i));
+            copy_chunk(to + Layout<ROWS, COUNT>::at(row, chunk) + Layout<ROWS, COUNT>::down(i),
+                       source.from + i * source.stride, source.inside(i));
     }
 
     // Begins to fill a stage with the next pass; what must be transposed stays in `piece` until end_copies.
@@ -107,34 +107,35 @@ struct TensorBlock {
         b.go_down(DEPTH);
     }
 
-    // Of a warp, 16 threads have all of k of WIDTH columns, the others of the next WIDTH. These swap the first four
-    // columns with the next, and so on: else they would write to the banks of the former.
+    // Threads of every other 16 columns swap the halves of theirs: else they would write to the former's banks.
     static __device__ void end_copies(char* stage, Piece& piece) {
         if constexpr (BYTES) {
-            const int quad = threadIdx.x % QUADS, first = threadIdx.x / QUADS * WIDTH;
-            const bool swaps = threadIdx.x / QUADS % 2;
-            const int four = swaps ? LayoutB::at(4, 0) : 0;
-            char* const to = stage + LayoutA::SIZE + LayoutB::at(first, 0) + quad * 4;
+            constexpr int HALF = WIDTH / 2;
+            const bool swaps = Piece::column() / 16 % 2;
+            const int half = swaps ? LayoutB::down(HALF) : 0;
+            char* const to = stage + LayoutA::SIZE + LayoutB::at(Piece::column(), 0) + Piece::quad() * 4;
             auto& w = piece.words;
 #pragma unroll
             for (int i = 0; i < WIDTH / 4; ++i) transpose(w[0][i], w[1][i], w[2][i], w[3][i]);
 #pragma unroll
             for (int j = 0; j < WIDTH; ++j)
-                *reinterpret_cast<uint32_t*>(to + LayoutB::at(j, 0) + (j & 4 ? -four : four)) =
-                    swaps ? w[j % 4][(j ^ 4) / 4] : w[j % 4][j / 4];
+                *reinterpret_cast<uint32_t*>(to + LayoutB::at(j, 0) + (j & HALF ? -half : half)) =
+                    swaps ? w[j % 4][(j ^ HALF) / 4] : w[j % 4][j / 4];
         }
     }
 
     static __device__ int warp_row() { return threadIdx.x / 32 / 2 * WARP; }
     static __device__ int warp_column() { return threadIdx.x / 32 % 2 * WARP; }
 
-    // b: of 16 columns, the low and high 16 bytes of k of the first 8, then of the others.
-    static __device__ void load_b(uint32_t (&b)[4], const char* stage, int column, int q) {
+    // b: of the i-th 16 columns, the low and high 16 bytes of k of the first 8, then of the others.
+    static __device__ void load_b(uint32_t (&b)[4], const char* stage, int i, int q) {
         const int lane = threadIdx.x % 32;
         if constexpr (BYTES) {
-            load_matrices(b, stage + LayoutB::at(column + lane % 8 + lane / 16 * 8, q * 2 + lane / 8 % 2));
+            const int column = warp_column() + lane % 8 + lane / 16 * 8;
+            load_matrices(b, stage + LayoutB::at(column, q * 2 + lane / 8 % 2) + LayoutB::down(16 * i));
         } else {
-            load_transposed(b, stage + LayoutB::at(q * 16 + lane % 16, column / PER + lane / 16));
+            const int chunk = (warp_column() + 16 * i) / PER + lane / 16;
+            load_transposed(b, stage + LayoutB::at(lane % 16, chunk) + LayoutB::down(16 * q));
         }
     }
 
@@ -145,8 +146,9 @@ struct TensorBlock {
             uint32_t a[FRAGMENTS][4], b[FRAGMENTS][4];
 #pragma unroll
             for (int i = 0; i < FRAGMENTS; ++i) {
-                load_matrices(a[i], stage + LayoutA::at(warp_row() + 16 * i + lane % 16, q * 2 + lane / 16));
-                load_b(b[i], stage + LayoutA::SIZE, warp_column() + 16 * i, q);
+                load_matrices(a[i], stage + LayoutA::at(warp_row() + lane % 16, q * 2 + lane / 16) +
+                                        LayoutA::down(16 * i));
+                load_b(b[i], stage + LayoutA::SIZE, i, q);
             }
 #pragma unroll
             for (int i = 0; i < FRAGMENTS; ++i)
@@ -168,9 +170,10 @@ struct TensorBlock {
 #pragma unroll
             for (int j = 0; j < 2 * FRAGMENTS; ++j)
 #pragma unroll
-                for (int half = 0; half < 2; ++half)
-                    *reinterpret_cast<Two*>(all + (top + 16 * i + 8 * half) * SUM_ROW + left + 8 * j) = {
-                        sums[i][j][half * 2], sums[i][j][half * 2 + 1]};
+                for (int half = 0; half < 2; ++half) {
+                    const Two two = {{sums[i][j][half * 2], sums[i][j][half * 2 + 1]}};
+                    *reinterpret_cast<Two*>(all + (top + 16 * i + 8 * half) * SUM_ROW + left + 8 * j) = two;
+                }
     }
 
     static __device__ void store4(Item* c, int64_t m, int64_t n, int64_t row, int64_t column,

@@ -125,7 +125,7 @@ TENSOR_FAULTS = {
     "copies under way to where the sums go": ("__pipeline_wait_prior(0);", "", "an unawaited copy"),
     "a row of C too many": ("if (row >= m || column >= n) return;", "if (column >= n) return;", "writes"),
     "bytes transposed wrongly": ("0x7632", "0x6732", "wrong"),
-    "words of the wrong columns": ("(j & 4 ? -four : four)", "0", "wrong"),
+    "words of the wrong columns": ("(j & HALF ? -half : half)", "0", "wrong"),
     "B's matrices in another order": ("lane % 8 + lane / 16 * 8", "lane % 16", "wrong"),
     "k is not masked": ("if (i * PER + j < inside)", "if (inside > 0)", "reads [12] bytes at byte [0-9]+ of array"),
 }

@@ -98,6 +98,12 @@ def test_products_of_float32(on_host, kernel, tile):
     product(on_host, "float32", tile, kernel)
 
 
+@TILE
+@pytest.mark.parametrize("dtype", [*HALVES, "int8"])
+def test_products_on_tensor_cores(on_host, dtype, tile):
+    product(on_host, dtype, tile)
+
+
 # What is planted, and where it is seen.
 FAULTS = {
     "neighbouring lanes at vectors that are none": (
@@ -106,6 +112,8 @@ FAULTS = {
         "array 0",
     ),
     "a tile of A without padding": ("[TILE + 4];", "[TILE];", "shared memory"),
+    "a tile of halves without padding": ("row / PADDED + chunk)", "chunk)", "shared memory"),
+    "a tile of bytes whose columns are in their order": ("Piece::column() / 16 % 2", "false", "shared memory"),
 }
 
 
@@ -117,4 +125,4 @@ def test_planted_traffic_is_seen(on_host, tmp_path, name):
         if "lanes" in name:
             test_elementwise_kernels_move_each_sector_once(planted, "float32")
         else:
-            product(planted, "float32", 128)
+            product(planted, "int8" if "bytes" in name else "float16" if "halves" in name else "float32", 128)
