@@ -11,10 +11,10 @@ import os
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from tools.errors import KernelVelocityError
 
@@ -43,11 +43,18 @@ def begun(make: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
     if not is_possible():
         yield make
         return
-    other = Other(lambda: [make()])
+    told, says = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(told)
+        _be_the_other(make, says)
+    os.close(says)
     try:
-        yield other.__next__
-    finally:
-        other.end()
+        with os.fdopen(told, "rb") as saying:
+            yield lambda: _made(process, saying)
+    finally:  # whatever it does; one that has ended is there until it is waited for
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
 
 
 class Shared(Iterator[Made], Generic[Made]):
@@ -76,78 +83,49 @@ class Shared(Iterator[Made], Generic[Made]):
     __del__ = _close
 
 
-class Other(Iterator[Made], Generic[Made]):
-    """Another process, which makes some things one after the other: an iterator of them. `end` it."""
-
-    def __init__(self, make: Callable[[], Iterable[Made]]) -> None:
-        """Begin; only where `is_possible`. What it makes has to be picklable."""
-        told, says = os.pipe()
-        self._process = os.fork()
-        if self._process == 0:
-            os.close(told)
-            _be_the_other(make, says)
-        os.close(says)
-        self._told: BufferedReader = os.fdopen(told, "rb")
-
-    def __next__(self) -> Made:
-        """Wait for the next thing and return it.
-
-        Raises:
-            KernelVelocityError: it was ended from outside, or has made everything. What it raised, is raised here.
-        """
-        # Where Ctrl-C ends both, it is raised behind this line, and not while an error of the other is handled
-        says_more = self._told.peek(1)
-        if not says_more:
-            raise self._ended()
-        try:
-            error, made = pickle.load(self._told)
-        except (EOFError, pickle.UnpicklingError):  # it did not say all
-            raise self._ended() from None
-        if error is not None:
-            raise error
-        result: Made = made
-        return result
-
-    def _ended(self) -> KernelVelocityError:
-        return KernelVelocityError(f"the process that makes a part of the site {self._how_it_ended()}: run it again")
-
-    def _how_it_ended(self) -> str:
-        process, self._process = self._process, 0
-        _, status = os.waitpid(process, 0)
-        code = os.waitstatus_to_exitcode(status)
-        return (
-            f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}, and said nothing"
-        )
-
-    def end(self) -> None:
-        """End it, whatever it does; once more is harmless."""
-        self._told.close()
-        process, self._process = self._process, 0
-        if process:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
+def _made(process: int, saying: BufferedReader) -> Any:
+    """Wait for what the other process made, and return it; raise what it raised."""
+    # Where Ctrl-C ends both, it is raised behind this line, and not while an error of the other is handled
+    says_any = saying.peek(1)
+    if not says_any:
+        raise _ended(process)
+    try:
+        error, made = pickle.load(saying)
+    except (EOFError, pickle.UnpicklingError):  # it did not say all
+        raise _ended(process) from None
+    if error is not None:
+        raise error
+    return made
 
 
-def _be_the_other(make: Callable[[], Iterable[object]], says: int) -> None:
-    """Make the things, say what came of it, and end: whatever else this process was to do is the other's business."""
+def _ended(process: int) -> KernelVelocityError:
+    """Return how a process ended that did not say all; it stays there to be waited for."""
+    end = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    assert end is not None  # only where one does not wait (WNOHANG)
+    if end.si_code == os.CLD_EXITED:
+        how = f"ended with status {end.si_status}, and said nothing"
+    else:
+        how = f"was ended by {signal.Signals(end.si_status).name}"
+    return KernelVelocityError(f"the process that makes a part of the site {how}: run it again")
+
+
+def _be_the_other(make: Callable[[], object], says: int) -> NoReturn:
+    """Make the part, say what came of it, and end: whatever else this process was to do is the other's business."""
     status = 1
     try:
         with contextlib.suppress(BrokenPipeError), os.fdopen(says, "wb") as out:
-            for said in _said(make):
-                out.write(said)
-                out.flush()
-            status = 0
+            out.write(_said(make))
+        status = 0
     finally:  # also of Ctrl-C, which both processes get: the other one tells of it
         os._exit(status)
 
 
-def _said(make: Callable[[], Iterable[object]]) -> Iterator[bytes]:
-    """Yield (None, thing) of all things, pickled, or (what was raised, None) as the last."""
+def _said(make: Callable[[], object]) -> bytes:
+    """Return (None, what was made), pickled, or (what was raised, None)."""
     try:
-        for made in make():
-            yield pickle.dumps((None, made))
+        return pickle.dumps((None, make()))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other process raises it
-        yield pickle.dumps((_to_be_told(error), None))
+        return pickle.dumps((_to_be_told(error), None))
 
 
 def _to_be_told(error: Exception) -> Exception:
