@@ -29,6 +29,18 @@ const Address = (() => {
     if (field.value !== wanted) field.value = usual;
   }
 
+  /** Returns what to say of what an address names and the page does not have, each [what, name]; "" of nothing. */
+  function missed(gone) {
+    const named = new Set(gone.map(([what, name]) => `${what} “\u2068${name}\u2069”`)); // isolated: its letters turn no others around
+    return gone.length ? `Not here, so something else is shown: ${[...named].join(", ")}.` : "";
+  }
+
+  /** Has a line say what an address names and the page does not have; hidden where that is nothing. */
+  function tell(line, gone) {
+    line.textContent = missed(gone);
+    line.hidden = gone.length === 0;
+  }
+
   /**
    * Lets a page hear of choices only: a way to a place on the page leaves what is chosen, and the address says that
    * again. Where the choice hides the place, the choice is given up.
@@ -50,5 +62,5 @@ const Address = (() => {
   // Before any listener of a page, which loads this file first
   for (const name of ["popstate", "hashchange"]) window.addEventListener(name, moved);
 
-  return { read, write, set };
+  return { read, write, set, missed, tell };
 })();

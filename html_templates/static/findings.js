@@ -13,10 +13,12 @@ function fits(row, chosen) {
   );
 }
 
-/** Puts what the URL says into the form; a value that the form does not have is left out. */
+/** Puts what the URL says into the form; of a value that the form does not have, the page says so. */
 function fromUrl(form) {
   const said = Address.read();
   for (const [name, usual] of Object.entries(FILTERS)) Address.set(form.elements[name], said.get(name), usual);
+  const gone = Object.keys(FILTERS).filter((name) => said.has(name) && said.get(name) !== form.elements[name].value);
+  Address.tell(document.getElementById("missed"), gone.map((name) => [name, said.get(name)]));
 }
 
 /** Puts what was chosen into the URL; what is being typed is no step of the reader's way. */
@@ -42,7 +44,10 @@ if (form) {
   form.hidden = false;
   fromUrl(form);
   show(form, rows);
-  form.addEventListener("input", ({ target }) => toUrl(show(form, rows), target.name !== "text"));
+  form.addEventListener("input", ({ target }) => {
+    Address.tell(document.getElementById("missed"), []);
+    toUrl(show(form, rows), target.name !== "text");
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   window.addEventListener("hashchange", () => {
     fromUrl(form);

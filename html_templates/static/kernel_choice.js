@@ -3,7 +3,10 @@
 
 const KernelChoice = (() => {
   const FIELDS = ["case", "unit", "state", "range", "scale"];
-  const WORDS = { case: "test case", unit: "quantity", state: "cache state", range: "number of commits", scale: "scale" };
+  const WORDS = {
+    machine: "machine", environment: "environment", case: "test case", unit: "quantity", state: "cache state",
+    range: "number of commits", scale: "scale", source: "source as of",
+  };
 
   function options(select) {
     return Array.from(select.options);
@@ -22,27 +25,29 @@ const KernelChoice = (() => {
   }
 
   function isPlace({ dataset }, said) {
-    return dataset.machine === said.get("machine") && (!said.has("environment") || dataset.environment === said.get("environment"));
+    return ["machine", "environment"].every((name) => !said.has(name) || dataset[name] === said.get(name));
   }
 
   /** Returns what the address asks for and the form, narrowed to what there is, does not show; "" for nothing. */
   function missed(form) {
     const said = Address.read();
-    const quoted = (text) => `“\u2068${text}\u2069”`; // isolated: its letters turn no others around
-    const gone = FIELDS.filter((name) => said.has(name) && said.get(name) !== form.elements[name].value)
-      .map((name) => `${WORDS[name]} ${quoted(said.get(name))}`);
-    if (said.has("machine") && !isPlace(form.elements.machine.selectedOptions[0], said)) {
-      const environment = said.has("environment") ? ` with environment ${quoted(said.get("environment"))}` : "";
-      gone.unshift(`machine ${quoted(said.get("machine"))}${environment}`);
-    }
-    return gone.length ? `Not here, so something else is shown: ${gone.join(", ")}.` : "";
+    const place = form.elements.machine.selectedOptions[0].dataset;
+    const shown = Object.fromEntries(FIELDS.map((name) => [name, form.elements[name].value]));
+    Object.assign(shown, { machine: place.machine, environment: place.environment, source: sourceShown() });
+    const gone = Object.keys(WORDS).filter((name) => said.has(name) && said.get(name) !== shown[name]);
+    return Address.missed(gone.map((name) => [WORDS[name], said.get(name)]));
+  }
+
+  /** Returns the version of the source that is chosen elsewhere on the page (kernel_tables.js). */
+  function sourceShown() {
+    return document.querySelector(".source select")?.value;
   }
 
   /** Puts what is chosen, and is not what the page begins with, into the address: a step of the reader's way. */
   function put(form) {
     const said = new URLSearchParams();
-    const source = Address.read().get("source"); // chosen elsewhere on the page (kernel_tables.js)
-    if (source !== null) said.set("source", source);
+    const source = Address.read().get("source");
+    if (source !== null && source === sourceShown()) said.set("source", source);
     for (const name of FIELDS) {
       const select = form.elements[name];
       if (select.value !== select.dataset.first) said.set(name, select.value);

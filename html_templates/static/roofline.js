@@ -142,6 +142,7 @@ async function show(section, plot, data, turn) {
   draw(section, plot, placed, placed.map((one, index) => points(one, loaded[index], commits)));
   const lost = withPaths && loaded.includes(null);
   section.querySelector(".status").textContent = lost ? "Older values cannot be loaded: the newest are drawn." : said(placed, withPaths);
+  Address.tell(section.querySelector(".missed"), missedBy(section));
   section.dataset.ready = "yes";
 }
 
@@ -156,7 +157,8 @@ function offer(form, series) {
 // ---- what the reader chose, in the address -------------------------------------------------------------------------
 
 const PLACE = ["machine", "environment", "device"];
-const CHOICES = ["benchmark", "case", "implementation"];
+const WORDS = { benchmark: "kernel", case: "test case", implementation: "implementation" };
+const CHOICES = Object.keys(WORDS);
 const NONE = ""; // the implementation that stands for none of them
 
 /** Returns what the address says, a group for each section that it speaks of: a second machine begins a second group. */
@@ -169,10 +171,44 @@ function groups() {
   return found.filter((asked) => [...PLACE, ...CHOICES].some((name) => asked.has(name)));
 }
 
+/** Returns whether a group of the address speaks of a section. */
+function isOf(section, asked) {
+  return PLACE.every((name) => !asked.has(name) || asked.get(name) === section.dataset[name]);
+}
+
+/** Returns what the address asks of a section; undefined where it speaks of others. */
+function askedOf(section) {
+  return groups().find((asked) => isOf(section, asked));
+}
+
+function boxesOf(section) {
+  return [...section.querySelectorAll("[name=implementation]")];
+}
+
+/** Returns what the address asks of a section and its form does not show, as Address.missed takes it. */
+function missedBy(section) {
+  const asked = askedOf(section) ?? new URLSearchParams();
+  const { elements } = section.querySelector("form");
+  const shown = (name) => (name === "implementation" ? [NONE, ...boxesOf(section).map((box) => box.value)] : [elements[name].value]);
+  const others = asked.has(PLACE[0]) ? [] : sections.filter((one) => one !== section); // of no machine: any may have it
+  const has = (one, name, value) => [...one.querySelectorAll(`[name=${name}], [name=${name}] option`)].some((field) => field.value === value);
+  return CHOICES.flatMap((name) => asked.getAll(name)
+    .filter((value) => !shown(name).includes(value) && !others.some((one) => has(one, name, value)))
+    .map((value) => [WORDS[name], value]));
+}
+
+/** Says which machines the address names that are not here; what else is not there, the sections say. */
+function tellGone() {
+  const gone = groups().filter((asked) => sections.every((section) => !isOf(section, asked)));
+  const named = gone.flatMap((asked) => PLACE.flatMap((name) => asked.getAll(name).map((value) => [name, value])));
+  const unknown = named.filter(([name, value]) => sections.every((section) => section.dataset[name] !== value));
+  Address.tell(document.getElementById("missed"), unknown.length ? unknown : named);
+}
+
 /** Returns what a section's form says, as the address does. */
 function chosenOf(section) {
   const form = section.querySelector("form");
-  const boxes = [...form.querySelectorAll("[name=implementation]")];
+  const boxes = boxesOf(section);
   const shown = boxes.filter((box) => box.checked).map((box) => box.value);
   const found = [...PLACE.map((name) => [name, section.dataset[name]]), ...["benchmark", "case"].map((name) => [name, form.elements[name].value])];
   if (shown.length < boxes.length) for (const name of shown.length ? shown : [NONE]) found.push(["implementation", name]);
@@ -184,6 +220,7 @@ function remember(section) {
   section.dataset.chosen = "yes";
   const others = sections.filter((one) => one !== section && one.dataset.chosen);
   Address.write(new URLSearchParams([section, ...others].flatMap(chosenOf)), true);
+  tellGone();
 }
 
 /** Sets the form as the address says, or as it began; returns whether the address brings its reader to this section. */
@@ -192,12 +229,13 @@ function recall(section) {
   const all = groups();
   if (all.length === 0 && window.location.hash !== "") return false; // an anchor chooses nothing
   form.reset();
-  const asked = all.find((one) => PLACE.every((name) => !one.has(name) || one.get(name) === section.dataset[name]));
+  const asked = askedOf(section);
   section.dataset.chosen = asked === undefined ? "" : "yes";
   if (asked === undefined) return false;
   for (const name of ["benchmark", "case"]) Address.set(form.elements[name], asked.get(name), form.elements[name].value);
-  const wanted = asked.getAll("implementation");
-  for (const box of form.querySelectorAll("[name=implementation]")) box.checked = !wanted.length || wanted.includes(box.value);
+  const boxes = boxesOf(section);
+  const wanted = asked.getAll("implementation").filter((name) => name === NONE || boxes.some((box) => box.value === name));
+  for (const box of boxes) box.checked = !wanted.length || wanted.includes(box.value);
   return asked === all[0] && asked.has("machine");
 }
 
@@ -219,7 +257,11 @@ async function start(section) {
   };
   ChartPaint.follow(plot, () => paintNames(plot));
   plot.properties.inner_width.change.connect(() => renamed.get(plot)?.());
-  form.addEventListener("change", () => { remember(section); update(); });
+  form.addEventListener("change", () => {
+    offer(form, data.series); // before the choice is said in the address: what the kernel does not have is none
+    remember(section);
+    update();
+  });
   updates.set(section, update);
   if (recall(section)) section.scrollIntoView();
   await update();
@@ -236,8 +278,10 @@ const sections = [...document.querySelectorAll("section.roofline")];
 for (const section of sections) seen.observe(section);
 window.addEventListener("hashchange", () => {
   for (const section of sections) recall(section);
+  tellGone();
   for (const update of updates.values()) update();
 });
 // an address that speaks of a section far below brings its reader there
 const [target] = sections.filter((section) => recall(section));
+tellGone();
 if (target) target.scrollIntoView();

@@ -185,8 +185,9 @@ function save() {
 // --- the start ------------------------------------------------------------------------------------------------------
 
 function fromUrl() {
-  const problems = [];
-  choose(Choice.read(Address.read(), state, problems), problems, false);
+  const gone = [];
+  const chosen = Choice.read(Address.read(), state, gone);
+  choose(chosen, gone.length ? [Address.missed(gone)] : [], false);
 }
 
 function listen() {

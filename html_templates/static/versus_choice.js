@@ -40,23 +40,24 @@ const Choice = (() => {
     return found;
   }
 
-  /** Returns the side that a URL names, completed by what is usual; `problems` gets a line for what is not there. */
-  function side(said, letter, usual, { commits, places, series }, problems) {
+  /** Returns the side that a URL names, completed by what is usual; what is not there is added to `gone`. */
+  function side(said, letter, usual, { commits, places, series }, gone) {
     const found = { ...usual };
     const [sha, machine, environment, implementation] = ["", "m", "e", "i"].map((part) => said.get(letter + part));
     if (sha !== null) {
       const commit = resolve(commits, sha);
       if (commit) found.commit = commit.sha;
-      else problems.push(`No measured commit is named ${sha}: another one is shown.`);
+      else gone.push(["commit", sha]);
     }
-    if (machine !== null) {
-      const place = places.findIndex((one) => one.machine === machine && one.environment === (environment ?? one.environment));
-      if (place >= 0) found.place = place;
-      else problems.push(`No machine ${machine} with environment ${environment ?? "(any)"} is here: another one is shown.`);
+    const wanted = Object.entries({ machine, environment }).filter(([, name]) => name !== null);
+    if (wanted.length > 0) {
+      const at = (few) => places.findIndex((one) => few.every(([part, name]) => one[part] === name));
+      found.place = [at(wanted), at(wanted.slice(0, 1)), found.place].find((index) => index >= 0); // the machine's other environment is nearer
+      gone.push(...wanted.filter(([part, name]) => places[found.place][part] !== name));
     }
     if (implementation !== null) {
       if (series.some((one) => one.implementation === implementation)) found.implementation = implementation;
-      else problems.push(`No implementation ${implementation} was measured: another one is shown.`);
+      else gone.push(["implementation", implementation]);
     }
     return found;
   }
@@ -69,16 +70,21 @@ const Choice = (() => {
 
   /**
    * Returns what an address says; one that says nothing means the newest commit against the one before it, of those
-   * that the place measured: by default the place that measured the newest of all.
+   * that the place measured: by default the place that measured the newest of all. What it names and is not there is
+   * added to `gone`, as Address.missed takes it.
    */
-  function read(said, data, problems) {
+  function read(said, data, gone) {
     const chosen = Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, said.get(name) ?? usual]));
-    for (const [name, values] of Object.entries(VALUES)) if (!values.includes(chosen[name])) chosen[name] = USUAL[name];
-    if (!data.series.some((one) => kernelName(one) === chosen.kernel)) chosen.kernel = USUAL.kernel;
+    const known = { ...VALUES, kernel: [USUAL.kernel, ...data.series.map(kernelName)] };
+    for (const [name, values] of Object.entries(known)) {
+      if (values.includes(chosen[name])) continue;
+      gone.push([name, chosen[name]]);
+      chosen[name] = USUAL[name];
+    }
     const { commits } = data;
     const place = commits.findLast((commit) => commit.places.length > 0)?.places[0] ?? 0;
-    chosen.a = side(said, "a", { commit: null, place, implementation: EACH }, data, problems);
-    chosen.b = side(said, "b", { ...chosen.a, commit: null, implementation: EACH }, data, problems);
+    chosen.a = side(said, "a", { commit: null, place, implementation: EACH }, data, gone);
+    chosen.b = side(said, "b", { ...chosen.a, commit: null, implementation: EACH }, data, gone);
     const newest = (one) => (next(commits, commits.length, -1, one) ?? commits.at(-1)).sha;
     const before = (sha, one) => (next(commits, commits.findIndex((commit) => commit.sha === sha), -1, one) ?? { sha }).sha;
     const at = chosen.mode === "anything" ? chosen.b.place : chosen.a.place;

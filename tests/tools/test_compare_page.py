@@ -6,6 +6,7 @@ import json
 import math
 import random
 import shutil
+import urllib.parse
 
 import pytest
 
@@ -249,11 +250,25 @@ def test_the_keyboard_chooses_swaps_and_steps(tab, out):  # noqa: F811
 
 
 def test_what_is_not_there_is_said_and_something_else_shown(tab, out):  # noqa: F811
-    show(tab, out, "#a=ffffffff&bi=nobody&am=mars&sort=zzz&mode=x&kernel=none")
-    text = tab.locator("#problems").inner_text()
-    for wanted in ("No measured commit is named ffffffff", "No implementation nobody", "No machine mars"):
-        assert wanted in text
+    show(tab, out, "#a=ffffffff&bi=nobody&am=mars&sort=zzz&mode=x&kernel=none&unit=parsec&bm=mars&ae=old")
+    gone = {
+        **{"mode": "x", "unit": "parsec", "sort": "zzz", "kernel": "none", "commit": "ffffffff"},
+        **{"machine": "mars", "environment": "old", "implementation": "nobody"},
+    }
+    (line,) = tab.locator("#problems li").all_inner_texts()
+    named = ", ".join(f"{what} “\u2068{name}\u2069”" for what, name in gone.items())
+    assert line == f"Not here, so something else is shown: {named}."
     assert len(rows(tab)) == 6
+    tab.select_option("select[name=sort]", "name")
+    assert tab.locator("#problems").is_hidden()
+
+
+def test_of_a_machine_whose_environment_is_gone_the_other_one_is_shown(tab, out):  # noqa: F811
+    show(tab, out, f"#mode=machines&bm={urllib.parse.quote(PLACES[1][0])}&be=old")
+    assert tab.locator("#problems li").all_inner_texts() == [
+        "Not here, so something else is shown: environment “\u2068old\u2069”."
+    ]
+    assert tab.input_value("select[name=bp]") == "1"
 
 
 def test_a_csv_has_every_row_and_runs_nothing(tab, out):  # noqa: F811
