@@ -28,10 +28,19 @@ const ChartPaint = (() => {
     const paint = () => { paintAxes(plot); rest(); };
     paint();
     for (const scheme of schemes) scheme.addEventListener("change", paint);
+    let drawing = null; // what is printed instead of the canvas: lines, sharp at any size
     const [before, after] = [true, false].map((isPaper) => () => {
       document.documentElement.toggleAttribute("data-paper", isPaper);
       paint();
-      Bokeh.index.get_by_id(plot.id)?.repaint(); // now: the printer waits for no frame
+      const view = Bokeh.index.get_by_id(plot.id);
+      if (view === undefined) return;
+      view.after_resize(); // data-paper gives it the width of paper (style.css)
+      view.repaint(); // now: the printer waits for no frame
+      drawing?.remove();
+      if (!isPaper) return;
+      drawing = view.export("svg").canvas;
+      drawing.classList.add("paper");
+      view.el.before(drawing);
     });
     window.addEventListener("beforeprint", before);
     window.addEventListener("afterprint", after);

@@ -57,3 +57,30 @@ def test_where_no_event_says_so_media_do(tab, site):  # noqa: F811
     show(tab, out, "kernel-matmul-Cpu.html")
     tab.emulate_media(color_scheme="dark", media="print")
     tab.wait_for_function(f"{colour} === '#444'")
+
+
+@pytest.mark.parametrize("name", ["kernel-matmul-Cpu.html", "roofline.html"])
+def test_a_chart_fits_its_paper_and_says_what_is_drawn(tab, site, name):  # noqa: F811
+    _, out = site
+    show(tab, out, name)
+    tab.wait_for_selector("section[data-ready=yes]")
+    wide = "document.querySelector('.chart > :not(.paper)').clientWidth"
+    before = tab.evaluate(wide)
+    tab.uncheck("input[value=eager]")
+    tab.wait_for_timeout(300)  # it is drawn without
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    tab.emulate_media(media="print")
+    drawing = tab.locator(".chart > svg.paper")
+    box = drawing.bounding_box()
+    assert (drawing.get_attribute("width"), box["width"], box["height"] > 300) == ("680", 680, True)
+    assert {"GFLOPS"} & {word for text in drawing.locator("text").all_text_contents() for word in text.split()}
+    assert drawing.locator("path").count() > 10
+    assert tab.locator(".chart > :not(.paper)").is_hidden()
+    assert tab.locator("select[name=case]").is_visible()
+    assert tab.locator("fieldset label:visible").all_inner_texts() == ["native", "triton"]
+    tab.emulate_media(media="screen")
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert drawing.count() == 0
+    assert tab.evaluate(wide) == before > 1000
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")  # without one before
+    assert tab.evaluate(wide) == before
