@@ -102,7 +102,7 @@ def rounds_figure(rerun: Rerun) -> RoundsFigure | None:
     dots = [_dots(rerun, number, sides[number], (x, y), unit) for number in (0, 1)]
     middles = [float(np.median(side)) for side in sides]
     return RoundsFigure(
-        label=f"{rerun.rounds} rounds a side; in the middle {units.seconds(middles[0] * scale)} before and "
+        label=f"{rerun.rounds} rounds a side; median {units.seconds(middles[0] * scale)} before and "
         f"{units.seconds(middles[1] * scale)} after",
         x_ticks=x_ticks,
         y_ticks=_value_ticks(y, unit),

@@ -69,7 +69,7 @@ def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Find
         subject=event.machine,
         found=began,
         changes=event.changes or None,
-        how=f"{len(event.moves)} series moved at once, in the middle by a factor of {event.factor:.4g}",
+        how=f"{len(event.moves)} series moved at once, their median by a factor of {event.factor:.4g}",
         affected=tuple(Affected(identity=move.identity, ratio=math.exp(move.effect)) for move in event.moves),
         decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=in_words(event.changes)),),
     )

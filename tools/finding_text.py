@@ -41,12 +41,12 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def headline(finding: Finding) -> str:
-    """Return a finding in a few words: how much, of the series that shows it most; of an environment, in the middle."""
+    """Return a finding in a few words: how much, of the series that shows it most; of an environment, the median."""
     if finding.kind is Kind.VANISHED:
         return f"{units.count(len(finding.affected), 'value')} gone"  # "series" has no other plural
     if finding.kind is Kind.ENVIRONMENT and finding.affected:
-        middle = statistics.median(item.ratio for item in finding.affected)
-        return f"{change(middle)} in the middle of {len(finding.affected)} series"
+        median = statistics.median(item.ratio for item in finding.affected)
+        return f"{change(median)}, the median of {len(finding.affected)} series"
     return effect(finding.worst) if finding.worst else "no series known"
 
 

@@ -70,12 +70,16 @@ def rows(found: Iterable[Figure], commit: Callable[[str], CommitLine]) -> tuple[
             environment=each.key.environment,
             target=each.key.case,
             name=_WORDS[each.name],
-            now=f"{each.steps[-1][1]:,}{' bytes' if each.unit.startswith('bytes') else ''}",
-            before=f"{each.steps[-2][1]:,}" if len(each.steps) > 1 else "",
+            now=_with_unit(each, -1),
+            before=_with_unit(each, -2) if len(each.steps) > 1 else "",
             commit=commit(each.steps[-1][0]),
         )
         for each in found
     )
+
+
+def _with_unit(figure: Figure, step: int) -> str:
+    return f"{figure.steps[step][1]:,}{' bytes' if figure.unit.startswith('bytes') else ''}"
 
 
 def as_data(figure: Figure) -> dict[str, Any]:

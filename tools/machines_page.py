@@ -223,7 +223,8 @@ def _lead(used: Sequence[CeilingSession]) -> str:
     threads = used[-1].figures.get("threads")
     with_threads = f", with {units.count(int(threads), 'thread')}" if threads else ""
     if len(used) == 1:
-        return f"Measured once, {moments.utc(used[0].began)}{with_threads}: had it been busy then, no session says so."
+        when = moments.utc(used[0].began)
+        return f"Measured once, {when}{with_threads}: only further sessions tell whether it was busy then."
     return f"{len(used)} sessions{with_threads}, the newest {moments.utc(used[-1].began)}."
 
 

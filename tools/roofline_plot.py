@@ -6,6 +6,7 @@ Visual Performance Model, CACM 52(4), 2009). The labels are coloured by the page
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from bokeh.models import Label
@@ -84,8 +85,7 @@ def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], dtypes: C
         width, dash = (2, "solid") if dtype in dtypes else (1, "dotted")
         plot.line([start, right], [peak / GIGA] * 2, line_color=NEUTRAL, line_width=width, line_dash=dash)
     for lines in _together(sorted(peaks.items(), key=lambda pair: -pair[1])):
-        text = ", ".join(f"{dtype} {units.rate(peak / GIGA, units.rate_unit(dtype))}" for dtype, peak in lines)
-        _write(plot, right, lines[0][1] / GIGA, text, "right")
+        _write(plot, right, lines[0][1] / GIGA, _named(lines), "right")
 
 
 def _name_slopes(plot: figure, slopes: Sequence[tuple[str, float]]) -> None:
@@ -117,6 +117,13 @@ def _together(lines: Sequence[tuple[str, float]]) -> list[list[tuple[str, float]
         else:
             groups.append([line])
     return groups
+
+
+def _named(lines: Sequence[tuple[str, float]]) -> str:
+    """Return the label of peaks, "float32, float16 247 GFLOPS, tf32 300 GFLOPS": a phone has no room to repeat one."""
+    rates = [(dtype, units.rate(peak / GIGA, units.rate_unit(dtype))) for dtype, peak in lines]
+    same = itertools.groupby(rates, key=lambda pair: pair[1])
+    return ", ".join(f"{', '.join(dtype for dtype, _ in each)} {rate}" for rate, each in same)
 
 
 def _write(plot: figure, x: float, y: float, text: str, align: str) -> None:

@@ -96,7 +96,7 @@ function beside(name, rounds, fit) {
   const x = Plots.range(points.map(([each]) => each), { least: 0.05 });
   const line = [x.low, x.high].map((each) => [each, 100 * ((1 + each / 100) ** slope - 1)]);
   const title = SIGNALS[name][0].toUpperCase() + SIGNALS[name].slice(1);
-  const used = slope ? `Where it takes 1% longer, ${Numbers.significant(slope)}% is taken off (line).` : "The series does not move with it, so it is not adjusted by it.";
+  const used = slope ? `Where it takes 1% longer, ${Numbers.significant(slope)}% is taken off (line).` : "The series is not known to move with it, so it is not adjusted by it.";
   return chart(title, `${name === "control_gauge" ? "A call of PyTorch's own implementation" : "A fixed piece of work"}, timed beside the samples, against the estimate; both as differences from what is usual. ${used}`, {
     x: { title: `${SIGNALS[name]}, %`, ...x }, y: { title: "estimate, %", ...Plots.range(points.map(([, each]) => each), { least: 0.05 }) },
     layers: [...(slope ? [{ kind: "path", points: line }] : []), { kind: "dots", points }],

@@ -62,7 +62,7 @@ function formed(one, rounds, fit) {
   } else if (fit && fit.signals.controls && fit.method === one.method) {
     lines.push(`It is adjusted by ${SIGNALS.controls}, with slope ${Numbers.significant(fit.signals.controls[0])}; the commit's page has the adjusted value.`);
   } else {
-    lines.push("It is not adjusted: nothing was read beside its rounds that it moves with.");
+    lines.push("It is not adjusted: nothing was read beside its rounds that it is known to move with.");
   }
   return lines;
 }

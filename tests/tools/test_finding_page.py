@@ -119,6 +119,12 @@ def test_each_kind_and_state_has_its_own_words(texts, id_, said):
     assert said in texts[id_]
 
 
+def test_a_stripe_is_explained_where_commits_are_suspected(texts):
+    environment, regression = texts["bench-1-cpu-environment-x"], texts["matmul-suspect"]
+    assert "Up is faster" in environment and "stripe" not in environment
+    assert "Up is faster; the stripe is where it moved." in regression
+
+
 def test_where_nothing_can_be_decided_nothing_is_offered(texts):
     assert "To decide" not in texts["bench-1-cpu-environment-x"] and "To decide" in texts["matmul-suspect"]
 

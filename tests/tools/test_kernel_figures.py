@@ -55,6 +55,10 @@ def test_a_row_says_what_it_is_since_when_and_what_it_was():
         "d",
     )
     assert (other.name, other.now, other.before, other.commit) == ("code", "14,534 bytes", "", "c")
+    (grown,) = kernel_figures.rows(
+        kernel_figures.figures([tracked("track_spill_bytes", {0: 16, 1: 1024})], "matmul", LINE), lambda sha: sha
+    )
+    assert (grown.now, grown.before) == ("1,024 bytes", "16 bytes")
 
 
 def test_the_data_has_every_step():

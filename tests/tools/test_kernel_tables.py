@@ -180,12 +180,12 @@ def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_la
     short = {sha[:8]: place for place, sha in enumerate(found.line)}
     rows = {(row.name, row.target): (row.now, row.before, short[row.commit.short]) for row in page.figures}
     assert rows == {
-        ("code", "avx2"): ("13,334 bytes", "14,534", synthetic.STEP_AT),
+        ("code", "avx2"): ("13,334 bytes", "14,534 bytes", synthetic.STEP_AT),
         ("code", "avx512"): ("15,001 bytes", "", 0),
         ("registers of a thread", "sm_80"): ("128", "", 0),
         ("registers of a thread", "sm_90"): ("128", "168", synthetic.STEP_AT),
         ("spilled", "sm_80"): ("0 bytes", "", 0),
-        ("spilled", "sm_90"): ("0 bytes", "16", synthetic.STEP_AT),
+        ("spilled", "sm_90"): ("0 bytes", "16 bytes", synthetic.STEP_AT),
     }
     data = pages_of["kernel-matmul-Cpu"].value()["figures"]
     (registers,) = [one for one in data if one["target"] == "sm_90" and one["benchmark"].endswith("registers")]

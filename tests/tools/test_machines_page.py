@@ -98,6 +98,17 @@ def test_without_ceilings_it_says_how_to_get_some(tree):
     assert "python -m tools peaks" in text and "make track" in text
 
 
+def test_of_one_session_there_is_nothing_to_compare_and_no_chart_to_explain(tree):
+    for index in (1, 2):
+        text = machine_records.rendered(machines_page, tree)
+        assert ("Measured once" in text) == (index == 2)
+        for said in ("over the sessions", "the only session", "Each chart shows a session"):
+            assert said not in text
+        machine_records.add_ceilings(tree, index)
+    text = machine_records.rendered(machines_page, tree)
+    assert "over the sessions" in text and "Each chart shows a session" in text and "2 sessions" in text
+
+
 def test_peaks_of_the_machine_that_makes_the_page_count(tmp_path, monkeypatch):
     from tests.benchmarks.test_device_figures import a_machine, document
     from tools import kept_ceilings

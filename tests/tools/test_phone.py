@@ -3,6 +3,7 @@
 import pytest
 
 from tests.tools.test_browser import chromium, show, site, tab  # noqa: F401 - fixtures
+from tools import report
 
 pytestmark = pytest.mark.slow
 WIDTHS = (360, 390)
@@ -35,3 +36,11 @@ def test_a_phone_breaks_no_name_and_shows_where_there_is_more(tab, site, width):
         assert tab.evaluate(BROKEN) == [], name
         cut += tab.evaluate(CUT)
     assert len(cut) > 3 and all("local" in attached and "scroll" in attached and same for attached, same in cut)
+
+
+def test_findings_on_the_home_page_break_no_name(tab, whole_tree, tmp_path):  # noqa: F811
+    report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
+    tab.set_viewport_size({"width": WIDTHS[0], "height": 800})
+    show(tab, tmp_path, "index.html")
+    assert tab.locator("#findings ~ .scroll tbody th bdi").count() > 2
+    assert tab.evaluate(BROKEN) == []

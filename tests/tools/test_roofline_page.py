@@ -138,6 +138,8 @@ def documented(**roofs):
 def test_lines_that_lie_close_share_a_label():
     _, texts = documented(peaks={"float32": 67e12, "float64": 66e12, "float16": 900e12, "int8": 1800e12})
     assert texts == ["int8 1,800,000 GOPS", "float16 900,000 GFLOPS", "float32 67,000 GFLOPS, float64 66,000 GFLOPS"]
+    _, texts = documented(peaks={"float64": 200e9, "float16": 247e9, "float32": 247e9})
+    assert texts == ["float16, float32 247 GFLOPS, float64 200 GFLOPS"]
 
 
 def test_caches_are_named_from_above_and_dram_at_its_line():
