@@ -161,6 +161,25 @@ def test_one_more_commit_costs_its_own_values_until_the_basis_grows(built, tmp_p
     assert costs == [(False,) * 3, (True,) * 3, (False,) * 3, (False,) * 3, (True,) * 3]
 
 
+def move(path, hours):
+    """Let a commit's rounds have been measured so much later."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**line, "t": line["t"] + 3600 * hours}) + "\n" for line in lines))
+
+
+def test_the_basis_is_what_was_measured_first_wherever_it_stands_and_of_two_at_once_the_lower_sha(built, tmp_path):
+    shutil.copytree(built.results, tmp_path / "results")
+    tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
+    withhold(tree, [8])
+    pairs = itertools.combinations(range(8), 2)
+    tied = next(pair for pair in pairs if tree.commits[pair[0]] > tree.commits[pair[1]])
+    *first, last = (index for index in reversed(range(8)) if index not in tied)
+    order = [*first, *tied, last]  # the basis of 8 commits are 6: one of the two is the last of it
+    for rank, index in enumerate(order):
+        move(beside(tree, index), (5 if index in tied else rank) - index)
+    check(tree)
+
+
 @pytest.mark.parametrize("index", [0, 7])  # of the basis of the 8 commits, and behind it
 def test_controls_that_stand_in_another_file_of_the_commit_count(built, tmp_path, index):
     shutil.copytree(built.results, tmp_path / "results")
