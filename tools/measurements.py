@@ -131,25 +131,9 @@ class Measurement:
             return None
         return _rate(self.bytes_moved, self.seconds)
 
-    @property
-    def gflops_bounds(self) -> tuple[float, float] | None:
-        """The interval of `gflops`, lower rate first."""
-        return _rate_bounds(self.flop, self.interval)
-
-    @property
-    def gigabytes_bounds(self) -> tuple[float, float] | None:
-        """The interval in GB/s, lower rate first; None wherever `gigabytes` is."""
-        return None if self.gigabytes is None else _rate_bounds(self.bytes_moved, self.interval)
-
 
 def _rate(work: float | None, seconds: float | None) -> float | None:
     return None if work is None or seconds is None else work / seconds / 1e9
-
-
-def _rate_bounds(work: float | None, interval: Interval | None) -> tuple[float, float] | None:
-    if work is None or interval is None:
-        return None
-    return work / interval.high / 1e9, work / interval.low / 1e9
 
 
 def round_interval(estimates: Sequence[float]) -> Interval | None:

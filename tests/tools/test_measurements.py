@@ -11,7 +11,7 @@ from scipy import stats
 
 from benchmarks.harness.telemetry import FLAGS, Round
 from tools import measurements
-from tools.measurements import Interval, Measurement, Outcome, SeriesKey
+from tools.measurements import SeriesKey
 
 KEY = SeriesKey(
     machine="m", environment="e", benchmark="matmul.Cpu.time_hot", implementation="native", case="c", version="1"
@@ -121,20 +121,9 @@ def test_methods_are_not_mixed():
 
 def test_unknown_work_has_no_rate():
     item = measure(rounds([1.0] * 8), flop=None, bytes_moved=None)
-    assert (item.gflops, item.gigabytes, item.gflops_bounds, item.gigabytes_bounds) == (None, None, None, None)
+    assert (item.gflops, item.gigabytes) == (None, None)
 
 
 def test_traffic_is_given_for_kernels_that_memory_bounds():
     assert measure(rounds([1.0] * 8), flop=3e9, bytes_moved=12e9).gigabytes == pytest.approx(12.0)
     assert measure(rounds([1.0] * 8), flop=300e9, bytes_moved=12e9).gigabytes is None
-
-
-def test_bounds_of_a_rate_are_swapped_with_those_of_the_time():
-    item = Measurement(
-        key=KEY, commit="c", outcome=Outcome.MEASURED, seconds=1.0, flop=1e9, bytes_moved=1e9,
-        interval=Interval(low=0.5, high=2.0, method="m"),
-    )  # fmt: skip
-    assert item.gflops_bounds == (0.5, 2.0)
-    assert item.gigabytes_bounds == (0.5, 2.0)
-    low, high = item.gflops_bounds
-    assert low < item.gflops < high
