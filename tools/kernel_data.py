@@ -23,7 +23,7 @@ from tools.kernel_quantities import ERROR, Conversion, Roof
 from tools.kernel_tables import Recent
 from tools.measurements import SeriesKey
 from tools.pages import Place
-from tools.roofline import Roofs
+from tools.roof_choice import Choice
 from tools.session_facts import SessionFacts
 from tools.site import Site
 from tools.site_files import DataFile, series_name
@@ -104,7 +104,7 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
     columns = {key: found.series(key) for key in keys}
     here = {(key.machine, key.environment) for key in keys}
     places = [place for place in found.places if (place.machine, place.environment) in here]
-    roofs = {(place.machine, place.environment): found.roofs(place, device) for place in places}
+    choices = {(place.machine, place.environment): found.roof_choice(place, device) for place in places}
     line = kernel_marks.measured_line(found.measured, found.order)
     errors = _errors(found, kernel, device)
     sessions = {(place.machine, place.environment): found.sessions(place) for place in places}
@@ -122,7 +122,7 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
                 found,
                 key,
                 kernel_quantities.ratios(key, names, benchmarks),
-                roofs[key.machine, key.environment],
+                choices[key.machine, key.environment],
                 errors.get((key.machine, key.environment, key.implementation, key.case)),
             )
             for key in keys
@@ -133,7 +133,7 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
         warnings={
             place: known.warnings
             for place in places
-            if (known := roofs[place.machine, place.environment]) is not None and known.warnings
+            if (known := choices[place.machine, place.environment].roofs) is not None and known.warnings
         },
     )
 
@@ -172,18 +172,18 @@ def _series(
     found: Site,
     key: SeriesKey,
     ratios: Mapping[str, Conversion],
-    roofs: Roofs | None,
+    choice: Choice,
     errors: Tracked | None,
 ) -> Series:
     own = found.series(key)
-    conversions = {**kernel_quantities.of_work(own.flop, own.bytes_moved, roofs, key.case), **ratios}
+    conversions = {**kernel_quantities.of_work(own.flop, own.bytes_moved, choice, key.case), **ratios}
     if errors is not None:
         conversions[ERROR] = Conversion(own=_error_name(errors.key))
     return Series(
         key=key,
         name=series_name(key),
         conversions=conversions,
-        roof=kernel_quantities.roof(own.flop, own.bytes_moved, roofs, key.case),
+        roof=kernel_quantities.roof(own.flop, own.bytes_moved, choice.roofs, key.case),
         errors=errors,
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.harness.cases import dtype_of
 from tools.measurements import Measurement, Outcome, SeriesKey
+from tools.roof_choice import Choice
 from tools.roofline import MEMORY, Roofs, dram_bandwidth, roofline
 
 GFLOPS, GIGABYTES, TIME = "GFLOPS", "GB/s", "µs"
@@ -42,6 +43,7 @@ class Conversion:
     least: float | None = None  # bounds of the value
     most: float | None = None
     unit: str | None = None  # of the value; None: the quantity's own
+    apart: tuple[str, ...] | None = None  # full SHA of the commits that it tells nothing of; None: of all it does
 
     def as_data(self) -> dict[str, Any]:
         """Return what is set of it, for JSON."""
@@ -56,20 +58,21 @@ class Roof:
     text: str  # "DRAM, 12.3 GB/s" or "peak float32"
 
 
-def of_work(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, case: str) -> dict[str, Conversion]:
+def of_work(flop: float | None, bytes_moved: float | None, choice: Choice, case: str) -> dict[str, Conversion]:
     """Return what the times of a series can be shown as by its work alone, by quantity.
 
     Args:
-        flop: of a call. bytes_moved: of a call, B. roofs: of the device. case: the test case, which names the dtype.
+        flop: of a call. bytes_moved: of a call, B. choice: of the device. case: the test case, which names the dtype.
     """
+    roofs, apart = choice.roofs, tuple(sorted(choice.apart)) or None
     one = _of_a_second(flop, bytes_moved, case)
     found = {GFLOPS: Conversion(per=one.gflops, unit=one.key.rate_unit), GIGABYTES: Conversion(per=one.gigabytes)}
     least = roof(flop, bytes_moved, roofs, case)
     dram = None if roofs is None else dram_bandwidth(roofs)
     if least is not None:
-        found[EFFICIENCY] = Conversion(per=100 * least.seconds, most=100)
+        found[EFFICIENCY] = Conversion(per=100 * least.seconds, most=100, apart=apart)
     if dram is not None and bytes_moved is not None:
-        found[BENEFIT] = Conversion(per=bytes_moved / dram, least=1)
+        found[BENEFIT] = Conversion(per=bytes_moved / dram, least=1, apart=apart)
     known = {name: item for name, item in found.items() if item.per is not None}
     return known | {TIME: Conversion(times=1e6)}
 

@@ -22,6 +22,7 @@ class Choice:
 
     roofs: Roofs | None
     lacking: str = ""  # "no ceilings ..."
+    apart: frozenset[str] = frozenset()  # commits of another number of threads, of which these roofs tell nothing
 
 
 def threads(sessions: Iterable[tuple[str, SessionFacts]]) -> dict[str, int]:
@@ -59,9 +60,12 @@ def choose(
     made = roofs.roofs(roofs.of_newest(fits), device)
     several = set(known.values())
     if made is not None and commit is None and len(several) > 1:
-        doubt = f"commits were measured with {_listed(several)}; the roofs, and every efficiency, are of {own}"
+        doubt = (
+            f"commits were measured with {_listed(several)}; the roofs drawn are of {own}, and tell nothing of others"
+        )
         made = replace(made, warnings=(*made.warnings, doubt))
-    return Choice(roofs=made)
+    apart = frozenset(sha for sha, count in known.items() if own is not None and count != own)
+    return Choice(roofs=made, apart=apart)
 
 
 class Chooser:

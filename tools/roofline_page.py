@@ -77,7 +77,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
     for number, place in enumerate(found.places):
         for device in DEVICES.values():
             roofs = found.roofs(place, device)
-            items = tuple(roofline_series.placed(found, place, device, roofs))
+            items = tuple(roofline_series.placed(found, place, device))
             if items:
                 document = _document(found, roofs, items, len(sections))
                 section = _section(place, device, roofs, items, number=number, document=document)
@@ -132,7 +132,7 @@ def _section(
 def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> Row:
     found = item.roofline
     lacks = () if item.intensity is not None else (NO_AMOUNT,)
-    unplaced = (NO_ROOF,) if has_roofs and item.intensity is not None and found is None else ()
+    unplaced = (item.choice.lacking or NO_ROOF,) if has_roofs and item.intensity is not None and found is None else ()
     return Row(
         name=series_name(item.key),
         kernel=item.kernel,
@@ -210,7 +210,8 @@ def _data(section: Section, items: Sequence[Placed]) -> dict[str, Any]:
 
 
 def _entry(row: Row, item: Placed) -> dict[str, Any]:
-    return {
+    apart = {"apart": sorted(item.choice.apart)} if item.choice.apart else {}  # of other threads than `least`
+    return apart | {
         "name": row.name,
         "benchmark": row.benchmark,
         "kernel": f"{row.kernel}, {row.state}",

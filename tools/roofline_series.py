@@ -1,7 +1,7 @@
 """Every series of a device against its roofs: the newest value, and what places all its older ones in the plot.
 
-For a series intensity, least time and bound are the same at every commit; only the measured time differs, so that the
-page places an older value by dividing.
+For a series intensity, least time and bound are the same at every commit that was measured with as many threads; only
+the measured time differs, so that the page places an older value by dividing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tools import pages, roofline
 from tools.columns import Columns
 from tools.measurements import SeriesKey
 from tools.pages import Place
+from tools.roof_choice import Choice
 from tools.roofline import Roofline, Roofs
 from tools.site import Site
 
@@ -37,7 +38,8 @@ class Placed:
     measured: int  # commits
     flop: float | None
     bytes_moved: float | None
-    roofline: Roofline | None  # None: nothing can be said
+    roofline: Roofline | None  # of the newest value; None: nothing can be said
+    choice: Choice  # of that value's roofs
 
     @property
     def intensity(self) -> float | None:
@@ -50,7 +52,7 @@ class Placed:
         return None if self.roofline is None else self.roofline.roof_ratio * self.seconds
 
 
-def placed(found: Site, place: Place, device: str, roofs: Roofs | None) -> Iterator[Placed]:
+def placed(found: Site, place: Place, device: str) -> Iterator[Placed]:
     """Yield every series of a device at a place that has a value; of several versions, the newest one's."""
     newest: dict[tuple[str, str, str], tuple[int, Placed]] = {}
     for key in found.keys_at(place):
@@ -61,12 +63,13 @@ def placed(found: Site, place: Place, device: str, roofs: Roofs | None) -> Itera
         asked = (key.benchmark, key.implementation, key.case)
         when = int(columns.place[measured[-1]]) if measured.size else -1
         if measured.size and (asked not in newest or newest[asked][0] <= when):
-            newest[asked] = when, _placed(columns, columns.seconds[measured], found.line[when], roofs)
+            choice = found.roof_choice(place, device, found.line[when])
+            newest[asked] = when, _placed(columns, columns.seconds[measured], found.line[when], choice)
     for _, item in newest.values():
         yield item
 
 
-def _placed(columns: Columns, seconds: FloatArray, commit: str, roofs: Roofs | None) -> Placed:
+def _placed(columns: Columns, seconds: FloatArray, commit: str, choice: Choice) -> Placed:
     """Return a series from its values in the order of the commits, the last of them of `commit`."""
     kernel, _, state = pages.parts(columns.key.benchmark)
     return Placed(
@@ -80,7 +83,8 @@ def _placed(columns: Columns, seconds: FloatArray, commit: str, roofs: Roofs | N
         measured=int(seconds.size),
         flop=columns.flop,
         bytes_moved=columns.bytes_moved,
-        roofline=None if roofs is None else _against(columns, float(seconds[-1]), state, roofs),
+        roofline=None if choice.roofs is None else _against(columns, float(seconds[-1]), state, choice.roofs),
+        choice=choice,
     )
 
 

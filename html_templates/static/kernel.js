@@ -39,6 +39,7 @@
       if (entry === KernelColumns.MISSING && Number.isNaN(line.y[x])) return { value: "not measured" };
       const flags = (columns.remarks[entry] ?? []).join("; ");
       if (!measured && Number.isNaN(line.y[x])) return { value: columns.outcome[entry], flags };
+      if (rule?.apart?.includes(columns.commit[entry])) return { value: "measured with other threads than the roofs", flags };
       const value = Numbers.value(line.y[x], unit, rule?.unit);
       if (!KernelColumns.isOfTime(rule)) return { value };
       const rounds = columns.rounds[entry] ?? null;

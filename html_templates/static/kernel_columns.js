@@ -73,12 +73,13 @@ const KernelColumns = (() => {
     const made = { at, y: new Float64Array(rank.count), low: new Float64Array(rank.count), high: new Float64Array(rank.count) };
     for (const name of ["y", "low", "high"]) made[name].fill(NaN);
     if (rule === undefined) return made;
+    const apart = new Set(rule.apart);
     const beside = series.beside && entries(series.beside.commit, order, rank);
     for (let x = 0; x < rank.count; x += 1) {
       const entry = at[x];
       if (series.beside) {
         if (beside[x] !== MISSING) made.y[x] = joined(series, rule, entry, beside[x]);
-      } else if (entry !== MISSING) {
+      } else if (entry !== MISSING && !apart.has(columns.commit[entry])) {
         [made.y[x], made.low[x], made.high[x]] = convert(rule, columns.seconds[entry], columns.low[entry], columns.high[entry]);
       }
     }

@@ -37,7 +37,7 @@ function point(one, seconds, commit, age) {
     intensity: Numbers.intensity(one.flop / one.bytes, one.operation),
     rate: Numbers.rate(one.flop / seconds / 1e9, one.operation),
     bandwidth: Numbers.gigabytes(one.bytes / seconds / 1e9),
-    efficiency: one.least === null ? "no roofs" : Numbers.efficiency(Math.min(one.least / seconds, 1)),
+    efficiency: one.least === null ? "no roofs" : one.apart?.includes(commit.sha) ? "other threads" : Numbers.efficiency(Math.min(one.least / seconds, 1)),
     bound: one.bound, time: Numbers.seconds(seconds),
   };
 }

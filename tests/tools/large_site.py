@@ -21,6 +21,7 @@ from tools.kept_documents import Documents
 from tools.measurements import INTERVAL_METHOD, SeriesKey
 from tools.pages import Place
 from tools.recorded import Commit
+from tools.roof_choice import Choice
 from tools.roofline import Level, Roofs
 from tools.series_identity import Identity
 from tools.session_facts import SessionFacts
@@ -97,8 +98,8 @@ class LargeSite:
         # of the one with steps: looking for none in the others takes most of a large site's time
         return {key: series_changes.of(self.series(key)) if key.implementation == "native" else () for key in keys}
 
-    def roofs(self, _place, _device):
-        return Roofs(levels=(Level(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12})
+    def roof_choice(self, _place, _device):
+        return Choice(roofs=Roofs(levels=(Level(name="DRAM", size=None, bandwidth=2e12),), peaks={"float32": 40e12}))
 
     def sessions(self, _place):
         half = self.length // 2

@@ -143,7 +143,7 @@ def test_every_quantity_is_what_its_formula_says(tab, medium):  # noqa: F811
     at = {(key.benchmark[-4:].strip("_"), key.implementation): found.series(key).seconds[500] for key in found.keys}
     hot, eager, cold = at["hot", "native"], at["hot", "eager"], at["cold", "native"]
     line = roofline.roofline(
-        flops=FLOP, bytes=large_site.BYTES, seconds=hot, roofs=found.roofs(None, None), dtype="float32"
+        flops=FLOP, bytes=large_site.BYTES, seconds=hot, roofs=found.roof_choice(None, None).roofs, dtype="float32"
     )
     wanted = {
         "GFLOPS": FLOP / hot / 1e9,

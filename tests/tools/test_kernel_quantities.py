@@ -10,6 +10,7 @@ from tools import kernel_quantities
 from tools.cache_benefit import cache_benefit
 from tools.kernel_quantities import BENEFIT, COLD_HOT, EFFICIENCY, GFLOPS, GIGABYTES, SPEED_UP, TIME, Conversion
 from tools.measurements import Measurement, Outcome, SeriesKey
+from tools.roof_choice import Choice
 from tools.roofline import Level, Roofs, roofline
 
 positive = st.floats(1e-9, 1e12)
@@ -34,7 +35,7 @@ def value(conversion, seconds):
 @given(flop=positive, moved=positive, seconds=st.floats(1e-9, 1e3), dram=positive, peak=positive)
 def test_every_conversion_gives_what_its_formula_gives(flop, moved, seconds, dram, peak):
     roofs = Roofs(levels=(CACHE, Level(name="DRAM", size=None, bandwidth=dram)), peaks={"float32": peak})
-    found = kernel_quantities.of_work(flop, moved, roofs, "float32-1M")
+    found = kernel_quantities.of_work(flop, moved, Choice(roofs=roofs), "float32-1M")
     item = Measurement(key=key(), commit="c", outcome=Outcome.MEASURED, seconds=seconds, flop=flop, bytes_moved=moved)
     line = roofline(flops=flop, bytes=moved, seconds=seconds, roofs=roofs, dtype="float32")
     assert value(found[GFLOPS], seconds) == pytest.approx(item.gflops)
@@ -47,12 +48,23 @@ def test_every_conversion_gives_what_its_formula_gives(flop, moved, seconds, dra
 
 
 def test_what_is_not_known_is_not_offered():
-    assert set(kernel_quantities.of_work(None, None, None, "float32-1M")) == {TIME}
+    assert set(kernel_quantities.of_work(None, None, Choice(roofs=None), "float32-1M")) == {TIME}
     without_dram = Roofs(levels=(), peaks={"float32": 1e11})
-    assert set(kernel_quantities.of_work(2e9, 1e6, without_dram, "float32-1M")) == {GFLOPS, EFFICIENCY, TIME}
+    assert set(kernel_quantities.of_work(2e9, 1e6, Choice(roofs=without_dram), "float32-1M")) == {
+        GFLOPS,
+        EFFICIENCY,
+        TIME,
+    }
     no_peak = Roofs(levels=(DRAM,), peaks={})
-    assert set(kernel_quantities.of_work(None, 1e6, no_peak, "float32-1M")) == {EFFICIENCY, BENEFIT, TIME}
+    assert set(kernel_quantities.of_work(None, 1e6, Choice(roofs=no_peak), "float32-1M")) == {EFFICIENCY, BENEFIT, TIME}
     assert kernel_quantities.roof(2e9, None, no_peak, "float32-1M") is None
+
+
+def test_what_roofs_tell_leaves_out_the_commits_that_they_are_not_of():
+    choice = Choice(roofs=Roofs(levels=(DRAM,), peaks={"float32": 1e11}), apart=frozenset({"b", "a"}))
+    found = kernel_quantities.of_work(2e9, 1e9, choice, "float32-1M")
+    assert {name for name, each in found.items() if each.apart == ("a", "b")} == {EFFICIENCY, BENEFIT}
+    assert "apart" not in found[GFLOPS].as_data()
 
 
 def test_the_roof_says_what_binds():

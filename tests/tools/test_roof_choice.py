@@ -1,9 +1,11 @@
 """Roofs are those of as many threads as a commit was measured with; where nobody knows, there are none."""
 
+import json
+
 import pytest
 
 from tests.tools import machine_records
-from tools import home_page, kept_ceilings, roof_choice, site
+from tools import home_page, kept_ceilings, kernel_data, roof_choice, roofline_page, site
 from tools.roof_choice import choose
 from tools.roofs import CeilingSession
 from tools.session_facts import SessionFacts
@@ -29,7 +31,13 @@ def test_a_commits_roofs_are_of_its_threads():
 def test_all_commits_are_of_the_newest_ones_threads_and_a_footnote_says_so():
     found = choose(BOTH, "cpu", KNOWN).roofs
     assert found.peaks["float32"] == 1e9
-    assert found.warnings == ("commits were measured with 1 and 8 threads; the roofs, and every efficiency, are of 1",)
+    doubt = "commits were measured with 1 and 8 threads; the roofs drawn are of 1, and tell nothing of others"
+    assert found.warnings == (doubt,)
+    assert [choose(BOTH, "cpu", KNOWN, sha).apart for sha in (None, "one", "eight")] == [
+        {"eight"},
+        {"eight"},
+        {"one", "last"},
+    ]
     assert choose(BOTH, "cpu", {"one": 1}).roofs.warnings == ()
 
 
@@ -74,3 +82,32 @@ def test_a_session_of_other_threads_moves_no_efficiency(tree, monkeypatch):
     rows = home_page.page(found).grids[0].rows
     assert all(row.figures["efficiency"] == 1 for row in rows)
     assert found.roofs(place, "Cpu").warnings[0].startswith("commits were measured with 1 and 8 threads")
+
+
+@pytest.fixture
+def mixed(tree, monkeypatch):
+    """A tree whose newest commit was measured with 8 threads, but for add_mul_exp, and the others with one."""
+    monkeypatch.setattr(kept_ceilings, "known", lambda *_: BOTH)
+    for index in range(5):
+        machine_records.add_session(tree, index, threads="8" if index == 4 else "1")
+    path = machine_records.results_file(tree, 4)
+    data = json.loads(path.read_text())
+    del data["results"]["add_mul_exp.Cpu.time_hot"]
+    path.write_text(json.dumps(data))
+    return tree, site.read(tree.results, tree.repository)
+
+
+def test_the_rows_of_a_roofline_are_against_roofs_of_their_own_threads(mixed):
+    tree, found = mixed
+    data, page = roofline_page.build(found)
+    rows = {row.kernel: row for row in page.context["sections"][0].rows}
+    assert (rows["matmul"].attainable, rows["add_mul_exp"].attainable) == ("8.00 GFLOPS", "1.00 GFLOPS")
+    apart = {entry["kernel"]: entry["apart"] for entry in data.value["series"]}
+    assert apart == {"matmul, hot": sorted(tree.commits[:4]), "add_mul_exp, hot": [tree.commits[4]]}
+
+
+def test_a_kernels_efficiency_is_none_where_it_was_measured_with_other_threads(mixed):
+    tree, found = mixed
+    keys = [key for key in found.keys if key.benchmark.startswith("matmul")]
+    one, *_ = kernel_data.chart(found, "matmul", "Cpu", keys).series
+    assert one.conversions["efficiency"].apart == tuple(sorted(tree.commits[:4]))
