@@ -88,7 +88,7 @@ def compare(
 
     Returns:
         every name of NAMES; a figure that has no meaning here is None (all of them where `expected` and
-        `actual` differ in kind, shape or dtype).
+        `actual` differ in kind, shape or dtype; the errors where no element of a wrong output has one).
 
         right: whether every element is within the tolerance, and nothing is NaN or infinite but what should be.
         why: one line on what is wrong, None where nothing is.

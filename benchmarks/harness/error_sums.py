@@ -157,21 +157,25 @@ class FloatErrors(_Errors):
     def figures(self) -> dict[str, Any]:
         """Return the figures by name (`accuracy.compare` says what they are)."""
         unexpected = self.nan + self.infinite + self.missing
-        compared = max(self.elements - self.aside, 1)
-        names = ("absolute", "relative", "ulp")
+        counts = ("nan", "infinite", "missing", "expected_nan", "expected_infinite")
         return {
-            "max_error": _capped(self.largest["error"]),
-            **{f"max_{name}_error": _capped(self.largest[name]) for name in names},
-            **{f"mean_{name}_error": _capped(self.total[name] / compared) for name in names},
-            "mean_signed_error": _capped(self.total["signed"] / compared),
-            "total_error": _capped(self.total["absolute"]),
-            "nan": self.nan,
-            "infinite": self.infinite,
-            "missing": self.missing,
-            "expected_nan": self.expected_nan,
-            "expected_infinite": self.expected_infinite,
+            **self._sizes(is_unknown=unexpected > 0 and self.aside == self.elements),
+            **{name: getattr(self, name) for name in counts},
             "passes_1e5": unexpected == 0 and self.largest["error"] <= 1e-5,
         }
+
+    def _sizes(self, *, is_unknown: bool) -> dict[str, float | None]:
+        """Return the errors; unknown, all None: of an output of NaN a 0 would say that it is perfect."""
+        compared = max(self.elements - self.aside, 1)
+        names = ("absolute", "relative", "ulp")
+        found = {
+            "max_error": self.largest["error"],
+            **{f"max_{name}_error": self.largest[name] for name in names},
+            **{f"mean_{name}_error": self.total[name] / compared for name in names},
+            "mean_signed_error": self.total["signed"] / compared,
+            "total_error": self.total["absolute"],
+        }
+        return {name: None if is_unknown else _capped(value) for name, value in found.items()}
 
 
 class IntegerErrors(_Errors):

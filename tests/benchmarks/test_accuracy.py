@@ -137,6 +137,23 @@ def test_what_is_not_finite_is_counted_and_never_passes_silently(monkeypatch, pa
     assert (found["max_absolute_error"], found["max_error"], found["max_ulp_error"]) == (0, 0, 0)
 
 
+ERRORS = [name for name in NAMES if name.endswith("_error")]
+
+
+@pytest.mark.parametrize("pair", [pair for pair, counts in STRANGE.items() if any(counts[:3])], ids=str)
+def test_of_a_wrong_output_without_one_finite_pair_no_error_is_known(pair):
+    found = compare(floats(*[pair[0]] * 5), floats(*[pair[1]] * 5), within(1e300, 1e300))
+    assert not found["right"]
+    assert {found[name] for name in ERRORS} == {None}
+
+
+@pytest.mark.parametrize("values", [(NAN, INF), ()], ids=["strange", "empty"])
+def test_a_right_output_without_one_finite_pair_has_no_error(values):
+    found = compare(floats(*values), floats(*values), EXACT)
+    assert found["right"]
+    assert {found[name] for name in ERRORS} == {0.0}
+
+
 def test_errors_beside_what_is_not_finite_are_not_lost():
     found = compare(floats(NAN, 2.0, INF, 4.0), floats(NAN, 2.5, INF, 4.0), EXACT)
     assert (found["wrong"], found["first_wrong"], found["max_absolute_error"]) == (1, 1, 0.5)
