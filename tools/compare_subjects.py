@@ -88,6 +88,9 @@ class Subject:
             bench.shared.restore()
             self.failed = f"it changed its inputs: {', '.join(changed)} ({when})"
             return
+        if beside := self.bound.beside():
+            self.failed = f"it wrote beside its outputs: {beside} ({when})"
+            return
         self.accuracy = compare_accuracy.verify(
             bench.problem, bench.expected, self.bound.output(), bench.settings.tolerance
         )

@@ -21,6 +21,7 @@ from benchmarks.harness.implementations import Bound, poison
 from benchmarks.harness.problem import Inputs, Problem, TestCase
 from tools.errors import UsageError
 from tools.foreign_problems import DTYPES
+from tools.guards import Guarded, guarded, overwritten
 from tools.problem_files import import_file
 
 NAME = "solution"
@@ -68,8 +69,8 @@ def _python(path: Path) -> Binder:
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
         check_dtypes(problem, case, inputs)
-        outputs = new_outputs(problem, case, inputs)
-        arguments = ordered(problem, case, inputs, outputs)
+        watched = _watched(problem, case, inputs)
+        arguments = ordered(problem, case, inputs, [each.output for each in watched])
         try:
             inspect.signature(function).bind(*arguments)
         except TypeError as error:
@@ -77,7 +78,7 @@ def _python(path: Path) -> Binder:
             raise UsageError(
                 f"{path}: {NAME} does not take the {len(arguments)} arguments of {problem.name} ({names}): {error}"
             ) from None
-        return bound(partial(function, *arguments), outputs)
+        return bound(partial(function, *arguments), problem, watched)
 
     return bind
 
@@ -93,8 +94,8 @@ def _library(path: Path, problem: Problem) -> Binder:
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
         check_dtypes(problem, case, inputs)
-        outputs = new_outputs(problem, case, inputs)
-        arguments = ordered(problem, case, inputs, outputs)
+        watched = _watched(problem, case, inputs)
+        arguments = ordered(problem, case, inputs, [each.output for each in watched])
         types = _argtypes(problem)
         if len(types) != len(arguments):
             raise UsageError(
@@ -103,8 +104,8 @@ def _library(path: Path, problem: Problem) -> Binder:
             )
         prepared = [_as_c(problem, index, types[index], value) for index, value in enumerate(arguments)]
         call = partial(function, *prepared)
-        call.__dict__["tensors"] = (*arguments, *outputs)  # kept alive as long as the call is
-        return bound(call, outputs)
+        call.__dict__["tensors"] = (*arguments, *watched)  # kept alive as long as the call is
+        return bound(call, problem, watched)
 
     return bind
 
@@ -194,11 +195,22 @@ def new_outputs(problem: Problem, case: str, inputs: Inputs) -> tuple[Any, ...]:
     return tuple(outputs)
 
 
-def bound(call: Callable[[], Any], outputs: tuple[Any, ...]) -> Bound:
+def _watched(problem: Problem, case: str, inputs: Inputs) -> tuple[Guarded, ...]:
+    return tuple(guarded(output) for output in new_outputs(problem, case, inputs))
+
+
+def bound(call: Callable[[], Any], problem: Problem, watched: Sequence[Guarded]) -> Bound:
     """Return a call with its outputs: `output()` gives the tensor, or all of them where there are several."""
+    outputs = tuple(each.output for each in watched)
+    names = problem.output_names() or tuple(f"output {number}" for number in range(1, len(outputs) + 1))
 
     def spoil() -> None:
         for output in outputs:
             poison(output)
 
-    return Bound(call, lambda: outputs[0] if len(outputs) == 1 else outputs, spoil)
+    return Bound(
+        call,
+        lambda: outputs[0] if len(outputs) == 1 else outputs,
+        spoil,
+        lambda: overwritten(names, watched),
+    )

@@ -20,11 +20,15 @@ from benchmarks.harness.timers import Call
 
 @dataclass(frozen=True)
 class Bound:
-    """A call on fixed inputs. `output()` returns what the last call wrote, all outputs; `poison()` overwrites it."""
+    """A call on fixed inputs. `output()` returns what the last call wrote, all outputs; `poison()` overwrites it.
+
+    `beside()` says what calls wrote beside the outputs, "" for nothing or where nobody looks.
+    """
 
     call: Call
     output: Callable[[], Any]
     poison: Callable[[], None]
+    beside: Callable[[], str] = str
 
 
 class KernelFailedError(RuntimeError):
