@@ -25,12 +25,18 @@ SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 KV_SETTINGS := RANGE BENCH ROUNDS TIER MACHINE AGAIN RULE EPS T_MIN T_MAX T_SOFT POWER THREADS TIMER NVML_SAMPLE PATIENCE
 $(foreach name,$(KV_SETTINGS),$(if $(value $(name)),$(eval export KV_$(name) := $$(value $(name)))))
 
+# A name that nothing here reads is a slip more often than a variable meant for a compiler: ROUND=3 would measure 8 rounds.
+VENV_SETTINGS := PYTHON TORCH TORCH_INDEX NVCC_FROM
+READ := $(KV_SETTINGS) $(VENV_SETTINGS) VENV JOBS BUDGET DEVICE KV_% C% LD% NVCC%
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+$(foreach name,$(filter-out $(READ) -*-%,$(GIVEN)),$(info note: $(name) is no setting of this Makefile; `make help` lists them))
+
 FORCE:
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 	@echo "settings of track: $(KV_SETTINGS)"
-	@echo "settings of venv: PYTHON TORCH TORCH_INDEX NVCC_FROM"
+	@echo "settings of venv: $(VENV_SETTINGS)"
 
 venv: $(STAMP) ## .venv with everything that track and test need (PYTHON=, TORCH=, TORCH_INDEX=, NVCC_FROM=pip)
 

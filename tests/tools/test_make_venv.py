@@ -106,6 +106,15 @@ def test_make_help_names_every_target_and_setting():
         assert word in done.stdout
 
 
+def test_make_says_which_setting_it_does_not_know():
+    known = ["ROUNDS=3", "TORCH=", "JOBS=4", "BUDGET=9", "KV_ISA=avx2", "CXX=clang++", "CUDA_HOME=/opt/cuda"]
+    done = subprocess.run(
+        ["make", "help", "ROUND=3", "RANG=HEAD", *known], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    notes = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
+    assert sorted(line.split()[1] for line in notes) == ["RANG", "ROUND"]
+
+
 def test_settings_of_make_arrive_as_written():
     """RANGE and BENCH hold characters that a shell would take for its own."""
     fake = "import os; print(os.environ.get('KV_RANGE'), os.environ.get('KV_BENCH'), os.environ.get('KV_TIER'))"
