@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ class KeptRounds:
         """Return what is kept of two commits; a side that failed in this session has no rounds.
 
         A series that is n/a at the later commit is gone where the earlier one has a round of it; where that one was not
-        tried yet, nothing is known.
+        tried yet, nothing is known. One that raised in every round of the earlier commit, and has rounds of the later
+        one, is mended; what died there (a crash, the timeout) may have died of the machine.
 
         Args:
             before, after: full SHAs. began: when this session did, Unix time, s. now: Unix time, s.
@@ -52,6 +53,8 @@ class KeptRounds:
         # A failure says more than n/a, and of two commits that say the same the earlier one is named
         for commit, item in sorted(said, key=lambda pair: not pair[1].skipped):
             found[item.benchmark, item.params] = _obstructed(commit, item, is_later=commit == after)
+        for one in _mended(said, after) & rounds[1].keys() - rounds[0].keys():
+            found[one] = replace(found[one], obstacle=Obstacle.MENDED)
         return {one: item for one, item in found.items() if item.obstacle is not Obstacle.GONE or one in rounds[0]}
 
     def _rounds(self, commit: str, began: float, now: float) -> Iterator[Round]:
@@ -84,6 +87,13 @@ def _obstructed(commit: str, item: Failure, *, is_later: bool) -> Pair:
     obstacle = Obstacle.GONE if is_later else Obstacle.NOT_APPLICABLE
     where = f"{commit[:SHORT]}, and not before" if is_later else commit[:SHORT]
     return Pair(obstacle=obstacle, reason=f"n/a at {where}: {item.error}")
+
+
+def _mended(said: Sequence[tuple[str, Failure]], after: str) -> set[Series]:
+    """Return the series that raised at the earlier commit, and did nothing else at either."""
+    raised = {(item.benchmark, item.params) for commit, item in said if commit != after and item.raised}
+    others = {(item.benchmark, item.params) for commit, item in said if commit == after or not item.raised}
+    return raised - others
 
 
 def lines(path: Path, decode: Callable[[str], Any]) -> list[Any]:

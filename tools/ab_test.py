@@ -47,6 +47,7 @@ class Obstacle(enum.Enum):
 
     NOT_BUILT = "does not build"
     FAILED = "failed"
+    MENDED = "failed before"  # at the earlier commit alone, whose every round raised
     NOT_APPLICABLE = "n/a"
     GONE = "gone"  # n/a at the later commit alone
 

@@ -110,7 +110,8 @@ def _refuse(found: Bisection) -> None:
     """
     if found.left:
         return
-    kinds = {Obstacle.NOT_BUILT: BuildFailed, Obstacle.FAILED: BenchmarkFailed}
+    failed = dict.fromkeys((Obstacle.FAILED, Obstacle.MENDED), BenchmarkFailed)
+    kinds = {Obstacle.NOT_BUILT: BuildFailed, **failed}
     raise kinds.get(found.whole.obstacle, UsageError)(found.reason)  # type: ignore[arg-type]  # None is in no dict
 
 

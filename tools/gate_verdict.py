@@ -46,7 +46,8 @@ def verdict(
 
     Nothing was compared where no series had a look, and one was to have one: that the code of others is the same says
     nothing of it. A commit that does not build leaves nothing to compare, either. Improvements, what is n/a on both
-    sides, and an unknown one that was looked at and does not lean to slower leave a gate clean.
+    sides or failed at the earlier commit alone, and an unknown one that was looked at and does not lean to slower leave
+    a gate clean.
     """
     own = list(found)
     items = [*own, *expected]

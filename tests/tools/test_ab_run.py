@@ -120,6 +120,26 @@ def test_a_failure_says_more_than_that_the_other_commit_has_no_such_kernel(tmp_p
     assert kept(tmp_path / "both", a=False, b=False).reason == "failed at aaaaaaaa: no such kernel"
 
 
+def obstacle(folder, *failed, of=("b",), **how):
+    """Return what stands in the way where some sides failed, and some have a round."""
+    found = ab_kept.KeptRounds(folder=folder, environment="e")
+    for side in of:
+        append_line(folder / "e" / f"{side * 40}.jsonl", telemetry.encode(rounds(4)[0]))
+    for side in failed:
+        item = Failure(benchmark=SERIES[0], params=SERIES[1], time=5.0, error="wrong", **how)
+        failures.append(found.failures_path(side * 40), item)
+    return found.pairs("a" * 40, "b" * 40, 0.0, 10.0)[SERIES].obstacle
+
+
+def test_what_raised_in_every_round_of_the_earlier_commit_alone_is_mended(tmp_path):
+    assert obstacle(tmp_path / "mended", "a") is Obstacle.MENDED
+    assert obstacle(tmp_path / "broken", "b", of=("a",)) is Obstacle.FAILED
+    assert obstacle(tmp_path / "both", "a", "b") is Obstacle.FAILED
+    assert obstacle(tmp_path / "untried", "a", of=()) is Obstacle.FAILED
+    assert obstacle(tmp_path / "now and then", "a", of=("a", "b")) is Obstacle.FAILED
+    assert obstacle(tmp_path / "died", "a", died=True) is Obstacle.FAILED  # it may be the machine that was too slow
+
+
 @pytest.mark.parametrize("line", ['{"began": "x"}', "[]", "{}", "{"])
 def test_a_block_that_says_no_time_is_refused(tmp_path, line):
     path = tmp_path / "blocks.jsonl"

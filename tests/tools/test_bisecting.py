@@ -1,14 +1,17 @@
 """Bisecting on a simulated machine: the culprit by name, what is passed over, what is refused."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.simulated_machine import SERIES, Machine
-from tools.ab_test import Answer
+from tools.ab_test import Answer, Obstacle, not_compared
+from tools.bisect import _refuse
 from tools.bisecting import bisect
+from tools.errors import BenchmarkFailed
 
 LINE = tuple(f"c{number}" for number in range(1, 13))  # after "good"
 
@@ -106,3 +109,10 @@ def test_two_commits_need_no_search():
     found = bisect(machine, SERIES, "good", "bad", ("bad",))
     assert found.culprit == "bad" and found.own == found.whole and found.own.answer is Answer.DIFFERENT
     assert len(machine.asked) == 1
+
+
+@pytest.mark.parametrize("obstacle", [Obstacle.FAILED, Obstacle.MENDED])
+def test_a_good_or_bad_that_fails_ends_a_bisection_as_a_failed_benchmark(obstacle):
+    found = SimpleNamespace(left=(), whole=not_compared(obstacle, "wrong"), reason="GOOD and BAD cannot be compared")
+    with pytest.raises(BenchmarkFailed, match="GOOD and BAD cannot be compared"):
+        _refuse(found)

@@ -38,6 +38,7 @@ SAME = compared(
 CODE = known_same("the machine code is unchanged")
 FAILED = not_compared(Obstacle.FAILED, "failed at 7744c6af: AssertionError: a|b is `wrong` <3>")
 ABSENT = not_compared(Obstacle.NOT_APPLICABLE, "n/a at 6e4c8f6d: no such kernel")
+MENDED = not_compared(Obstacle.MENDED, "failed at 6e4c8f6d: WrongResultError: nan")
 GONE = not_compared(Obstacle.GONE, "n/a at 7744c6af, and not before: no such kernel")
 UNSEEN = Comparison(answer=Answer.UNKNOWN, rounds=3, reason="3 of the 8 rounds; the budget ended")
 BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
@@ -73,6 +74,9 @@ FULL = report(SAME, FASTER, CODE, UNKNOWN, SUSPECT, FAILED, ABSENT, SLOWER)
         ([SAME, SUSPECT, FAILED, SLOWER], 10),
         ([SAME, BROKEN, FAILED], 21),
         ([BROKEN, BROKEN], 22),
+        ([MENDED, SAME], 0),
+        ([MENDED, FAILED, SAME], 20),
+        ([MENDED], 22),
         ([ABSENT], 22),
         ([ABSENT, UNSEEN], 22),
         ([CODE, UNSEEN], 22),  # the one that changed had no look
