@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -207,7 +208,9 @@ def _scratch(folder: Path | None, length: int) -> tuple[dict[str, NDArray[Any]],
     ordered = sorted({**kinds, **dict.fromkeys(ADJUSTED, np.dtype("<f8"))}.items(), key=lambda item: -item[1].itemsize)
     size = sum(kind.itemsize for _, kind in ordered) * length
     with tempfile.TemporaryFile(dir=folder) as stream:
-        stream.truncate(max(size, 1))
+        os.posix_fallocate(
+            stream.fileno(), 0, max(size, 1)
+        )  # on a full disk a hole would be a bus error, not an OSError
         memory = mmap.mmap(stream.fileno(), max(size, 1))
     found, offset = {}, 0
     for name, kind in ordered:

@@ -225,10 +225,14 @@ def read(results: Path, repository: Path, folder: Path | None) -> Store:
     if folder is None:
         return _read(Cache(None, results, repository), results, repository, ())
     try:
-        cache = Cache(folder, results, repository)
-    except OSError as error:
+        return _with_cache(folder, results, repository)
+    except (OSError, sqlite3.Error) as error:  # a full disk among them: SQLite's own error, and no OSError
         note = f"the cache cannot be used, so everything was read anew: {error}; another is named with --cache"
         return _read(Cache(None, results, repository), results, repository, (note,))
+
+
+def _with_cache(folder: Path, results: Path, repository: Path) -> Store:
+    cache = Cache(folder, results, repository)
     try:
         return _read(cache, results, repository, ())
     # damaged where it looked whole, or else it fails again

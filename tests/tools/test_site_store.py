@@ -1,11 +1,14 @@
 """The store says what reading everything says, reads only what changed, and survives what happens to its cache."""
 
 import dataclasses
+import errno
 import json
+import mmap
 import os
 import re
 import shutil
 import sqlite3
+import types
 
 import git
 import numpy as np
@@ -14,7 +17,7 @@ import pytest
 from tests import large_tree
 from tests.tools import one_thread, synthetic
 from tests.tools.test_pages import make_na
-from tools import asv_results, entries, reading, reading_apart, report_cache, site, site_store
+from tools import asv_results, entries, reading, reading_apart, report_cache, series_layout, site, site_store
 from tools.columns import ByEntry
 
 
@@ -259,6 +262,55 @@ def test_where_no_cache_can_be_everything_is_read_and_a_note_says_so(tree, tmp_p
         (note,) = found.notes
         assert note.startswith("the cache cannot be used, so everything was read anew: ")
         check(tree, found, notes=(note,))
+
+
+def full(*_given):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_to_sqlite(cache, save=report_cache.Cache.save):
+    """Save a cache; on the disk SQLite says that there is no room."""
+    if cache.folder is not None:
+        raise sqlite3.OperationalError("database or disk is full")
+    save(cache)
+
+
+def full_once(monkeypatch):
+    """Have no room for the scratch file; without a cache it then lies in the temporary folder, where there is some."""
+    calls = [os.posix_fallocate, full]
+
+    def allocate(*given):
+        calls.pop()(*given)
+
+    monkeypatch.setattr(series_layout.os, "posix_fallocate", allocate)
+
+
+def full_to_sqlite_always(monkeypatch):
+    monkeypatch.setattr(report_cache.Cache, "save", full_to_sqlite)
+
+
+@pytest.mark.parametrize("what", [full_once, full_to_sqlite_always])
+def test_on_a_full_disk_everything_is_read_and_a_note_says_so(tree, monkeypatch, what):
+    with monkeypatch.context() as patch:
+        what(patch)
+        found = read(tree)
+    (note,) = found.notes
+    assert note.startswith("the cache cannot be used") and ("full" in note or "No space" in note)
+    check(tree, found, notes=(note,))
+
+
+def test_the_scratch_file_has_no_holes(tree, monkeypatch):
+    """To write into a hole of a mapped file on a full disk is a bus error: it ended a night without its verdict."""
+    seen = []
+
+    def mapped(descriptor, size, of=series_layout.mmap.mmap):
+        seen.append((os.fstat(descriptor).st_blocks * 512, size))
+        return of(descriptor, size)
+
+    monkeypatch.setattr(series_layout, "mmap", types.SimpleNamespace(mmap=mapped, MADV_DONTNEED=mmap.MADV_DONTNEED))
+    read(tree)
+    ((held, size),) = seen
+    assert held >= size
 
 
 def test_beside_a_report_that_is_writing_everything_is_read(tree, monkeypatch):
