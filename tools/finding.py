@@ -199,6 +199,20 @@ def known_steps(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[
     return tuple(steps)
 
 
+def beside_notes(findings: Iterable[Finding], order: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a note of the findings that wait for somebody although none of their commits is on the line.
+
+    Whoever takes a commit away (a rebase) leaves no later value that would show that its finding is over.
+    """
+    beside = [
+        item.id for item in findings if item.state in OPEN and item.commits and order.keys().isdisjoint(item.commits)
+    ]
+    if not beside:
+        return ()
+    cure = "open until somebody decides, by `python -m tools findings acknowledge`"
+    return (f"of commits that are not on this line (rebased away?): {', '.join(sorted(beside))}; {cure}",)
+
+
 def _last_place(item: Finding, order: Mapping[str, int]) -> int | None:
     return max((order[sha] for sha in item.commits if sha in order), default=None)
 

@@ -82,6 +82,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     before = Before(known=kept.findings, expectations=(*kept.expectations, *said), order=order, when=when)
     found = night_judging.findings(outcome, suspected, all_series, absent, before)
     blocked, unwritten = write(results, work.machine, found, outcome.evidence, kept.findings)
+    told += finding.beside_notes(found, order)
     verdict = Verdict(
         title=_title(work),
         when=when,

@@ -11,7 +11,7 @@ from tools import absences, decisions
 from tools.absences import Superseded, Vanished
 from tools.decisions import Expectation
 from tools.errors import UsageError
-from tools.finding import Affected, Kind, State, joined, known_steps, slug
+from tools.finding import OPEN, Affected, Kind, State, beside_notes, joined, known_steps, slug
 from tools.finding_making import from_cases, of_vanished
 
 TODAY = WHEN.date()
@@ -235,6 +235,15 @@ def test_a_finding_whose_series_ended_is_of_the_method():
     assert (found.state, found.decisions[-1].reason) == (State.METHOD, "its series ended: method changed")
     two = made(case(), case(case="float32-5M"))
     assert decisions.superseded(two, [item], who="nightly", when=WHEN) == two
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_waits_although_its_commits_are_gone_is_noted(state):
+    found = finding(state=state)
+    (note,) = beside_notes([found], {}) or ("",)
+    assert (found.id in note) is (state in OPEN)
+    assert beside_notes([found], ORDER) == ()
+    assert beside_notes([dataclasses.replace(found, commits=())], {}) == ()  # a machine's
 
 
 def test_known_steps_are_of_what_is_explained():
