@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from benchmarks.harness import benchmark, cases, implementations, live_compile
 from benchmarks.harness.implementations import Bound
 from benchmarks.harness.problem import Inputs, Problem
 from tools import solutions as solution_files
+from tools import stale_build
 from tools.errors import UsageError
 from tools.foreign_problems import load_file
 from tools.problem_files import in_one_line
@@ -98,6 +100,8 @@ def _bind_compile(problem: Problem, case: str, inputs: Inputs) -> Bound:
 
 
 def _bind_native(problem: Problem, case: str, inputs: Inputs) -> Bound:
+    if problem.kernel is not None:
+        stale_build.check(Path(str(importlib.import_module("kernels").__file__)).parent, problem.kernel)
     return implementations.bind("native", problem, case, inputs, Path())
 
 
