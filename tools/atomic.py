@@ -30,7 +30,7 @@ def replace_bytes(path: Path, contents: bytes) -> None:
         OSError: it cannot be written, or is a folder; the temporary file is gone then too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = _temporary(path)
     try:
         with temporary.open("wb") as stream:
             stream.write(contents)
@@ -40,6 +40,25 @@ def replace_bytes(path: Path, contents: bytes) -> None:
     finally:
         temporary.unlink(missing_ok=True)  # there only where one of them failed
     _sync_folder(path.parent)
+
+
+def try_to_write(path: Path) -> None:
+    """Try whether `replace_text` could write a file: what is there stays as it is, and nothing is left beside it.
+
+    Not asked of the access bits: they say yes to root on a disk that is read only.
+
+    Raises:
+        OSError: it cannot be written, or its folder is not there.
+    """
+    temporary = _temporary(path)
+    try:
+        temporary.touch()
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -31,7 +31,7 @@ from tools import (
     measuring_process,
     peaks,
 )
-from tools.atomic import replace_text
+from tools.atomic import replace_text, try_to_write
 from tools.compare_arguments import FORMATS, add_arguments
 from tools.compare_jobs import jobs
 from tools.compare_journal import Journal
@@ -143,7 +143,8 @@ def _check_files(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written, before anything is measured.
 
     Raises:
-        UsageError: no such folder, a folder in the file's place, or standard output asked for twice.
+        UsageError: no such folder, a folder in the file's place, no leave to write there, or standard output asked for
+            twice.
     """
     targets = {name: target for name in FORMATS if (target := getattr(args, name)) is not None}
     if list(targets.values()).count("-") > 1:
@@ -154,6 +155,19 @@ def _check_files(args: argparse.Namespace) -> None:
             raise UsageError(f"--{name} {target}: wanted a file in a folder that is there")
         if target != "-" and path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
             raise UsageError(f"--{name} {target}: is there and no plain file; wanted one, or - for standard output")
+        if target != "-":
+            _try_to_write(path, f"--{name} {target}")
+    if args.profile is not None:  # made where it is not there yet
+        whole = args.profile.absolute()
+        there = next(folder for folder in (whole, *whole.parents) if folder.exists())
+        _try_to_write(there / "trace", f"--profile {args.profile}")
+
+
+def _try_to_write(path: Path, asked: str) -> None:
+    try:
+        try_to_write(path)
+    except OSError as error:
+        raise UsageError(f"{asked}: cannot be written ({error.strerror}); name another place") from None
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.atomic import remove_left, replace_bytes, replace_text
+from tools.atomic import remove_left, replace_bytes, replace_text, try_to_write
 
 
 def test_a_text_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -88,3 +88,19 @@ def test_bytes_are_replaced_alike(tmp_path):
         replace_bytes(path, contents)
     assert path.read_bytes() == b"two"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_trying_leaves_everything_as_it_was(tmp_path):
+    path = tmp_path / "a.txt"
+    try_to_write(path)
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("old")
+    try_to_write(path)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("path", ["/proc/new", "nowhere/new", "n" * 255], ids=["no place", "no folder", "long"])
+def test_what_cannot_be_written_cannot_be_tried_either(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError):
+        try_to_write(Path(path))

@@ -217,6 +217,26 @@ def test_a_pipe_or_a_device_is_not_replaced(planted, tmp_path):
     assert planted.measured == []
 
 
+@pytest.mark.parametrize("name", ["json", "csv", "markdown", "html", "gbench", "nvbench", "profile"])
+def test_a_place_that_takes_no_file_is_refused_before_anything_is_measured(planted, name):
+    code, out, err = run("doubling", *QUICK, f"--{name}", "/proc/new")  # there nobody makes a file, root neither
+    assert (code, out) == (2, "") and planted.problem.made == []
+    assert err.startswith(f"error: --{name} /proc/new: cannot be written (") and err.count("\n") == 1
+
+
+def test_an_interrupted_comparison_leaves_its_files_as_they_were(planted, tmp_path):
+    def interrupt(problem, case, inputs):
+        raise KeyboardInterrupt
+
+    planted.implementations["native"] = interrupt
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    (folder / "old.json").write_text("old")
+    written = [f"--json={folder / 'old.json'}", f"--csv={folder / 'new.csv'}", f"--profile={folder / 'new'}"]
+    assert run("doubling", *QUICK, *written)[0] == 130
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"old.json": "old"}
+
+
 def test_a_gpu_that_is_not_there(planted, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, out, err = run("doubling", "--device", "cuda")
