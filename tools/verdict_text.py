@@ -14,17 +14,22 @@ NOTHING = "nothing was measured"
 
 
 def summary(verdict: Verdict) -> str:
-    """Return the verdict in one line: what there is, worst first; "clean" only where the exit status says so too."""
+    """Return the verdict in one line: what there is, worst first; "clean" only where the exit status says so too.
+
+    A suspect is one of a regression: a clean night has none. A move for the better that no round settled is named.
+    """
+    unconfirmed = sum(item.kind is Kind.IMPROVEMENT for item in verdict.suspects)
     counts = [
         (len(verdict.errors), "data error"),
         (len(verdict.regressions), "confirmed regression"),
         (len(verdict.failed_builds), "failed build"),
         (len(verdict.failures), "failed benchmark"),
-        (len(verdict.suspects), "suspect"),
+        (len(verdict.suspects) - unconfirmed, "suspect"),
         (sum(len(item.affected) for item in verdict.vanished), "vanished series"),
         (sum(item.answer is Answer.UNKNOWN for item in verdict.comparisons), "unanswered comparison"),
         (len(verdict.environment), "environment event"),
         (len(verdict.improvements), "confirmed improvement"),
+        (unconfirmed, "unconfirmed improvement"),
     ]
     # "series" has no other plural
     said = [

@@ -111,6 +111,18 @@ def test_what_is_clean_and_what_waits(changed, status):
     assert verdict_text.summary(found).startswith("clean") == (status == 0)
 
 
+@pytest.mark.parametrize(
+    ("findings", "said"),
+    [
+        ((BETTER_SUSPECT,), "clean, 1 unconfirmed improvement"),
+        ((BETTER_SUSPECT, IMPROVEMENT), "clean, 1 confirmed improvement, 1 unconfirmed improvement"),
+        ((SUSPECT, BETTER_SUSPECT), "1 suspect, 1 unconfirmed improvement"),
+    ],
+)
+def test_what_may_be_an_improvement_makes_no_clean_night_suspect(findings, said):
+    assert verdict_text.summary(verdict(findings=findings)) == said
+
+
 @given(names=st.lists(st.sampled_from([2, 22, 10, 21, 20, 11, 30]), unique=True))
 def test_the_summary_is_never_empty_and_says_nothing_measured(names):
     changed = {}
