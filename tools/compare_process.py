@@ -22,7 +22,9 @@ from typing import TextIO
 from tools.compare_journal import Journal
 from tools.errors import KernelVelocityError
 
-PATIENCE = 5.0  # s that an interrupted process has to end by itself
+# s that an interrupted process has to end by itself, and once more when asked: a call of a few ms ends within it, and
+# one that loops for ever never does. To kill it costs nothing: a comparison keeps nothing, and files are renamed whole.
+PATIENCE = 1.0
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
@@ -43,7 +45,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
     with tempfile.TemporaryDirectory(prefix="compare-") as folder:
         journal = Journal(Path(folder))
         while True:
-            status = _wait(command, {**environ, JOURNAL: folder})
+            status = _wait(command, {**environ, JOURNAL: folder}, err)
             step = journal.step()
             if step is None and status >= 0:
                 return status
@@ -73,7 +75,7 @@ def ended(status: int) -> str:
     return f"died of {name} ({said})"
 
 
-def _wait(command: Sequence[str], environ: Mapping[str, str]) -> int:
+def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
     """Run a process, with our standard streams; return its exit status. What would end us ends it first."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -82,13 +84,26 @@ def _wait(command: Sequence[str], environ: Mapping[str, str]) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:  # the terminal interrupts both
-            for ask in (None, signal.SIGINT, signal.SIGKILL):
-                if ask is not None:
-                    process.send_signal(ask)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(PATIENCE)
-                    break
+            _stop(process, err)
             return INTERRUPTED
+
+
+def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
+    """Say that an interrupted process is being stopped, and wait for it; kill it where it does not end by itself."""
+    line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
+    try:
+        print(f"{line_break}interrupted: stopping what runs; Ctrl-C again kills it at once", file=err, flush=True)
+        for ask in (False, True):
+            if ask:
+                process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
+                return
+    except KeyboardInterrupt:  # once more
+        pass
+    process.kill()
+    process.wait()
+    print("interrupted: what ran did not stop, and was killed; a comparison keeps nothing", file=err, flush=True)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,33 @@ def test_a_request_to_end_is_passed_on(capfd):
     ask = "while True: os.kill(os.getppid(), signal.SIGTERM); time.sleep(0.1)"
     assert run(ask) == (128 + signal.SIGTERM, "")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+STOPPING = "interrupted: stopping what runs; Ctrl-C again kills it at once\n"
+KILLED = "interrupted: what ran did not stop, and was killed; a comparison keeps nothing\n"
+CTRL_C = "os.kill(os.getppid(), signal.SIGINT)"
+
+
+def test_an_interrupted_process_that_ends_is_not_killed(capfd):
+    asked = f"signal.signal(signal.SIGINT, lambda *_: sys.exit(130)); {CTRL_C}; time.sleep(60)"
+    assert run(in_a_step(asked)) == (130, STOPPING)
+
+
+def test_a_solution_that_loops_for_ever_is_said_to_be_stopped_and_is_killed_soon(capfd):
+    began = time.monotonic()
+    assert run(in_a_step(f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; time.sleep(60)")) == (
+        130,
+        STOPPING + KILLED,
+    )
+    assert time.monotonic() - began < 8  # twice one second, and the start of a Python
+
+
+def test_a_second_interruption_kills_at_once(monkeypatch, capfd):
+    monkeypatch.setattr(compare_process, "PATIENCE", 50)
+    began = time.monotonic()
+    twice = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; time.sleep(0.5); {CTRL_C}; time.sleep(60)"
+    assert run(in_a_step(twice)) == (130, STOPPING + KILLED)
+    assert time.monotonic() - began < 30
 
 
 def test_the_journal_takes_over_what_is_finished(tmp_path):
