@@ -33,6 +33,11 @@ class Command:
     does: str
     text: str
 
+    @property
+    def words(self) -> list[str]:
+        """Its text between blanks: a line of a page ends there only, and not behind a hyphen of an option."""
+        return self.text.split(" ")
+
 
 def headline(finding: Finding) -> str:
     """Return what happened in one line: "matmul got slower: time +10.3% (95% interval +8.70% to +11.6%)"."""

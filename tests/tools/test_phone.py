@@ -2,8 +2,11 @@
 
 import pytest
 
+from tests.tools import evidenced, synthetic
 from tests.tools.test_browser import chromium, show, site, tab  # noqa: F401 - fixtures
 from tools import report
+from tools.finding_words import decisions, looks
+from tools.pages import finding_href
 
 pytestmark = pytest.mark.slow
 WIDTHS = (360, 390)
@@ -15,6 +18,21 @@ BROKEN = """() => [...document.querySelectorAll("tbody th a, tbody th bdi, tbody
   text.selectNodeContents(item);
   return new Set([...text.getClientRects()].map((box) => box.top)).size > 1;
 }).map((item) => item.textContent)"""
+# Words of commands that stand on more than one line although one has room for them
+BROKEN_COMMANDS = """() => [...document.querySelectorAll(".command-line code")].flatMap((code) => {
+  const found = [];
+  const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    for (const word of walker.currentNode.data.matchAll(/[^ ]+/g)) {
+      const range = document.createRange();
+      range.setStart(walker.currentNode, word.index);
+      range.setEnd(walker.currentNode, word.index + word[0].length);
+      const tops = new Set([...range.getClientRects()].map((box) => box.top));
+      if (word[0].length < 30 && tops.size > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})"""
 # Each table that is cut off, with what says so: its own covers, which scroll along, in the colour that lies behind it
 CUT = """() => [...document.querySelectorAll(".scroll")].flatMap((item) => {
   if (item.scrollWidth <= item.clientWidth + 1) return [];
@@ -44,3 +62,19 @@ def test_findings_on_the_home_page_break_no_name(tab, whole_tree, tmp_path):  # 
     show(tab, tmp_path, "index.html")
     assert tab.locator("#findings ~ .scroll tbody th bdi").count() > 2
     assert tab.evaluate(BROKEN) == []
+
+
+def test_commands_on_a_finding_break_at_blanks_only_and_are_copied_as_they_are(tab, tmp_path):  # noqa: F811
+    tree = synthetic.build(tmp_path)
+    (item, *_) = evidenced.write(tree)
+    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
+    for width in (320, *WIDTHS, 700, 900, 1100):
+        tab.set_viewport_size({"width": width, "height": 800})
+        show(tab, tmp_path / "site", finding_href(item.id))
+        assert tab.evaluate(BROKEN_COMMANDS) == [], width
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    wanted = [one.text for one in (*looks(item), *decisions(item))]
+    assert any("--case" in text for text in wanted)
+    codes = tab.locator(".command-line code")
+    assert sorted(codes.all_text_contents()) == sorted(wanted)
+    assert sorted(codes.evaluate_all("(all) => all.map((one) => one.innerText)")) == sorted(wanted)
