@@ -11,11 +11,10 @@
 //   4  written around the caches by calls that are larger than the last of them; .83 of the time from 10M
 //      elements on
 //   5  blocks of 128 elements, where 256 were divided for the sake of one, and one instruction that says
-//      whether any is doubtful (kv_simd.h: any): in the caches .97 to 1 of the time with AVX-512 and AVX2,
+//      whether any is doubtful (kv_simd.h: any_larger): in the caches .97 to 1 of the time with AVX-512 and AVX2,
 //      .89 with SSE2, .86 from float16; in memory .96 to .98
-//   6  around the caches, the input asked for 10 KiB ahead (fetch): .75 to .88 of the time at
-//      10M elements, of which the last cache holds a part, .91 at 50M; with SSE2, which computes longer than
-//      memory takes, 1.03
+//   6  around the caches, the input asked for 10 KiB ahead: .75 to .88 of the time at 10M elements, of which
+//      the last cache holds a part, .91 at 50M; with SSE2, which computes longer than memory takes, 1.03
 //   7  four vectors packed at once, their bytes written by whole vectors: .85 of the time with AVX2 (float16
 //      .71), .75 with SSE2; with AVX-512 as before
 //   8  doubtful blocks divided by a product and one correction (kv_quotient.h), and without a try where many
@@ -24,11 +23,10 @@
 //      SSE2, .38 from bfloat16
 //   9  the input asked for 8 KiB ahead at any size (kv_simd.h: fetch), around the caches in blocks of 64: of 5M
 //      elements, which the last cache holds, .72 to .85 of the time, .96 from the inner caches, .97 to 1 at 50M
-// Note: tried and rejected, each beside a prefetch 6 KiB ahead: reading from the four quarters of the array
-// at once (.91 to .99 of the time, but from places 1 MiB apart 1.4 to 1.8), writing whole lines by one
-// instruction or in bursts (the same), a prefetch per page or of every second line (no better than none).
-// Reading alone reaches three quarters of what a triad moves here: what mostly reads hardly comes closer to
-// that roof.
+// Note: tried and rejected: reading from the four quarters of the array at once (.91 to .99 of the time, but
+// from places 1 MiB apart 1.4 to 1.8), writing in bursts (the same), a prefetch per page or of every second line
+// (no better than none). Reading alone reaches 71 to 74% of what a triad moves here: what reads four bytes for
+// one that it writes can reach 89 to 92% of that roof, and this does 84 to 89%.
 #include <algorithm>
 
 #include "../_native/kv.h"
@@ -78,8 +76,8 @@ void write(int8_t* out, const Block<Stores>& block) {
     }
 }
 
-// Writes a block of quotients rounded to the nearest. SAFE: kv::quotient() holds for the scale; what is divided is
-// clamped before, as it asks for, to where x / scale is a bound to less than half an integer.
+// Writes a block by a quotient for each element. SAFE: kv::quotient() holds for the scale; x is clamped before, as
+// it asks for, to where the quotient rounds to a bound.
 template <bool SAFE, class Stores, class Item>
 void divide_block(const Item* x, int8_t* out, const Shared& shared) {
     const Floats &scale = shared.scale, &low = shared.low, &high = shared.high;
