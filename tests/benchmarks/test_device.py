@@ -61,6 +61,10 @@ def test_it_is_really_measured(quick, monkeypatch):
     for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
         monkeypatch.setattr(cache_sweep, name, lambda device, answer=answer: answer)
     monkeypatch.setattr("benchmarks.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
+    # Of sets this small a busy machine may show a larger cache than the largest of them lies beyond.
+    monkeypatch.setattr(
+        cache_sweep, "sizes_seen", lambda points, *_: dict.fromkeys(("L1", "L2", "L3")) if points else {}
+    )
     document = json.loads(json.dumps(device.Cpu().setup_cache()))
     assert set(document["figures"]) == set(UNITS["cpu"])
     for name in ("dram_triad_bandwidth", "l1_bandwidth", "peak_float32", "launch_overhead", "timer_tick", "threads"):
