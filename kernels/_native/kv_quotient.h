@@ -12,25 +12,18 @@ namespace {
 inline bool is_safe_divisor(float divisor) { return divisor >= 0x1p-64f && divisor <= 0x1p100f; }
 
 // FUSED: whether the machine multiplies and adds in one rounding.
+#if defined(__FMA__) || defined(__aarch64__)
+constexpr bool FUSED = true;
+
+inline Floats multiply_add(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
-constexpr bool FUSED = true;
-inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
-inline Floats remainder(Floats x, Floats quotient, Floats divisor) {
-    return _mm512_fnmadd_ps(quotient, divisor, x);
-}
+    return _mm512_fmadd_ps(a, b, c);
 #elif defined(__FMA__)
-constexpr bool FUSED = true;
-inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
-inline Floats remainder(Floats x, Floats quotient, Floats divisor) {
-    return _mm256_fnmadd_ps(quotient, divisor, x);
-}
-#elif defined(__aarch64__)
-constexpr bool FUSED = true;
-inline Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
-inline Floats remainder(Floats x, Floats quotient, Floats divisor) { return vfmsq_f32(x, quotient, divisor); }
+    return _mm256_fmadd_ps(a, b, c);
 #else
-constexpr bool FUSED = false;
+    return vfmaq_f32(c, a, b);
 #endif
+}
 
 // x / divisor, with the reciprocal of a safe divisor rounded to the nearest, for |x| <= 256 divisor: it rounds to the
 // same integer as the quotient rounded to the nearest does.
@@ -40,14 +33,14 @@ constexpr bool FUSED = false;
 // true quotient lies as close to the middle between a tie and its neighbour. All such x and divisors can be counted
 // (tests/kernels/test_quantize_int8.py: quotients_closest_to_a_tie); for none of them another integer comes out.
 inline Floats quotient(Floats x, Floats divisor, Floats reciprocal) {
-#if defined(__AVX512F__) || defined(__FMA__) || defined(__aarch64__)
-    const Floats product = x * reciprocal;
-    return multiply_add(remainder(x, product, divisor), reciprocal, product);
-#else
-    (void)reciprocal;
-    return x / divisor;
-#endif
+    const Floats product = x * reciprocal, remainder = multiply_add(-product, divisor, x);
+    return multiply_add(remainder, reciprocal, product);
 }
+#else
+constexpr bool FUSED = false;
+
+inline Floats quotient(Floats x, Floats divisor, Floats) { return x / divisor; }
+#endif
 
 }  // namespace
 }  // namespace kv
