@@ -60,6 +60,19 @@ def test_a_regression_is_found_at_its_commit_until_somebody_decides(tiny):
 
 
 @pytest.mark.slow
+def test_a_night_says_of_which_finding_the_commit_was_rebased_away(tiny):
+    slow = plant(tiny)
+    assert tiny.nightly().returncode == 10
+    (found,) = findings(tiny)
+    tiny.git("reset", "-q", "--hard", f"{slow}~1")
+    tiny.commit("Without the slow one", kernel=f"{GOOD}# three times\n")
+    done = tiny.nightly(f"--json={tiny.root.parent / 'json'}")
+    assert done.returncode == 10, done.stdout
+    notes = json.loads((tiny.root.parent / "json").read_text())["notes"]
+    assert [found["id"] in note for note in notes if "not on this line" in note] == [True], notes
+
+
+@pytest.mark.slow
 def test_a_suspect_that_there_was_no_time_for_is_called_so_and_looked_at_by_the_next_night(tiny):
     assert tiny.nightly("--no-ceilings", KV_ROUNDS="2").returncode == 0
     slow = tiny.commit("Slow", kernel=SLOWER)
