@@ -208,9 +208,8 @@ def _scratch(folder: Path | None, length: int) -> tuple[dict[str, NDArray[Any]],
     ordered = sorted({**kinds, **dict.fromkeys(ADJUSTED, np.dtype("<f8"))}.items(), key=lambda item: -item[1].itemsize)
     size = sum(kind.itemsize for _, kind in ordered) * length
     with tempfile.TemporaryFile(dir=folder) as stream:
-        os.posix_fallocate(
-            stream.fileno(), 0, max(size, 1)
-        )  # on a full disk a hole would be a bus error, not an OSError
+        # Not a hole, which a full disk would make a bus error of; this is an OSError.
+        os.posix_fallocate(stream.fileno(), 0, max(size, 1))
         memory = mmap.mmap(stream.fileno(), max(size, 1))
     found, offset = {}, 0
     for name, kind in ordered:
