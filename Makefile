@@ -41,14 +41,14 @@ help: ## this list
 venv: $(STAMP) ## .venv with everything that track and test need (PYTHON=, TORCH=, TORCH_INDEX=, NVCC_FROM=pip)
 
 # A torch that PYTHON has is used, by a path file that names its site folders (a venv made inside another venv does not see
-# that one's packages); else TORCH is installed, from TORCH_INDEX if that is given. The project itself is never installed:
-# what is measured are its commits.
+# that one's packages); else TORCH is installed, from TORCH_INDEX if that is given. The kernels are never installed:
+# what is measured are their commits.
 # The stamp says which TORCH it was made with: one that was left out is installed when it is no longer left out.
 LEFT_OUT := $(if $(TORCH),$(if $(shell cat "$(STAMP)" 2>/dev/null),,FORCE))
-$(STAMP): pyproject.toml tools/make_venv.py $(if $(filter file,$(origin TORCH)),$(LEFT_OUT),FORCE) $(if $(NVCC_FROM),FORCE)
+$(STAMP): pyproject.toml tools/pyproject.toml tools/kernel_velocity/make_venv.py $(if $(filter file,$(origin TORCH)),$(LEFT_OUT),FORCE) $(if $(NVCC_FROM),FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is no Python 3.11 or newer: make venv PYTHON=/path/to/python" >&2; exit 2; }
-	$(PYTHON) -P tools/make_venv.py "$(VENV)" --torch "$(TORCH)" --torch-index "$(TORCH_INDEX)" $(if $(NVCC_FROM),--nvcc)
+	$(PYTHON) -P tools/kernel_velocity/make_venv.py "$(VENV)" --torch "$(TORCH)" --torch-index "$(TORCH_INDEX)" $(if $(NVCC_FROM),--nvcc)
 	@printf '%s\n' "$(TORCH)" > "$@"
 
 build: $(STAMP) ## the working tree's kernels, in place (for tests and live work; track builds commits itself)
@@ -58,10 +58,10 @@ build: $(STAMP) ## the working tree's kernels, in place (for tests and live work
 	@touch kernels/_native/libkernel_velocity.so # as new as what it was built from, whatever that included
 
 track: $(STAMP) ## measure the last commits of the kernels and write the dashboard
-	@$(IN_VENV) $(PY) -m tools track
+	@$(IN_VENV) kv track
 
 nightly: $(STAMP) ## measure what is new, judge and confirm it, write findings and the dashboard (BUDGET= minutes, DEVICE=cpu)
-	@$(IN_VENV) $(PY) -m tools nightly $(if $(BUDGET),--budget $(BUDGET)) $(if $(DEVICE),--device $(DEVICE))
+	@$(IN_VENV) kv nightly $(if $(BUDGET),--budget $(BUDGET)) $(if $(DEVICE),--device $(DEVICE))
 
 test: build ## the tests, without those that take minutes
 	$(IN_VENV) $(PY) -m pytest $(SIDE_BY_SIDE)

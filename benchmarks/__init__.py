@@ -16,7 +16,7 @@ def _inside_asv() -> bool:
 def _register() -> None:
     from asv_runner.benchmarks import benchmark_types  # noqa: PLC0415
 
-    from benchmarks.harness.asv_type import ErrorBenchmark, FigureBenchmark, RoundBenchmark  # noqa: PLC0415
+    from kernel_velocity.harness.asv_type import ErrorBenchmark, FigureBenchmark, RoundBenchmark  # noqa: PLC0415
 
     for kind in (ErrorBenchmark, FigureBenchmark, RoundBenchmark):
         if kind not in benchmark_types:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from benchmarks.harness import cache_sweep, ceilings
-from benchmarks.harness.device_figures import FORMAT, UNITS, figures, version
+from kernel_velocity.harness import cache_sweep, ceilings
+from kernel_velocity.harness.device_figures import FORMAT, UNITS, figures, version
 
 Document = dict[str, Any]  # {"figures": name -> value} or {"unavailable": why}
 SETUP_TIMEOUT = 300.0  # s; the CPU's take 25 s on a quiet core

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.harness.accuracy import compare
-from benchmarks.harness.benchmark import _KernelBenchmark
-from benchmarks.harness.cases import ITEM_BYTES, dims_of, dtype_of
-from benchmarks.harness.problem import Inputs, Problem, TestCase, Verdict
-from benchmarks.harness.tolerance import Tolerance
+from kernel_velocity.harness.accuracy import compare
+from kernel_velocity.harness.benchmark import _KernelBenchmark
+from kernel_velocity.harness.cases import ITEM_BYTES, dims_of, dtype_of
+from kernel_velocity.harness.problem import Inputs, Problem, TestCase, Verdict
+from kernel_velocity.harness.tolerance import Tolerance
 
 if TYPE_CHECKING:
     import torch

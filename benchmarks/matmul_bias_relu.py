@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.harness.benchmark import _KernelBenchmark
-from benchmarks.harness.problem import Inputs, Problem, TestCase
 from benchmarks.matmul import Matmul, _cubes
+from kernel_velocity.harness.benchmark import _KernelBenchmark
+from kernel_velocity.harness.problem import Inputs, Problem, TestCase
 
 if TYPE_CHECKING:
     import torch

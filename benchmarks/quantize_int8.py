@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.harness.accuracy import compare
-from benchmarks.harness.benchmark import _KernelBenchmark
-from benchmarks.harness.cases import ELEMENTWISE, ITEM_BYTES, dims_of, dtype_of
-from benchmarks.harness.elementwise import ElementwiseProblem
-from benchmarks.harness.problem import Inputs, TestCase, Verdict
-from benchmarks.harness.tolerance import Tolerance
+from kernel_velocity.harness.accuracy import compare
+from kernel_velocity.harness.benchmark import _KernelBenchmark
+from kernel_velocity.harness.cases import ELEMENTWISE, ITEM_BYTES, dims_of, dtype_of
+from kernel_velocity.harness.elementwise import ElementwiseProblem
+from kernel_velocity.harness.problem import Inputs, TestCase, Verdict
+from kernel_velocity.harness.tolerance import Tolerance
 
 if TYPE_CHECKING:
     import torch

@@ -54,7 +54,7 @@ def cost(command: Sequence[str], folder: Path) -> Cost:
 
 def report(tree: Path) -> Cost:
     """Write our site."""
-    command = [sys.executable, "-m", "tools", "report", "--results", "results", "--repository", "repository"]
+    command = [sys.executable, "-m", "kernel_velocity", "report", "--results", "results", "--repository", "repository"]
     return cost([*command, "--out", "site"], tree)
 
 

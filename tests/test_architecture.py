@@ -1,4 +1,4 @@
-"""The import directions of the design, read from the sources: tools -> benchmarks -> kernels, never back."""
+"""The import directions, read from the sources: the rooms of house, and kernels, benchmarks and tools."""
 
 import ast
 import subprocess
@@ -8,74 +8,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HALVES = {"kernels": set(), "benchmarks": {"kernels"}, "tools": {"benchmarks"}}
+PACKAGE = ROOT / "tools" / "kernel_velocity"
+# From the bottom up: a room imports only rooms of earlier lines. "leaves" are the modules that lie in no room.
+RANKS = (
+    ("harness",),
+    ("leaves",),
+    ("results",),
+    ("stats",),
+    ("roofline", "series"),
+    ("runner", "findings"),
+    ("ab",),
+    ("nightly", "site"),
+    ("compare", "offline", "lab"),
+    ("scaffold",),
+    ("faces",),
+)
+FACES = {"__main__", "asv_plugin"}
+PURE_ROOMS = ("stats",)  # mathematics: no file, no clock
+IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil"}
 # torch belongs to the measured half, and there inside functions: discovery must work without it.
 TORCH = {"torch", "triton"}
-PURE = (
-    "errors",
-    "bounds",
-    "units",
-    "measurements",
-    "trends",
-    "pages",
-    "roofline",
-    "cache_benefit",
-    "roofs",
-    "roof_choice",
-    "vendor_peaks",
-    "changes_along",
-    "sparklines",
-    "adjustment",
-    "adjusted_series",
-    "growing",
-    "changepoints",
-    "changepoints_drift",
-    "changepoints_edivisive",
-    "changepoints_elimination",
-    "changepoints_noise",
-    "changepoints_pelt",
-    "changepoints_screen",
-    "changepoints_values",
-    "changepoints_visits",
-    "changepoints_windows",
-    "f_measure",
-    "score_noise",
-    "ab_test",
-    "ab_rounds",
-    "confirming",
-    "bisecting",
-    "gate_verdict",
-    "gate_report",
-    "night_screen",
-    "night_selection",
-    "series_identity",
-    "histories",
-    "moves",
-    "attribution",
-    "regressions",
-    "absences",
-    "perf_expected",
-    "evidence",
-    "night_evidence",
-    "finding_axes",
-    "finding_figures",
-    "finding_words",
-    "finding_text",
-    "verdict_text",
-    "verdict_markdown",
-    "tracked_series",
-    "series_changes",
-    "changepoints_kept",
-    "changepoints_along",
-    "changepoints_many",
-    "changepoints_packed",
-    "kernel_quantities",
-    "kernel_marks",
-    "kernel_tables",
-    "result_texts",
-    "commit_values",
-)  # take and return frozen values
-IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil", "asv"}
 
 
 def modules(package):
@@ -104,18 +56,59 @@ def imports(path, *, top_only=False):
     return found
 
 
-@pytest.mark.parametrize("package", HALVES)
-def test_import_directions(package):
-    assert modules(package)
-    for path in modules(package):
-        roots = {name.split(".")[0] for name in imports(path)}
-        wrong = (roots & set(HALVES)) - HALVES[package] - {package}
-        assert not wrong, f"{path} imports {wrong}"
+def module_name(path):
+    """Return a module's dotted name in the package."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def test_the_analysis_half_never_sees_the_benchmarks_of_a_kernel_at_work():
+def room(name):
+    """Return the room of a module of the package, by its dotted name."""
+    first = name.split(".")[1:2]
+    if first and first[0] in FACES:
+        return "faces"
+    return first[0] if first and (PACKAGE / first[0]).is_dir() else "leaves"
+
+
+def against_the_layers(path, known):
+    """Yield what a module imports from a room that does not lie below its own."""
+    rank = {name: number for number, names in enumerate(RANKS) for name in names}
+    own = room(module_name(path))
+    for name in imports(path):
+        target = name if name in known else name.rpartition(".")[0]
+        if target in known and room(target) != own and rank[room(target)] >= rank[own]:
+            yield f"{path.relative_to(ROOT)} imports {name} of {known[target].relative_to(ROOT)}"
+
+
+def test_rooms_import_only_rooms_below_them():
+    known = {module_name(path): path for path in modules("tools/kernel_velocity")}
+    assert {room(name) for name in known} == {name for names in RANKS for name in names}
+    assert not [line for path in known.values() for line in against_the_layers(path, known)]
+
+
+def test_import_against_the_layers_is_named_with_both_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "kernel_velocity")
+    for name, text in {"stats/a.py": "from kernel_velocity.site import b", "site/b.py": ""}.items():
+        path = tmp_path / "kernel_velocity" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    known = {module_name(path): path for path in modules("kernel_velocity")}
+    (line,) = against_the_layers(tmp_path / "kernel_velocity/stats/a.py", known)
+    assert line == "kernel_velocity/stats/a.py imports kernel_velocity.site.b of kernel_velocity/site/b.py"
+
+
+def test_benchmarks_import_the_harness_and_the_package_under_test_alone():
+    for path in modules("benchmarks"):
+        ours = {name for name in imports(path) if name.split(".")[0] in ("tools", "tests", "kernel_velocity")}
+        assert all(name.startswith("kernel_velocity.harness.") for name in ours), path
+
+
+def test_only_the_harness_touches_torch_and_the_package_under_test():
     for path in modules("tools"):
-        assert not {name.split(".")[0] for name in imports(path)} & (TORCH | {"kernels"}), path
+        if room(module_name(path)) != "harness":
+            roots = {name.split(".")[0] for name in imports(path)}
+            assert not roots & (TORCH | {"kernels", "benchmarks"}), path
 
 
 def is_triton(path):
@@ -123,7 +116,7 @@ def is_triton(path):
     return path.is_relative_to(ROOT / "kernels") and path.stem.startswith("triton")
 
 
-@pytest.mark.parametrize("package", ["kernels", "benchmarks"])
+@pytest.mark.parametrize("package", ["kernels", "benchmarks", "tools/kernel_velocity/harness"])
 def test_no_torch_at_import(package):
     for path in modules(package):
         if is_triton(path):
@@ -141,7 +134,7 @@ def test_kernels_depend_on_nothing():
 def test_the_triton_implementations_are_imported_by_those_who_ask_for_them_alone():
     found = [path for path in modules("kernels") if is_triton(path)]
     assert len(found) >= 4
-    for package in ("kernels", "benchmarks"):
+    for package in ("kernels", "benchmarks", "tools"):
         for path in modules(package):
             names = {part for name in imports(path) for part in name.split(".") if name.startswith("kernels.")}
             assert is_triton(path) or not names & {one.stem for one in found}, path
@@ -151,28 +144,24 @@ def test_the_triton_implementations_are_imported_by_those_who_ask_for_them_alone
     assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no triton")
 
 
-@pytest.mark.parametrize("module", PURE)
-def test_pure_modules_open_no_file_and_read_no_clock(module):
-    path = ROOT / "tools" / f"{module}.py"
-    assert not {name.split(".")[0] for name in imports(path)} & IMPURE
-    calls = {
-        node.func.id
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    assert "open" not in calls
+@pytest.mark.parametrize("package", PURE_ROOMS)
+def test_mathematics_opens_no_file_and_reads_no_clock(package):
+    for path in modules(f"tools/kernel_velocity/{package}"):
+        assert not {name.split(".")[0] for name in imports(path)} & IMPURE, path
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        assert "open" not in [function.id for function in calls if isinstance(function, ast.Name)], path
 
 
 def test_stopping_rules_see_no_device():
-    paths = modules("benchmarks/harness/stopping")
+    paths = modules("tools/kernel_velocity/harness/stopping")
     assert paths
     for path in paths:
         roots = {name.split(".")[0] for name in imports(path)}
-        assert roots <= set(sys.stdlib_module_names) | {"benchmarks", "numpy"}, path
+        assert roots <= set(sys.stdlib_module_names) | {"kernel_velocity", "numpy"}, path
         assert not {name for name in imports(path) if "time" in name.split(".")}, f"{path} reads a clock"
 
 
-NODE = ("tools.__main__", "tools.track", "tools.session", "tools.record", "tools.ingest", "tools.asv_plugin")
+NODE = ("harness", "results", "runner", "offline")  # rooms that a machine that only measures imports
 NOT_ON_A_NODE = ("scipy", "jinja2", "bokeh", "tomli_w", "matplotlib", "playwright", "orjson")
 REFUSED = """
 import importlib, sys
@@ -196,11 +185,11 @@ def imported_without(packages, names):
 
 def test_a_node_that_only_measures_needs_no_package_of_the_analysis():
     pytest.importorskip("asv", reason="a node has it")
-    offline = [f"tools.offline.{path.stem}" for path in (ROOT / "tools" / "offline").glob("*.py")]
-    assert len(offline) > 10
-    done = imported_without(NOT_ON_A_NODE, [*NODE, *offline])
+    names = [module_name(path) for name in NODE for path in modules(f"tools/kernel_velocity/{name}")]
+    faces = [f"kernel_velocity.{name}" for name in (*FACES, "lab.record")]
+    done = imported_without(NOT_ON_A_NODE, [*names, *faces])
     assert done.returncode == 0, done.stderr.splitlines()[-1]
-    lacking = imported_without(NOT_ON_A_NODE, ["tools.changepoints"])  # which needs scipy
+    lacking = imported_without(NOT_ON_A_NODE, ["kernel_velocity.stats.changepoints.vote"])  # which needs scipy
     assert lacking.stderr.splitlines()[-1].startswith("ImportError: a node has no scipy")
 
 

@@ -1,11 +1,12 @@
 """The README against what it describes: targets, settings, commands, folders, files."""
 
+import importlib
 import re
 from pathlib import Path
 
-from tests.tools.live_comparisons import case, comparison, timed
-from tools import compare_table
-from tools.__main__ import COMMANDS
+from kernel_velocity.__main__ import COMMANDS
+from kernel_velocity.compare import table as compare_table
+from tests.compare.live_comparisons import case, comparison, timed
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,8 +34,11 @@ def test_every_setting_is_read():
 
 
 def test_every_command_exists():
-    (listed,) = re.findall(r"`python -m tools ([a-z |-]+)`, and", README)
-    assert set(listed.replace(" ", "").split("|")) == set(COMMANDS)
+    (listed,) = re.findall(r"`kv ([a-z |-]+)`, and", README)
+    assert set(listed.replace(" ", "").split("|")) == {name for name, (_, text) in COMMANDS.items() if text is not None}
+    for command, step in re.findall(r"\bkv (?!track \|)([a-z-]+)(?: ([a-z-]+))?", README):
+        assert command in COMMANDS, command
+        assert command not in ("lab", "offline") or step in importlib.import_module(f"kernel_velocity.{command}").STEPS
 
 
 def test_every_folder_and_file_exists():

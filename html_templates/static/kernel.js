@@ -27,7 +27,7 @@
   function missing(lost) {
     const named = (why) => lost.filter((one) => one.why === why).map(({ name }) => `\u2068${name}\u2069`).join(", ");
     const whys = [...new Set(lost.map(({ why }) => why))];
-    return whys.map((why) => `${why}, so this is not shown: ${named(why)}; write the site again (python -m tools report).`);
+    return whys.map((why) => `${why}, so this is not shown: ${named(why)}; write the site again (kv report).`);
   }
 
   /** Returns what the cursor says of a series at a commit; what is known of its time only where that is what is shown. */

@@ -1,5 +1,5 @@
 // From the data files of a kernel's series to the columns of its chart: joined by commit, and converted to the unit
-// that the reader chose. All amounts come with the data (tools/kernel_quantities.py); only they are applied here.
+// that the reader chose. All amounts come with the data (site/pages/kernel_quantities.py); only they are applied here.
 "use strict";
 
 const KernelColumns = (() => {
@@ -109,7 +109,7 @@ const KernelColumns = (() => {
 
   /**
    * Returns the change of an entry against the newest one before it that it can be compared with, in words and as a tone
-   * (tools/changes_along.py, tools/pages.py); undefined where there is none.
+   * (series/changes.py, site/text.py); undefined where there is none.
    */
   function change(columns, entry) {
     if (columns.outcome[entry] !== "measured") return undefined;

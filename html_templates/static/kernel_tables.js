@@ -41,7 +41,7 @@ const KernelTables = (() => {
     return made;
   }
 
-  /** The rate of a measured value; its time where the FLOPs are unknown (tools/pages.py). */
+  /** The rate of a measured value; its time where the FLOPs are unknown (site/text.py). */
   function rate({ flop, operation, seconds }, entry) {
     return flop === null ? Numbers.seconds(seconds[entry]) : Numbers.rate(flop / seconds[entry] / 1e9, operation);
   }

@@ -1,4 +1,4 @@
-// The page of a measurement: loads the rounds of a commit (tools/rounds_data.py) and shows one series of them. The
+// The page of a measurement: loads the rounds of a commit (site/rounds_data.py) and shows one series of them. The
 // choice lives in the address, #commit=<SHA>&series=<name>&trace=<name>. Whatever is text is set as text.
 "use strict";
 
@@ -7,7 +7,7 @@ const form = $("choice");
 const words = (id) => JSON.parse($(id).textContent);
 let turn = 0; // what was asked for last
 
-const RECORD = () => make("code", {}, "python -m tools record");
+const RECORD = () => make("code", {}, "kv lab record");
 const isolated = (text) => `\u2068${text}\u2069`; // of an option, which holds no element: its letters turn no others around
 
 /** Returns a Unix time, s, as text. */

@@ -1,13 +1,13 @@
-// Numbers as text, for all pages, by the same rules as tools/units.py and roofline.percent, and held against them by
-// tests/tools/test_numbers_browser.py: what is not zero is never printed as zero, what is not the whole never as the whole.
+// Numbers as text, for all pages, by the same rules as units.py and roofline.percent, and held against them by
+// tests/site/test_numbers_browser.py: what is not zero is never printed as zero, what is not the whole never as the whole.
 "use strict";
 
 const Numbers = (() => {
-  const DIGITS = 3; // significant ones, as in tools/units.py
+  const DIGITS = 3; // significant ones, as in units.py
   const TIMES = [["ns", 1e-9], ["µs", 1e-6], ["ms", 1e-3], ["s", 1]];
   const SPANS = [["days", 86400], ["hours", 3600], ["minutes", 60]];
   const UNITS = { "GFLOPS": " GFLOPS", "GB/s": " GB/s", "µs": " µs", "speed-up": "×", "cache benefit": "×", "cold / hot": "×" };
-  const EXCELLENT = 0.9; // as in tools/roofline.py
+  const EXCELLENT = 0.9; // as in roofline/model.py
 
   /** As toFixed, which rounds a tie up: here it goes to the even digit, as in Python. */
   function fixed(value, decimals) {

@@ -1,4 +1,4 @@
-// The page of the rooflines: embeds Bokeh's documents (tools/roofline_page.py), whose sources it fills with the series
+// The page of the rooflines: embeds Bokeh's documents (site/pages/roofline.py), whose sources it fills with the series
 // that the reader chose. What a series has at every commit (FLOP, bytes, least time) stands in the section's data file,
 // its times in its own. No text becomes HTML.
 "use strict";

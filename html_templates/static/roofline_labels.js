@@ -8,7 +8,7 @@ const RooflineLabels = (() => {
   const MARK = 12; // a point
   const MOST_MOVES = 10; // of a label, HEIGHT / 2 each; then it lies across something
   const pen = document.createElement("canvas").getContext("2d");
-  pen.font = "12px Helvetica, Arial, sans-serif"; // Bokeh's, as tools/roofline_page.py asks for it
+  pen.font = "12px Helvetica, Arial, sans-serif"; // Bokeh's, as site/pages/roofline.py asks for it
 
   const width = (text) => Math.max(...text.split("\n").map((line) => pen.measureText(line).width));
   const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
@@ -21,7 +21,7 @@ const RooflineLabels = (() => {
 
   const roofs = (plot) => plot.center.filter((part) => typeof part.text === "string");
 
-  /** Returns the box of a roof's label (tools/roofline_plot.py). */
+  /** Returns the box of a roof's label (site/charts/roofline.py). */
   function roofBox(plot, label, { x, y } = label) {
     const at = pixel(plot, x, y);
     const [wide, high] = [width(label.text), HEIGHT * label.text.split("\n").length];

@@ -1,4 +1,4 @@
-// The chart of a kernel's page: puts data into Bokeh's document (tools/charts.py), and marks beside it.
+// The chart of a kernel's page: puts data into Bokeh's document (site/charts/trend.py), and marks beside it.
 // What it is given is ready; it decides what fits: which dots, labels and ticks, and how far the axes reach.
 "use strict";
 

@@ -208,7 +208,7 @@ async function start() {
     const [commits, index] = await Promise.all([KV.load("commits"), KV.load("series-index")]);
     Object.assign(state, { commits: commits.commits, places: index.places, series: index.series });
   } catch (error) {
-    tell([`${error.message}: write the site again (python -m tools report).`]);
+    tell([`${error.message}: write the site again (kv report).`]);
     return;
   }
   if (state.commits.length === 0) {

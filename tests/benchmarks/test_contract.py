@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import cases
-from benchmarks.harness.sampling import REFUSED_ROUNDS, ROUNDS
-from benchmarks.harness.spool import spool_path
-from benchmarks.harness.telemetry import FLAGS, KEYS, LINE_LIMIT, Round
+from kernel_velocity.harness import cases
+from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
+from kernel_velocity.harness.spool import spool_path
+from kernel_velocity.harness.telemetry import FLAGS, KEYS, LINE_LIMIT, Round
 from tests.golden import check_golden
+from tests.suite import SUITE
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -86,10 +87,10 @@ def test_rounds():
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_tier_core_is_two_cases_of_every_kernel(device):
-    core = cases.core(device)
+    core = SUITE.core(device)
     assert set(core) >= {"add_mul_exp", "matmul", "quantize_int8"}
-    assert set(core) == {problem.name for problem in cases.problems(device)}
-    for problem in cases.problems(device):
+    assert set(core) == {problem.name for problem in SUITE.problems(device)}
+    for problem in SUITE.problems(device):
         assert len(core[problem.name]) == 2
         assert set(core[problem.name]) <= set(problem.cases[device])
 

@@ -3,11 +3,11 @@
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
-from benchmarks.harness import cache, gpu, nvml, timing
-from benchmarks.harness.cuda_timers import CudaEventTimer, CudaGraphTimer, TorchEvents
-from benchmarks.harness.regions import CudaRegionTimer, Region
-from benchmarks.harness.telemetry import decode
-from benchmarks.harness.timers import SyncTimer
+from kernel_velocity.harness import cache, gpu, nvml, timing
+from kernel_velocity.harness.cuda_timers import CudaEventTimer, CudaGraphTimer, TorchEvents
+from kernel_velocity.harness.regions import CudaRegionTimer, Region
+from kernel_velocity.harness.telemetry import decode
+from kernel_velocity.harness.timers import SyncTimer
 
 torch = pytest.importorskip("torch", reason="CUDA is reached through torch")
 pytestmark = [

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from benchmarks import device
-from benchmarks.harness import cache_sweep, ceilings, nvml
-from benchmarks.harness.device_figures import UNITS, version
-from tests.benchmarks import pretend_cuda
-from tests.benchmarks.test_ceilings import quick as quick  # noqa: PLC0414 - a fixture
+from kernel_velocity.harness import cache_sweep, ceilings, nvml
+from kernel_velocity.harness.device_figures import UNITS, version
+from tests.harness import pretend_cuda
+from tests.harness.test_ceilings import quick as quick  # noqa: PLC0414 - a fixture
 
 
 def tracks(cls):
@@ -60,7 +60,7 @@ def test_it_is_really_measured(quick, monkeypatch):
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
         monkeypatch.setattr(cache_sweep, name, lambda device, answer=answer: answer)
-    monkeypatch.setattr("benchmarks.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
+    monkeypatch.setattr("kernel_velocity.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
     # Of sets this small a busy machine may show a larger cache than the largest of them lies beyond.
     monkeypatch.setattr(
         cache_sweep, "sizes_seen", lambda points, *_: dict.fromkeys(("L1", "L2", "L3")) if points else {}

@@ -8,8 +8,8 @@ import types
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
-from benchmarks.harness.accuracy import compare
-from benchmarks.harness.benchmark import WrongResultError
+from kernel_velocity.harness.accuracy import compare
+from kernel_velocity.harness.benchmark import WrongResultError
 
 torch = pytest.importorskip("torch", reason="benchmarks compare torch tensors")
 pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
@@ -28,7 +28,7 @@ def root(tmp_path, monkeypatch):
 
 def as_asv_runs(module, index=0):
     """Return the benchmark that asv makes of `track_max_error`, set to a combination of its parameters."""
-    from benchmarks.harness.asv_type import ErrorBenchmark
+    from kernel_velocity.harness.asv_type import ErrorBenchmark
 
     instance = module.Cpu()
     function = instance.track_max_error

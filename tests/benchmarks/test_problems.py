@@ -4,12 +4,12 @@ import ctypes
 
 import pytest
 
-from benchmarks.harness import cases
-from benchmarks.harness.problem import Problem, outputs_of
+from kernel_velocity.harness.problem import Problem, outputs_of
+from tests.suite import SUITE
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
 
-PROBLEMS = {problem.name: problem for problem in cases.problems()}
+PROBLEMS = {problem.name: problem for problem in SUITE.problems()}
 OUTPUTS = [(name, output) for name, problem in PROBLEMS.items() for output in problem.output_names()]
 
 

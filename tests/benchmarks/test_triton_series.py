@@ -7,12 +7,13 @@ import types
 
 import pytest
 
-from benchmarks.harness import cases, series
+from kernel_velocity.harness import cases
+from tests.suite import SUITE
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
 
 from benchmarks.add_mul_exp import AddMulExp, Cpu, Cuda  # noqa: E402 - after the skip
-from benchmarks.harness.implementations import bind  # noqa: E402
+from kernel_velocity.harness.implementations import bind  # noqa: E402
 
 SUPPORTS = {"devices": ("cuda",), "dtypes": ("float32", "float16"), "keywords": ("out", "stream", "threads")}
 X = torch.linspace(-1, 1, 100)
@@ -97,6 +98,6 @@ def test_on_the_cpu_it_is_not_applicable_before_inputs_are_made(monkeypatch, int
 def test_it_is_on_the_axis_of_both_devices_and_among_the_live_series_of_cuda_alone():
     for owner in (Cpu, Cuda):
         assert [params[0][-1] for params in (owner.params, owner.cold_params, owner.error_params)] == ["triton"] * 3
-    live = {device: {one.implementation for one in series.core_series(device)} for device in ("cpu", "cuda")}
+    live = {device: {one.implementation for one in SUITE.core_series(device)} for device in ("cpu", "cuda")}
     assert live == {"cpu": {"eager", "compile", "native"}, "cuda": set(cases.IMPLEMENTATIONS)}
     assert "triton" not in cases.CONTROLS

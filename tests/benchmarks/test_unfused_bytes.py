@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.harness import cases
+from tests.suite import SUITE
 
 torch = pytest.importorskip("torch", reason="the operations are PyTorch's")
 
@@ -35,7 +35,7 @@ def traffic(run):
 )
 def test_it_is_what_the_operations_move(name, dtype):
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
-    problem = next(problem for problem in cases.problems() if problem.name == name)
+    problem = next(problem for problem in SUITE.problems() if problem.name == name)
     problem.device = "cpu"
     inputs = problem.inputs_of(f"{dtype}-1k")
     test = {"name": f"{dtype}-1k", "dims": (1000,), "create_inputs": lambda: inputs}
@@ -45,7 +45,7 @@ def test_it_is_what_the_operations_move(name, dtype):
 
 def test_it_is_what_a_product_and_what_stands_behind_it_move():
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
-    problem = next(problem for problem in cases.problems() if problem.name == "matmul_bias_relu")
+    problem = next(problem for problem in SUITE.problems() if problem.name == "matmul_bias_relu")
     problem.device = "cpu"
     test = problem.generate_sample()
     inputs = test["create_inputs"]()
@@ -54,6 +54,6 @@ def test_it_is_what_a_product_and_what_stands_behind_it_move():
 
 
 def test_a_single_operation_has_no_sequence():
-    problem = next(problem for problem in cases.problems() if problem.name == "matmul")
+    problem = next(problem for problem in SUITE.problems() if problem.name == "matmul")
     problem.device = "cpu"
     assert problem.get_unfused_bytes(problem.generate_sample()) is None

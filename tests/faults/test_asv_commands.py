@@ -15,7 +15,7 @@ def timed_switches(tiny):
         "from asv.config import Config\n"
         "from asv.repo import get_repo\n"
         "from asv.environment import get_environments\n"
-        "import tools.asv_plugin\n"
+        "import kernel_velocity.asv_plugin\n"
         "conf = Config.load()\n"
         "repo = get_repo(conf)\n"
         "(environment,) = get_environments(conf, None)\n"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kernel_velocity.results import sessions as session_facts
 from tests.faults.tiny import FASTER, GOOD, TORCH, plant
-from tools import session_facts
 
 CRASHING = "import os\ndef scale(x):\n    os.kill(os.getpid(), 11)\n"
 HANGING = "import time\ndef scale(x):\n    time.sleep(100)\n"
@@ -146,7 +146,7 @@ def test_wrong_numbers_in_one_round_are_not_forgiven(tiny, call):
     assert recorded(tiny, bad) is None, done.stdout  # asv itself may have stored a time
     assert lines_with(done.stdout, "failed:", "is wrong: got 3")
     assert done.returncode in (20, 22)  # 22: this series was all there was to measure
-    tiny.run("tools", "ingest")
+    tiny.run("kernel_velocity", "ingest")
     assert recorded(tiny, bad) is None
 
 
@@ -175,7 +175,7 @@ def test_kernel_that_crashes_today_does_not_keep_its_old_time(tiny):
 def test_recorded_value_survives_a_build_that_fails_today(tiny):
     commit = tiny.commit("Compile", kernel=GOOD, source="int f() { return 0; }")
     assert tiny.asv("run", "-m", "box", "-a", "rounds=2", "HEAD^!").returncode == 0
-    assert tiny.run("tools", "ingest").returncode == 0
+    assert tiny.run("kernel_velocity", "ingest").returncode == 0
     before = recorded(tiny, commit)
     (cache,) = tiny.root.glob(".asv/env/*/asv-build-cache")
     cache.rename(cache.with_name("gone"))
@@ -183,7 +183,7 @@ def test_recorded_value_survives_a_build_that_fails_today(tiny):
     broken.write_text("#!/bin/sh\necho 'fast.c:1:1: error: out of order' >&2\nexit 1\n")
     broken.chmod(0o755)
     assert tiny.asv("run", "-m", "box", "-a", "rounds=2", "HEAD^!", CXX=str(broken)).returncode != 0
-    tiny.run("tools", "ingest")
+    tiny.run("kernel_velocity", "ingest")
     assert recorded(tiny, commit) == before
 
 

@@ -20,7 +20,7 @@ def slower(factor):
 
 
 def gate(tiny, *args):
-    return tiny.run("tools", "gate", *args, limit=400)
+    return tiny.run("kernel_velocity", "gate", *args, limit=400)
 
 
 def evidence(tiny, commit):
@@ -94,7 +94,7 @@ def test_what_is_interrupted_goes_on_where_it_was(tiny):
     base = tiny.git("rev-parse", "HEAD")
     head = tiny.commit("Slow it down", kernel=slower(1.05))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tools", "gate", base, "HEAD", *ONE],
+        [sys.executable, "-m", "kernel_velocity", "gate", base, "HEAD", *ONE],
         cwd=tiny.root,
         env=tiny.variables(),
         stdout=subprocess.PIPE,
@@ -119,7 +119,7 @@ def test_what_is_interrupted_goes_on_where_it_was(tiny):
 
 
 def bisect(tiny, good, bad):
-    return tiny.run("tools", "bisect", "scale.Cpu.time_hot", good, bad, "--case", "float32-1k", limit=600)
+    return tiny.run("kernel_velocity", "bisect", "scale.Cpu.time_hot", good, bad, "--case", "float32-1k", limit=600)
 
 
 def test_bisect_names_exactly_the_commit(tiny):

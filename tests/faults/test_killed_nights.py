@@ -11,11 +11,11 @@ import sys
 
 import pytest
 
+from kernel_velocity import files as atomic
 from tests.faults.test_faults import lines_with
 from tests.faults.test_nightly import findings, plant
 from tests.faults.test_two_runs import wait_for
 from tests.faults.tiny import Tiny, rounds_begun
-from tools import atomic
 
 ROUNDS = 4
 COMMITS = 3
@@ -57,7 +57,7 @@ def settings(tiny):
 def night_at(tiny, reached, **more):
     """Begin a night, or go on with it; return its process once a moment is reached. A site makes it end late."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tools", "nightly", "--no-ceilings"],
+        [sys.executable, "-m", "kernel_velocity", "nightly", "--no-ceilings"],
         cwd=tiny.root,
         env=tiny.variables(KV_MACHINE="box", KV_TIER="core", KV_BENCH="native.*1k", **settings(tiny), **more),
         stdout=subprocess.PIPE,

@@ -55,7 +55,7 @@ def test_a_regression_is_found_at_its_commit_until_somebody_decides(tiny):
     (same,) = findings(tiny)
     assert same == found
     said = ["--reason", "wanted", "--until", "2999-01-01"]
-    assert tiny.run("tools", "findings", "acknowledge", found["id"], *said).returncode == 0
+    assert tiny.run("kernel_velocity", "findings", "acknowledge", found["id"], *said).returncode == 0
     assert tiny.nightly().returncode == 0
 
 

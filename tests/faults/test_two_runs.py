@@ -32,7 +32,7 @@ def scale(x):
 def begin(tiny, **more):
     """Start what `make track` runs; return the process."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tools", "track"],
+        [sys.executable, "-m", "kernel_velocity", "track"],
         cwd=tiny.root,
         env=tiny.variables(**{"KV_ROUNDS": "8", "KV_MACHINE": "box", **more}),
         stdout=subprocess.PIPE,

@@ -54,7 +54,7 @@ version = "0"
 
 SUITE = """
 from asv_runner.benchmarks import benchmark_types
-from benchmarks.harness.asv_type import RoundBenchmark
+from kernel_velocity.harness.asv_type import RoundBenchmark
 
 if RoundBenchmark not in benchmark_types:
     benchmark_types.insert(0, RoundBenchmark)
@@ -65,10 +65,10 @@ if RoundBenchmark not in benchmark_types:
 BENCHMARK = """
 import os, signal, sys, time
 from pathlib import Path
-from benchmarks.harness.problem import Problem
-from benchmarks.harness.stopping import from_environment, method_hash
-from benchmarks.harness.spool import append, spool_path
-from benchmarks.harness.telemetry import Round
+from kernel_velocity.harness.problem import Problem
+from kernel_velocity.harness.stopping import from_environment, method_hash
+from kernel_velocity.harness.spool import append, spool_path
+from kernel_velocity.harness.telemetry import Round
 
 LAUNCH = str(time.time())
 CASES = ["float32-1k", "float32-2k", "float32-3k"]
@@ -217,12 +217,12 @@ class Tiny:
 
     def track(self, **more: str) -> subprocess.CompletedProcess[str]:
         """Run what `make track` runs."""
-        return self.run("tools", "track", **{"KV_ROUNDS": "2", "KV_MACHINE": "box", **more})
+        return self.run("kernel_velocity", "track", **{"KV_ROUNDS": "2", "KV_MACHINE": "box", **more})
 
     def nightly(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run what `make nightly` runs, on one series."""
         settings = {"KV_MACHINE": "box", "KV_TIER": "core", "KV_BENCH": "native.*1k", **more}
-        return self.run("tools", "nightly", "--no-site", *args, limit=500, **settings)
+        return self.run("kernel_velocity", "nightly", "--no-site", *args, limit=500, **settings)
 
 
 def make(folder: Path) -> Tiny:
@@ -230,9 +230,6 @@ def make(folder: Path) -> Tiny:
     tiny = Tiny(folder / "tiny")
     (tiny.root / "kernels").mkdir(parents=True)
     (tiny.root / "benchmarks").mkdir()
-    for name in ("tools", "html_templates"):
-        (tiny.root / name).symlink_to(HERE / name)
-    (tiny.root / "benchmarks" / "harness").symlink_to(HERE / "benchmarks" / "harness")
     shutil.copy(HERE / "asv.conf.json", tiny.root)
     texts = {"backend.py": BACKEND, "pyproject.toml": PYPROJECT, ".gitignore": ".asv/\nresults/\n__pycache__/\n"}
     texts |= {"benchmarks/__init__.py": SUITE, "benchmarks/scale.py": BENCHMARK, "kernels/__init__.py": GOOD}

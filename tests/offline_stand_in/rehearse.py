@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import cases
-from benchmarks.harness.problem import Problem
+from kernel_velocity.harness.problem import Problem
+from tests.suite import SUITE
 
 # The stand-in has what these touch of PyTorch; a kernel that is added may use more.
 KERNELS = ("add_mul_exp", "matmul", "quantize_int8")
@@ -23,7 +23,7 @@ KERNELS = ("add_mul_exp", "matmul", "quantize_int8")
 
 def problems() -> Iterator[tuple[Problem, str]]:
     """Yield every such problem on the CPU and the name of its smallest case."""
-    for problem in cases.problems():
+    for problem in SUITE.problems():
         if problem.kernel not in KERNELS:
             continue
         problem.device = "cpu"

@@ -15,15 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness import aoti, cases
-from benchmarks.harness.telemetry import decode
+from kernel_velocity.harness import aoti
+from kernel_velocity.harness.telemetry import decode
 from tests.offline_stand_in import VERSION, plant
 from tests.offline_stand_in.rehearse import KERNELS as REHEARSED
+from tests.suite import SUITE
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "kernels" / "_native" / "libkernel_velocity.so"
 COMMIT = "c" * 40
-KERNELS = {problem.name: problem for problem in cases.problems() if problem.name in REHEARSED}
+KERNELS = {problem.name: problem for problem in SUITE.problems() if problem.name in REHEARSED}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_a_wrong_result_of_the_stand_in_is_caught(site, tmp_path):
         "import torch; right = torch.exp\n"
         "torch.exp = lambda x: right(x) * 2 if x.dtype is torch.float32 else right(x)\n"
         "from benchmarks.add_mul_exp import Cpu\n"
-        "from benchmarks.harness.benchmark import WrongResultError\n"
+        "from kernel_velocity.harness.benchmark import WrongResultError\n"
         "try: Cpu().setup('eager', 'float32-500k')\n"
         "except WrongResultError as error: print(error)"
     )

@@ -1,7 +1,7 @@
 """``python -m tests.planted.history FOLDER``: a small repository with real kernels whose every slow-down is known.
 
-It is what a nightly run is tried on from end to end. Two kernels for the CPU, the suite, the tools and asv's settings
-are those of the working tree; matmul is what the commits change, quantize_int8 stands beside it. Both build in
+It is what a nightly run is tried on from end to end. Two kernels for the CPU, the suite and asv's settings are
+those of the working tree; matmul is what the commits change, quantize_int8 stands beside it. Both build in
 seconds, without CUDA. Printed is the manifest: a JSON object a commit, oldest first. `--without-changes` makes the
 same history with an innocent commit, one that changes the machine code and not the speed, in the place of each that
 changes the speed, does not build or is wrong.
@@ -31,7 +31,7 @@ KERNELS = ("matmul", "quantize_int8")
 MATMUL = "kernels/matmul/float32_blocks_cpu.h"
 QUANTIZE, QUANTIZE_PYTHON = "kernels/quantize_int8/quantize_int8.cpp", "kernels/quantize_int8/__init__.py"
 README, CHANGES = "README.md", "CHANGELOG.md"
-COPIED = ("benchmarks", "html_templates", "kernels", "tools")
+COPIED = ("benchmarks", "kernels")
 COPIED_FILES = ("CMakeLists.txt", "asv.conf.json", "pyproject.toml", ".gitignore")
 BEGAN = 1_767_225_600  # s since the epoch: 2026-01-01, the first commit's date; the others follow by the hour
 # Of every 256 steps, how many are done again (edits.py), in the order of the history.
@@ -100,7 +100,7 @@ def steps(source: str) -> tuple[Step, ...]:
     slower = edits.with_share(edits.with_wider_blocks(edits.renamed(source)), SLOWER)
     much_slower = edits.with_share(slower, MUCH_SLOWER)
     return (
-        _added("Say how to measure", README, "\n`python -m tools track` measures the last commits.\n"),
+        _added("Say how to measure", README, "\n`kv track` measures the last commits.\n"),
         _added("Say what blocks of quantize_int8 are for", QUANTIZE, "// What is in doubt is divided with its block\n"),
         Step(subject="Name the tiles' sum by what it does", kind=Kind.SAME_CODE, path=MATMUL, edit=edits.renamed),
         _share("Check the panels of matmul", START, SLOWER),

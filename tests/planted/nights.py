@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from kernel_velocity import lock
 from tests.planted import history
 from tests.planted.history import Kind, Planted, Verdict
-from tools import lock
 
 SERIES = "matmul.*native.*256"  # what the changes are planted in, and the same kernel at another size
 KEPT = ("env", "cache")  # of .asv: builds and compiled packages, the same in every run
@@ -47,7 +47,7 @@ def night(folder: Path, commit: str, report: Path, *, minutes: float) -> Ended:
     """
     _run(folder, "git", "checkout", "-q", commit)
     began = time.monotonic()
-    command = [sys.executable, "-m", "tools", "nightly", "--no-site", "--no-ceilings", "--json", str(report)]
+    command = [sys.executable, "-m", "kernel_velocity", "nightly", "--no-site", "--no-ceilings", "--json", str(report)]
     with report.with_suffix(".log").open("w") as log:
         ended = subprocess.run(
             [*command, "--budget", f"{minutes:g}"],

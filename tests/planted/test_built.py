@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import kernels
+from kernel_velocity import lock
 from kernels._native import write_build_info
 from tests.planted import history
 from tests.planted.history import Kind
-from tools import lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -105,7 +105,7 @@ def test_the_repository_is_small_and_whole(planted):
     kernels = {name.split("/")[1] for name in files if name.startswith("kernels/") and name.count("/") > 1}
     assert kernels == {*history.KERNELS, "_native"}
     assert not [name for name in files if name.endswith(".cu")]
-    assert {"tools/__main__.py", "benchmarks/harness/gate.py", "benchmarks/device.py", "asv.conf.json"} <= set(files)
+    assert {"benchmarks/device.py", "asv.conf.json"} <= set(files)
     assert "benchmarks/add_mul_exp.py" not in files
     assert 'kv_setting(KV_CUDA "OFF"' in (folder / "CMakeLists.txt").read_text()
 

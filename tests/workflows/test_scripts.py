@@ -48,7 +48,7 @@ def test_every_status_is_said_and_fails_the_job_where_somebody_must_act(status, 
 
 
 def test_the_statuses_are_those_of_the_errors():
-    from tools import errors
+    from kernel_velocity import errors
 
     codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
     assert codes <= set(CODES)
@@ -79,7 +79,7 @@ def test_a_summary_that_github_would_not_show_is_cut(tmp_path):
 def test_our_machine_is_called_what_its_runner_is(runner, name):
     done = script("machine-name", RUNNER_ENVIRONMENT="self-hosted", RUNNER_NAME=runner)
     assert (done.returncode, done.stdout) == (0, f"{name}\n")
-    from tools.track import MACHINE
+    from kernel_velocity.runner.track import MACHINE
 
     assert MACHINE.fullmatch(name)
 

@@ -8,10 +8,11 @@ import subprocess
 
 import pytest
 
+from kernel_velocity.__main__ import COMMANDS, parse
+from kernel_velocity.ab import session as ab_run
+from kernel_velocity.nightly import night_report
 from tests.workflows.expressions import holds
 from tests.workflows.reading import PATHS, ROOT, SCRIPTS, WORKFLOWS, jobs, steps
-from tools import ab_run, night_report
-from tools.__main__ import COMMANDS, _parser
 
 US, STRANGER = "us/kernels", "stranger/kernels"
 LABEL = "measure-on-gpu"
@@ -20,10 +21,10 @@ SCRIPT_STEPS = [(where, job, step) for where, job, step in steps() if "run" in s
 
 
 def calls():
-    """Yield (where, arguments) of every `python -m tools ...`, with values in the place of variables."""
+    """Yield (where, arguments) of every `kv ...`, with values in the place of variables."""
     for where, job, step in SCRIPT_STEPS:
         known = {**job.get("env", {}), **step.get("env", {})}
-        for found in re.findall(r"python -m tools ((?:\\\n|[^\n|>])+)", step["run"]):
+        for found in re.findall(r"\bkv ((?:\\\n|[^\n|>])+)", step["run"]):
             words = shlex.split(found.replace("\\\n", " "))
             yield where, [example(known.get(word[1:])) if word[0] == "$" else word for word in words]
 
@@ -44,7 +45,7 @@ def test_there_are_workflows_and_they_are_looked_at():
 @pytest.mark.parametrize(("where", "arguments"), [pytest.param(*call, id=call[0]) for call in calls()])
 def test_every_command_exists_with_its_options(where, arguments):
     assert arguments[0] in COMMANDS, where
-    _parser(arguments[0]).parse_args(arguments)  # raises UsageError
+    parse(arguments)  # raises UsageError
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
@@ -137,13 +138,13 @@ def test_what_a_night_that_was_cut_off_has_spooled_is_ingested_before_it_is_pack
     (tmp_path / ".asv" / "night").mkdir(parents=True)
     if report is not None:
         (tmp_path / ".asv" / "night" / "night.json").write_text(report)
-    for name in (".venv/bin/python", ".github/scripts/results-branch"):
+    for name in (".venv/bin/kv", ".github/scripts/results-branch"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(f'#!/bin/sh\necho "$@" >> said\nexit {int("venv" in name)}\n')
         (tmp_path / name).chmod(0o755)
     done = run_step(pack, tmp_path)
     assert done.returncode == 0, done.stderr  # what cannot be ingested keeps nothing from being packed
-    ingested = [] if report else ["-m tools ingest"]
+    ingested = [] if report else ["ingest"]
     assert (tmp_path / "said").read_text().splitlines() == [*ingested, "pack .asv/night/results.bundle"]
 
 

@@ -1,0 +1,129 @@
+"""Findings with evidence beside the synthetic tree: of commits that it has, measured by the simulated machine."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+from kernel_velocity.ab.bisection import bisect
+from kernel_velocity.ab.confirm import confirm
+from kernel_velocity.findings import evidence_store
+from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings.evidence import Evidence, Purpose
+from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
+from kernel_velocity.nightly import night_evidence
+from kernel_velocity.results.identity import Identity, environment_of
+from tests import synthetic
+from tests.ab.simulated_machine import Machine
+
+WHEN = datetime(2026, 3, 9, 3, 0, tzinfo=UTC)
+CASES = tuple(synthetic.CASES["matmul.Cpu.time_hot"])
+
+
+def identity(case=CASES[0], **changed):
+    whole = {
+        "machine": synthetic.MACHINE,
+        "environment": environment_of(synthetic.ENVIRONMENT, "native"),
+        "benchmark": "matmul.Cpu.time_hot",
+        "implementation": "native",
+        "case": case,
+        "version": "1",
+        "method": "a1b2c3d4",
+    }
+    return Identity(**(whole | changed))
+
+
+def series(of):
+    return of.benchmark, (of.implementation, of.case)
+
+
+def regression(tree, *, machine=None, **changed):
+    """Return a confirmed regression of the third commit of a tree, bisected from the first to the fourth."""
+    machine = machine or Machine(speed=dict.fromkeys(tree.commits[2:], 1.1), mood=0.02)
+    line, own = tree.commits[:4], [identity(case) for case in CASES]
+    answers = confirm(machine, line[0], line[-1], [series(one) for one in own], 1e6)
+    narrowed = bisect(machine, series(own[0]), line[0], line[-1], line[1:])
+    pairs = machine.measure_pair(line[0], line[-1], [series(one) for one in own], 0, 0.0)
+    reruns = [
+        night_evidence.rerun(
+            one,
+            Purpose.CONFIRM,
+            (line[0], line[-1]),
+            answers[series(one)],
+            pairs,
+            left=narrowed.left,
+            code=("ab", "cd"),
+        )
+        for one in own
+    ]
+    if narrowed.own is not None:
+        pair, one = line[line.index(narrowed.culprit) - 1 :][:2], own[0]
+        rounds = machine.measure_pair(*pair, [series(one)], 0, 0.0)
+        reruns.append(
+            night_evidence.rerun(
+                one, Purpose.CULPRIT, pair, narrowed.own, rounds, left=narrowed.left, code=("ab", "cd")
+            )
+        )
+    found = Finding(
+        id=f"matmul-regression-{line[2][:8]}",
+        kind=Kind.REGRESSION,
+        state=State.CONFIRMED,
+        subject="matmul",
+        found=WHEN,
+        commits=narrowed.left,
+        anchor=line[0],
+        how=f"measured again in turns with {line[0][:8]}",
+        ruled_out=("the machine: both sides were measured in the same minutes",),
+        affected=tuple(
+            Affected(identity=one, ratio=said.ratio, low=said.low, high=said.high, p=said.p, rounds=said.rounds)
+            for one in own
+            for said in [answers[series(one)]]
+        ),
+        decisions=(Decision(when=WHEN, who="nightly", state=State.CONFIRMED, reason="2 series"),),
+    )
+    kept = Evidence(reruns=tuple(reruns), paths=(night_evidence.path(own[0], line[0], line[-1], narrowed),))
+    return replace(found, **changed), kept
+
+
+def others(tree):
+    """Return a finding of every other kind, without evidence."""
+    commit = tree.commits[3]
+    said = Decision(when=WHEN, who="ada", state=State.ACKNOWLEDGED, reason="wait", until=date(2027, 1, 1))
+    base = regression(tree)[0]
+    plain = {"commits": (commit,), "anchor": tree.commits[2]}
+    return (
+        replace(base, id="matmul-improvement-x", kind=Kind.IMPROVEMENT, affected=_faster(base), **plain),
+        replace(base, id="matmul-regression-old", state=State.ACKNOWLEDGED, decisions=(said,), **plain),
+        replace(base, id="matmul-regression-gone", state=State.RESOLVED, **plain),
+        replace(
+            base,
+            id="bench-1-cpu-environment-x",
+            kind=Kind.ENVIRONMENT,
+            state=State.ENVIRONMENT,
+            subject=synthetic.MACHINE,
+            commits=(),
+            anchor=None,
+            changes={"driver": ("550", "560")},
+            ruled_out=(),
+            how="2 series moved at once",
+        ),
+        replace(base, id="matmul-vanished-x", kind=Kind.VANISHED, state=State.NEW, ruled_out=(), **plain),
+        replace(base, id="matmul-suspect", state=State.SUSPECT, commits=tree.commits[1:4], anchor=tree.commits[0]),
+        replace(base, id="matmul-error", affected=_error(), **plain),
+    )
+
+
+def _faster(base):
+    return tuple(replace(one, ratio=0.8, low=0.79, high=0.81) for one in base.affected)
+
+
+def _error():
+    return (Affected(identity=identity(benchmark="matmul.Cpu.track_max_error", method=""), ratio=2.0, p=0.0),)
+
+
+def write(tree):
+    """Write all of them beside the results of a tree; return them, the regression first."""
+    found, kept = regression(tree)
+    evidence_store.add(tree.results, found.id, synthetic.MACHINE, kept)
+    items = (found, *others(tree))
+    for item in items:
+        findings_store.write(tree.results, item)
+    return items

@@ -1,0 +1,108 @@
+"""Generated nights: histories of series with planted steps, a screen that is no more than needed, findings."""
+
+import dataclasses
+import random
+import statistics
+from datetime import UTC, datetime
+
+from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
+from kernel_velocity.nightly.cases import Case
+from kernel_velocity.nightly.moves import Shift
+from kernel_velocity.results.identity import Identity
+from kernel_velocity.series.history import Observation, SeriesHistory
+
+LINE = tuple(f"{number:08x}{'0' * 32}" for number in range(0x10, 0x10 + 60))  # commits, oldest first
+ORDER = {sha: place for place, sha in enumerate(LINE)}
+NIGHT = 1_000_000.0  # Unix time at which the night began, s
+WHEN = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
+FACTS = {"driver": "550", "governor": "performance"}
+
+
+def identity(**parts):
+    """Return the identity of a series; `native` matmul on one machine unless said otherwise."""
+    whole = {
+        "machine": "bench-1",
+        "environment": "host-py3.11",
+        "benchmark": "matmul.Cpu.time_hot",
+        "implementation": "native",
+        "case": "float32-256x256x256",
+        "version": "1",
+        "method": "m",
+    }
+    return Identity(**(whole | parts))
+
+
+def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_at=None, seed=0, floor=None, **parts):
+    """Return a series over the first `length` commits, noise .3%; its last value is of tonight.
+
+    Args:
+        step_at: place from which values are moved by `step` (log). code_at: place from which the code is another one.
+        facts_at: place from which the driver is another one.
+    """
+    rng = random.Random(f"{seed} {sorted(parts.items())}")
+    observations = [
+        Observation(
+            commit=LINE[place],
+            place=place,
+            value=-7.0 + rng.gauss(0, 0.003) + (step if step_at is not None and place >= step_at else 0.0),
+            measured=NIGHT - 86400.0 * (length - 1 - place) + 10.0,
+            facts=FACTS | ({"driver": "560"} if facts_at is not None and place >= facts_at else {}),
+            code=f"{code}2" if code_at is not None and place >= code_at else code,
+        )
+        for place in range(length)
+    ]
+    return SeriesHistory(identity=identity(**parts), observations=tuple(observations), floor=floor)
+
+
+def with_value(series, place, effect):
+    """Return a series with one value moved."""
+    found = [
+        dataclasses.replace(item, value=item.value + effect) if item.place == place else item
+        for item in series.observations
+    ]
+    return dataclasses.replace(series, observations=tuple(found))
+
+
+def screen(values):
+    """Look at the newest value, and at the middle of the newest three, against the 40 before; z over 4 and over 3."""
+    for count, least in ((1, 4.0), (3, 3.0)):
+        before = values[-40 - count : -count]
+        if len(before) < 8:
+            continue
+        centre = statistics.median(before)
+        sigma = max(1.4826 * statistics.median(abs(value - centre) for value in before), 1e-4)
+        effect = statistics.median(values[-count:]) - centre
+        if abs(effect) > least * sigma:
+            return Shift(effect=effect, count=count)
+    return None
+
+
+def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):
+    """Return a confirmed case of one series."""
+    low, high = (None, None) if p is None else (ratio * 0.99, ratio * 1.01)
+    return Case(
+        affected=Affected(identity=identity(**parts), ratio=ratio, low=low, high=high, p=p, rounds=16),
+        commits=tuple(commits),
+        anchor=LINE[29],
+        how="A/B, 16 rounds a side in fresh processes",
+        ruled_out=("the environment: eager and compile stood still",),
+    )
+
+
+def finding(kind=Kind.REGRESSION, state=State.CONFIRMED, **changed):
+    """Return a finding of one series."""
+    one = case(ratio=1.1 if kind is Kind.REGRESSION else 0.8)
+    found = Finding(
+        id=f"matmul-{kind.value}-{LINE[30][:8]}",
+        kind=kind,
+        state=state,
+        subject="matmul",
+        found=WHEN,
+        commits=(LINE[30],),
+        anchor=one.anchor,
+        how=one.how,
+        ruled_out=one.ruled_out,
+        affected=(one.affected,),
+        decisions=(Decision(when=WHEN, who="nightly", state=state, reason="found"),),
+    )
+    return dataclasses.replace(found, **changed)

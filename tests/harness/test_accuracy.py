@@ -1,0 +1,434 @@
+"""Accuracy figures: as computed one element after the other; each deliberate fault is caught and named."""
+
+import itertools
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.harness import error_sums
+from kernel_velocity.harness.accuracy import NAMES, accuracy, compare, compare_outputs, in_words, verdict
+from kernel_velocity.harness.tolerance import Tolerance, parse_tolerance
+
+torch = pytest.importorskip("torch", reason="tensors are compared")
+np = pytest.importorskip("numpy")
+pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+
+ROOT = Path(__file__).parents[2]
+EXACT = Tolerance(rtol=0.0, atol=0.0, source="exact")
+NAN, INF = math.nan, math.inf
+single = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**100), max_value=2.0**100)
+
+
+def floats(*values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype)
+
+
+def within(rtol=0.0, atol=0.0):
+    return Tolerance(rtol=rtol, atol=atol, source="as given")
+
+
+def test_a_tolerance_beyond_what_integers_hold_allows_all_of_them():
+    far = torch.tensor([-(2**63), 2**63 - 1])
+    assert compare(far, far.flip(0), within(atol=1e30))["right"]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
+def test_unsigned_outputs_of_a_signed_reference_are_compared(dtype):
+    wanted, got = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]).to(dtype)
+    found = compare(wanted, got, EXACT, dtype=str(dtype).removeprefix("torch."))
+    assert (found["wrong"], found["first_wrong"], found["off_by_one"]) == (1, 2, 1)
+
+
+def test_a_sum_that_overflowed_on_both_sides_is_not_known(monkeypatch):
+    monkeypatch.setattr(error_sums, "BLOCK_CPU", 2)
+    huge = floats(1e308, 1e308, -1e308, -1e308, dtype=torch.float64)
+    assert compare(huge, -huge)["mean_signed_error"] is None
+
+
+@given(
+    st.lists(st.tuples(single, single), min_size=1, max_size=30),
+    st.sampled_from([0.0, 1e-5, 0.5]),
+    st.sampled_from([0.0, 1.0]),
+    st.sampled_from([1, 4, 100]),
+)
+def test_figures_are_those_of_one_element_after_the_other(pairs, rtol, atol, size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(error_sums, "BLOCK_CPU", size)
+        found = compare(floats(*(e for e, _ in pairs)), floats(*(a for _, a in pairs)), within(rtol, atol))
+    errors = [abs(a - e) for e, a in pairs]
+    relative = [error / max(abs(e), 2.0**-126) for error, (e, _) in zip(errors, pairs, strict=True)]
+    ulps = [error / float(np.spacing(np.float32(abs(e)))) for error, (e, _) in zip(errors, pairs, strict=True)]
+    wrong = [i for i, (e, a) in enumerate(pairs) if abs(a - e) > atol + rtol * abs(e)]
+    assert (found["wrong"], found["right"]) == (len(wrong), not wrong)
+    assert found["first_wrong"] == (wrong[0] if wrong else None)
+    assert found["max_absolute_error"] == max(errors)
+    assert found["max_relative_error"] == max(relative)
+    assert found["max_ulp_error"] == max(ulps)
+    assert found["max_error"] == max(map(min, errors, relative))
+    assert found["passes_1e5"] is (max(map(min, errors, relative)) <= 1e-5)
+    assert found["total_error"] == pytest.approx(math.fsum(errors), rel=1e-12)
+    for name, values in (("absolute", errors), ("relative", relative), ("ulp", ulps)):
+        assert found[f"mean_{name}_error"] == pytest.approx(math.fsum(values) / len(pairs), rel=1e-12)
+    bias = math.fsum(a - e for e, a in pairs) / len(pairs)
+    assert found["mean_signed_error"] == pytest.approx(bias, rel=1e-9, abs=1e-12 * max(errors))
+    assert set(found) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("value", [1.0, 1.5, 2.0, 3.1415, 1e-3, 0.0, -7.0])
+def test_the_next_number_is_one_unit_in_the_last_place_away(name, value):
+    dtype = getattr(torch, name)
+    expected = torch.tensor([value], dtype=dtype)
+    actual = torch.nextafter(expected, torch.tensor([100.0], dtype=dtype))
+    assert compare(expected, actual, EXACT)["max_ulp_error"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+def test_a_correctly_rounded_result_is_within_half_a_unit_of_a_wider_reference(name):
+    expected = torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found = compare(expected, expected.to(getattr(torch, name)))
+    assert 0.4 < found["max_ulp_error"] <= 0.5001  # PyTorch rounds float64 to bfloat16 by way of float32
+    assert 0.2 < found["mean_ulp_error"] < 0.3
+    assert found["right"]
+
+
+def test_subnormals_and_zeros_have_finite_errors():
+    found = compare(floats(0.0, 5e-324, dtype=torch.float64), floats(1e300, 0.0, dtype=torch.float64), EXACT)
+    assert found["max_ulp_error"] == sys.float_info.max  # 1e300 in subnormals is beyond float64
+    assert found["max_relative_error"] == sys.float_info.max
+    small = compare(floats(2.0**-149), floats(0.0), EXACT)
+    assert small["max_ulp_error"] == 1.0
+    assert small["max_relative_error"] == 2.0**-23  # of the smallest normal number
+
+
+# expected, got -> (nan, infinite, missing, expected_nan, expected_infinite)
+STRANGE = {
+    (1.0, NAN): (1, 0, 0, 0, 0),
+    (INF, NAN): (1, 0, 0, 0, 0),
+    (1.0, INF): (0, 1, 0, 0, 0),
+    (-INF, INF): (0, 1, 0, 0, 0),
+    (NAN, INF): (0, 1, 0, 0, 0),
+    (NAN, 1.0): (0, 0, 1, 0, 0),
+    (INF, 1.0): (0, 0, 1, 0, 0),
+    (NAN, NAN): (0, 0, 0, 1, 0),
+    (INF, INF): (0, 0, 0, 0, 1),
+    (-INF, -INF): (0, 0, 0, 0, 1),
+}
+
+
+@pytest.mark.parametrize(("pair", "counts"), STRANGE.items(), ids=str)
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("allowed", [EXACT, within(1e300, 1e300)], ids=["exact", "anything"])
+def test_what_is_not_finite_is_counted_and_never_passes_silently(monkeypatch, pair, counts, size, allowed):
+    monkeypatch.setattr(error_sums, "BLOCK_CPU", size)
+    expected, actual = floats(1.0, 2.0, pair[0], 4.0), floats(1.0, 2.0, pair[1], 4.0)
+    found = compare(expected, actual, allowed)
+    names = ("nan", "infinite", "missing", "expected_nan", "expected_infinite")
+    assert tuple(found[name] for name in names) == counts
+    is_wrong = sum(counts[:3])
+    assert (found["wrong"], found["right"]) == (is_wrong, not is_wrong)
+    assert found["passes_1e5"] is not bool(is_wrong)
+    assert found["first_wrong"] == (2 if is_wrong else None)
+    assert (found["max_absolute_error"], found["max_error"], found["max_ulp_error"]) == (0, 0, 0)
+
+
+ERRORS = [name for name in NAMES if name.endswith("_error")]
+
+
+@pytest.mark.parametrize("pair", [pair for pair, counts in STRANGE.items() if any(counts[:3])], ids=str)
+def test_of_a_wrong_output_without_one_finite_pair_no_error_is_known(pair):
+    found = compare(floats(*[pair[0]] * 5), floats(*[pair[1]] * 5), within(1e300, 1e300))
+    assert not found["right"]
+    assert {found[name] for name in ERRORS} == {None}
+
+
+@pytest.mark.parametrize("values", [(NAN, INF), ()], ids=["strange", "empty"])
+def test_a_right_output_without_one_finite_pair_has_no_error(values):
+    found = compare(floats(*values), floats(*values), EXACT)
+    assert found["right"]
+    assert {found[name] for name in ERRORS} == {0.0}
+
+
+def test_errors_beside_what_is_not_finite_are_not_lost():
+    found = compare(floats(NAN, 2.0, INF, 4.0), floats(NAN, 2.5, INF, 4.0), EXACT)
+    assert (found["wrong"], found["first_wrong"], found["max_absolute_error"]) == (1, 1, 0.5)
+    assert found["mean_absolute_error"] == 0.25  # of the two pairs of finite numbers
+    assert not found["passes_1e5"]
+
+
+def test_an_expected_value_beyond_the_outputs_range_is_infinite_there():
+    reference = floats(1e39, -1e39, 1.0, dtype=torch.float64)
+    assert compare(reference, floats(INF, -INF, 1.0))["expected_infinite"] == 2
+    assert compare(reference, floats(INF, INF, 1.0))["infinite"] == 1
+    assert not compare(reference, floats(3e38, -INF, 1.0))["right"]
+
+
+# NaN, off by one, shape, an element that was not written: the four deliberate faults.
+def test_nan_in_one_element_is_named():
+    expected = torch.ones(4, 5)
+    actual = expected.clone()
+    actual[2, 3] = NAN
+    found = compare(expected, actual)
+    assert (found["right"], found["nan"], found["wrong"]) == (False, 1, 1)
+    assert found["why"] == "1 of 20 elements wrong, the first at (2, 3): got nan, wanted 1"
+    assert in_words(found) == f"{found['why']}; nan 1; rtol 1e-05, atol 1e-05"
+
+
+def test_off_by_one_in_one_int8_is_named():
+    expected = torch.zeros(1000, dtype=torch.int8)
+    actual = expected.clone()
+    actual[999] = -1
+    found = compare(expected, actual)
+    assert (found["right"], found["off_by_one"], found["first_wrong"]) == (False, 1, 999)
+    assert found["why"] == "1 of 1000 elements wrong, the first at (999,): got -1, wanted 0"
+    allowed = compare(expected, actual, parse_tolerance("1"))
+    assert (allowed["right"], allowed["off_by_one"], allowed["wrong"], allowed["why"]) == (True, 1, 0, None)
+    assert not allowed["passes_1e5"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "why"),
+    [
+        (torch.ones(3), torch.ones(4), "got shape (4,), wanted (3,)"),
+        (torch.ones(1, 4), torch.ones(4), "got shape (4,), wanted (1, 4)"),
+        (torch.ones(3), torch.ones(3).double(), "got dtype float64, wanted float32"),
+        (torch.ones(3), torch.ones(3).half(), "got dtype float16, wanted float32"),
+        (torch.ones(3), torch.ones(3).int(), "got dtype int32, wanted float32"),
+        (torch.ones(3).double(), torch.ones(3).int(), "got dtype int32, wanted float64"),
+        (torch.ones(3).int(), torch.ones(3).long(), "got dtype int64, wanted int32"),
+        (torch.ones(3).bool(), torch.ones(3).to(torch.uint8), "got dtype uint8, wanted bool"),
+        (torch.ones(3), None, "got nothing, wanted a tensor"),
+        (torch.ones(3), [1.0, 1.0, 1.0], "got list, wanted a tensor"),
+        (None, torch.ones(3), "got a tensor, wanted nothing"),
+    ],
+)
+def test_what_cannot_be_compared_is_wrong_and_says_why(expected, actual, why):
+    found = compare(expected, actual)
+    assert (found["right"], found["why"], found["wrong"], found["max_error"]) == (False, why, None, None)
+    assert set(found) == set(NAMES)
+    assert in_words(found) == why
+
+
+def test_the_dtype_of_the_output_can_be_said():
+    reference = torch.ones(3, dtype=torch.float64)
+    assert compare(reference, torch.ones(3), dtype="float32")["right"]
+    assert compare(reference, torch.ones(3).half(), dtype="float32")["why"] == "got dtype float16, wanted float32"
+    assert compare(reference, reference, dtype="float32")["why"] == "got dtype float64, wanted float32"
+    assert compare(torch.ones(3), torch.ones(3).half(), dtype="float16")["right"]
+    assert not compare(torch.ones(3), torch.ones(3).int(), dtype="int32")["right"]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn])
+def test_numbers_that_are_not_compared_here_are_refused_in_one_line(dtype):
+    tensor = torch.ones(2, dtype=torch.float32).to(dtype)
+    with pytest.raises(ValueError, match=r"are not compared here, only float16, .*int64") as caught:
+        compare(tensor, tensor)
+    assert ("view_as_real" in str(caught.value)) is dtype.is_complex
+    assert "\n" not in str(caught.value)
+
+
+integers = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(st.tuples(integers, integers), min_size=1, max_size=20), st.sampled_from([0, 1, 5]))
+def test_integer_figures_are_those_of_one_element_after_the_other(pairs, allowed):
+    expected = torch.tensor([e for e, _ in pairs], dtype=torch.int64)
+    found = compare(expected, torch.tensor([a for _, a in pairs], dtype=torch.int64), within(atol=allowed))
+    errors = [min(abs(a - e), 2**63 - 1) for e, a in pairs]
+    assert found["wrong"] == sum(error > allowed for error in errors)
+    assert found["off_by_one"] == errors.count(1)
+    assert found["max_absolute_error"] == found["max_error"] == float(max(errors))
+    assert found["total_error"] == pytest.approx(float(sum(errors)), rel=1e-12)
+    relative = [error / max(abs(e), 1) for error, (e, _) in zip(errors, pairs, strict=True)]
+    assert found["max_relative_error"] == pytest.approx(max(relative))
+    assert found["max_ulp_error"] is None and found["nan"] is None
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_the_ends_of_the_range_do_not_wrap(dtype):
+    ends = torch.iinfo(dtype)
+    found = compare(torch.tensor([ends.min], dtype=dtype), torch.tensor([ends.max], dtype=dtype), within(atol=1))
+    assert (found["right"], found["off_by_one"]) == (False, 0)
+    assert found["max_absolute_error"] == float(min(ends.max - ends.min, 2**63 - 1))
+
+
+def test_booleans_are_exact_whatever_is_allowed():
+    expected = torch.tensor([True, False, True])
+    assert compare(expected, expected.clone())["right"]
+    found = compare(expected, torch.tensor([True, True, True]), parse_tolerance("1"))
+    assert (found["right"], found["wrong"], found["first_wrong"]) == (False, 1, 1)
+    assert found["why"].endswith("got True, wanted False")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.bool])
+def test_nothing_is_right(dtype):
+    found = compare(torch.ones(0, 3).to(dtype), torch.ones(0, 3).to(dtype))
+    assert (found["right"], found["elements"], found["wrong"], found["max_error"]) == (True, 0, 0, 0)
+    assert found["mean_absolute_error"] == 0
+
+
+def test_a_scalar_is_one_element():
+    found = compare(torch.tensor(2.0), torch.tensor(3.0))
+    assert (found["elements"], found["first_wrong"], found["first_wrong_index"]) == (1, 0, ())
+
+
+shapes = st.lists(st.integers(0, 7), max_size=4)
+
+
+@given(shapes, st.integers(1, 50), st.randoms())
+def test_blocks_are_the_row_major_order_whatever_the_strides(shape, size, random):
+    order = list(range(len(shape)))
+    random.shuffle(order)
+    count = math.prod(shape)
+    plain = torch.arange(count).reshape(shape)
+    strided = torch.arange(count).reshape([shape[place] for place in order])
+    strided = strided.permute([order.index(axis) for axis in range(len(shape))])  # of the same shape
+    assert strided.shape == plain.shape
+    found = list(error_sums.blocks(plain, strided, size))
+    assert [first for first, _, _ in found] == [0, *itertools.accumulate(len(block) for _, block, _ in found)][:-1]
+    assert all(0 < len(block) <= size for _, block, _ in found)
+    for place, tensor in ((1, plain), (2, strided)):
+        pieces = [piece[place] for piece in found]
+        assert torch.equal(torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.int64), tensor.flatten())
+
+
+def test_strided_outputs_are_compared_in_place(monkeypatch):
+    monkeypatch.setattr(error_sums, "BLOCK_CPU", 7)
+    expected = torch.arange(60.0).reshape(3, 4, 5)
+    actual = expected.clone()
+    actual[1, 2, 3] = -1
+    turned = compare(expected.permute(2, 0, 1), actual.permute(2, 0, 1))
+    assert (turned["wrong"], turned["first_wrong_index"]) == (1, (3, 1, 2))
+    assert (turned["first_expected"], turned["first_actual"]) == (33.0, -1.0)
+    assert compare(torch.ones(1).expand(5, 9), torch.ones(5, 9))["right"]
+
+
+def test_inputs_are_left_as_they_are():
+    for dtype in (torch.float64, torch.float32, torch.int64):
+        expected, actual = torch.tensor([1, -2, 3]).to(dtype), torch.tensor([1, 2, 4]).to(dtype)
+        compare(expected, actual)
+        assert expected.tolist() == [1, -2, 3] and actual.tolist() == [1, 2, 4]
+
+
+def test_gradients_are_no_hindrance():
+    with torch.enable_grad():
+        wanted = torch.ones(3, requires_grad=True)
+        assert compare(wanted, wanted * 1)["right"]
+
+
+def test_several_outputs_are_compared_by_name():
+    expected = (torch.ones(2), torch.zeros(3, dtype=torch.int8))
+    found = compare_outputs(expected, [torch.ones(2), torch.ones(3, dtype=torch.int8)], names=["values", "indices"])
+    assert list(found) == ["values", "indices"]
+    assert [figures["right"] for figures in found.values()] == [True, False]
+    right, details = verdict(found)
+    assert not right
+    assert details["why"] == "indices: 3 of 3 elements wrong, the first at (0,): got 1, wanted 0"
+    assert (details["max_error"], in_words(details)) == (1.0, details["why"])
+    assert verdict(compare_outputs(expected, expected))[0]
+
+
+def test_outputs_that_are_missing_or_too_many_are_wrong():
+    one = torch.ones(2)
+    missing = compare_outputs((one, one), one)
+    assert [figures["right"] for figures in missing.values()] == [True, False]
+    assert missing["out1"]["why"] == "got 1 output, wanted 2"
+    more = compare_outputs(one, (one, one), names=["out"])
+    assert (more["out"]["right"], more["out1"]["why"]) == (True, "got 2 outputs, wanted 1")
+    assert verdict(more)[1]["max_error"] is None
+
+
+def test_a_foreign_problems_details_are_said_as_they_are():
+    assert in_words({"max_difference": 0.12345678, "count": 3}) == "max_difference 0.123, count 3"
+
+
+def test_text_is_taken_for_a_tolerance():
+    expected, actual = torch.ones(3), torch.ones(3) + 1e-4
+    assert not accuracy(expected, actual)["right"]
+    assert accuracy(expected, actual, "1e-3")["right"]
+    assert accuracy(expected, actual, "epsilon")["right"]  # 1000 epsilon are 1.2e-4
+    assert accuracy(expected, actual, within(rtol=1e-3))["right"]
+    assert accuracy(expected.double(), actual, "1e-3", dtype="float32")["right"]
+    with pytest.raises(ValueError, match="at least 0"):
+        accuracy(expected, actual, "-1")
+
+
+MEMORY = """
+import resource, torch
+from kernel_velocity.harness.accuracy import compare
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+torch.set_num_threads(1)
+expected = torch.rand(16_000_000)
+actual = expected.clone()
+actual[-1] = float("nan")
+square, other = expected.view(4000, 4000).t(), actual.view(4000, 4000).t()
+small, other_small = torch.zeros(16_000_000, dtype=torch.int8), torch.ones(16_000_000, dtype=torch.int8)
+compare(expected[:100], actual[:100])  # what is loaded at first use is no part of it
+before = peak()
+wrong = [compare(*pair)["wrong"] for pair in ((expected, actual), (square, other), (small, other_small))]
+print(peak() - before, wrong)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is in KiB on Linux alone")
+def test_memory_is_that_of_a_block_and_not_of_the_output():
+    done = subprocess.run([sys.executable, "-c", MEMORY], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    extra, _, wrong = done.stdout.partition(" ")
+    assert wrong.strip() == "[1, 1, 16000000]"
+    assert int(extra) < 16e6  # one temporary of the whole output would be 64 or 128 MB
+
+
+GROWTH = """
+import resource, sys, torch
+from kernel_velocity.harness.accuracy import accuracy
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+torch.set_num_threads(1)
+expected = torch.empty(int(sys.argv[1])).uniform_(-1, 1)
+actual = expected.clone()
+actual[-1] = float("nan")
+accuracy(expected[:100], actual[:100])
+before = peak()
+found = accuracy(expected, actual)
+print(peak() - before, found["wrong"], found["elements"])
+"""
+
+
+def extra_memory(elements):
+    """Return the bytes that comparing so many float32 takes beside them, in a process of its own."""
+    command = [sys.executable, "-c", GROWTH, str(elements)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    extra, *rest = map(int, done.stdout.split())
+    assert rest == [1, elements]
+    return extra
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is in KiB on Linux alone")
+def test_memory_does_not_grow_with_the_output():
+    """So 200 million elements, 1.6 GB of both, are compared within 8 GB."""
+    assert extra_memory(64_000_000) < extra_memory(4_000_000) + 8e6  # a temporary of 64M float32 would be 256 MB
+
+
+@pytest.mark.cuda
+def test_tensors_of_a_device_are_compared_there_block_by_block():
+    expected = torch.rand(3 * error_sums.BLOCK_DEVICE + 5)
+    actual = expected.cuda()
+    actual[-1] = NAN
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    found = compare(expected, actual)  # the expected values lie elsewhere
+    assert (found["wrong"], found["nan"], found["first_wrong"]) == (1, 1, expected.numel() - 1)
+    assert torch.cuda.max_memory_allocated() - before < 12 * 8 * error_sums.BLOCK_DEVICE
+    assert compare(expected.cuda(), actual)["wrong"] == 1

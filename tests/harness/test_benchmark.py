@@ -1,0 +1,387 @@
+"""From an asv class to a telemetry line, without asv: checked before timed, n/a told from failed."""
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import os
+import statistics
+import sys
+import types
+
+import pytest
+
+from benchmarks import add_mul_exp, matmul, quantize_int8, quantize_int8_rows
+from kernel_velocity.harness import benchmark as base
+from kernel_velocity.harness.benchmark import WrongResultError, _KernelBenchmark
+from kernel_velocity.harness.implementations import KernelFailedError, bind
+from kernel_velocity.harness.machine import HostActivity
+from kernel_velocity.harness.running import EarlierRoundDiedError
+from kernel_velocity.harness.sampling import measure
+from kernel_velocity.harness.telemetry import decode
+from kernel_velocity.harness.under_test import WrongPackageError, check_package
+
+torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
+
+CASE = {"add_mul_exp": "float32-500k", "quantize_int8": "float32-500k", "matmul": "float32-128x128x128"}
+MODULES = {"add_mul_exp": add_mul_exp, "quantize_int8": quantize_int8, "matmul": matmul}
+COMMIT = "c" * 40
+
+
+@pytest.fixture
+def asv_environment(tmp_path, monkeypatch):
+    """Set what asv sets for a measuring process; quick timing."""
+    for name, value in {
+        "ASV_CONF_DIR": str(tmp_path),
+        "ASV_ENV_NAME": "env",
+        "ASV_COMMIT": COMMIT,
+        "KV_T_MIN": ".002",
+        "KV_T_SOFT": ".004",
+        "KV_T_MAX": ".004",
+        "KV_PATIENCE": "0",  # a busy machine measures as long
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    return tmp_path
+
+
+def rounds(root):
+    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl"
+    return [decode(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Put a fake kernels.<name> in place, whose bound call is a given function of (inputs..., out)."""
+
+    def plant(name, function, devices=("cpu",)):
+        module = types.ModuleType(f"kernels.{name}")
+        module.SUPPORTS = {"devices": devices, "dtypes": ("float32",), "keywords": ("out",)}
+        module.bind = lambda *inputs, out: lambda: function(*inputs, out)
+        monkeypatch.setitem(sys.modules, f"kernels.{name}", module)
+
+    return plant
+
+
+@pytest.mark.parametrize("implementation", ["eager", "native"])
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_round_from_setup_to_telemetry(asv_environment, name, implementation):
+    bench = MODULES[name].Cpu()
+    bench.setup(implementation, CASE[name])
+    result = bench.measure(f"{name}.Cpu.time_hot", implementation, CASE[name])
+    (record,) = rounds(asv_environment)
+    assert result == {"samples": [record.estimate], "number": 1}
+    assert record.params == (implementation, CASE[name])
+    assert 1e-7 < record.estimate < 1
+    assert record.stop in {"converged", "budget", "budget+drift", "noise_floor"}
+    assert 0 < record.core_gauge < 1e-2
+    assert (record.control_gauge is not None) is (implementation == "native")  # a control is no witness of itself
+    assert record.lost == 0
+
+
+def test_the_second_round_of_a_commit_is_checked_in_part(asv_environment, kernel):
+    seen = []
+    original = add_mul_exp.AddMulExp.subset
+
+    def right(x, y, out):
+        out.copy_(torch.exp((x + y) * 2))
+        return 0
+
+    kernel("add_mul_exp", right)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(add_mul_exp.AddMulExp, "subset", lambda *a: (seen.append(a[-1]), original(*a))[1])
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+        assert seen == []
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+        assert seen == [base.CHECK_STEP]
+
+
+def test_a_wrong_kernel_is_never_timed(asv_environment, kernel):
+    kernel("add_mul_exp", lambda x, y, out: out.copy_(torch.exp(x + y)) is None)
+    with pytest.raises(
+        WrongResultError,
+        match=r"add_mul_exp native float32-500k is wrong: \d+ of 500000 elements wrong, the first at \(0,\)",
+    ):
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+    assert not rounds(asv_environment)
+
+
+def test_an_unwritten_element_is_caught(asv_environment, kernel):
+    def all_but_the_last(x, y, out):
+        out[:-1] = torch.exp((x + y) * 2)[:-1]
+        return 0
+
+    kernel("add_mul_exp", all_but_the_last)
+    with pytest.raises(
+        WrongResultError, match=r"1 of 500000 elements wrong, the first at \(499999,\): got nan, .*nan 1"
+    ):
+        add_mul_exp.Cpu().setup("native", "float32-500k")
+
+
+class RowsOnTheCpu(_KernelBenchmark):
+    """quantize_int8_rows, which has two outputs, where tests run."""
+
+    problem = quantize_int8_rows.QuantizeInt8Rows()
+    device = "cpu"
+
+
+def rows_kernel(monkeypatch, spoil):
+    """Have what `spoil` does to the scales follow every call of the native kernel."""
+    native = importlib.import_module("kernels.quantize_int8_rows")
+    bind_native = native.bind
+
+    def bind_spoiled(x, scales, *, out):
+        call = bind_native(x, scales, out=out)
+
+        def spoiled():
+            status = call()
+            spoil(scales)
+            return status
+
+        return spoiled
+
+    monkeypatch.setattr(native, "bind", bind_spoiled)
+
+
+@pytest.mark.parametrize(("is_known", "looked_at"), [(False, 128), (True, 2)])
+@pytest.mark.parametrize(
+    "spoil", [lambda last: last.view(torch.int32).add_(1), lambda last: last.fill_(float("nan"))], ids=["bit", "nan"]
+)
+def test_a_wrong_second_output_is_never_timed(asv_environment, monkeypatch, spoil, is_known, looked_at):
+    if is_known:  # at this commit it was checked in full, and was right
+        RowsOnTheCpu().setup("native", "float32-128x4096")
+    rows_kernel(monkeypatch, lambda scales: spoil(scales[-1:]))
+    why = rf"is wrong: scales: 1 of {looked_at} elements wrong, the first at \({looked_at - 1},\)"
+    with pytest.raises(WrongResultError, match=f"quantize_int8_rows native float32-128x4096 {why}"):
+        RowsOnTheCpu().setup("native", "float32-128x4096")
+    assert not rounds(asv_environment)
+
+
+def test_an_unwritten_second_output_is_caught(asv_environment, monkeypatch):
+    native = importlib.import_module("kernels.quantize_int8_rows")
+    bind_native = native.bind
+    monkeypatch.setattr(native, "bind", lambda x, scales, *, out: bind_native(x, scales.clone(), out=out))
+    with pytest.raises(WrongResultError, match=r"scales: 128 of 128 elements wrong, .*: got nan"):
+        RowsOnTheCpu().setup("native", "float32-128x4096")
+
+
+@pytest.mark.parametrize("implementation", ["eager", pytest.param("compile", marks=pytest.mark.slow)])
+def test_all_outputs_of_pytorch_are_there(asv_environment, implementation):
+    bench = RowsOnTheCpu()
+    bench.setup(implementation, "float32-128x4096")
+    integers, scales = bench._bound.output()
+    assert (integers.dtype, integers.shape, scales.dtype, scales.shape) == (
+        *(torch.int8, (128, 4096)),
+        *(torch.float32, (128,)),
+    )
+
+
+def test_a_kernel_that_is_right_only_once_is_wrong(asv_environment, kernel):
+    calls = []
+
+    def lazy(x, scale, zero_point, out):
+        calls.append(1)
+        if len(calls) <= 3:
+            out.copy_(quantize_int8.QuantizeInt8().reference_solution(x, scale, zero_point))
+        return 0
+
+    kernel("quantize_int8", lazy)
+    bench = quantize_int8.Cpu()
+    bench.setup("native", "float32-500k")
+    with pytest.raises(WrongResultError, match="quantize_int8 native float32-500k is wrong"):
+        bench.measure("quantize_int8.Cpu.time_hot", "native", "float32-500k")
+    assert not rounds(asv_environment)
+
+
+def test_a_status_is_a_failure(asv_environment, kernel):
+    kernel("matmul", lambda a, b, out: 3)
+    with pytest.raises(KernelFailedError, match=r"kernels\.matmul returned status 3"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_a_commit_without_the_kernel_is_not_applicable(asv_environment, monkeypatch):
+    real = importlib.import_module
+
+    def absent(name, *rest):
+        if name == "kernels.matmul":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(NotImplementedError, match=r"this commit has no kernels\.matmul"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_a_kernel_without_the_device_is_not_applicable(asv_environment, kernel):
+    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
+    with pytest.raises(NotImplementedError, match="at this commit matmul runs on"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+    kernel("matmul", lambda a, b, out: 0, devices=())
+    with pytest.raises(NotImplementedError, match=r"kernels\.matmul is not written yet: SUPPORTS names no device"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_a_dtype_that_the_commit_does_not_take_is_not_applicable(asv_environment, kernel):
+    kernel("add_mul_exp", lambda x, y, out: 0)
+    with pytest.raises(NotImplementedError, match="at this commit add_mul_exp takes float32 on cpu, not float16"):
+        add_mul_exp.Cpu().setup("native", "float16-5M")
+    sys.modules["kernels.add_mul_exp"].SUPPORTS["dtypes_cuda"] = ("float16",)
+    with pytest.raises(NotImplementedError, match="takes float32 on cpu, not float16"):
+        add_mul_exp.Cpu().setup("native", "float16-5M")
+    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
+    problem = matmul.Cuda.problem  # says on which device the inputs are; none are made
+    with pytest.raises(NotImplementedError, match="at this commit matmul takes float32 on cuda, not int8"):
+        bind("native", problem, "int8-1024x1024x1024", (), asv_environment)
+
+
+@pytest.mark.parametrize("case", ["float64-5M", "float16-5M", "bfloat16-5M"])
+def test_the_kernel_here_takes_every_case_and_is_right(asv_environment, case):
+    add_mul_exp.Cpu().setup("native", case)
+    if case != "float64-5M":
+        quantize_int8.Cpu().setup("native", case)
+
+
+def test_no_gpu_is_not_applicable(asv_environment, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(NotImplementedError, match="sees no CUDA device"):
+        matmul.Cuda().setup("native", "float32-512x512x512")
+
+
+def test_a_decoy_is_never_measured(asv_environment, monkeypatch):
+    monkeypatch.setenv("ASV_ENV_DIR", str(asv_environment))
+    with pytest.raises(WrongPackageError, match="not from the environment of the commit under test"):
+        matmul.Cpu().setup("native", CASE["matmul"])
+
+
+def test_without_a_commit_there_is_no_telemetry(asv_environment, monkeypatch, capsys):
+    monkeypatch.delenv("ASV_COMMIT")
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    assert not rounds(asv_environment)
+    assert "no telemetry is kept" in capsys.readouterr().err
+
+
+def test_a_round_is_gated_and_lets_its_thread_go(asv_environment, monkeypatch):
+    monkeypatch.delenv("KV_PATIENCE")
+    before = os.sched_getaffinity(0)
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    seen = []
+    monkeypatch.setattr(base, "measure", lambda *given: seen.append(given[-1]) or measure(*given))
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    (record,) = rounds(asv_environment)
+    assert record.lost == pytest.approx(seen[0].lost, rel=0.1)
+    assert os.sched_getaffinity(0) == before
+    assert len(list((asv_environment / ".asv" / "cache" / "gauge").glob("*.json"))) == 1
+
+
+def test_a_round_is_flagged_contended_once(asv_environment, monkeypatch):
+    def disturbed(*given):
+        return dataclasses.replace(measure(*given), flags=("contended",))
+
+    monkeypatch.setattr(base, "measure", disturbed)
+    monkeypatch.setattr(base, "activity", lambda *_: HostActivity(9999, None, None, contended=True))
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    (record,) = rounds(asv_environment)
+    assert record.flags == ("contended",)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_block_means_are_kept_where_they_are_asked_for(asv_environment, monkeypatch, asked):
+    monkeypatch.setenv("KV_BLOCKS", "1" if asked else "")
+    bench = matmul.Cpu()
+    bench.setup("eager", CASE["matmul"])
+    bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
+    (record,) = rounds(asv_environment)
+    kept = [json.loads(path.read_text()) for path in (asv_environment / ".asv" / "blocks" / "env").glob("*.jsonl")]
+    assert [(one["b"], one["l"]) for one in kept] == ([(record.benchmark, record.launch)] if asked else [])
+    assert all(0.1 < statistics.median(one["seconds"]) / record.estimate < 10 for one in kept)  # s, whatever befell one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_compile_is_a_cached_package(asv_environment, name):
+    bench = MODULES[name].Cpu()
+    bench.setup("compile", CASE[name])
+    (package,) = (asv_environment / ".asv" / "cache" / "aoti").glob("*.pt2")
+    made = package.stat().st_mtime_ns
+    bench.setup("compile", CASE[name])
+    bench.measure(f"{name}.Cpu.time_hot", "compile", CASE[name])
+    assert package.stat().st_mtime_ns == made
+    assert len(rounds(asv_environment)) == 1
+
+
+def as_asv_runs(instance, module, case_index):
+    """Return the benchmark that asv makes of `time_hot`, set to native and a case."""
+    pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
+    from kernel_velocity.harness.asv_type import RoundBenchmark
+
+    bench = RoundBenchmark("matmul.Cpu.time_hot", instance.time_hot, [instance.time_hot, instance, module])
+    bench.set_param_idx(2 * 5 + case_index)
+    return bench
+
+
+def recorded_failure(root):
+    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl"
+    return json.loads(path.read_text())
+
+
+def test_a_failure_is_written_down(asv_environment, kernel):
+    kernel("matmul", lambda a, b, out: 0)
+    with pytest.raises(WrongResultError):
+        as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
+    said = recorded_failure(asv_environment)
+    assert said["b"] == "matmul.Cpu.time_hot"
+    assert said["p"] == ["native", CASE["matmul"]]
+    assert said["error"].startswith("WrongResultError: matmul native float32-128x128x128 is wrong: 16384 of 16384")
+    assert "skipped" not in said
+
+
+def test_what_does_not_apply_is_skipped_and_says_why(asv_environment, kernel, capsys):
+    kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
+    assert as_asv_runs(matmul.Cpu(), matmul, 0).do_setup() is True
+    said = recorded_failure(asv_environment)
+    assert said["skipped"] is True
+    assert said["error"] == "at this commit matmul runs on ('cuda',), not cpu"
+    assert "asv: skipped: NotImplementedError" in capsys.readouterr().out
+
+
+def test_what_applies_is_not_skipped(asv_environment):
+    bench = as_asv_runs(matmul.Cpu(), matmul, 0)
+    assert bench.do_setup() is False
+    (sample,) = bench.do_run()["samples"]
+    assert sample > 0
+
+
+def test_a_series_whose_process_died_is_given_up_for_this_run(asv_environment):
+    died = as_asv_runs(matmul.Cpu(), matmul, 0)
+    died.do_setup()  # and no teardown: its process is gone
+    with pytest.raises(EarlierRoundDiedError):
+        as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
+    assert recorded_failure(asv_environment)["died"] is True
+
+
+def test_a_series_that_ends_by_itself_is_tried_in_the_next_round(asv_environment, kernel):
+    bench = as_asv_runs(matmul.Cpu(), matmul, 0)
+    bench.do_setup()
+    bench.do_teardown()
+    kernel("matmul", lambda a, b, out: 0)
+    for _ in range(2):
+        with pytest.raises(WrongResultError):
+            as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
+
+
+def test_the_commit_that_another_run_installed_is_not_measured(asv_environment, monkeypatch):
+    package = asv_environment / "asv-build-cache" / ("d" * 40) / "unpacked" / "kernels" / "__init__.py"
+    package.parent.mkdir(parents=True)
+    package.touch()
+    monkeypatch.setenv("ASV_ENV_DIR", str(asv_environment))
+    spec = types.SimpleNamespace(origin=str(package))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(WrongPackageError, match=r"which is not commit ccc.*another run switched this environment"):
+        check_package(os.environ)
+    monkeypatch.setenv("ASV_COMMIT", "d" * 40)
+    check_package(os.environ)

@@ -1,0 +1,134 @@
+"""What the compilers made of a kernel: read from the package under test, without a device."""
+
+import json
+import math
+import types
+
+import pytest
+
+from benchmarks import matmul
+from kernel_velocity.harness import build_figures, cases
+from kernel_velocity.harness.under_test import WrongPackageError
+
+COMMIT = "c" * 40
+PTXAS = [
+    {"architecture": "sm_90", "registers": 40, "shared_bytes": 0, "spill_store_bytes": 4, "spill_load_bytes": 8},
+    {"architecture": "sm_90", "registers": 168, "shared_bytes": 512, "spill_store_bytes": 0, "spill_load_bytes": 16},
+    {"architecture": "sm_80", "registers": 255, "shared_bytes": 0, "spill_store_bytes": 0, "spill_load_bytes": 0},
+]
+INFO = {"kernels": {"matmul": {"code_bytes": {"sse2": 1000, "avx2": 900}, "ptxas": PTXAS}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "value"),
+    [
+        ("code_bytes", "avx2", 900),
+        ("registers", "sm_90", 168),
+        ("registers", "sm_80", 255),
+        ("shared_bytes", "sm_90", 512),
+        ("spill_bytes", "sm_90", 28),
+        ("spill_bytes", "sm_80", 0),
+    ],
+)
+def test_the_most_of_a_function_and_the_spills_of_all(name, target, value):
+    assert build_figures.figure(INFO, "matmul", name, target) == value
+
+
+@pytest.mark.parametrize(
+    ("info", "kernel", "name", "target"),
+    [
+        (INFO, "matmul", "code_bytes", "avx512"),
+        (INFO, "matmul", "registers", "sm_100"),
+        (INFO, "other", "registers", "sm_90"),
+        ({"kernels": {"matmul": {"ptxas": []}}}, "matmul", "spill_bytes", "sm_90"),
+        ({}, "matmul", "code_bytes", "sse2"),
+    ],
+)
+def test_what_a_build_lacks_is_not_applicable(info, kernel, name, target):
+    with pytest.raises(NotImplementedError, match=f"no {kernel} for {target}"):
+        build_figures.figure(info, kernel, name, target)
+
+
+def package(folder, info):
+    """Make a package `kernels` with a build-info.json that says `info`; None: without one."""
+    native = folder / "kernels" / "_native"
+    native.mkdir(parents=True)
+    (folder / "kernels" / "__init__.py").touch()
+    if info is not None:
+        (native / "build-info.json").write_text(json.dumps(info))
+    return types.SimpleNamespace(origin=str(folder / "kernels" / "__init__.py"))
+
+
+@pytest.fixture
+def under_test(tmp_path, monkeypatch):
+    """Put a package in the place of `kernels`, in asv's environment."""
+
+    def put(info, environment="env"):
+        spec = package(tmp_path / "env", info)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+        variables = {
+            "ASV_ENV_DIR": str(tmp_path / environment),
+            "ASV_CONF_DIR": str(tmp_path),
+            "ASV_ENV_NAME": "env",
+            "ASV_COMMIT": COMMIT,
+        }
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return tmp_path
+
+    return put
+
+
+def as_asv_runs(name, target):
+    """Return the benchmark that asv makes of a figure of matmul's CUDA code, set to a target."""
+    asv_type = pytest.importorskip("kernel_velocity.harness.asv_type", reason="the benchmark type is asv's")
+    instance = matmul.Cuda()
+    function = getattr(instance, f"track_{name}")
+    bench = asv_type.FigureBenchmark(f"matmul.Cuda.track_{name}", function, [function, instance, matmul])
+    bench.set_param_idx(cases.TARGETS["cuda"].index(target))
+    return bench
+
+
+def test_asv_reads_a_figure_of_cuda_code_without_a_device(under_test):
+    under_test(INFO)
+    bench = as_asv_runs("registers", "sm_90")
+    assert (bench.type, bench.unit, bench.params) == (
+        "track",
+        "registers of a thread",
+        [["'native'"], ["'sm_80'", "'sm_90'"]],
+    )
+    assert bench.do_setup() is False  # the class's own setup asks for a GPU
+    assert bench.do_run() == 168
+    bench.do_teardown()
+
+
+@pytest.mark.parametrize(("info", "said"), [({}, "no matmul for sm_90"), (None, "no build-info.json")])
+def test_why_there_is_none_is_written_down(under_test, info, said):
+    root = under_test(info)
+    assert math.isnan(as_asv_runs("spill_bytes", "sm_90").do_run())
+    (line,) = (root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl").read_text().splitlines()
+    assert said in line and json.loads(line)["skipped"] is True
+
+
+def test_another_package_than_the_commits_is_refused(under_test):
+    under_test(INFO, environment="other")
+    with pytest.raises(WrongPackageError, match="not from the environment of the commit under test"):
+        build_figures.built()
+
+
+def test_every_class_has_the_figures_of_its_device():
+    assert {name for name in dir(matmul.Cpu) if name.startswith("track_")} == {"track_max_error", "track_code_bytes"}
+    assert set(cases.FIGURES["cuda"]) == {
+        name.removeprefix("track_") for name in dir(matmul.Cuda) if "track_" in name
+    } - {"max_error"}
+    assert matmul.Cuda.figure_params == [["native"], ["sm_80", "sm_90"]]
+
+
+def test_the_build_here_has_what_its_targets_say():
+    kernels = pytest.importorskip("kernels", reason="the native library is not built")
+    info = json.loads((kernels._native.library.FOLDER / "build-info.json").read_text())
+    for isa in info["isas"]:
+        assert build_figures.figure(info, "matmul", "code_bytes", isa) > 1000
+    for architecture in info["cuda_architectures"]:
+        assert 16 <= build_figures.figure(info, "matmul", "registers", architecture) <= 255
+        assert build_figures.figure(info, "matmul", "spill_bytes", architecture) == 0

@@ -1,0 +1,378 @@
+"""What a machine can do: what may be believed, what is measured, and why not."""
+
+import importlib.abc
+import json
+import math
+import sys
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.harness import cache, ceilings, nvml, reported, workloads
+from kernel_velocity.harness.ceilings import (
+    Ceiling,
+    affordable,
+    from_document,
+    peak,
+    roof,
+    spread_of,
+    warnings,
+    working_sets,
+)
+from kernel_velocity.harness.timers import HostTimer
+from kernel_velocity.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS
+from tests.harness import pretend_cuda
+from tests.kernels.stand_in import properties
+
+RATES = st.one_of(st.none(), st.floats(1.0, 1e15))
+BANDWIDTHS = st.builds(
+    Ceiling,
+    what=st.sampled_from(["copy", "read"]),
+    unit=st.just("B/s"),
+    value=RATES,
+    bytes=st.integers(1, 1 << 40),
+    flags=st.sampled_from([(), ("underfed",)]),
+)
+PRODUCTS = st.builds(
+    Ceiling, what=st.just("matmul"), unit=st.just("FLOP/s"), value=RATES, dtype=st.sampled_from(["float32", "tf32"])
+)
+CEILINGS = st.lists(st.one_of(BANDWIDTHS, PRODUCTS), max_size=12)
+
+
+def copy(size, value, **more):
+    return Ceiling(what="copy", unit="B/s", bytes=size, value=value, **more)
+
+
+@properties
+@given(CEILINGS, st.integers(0, 1 << 41))
+def test_a_roof_is_above_all_that_was_measured_of_so_much_data_and_is_one_of_them(found, size):
+    rates = [c.value for c in found if c.bytes is not None and c.bytes >= size and c.value is not None]
+    top = roof(found, size)
+    assert (top is None) == (not rates)
+    assert top is None or (top in rates and all(rate <= top for rate in rates))
+
+
+@properties
+@given(CEILINGS, st.integers(0, 1 << 41), st.integers(0, 1 << 41), st.randoms())
+def test_more_data_never_has_a_higher_roof_and_order_means_nothing(found, one, other, random):
+    low, high = (roof(found, size) for size in sorted((one, other)))
+    assert high is None or (low is not None and low >= high)
+    shuffled = random.sample(found, len(found))
+    assert roof(shuffled, one) == roof(found, one)
+    assert peak(shuffled, "tf32") == peak(found, "tf32")
+
+
+def test_only_bandwidths_make_a_roof():
+    odd = Ceiling(what="matmul", unit="FLOP/s", value=1e15, bytes=1 << 30)
+    assert roof([odd, copy(1 << 30, 1e9)], 1) == 1e9
+
+
+@properties
+@given(CEILINGS)
+def test_a_peak_is_of_one_dtype(found):
+    rates = [c.value for c in found if c.dtype == "tf32" and c.value is not None]
+    assert peak(found, "tf32") == max(rates, default=None)
+    assert peak(found, "int8") is None
+
+
+@properties
+@given(CEILINGS)
+def test_a_document_says_what_the_ceilings_said(found):
+    text = json.dumps({"format": 1, "ceilings": [ceilings.asdict(each) for each in found]})
+    assert from_document(json.loads(text)) == tuple(found)
+
+
+def test_another_format_is_refused():
+    with pytest.raises(ValueError, match="format 2: wanted 1"):
+        from_document({"format": 2, "ceilings": []})
+
+
+def test_the_sweep_goes_well_beyond_the_cache_or_to_a_gigabyte():
+    assert working_sets(1 << 14, 1 << 25, 1 << 40)[-1] == 1 << 30
+    assert working_sets(1 << 14, 1 << 30, 1 << 40)[-1] == 1 << 32
+    assert working_sets(1 << 14, None, 1 << 40)[0] == 1 << 14
+
+
+def test_the_sweep_stays_within_a_part_of_the_memory():
+    assert working_sets(1 << 14, 1 << 25, 1 << 27)[-1] == 1 << 25
+    assert working_sets(1 << 14, 1 << 25, None)[-1] == 1 << 30
+    assert working_sets(1 << 14, 1 << 25, 0) == [1 << 14]
+
+
+def test_a_sweep_that_ended_within_the_cache_is_warned_of():
+    assert ceilings._short_sweep([copy(1 << 20, 1e9)], 1 << 20) == [
+        "no copy of 4 times the cache of 1048576 bytes: see memory"
+    ]
+    assert not ceilings._short_sweep([copy(1 << 22, 1e9)], 1 << 20)
+    assert ceilings._short_sweep([copy(1 << 22, None)], 1 << 20)  # it was tried, and failed
+    assert "not known" in ceilings._short_sweep([copy(1 << 22, 1e9)], None)[0]
+
+
+def test_the_largest_product_that_time_allows():
+    assert affordable((256, 512, 1024), 1e-3, 0.1) == 1024
+    assert affordable((256, 512, 1024), 2e-3, 0.1) == 512
+    assert affordable((256, 512, 1024), 1.0, 0.1) == 256
+
+
+def test_a_slow_call_has_samples_all_the_same():
+    made = []
+    samples = ceilings.samples_of(lambda: made.append(1), HostTimer(), 0.0)
+    assert len(samples) == ceilings.FEWEST - 1  # without the burn-in, a fifth
+    assert len(made) > ceilings.FEWEST
+
+
+def test_spread_is_that_of_the_bulk():
+    samples = [1.0] * 50 + [1.2] * 49 + [100.0]
+    assert 0 < spread_of(samples) < 0.2
+    assert spread_of([1e-6 * value for value in samples]) == pytest.approx(spread_of(samples))
+    assert spread_of([1.0] * 9) == 0
+    assert spread_of([1.0, 2.0, 3.0]) is None
+
+
+def test_what_is_doubtful_is_warned_of():
+    launch = Ceiling(what="launch", unit="s", value=1e-6)
+    drowned, fine = copy(1 << 10, 1e9), copy(1 << 30, 1e9, spread=0.049)
+    said = warnings([launch, drowned, fine, copy(1 << 20, 1e9, spread=0.051, flags=("underfed",))])
+    assert said == [
+        "copy (1048576 bytes): underfed",
+        "copy (1048576 bytes): its samples spread by 5%",
+        "copies up to 1024 bytes: over 5% of the time is the call; memory can more",
+    ]
+    assert warnings([launch, fine]) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device", "capability", "why"),
+    [
+        ("tf32", "cpu", (0, 0), "TF32 is a mode of CUDA devices"),
+        ("int8", "cpu", (0, 0), "measured on CUDA devices only"),
+        ("bfloat16", "cpu", (0, 0), ""),
+        ("bfloat16", "cuda", (7, 5), "needs compute capability 8.0, this device has 7.5"),
+        ("tf32", "cuda", (8, 0), ""),
+        ("int8", "cuda", (7, 0), "needs compute capability 7.5, this device has 7.0"),
+        ("float16", "cuda", (6, 0), ""),
+    ],
+)
+def test_what_a_device_lacks_has_a_reason(dtype, device, capability, why):
+    assert ceilings.absent(dtype, device, capability) == why
+
+
+def test_the_last_level_is_the_one_with_the_highest_number(tmp_path):
+    for index, (level, kind, size) in enumerate(
+        [("1", "Data", "48K"), ("3", "Instruction", "512M"), ("2", "Unified", "2048K"), ("3", "Unified", "36M")]
+    ):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for file, text in (("level", level), ("type", kind), ("size", size)):
+            (folder / file).write_text(text + "\n")
+    assert reported.last_level_cache(tmp_path) == 36 << 20
+    assert reported.last_level_cache(tmp_path / "none") is None
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="ceilings are measured through torch")
+
+
+@pytest.fixture
+def whole(torch):
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    return torch
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Small and short: the paths are tested, not the machine."""
+    for name, value in {"SECONDS": 0.002, "ENOUGH": 1 << 18, "BEYOND": 1, "FEWEST": 5}.items():
+        monkeypatch.setattr(ceilings, name, value)
+    monkeypatch.setattr(ceilings, "SIZES", {"cpu": (32, 64), "cuda": (32, 64)})
+    for name in ("WARM_UP", "WARM_UP_MOST"):
+        monkeypatch.setattr(f"kernel_velocity.harness.sampling.{name}", 0.001)
+    monkeypatch.setattr(ceilings, "cache_size", lambda device: 1 << 18)
+
+
+def by_what(document, what):
+    return [each for each in from_document(document) if each.what == what]
+
+
+def test_the_cpu_is_measured(torch, quick):
+    document = json.loads(json.dumps(ceilings.measure("cpu")))
+    sizes = [each.bytes for each in by_what(document, "copy")]
+    assert sizes == [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18]
+    assert [each.bytes for what in ("read", "triad") for each in by_what(document, what)] == [1 << 18] * 2
+    around = [each for what in AROUND for each in by_what(document, what)]
+    assert [(each.bytes, bool(each.value)) for each in around] == [(1 << 18, True)] * 2
+    measured = {each.dtype for each in by_what(document, "matmul") if each.value is not None}
+    assert {"float64", "float32"} <= measured
+    assert "int8" not in measured
+    adds = {each.dtype: each for each in by_what(document, MULTIPLY_ADDS)}
+    assert adds.keys() == {*MULTIPLIED} and all(each.value > 1e8 for each in adds.values())
+    for each in from_document(document):
+        assert (each.value is None) == bool(each.why), each
+        assert each.value is None or 0 < each.value < math.inf
+        assert each.value is None or each.n >= 1
+    assert roof(from_document(document), 1 << 18) > 1e8
+    assert document["reported"]["cache"]
+    assert document["name"]
+
+
+def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
+    torch = whole
+    waits = pretend_cuda.plant(monkeypatch, torch)
+    monkeypatch.setattr(ceilings, "SMALLEST", {"cuda": 1 << 17})
+    monkeypatch.setattr(nvml, "describe", lambda uuid: {"asked": uuid})
+    tf32 = []
+    multiply = torch.matmul
+
+    def seen(*args, **named):
+        tf32.append(torch.backends.cuda.matmul.allow_tf32)
+        return multiply(*args, **named)
+
+    monkeypatch.setattr(torch, "matmul", seen)
+    document = ceilings.measure("cuda")
+    assert [each.bytes for each in by_what(document, "copy")] == [1 << 17, 1 << 18]
+    assert not any(by_what(document, what) for what in (*AROUND, MULTIPLY_ADDS))
+    assert all(each.value for each in by_what(document, "matmul")), document["ceilings"]
+    assert {each.dtype for each in by_what(document, "matmul")} == set(ceilings.DTYPES)
+    assert set(tf32) == {True, False}
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert by_what(document, "synchronised launch")[0].value
+    assert waits
+    assert document["name"] == "Pretend"
+    assert document["reported"]["nvml"] == document["reported"]["nvml_after"] == {"asked": "GPU-0-1-2"}
+    assert document["reported"]["cache"] == 1 << 20
+
+
+def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, monkeypatch):
+    def refuse(*args, **named):
+        raise RuntimeError("not implemented for 'Half'\nlong explanation")
+
+    monkeypatch.setattr(torch, "matmul", refuse)
+    document = ceilings.measure("cpu")
+    failed = [each for each in by_what(document, "matmul") if each.dtype == "float32"]
+    assert [(each.value, each.why) for each in failed] == [(None, "not implemented for 'Half'")]
+    assert by_what(document, "triad")[0].value
+
+
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        (ModuleNotFoundError("No module named 'kernels'"), "No module named 'kernels'"),
+        (AttributeError("undefined symbol: kv_stream_copy_cpu"), "undefined symbol: kv_stream_copy_cpu"),
+    ],
+)
+def test_without_the_library_or_with_an_older_one_torch_alone_is_measured(torch, quick, monkeypatch, lacking, why):
+    of_the_library = ("kernels._native.streams", "kernels._native.multiply_adds")
+
+    class Lacking(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path=None, target=None):
+            if name in of_the_library:
+                raise lacking
+
+    for name in of_the_library:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Lacking(), *sys.meta_path])
+    found = {each.what: each for each in ceilings._bandwidths("cpu", HostTimer)}
+    assert {found[what].value for what in AROUND} == {None}
+    assert {found[what].why for what in AROUND} == {why}
+    assert found["copy"].value
+    assert found["triad"].value
+    products = list(ceilings._products("cpu", HostTimer))
+    assert {(each.value, each.why) for each in products if each.what == MULTIPLY_ADDS} == {(None, why)}
+    assert next(each.value for each in products if (each.what, each.dtype) == ("matmul", "float32"))
+    monkeypatch.setattr(cache, "SECONDS", 0.002)
+    monkeypatch.setattr(cache, "cache_size", lambda device: 1 << 16)
+    assert cache.memory_peak("cpu", HostTimer())
+
+
+def test_multiply_adds_are_as_many_as_they_say(torch, monkeypatch):
+    from kernels._native import multiply_adds
+
+    asked = []
+    monkeypatch.setattr(multiply_adds, "bind", lambda items, a, b, steps: asked.append((items.numel(), steps)) or int)
+    for threads in ("1", "3"):
+        monkeypatch.setenv("KV_THREADS", threads)
+        _, work = workloads.multiply_adds("float64")
+        numbers, steps = asked.pop()
+        assert (work, numbers % (192 * int(threads))) == (2 * numbers * steps, 0)
+
+
+def test_a_product_counts_a_multiplication_and_an_addition_per_term(torch, quick):
+    _, work = ceilings._largest_product("cpu", "float32", HostTimer)
+    assert work in (2 * 32**3, 2 * 64**3)
+
+
+def test_tf32_is_off_again_whatever_happens(torch):
+    with pytest.raises(ValueError, match="inside"), ceilings._tf32(True):
+        assert torch.backends.cuda.matmul.allow_tf32
+        raise ValueError("inside")
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_inputs_are_random_and_each_stream_moves_what_it_says(whole):
+    torch = whole
+    from kernel_velocity.harness.workloads import STREAMS, product
+
+    for what, buffers in (("copy", 2), ("read", 1), ("triad", 3)):
+        call, moved = STREAMS[what]("cpu", 1200)
+        assert moved == 1200
+        held = [value.cell_contents for value in call.__closure__]
+        tensors = [value for value in held if isinstance(value, torch.Tensor)]
+        assert sum(value.numel() * 4 for value in tensors if value.ndim) == 1200, what
+        assert len([value for value in tensors if value.ndim]) == buffers
+        assert all(value.std() > 0.5 for value in tensors if value.ndim)
+        call()
+    exact = product("cpu", "int8", 32)()
+    assert exact.dtype == torch.int32
+    assert exact.float().std() > 1000
+    assert product("cpu", "float64", 32)().dtype == torch.float64
+
+
+def test_a_host_that_cannot_keep_ahead_is_flagged(whole, quick, monkeypatch):
+    pretend_cuda.plant(monkeypatch, whole)
+    monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: True)
+    new_timer, nothing = ceilings._clock("cuda")
+    found = ceilings.ceiling_of(lambda: (nothing, 8.0), new_timer, what="copy", unit="B/s", bytes=8)
+    assert found.flags == ("underfed",)
+    assert found.value
+
+
+def test_each_ceiling_has_a_timer_of_its_own(whole, quick, monkeypatch):
+    """One that the host could not feed halves what its timer enqueues: the next begins with all of it."""
+    pretend_cuda.plant(monkeypatch, whole)
+    made, underfed = [], [True]
+    monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: underfed[0])
+    new_timer, nothing = ceilings._clock("cuda")
+
+    def new():
+        made.append(new_timer())
+        return made[-1]
+
+    for identity in ({"what": "copy", "bytes": 8}, {"what": "read", "bytes": 8}):
+        found = ceilings.ceiling_of(lambda: (nothing, 8.0), new, unit="B/s", **identity)
+        assert found.flags == (("underfed",) if underfed[0] else ())
+        underfed[0] = False
+    assert made[0].batch_limit < made[1].batch_limit == made[1].LAUNCHES - 2
+    assert sum(1 for _ in ceilings._bandwidths("cpu", lambda: made.append("timer") or HostTimer())) == made.count(
+        "timer"
+    )
+
+
+def test_a_ceiling_is_what_was_done_undisturbed():
+    quiet, disturbed = [1.0] * 30, [3.0] * 70
+    assert ceilings.undisturbed(quiet + disturbed) == 1.0
+    assert ceilings.undisturbed([0.1, *disturbed]) == 3.0  # one odd reading is no ceiling
+    assert ceilings.undisturbed([2.0]) == 2.0
+
+
+def test_a_torch_that_does_not_say_how_large_the_cache_is(monkeypatch):
+    """2.4 and older know no L2_cache_size, and older ones no uuid."""
+    torch = pytest.importorskip("torch", reason="a device is asked through torch")
+    pretend_cuda.plant(monkeypatch, torch)
+    known = {key: value for key, value in vars(pretend_cuda.PROPERTIES).items() if key not in ("L2_cache_size", "uuid")}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(**known))
+    assert reported.cache_size("cuda") is None
+    assert "uuid" in reported.reported("cuda")["nvml"]

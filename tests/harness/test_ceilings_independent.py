@@ -1,0 +1,148 @@
+"""The ceilings against independent programs: C loops over memory and in registers, and plain calls of torch.matmul.
+
+What both say is printed, with the difference. The limit is wide: other tenants may take half of memory's bandwidth
+from either of the two while it measures.
+"""
+
+import ctypes
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from kernel_velocity.harness import cache_sweep, ceilings
+from kernel_velocity.harness.device_figures import figures
+from kernel_velocity.harness.reported import last_level_cache
+
+FACTOR = 1.5
+TRIES = 3  # a busy second spoils one
+
+LOOPS = r"""
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+/* Bytes per second of the fastest of 20 passes over three arrays of n floats: kind 0 is a = b, 1 is a = b + 1.5 c. */
+double pace(int kind, size_t n) {
+    float *a = aligned_alloc(64, 4 * n), *b = aligned_alloc(64, 4 * n), *c = aligned_alloc(64, 4 * n);
+    if (!a || !b || !c) return 0;
+    for (size_t i = 0; i < n; i++) { a[i] = 0; b[i] = (float)(i % 1009); c[i] = (float)(i % 997); }
+    double best = 1e30;
+    for (int k = 0; k < 20; k++) {
+        double begin = now();
+        if (kind == 0)
+            for (size_t i = 0; i < n; i++) a[i] = b[i];
+        else
+            for (size_t i = 0; i < n; i++) a[i] = b[i] + 1.5f * c[i];
+        double took = now() - begin;
+        if (took < best) best = took;
+        b[k] += a[k + 1] * 1e-3f; /* every pass counts */
+    }
+    free(a); free(b); free(c);
+    return (kind == 0 ? 8.0 : 12.0) * (double)n / best;
+}
+
+#if defined(__AVX512F__)
+#define WIDTH 64
+#elif defined(__AVX__)
+#define WIDTH 32
+#else
+#define WIDTH 16
+#endif
+typedef float V __attribute__((vector_size(WIDTH)));
+volatile float sink;
+
+/* FLOP per second of the fastest of 20 passes over ten sums in registers. */
+double arithmetic(void) {
+    double best = 1e30;
+    for (int k = 0; k < 20; k++) {
+        V p = (V){0} + 1.0001f, q = (V){0} + 0.9999f;
+        V s0 = p, s1 = q, s2 = p + q, s3 = p - q, s4 = p * p;
+        V s5 = q * q, s6 = p * q, s7 = p + p, s8 = q + q, s9 = p * p * q;
+        double begin = now();
+        for (int i = 0; i < 100000; i++) {
+            s0 = s0 * q + p; s1 = s1 * q + p; s2 = s2 * q + p; s3 = s3 * q + p; s4 = s4 * q + p;
+            s5 = s5 * q + p; s6 = s6 * q + p; s7 = s7 * q + p; s8 = s8 * q + p; s9 = s9 * q + p;
+        }
+        double took = now() - begin;
+        if (took < best) best = took;
+        sink = (s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9)[0];
+    }
+    return 2.0 * 10 * 100000 * (WIDTH / 4) / best;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("loops")
+    (folder / "loops.c").write_text(LOOPS)
+    command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", "loops.so", "loops.c"]
+    subprocess.run(command, cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "loops.so"))
+    library.pace.restype = ctypes.c_double
+    library.pace.argtypes = [ctypes.c_int, ctypes.c_size_t]
+    library.arithmetic.restype = ctypes.c_double
+    return library
+
+
+def ours():
+    """Return the figures, and torch's product in float32, which is one of the two that the peak is the higher of."""
+    document = ceilings.measure("cpu", cache_sweep.measured)
+    products = {each.dtype: each.value for each in ceilings.from_document(document) if each.what == "matmul"}
+    return {each.name: each.value for each in figures(document)} | {"matmul": products["float32"]}
+
+
+def agree(what, theirs, monkeypatch):
+    """Compare in up to TRIES tries, each side by side in time; print what both say."""
+    monkeypatch.setenv("KV_THREADS", "1")
+    for _ in range(TRIES):
+        one, other = ours()[what], theirs()
+        print(f"{what}: {one / 1e9:.2f}e9 here, {other / 1e9:.2f}e9 independently: {one / other - 1:+.1%}")
+        if 1 / FACTOR <= one / other <= FACTOR:
+            return
+    pytest.fail(f"{what}: {one:.3g} here, {other:.3g} independently, in each of {TRIES} tries")
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize(("kind", "what"), [(0, "dram_copy_bandwidth"), (1, "dram_triad_bandwidth")])
+def test_memory_against_a_loop_in_c(loops, kind, what, monkeypatch):
+    pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
+    count = ceilings.BEYOND * (last_level_cache() or 1 << 26) // 8  # floats per array: 6 times the cache in all
+    agree(what, lambda: loops.pace(kind, count), monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_arithmetic_against_plain_calls_of_matmul(monkeypatch):
+    torch = pytest.importorskip("torch", reason="products are torch's")
+
+    def plain():
+        a, b = torch.randn(768, 768), torch.randn(768, 768)
+        torch.matmul(a, b)
+        took = []
+        for _ in range(30):
+            begin = time.perf_counter()
+            torch.matmul(a, b)
+            took.append(time.perf_counter() - begin)
+        return 2 * 768**3 / min(took)
+
+    agree("matmul", plain, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_arithmetic_against_a_loop_in_c(loops, monkeypatch):
+    pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
+    agree("peak_float32", loops.arithmetic, monkeypatch)

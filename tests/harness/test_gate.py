@@ -1,0 +1,403 @@
+"""The gate: which samples count, what waiting costs, and what a quiet core is."""
+
+import math
+import os
+from itertools import chain, repeat
+
+import pytest
+
+from kernel_velocity.harness import gate, reported
+from kernel_velocity.harness.gate import EVERY, Gate, GateError, on_cpu, patience
+from kernel_velocity.harness.gauges import reference
+
+QUIET, BUSY = 1.0, 2.0  # what the gauge reads, of a reference of 1; the limit lies between
+READING, SAMPLE = 1e-5, 1e-4  # s by the clock: a reading, and a sample: five of those are a portion
+
+
+class Scripted:
+    """Gauge, timer and cores whose clock moves only when they are used; `did` is what was done, in order."""
+
+    def __init__(self, *readings, then=QUIET, reading=READING, sample=SAMPLE, cores=1, by_wall=False):
+        self.now, self.taken, self.here, self.did = 0.0, 0, 0, []
+        self.by_wall, self.flags = by_wall, set()
+        self._readings, self._cores = chain(readings, repeat(then)), cores
+        self._reading, self._sample = reading, sample
+
+    def gauge(self):
+        self.now += self._reading
+        self.did.append("read")
+        return next(self._readings)
+
+    def memory(self):
+        self.did.append("memory")
+        return 100 * BUSY
+
+    def control(self):
+        self.now += 2 * self._sample
+        self.did.append("control")
+        return 2 * self._sample
+
+    def samples(self, call, batch, n):
+        """Return n samples that are numbers: 1, 2, 3, ..."""
+        self.now += n * self._sample
+        self.did.append(n)
+        self.taken += n
+        return [float(number) for number in range(self.taken - n + 1, self.taken + 1)]
+
+    def move(self):
+        self.here = (self.here + 1) % self._cores
+        self.did.append(f"to {self.here}")
+
+
+@pytest.fixture
+def gated(monkeypatch):
+    """Return a function that makes a gate of a script, and one that takes samples through it."""
+
+    def make(script, patience=1.0, *, memory=False, control=False):
+        monkeypatch.setattr(gate, "perf_counter", lambda: script.now)
+        cores = script if script._cores > 1 else None
+        gauges = {"memory": script.memory if memory else None, "control": script.control if control else None}
+        made = Gate(script.gauge, QUIET, patience, cores, **gauges)
+        return made, lambda n, per_batch=SAMPLE: made.take(script, None, 1, n, per_batch)
+
+    return make
+
+
+def numbers(first, last):
+    return [float(number) for number in range(first, last + 1)]
+
+
+def test_a_quiet_core_lets_everything_through(gated):
+    script = Scripted()
+    made, take = gated(script)
+    found, spent = take(12)
+    assert found == numbers(1, 12)
+    assert spent == pytest.approx(12 * SAMPLE)
+    assert script.did == ["read", 5, "read", 5, "read", 2, "read"]
+    assert (made.lost, made.is_open, len(made.readings)) == (0, False, 3)
+
+
+def test_quiet_is_a_limit_above_the_reference(gated):
+    assert gated(Scripted(then=1.1))[1](5)[0] == numbers(1, 5)
+    assert gated(Scripted(1.0, 1.11))[1](5)[0] == numbers(6, 10)
+
+
+def test_a_portion_that_ends_busy_does_not_count(gated):
+    script = Scripted(QUIET, BUSY)
+    made, take = gated(script)
+    found, spent = take(10)
+    assert found == numbers(6, 15)
+    assert spent == pytest.approx(10 * SAMPLE)
+    assert made.lost == pytest.approx(5 * SAMPLE + READING)  # and what it took to find quiet again
+    assert made.readings == [QUIET, QUIET]
+
+
+def test_a_control_is_called_in_turns_with_the_samples(gated):
+    """It takes 2 samples' time, three tenths of theirs: its next turn is after 7, two portions."""
+    script = Scripted()
+    made, take = gated(script, control=True)
+    assert take(15)[0] == [*numbers(1, 5), *numbers(7, 16)]  # the sixth fetched what the control displaced
+    turn = ["control", "read", 1]
+    assert script.did == ["read", 5, "read", *turn, "read", 5, "read", 5, "read", *turn]
+    assert made.control_readings == pytest.approx([2 * SAMPLE] * 2)
+    assert made.control() == pytest.approx(2 * SAMPLE)
+    assert made.lost == 0
+
+
+def test_a_control_that_ends_busy_does_not_count(gated):
+    script = Scripted(QUIET, QUIET, BUSY)
+    made, take = gated(script, control=True)
+    take(5)
+    assert script.did == ["read", 5, "read", "control", "read", 1]
+    assert made.control_readings == []
+    assert made.control() == pytest.approx(2 * SAMPLE)  # for want of another
+    script.control = lambda: 4 * SAMPLE
+    made._control = script.control
+    take(10)  # quiet now
+    assert made.control() == pytest.approx(4 * SAMPLE)
+    impatient, take = gated(Scripted(then=BUSY), patience=0.0, control=True)
+    take(5)
+    assert impatient.control() == pytest.approx(2 * SAMPLE)  # as the samples beside it do, when the patience is over
+
+
+def test_a_portion_that_does_not_count_has_no_control(gated):
+    script = Scripted(QUIET, BUSY)
+    gated(script, control=True)[1](5)
+    assert script.did[:5] == ["read", 5, "read", "read", 5]
+
+
+def test_a_sample_that_outlasts_all_patience_counts_as_it_is(gated):
+    """Thrown away, it would be the last; the readings beside it still tell."""
+    script = Scripted(QUIET, then=BUSY, sample=2.0)
+    made, take = gated(script, patience=1.0)
+    assert take(1, per_batch=2.0)[0] == [1.0]
+    assert made.readings == [(QUIET + BUSY) / 2]
+
+
+def test_faults_are_those_of_the_samples_that_count(gated, monkeypatch):
+    script = Scripted(QUIET, BUSY)  # the first portion is lost
+    monkeypatch.setattr(gate, "page_faults", lambda: 100 * script.taken)
+    made, take = gated(script)
+    take(10)
+    assert made.faults == 1000
+
+
+def test_a_portion_opens_with_the_reading_that_closed_the_one_before(gated):
+    made, take = gated(Scripted(1.0, 1.02, 1.04))
+    take(5)
+    take(5)
+    assert made.readings == pytest.approx([1.01, 1.03])
+
+
+def test_quiet_is_waited_for(gated):
+    script = Scripted(BUSY, BUSY)
+    made, take = gated(script)
+    assert take(5)[0] == numbers(1, 5)
+    assert script.did == ["read", "read", "read", 5, "read"]
+    assert made.lost == pytest.approx(2 * READING)
+
+
+def test_quiet_is_looked_for_on_the_next_core_and_its_caches_are_filled(gated):
+    script = Scripted(BUSY, cores=2)
+    made, take = gated(script)
+    assert take(5)[0] == numbers(6, 10)  # the first five filled the caches
+    assert script.did == ["read", "to 1", "read", 5, "read", 5, "read"]
+    assert made.lost == pytest.approx(5 * SAMPLE + 2 * READING)
+
+
+def test_back_on_the_core_that_it_came_from_the_caches_are_full(gated):
+    script = Scripted(BUSY, BUSY, cores=2)
+    assert gated(script)[1](5)[0] == numbers(1, 5)
+    assert script.did == ["read", "to 1", "read", "to 0", "read", 5, "read"]
+
+
+def test_a_core_that_is_busy_once_its_caches_are_full_is_left(gated):
+    script = Scripted(BUSY, QUIET, BUSY, cores=3)
+    assert gated(script)[1](5)[0] == numbers(11, 15)
+    assert script.did == ["read", "to 1", "read", 5, "read", "to 2", "read", 5, "read", 5, "read"]
+    back = Scripted(BUSY, QUIET, BUSY, cores=2)  # what it came from last was core 1
+    assert gated(back)[1](5)[0] == numbers(11, 15)
+    assert back.did == ["read", "to 1", "read", 5, "read", "to 0", "read", 5, "read", 5, "read"]
+
+
+def test_caches_are_filled_with_no_more_than_what_is_wanted(gated):
+    script = Scripted(BUSY, cores=2)
+    gated(script)[1](2)
+    assert script.did == ["read", "to 1", "read", 2, "read", 2, "read"]
+
+
+def test_when_waiting_has_taken_the_patience_everything_counts(gated):
+    script = Scripted(*(2.0, 3.0, 4.0, 5.0), then=6.0, reading=1e-3)
+    made, take = gated(script, 2.5e-3)
+    assert take(5) == ([], 0.0)  # once fewer, so that whoever asked can stop
+    assert made.is_open
+    assert (made.lost, script.did) == (2.5e-3, ["read"] * 4)
+    assert take(10)[0] == numbers(1, 10)
+    assert script.did == [*["read"] * 4, 5, "read", 5, "read"]
+    assert made.lost == 2.5e-3
+    assert made.readings == [5.5, 6.0]  # what was read last opens the first of them
+
+
+def test_quiet_that_comes_after_the_patience_is_too_late(gated):
+    made, take = gated(Scripted(BUSY, BUSY, reading=1e-3), 1.5e-3)
+    assert take(5) == ([], 0.0)
+    assert made.is_open
+    assert made.lost == pytest.approx(2e-3)
+
+
+def test_when_lost_portions_have_taken_the_patience_everything_counts(gated):
+    made, take = gated(Scripted(QUIET, QUIET, then=BUSY), 4 * SAMPLE)
+    assert take(15)[0] == numbers(1, 5)
+    assert made.is_open
+    assert take(15)[0] == numbers(11, 25)
+
+
+def test_the_patience_is_that_of_the_round(gated):
+    made, take = gated(Scripted(QUIET, *[BUSY, QUIET, QUIET] * 3), 12 * SAMPLE)
+    assert [len(take(5)[0]) for _ in range(2)] == [5, 5]
+    assert made.lost == pytest.approx(10 * SAMPLE + 2 * READING)
+    assert take(5)[0] == []
+    assert made.is_open
+
+
+def test_waiting_has_what_lost_portions_left_of_the_patience(gated):
+    script = Scripted(QUIET, then=BUSY)
+    made, take = gated(script, 5 * SAMPLE + 3.5 * READING)
+    assert take(5) == ([], 0.0)
+    assert script.did == ["read", 5, "read", *["read"] * 4]
+    assert made.is_open
+
+
+def test_without_patience_everything_counts_and_readings_are_taken(gated):
+    script = Scripted(then=BUSY, cores=2)
+    made, take = gated(script, 0.0)
+    assert take(10)[0] == numbers(1, 10)
+    assert script.did == ["read", 5, "read", 5, "read"]
+    assert (made.is_open, made.lost, made.core()) == (True, 0.0, BUSY)
+
+
+@pytest.mark.parametrize(("per_batch", "portion"), [(1e-4, 5), (2.4e-4, 2), (1e-2, 1), (5.0, 1), (1e-9, 20)])
+def test_a_portion_takes_half_a_millisecond(gated, per_batch, portion):
+    script = Scripted()
+    gated(script)[1](20, per_batch)
+    assert set(script.did) == {"read", portion}
+
+
+def test_where_much_passes_outside_the_samples_each_is_a_portion(gated):
+    script = Scripted(BUSY, cores=2, by_wall=True)
+    gated(script)[1](2)
+    assert script.did == ["read", "to 1", "read", 1, "read", 1, "read", 1, "read"]
+
+
+def test_memory_is_read_now_and_then_and_decides_nothing(gated):
+    script = Scripted(sample=0.4 * EVERY)
+    made, take = gated(script, memory=True)
+    assert take(7, 0.4 * EVERY)[0] == numbers(1, 7)
+    one = ["read", 1]
+    assert script.did == [*one, "read", "memory", *[1, "read"] * 3, "memory", *[1, "read"] * 3, "memory"]
+    assert (made.memory(), made.core(), made.lost) == (100 * BUSY, QUIET, 0)
+
+
+def test_memory_is_not_read_beside_what_does_not_count(gated):
+    made, take = gated(Scripted(QUIET, then=BUSY), SAMPLE, memory=True)
+    take(5)
+    assert made.memory_readings == []
+
+
+def test_without_readings_nothing_is_said(gated):
+    made, _ = gated(Scripted(), memory=True)
+    assert made.core() is None
+    assert made.memory() is None
+    made.readings[:] = made.memory_readings[:] = [1.0] * 9 + [100.0]
+    assert (made.core(), made.memory()) == (1.0, 1.0)  # one that was disturbed is trimmed
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", gate.PATIENCE), ("0", 0.0), ("1.5", 1.5)])
+def test_patience_is_set_in_seconds(text, seconds):
+    assert patience({"KV_PATIENCE": text}) == seconds
+    assert patience({}) == gate.PATIENCE
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", "1 s"])
+def test_a_patience_that_is_no_time_is_an_error(text):
+    with pytest.raises(GateError, match=f"KV_PATIENCE: got '{text}'; wanted seconds, 0 or more"):
+        patience({"KV_PATIENCE": text})
+
+
+def always(seconds):
+    return lambda: seconds
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """A host of four cores, of which the thread may use three; 1 MiB of cache of a core's own. Where the thread is."""
+    allowed = [{0, 1, 2}]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: allowed[-1])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: allowed.append(cores))
+    monkeypatch.setattr(reported, "neighbours", lambda: [1, 2])
+    monkeypatch.setattr(reported, "private_cache", lambda: 1 << 20)
+    monkeypatch.setattr(reported, "last_level_cache", lambda: 8 << 20)
+    monkeypatch.setattr(gate, "cpu_gauge", lambda: always(QUIET))
+    return allowed
+
+
+@pytest.mark.parametrize(
+    ("environ", "held"),
+    [
+        ({}, True),
+        ({"KV_THREADS": "1"}, True),
+        ({"KV_PATIENCE": "0"}, False),
+    ],
+)
+def test_a_single_thread_is_held_on_one_core_while_it_is_measured(host, tmp_path, environ, held):
+    with on_cpu(0, tmp_path, environ) as made:
+        assert host[-1] == ({1} if held else {0, 1, 2})
+        if held:
+            made._cores.move()
+            assert host[-1] == {2}
+            made._cores.move()
+            assert host[-1] == {1}
+    assert host[-1] == {0, 1, 2}
+    assert (made._cores is not None) is held
+
+
+def test_of_several_threads_a_gauge_of_one_core_says_nothing(host, tmp_path):
+    with on_cpu(0, tmp_path, {"KV_THREADS": "2"}) as made:
+        assert made is None
+        assert host == [{0, 1, 2}]
+
+
+def test_a_core_that_was_taken_away_is_not_missed(host, tmp_path, monkeypatch):
+    def refuse(pid, cores):
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    with on_cpu(0, tmp_path, {}) as made:
+        made._cores.move()
+
+
+def test_a_thread_is_let_go_whatever_happens(host, tmp_path, monkeypatch):
+    with pytest.raises(ZeroDivisionError), on_cpu(0, tmp_path, {}):
+        assert host[-1] == {1}
+        raise ZeroDivisionError
+    assert host[-1] == {0, 1, 2}
+
+    def no_room(size, untimed):
+        assert host[-1] == {1}
+        raise MemoryError
+
+    monkeypatch.setattr(gate, "memory_gauge", no_room)
+    with pytest.raises(MemoryError), on_cpu(math.inf, tmp_path, {}):
+        pass
+    assert host[-1] == {0, 1, 2}
+
+
+def test_where_nobody_says_what_cores_there_are_the_thread_waits_where_it_is(host, tmp_path, monkeypatch):
+    monkeypatch.setattr(reported, "neighbours", list)
+    with on_cpu(0, tmp_path, {}) as made:
+        assert made._cores is None
+        assert not made.is_open
+    assert host == [{0, 1, 2}]
+
+
+@pytest.mark.parametrize(
+    ("working_set", "read"), [(0, False), (1 << 20, False), ((1 << 20) + 1, True), (math.inf, True)]
+)
+def test_memory_is_read_beside_what_a_cores_own_caches_do_not_hold(host, tmp_path, monkeypatch, working_set, read):
+    sizes = []
+    monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: sizes.append(size) or always(BUSY))
+    with on_cpu(working_set, tmp_path, {}) as made:
+        assert (made._memory is not None) is read
+    assert sizes == ([8 << 20] if read else [])
+
+
+@pytest.mark.parametrize(("working_set", "untimed"), [((2 << 20), 0), (8 << 20, 0), ((8 << 20) + 1, 1), (math.inf, 1)])
+def test_what_leaves_the_last_cache_full_of_its_output_is_pushed_out_first(
+    host, tmp_path, monkeypatch, working_set, untimed
+):
+    told = []
+    monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: told.append(untimed) or always(BUSY))
+    with on_cpu(working_set, tmp_path, {}):
+        assert told == [untimed]
+
+
+@pytest.mark.parametrize(("working_set", "called"), [(0, 10), (8 << 20, 10), ((8 << 20) + 1, 0), (math.inf, 0)])
+def test_a_control_is_called_beside_what_the_last_cache_holds(host, tmp_path, working_set, called):
+    calls = []
+    with on_cpu(working_set, tmp_path, {}, lambda: calls.append(1)) as made:
+        assert (made._control is not None) is bool(called)
+    assert len(calls) == called  # to warm it
+
+
+@pytest.mark.parametrize("unknown", ["private_cache", "last_level_cache"])
+def test_memory_is_not_read_where_the_caches_are_not_known(host, tmp_path, monkeypatch, unknown):
+    monkeypatch.setattr(reported, unknown, lambda: None)
+    with on_cpu(math.inf, tmp_path, {}, lambda: None) as made:
+        assert made._memory is made._control is None
+
+
+def test_a_gate_knows_the_kept_reference_and_the_patience(host, tmp_path):
+    reference(always(QUIET / 2), tmp_path)
+    with on_cpu(0, tmp_path, {"KV_PATIENCE": "0.001"}) as made:
+        assert made.take(Scripted(), None, 1, 5, SAMPLE) == ([], 0.0)  # all it reads is busy
+        assert made.is_open

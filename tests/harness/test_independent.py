@@ -1,0 +1,420 @@
+"""Our timers against independent ones: what is compared, what is not, and what a real device would be asked."""
+
+import contextlib
+import itertools
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.harness import independent, independent_methods
+from kernel_velocity.harness.independent import DISAGREE, Deviation, Findings, deviation, interleave, prepare, row
+from kernel_velocity.harness.independent_methods import METHODS, Method, Subject, kernels_time, operations_time
+from kernel_velocity.harness.suite import Series
+from tests.kernels.stand_in import properties
+from tests.suite import SUITE
+
+SERIES = SUITE.series("matmul", "cuda", "eager", "float32-1024x1024x1024")  # 12 MiB
+LARGE = SUITE.series("add_mul_exp", "cuda", "native", "float32-50M")  # 600 MB
+TIMES = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3)
+
+
+@properties
+@given(TIMES, TIMES, st.floats(1e-3, 1e3))
+def test_a_deviation_does_not_depend_on_the_unit(ours, theirs, unit):
+    one, other = deviation(ours, theirs), deviation([unit * x for x in ours], [unit * x for x in theirs])
+    assert one.value == pytest.approx(other.value, rel=1e-6, abs=1e-6)
+    assert one.noise == pytest.approx(other.noise, rel=1e-6, abs=1e-6)
+
+
+@properties
+@given(TIMES)
+def test_a_method_agrees_with_itself(times):
+    assert deviation(times, times).value == 0
+    assert deviation(times, times).agrees is True
+
+
+def test_a_drift_of_the_machine_is_no_disagreement():
+    assert deviation([3.0, 1.0, 2.0], [3.03, 1.01, 2.3]).value == pytest.approx(0.01)  # the medians are 15% apart
+
+
+def test_noise_is_that_of_the_noisier_of_the_two():
+    quiet, noisy = [1.0, 1.0, 1.0], [1.0, 1.1, 0.9]
+    assert deviation(quiet, noisy).noise == deviation(noisy, quiet).noise == pytest.approx(0.2)
+
+
+def test_beyond_the_threshold_is_disagreement_unless_noise_hides_it():
+    assert Deviation(DISAGREE, 0.0).agrees is True
+    assert Deviation(-DISAGREE - 1e-9, 0.0).agrees is False
+    assert Deviation(0.05, 0.021).agrees is None
+    assert Deviation(0.05, 0.019).agrees is False
+    assert Deviation(0.05, 0.021).in_words() == "differs by +5.0%, but passes differ by 2.1%"
+    assert Deviation(-0.05, 0.0).in_words() == "differs by -5.0%"
+
+
+def found(**deviations):
+    return Findings(
+        harness=[1.0, 3.0, 2.0],
+        others=dict.fromkeys(deviations, 2.0),
+        deviations={name: Deviation(*value) for name, value in deviations.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("deviations", "worst", "agrees", "why"),
+    [
+        ({}, None, None, ""),
+        ({"graph": (0.01, 0.0), "do_bench": (-0.02, 0.0)}, -0.02, True, ""),
+        ({"graph": (0.01, 0.0), "do_bench": (-0.2, 0.0)}, -0.2, False, "do_bench differs by -20.0%"),
+        ({"graph": (0.04, 0.5)}, 0.04, None, "graph differs by +4.0%, but passes differ by 50.0%"),
+        ({"graph": (0.04, 0.5), "do_bench": (0.2, 0.0)}, 0.2, False, None),
+    ],
+)
+def test_a_row_is_as_good_as_its_worst_method(deviations, worst, agrees, why):
+    made = row(SERIES, found(**deviations))
+    assert (made.worst, made.agrees, made.harness) == (worst, agrees, 2.0)
+    assert why is None or made.why == why
+    assert made.bytes == 3 * 4 * 1024**2
+    assert list(made.others) == ["graph", "do_bench", "profiler"]
+    assert made.others["profiler"] is None
+
+
+def test_a_reason_is_given_once_for_all_that_it_holds_for():
+    findings = found()
+    findings.reasons |= {"graph": "n/a", "do_bench": "no Triton", "profiler": "n/a"}
+    assert row(SERIES, findings).why == "graph, profiler: n/a; do_bench: no Triton"
+
+
+def test_methods_take_turns():
+    order = []
+    runs = {name: lambda name=name: order.append(name) or 1.0 for name in ("harness", "a", "b")}
+    assert interleave(runs, {}) == {name: [1.0] * 3 for name in runs}
+    assert order == ["harness", "a", "b"] * 3
+
+
+def test_a_method_that_fails_is_left_out_and_the_others_go_on():
+    def broken():
+        raise ValueError("lost\nits events")
+
+    failed = {}
+    assert interleave({"harness": lambda: 1.0, "a": broken}, failed) == {"harness": [1.0] * 3}
+    assert failed == {"a": "ValueError: lost its events"}
+    with pytest.raises(ValueError, match="lost"):
+        interleave({"harness": broken}, failed)
+
+
+def test_a_method_that_does_not_exist_has_a_reason_and_one_that_does_has_run_once():
+    def absent(subject, seconds):
+        raise NotImplementedError("not here")
+
+    def broken(subject, seconds):
+        raise RuntimeError("capture failed")
+
+    ran = []
+    group = [
+        Method("a", absent),
+        Method("b", broken),
+        Method("c", lambda subject, seconds: lambda: ran.append(seconds)),
+    ]
+    runs, reasons = prepare(None, group, 0.25)
+    assert reasons == {"a": "not here", "b": "RuntimeError: capture failed"}
+    assert list(runs) == ["c"]
+    assert ran == [0.25]
+
+
+# A simulated GPU ----------------------------------------------------------------------------------------------------
+
+
+class Gpu:
+    """A stream's clock: calls take `cost` of device time, a captured call takes it when it is replayed."""
+
+    def __init__(self, cost):
+        self.cost, self.now, self.launch = cost, 0.0, 5e-6
+        self.capturing = None
+        self.current = ["default"]
+        self.replays = 0
+        gpu = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                assert gpu.current[-1] != "default"
+                self.at = gpu.now
+
+            def elapsed_time(self, later):
+                return (later.at - self.at) * 1e3
+
+        class CUDAGraph:
+            def replay(self):
+                assert gpu.current[-1] != "default"
+                gpu.replays += 1
+                gpu.now += self.captured
+
+        self.Event, self.CUDAGraph = Event, CUDAGraph
+
+    def Stream(self):
+        return SimpleNamespace(synchronize=lambda: None)
+
+    @contextlib.contextmanager
+    def stream(self, stream):
+        self.current.append(stream)
+        yield
+        self.current.pop()
+
+    @contextlib.contextmanager
+    def graph(self, graph, stream):
+        self.capturing = 0.0
+        with self.stream(stream):
+            yield
+        graph.captured, self.capturing = self.capturing, None
+
+    def synchronize(self):
+        pass
+
+    def call(self):
+        if self.capturing is None:
+            self.now += self.cost
+        else:
+            self.capturing += self.cost
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    device = Gpu(7e-6)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=device))
+    return device
+
+
+@pytest.fixture
+def subject(gpu, monkeypatch):
+    bound = []
+
+    def set_up(self):
+        bound.append(gpu.current[-1])
+        return SimpleNamespace(call=gpu.call)
+
+    monkeypatch.setattr(Series, "set_up", set_up)
+    made = Subject(SERIES, SimpleNamespace(call=gpu.call), 1 << 20)
+    return made, bound
+
+
+def test_a_graph_is_captured_where_its_calls_are_bound_and_reads_one_call(gpu, subject):
+    made, bound = subject
+    run = independent_methods._graph(made, 7e-6)
+    assert len(bound) == 1
+    assert bound[0] != "default"
+    assert run() == pytest.approx(7e-6)
+    assert run() == pytest.approx(7e-6)
+    assert 6 <= gpu.replays <= 2 * (1 + independent_methods.REPLAYS)
+
+
+def test_a_graph_of_a_slow_call_is_one_call(gpu, subject):
+    gpu.cost = 0.5
+    assert independent_methods._graph(subject[0], 0.5)() == pytest.approx(0.5)
+    assert gpu.replays == 1 + 3
+
+
+def event(kind, microseconds=0.0, *, annotation=False, self_cpu=0.0):
+    return SimpleNamespace(
+        device_type=SimpleNamespace(name=kind),
+        time_range=SimpleNamespace(elapsed_us=lambda: microseconds),
+        is_user_annotation=annotation,
+        self_cpu_time_total=self_cpu,
+    )
+
+
+def test_kernels_add_up_per_call():
+    events = [event("CPU", 100.0), *[event("CUDA", 2.0), event("CUDA", 3.0)] * 4]
+    assert kernels_time(events, 4) == pytest.approx(5e-6)
+    assert kernels_time([*events, event("CUDA", 99.0, annotation=True)], 4) == pytest.approx(5e-6)
+
+
+def test_a_profiler_that_lost_kernels_or_saw_none_is_not_believed():
+    with pytest.raises(NotImplementedError, match="lost events: 7 kernels of 4 equal calls"):
+        kernels_time([event("CUDA", 1.0)] * 7, 4)
+    with pytest.raises(NotImplementedError, match="saw no kernels"):
+        kernels_time([event("CPU", 1.0)] * 8, 4)
+
+
+def test_operations_count_once():
+    assert operations_time([event("CPU", self_cpu=3.0), event("CPU", self_cpu=5.0)], 4) == pytest.approx(2e-6)
+    with pytest.raises(NotImplementedError, match="no operations"):
+        operations_time([], 4)
+
+
+def test_the_profiler_waits_for_the_device_and_counts_its_own_calls(gpu, subject, monkeypatch):
+    log = []
+
+    @contextlib.contextmanager
+    def profile(activities):
+        log.append(tuple(activities))
+        began = gpu.now
+        yield SimpleNamespace(events=lambda: [event("CUDA", 7.0)] * round((gpu.now - began) / 7e-6))
+        log.append("end")
+
+    kinds = SimpleNamespace(CPU="cpu", CUDA="cuda")
+    monkeypatch.setitem(sys.modules, "torch.profiler", SimpleNamespace(profile=profile, ProfilerActivity=kinds))
+    monkeypatch.setattr(gpu, "synchronize", lambda: log.append("wait"))
+    assert independent_methods._profiler_cuda(subject[0], 7e-6)() == pytest.approx(7e-6)
+    assert log == [("cpu", "cuda"), "wait", "end"]
+
+
+def test_do_bench_is_asked_for_all_its_times(gpu, subject, monkeypatch):
+    asked = {}
+
+    def do_bench(call, warmup, rep, return_mode):
+        asked.update(warmup=warmup, rep=rep, return_mode=return_mode)
+        call()
+        return [0.5] * 19 + [900.0]  # ms
+
+    monkeypatch.setitem(sys.modules, "triton.testing", SimpleNamespace(do_bench=do_bench))
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace())
+    assert independent_methods._do_bench(subject[0], 1e-3)() == pytest.approx(0.5e-3)
+    assert asked == {"warmup": 5.0, "rep": 50.0, "return_mode": "all"}
+
+
+@pytest.mark.parametrize("method", ["_do_bench", "_blocked_autorange", "_profiler_cuda"])
+def test_what_is_not_installed_is_absent(gpu, subject, monkeypatch, method):
+    for name in ("triton", "triton.testing", "torch.utils.benchmark", "torch.profiler"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(NotImplementedError):
+        getattr(independent_methods, method)(subject[0], 1e-3)
+
+
+def test_cold_times_are_compared_only_where_nothing_stays_in_the_cache():
+    method = next(method for group in METHODS["cuda"] for method in group if method.name == "do_bench")
+    cache = 50 << 20
+    assert method.incomparable(Subject(LARGE, None, cache), 1e-3, DISAGREE) == ""
+    assert "no more than 4 times the cache" in method.incomparable(Subject(SERIES, None, cache), 1e-3, DISAGREE)
+    assert "not known" in method.incomparable(Subject(LARGE, None, None), 1e-3, DISAGREE)
+
+
+def test_the_profiler_is_compared_only_where_gaps_are_not_seen():
+    method = METHODS["cuda"][-1][0]
+    assert method.name == "profiler"
+    assert "gaps" in method.incomparable(Subject(SERIES, None, 1), 99e-6, DISAGREE)
+    assert method.incomparable(Subject(SERIES, None, 1), 101e-6, DISAGREE) == ""
+
+
+# The whole, on a device of scripted methods -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Two groups of methods that always read the same; a harness that reads 2 s; series that set up or do not."""
+    slow = Method("slow", lambda subject, seconds: lambda: 2.5)
+    late = Method("late", lambda subject, seconds: lambda: 2.0)
+    other = Method("other", lambda subject, seconds: lambda: 9.0, lambda *_: "differs by nature")
+    monkeypatch.setattr(independent, "METHODS", {"cuda": ((slow, other), (late,))})
+    monkeypatch.setattr(independent, "harness_method", lambda call, timer: lambda: 2.0)
+    monkeypatch.setattr(independent, "cache_size", lambda device: 1)
+    made = []
+
+    def set_up(self):
+        made.append(self)
+        if self.implementation == "native":
+            raise NotImplementedError("built without CUDA")
+        if self.implementation == "compile":
+            raise ValueError("wrong result")
+        return SimpleNamespace(call=None, new_timer=lambda: None)
+
+    monkeypatch.setattr(Series, "set_up", set_up)
+    return made
+
+
+def test_a_document_has_a_row_per_series_and_a_reason_for_every_hole(scripted):
+    series = list(SUITE.core_series("cuda", r"matmul\..*(eager|compile|native).*1024"))
+    saved = []
+    document = independent.measure(series, "cuda", lambda found: saved.append(json.dumps(found)))
+    assert document == json.loads(saved[-1])
+    eager, compiled, native = document["rows"]
+    assert eager["others"] == {"slow": 2.5, "other": 9.0, "late": 2.0}
+    assert (eager["harness"], eager["agrees"], eager["worst"]) == (2.0, False, 0.25)
+    assert eager["why"] == "slow differs by +25.0%; other: differs by nature"
+    assert compiled["why"] == "slow, other, late: ValueError: wrong result"
+    assert native["why"] == "slow, other, late: built without CUDA"
+    assert (native["harness"], native["agrees"]) == (None, None)
+    assert document["missing"] == {}
+    assert len(saved) == 2 * 3
+
+
+@pytest.mark.parametrize(("contended", "agrees"), [(True, True), (False, False)])
+def test_cpu_time_is_not_compared_on_a_busy_machine(scripted, monkeypatch, contended, agrees):
+    alone = Method("cpu", lambda subject, seconds: lambda: 1.0, alone=True)
+    wall = Method("wall", lambda subject, seconds: lambda: 2.0)
+    monkeypatch.setattr(independent, "METHODS", {"cuda": ((alone, wall),)})
+    monkeypatch.setattr(independent, "activity", lambda *_: SimpleNamespace(contended=contended))
+    document = independent.measure([SERIES], "cuda", lambda found: None)
+    assert document["rows"][0]["others"] == {"cpu": 1.0, "wall": 2.0}
+    assert document["rows"][0]["agrees"] is agrees
+    assert ("the scheduler gave" in document["rows"][0]["why"]) is contended
+
+
+def test_groups_follow_each_other_and_a_method_without_a_value_is_missing(scripted):
+    series = list(SUITE.core_series("cuda", r"matmul\..*(eager|native).*1024"))
+    saved = []
+    independent.measure(series, "cuda", saved.append)
+    assert scripted == [*series, *series]
+    assert saved[0]["missing"] == {"late": "not reached"}
+    assert len(saved[0]["rows"]) == 1  # of what has been begun
+    document = independent.measure(series[1:], "cuda", saved.append)
+    assert document["missing"] == dict.fromkeys(("slow", "other", "late"), "built without CUDA")
+
+
+# Real methods on the CPU --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(monkeypatch):
+    pytest.importorskip("torch.profiler", reason="what is timed, and by, is a whole PyTorch's")
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    for module in (independent, independent_methods):
+        monkeypatch.setattr(module, "SECONDS", 0.002)
+    for name in ("WARM_UP", "WARM_UP_MOST"):
+        monkeypatch.setattr(f"kernel_velocity.harness.sampling.{name}", 0.001)
+    return SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
+
+
+def test_every_method_of_the_cpu_times_an_eager_call(real):
+    document = independent.measure([real], "cpu", lambda found: None)
+    (only,) = document["rows"]
+    assert document["missing"] == {}
+    for name, seconds in only["others"].items():
+        assert 0.01 < seconds / only["harness"] < 100, (name, only)  # a busy machine moves it, a wrong unit more
+
+
+def test_the_profiler_says_nothing_of_calls_that_are_not_torch_s(real):
+    bench = SimpleNamespace(call=lambda: None)
+    series = SUITE.series("matmul", "cpu", "native", "float32-256x256x256")
+    with pytest.raises(NotImplementedError, match="only torch's own operations"):
+        independent_methods._profiler_cpu(Subject(series, bench, 1), 1e-3)
+
+
+def test_cpu_time_of_several_threads_is_not_compared(real, monkeypatch):
+    monkeypatch.setenv("KV_THREADS", "2")
+    with pytest.raises(NotImplementedError, match="only with one thread"):
+        independent_methods._process_time(Subject(real, SimpleNamespace(call=lambda: None), 1), 1e-3)
+
+
+def test_cpu_time_alone_leaves_out_what_others_took():
+    assert [method.name for group in METHODS["cpu"] + METHODS["cuda"] for method in group if method.alone] == [
+        "process_time"
+    ]
+
+
+def test_cpu_time_is_divided_by_the_calls(monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    clock = itertools.count()
+    monkeypatch.setattr(independent_methods.time, "process_time", lambda: float(next(clock)))
+    calls = []
+    run = independent_methods._process_time(Subject(None, SimpleNamespace(call=lambda: calls.append(1)), 1), 1e-4)
+    per_call = run()
+    number = round(1 / per_call)  # the clock moves by 1 s from one reading to the next
+    assert number == 50  # 5 ms of calls of .1 ms
+    assert len(calls) % number == 0

@@ -1,0 +1,242 @@
+"""The driver's figures: base units, what it keeps to itself, what speaks against a round."""
+
+import dataclasses
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kernel_velocity.harness import gpu, nvml
+from kernel_velocity.harness.gpu import GpuWatch
+from kernel_velocity.harness.nvml import GpuState, NvmlError, Sampler
+from tests.harness import pretend_nvml
+
+STATE = GpuState(sm_clock=1.98e9, memory_clock=2.619e9, power=350.0, temperature=41, reasons=0)
+
+
+@pytest.fixture
+def library(monkeypatch):
+    pretend_nvml.reset()
+    monkeypatch.setitem(sys.modules, "pynvml", pretend_nvml)
+    yield pretend_nvml
+    assert pretend_nvml.opened == []  # whatever was opened is closed again
+    pretend_nvml.reset()
+
+
+def test_the_driver_describes_in_base_units(library):
+    library.refused.add("temperature")
+    assert nvml.describe("GPU-1") == {
+        "driver": "580.1",
+        "sm_clock": 1.98e9,
+        "memory_clock": 2.619e9,
+        "power": 350,
+        "temperature": None,
+        "sm_clock_most": 1.98e9,
+        "memory_clock_most": 2.619e9,
+        "power_limit": 700,
+    }
+
+
+def test_a_driver_that_cannot_be_asked_says_why(library, monkeypatch):
+    assert nvml.describe("MIG-1") == "NVML: Not Found"
+    library.refused.add("nvmlInit")
+    assert nvml.describe("GPU-1") == "NVML: Driver Not Loaded"
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert "not installed" in nvml.describe("GPU-1")
+
+
+def test_a_state_is_in_base_units(library):
+    library.reasons[:] = [0x44]
+    with nvml.opened("GPU-1") as (asked, handle):
+        assert nvml.read(asked, handle) == dataclasses.replace(STATE, reasons=0x44)
+
+
+@pytest.mark.parametrize(
+    ("question", "field"),
+    [("power", "power"), ("temperature", "temperature"), ("reasons", "reasons"), ("clock", "sm_clock")],
+)
+def test_what_a_device_keeps_to_itself_is_unknown_and_the_rest_is_known(library, question, field):
+    library.refused.add(question)
+    with nvml.opened("GPU-1") as (asked, handle):
+        state = nvml.read(asked, handle)
+    assert getattr(state, field) is None
+    assert sum(value is not None for value in dataclasses.asdict(state).values()) >= 3
+
+
+def test_the_newer_name_of_a_question_is_preferred(library, monkeypatch):
+    monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x8, raising=False)
+    with nvml.opened("GPU-1") as (asked, handle):
+        assert nvml.read(asked, handle).reasons == 0x8
+
+
+def test_an_old_driver_knows_the_old_name_alone(library, monkeypatch):
+    def refuse(_handle):
+        raise library.NVMLError("Function Not Found")
+
+    monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", refuse, raising=False)
+    library.reasons[:] = [0x4]
+    with nvml.opened("GPU-1") as (asked, handle):
+        assert nvml.read(asked, handle).reasons == 0x4
+
+
+def test_what_fails_in_the_end_takes_nothing_back(library, monkeypatch):
+    def refuse():
+        library.opened.pop()
+        raise library.NVMLError("Unknown Error")
+
+    monkeypatch.setattr(library, "nvmlShutdown", refuse)
+    assert nvml.describe("GPU-1")["driver"] == "580.1"
+
+
+def test_a_binding_that_wants_bytes_is_one_that_cannot_be_asked(library, monkeypatch):
+    def bytes_only(_uuid):
+        raise TypeError("bytes or integer address expected")
+
+    monkeypatch.setattr(library, "nvmlDeviceGetHandleByUUID", bytes_only)
+    assert nvml.describe("GPU-1") == "NVML: bytes or integer address expected"
+
+
+def test_a_torch_that_does_not_say_the_uuid(monkeypatch):
+    torch = pytest.importorskip("torch", reason="a device is asked through torch")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="old"))
+    assert gpu.uuid() is None
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid="1-2"))
+    assert gpu.uuid() == "GPU-1-2"
+
+
+def test_a_library_without_that_question_leaves_reasons_unknown(library, monkeypatch):
+    monkeypatch.delattr(library, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    with nvml.opened("GPU-1") as (asked, handle):
+        assert nvml.read(asked, handle) == dataclasses.replace(STATE, reasons=None)
+
+
+def at(**changes):
+    return dataclasses.replace(STATE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("states", "flags"),
+    [
+        ([STATE, STATE], ()),
+        ([STATE, at(sm_clock=1.965e9)], ()),
+        ([STATE, at(sm_clock=1.95e9)], ("clock_drift",)),
+        ([at(sm_clock=1.95e9), STATE], ("clock_drift",)),
+        ([STATE, at(memory_clock=1.593e9)], ("clock_drift",)),
+        ([STATE, at(sm_clock=1.2e9), STATE], ("clock_drift",)),  # back again, but sampled between
+        ([at(sm_clock=None), STATE], ()),
+        ([at(sm_clock=None, memory_clock=None, reasons=None)] * 2, ()),
+        *(([STATE, at(reasons=bit)], ("throttled",)) for bit in (0x4, 0x8, 0x10, 0x20, 0x40, 0x80)),
+        *(([STATE, at(reasons=bit)], ()) for bit in (0x1, 0x2, 0x100)),  # idle, and what the user set
+        ([at(reasons=0x5), at(sm_clock=1.5e9)], ("clock_drift", "throttled")),
+    ],
+)
+def test_what_speaks_against_a_round(states, flags):
+    assert nvml.flags(states) == flags
+
+
+def test_activity_keeps_both_clocks_and_the_most_of_the_rest():
+    hot = at(sm_clock=1.755e9, power=698.0, temperature=71, reasons=0x4)
+    last = at(sm_clock=1.9e9, power=None, temperature=60, reasons=0x40)
+    found = nvml.activity([STATE, hot, last])
+    assert (found.sm_before, found.sm_after) == (1.98e9, 1.9e9)
+    assert (found.memory_before, found.memory_after) == (2.619e9, 2.619e9)
+    assert (found.power, found.temperature, found.reasons) == (698.0, 71, 0x44)
+
+
+def test_what_nobody_said_stays_unknown():
+    nothing = GpuState(sm_clock=None, memory_clock=None, power=None, temperature=None, reasons=None)
+    assert set(dataclasses.asdict(nvml.activity([nothing, nothing])).values()) == {None}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", None), (".05", 0.05), ("2", 2.0)])
+def test_the_interval_of_samples(text, seconds):
+    assert gpu.interval({"KV_NVML_SAMPLE": text}) == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "often"])
+def test_an_interval_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match=r"KV_NVML_SAMPLE: got .*wanted seconds between two samples"):
+        gpu.interval({"KV_NVML_SAMPLE": text})
+
+
+def test_a_round_is_looked_at_twice(library, tmp_path):
+    library.sm_clocks[:] = [1980, 1800]
+    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
+        assert library.opened
+        watch.look()
+        watch.look()
+    assert library.opened == []
+    assert (watch.activity.sm_before, watch.activity.sm_after) == (1.98e9, 1.8e9)
+    assert watch.flags == ("clock_drift",)
+    assert not (tmp_path / "samples").exists()
+
+
+def test_no_gpu_and_nothing_is_asked(monkeypatch, tmp_path):
+    monkeypatch.setattr(nvml, "opened", lambda uuid: pytest.fail("asked"))
+    with GpuWatch(None, 0.1, tmp_path / "samples") as watch:
+        watch.look()
+    assert (watch.activity, watch.flags) == (None, ())
+
+
+def test_a_driver_that_cannot_be_asked_leaves_all_unknown(library, tmp_path, capsys):
+    for every, said in ((None, ""), (0.1, "kernel-velocity: KV_NVML_SAMPLE: nothing is sampled: NVML: Not Found\n")):
+        with GpuWatch("MIG-1", every, tmp_path / "samples") as watch:
+            watch.look()
+        assert (watch.activity, watch.flags) == (None, ())
+        assert capsys.readouterr().err == said  # said only where samples were asked for
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """A pynvml that a process of its own imports."""
+    shutil.copy(Path(pretend_nvml.__file__), tmp_path / "pynvml.py")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def test_a_gpu_is_sampled_by_a_process_of_its_own(elsewhere, tmp_path):
+    began = time.time()
+    sampler = Sampler("GPU-1", 0.01, tmp_path / "deep" / "samples")
+    time.sleep(0.2)
+    found = sampler.stop()
+    assert len(found) >= 3
+    assert all(state == STATE for _, state in found)
+    times = [when for when, _ in found]
+    assert times == sorted(times)
+    assert began - 1 < times[0] <= times[-1] < time.time() + 1
+
+
+def test_a_sampler_that_was_killed_leaves_what_it_wrote(elsewhere, tmp_path):
+    sampler = Sampler("GPU-1", 0.01, tmp_path / "samples")
+    time.sleep(0.2)
+    sampler._process.kill()
+    with (tmp_path / "samples").open("a") as file:
+        file.write('{"t": 1')
+    assert all(state == STATE for _, state in sampler.stop())
+
+
+def test_a_sampler_that_cannot_begin_says_why(elsewhere, tmp_path):
+    with pytest.raises(NvmlError, match="NVML: Not Found"):
+        Sampler("MIG-1", 0.01, tmp_path / "samples")
+
+
+def test_samples_of_the_warm_up_do_not_count(library, monkeypatch, tmp_path):
+    now = iter([10.0, 20.0])
+    monkeypatch.setattr(gpu, "time", lambda: next(now))
+
+    class Scripted:
+        def __init__(self, *_):
+            pass
+
+        def stop(self):
+            return [(5.0, at(sm_clock=0.3e9)), (15.0, at(reasons=0x4)), (25.0, at(sm_clock=0.3e9))]
+
+    monkeypatch.setattr(gpu, "Sampler", Scripted)
+    with GpuWatch("GPU-1", 0.1, tmp_path / "samples") as watch:
+        watch.look()
+        watch.look()
+    assert watch.flags == ("throttled",)
+    assert watch.activity.sm_after == 1.98e9

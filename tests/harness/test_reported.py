@@ -1,0 +1,97 @@
+"""What the operating system says of cores and caches, read from a made-up sysfs."""
+
+import os
+
+import pytest
+
+from kernel_velocity.harness import reported
+
+MIB = 1 << 20
+USUAL = (("1", "Data", "48K", "{cpu}"), ("1", "Instruction", "32K", "{cpu}"), ("2", "Unified", "2048K", "{cpu}"))
+
+
+@pytest.fixture
+def sysfs(tmp_path, monkeypatch):
+    """Return a function that plants the caches of cores: level, type, size, and the cores that share it."""
+
+    def plant(allowed, **shared):
+        """Plant cores with first and second levels of their own and, by name (cpu0="0-3"), a shared third."""
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(allowed), raising=False)
+        for cpu, cores in shared.items():
+            caches(tmp_path / cpu / "cache", [*USUAL, ("3", "Unified", "32M", cores)])
+        return tmp_path
+
+    return plant
+
+
+def caches(folder, described):
+    for number, said in enumerate(described):
+        index = folder / f"index{number}"
+        index.mkdir(parents=True)
+        for file, text in zip(("level", "type", "size", "shared_cpu_list"), said, strict=True):
+            (index / file).write_text(text + "\n")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "shared", "found"),
+    [
+        ({0, 1, 2, 3}, "0-3", [0, 1, 2, 3]),
+        ({0, 1, 2, 3, 8}, "0-1,8", [0, 1, 8]),
+        ({0, 3, 9, 10}, "0-3,8,10-11", [0, 3, 10]),
+        ({0, 5}, "0", [0]),
+    ],
+)
+def test_neighbours_share_the_last_cache_and_may_be_run_on(sysfs, allowed, shared, found):
+    assert reported.neighbours(sysfs(allowed, cpu0=shared)) == found
+
+
+def test_neighbours_are_those_of_the_first_core_that_may_be_run_on(sysfs):
+    cpus = sysfs({6, 7, 4, 2}, cpu0="0-3", cpu2="0-3", cpu4="4-7")
+    assert reported.neighbours(cpus) == [2]
+    cpus = sysfs({6, 7, 4})
+    assert reported.neighbours(cpus) == [4, 6, 7]
+
+
+def test_where_nobody_says_there_are_no_neighbours(sysfs, monkeypatch):
+    assert reported.neighbours(sysfs({5}, cpu0="0-3")) == []
+    cpus = sysfs({0})
+    assert reported.neighbours(cpus) == [0]
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert reported.neighbours(cpus) == []
+
+
+def test_instructions_are_no_last_level(sysfs, tmp_path):
+    cpus = sysfs({0, 1})
+    caches(cpus / "cpu0" / "cache", [("2", "Unified", "1M", "0-1"), ("3", "Instruction", "8M", "0")])
+    assert reported.neighbours(cpus) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("described", "size"),
+    [
+        ([*USUAL, ("3", "Unified", "36M", "0-3")], 2 * MIB),
+        ([("3", "Unified", "36M", "0-3"), *USUAL], 2 * MIB),
+        (USUAL, 48 << 10),
+        ([("2", "Unified", "64M", "0"), ("3", "Unified", "32M", "0-3"), ("1", "Data", "64K", "0")], 64 * MIB),
+        ([*USUAL[1:2], ("2", "Unified", "1M", "0-3")], None),  # all of its data caches are shared
+        ([], None),
+    ],
+)
+def test_a_cores_own_cache_is_the_level_below_the_last(tmp_path, described, size):
+    caches(tmp_path, described)
+    assert reported.private_cache(tmp_path) == size
+
+
+def test_threads_are_what_the_settings_say(monkeypatch):
+    monkeypatch.setenv("KV_THREADS", "3")
+    assert reported.threads() == 3
+    assert reported.threads({"KV_THREADS": "2"}) == 2
+    assert reported.threads({"KV_THREADS": ""}) == reported.threads({}) == 1
+
+
+@pytest.mark.parametrize("text", ["", "all", None])
+def test_a_masked_list_of_neighbours_is_none(sysfs, text):
+    cpus = sysfs({0, 1}, cpu0="0-1")
+    (path,) = (found for found in cpus.rglob("shared_cpu_list") if "0-1" in found.read_text())
+    path.unlink() if text is None else path.write_text(text)
+    assert reported.neighbours(cpus) == []

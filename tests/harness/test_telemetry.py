@@ -1,0 +1,218 @@
+"""Telemetry lines: at most 300 bytes, exact where they identify, strict when read."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.harness import telemetry
+from kernel_velocity.harness.nvml import GpuActivity
+from kernel_velocity.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, decode, encode
+
+FULL = Round(
+    benchmark="matmul.Cpu.time_hot",
+    params=("compile", "float32-512x512x512"),
+    time=1_764_000_000.12,
+    estimate=1.2345678901234567e-05,
+    n=12345,
+    batch=128,
+    spent=0.25123,
+    setup=1.5,
+    warmup=0.0512,
+    stop="budget",
+    half_width=0.00123,
+    cv=0.0456,
+    autocorrelation=-0.123,
+    drift=0.00234,
+    tick=4.0e-08,
+    overhead=2.91e-08,
+    load=12.34,
+    switches=12,
+    steal=0.02,
+    method="0123abcd",
+    launch="1a2b3f",
+    flags=("contended", "quantised", "underfed"),
+)
+
+
+def test_a_full_line_fits():
+    assert len(encode(FULL).encode()) < LINE_LIMIT
+
+
+def test_round_trip_keeps_identity_exactly():
+    back = decode(encode(FULL))
+    assert back.estimate == FULL.estimate
+    assert back.time == FULL.time
+    assert back == dataclasses.replace(
+        FULL,
+        spent=0.25,
+        warmup=0.051,
+        half_width=0.0012,
+        cv=0.046,
+        autocorrelation=-0.12,
+        drift=0.0023,
+        overhead=2.9e-8,
+        load=12,
+    )
+
+
+GPU = GpuActivity(
+    sm_before=1.98e9,
+    sm_after=1.755e9,
+    memory_before=2.619e9,
+    memory_after=None,
+    power=698.7,
+    temperature=71.0,
+    reasons=0x44,
+)
+ON_GPU = dataclasses.replace(
+    FULL, benchmark="quantize_int8.Cuda.time_hot", params=("compile", "float32-500k"), waiting=1.234e-05, gpu=GPU
+)
+
+
+def test_a_gpus_figures_stay_on_its_line():
+    back = decode(encode(ON_GPU))
+    assert back.gpu == dataclasses.replace(GPU, power=699, temperature=71)
+    assert back.waiting == 1.2e-05
+    assert back.cv == 0.046
+    assert back.half_width == 0.0012
+
+
+def test_a_gpus_drift_of_one_percent_survives_the_line():
+    small = dataclasses.replace(GPU, sm_before=1.98e9, sm_after=1.96e9, memory_after=2.592e9)
+    back = decode(encode(dataclasses.replace(ON_GPU, gpu=small))).gpu
+    assert back.sm_before / back.sm_after == pytest.approx(1.98 / 1.96)
+    assert back.memory_before / back.memory_after == pytest.approx(2.619 / 2.592)
+
+
+def test_a_gpus_figures_go_before_a_round_is_lost():
+    back = decode(encode(dataclasses.replace(ON_GPU, params=("compile", "x" * 60))))
+    assert back.gpu is None
+    assert (back.estimate, back.method) == (ON_GPU.estimate, ON_GPU.method)
+
+
+@given(st.integers(0, 60))
+def test_no_more_is_left_out_than_room_asks_for(length):
+    """What went first comes back where what went after it made more room than was wanted."""
+    record = dataclasses.replace(ON_GPU, params=("compile", "x" * length))
+    line = json.loads(encode(record))
+    for name in telemetry._LEAST_MISSED:
+        value = getattr(record, name)
+        if value is not None and KEYS[name] not in line:
+            fuller = line | {KEYS[name]: telemetry._short(name, value)}
+            assert len(json.dumps(fuller, separators=(",", ":"), ensure_ascii=False).encode()) >= LINE_LIMIT, name
+
+
+GATED = dataclasses.replace(
+    FULL, core_gauge=2.834561e-05, memory_gauge=0.000104567, control_gauge=0.00123456, lost=0.123456
+)
+
+
+def test_gauges_keep_a_tenth_of_a_percent():
+    back = decode(encode(GATED))
+    assert (back.core_gauge, back.memory_gauge, back.control_gauge) == (2.835e-05, 0.0001046, 0.001235)
+    assert back.lost == 0.12
+    assert decode(encode(dataclasses.replace(GATED, lost=0.0))).lost == 0  # 0 is said, and is not unknown
+    without = decode(encode(FULL))
+    assert {getattr(without, name) for name in (*telemetry.GAUGES, "lost")} == {None}
+
+
+@pytest.mark.parametrize("name", [*telemetry.GAUGES, "lost"])
+@pytest.mark.parametrize("said", ["1e-5", True, float("nan")])
+def test_a_malformed_gauge_is_refused(name, said):
+    line = json.loads(encode(GATED)) | {KEYS[name]: said}
+    with pytest.raises(TelemetryError, match=rf"{name} \({KEYS[name]}\): float"):
+        decode(json.dumps(line))
+
+
+def lines_of_longer_and_longer_names():
+    """Return the lines of gated rounds that also waited, the last as long as one with that much in it can be."""
+    records = [dataclasses.replace(GATED, waiting=1.234e-05, params=("compile", "x" * n)) for n in range(10, 51)]
+    return [json.loads(encode(record)) for record in records]
+
+
+def test_what_a_gate_read_stays_on_the_line():
+    for line in lines_of_longer_and_longer_names():
+        assert (line["j"], line["J"]) == (2.835e-05, 0.0001046)
+        assert len(json.dumps(line, separators=(",", ":"))) < LINE_LIMIT  # and its newline
+
+
+def test_what_was_lost_goes_before_what_is_missed_more():
+    lines = lines_of_longer_and_longer_names()
+    first = next(line for line in lines if "q" not in line)
+    assert {"y", "c", "h", "w", "j", "J"} <= set(first)
+    assert "q" in lines[0]
+    assert "z" not in lines[0]  # and after what is missed less
+
+
+@pytest.mark.parametrize("said", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
+def test_a_malformed_gpu_is_refused(said):
+    line = json.loads(encode(ON_GPU)) | {"v": json.loads(said)}
+    with pytest.raises(TelemetryError, match=r"gpu \(v\): 7 whole numbers or nulls"):
+        decode(json.dumps(line))
+
+
+@given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
+def test_round_trip(estimate, n, flags):
+    record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags), steal=None, load=None)
+    back = decode(encode(record))
+    assert (back.estimate, back.n, back.flags, back.steal) == (estimate, n, tuple(flags), None)
+
+
+def test_keys_only_grow():
+    assert set(KEYS) == {field.name for field in dataclasses.fields(Round)}
+    assert len(set(KEYS.values())) == len(KEYS)
+
+
+def test_every_flag_has_a_letter_of_its_own():
+    assert len(set(telemetry.FLAGS.values())) == len(telemetry.FLAGS)
+    record = dataclasses.replace(FULL, params=("eager", "c"), flags=tuple(telemetry.FLAGS))
+    assert decode(encode(record)).flags == tuple(telemetry.FLAGS)
+
+
+def test_unknown_keys_are_ignored():
+    line = json.loads(encode(FULL)) | {"zz": 1}
+    assert decode(json.dumps(line)) == decode(encode(FULL))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "not JSON"),
+        ("[1]", "an object is wanted"),
+        ("{}", r"benchmark \(b\) is missing"),
+        (encode(FULL).replace('"n":12345', '"n":"12345"'), r"n \(n\): int is wanted"),
+        (encode(FULL).replace('["compile"', '[7,"compile"'), r"params \(p\): a list of strings"),
+        (encode(FULL).replace('"c":0.046', '"c":true'), r"cv \(c\): float"),
+        (encode(FULL).replace('"c":0.046', '"c":NaN'), r"cv \(c\): float"),
+    ],
+)
+def test_a_bad_line_says_what_is_wrong(line, says):
+    with pytest.raises(TelemetryError, match=says):
+        decode(line)
+
+
+@pytest.mark.parametrize("estimate", [0.0, -1.0, float("nan"), float("inf")])
+def test_only_times_are_written(estimate):
+    with pytest.raises(TelemetryError, match="not a positive time"):
+        encode(dataclasses.replace(FULL, estimate=estimate))
+
+
+def test_where_a_line_is_too_long_the_least_missed_goes_first():
+    record = dataclasses.replace(FULL, params=("compile", "x" * 45), flags=("contended", "faulting", "quantised"))
+    back = decode(encode(record))
+    assert back.steal is None
+    assert (back.estimate, back.n, back.cv, back.method) == (FULL.estimate, FULL.n, 0.046, FULL.method)
+
+
+def test_too_long_a_line_is_refused():
+    with pytest.raises(TelemetryError, match="at most 300"):
+        encode(dataclasses.replace(FULL, params=("native", "x" * 200)))
+
+
+def test_effective_sample_size_of_a_known_process():
+    assert dataclasses.replace(FULL, n=3000, autocorrelation=0.5).effective_n == 1000
+    assert dataclasses.replace(FULL, n=3000, autocorrelation=-0.5).effective_n == 3000
+    assert dataclasses.replace(FULL, autocorrelation=None).effective_n is None

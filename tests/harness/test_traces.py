@@ -1,0 +1,221 @@
+"""Raw traces: every timer and state, from the first call on, in order, nothing smoothed."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from kernel_velocity.harness import traces
+from kernel_velocity.harness.suite import Series
+from kernel_velocity.harness.traces import HOT, State, record, take
+from tests.harness import pretend_cuda
+from tests.suite import SUITE
+
+
+class ScriptedTimer:
+    """Each sample is the number of the call that ended it; notes how it was asked."""
+
+    batch_limit = 64
+
+    def __init__(self, per_call=0.0):
+        self.flags = set()
+        self.asked = []
+        self.calls = 0
+        self.per_call = per_call
+
+    def samples(self, call, batch, n):
+        self.asked.append((batch, n))
+        found = []
+        for _ in range(n):
+            for _ in range(batch):
+                call()
+            self.calls += 1
+            found.append(float(self.calls))
+        return found
+
+    def tick(self):
+        return 1e-8
+
+    def overhead(self):
+        return 1e-7
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves by a tenth of a second at each look."""
+    now = iter(x / 10 for x in range(10**9))
+    monkeypatch.setattr(traces, "perf_counter", lambda: next(now))
+
+
+def test_a_trace_begins_with_the_first_call_and_keeps_the_order():
+    timer, made = ScriptedTimer(), []
+    samples = take(timer, lambda: made.append(1), 3, 0.01)
+    assert samples == [float(i + 1) for i in range(len(samples))]
+    assert timer.asked[0] == (3, 1)
+    assert len(made) == 3 * len(samples)
+
+
+def test_a_trace_ends_at_the_cap(monkeypatch):
+    monkeypatch.setattr(traces, "CAP", 1000)
+    timer = ScriptedTimer()
+    assert len(take(timer, lambda: None, 1, 3600.0)) == 1000
+    assert max(n for _, n in timer.asked) > 100  # not a look at the clock per sample
+
+
+def test_a_slow_call_is_sampled_all_the_same_and_one_by_one(clock):
+    timer = ScriptedTimer()
+    assert len(take(timer, lambda: None, 1, 0.0)) == traces.FEWEST
+    assert timer.asked == [(1, 1)] * traces.FEWEST
+
+
+def test_the_time_is_up(clock):
+    assert traces.FEWEST < len(take(ScriptedTimer(), lambda: None, 1, 2.0)) <= 10
+
+
+SERIES = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Series without kernels: a call that does nothing, a scripted timer per set-up; hot only."""
+    timers = []
+
+    def new_timer(flush=None):
+        timers.append(ScriptedTimer())
+        timers[-1].flush = flush
+        return timers[-1]
+
+    monkeypatch.setattr(Series, "set_up", lambda self: SimpleNamespace(call=lambda: None, new_timer=new_timer))
+    monkeypatch.setattr(traces, "STATES", (HOT,))
+    monkeypatch.setattr(traces, "cache_size", lambda device: 1 << 25)
+    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1e-6, 0.05))
+    return timers
+
+
+def test_single_calls_first_then_the_batch_that_the_harness_takes(scripted):
+    found = dict(record(SERIES, 0.001, lambda name: None))
+    stem = "matmul-cpu-eager-float32-256x256x256-HostTimer-hot"
+    assert list(found) == [f"{stem}-single.json", f"{stem}-batched.json"]
+    single, batched = found.values()
+    assert single["batch"] == 1
+    assert single["chosen"] == batched["batch"] == 2  # max(20 x .1 us, 200 x .01 us) / 1 us
+    assert single["seconds"][0] == batched["seconds"][0] == 1.0  # each from the first call of a fresh set-up
+    assert len(scripted) == 2
+    assert single["unit"] == "s"
+    assert single["tick"] == 1e-8
+
+
+def test_on_a_gpu_the_host_times_single_calls_only(scripted, monkeypatch):
+    torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    series = SUITE.series("matmul", "cuda", "eager", "float32-1024x1024x1024")
+    found = [(trace["timer"], trace["batch"], trace["chosen"]) for _, trace in record(series, 0.001, lambda name: None)]
+    assert found == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("SyncTimer", 1, 1)]
+
+
+def test_no_second_trace_where_the_harness_takes_single_calls(scripted, monkeypatch):
+    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1.0, 0.05))
+    assert len(list(record(SERIES, 0.001, lambda name: None))) == 1
+
+
+def test_what_is_there_is_not_repeated_but_what_it_chose_is_believed(scripted):
+    (single, first), (batched, _) = record(SERIES, 0.001, lambda name: None)
+    kept = {single: {**first, "chosen": 7}}
+    ((name, second),) = record(SERIES, 0.001, kept.get)
+    assert name == batched
+    assert second["batch"] == 7
+    assert list(record(SERIES, 0.001, {**kept, batched: second}.get)) == []
+
+
+def test_cold_traces_are_of_single_calls_behind_a_flush(scripted, monkeypatch):
+    flushes = []
+    cold = State("cold", lambda device: flushes.append(device) or "flush", batched=False)
+    monkeypatch.setattr(traces, "STATES", (HOT, cold))
+    found = dict(record(SERIES, 0.001, lambda name: None))
+    states = [(trace["state"], trace["batch"]) for trace in found.values()]
+    assert states == [("hot", 1), ("hot", 2), ("cold", 1)]
+    assert [timer.flush for timer in scripted] == [None, None, "flush"]
+    assert flushes == ["cpu"]
+
+
+def test_where_the_cache_is_not_known_nothing_is_called_cold(scripted, monkeypatch):
+    monkeypatch.undo()
+    assert [state.name for state in traces.STATES] == ["hot", "cold"]
+    monkeypatch.setattr(
+        Series, "set_up", lambda self: SimpleNamespace(call=lambda: None, new_timer=lambda _: ScriptedTimer())
+    )
+    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1.0, 0.05))
+    monkeypatch.setattr(traces, "cache_size", lambda device: None)
+    assert {trace["state"] for _, trace in record(SERIES, 0.001, lambda name: None)} == {"hot"}
+
+
+def test_samples_have_six_digits(scripted, monkeypatch):
+    monkeypatch.setattr(ScriptedTimer, "samples", lambda self, call, batch, n: [1.23456789e-05] * n)
+    found = dict(record(SERIES, 0.001, lambda name: None))
+    assert all(set(trace["seconds"]) == {1.23457e-05} for trace in found.values())
+
+
+def test_flags_are_those_of_the_samples_alone(scripted, monkeypatch):
+    monkeypatch.setattr(ScriptedTimer, "tick", lambda self: self.flags.add("underfed") or 1e-8)
+    assert all(trace["flags"] == [] for _, trace in record(SERIES, 0.001, lambda name: None))
+    flagging = lambda self, call, batch, n: self.flags.add("underfed") or [1.0] * n  # noqa: E731
+    monkeypatch.setattr(ScriptedTimer, "samples", flagging)
+    assert all(trace["flags"] == ["underfed"] for _, trace in record(SERIES, 0.001, lambda name: None))
+
+
+def test_every_core_series_has_a_name_that_patterns_find():
+    everything = list(SUITE.core_series("cpu"))
+    assert len(everything) == len({each.name for each in everything}) == 3 * len(list(SUITE.problems("cpu"))) * 2
+    found = list(SUITE.core_series("cuda", r"matmul\..*native.*4096"))
+    assert [each.name for each in found] == ["matmul.Cuda.time_hot('native', 'float32-4096x4096x4096')"]
+    assert found[0].bytes == 3 * 4 * 4096**2
+
+
+@pytest.fixture
+def short(monkeypatch):
+    torch = pytest.importorskip("torch", reason="traces are of torch tensors")
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    for name in ("WARM_UP", "WARM_UP_MOST"):
+        monkeypatch.setattr(f"kernel_velocity.harness.sampling.{name}", 0.001)
+    return torch
+
+
+def test_a_real_call_is_traced_hot_and_cold(short):
+    found = [trace for _, trace in record(SERIES, 0.02, lambda name: None)]
+    assert [trace["state"] for trace in found if trace["batch"] == 1] == ["hot", "cold"]
+    for trace in found:
+        assert trace == json.loads(json.dumps(trace))
+        assert all(1e-6 < value < 1 for value in trace["seconds"])
+        assert 0 < trace["tick"] < 1e-4
+        assert trace["kernel"] == "matmul"
+
+
+def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    waits = pretend_cuda.plant(monkeypatch, short)
+    series = SUITE.series("add_mul_exp", "cuda", "eager", "float32-1M")
+    found = dict(record(series, 0.01, lambda name: None))
+    kinds = {(trace["timer"], trace["state"]) for trace in found.values()}
+    assert kinds == {(timer, state) for timer in ("CudaEventTimer", "SyncTimer") for state in ("hot", "cold")}
+    assert {trace["device"] for trace in found.values()} == {"cuda"}
+    before = len(waits)
+    made = []
+    traces.CLOCKS["cuda"][1].make(None, None).samples(lambda: made.append(len(waits)), 1, 5)
+    assert made == [before + 1 + 2 * i for i in range(5)]  # a wait before every sample, and after every call
+
+
+def test_a_case_far_beyond_the_caches_has_no_cold_trace():
+    cold = {series.case: series.has_cold for series in SUITE.core_series("cpu", "add_mul_exp.*native")}
+    assert cold == {"float32-1M": True, "float32-10M": False}
+
+
+@pytest.mark.parametrize(
+    ("case", "states"), [("float32-256x256x256", {"hot", "cold"}), ("float32-512x512x512", {"hot"})]
+)
+def test_only_what_the_suite_times_cold_is_traced_cold(monkeypatch, tmp_path, case, states):
+    pytest.importorskip("torch", reason="eager is PyTorch's")
+    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(traces, "cache_size", lambda _: 1 << 20)
+    found = traces.record(SUITE.series("matmul", "cpu", "eager", case), 0.001, lambda _: None)
+    assert {trace["state"] for _, trace in found} == states

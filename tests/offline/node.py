@@ -1,0 +1,76 @@
+"""What a node brings back, from the synthetic repository: a folder as `run` lays it out, and its tar."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_velocity.offline import archive
+from kernel_velocity.offline.manifest import Manifest
+from tests import synthetic
+
+WRITTEN = 1795284235.0  # 2026-11-21 18:03:55 UTC
+STAMP = "20261121-180355"
+GPU = "Imaginary H200"
+
+
+@dataclass(frozen=True)
+class Home:
+    """A clone to unpack into, and the commits that it knows, oldest first."""
+
+    root: Path
+    commits: tuple[str, ...]
+
+    @property
+    def results(self):
+        return self.root / "results"
+
+
+def home(folder):
+    """Make a repository with asv.conf.json and no results."""
+    commits = synthetic.make_repository(folder, synthetic.MESSAGES, "Ada Lovelace")
+    (folder / "asv.conf.json").write_text("{}")
+    return Home(root=folder, commits=commits)
+
+
+def manifest(commits, **changes):
+    given = {
+        "root": commits[0],
+        "head": commits[-1],
+        "commits": tuple(commits),
+        "machine": "node",
+        "node": {"gpus": [GPU]},
+        "written": WRITTEN,
+    }
+    return Manifest(**(given | changes))
+
+
+def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):
+    """Write what the node leaves: results of the measured commits, and a file of every kind beside them."""
+    found = manifest(commits, **changes)
+    results = folder / "results" / "node"
+    synthetic.write_json(folder / "results" / "benchmarks.json", synthetic.benchmarks_json())
+    synthetic.write_json(results / "machine.json", {**synthetic.machine_json("node"), "arch": "x86_64"})
+    for index in measured:
+        synthetic.write_commit(folder / "results", commits[index], index, machine="node", rounds=rounds)
+    for name, text in {
+        "manifest.json": found.to_json(),
+        "run/summary.md": "# What is believable\n",
+        "run/node.json": json.dumps({"gpus": [GPU]}, indent=1),
+        "run/tests.json": '{"passed": 3',  # cut off
+        "run/tests.log": "3 passed\n",
+        "logs/track.log": "measured\n",
+        "traces/hot.json": "[1e-3]",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def tar(folder, commits, name=archive.NAME, **changes):
+    """Return the tar of such a folder; the folder is gone, as the node is."""
+    laid_out = lay_out(folder / "node-folder", commits, **changes)
+    path = folder / name
+    archive.write(path, laid_out)
+    shutil.rmtree(laid_out)
+    return path

@@ -1,0 +1,155 @@
+"""The whole way, rehearsed as it will be: pack here, run on a bare node in two slices with a kill between, unpack here.
+
+The node is this machine without a network, an environment, a HOME and a terminal, with torch in a foreign environment
+below /opt (tests/offline/bare_node.py). What it measures are our `Cpu` classes in place of `Cuda`.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity.offline import archive, pack
+from tests.offline import bare_node
+from tests.offline_stand_in import plant
+
+ROOT = Path(__file__).parents[3]
+PATIENCE = 400  # s
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def require(condition, reason):
+    """Skip where a machine cannot do this; CI must be able to."""
+    if not condition:
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone of what is committed here: a pack is made of commits."""
+    why = bare_node.why_not()
+    require(why is None, why)
+    git(tmp_path, "clone", "-q", str(ROOT), "clone")
+    return tmp_path / "clone"
+
+
+def git(folder, *args):
+    done = subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def ours(clone, *arguments):
+    """Run a command of ours in a clone."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kernel_velocity", *arguments], cwd=clone, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def packed(clone, folder, *arguments):
+    """Pack; what is on the disk is then put out of reach of everything but the pack."""
+    said = ours(clone, "offline", "pack", str(folder), *arguments)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert size <= pack.LIMIT, said
+
+
+def started(opt, folder, out, *arguments, processes=0):
+    """Start a slice on the node, in a process group of its own."""
+    (out.parent / "log").touch()
+    with (out.parent / "log").open("a") as log:
+        command = bare_node.command(opt, folder / "run", str(out), *arguments, processes=processes)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_for(text, out, process):
+    """Wait until the node's log says something."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        said = log_of(out)
+        if re.search(text, said):
+            return
+        assert process.poll() is None, said
+        time.sleep(0.2)
+    pytest.fail(f"{text!r} never came: {log_of(out)}")
+
+
+def log_of(out):
+    return (out.parent / "log").read_text()
+
+
+def test_pack_run_kill_run_unpack(clone, tmp_path):
+    require(bare_node.has_torch(), "torch is not installed: nothing can be measured")
+    newest, older = git(clone, "log", "-2", "--format=%H", "--", "kernels", "CMakeLists.txt").split()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    packed(clone, tmp_path / "pack", "--range", f"{newest} {older}", "--pythons", version)
+    opt, out = tmp_path / "opt", tmp_path / "out"
+    bare_node.torch_environment(opt / "torch" / ".venv")
+    options = ["--rounds", "2", "--together", "1", "--tier", "core", "--trace-seconds", "0.1", "--minutes", "30"]
+    options += ["--bench", "add_mul_exp.*1M|quantize_int8.*(eager|native).*1M"]
+
+    first = started(opt, tmp_path / "pack", out, *options)
+    wait_for(f"round 1/2, commit {older[:8]}", out, first)  # the newest is measured, the older one has begun
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert (out / archive.NAME).exists()  # of the last stage that ended
+    killed_after = len(log_of(out))
+
+    second = started(opt, tmp_path / "pack", out, *options, processes=20)
+    assert second.wait(PATIENCE) == 0, log_of(out)
+    said = log_of(out)[killed_after:]
+    assert "torch" in said and f"of {Path('/opt/torch/.venv/bin/python3')}" in said
+    for stage in ("build", "tests", "ceilings", "newest", "timers", "traces"):
+        assert f"== {stage} " not in said, f"{stage} was run again"
+    assert f"commit {older[:8]}" in said and f"commit {newest[:8]}" not in said
+
+    summary = (out / "summary.md").read_text()
+    assert "2 slices; left to do: nothing" in summary
+    assert re.search(r"[1-9]\d* passed, 0 failed", summary)
+    for commit in (newest, older):
+        assert re.search(rf"\| {commit[:8]} +\| 5 +\| ", summary), summary
+    assert (out / archive.NAME).stat().st_size <= archive.LIMIT
+
+    ours(clone, "offline", "unpack", str(out / archive.NAME), "--machine", "rehearsed")
+    ours(clone, "report", "--out", str(tmp_path / "site"))
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert "rehearsed" in page and newest[:8] in page
+    assert (tmp_path / "site" / f"commit-{older[:8]}.html").exists()
+    assert list((clone / ".asv" / "traces" / "rehearsed").rglob("*.json"))
+    telemetry = list((clone / "results" / "rehearsed" / "telemetry").glob("*.jsonl"))
+    rounds = [path for path in telemetry if not path.name.endswith((".failures.jsonl", ".sessions.jsonl"))]
+    assert sum(len(path.read_text().splitlines()) for path in rounds) == 2 * 5 * 2
+
+
+def test_on_python_3_12(clone, tmp_path):
+    """Python 3.12, as GPU nodes have it, over a stand-in for the CPU half of PyTorch: no build of it is to be had here.
+
+    Everything but PyTorch is real: the wheels, asv, the builds of commits, the native kernels and their times.
+    """
+    python = ROOT / ".venv312" / "bin" / "python"
+    require(python.exists(), f"{python}: no Python 3.12 with NumPy; .ci/run makes it")
+    packed(clone, tmp_path / "pack", "--range", "HEAD", "--pythons", "3.12")
+    environment = tmp_path / "opt" / "torch" / ".venv"
+    subprocess.run([python, "-m", "venv", "--without-pip", environment], check=True)
+    (site,) = environment.glob("lib/python3.12/site-packages")
+    (host,) = (ROOT / ".venv312").glob("lib/python3.12/site-packages")
+    for folder in host.glob("numpy*"):
+        shutil.copytree(folder, site / folder.name)
+    plant(site)
+    out = tmp_path / "out"
+    process = started(
+        tmp_path / "opt", tmp_path / "pack", out, "--rounds", "1", "--tier", "core", "--bench", "native.*1M",
+        "--stages", "build,tests,core", "--minutes", "30",
+    )  # fmt: skip
+    assert process.wait(PATIENCE) == 0, log_of(out)
+    summary = (out / "summary.md").read_text()
+    assert "Python 3.12" in summary and re.search(r"[1-9]\d* passed, 0 failed", summary), log_of(out)
+    ours(clone, "offline", "unpack", str(out / archive.NAME), "--machine", "rehearsed-3.12")
+    stored = list((clone / "results" / "rehearsed-3.12").glob("*-host-py3.12-torch0.0.0+numpy.json"))
+    assert len(stored) == 1

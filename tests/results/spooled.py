@@ -1,0 +1,85 @@
+"""Results files of asv, and lines in the spool, as small as they can be."""
+
+import dataclasses
+import json
+
+from kernel_velocity.harness import telemetry
+from kernel_velocity.harness.spool import append, spool_path
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.results import failures
+from kernel_velocity.results.failures import Failure
+
+COMMIT = "a" * 40
+ENVIRONMENT = "host-py3.11-torch2.0"
+NAME = "k.Cpu.time_hot"
+ROUND = Round(
+    benchmark=NAME,
+    params=("native", "c"),
+    time=1000.0,
+    estimate=1e-3,
+    n=1,
+    batch=1,
+    spent=0.1,
+    stop="converged",
+    method="m",
+    launch="l",
+)
+COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"]
+COLUMNS += ["stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"]
+
+
+def write_result(root, result, samples, *, machine="box", repeat=None, commit=COMMIT):
+    """Write asv's file of one commit: benchmark NAME, implementations eager and native, one case."""
+    folder = root / "results" / machine
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "machine.json").write_text(json.dumps({"machine": machine, "version": 1}))
+    params = [["'eager'", "'native'"], ["'c'"]]
+    row = [result, params, "1", 1_000_000, 5.0, None, None, None, None, None, repeat, samples]
+    data = {
+        "commit_hash": commit,
+        "env_name": ENVIRONMENT,
+        "date": 1,
+        "params": {"machine": machine},
+        "python": "3.11",
+        "requirements": {},
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": {NAME: row},
+        "durations": {},
+        "version": 2,
+    }
+    path = folder / f"{commit[:8]}-{ENVIRONMENT}.json"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def spool(root, *rounds):
+    for item in rounds:
+        append(spool_path(root, ENVIRONMENT, COMMIT), item)
+
+
+def at(time, estimate, params=("native", "c")):
+    return dataclasses.replace(ROUND, time=time, estimate=estimate, params=params)
+
+
+def kept(root, machine="box", suffix=".jsonl"):
+    path = root / "results" / machine / "telemetry" / f"{COMMIT[:8]}-{ENVIRONMENT}{suffix}"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def estimates(root, machine="box"):
+    return [telemetry.decode(line).estimate for line in kept(root, machine)]
+
+
+def waiting(root):
+    path = spool_path(root, ENVIRONMENT, COMMIT)
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def stored_values(path):
+    return json.loads(path.read_text())["results"][NAME][0]
+
+
+def fail(root, time, **fields):
+    given = {"benchmark": NAME, "params": ("native", "c"), "time": time, "error": "wrong by 3"} | fields
+    failures.append(failures.spool_path(root, ENVIRONMENT, COMMIT), Failure(**given))

@@ -1,0 +1,381 @@
+"""Reading a results directory: asv's own files, and every way in which one can be damaged."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from asv.results import Results
+from asv.runner import BenchmarkResult
+
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.results import failures
+from kernel_velocity.results import reader as asv_results
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results.measurement import Outcome
+from kernel_velocity.results.records import NO_TELEMETRY
+from kernel_velocity.series import measured as series_measured
+from tests import synthetic
+
+
+@pytest.fixture
+def machine(tree):
+    return tree.results / synthetic.MACHINE
+
+
+def file_of(tree, index=-1):
+    return tree.results / synthetic.MACHINE / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
+
+
+def newest(found, tree):
+    """Return what was read of the newest commit's file."""
+    (file,) = [file for file in found.files if file.commit == tree.commits[-1]]
+    return file
+
+
+def edit(path, change):
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def read(tree):
+    return asv_results.read(tree.results)
+
+
+def the_note(tree):
+    """Return the one note; everything that it does not name must have been read all the same."""
+    found = read(tree)
+    (note,) = found.notes
+    assert "\n" not in note
+    return found, note
+
+
+def test_a_sound_tree_has_no_notes(tree):
+    found = read(tree)
+    assert found.notes == ()
+    assert len(found.files) == 5
+    assert set(found.benchmarks) == set(synthetic.CASES)  # the track_ benchmark is none of ours
+    assert found.machines[0].details[0] == ("cpu", "Imaginary 9000")
+    assert found.benchmarks["matmul.Cpu.time_hot"].flop == {
+        "float32-256x256x256": 2 * 256.0**3,
+        "float32-512x512x512": 2 * 512.0**3,
+    }
+
+
+def test_a_file_that_asv_wrote_is_understood(tree):
+    """Written by asv's own code: a time, null (failed) and NaN (n/a) are three different things."""
+    benchmark = {"name": "matmul.Cpu.time_hot", "version": "1", "params": [["'eager'"], ["'a'", "'b'", "'c'"]]}
+    results = Results({"machine": "asv-made"}, {}, "f" * 40, 0, "3.11", "env", {})
+    outcome = BenchmarkResult(
+        result=[0.5, None, math.nan], samples=[[0.5, 0.4, 0.6] * 3, None, None], number=[1, None, None],
+        errcode=0, stderr="", profile=None,
+    )  # fmt: skip
+    results.add_result(benchmark, outcome)
+    results.save(str(tree.results))
+    (found,) = [file for file in read(tree).files if file.machine == "asv-made"]
+    assert [value.outcome for value in found.values] == [Outcome.MEASURED, Outcome.FAILED, Outcome.NOT_APPLICABLE]
+    assert [value.case for value in found.values] == ["a", "b", "c"]
+    assert found.values[0].seconds == 0.5
+    assert found.values[0].interval.low <= 0.5 <= found.values[0].interval.high
+    assert found.commit == "f" * 40
+
+
+def test_what_asv_could_not_bound_has_no_interval(tree):
+    def unbound(data):
+        for row in data["results"].values():
+            row[5] = [-math.inf] * len(row[0])
+
+    edit(file_of(tree), unbound)
+    assert all(value.interval is None for value in newest(read(tree), tree).values if value.outcome is Outcome.MEASURED)
+
+
+def test_a_row_without_result_failed_everywhere(tree):
+    edit(file_of(tree), lambda data: data["results"].update({"matmul.Cpu.time_hot": [None, [["'eager'"], ["'c'"]]]}))
+    found = {value.benchmark: value for file in read(tree).files for value in file.values if value.case == "c"}
+    assert found["matmul.Cpu.time_hot"].outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "empty file"),
+        ('{"version": 2, "results": {', "Expecting"),
+        ("[]", "an object is wanted"),
+        ('{"version": 3}', "results version 3 is unknown, 2 is wanted: try `asv update`"),
+        ('{"version": 2}', "result_columns: a list is wanted"),
+        ('{"version": 2, "result_columns": [], "results": [], "commit_hash": "a"}', "results: a dict is wanted"),
+        (
+            '{"version": 2, "result_columns": [], "results": {}, "commit_hash": "HEAD", "env_name": "e"}',
+            "a commit's full hash is wanted, got 'HEAD'",
+        ),
+    ],
+)
+def test_a_results_file_that_is_none_is_named_and_the_others_are_read(tree, text, complaint):
+    file_of(tree).write_text(text)
+    found, note = the_note(tree)
+    assert complaint in note
+    assert file_of(tree).name in note
+    assert len(found.files) == 4
+
+
+def test_a_results_file_that_is_not_text(tree):
+    file_of(tree).write_bytes(b"\xff\xfe\x00")
+    assert "utf-8" in the_note(tree)[1]
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ([[1.0], [["'eager'"], ["'a'", "'b'"]], "1"], "a list of 2, one for each combination"),
+        ([["fast"], [["'eager'"], ["'a'"]], "1"], "s, null or NaN is wanted, got 'fast'"),
+        ([[-1.0], [["'eager'"], ["'a'"]], "1"], "a time from 1e-12 to 1e+11 s, null or NaN is wanted, got '-1.0'"),
+        ([[0], [["'eager'"], ["'a'"]], "1"], "a time from 1e-12 to 1e+11 s, null or NaN is wanted, got '0'"),
+        ([[True], [["'eager'"], ["'a'"]], "1"], "null or NaN is wanted, got 'True'"),
+        ([[1.0], [["'eager'"]], "1"], "the two axes (implementation, case)"),
+        (7, "row: a list is wanted"),
+        (None, "row: a list is wanted"),
+    ],
+)
+def test_a_damaged_row_is_named_and_the_others_are_read(tree, row, complaint):
+    edit(file_of(tree), lambda data: data["results"].update({"matmul.Cpu.time_hot": row}))
+    found, note = the_note(tree)
+    assert complaint in note
+    assert "matmul.Cpu.time_hot" in note
+    assert {value.benchmark for value in newest(found, tree).values} | {"matmul.Cpu.time_hot"} == set(synthetic.CASES)
+    assert len(found.files) == 5
+
+
+def test_a_machine_without_description_is_shown_and_named(tree, machine):
+    (machine / "machine.json").unlink()
+    found, note = the_note(tree)
+    assert note.startswith("bench-1/machine.json: no such file")
+    assert found.machines[0].name == synthetic.MACHINE
+    assert len(found.files) == 5
+
+
+@pytest.mark.parametrize(("text", "complaint"), [(None, "No such file"), ("{", "Expecting"), ('{"version": 9}', "9")])
+def test_without_benchmarks_json_times_are_still_read(tree, text, complaint):
+    path = tree.results / "benchmarks.json"
+    path.unlink() if text is None else path.write_text(text)
+    found, note = the_note(tree)
+    assert complaint in note
+    assert "GFLOPS need it" in note
+    assert found.benchmarks is None
+    items, notes = series_measured.measurements(found)
+    assert notes == ()
+    assert len(items) == 60
+    assert all(item.gflops is None for item in items)
+
+
+@pytest.mark.parametrize(
+    "entry", ["text", {"type": "time"}, {"type": "time", "params": [["'a'"], ["'b'"]], "flops": {"b": -1}}]
+)
+def test_a_damaged_benchmark_is_named(tree, entry):
+    edit(tree.results / "benchmarks.json", lambda data: data.update({"other.Cpu.time_hot": entry}))
+    found, note = the_note(tree)
+    assert note.startswith("benchmarks.json: other.Cpu.time_hot:")
+    assert set(found.benchmarks) == set(synthetic.CASES)
+
+
+def test_a_malformed_telemetry_line_is_named_with_its_number(tree, machine):
+    path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "{nonsense", *lines[1:]]) + "\n")
+    found, note = the_note(tree)
+    assert note.startswith(f"bench-1/telemetry/{path.name}:2: not JSON")
+    assert sum(len(rounds) for rounds in newest(found, tree).rounds.values()) == len(lines)
+
+
+@pytest.mark.parametrize("change", [{"e": -1.0}, {"e": None}, {"p": ["native"]}, {"p": "native"}])
+def test_a_telemetry_line_that_says_something_else_is_named(tree, machine, change):
+    path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    with path.open("a") as stream:
+        stream.write(json.dumps(line | change) + "\n")
+    assert "wanted" in the_note(tree)[1]
+
+
+def test_a_line_that_was_moved_twice_is_one_round(tree, machine):
+    path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
+    path.write_text(path.read_text() * 2)
+    assert {len(rounds) for rounds in newest(read(tree), tree).rounds.values()} == {8}
+
+
+def test_failures_are_read_with_their_reason(tree, machine):
+    path = machine / "telemetry" / f"{file_of(tree, 3).stem}.failures.jsonl"
+    place = {"b": "matmul.Cpu.time_hot", "p": ["triton", "float32-256x256x256"]}
+    lines = [place | {"t": 2.0, "error": "RuntimeError: later"}, place | {"t": 1.0, "error": "RuntimeError: sooner"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "nonsense\n")
+    found, note = the_note(tree)
+    assert f"{path.name}:3: not JSON" in note
+    items, _ = series_measured.measurements(found)
+    (item,) = [item for item in items if item.reason is not None]
+    assert (item.outcome, item.reason) == (Outcome.FAILED, "RuntimeError: later")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "{", '{"version": 1}'])
+def test_a_damaged_description_of_a_machine_is_named(tree, machine, text):
+    (machine / "machine.json").write_text(text)
+    found, note = the_note(tree)
+    assert note.startswith("bench-1/machine.json: ")
+    assert len(found.files) == 5
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_a_results_directory_that_is_none_is_an_error(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match="no such directory, asv's results_dir is wanted: run `make track`"):
+        asv_results.read(tmp_path / name)
+
+
+def test_folders_of_other_origin_are_not_machines(tree):
+    synthetic.write_json(tree.results / "scratch" / "notes.txt", {})
+    synthetic.write_json(tree.results / ".hidden" / "machine.json", {})
+    found = read(tree)
+    assert (len(found.machines), found.notes) == (1, ())
+
+
+def test_without_telemetry_asvs_value_counts_and_says_so(tree, machine):
+    for path in (machine / "telemetry").iterdir():
+        path.unlink()
+    items, _ = series_measured.measurements(read(tree))
+    measured = [item for item in items if item.outcome is Outcome.MEASURED]
+    assert measured
+    assert all(item.warnings == (NO_TELEMETRY,) and item.interval is not None for item in measured)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda data: data.pop("matmul.Cpu.time_hot"), "is no longer in benchmarks.json (30 values kept, not shown)"),
+        (lambda data: data["matmul.Cpu.time_hot"].update(version="2"), "was recorded as version 1, now it is 2"),
+    ],
+)
+def test_values_without_a_place_are_kept_and_named(tree, change, complaint):
+    edit(tree.results / "benchmarks.json", change)
+    items, (note,) = series_measured.measurements(read(tree))
+    assert note.startswith("matmul.Cpu.time_hot ")
+    assert complaint in note
+    assert {item.key.benchmark for item in items} == {"add_mul_exp.Cpu.time_hot"}
+
+
+def test_a_name_that_is_no_series_name_cannot_become_a_path(tree):
+    row = [[1.0], [["'eager'"], ["'a'"]], "1"]
+    edit(file_of(tree), lambda data: data["results"].update({"../../x.Cpu.time_hot": row}))
+    _, (note,) = series_measured.measurements(read(tree))
+    assert "is not named <kernel>.<Cpu|Cuda>.time_<state> (1 value kept, not shown)" in note
+
+
+def test_two_files_of_one_commit_are_not_added_up(tree):
+    path = file_of(tree)
+    path.with_name(path.stem + "-copy.json").write_text(path.read_text())
+    items, notes = series_measured.measurements(read(tree))
+    assert len(items) == 60
+    assert all("stands in two files" in note for note in notes)
+
+
+def test_parameters_are_read_from_their_repr():
+    assert [asv_results.parameter(text) for text in ("'native'", "3", "'a\\'b'", "<object>")] == [
+        "native", "3", "a'b", "<object>",
+    ]  # fmt: skip
+
+
+def read_one(folder, row=(), telemetry=(), **changed):
+    """Return what is read of a results file of one value, and the notes; `row`: fields of its benchmark's row."""
+    named = {
+        "result": [1e-3], "params": [["'eager'"], ["'c'"]], "version": "1", "started_at": 1.7e12, "duration": 1.0,
+        "stats_ci_99_a": [9e-4], "stats_ci_99_b": [2e-3],
+    } | dict(row)  # fmt: skip
+    data = synthetic.results_json("f" * 40, "m", {"matmul.Cpu.time_hot": list(named.values())}) | changed
+    path = folder / "m" / "ffffffff-env.json"
+    synthetic.write_json(path, data)
+    synthetic.write_json(folder / "m" / "telemetry" / "ffffffff-env.jsonl", dict(telemetry))
+    notes = []
+    return asv_results.read_file(path, notes), [note for note in notes if telemetry or "jsonl" not in note]
+
+
+HUGE = 10**400  # an integer for JSON, and for no float
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"version": 1}, "version: a text is wanted, got '1'"),
+        ({"version": [1]}, "version: a text is wanted, got '[1]'"),
+        *(({"result": [value]}, "a time from 1e-12 to 1e+11 s") for value in (HUGE, 1e308, 5e-324, math.inf)),
+    ],
+)
+def test_what_no_page_can_show_is_left_out(tmp_path, row, complaint):
+    found, (note,) = read_one(tmp_path, row)
+    assert found.values == () and complaint in note
+
+
+@pytest.mark.parametrize(
+    ("row", "lost"),
+    [
+        *(({"started_at": value}, "began") for value in (HUGE, 1e300, math.inf, math.nan, -1.0, "noon")),
+        *(({"stats_ci_99_b": [value]}, "interval") for value in (HUGE, 1e308, math.inf, math.nan)),
+    ],
+)
+def test_beside_a_time_what_is_out_of_bounds_is_not_known(tmp_path, row, lost):
+    (plain,) = read_one(tmp_path)[0].values
+    found, notes = read_one(tmp_path, row)
+    assert getattr(plain, lost) is not None
+    assert (found.values, notes) == ((dataclasses.replace(plain, **{lost: None}),), [])
+
+
+def test_columns_without_names_are_none(tmp_path):
+    found, (note,) = read_one(tmp_path, result_columns=[{}])
+    assert found is None and "result_columns: a list of names is wanted" in note
+
+
+def test_a_file_of_brackets_is_none(tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "deep.json").write_text("[" * 100_000)
+    notes = []
+    assert asv_results.read_file(tmp_path / "m" / "deep.json", notes) is None
+    assert "recursion" in notes[0]
+
+
+@pytest.mark.parametrize("amount", [HUGE, 1e308, math.inf, math.nan, 0, True])
+def test_work_that_no_call_does_is_named(tmp_path, amount):
+    entry = {"type": "time", "params": [["'a'"], ["'b'"]], "flops": {"b": amount}}
+    synthetic.write_json(tmp_path / "benchmarks.json", {"version": 2, "x.Cpu.time_hot": entry})
+    notes = []
+    assert asv_results.read_benchmarks(tmp_path / "benchmarks.json", notes) == {}
+    assert "flops of b: a positive number up to 1e+24 is wanted" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"t": value} for value in (1e300, HUGE, -1.0)),
+        *({"e": value} for value in (1e308, 1e-300)),
+        *({"n": HUGE}, {"s": 1e300}, {"j": 0.0}, {"v": [HUGE, *[None] * 6]}),
+    ],
+)
+def test_a_round_that_no_page_can_show_is_left_out(tmp_path, change):
+    round_ = {"b": "matmul.Cpu.time_hot", "p": ["eager", "c"], "t": 1.7e9, "e": 1e-3, "n": 9, "k": 1, "s": 1.0}
+    round_ |= {"r": "converged", "m": "a1b2", "l": "launch", "j": 1e-4}
+    found, notes = read_one(tmp_path, telemetry=round_)
+    assert (len(found.rounds), notes) == (1, [])
+    found, (note,) = read_one(tmp_path, telemetry=round_ | change)
+    assert found.rounds == {} and "wanted, got" in note
+
+
+@pytest.mark.parametrize("time", [HUGE, 1e300], ids=["huge", "1e300"])
+def test_neither_a_failure_nor_a_session_is_at_no_time(time):
+    with pytest.raises(failures.FailureLineError, match="t: a Unix time is wanted"):
+        failures.decode(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
+    with pytest.raises(session_facts.SessionLineError, match="t: a Unix time is wanted"):
+        session_facts.decode(json.dumps({"t": time}))
+
+
+@pytest.mark.parametrize(("row", "complaint"), [(7, "row: a list is wanted"), ([["x"], [], "1"], "null or NaN")])
+def test_a_damaged_ceiling_is_named(tmp_path, row, complaint):
+    data = synthetic.results_json("f" * 40, "m", {"device.Cpu.track_threads": row})
+    synthetic.write_json(tmp_path / "m" / "ffffffff-env.json", data)
+    notes = []
+    assert asv_results.read_file(tmp_path / "m" / "ffffffff-env.json", notes).tracked == ()
+    assert f"device.Cpu.track_threads: {'' if row == 7 else 'result: a number, '}{complaint}" in notes[0]

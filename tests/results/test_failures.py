@@ -1,0 +1,57 @@
+"""Failure lines: what is written is read back, and nothing else is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.harness.spool import append_failure
+from kernel_velocity.results import failures
+from kernel_velocity.results.failures import Failure, FailureLineError
+
+texts = st.text(st.characters(), max_size=30)  # lone surrogates too: the error of a kernel may hold anything
+
+
+@given(texts, st.lists(texts, max_size=3), st.integers(0, 2**32), texts, st.booleans(), st.booleans())
+def test_what_is_encoded_is_decoded(benchmark, params, time, error, died, skipped):  # noqa: PLR0917 - hypothesis' order
+    failure = Failure(
+        benchmark=benchmark, params=tuple(params), time=float(time), error=error, died=died, skipped=skipped
+    )
+    line = failures.encode(failure)
+    assert len(line.splitlines()) == 1
+    assert line.isascii()
+    assert failures.decode(line) == failure
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[]", "an object is wanted, got list"),
+        ('{"b": 1, "p": [], "t": 1, "error": ""}', "strings are wanted"),
+        ('{"b": "a", "p": "x", "t": 1, "error": ""}', "a list of strings"),
+        ('{"b": "a", "p": [], "t": true, "error": ""}', "a Unix time"),
+        ('{"b": "a", "p": [], "t": NaN, "error": ""}', "a Unix time"),
+    ],
+)
+def test_malformed_lines_are_refused(line, reason):
+    with pytest.raises(FailureLineError, match=reason):
+        failures.decode(line)
+
+
+def test_the_suite_writes_lines_that_are_understood(tmp_path):
+    path = failures.spool_path(tmp_path, "env", "c" * 40)
+    append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=ValueError("wrong by 3"))
+    (line,) = path.read_text().splitlines()
+    assert failures.decode(line) == Failure(
+        benchmark="k", params=("native", "c"), time=1.5, error="ValueError: wrong by 3"
+    )
+
+
+def test_the_suite_says_why_a_series_does_not_apply(tmp_path):
+    path = failures.spool_path(tmp_path, "env", "c" * 40)
+    error = NotImplementedError("driver too old")
+    append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=error)
+    (line,) = path.read_text().splitlines()
+    assert failures.decode(line) == Failure(
+        benchmark="k", params=("native", "c"), time=1.5, error="driver too old", skipped=True
+    )

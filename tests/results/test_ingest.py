@@ -1,0 +1,345 @@
+"""Ingest: every line ends in its place exactly once, whatever interrupts it."""
+
+import fcntl
+import io
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kernel_velocity import lock
+from kernel_velocity.__main__ import main
+from kernel_velocity.harness import telemetry
+from kernel_velocity.harness.spool import append_line, spool_path
+from kernel_velocity.results import backup as kept_values
+from kernel_velocity.results import failures, ingest
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.sessions import SessionFacts
+from tests.results.spooled import (
+    COLUMNS,
+    COMMIT,
+    ENVIRONMENT,
+    NAME,
+    at,
+    estimates,
+    fail,
+    kept,
+    spool,
+    stored_values,
+    waiting,
+    write_result,
+)
+
+
+def test_rounds_move_next_to_their_result(tmp_path):
+    write_result(tmp_path, [2.0, 1.5], [[2.0], [1.0, 2.0]])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0), at(3.0, 2.0, ("eager", "c")))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert (summary.moved, summary.waiting, summary.pruned) == (3, 0, 0)
+    assert estimates(tmp_path) == [1.0, 2.0, 2.0]
+    assert waiting(tmp_path) == []
+
+
+def test_a_second_ingest_changes_nothing(tmp_path):
+    write_result(tmp_path, [2.0, 1.5], [[2.0], [1.0, 2.0]])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 2.0))
+    ingest.ingest(tmp_path, now=10.0)
+    before = kept(tmp_path)
+    spool(tmp_path, at(1.0, 1.0))  # a line that was moved already, as an interruption leaves it
+    ingest.ingest(tmp_path, now=10.0)
+    assert kept(tmp_path) == before
+    assert waiting(tmp_path) == []
+
+
+def test_rounds_of_a_result_that_is_still_being_measured_wait(tmp_path):
+    spool(tmp_path, at(1.0, 1.0))
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(2.0, 3.0))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert (summary.moved, summary.waiting) == (1, 1)
+    assert len(waiting(tmp_path)) == 1
+
+
+def test_rounds_that_nothing_claims_are_pruned_after_a_day(tmp_path):
+    spool(tmp_path, at(1.0, 1.0), at(90000.0, 2.0))
+    summary = ingest.ingest(tmp_path, now=1.0 + ingest.GRACE + 1)
+    assert (summary.pruned, summary.waiting) == (1, 1)
+
+
+def session(root, began, **facts):
+    line = session_facts.encode(SessionFacts(began=began, facts=facts))
+    append_line(session_facts.spool_path(root, ENVIRONMENT, COMMIT), line)
+
+
+def test_what_the_machine_was_moves_beside_the_rounds_of_its_session(tmp_path):
+    path = write_result(tmp_path, [None, 1.5], [None, [1.0, 2.0]])
+    spool(tmp_path, at(5.0, 1.0), at(6.0, 2.0))
+    session(tmp_path, 4.0, governor="performance")
+    session(tmp_path, 7.0, governor="powersave")  # has measured nothing yet
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+    assert [each.began for each in session_facts.read(path, [])] == [4.0]
+    session(tmp_path, 4.0, governor="performance")  # a line that was moved already, as an interruption leaves it
+    spool(tmp_path, at(5.0, 1.0))
+    ingest.ingest(tmp_path, now=10.0)
+    assert [each.facts for each in session_facts.read(path, [])] == [{"governor": "performance"}]
+
+
+def test_what_the_machine_was_is_not_kept_where_nothing_was_measured(tmp_path):
+    path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    session(tmp_path, 4.0, governor="performance")
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+    assert session_facts.read(path, []) == ()
+    assert ingest.ingest(tmp_path, now=4.0 + ingest.GRACE + 1).pruned == 1
+
+
+def test_a_malformed_session_is_set_aside(tmp_path):
+    path = session_facts.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    append_line(path, '{"t": "noon"}')
+    (problem,) = ingest.ingest(tmp_path, now=10.0).problems
+    assert "a Unix time is wanted, got 'noon'" in problem
+    assert path.with_name(f"{path.name}.malformed").exists() and not path.exists()
+
+
+def test_a_new_measurement_replaces_the_rounds_of_the_old_one(tmp_path):
+    write_result(tmp_path, [5.0, 1.0], [[5.0], [1.0]])
+    spool(tmp_path, at(1.0, 1.0), at(1.0, 5.0, ("eager", "c")))
+    ingest.ingest(tmp_path, now=10.0)
+    write_result(tmp_path, [5.0, 2.0], [[5.0], [2.0]])
+    spool(tmp_path, at(5.0, 2.0))
+    ingest.ingest(tmp_path, now=10.0)
+    assert sorted(estimates(tmp_path)) == [2.0, 5.0]  # the series that was not measured again keeps its round
+
+
+@pytest.mark.parametrize("place", ["replace_text", "_put_back"])
+def test_an_interruption_loses_nothing(tmp_path, monkeypatch, place):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 7.0))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingest, place, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ingest.ingest(tmp_path, now=10.0)
+    monkeypatch.undo()
+    spool(tmp_path, at(3.0, 8.0))  # measuring goes on
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert estimates(tmp_path) == [1.0]
+    assert summary.waiting == 2
+
+
+def test_ingest_waits_for_the_line_of_a_writer(tmp_path):
+    write_result(tmp_path, [None, 1.5], [None, [1.0, 2.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    with path.open("ab") as writer, ThreadPoolExecutor() as pool:
+        fcntl.flock(writer, fcntl.LOCK_SH)
+        summary = pool.submit(ingest.ingest, tmp_path, now=10.0)
+        while path.exists():  # until it is claimed
+            time.sleep(0.001)
+        writer.write(telemetry.encode(at(2.0, 2.0)).encode() + b"\n")
+        writer.close()
+        assert summary.result(timeout=10).moved == 2
+    assert estimates(tmp_path) == [1.0, 2.0]
+
+
+def test_a_writer_that_opened_a_file_which_was_claimed_begins_a_new_one(tmp_path, monkeypatch):
+    spool(tmp_path, at(1.0, 1.0))
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    flock = fcntl.flock
+
+    def claimed_before_the_lock(*args):
+        if path.exists():
+            path.rename(path.with_name("claimed"))
+            monkeypatch.setattr(fcntl, "flock", flock)
+        flock(*args)
+
+    monkeypatch.setattr(fcntl, "flock", claimed_before_the_lock)
+    spool(tmp_path, at(2.0, 2.0))
+    assert [telemetry.decode(line).estimate for line in waiting(tmp_path)] == [2.0]
+    assert path.with_name("claimed").read_text().count("\n") == 1
+
+
+def test_malformed_lines_are_reported_and_set_aside(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    path.write_text(path.read_text() + '{"b": 3\n')
+    summary = ingest.ingest(tmp_path, now=10.0)
+    (problem,) = summary.problems
+    assert "malformed line" in problem and "not JSON" in problem and "\n" not in problem
+    assert path.with_name(path.name + ".malformed").read_text() == '{"b": 3\n'
+    assert estimates(tmp_path) == [1.0]
+    assert ingest.ingest(tmp_path, now=10.0).problems == ()
+
+
+def test_malformed_results_file_keeps_its_rounds_waiting(tmp_path):
+    path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    good = path.read_text()
+    spool(tmp_path, at(1.0, 1.0))
+    for text in ("", "{", "[]", '{"results": 1}', '{"results": {}, "version": 99}'):
+        path.write_text(text)
+        summary = ingest.ingest(tmp_path, now=10.0)
+        assert summary.waiting == 1
+        (problem,) = summary.problems
+        assert path.name in problem and "waits" in problem
+        assert path.read_text() == text
+    path.write_text(good)
+    assert ingest.ingest(tmp_path, now=10.0).moved == 1
+
+
+def test_the_machine_whose_samples_agree_gets_the_rounds(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]], machine="one")
+    write_result(tmp_path, [None, 2.0], [None, [2.0]], machine="two")
+    spool(tmp_path, at(1.0, 1.0), at(1.0, 2.0))
+    ingest.ingest(tmp_path, now=10.0)
+    assert estimates(tmp_path, "one") == [1.0]
+    assert estimates(tmp_path, "two") == [2.0]
+
+
+def test_nothing_is_restored_on_another_machine(tmp_path):
+    other = write_result(tmp_path, [None, None], [None, None], machine="other")
+    os.utime(other, (1.0, 1.0))
+    write_result(tmp_path, [None, 1.0], [None, [1.0]], machine="box")
+    spool(tmp_path, at(1.0, 1.0))
+    assert ingest.ingest(tmp_path, now=10.0).restored == ()
+    assert stored_values(other) == [None, None]
+
+
+def test_another_commit_with_the_same_short_hash_claims_nothing(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]], commit=COMMIT[:8] + "b" * 32)
+    spool(tmp_path, at(1.0, 1.0))
+    assert ingest.ingest(tmp_path, now=10.0).waiting == 1
+
+
+def test_a_dropped_value_is_restored_and_the_others_stay(tmp_path):
+    path = write_result(tmp_path, [4.0, None], [[4.0, 4.5], None], repeat=[2, None])
+    spool(tmp_path, at(1.0, 1.0), at(2.0, 3.0), at(1.0, 4.0, ("eager", "c")), at(2.0, 4.5, ("eager", "c")))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    (line,) = summary.restored
+    assert "restored from 2 rounds" in line and NAME in line
+    assert stored_values(path) == [4.0, 2.0]
+    row = dict(zip(COLUMNS, json.loads(path.read_text())["results"][NAME], strict=False))
+    assert row["samples"] == [[4.0, 4.5], [1.0, 3.0]]
+    assert (row["started_at"], row["duration"], row["version"]) == (1_000_000, 5.0, "1")
+    assert ingest.ingest(tmp_path, now=10.0).restored == ()
+
+
+def test_wrong_numbers_are_not_restored(tmp_path):
+    path = write_result(tmp_path, [4.0, None], [[4.0], None])
+    spool(tmp_path, at(1.0, 1.0))
+    failure = Failure(benchmark=NAME, params=("native", "c"), time=2.0, error="wrong by 3")
+    failures.append(failures.spool_path(tmp_path, ENVIRONMENT, COMMIT), failure)
+    summary = ingest.ingest(tmp_path, now=10.0)
+    assert stored_values(path) == [4.0, None]
+    assert summary.failures == 1
+    assert kept(tmp_path, suffix=".failures.jsonl") == [failures.encode(failure)]
+
+
+def test_a_later_success_ends_a_failure(tmp_path):
+    test_wrong_numbers_are_not_restored(tmp_path)
+    write_result(tmp_path, [4.0, 6.0], [[4.0], [6.0]])
+    spool(tmp_path, at(50.0, 6.0))
+    ingest.ingest(tmp_path, now=60.0)
+    assert kept(tmp_path, suffix=".failures.jsonl") == []
+
+
+def test_bytes_that_are_no_text_are_set_aside_once(tmp_path):
+    write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    spool(tmp_path, at(1.0, 1.0))
+    path = spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    beside = tmp_path / "results" / "box" / "telemetry" / f"{COMMIT[:8]}-{ENVIRONMENT}.jsonl"
+    beside.parent.mkdir()
+    line = telemetry.encode(at(1.0, 1.0)).encode().replace(b'"l":"l"', b'"l":"\xff"')
+    for file in (path, beside):
+        with file.open("ab") as stream:
+            stream.write(line + b"\n")
+    problems = ingest.ingest(tmp_path, now=10.0).problems
+    assert len(problems) == 2 and all("not UTF-8" in problem for problem in problems)
+    assert estimates(tmp_path) == [1.0]
+    assert ingest.ingest(tmp_path, now=10.0).problems == ()
+
+
+def test_an_error_that_utf8_cannot_hold_is_moved(tmp_path):
+    write_result(tmp_path, [4.0, None], [[4.0], None])
+    fail(tmp_path, 2.0, error="got '\ud800\u2028'")
+    assert ingest.ingest(tmp_path, now=10.0, machine="box").failures == 1
+    (line,) = kept(tmp_path, suffix=".failures.jsonl")
+    assert failures.decode(line).error == "got '\ud800\u2028'"
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ([[1.0]], "params: a list of lists is wanted, got 'None'"),
+        ([[1.0], ["'eager'"]], "params: a list of lists is wanted"),
+        ([[1.0], [["'eager'"], ["'a'", "'b'"]]], "result: a list of 2 is wanted, got '[1.0]'"),
+        ([1.0, [["'eager'"], ["'a'"]]], "result: a list of 1 is wanted, got '1.0'"),
+    ],
+)
+def test_a_damaged_row_of_results_is_one_line(tmp_path, row, complaint):
+    path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
+    data = json.loads(path.read_text())
+    data["results"][NAME] = row
+    path.write_text(json.dumps(data))
+    spool(tmp_path, at(1.0, 1.0))
+    summary = ingest.ingest(tmp_path, now=10.0)
+    (problem,) = summary.problems
+    assert complaint in problem and NAME in problem and "\n" not in problem
+    assert summary.waiting == 1
+
+
+def test_command_reports_and_signals_malformed_lines(tmp_path):
+    out, err = io.StringIO(), io.StringIO()
+    assert main(["ingest", "--root", str(tmp_path)], out, err) == 2
+    assert "no asv.conf.json" in err.getvalue()
+    (tmp_path / "asv.conf.json").write_text("{}")
+    assert main(["ingest", "--root", str(tmp_path)], out, err) == 0
+    assert out.getvalue() == "0 rounds and 0 failures moved, 0 lines wait for their result, 0 pruned\n"
+
+
+def command(root):
+    out, err = io.StringIO(), io.StringIO()
+    (root / "asv.conf.json").write_text("{}")
+    assert main(["ingest", "--root", str(root)], out, err) == 0
+    return out.getvalue().splitlines(), err.getvalue()
+
+
+def cut_off(root):
+    """Leave what a run leaves that was killed when it had measured anew one round of two."""
+    path = write_result(root, [None, 1.5], [None, [1.0, 2.0]], repeat=[None, 2])
+    kept_values.keep(root, [path])
+    before = path.read_text()
+    write_result(root, [None, 9.0], [None, [9.0]], repeat=[None, 1])
+    return path, before
+
+
+def test_command_puts_back_what_a_run_that_was_cut_off_left_with_less(tmp_path, monkeypatch):
+    monkeypatch.setenv(lock.HOLDER, "")
+    path, _ = cut_off(tmp_path)
+    (line, _), err = command(tmp_path)
+    assert "what was recorded before of 1 series is put back" in line and err == ""
+    assert stored_values(path)[1] == 1.5
+    assert len(command(tmp_path)[0]) == 1  # once
+
+
+def test_command_puts_nothing_back_while_a_run_measures(tmp_path, monkeypatch):
+    path, _ = cut_off(tmp_path)
+    with lock.held(tmp_path):
+        monkeypatch.setenv(lock.HOLDER, "1")
+        lines, err = command(tmp_path)
+    assert len(lines) == 1 and stored_values(path)[1] == 9.0
+    assert err.startswith("note: nothing is put back of a run that was cut off: another run is measuring")
+    assert err.count("\n") == 1
+
+
+def test_locks_that_nfs_turns_into_posix_locks(tmp_path, monkeypatch):
+    """There a shared lock wants a file that is open for reading, an exclusive one for writing."""
+    monkeypatch.setattr(fcntl, "flock", fcntl.lockf)
+    write_result(tmp_path, [None, 1e-3], [None, [1e-3]])
+    spool(tmp_path, at(1000.0, 1e-3))
+    assert ingest.ingest(tmp_path, now=2000.0).moved == 1

@@ -1,0 +1,129 @@
+"""Rounds to measurements: the median, its interval, and the warnings that reach the page."""
+
+import dataclasses
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from kernel_velocity.harness.telemetry import FLAGS, Round
+from kernel_velocity.results import measurement as measurements
+from kernel_velocity.results.measurement import SeriesKey
+
+KEY = SeriesKey(
+    machine="m", environment="e", benchmark="matmul.Cpu.time_hot", implementation="native", case="c", version="1"
+)
+estimates = st.lists(st.floats(min_value=1e-6, max_value=1.0), min_size=3, max_size=20)
+
+
+def rounds(values, **changes):
+    return [
+        dataclasses.replace(
+            Round(
+                benchmark=KEY.benchmark, params=("native", "c"), time=float(number), estimate=value, n=64, batch=1,
+                spent=0.1, stop="converged", method="one", launch=f"launch {number}",
+            ),
+            **changes,
+        )
+        for number, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def measure(items, flop=2e9, bytes_moved=1e9):
+    return measurements.from_rounds(KEY, "c" * 40, items, flop=flop, bytes_moved=bytes_moved)
+
+
+def test_the_value_is_the_median_and_one_wild_round_does_not_move_it():
+    item = measure(rounds([1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 9.0]))
+    assert item.seconds == pytest.approx(1.0, abs=0.011)
+    assert item.rounds == 8
+    assert item.gflops == pytest.approx(2.0, abs=0.02)
+
+
+@given(estimates, st.randoms(use_true_random=False))
+def test_the_order_of_rounds_does_not_matter(values, shuffle):
+    mixed = list(values)
+    shuffle.shuffle(mixed)
+    one, other = measure(rounds(values)), measure(rounds(mixed))
+    assert one.seconds == other.seconds
+    assert one.interval.low == pytest.approx(other.interval.low)
+
+
+@given(estimates, st.floats(min_value=1e-3, max_value=1e3))
+def test_a_faster_clock_scales_value_and_interval(values, factor):
+    one, other = measure(rounds(values)), measure(rounds([value * factor for value in values]))
+    assert other.seconds == pytest.approx(one.seconds * factor)
+    assert other.interval.low == pytest.approx(one.interval.low * factor)
+    assert other.interval.high == pytest.approx(one.interval.high * factor)
+
+
+@given(estimates)
+def test_the_interval_holds_the_value(values):
+    item = measure(rounds(values))
+    assert item.interval.low <= item.seconds <= item.interval.high
+
+
+def test_the_interval_is_scipys_on_logarithms():
+    values = [1.0, 1.1, 0.95, 1.02, 1.07, 0.99, 1.03, 1.01]
+    logs = [math.log(value) for value in values]
+    low, high = stats.t.interval(0.95, len(logs) - 1, loc=stats.tmean(logs), scale=stats.sem(logs))
+    interval = measurements.round_interval(values)
+    assert (interval.low, interval.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-5)
+
+
+def test_the_interval_holds_the_truth_in_95_of_100():
+    noise = random.Random(5)
+    held = 0
+    for _ in range(2000):
+        interval = measurements.round_interval([math.exp(noise.gauss(0, 0.01)) for _ in range(8)])
+        held += interval.low <= 1.0 <= interval.high
+    assert held / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_too_few_rounds_say_so():
+    item = measure(rounds([1.0, 1.1]))
+    assert item.interval is None
+    assert item.warnings == ("need 8 rounds, have 2", "no interval: needs 3 rounds")
+    assert measure(rounds([1.0] * 5)).warnings == ("need 8 rounds, have 5",)
+    assert measure(rounds([1.0] * 8)).warnings == ()
+
+
+def test_rounds_of_one_launch_are_not_independent_and_say_so():
+    assert measure(rounds([1.0] * 8, launch="same")).warnings == ("its rounds shared a launch",)
+
+
+def test_flags_are_counted():
+    items = rounds([1.0] * 6) + rounds([1.0] * 2, flags=("contended",))
+    items = [dataclasses.replace(item, launch=str(number)) for number, item in enumerate(items)]
+    assert measure(items).warnings == ("contended in 2 of 8 rounds",)
+
+
+def test_flags_whose_names_do_not_explain_themselves_are_explained():
+    items = rounds([1.0] * 8, flags=("warm", "z"))
+    items = [dataclasses.replace(item, launch=str(number)) for number, item in enumerate(items)]
+    assert measure(items).warnings == (
+        "warm in 8 of 8 rounds (faster than memory: the caches were not cold)",
+        "z in 8 of 8 rounds",  # of a newer version
+    )
+    assert set(measurements.MEANINGS) <= set(FLAGS)
+
+
+def test_methods_are_not_mixed():
+    old = rounds([5.0] * 3, method="old")
+    new = [dataclasses.replace(item, time=item.time + 100) for item in rounds([1.0] * 8, method="new")]
+    item = measure(new + old)
+    assert (item.seconds, item.method, item.rounds) == (1.0, "new", 8)
+    assert "3 rounds of an earlier timing method left out" in item.warnings
+
+
+def test_unknown_work_has_no_rate():
+    item = measure(rounds([1.0] * 8), flop=None, bytes_moved=None)
+    assert (item.gflops, item.gigabytes) == (None, None)
+
+
+def test_traffic_is_given_for_kernels_that_memory_bounds():
+    assert measure(rounds([1.0] * 8), flop=3e9, bytes_moved=12e9).gigabytes == pytest.approx(12.0)
+    assert measure(rounds([1.0] * 8), flop=300e9, bytes_moved=12e9).gigabytes is None

@@ -1,0 +1,89 @@
+"""What asv stored and what telemetry says, together: which of them is shown, and when neither is."""
+
+import json
+
+import pytest
+
+from kernel_velocity.results.measurement import Outcome
+from kernel_velocity.results.records import OTHER_TELEMETRY
+from kernel_velocity.series import measured
+from tests.results.test_asv_results import edit, file_of, read
+
+
+def of_native(tree):
+    """Return what the newest commit measured of native matmul's first case."""
+    items, _ = measured.measurements(read(tree))
+    (item,) = [
+        item
+        for item in items
+        if (item.commit, item.key.benchmark) == (tree.commits[-1], "matmul.Cpu.time_hot")
+        and (item.key.implementation, item.key.case) == ("native", "float32-256x256x256")
+    ]
+    return item
+
+
+def write_failures(tree, *lines):
+    path = file_of(tree).parent / "telemetry" / f"{file_of(tree).stem}.failures.jsonl"
+    place = {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-256x256x256"]}
+    path.write_text("".join(json.dumps(place | line) + "\n" for line in lines))
+
+
+FIRST_ROUND = 1767225600.0 + 4000  # of the newest commit
+
+
+def test_a_round_that_raised_takes_the_time_away(tree):
+    failures = [{"t": FIRST_ROUND + 3.5, "error": "wrong by 3"}, {"t": FIRST_ROUND + 9, "error": "crash", "died": True}]
+    write_failures(tree, *failures)
+    item = of_native(tree)
+    assert (item.outcome, item.seconds, item.interval) == (Outcome.FAILED, None, None)
+    assert item.reason == "wrong by 3"
+    assert item.warnings == ("8 rounds timed before it failed",)
+    write_failures(tree, {"t": FIRST_ROUND - 60, "error": "wrong by 3"})  # of an earlier measurement
+    assert of_native(tree).outcome is Outcome.MEASURED
+
+
+def test_rounds_that_died_are_counted_in_a_footnote(tree):
+    times = (FIRST_ROUND + 2.5, FIRST_ROUND + 5.5)
+    write_failures(tree, *({"t": time, "error": f"crash at {time:.1f}", "died": True} for time in times))
+    item = of_native(tree)
+    assert item.outcome is Outcome.MEASURED
+    assert item.warnings == (f"2 further rounds lost to a crash or a timeout, the last with: crash at {times[1]:.1f}",)
+
+
+@pytest.mark.parametrize(("factor", "stale"), [(1 + 1e-7, False), (1.01, True)])
+def test_telemetry_of_another_run_is_not_shown_over_a_newer_value(tree, factor, stale):
+    def measured_again(data):
+        row = data["results"]["matmul.Cpu.time_hot"]
+        row[0] = [value if value is None else value * factor for value in row[0]]
+
+    before = of_native(tree).seconds
+    edit(file_of(tree), measured_again)
+    item = of_native(tree)
+    assert item.seconds == pytest.approx(before * factor if stale else before, rel=1e-9)
+    assert (item.warnings == (OTHER_TELEMETRY,)) == stale
+    assert (item.method is None) == stale
+
+
+def test_a_measurement_with_gauges_has_an_adjusted_time(tree):
+    """One round of three was read beside a busy neighbour."""
+    for path in (tree.results / "bench-1" / "telemetry").glob("*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for number, line in enumerate(lines):
+            line["j"] = 3e-5 * (1.3 if number % 3 == 0 else 1.0)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    item = of_native(tree)
+    assert item.adjusted.interval.low <= item.adjusted.seconds <= item.adjusted.interval.high
+    assert item.adjusted.seconds == pytest.approx(item.seconds, rel=0.02)
+
+
+def test_commits_of_one_code_are_adjusted_together(tree, monkeypatch):
+    told = {}
+    monkeypatch.setattr(measured, "fitted", lambda rounds, code: told.update(code) or {})
+    stem = file_of(tree).parent / "telemetry" / file_of(tree).stem
+    stem.with_name(f"{stem.name}.sessions.jsonl").write_text('{"t": 1.0, "facts": {}, "code": {"matmul": "abc"}}\n')
+    of_native(tree)
+    by_name = {(key.benchmark, key.implementation): found for (key, _), found in told.items()}
+    newest = tree.commits[-1]
+    assert by_name["matmul.Cpu.time_hot", "native"] == {newest: "abc"}
+    eager = by_name["matmul.Cpu.time_hot", "eager"]
+    assert set(eager.values()) == {"eager"} and len(eager) > 1  # no commit can change it

@@ -1,0 +1,96 @@
+"""The working tree as a commit: all that would be built, and nothing of the user's is touched."""
+
+import subprocess
+
+import pytest
+
+from kernel_velocity.errors import HistoryError
+from kernel_velocity.results import working_tree
+
+
+@pytest.fixture
+def clone(tmp_path):
+    for name in ("kernels/a.py", "kernels/gone.py", "results/box/machine.json", ".gitignore"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("build/\n" if name == ".gitignore" else "old\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "First")
+    return tmp_path
+
+
+def git(folder, *args):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def change(clone):
+    (clone / "kernels" / "a.py").write_text("new\n")
+    (clone / "kernels" / "b.py").write_text("unknown to git\n")
+    (clone / "kernels" / "gone.py").unlink()
+    (clone / "build").mkdir()
+    (clone / "build" / "junk").write_text("ignored\n")
+    (clone / "results" / "box" / "machine.json").write_text("recorded since\n")
+
+
+def test_what_differs_is_in_the_commit(clone):
+    change(clone)
+    sha = working_tree.commit(clone)
+    assert git(clone, "diff", "--name-status", "HEAD", sha).split() == [
+        *("M", "kernels/a.py"),
+        *("A", "kernels/b.py"),
+        *("D", "kernels/gone.py"),
+    ]
+    assert git(clone, "show", f"{sha}:kernels/b.py") == "unknown to git"
+    assert git(clone, "log", "-1", "--format=%s", sha) == working_tree.MESSAGE
+    assert git(clone, "rev-parse", f"{sha}^") == git(clone, "rev-parse", "HEAD")
+
+
+def test_index_branch_and_working_tree_stay_as_they_are(clone):
+    (clone / "kernels" / "a.py").write_text("staged\n")
+    git(clone, "add", "kernels/a.py")
+    change(clone)
+    index, head = (clone / ".git" / "index").read_bytes(), git(clone, "rev-parse", "HEAD")
+    status = git(clone, "status", "--porcelain")
+    index = (clone / ".git" / "index").read_bytes()  # `git status` may have refreshed it
+    sha = working_tree.commit(clone)
+    assert (clone / ".git" / "index").read_bytes() == index
+    assert git(clone, "rev-parse", "HEAD") == head
+    assert git(clone, "status", "--porcelain") == status
+    assert not git(clone, "for-each-ref", "--contains", sha)
+    assert not list((clone / ".git").glob(f"{working_tree.INDEX}*"))
+    assert git(clone, "show", f"{sha}:kernels/a.py") == "new"
+
+
+def test_the_same_content_is_the_same_commit(clone):
+    change(clone)
+    assert working_tree.commit(clone) == working_tree.commit(clone)
+
+
+def test_a_tree_without_changes_is_head(clone):
+    (clone / "results" / "box" / "machine.json").write_text("recorded since\n")
+    assert working_tree.commit(clone) == git(clone, "rev-parse", "HEAD")
+
+
+def test_results_may_be_ignored_or_not_there(clone):
+    git(clone, "rm", "-rq", "results")
+    (clone / ".gitignore").write_text("build/\nresults/\n")
+    git(clone, "commit", "-qam", "Keep no results")
+    change_one(clone)
+    assert git(clone, "diff", "--name-only", "HEAD", working_tree.commit(clone)) == "kernels/a.py"
+    (clone / "results").mkdir()
+    (clone / "results" / "new.json").write_text("recorded\n")
+    assert git(clone, "diff", "--name-only", "HEAD", working_tree.commit(clone)) == "kernels/a.py"
+
+
+def change_one(clone):
+    (clone / "kernels" / "a.py").write_text("new\n")
+
+
+def test_what_git_refuses_is_said_in_its_words(tmp_path):
+    with pytest.raises(
+        HistoryError, match="the working tree cannot be made a commit: git rev-parse says: fatal: not a"
+    ):
+        working_tree.commit(tmp_path)

@@ -1,0 +1,356 @@
+"""The roofline: one case by hand, properties of the model, what is flagged, and words that do not lie."""
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.roofline.model import (
+    BEYOND,
+    IMPOSSIBLE,
+    Level,
+    Roofs,
+    is_beyond,
+    label,
+    memory_of,
+    memory_traffic,
+    percent,
+    roofline,
+)
+from tests.kernels.stand_in import properties
+
+KIB, MIB = 1 << 10, 1 << 20
+LEVELS = (
+    Level(name="L1", size=32 * KIB, bandwidth=100e9),
+    Level(name="L2", size=1 * MIB, bandwidth=60e9),
+    Level(name="L3", size=32 * MIB, bandwidth=40e9),
+    Level(name="DRAM", size=None, bandwidth=20e9),
+)
+ROOFS = Roofs(levels=LEVELS, peaks={"float32": 100e9, "float64": None})
+HUGE = BEYOND * 32 * MIB + 1  # bytes: beyond four last-level caches
+
+AMOUNTS = st.floats(1.0, 1e13)
+SECONDS = st.floats(1e-9, 1e3)
+RATES = st.one_of(st.none(), st.floats(1e6, 1e15))
+
+
+@st.composite
+def any_roofs(draw):
+    sizes = sorted(draw(st.lists(st.integers(1 << 10, 1 << 30), min_size=0, max_size=3, unique=True)))
+    known = [draw(st.booleans()) for _ in sizes]
+    caches = [
+        Level(name=f"L{number}", size=size if sure else None, bandwidth=draw(RATES))
+        for number, (size, sure) in enumerate(zip(sizes, known, strict=True), start=1)
+    ]
+    return Roofs(levels=(*caches, Level(name="DRAM", size=None, bandwidth=draw(RATES))), peaks={"float32": draw(RATES)})
+
+
+def line(flops, moved, seconds, roofs=ROOFS, *, dtype="float32", working_set=None):
+    return roofline(flops=flops, bytes=moved, seconds=seconds, roofs=roofs, dtype=dtype, working_set=working_set)
+
+
+def test_memory_bound_by_hand():
+    """add_mul_exp of 50M elements: 150 MFLOP over 600 MB is 0.25 FLOP/B; the ridge is at 100/20 = 5 FLOP/B.
+
+    Memory needs 600 MB / 20 GB/s = 30 ms: attainable are 150e6 / 30e-3 = 5 GFLOP/s. In 40 ms it does 3.75 GFLOP/s and
+    15 GB/s: 75%, room. 600 MB are past four times 32 MiB, so that memory's roof binds.
+    """
+    found = line(150e6, 600e6, 40e-3)
+    assert found.intensity == pytest.approx(0.25)
+    assert found.ridge == pytest.approx(5)
+    assert found.bound == "memory"
+    assert found.attainable == pytest.approx(5e9)
+    assert found.achieved == pytest.approx(3.75e9)
+    assert found.bandwidth == pytest.approx(15e9)
+    assert found.efficiency == found.roof_ratio == pytest.approx(0.75)
+    assert found.cache_benefit == 1
+    assert (found.level, found.label, found.impossible, found.warnings) == ("DRAM", "room", False, ())
+    assert found.level_ratio == pytest.approx(0.75)
+
+
+def test_in_a_cache_by_hand():
+    """500k elements: 6 MB lie in the L3 of 32 MiB. Memory would need 300 us, the L3 150 us; it took 160 us.
+
+    So it is 1.875 times as fast as memory alone allows, and at 93.75% of the L3's roof; efficiency is capped.
+    """
+    found = line(1.5e6, 6e6, 160e-6)
+    assert found.attainable == pytest.approx(5e9)
+    assert found.roof_ratio == found.cache_benefit == pytest.approx(1.875)
+    assert (found.efficiency, found.label) == (1, "100%")
+    assert found.level == "L3"
+    assert found.level_ratio == pytest.approx(0.9375)
+    assert not found.impossible
+    assert found.warnings == ()
+
+
+def test_compute_bound_by_hand():
+    """A matmul of 1024 cubed: 2 * 1024^3 = 2.147 GFLOP over 12 MiB; 170.7 FLOP/B; 21.47 ms at 100 GFLOP/s."""
+    found = line(2 * 1024**3, 3 * 4 * 1024**2, 22.6e-3)
+    assert found.intensity == pytest.approx(1024 / 6)
+    assert found.bound == "compute"
+    assert found.attainable == pytest.approx(100e9)
+    assert found.efficiency == pytest.approx(0.021475 / 0.0226, rel=1e-4)
+    assert (found.label, found.level, found.cache_benefit) == ("excellent", "L3", 1)
+
+
+@pytest.mark.parametrize("flops", [0, None])
+def test_without_flops_bandwidth_is_the_roofline(flops):
+    found = line(flops, 600e6, 40e-3, dtype="int8")
+    assert (found.intensity, found.attainable, found.achieved, found.ridge) == (0, 0, 0, None)
+    assert found.bound == "memory"
+    assert found.efficiency == found.roof_ratio == pytest.approx(0.75)
+    assert found.warnings == ()
+
+
+def test_fewer_flops_tend_to_the_roofline_of_bandwidth_alone():
+    none, few = line(0, 600e6, 40e-3), line(1e-9, 600e6, 40e-3)
+    assert few.roof_ratio == none.roof_ratio
+    assert few.bound == none.bound
+
+
+def test_nothing_is_said_of_a_call_without_bytes_or_roofs():
+    bare = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=None),), peaks={})
+    assert line(1e9, None, 1.0) is None
+    assert line(1e9, 0, 1.0) is None
+    assert line(1e9, 1e9, 1.0, bare) is None
+    assert line(1e9, 1e9, 1.0, Roofs(levels=(), peaks={})) is None
+    only_peak = dataclasses.replace(bare, peaks={"float32": 1e9})
+    assert line(0, 1e9, 1.0, only_peak) is None
+
+
+def test_one_roof_alone_says_so():
+    blind = Roofs(levels=(*LEVELS[:-1], Level(name="DRAM", size=None, bandwidth=None)), peaks=ROOFS.peaks)
+    found = line(1e9, 1e9, 1.0, blind)
+    assert (found.bound, found.ridge, found.cache_benefit) == ("compute", None, 1)
+    assert found.attainable == pytest.approx(100e9)
+    assert found.warnings == ("DRAM's bandwidth is not known: only the peak is a roof here",)
+    for dtype in ("float64", "int8"):  # measured in vain, and never asked for
+        found = line(1e9, 1e9, 1.0, dtype=dtype)
+        assert (found.bound, found.ridge) == ("memory", None)
+        assert found.warnings == (f"the peak in {dtype} is not known: only DRAM's bandwidth is a roof here",)
+
+
+def test_at_the_ridge_both_roofs_bind():
+    found = line(5e9, 1e9, 1.0)
+    assert found.intensity == found.ridge
+    assert found.bound == "compute"
+    assert line(4.999e9, 1e9, 1.0).bound == "memory"
+
+
+@pytest.mark.parametrize(
+    ("moved", "ratio", "impossible"),
+    [(HUGE, 1.051, True), (HUGE, 1.049, False), (HUGE - 1, 1.051, False), (HUGE, 0.9, False)],
+)
+def test_above_the_roof_beyond_four_caches_is_impossible(moved, ratio, impossible):
+    found = line(1.0, moved, moved / 20e9 / ratio)
+    assert found.roof_ratio == pytest.approx(ratio)
+    assert found.impossible is impossible
+    said = " ".join(found.warnings)
+    assert ("impossible" in said) is impossible
+    if impossible:
+        assert all(word in said for word in ("ceilings", "busy", "FLOPs and bytes of the Problem", "cold"))
+
+
+def test_above_the_peak_left_of_the_ridge_is_doubted_in_a_cache_too():
+    """DRAM's slope is the roof there, which a cache may exceed; the peak nothing may."""
+    found = line(200e9 * 1e-3, 100e9 * 1e-3, 1e-3, working_set=MIB)
+    assert (found.bound, found.impossible) == ("memory", False)
+    assert any("2.00 times the peak, which no cache explains" in said for said in found.warnings)
+
+
+def test_a_working_set_may_be_another_than_the_bytes_moved():
+    assert line(1.0, HUGE, HUGE / 20e9 / 2, working_set=MIB).impossible is False
+    found = line(1.0, 6e6, 6e6 / 20e9 / 2, working_set=HUGE)
+    assert (found.impossible, found.level) == (True, "DRAM")
+
+
+def test_what_caches_cannot_explain_is_said_also_within_them():
+    found = line(1e9, 1e6, 5e-3)
+    assert found.roof_ratio == pytest.approx(2)
+    assert not found.impossible
+    assert "no cache explains" in found.warnings[0]
+    unknown = Roofs(levels=LEVELS[-1:], peaks=ROOFS.peaks)
+    assert "sizes of the caches are not known" in line(1.0, 1e9, 1e-3, unknown).warnings[0]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_that_is_none_is_refused(seconds):
+    with pytest.raises(ValueError, match="wanted a positive, finite time"):
+        line(1.0, 1.0, seconds)
+
+
+@pytest.mark.parametrize(("flops", "moved"), [(-1.0, 1.0), (1.0, -1.0), (math.nan, 1.0), (1.0, math.inf)])
+def test_amounts_that_are_none_are_refused(flops, moved):
+    with pytest.raises(ValueError, match="wanted a number >= 0"):
+        line(flops, moved, 1.0)
+
+
+@properties
+@given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
+def test_the_model_holds(roofs, flops, moved, seconds):
+    found = line(flops, moved, seconds, roofs)
+    dram, peak = roofs.levels[-1].bandwidth, roofs.peaks["float32"]
+    if dram is None and peak is None:
+        assert found is None
+        return
+    attainable = min(peak or math.inf, (dram or math.inf) * flops / moved)
+    assert math.isclose(found.attainable, attainable, rel_tol=1e-9)
+    assert math.isclose(found.achieved / found.attainable, found.roof_ratio, rel_tol=1e-9)
+    assert found.efficiency == min(1, found.roof_ratio)
+    assert found.cache_benefit >= 1
+    assert found.label == label(found.roof_ratio)
+    assert math.isclose(found.bandwidth * found.intensity, found.achieved, rel_tol=1e-9)
+    assert (found.ridge is None) == (dram is None or peak is None)
+    if found.ridge is not None and not math.isclose(found.intensity, found.ridge):
+        assert found.bound == ("memory" if found.intensity < found.ridge else "compute")
+    if found.bound == "memory":
+        assert math.isclose(found.cache_benefit, max(1, found.roof_ratio), rel_tol=1e-9)
+    assert found.impossible == (found.roof_ratio > IMPOSSIBLE and is_beyond(moved, roofs) is True)
+    assert found.level == memory_of(moved, roofs)
+    assert (found.roof_ratio <= IMPOSSIBLE) <= (not any("times" in said for said in found.warnings))
+
+
+@properties
+@given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS, st.sampled_from([2.0**-7, 0.5, 2.0, 2.0**9]))
+def test_units_of_time_do_not_matter(roofs, flops, moved, seconds, factor):
+    """A clock that runs `factor` times as fast, for the ceilings as for the timing."""
+    faster = Roofs(
+        levels=tuple(
+            dataclasses.replace(level, bandwidth=level.bandwidth and level.bandwidth * factor) for level in roofs.levels
+        ),
+        peaks={dtype: peak and peak * factor for dtype, peak in roofs.peaks.items()},
+    )
+    one, other = line(flops, moved, seconds, roofs), line(flops, moved, seconds / factor, faster)
+    if one is None:
+        assert other is None
+        return
+    same = ("intensity", "bound", "efficiency", "roof_ratio", "cache_benefit", "level", "level_ratio", "impossible")
+    assert [getattr(one, name) for name in same] == [getattr(other, name) for name in same]
+    assert other.achieved == factor * one.achieved
+
+
+@properties
+@given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
+def test_faster_is_nearer_to_the_roof(roofs, flops, moved, seconds):
+    slow, fast = line(flops, moved, 2 * seconds, roofs), line(flops, moved, seconds, roofs)
+    if slow is None:
+        return
+    assert fast.roof_ratio > slow.roof_ratio
+    assert fast.efficiency >= slow.efficiency
+    assert fast.cache_benefit >= slow.cache_benefit
+    assert fast.impossible >= slow.impossible
+    assert fast.attainable == pytest.approx(slow.attainable)
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [(0, "L1"), (32 * KIB, "L1"), (32 * KIB + 1, "L2"), (MIB, "L2"), (6e6, "L3"), (32 * MIB + 1, "DRAM")],
+)
+def test_where_a_working_set_lies(size, name):
+    assert memory_of(size, ROOFS) == name
+
+
+def test_where_a_working_set_lies_may_be_unknown():
+    assert memory_of(1, Roofs(levels=LEVELS[-1:], peaks={})) is None
+    assert memory_of(1, Roofs(levels=(), peaks={})) is None
+    vague = Roofs(levels=(Level(name="L2", size=None, bandwidth=1.0), LEVELS[-1]), peaks={})
+    assert memory_of(1, vague) is None
+    holes = Roofs(levels=(LEVELS[0], Level(name="L2", size=None, bandwidth=1.0), *LEVELS[2:]), peaks={})
+    assert [memory_of(size, holes) for size in (1, MIB, 64 * MIB)] == ["L1", "L3", "DRAM"]
+    assert is_beyond(HUGE, vague) is None
+
+
+@properties
+@given(any_roofs(), st.integers(0, 1 << 32), st.integers(0, 1 << 32))
+def test_more_data_never_lies_further_in(roofs, one, other):
+    names = [level.name for level in roofs.levels]
+    near, far = (memory_of(size, roofs) for size in sorted((one, other)))
+    if near is not None and far is not None:
+        assert names.index(near) <= names.index(far)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word", "text"),
+    [
+        (2.0, "100%", "200.0%"),
+        (1.0, "100%", "100.0%"),
+        (math.nextafter(1, 0), "excellent", "99.9%"),
+        (0.9996, "excellent", "99.9%"),
+        (0.99949, "excellent", "99.9%"),
+        (0.9, "excellent", "90.0%"),
+        (math.nextafter(0.9, 0), "room", "89.9%"),
+        (0.8996, "room", "89.9%"),
+        (0.57, "room", "57.0%"),
+        (1e-9, "room", "<0.1%"),
+        (0.0, "room", "0.0%"),
+    ],
+)
+def test_words_and_figures_do_not_lie(ratio, word, text):
+    assert label(ratio) == word
+    assert percent(ratio) == text
+
+
+@properties
+@given(st.floats(0, 2))
+def test_a_figure_never_says_more_than_the_label(ratio):
+    text = percent(ratio)
+    said = 0.0 if text.startswith("<") else float(text.removesuffix("%")) / 100
+    assert label(said) == label(ratio)
+    assert said <= ratio + 1e-9
+    assert (text == "0.0%") == (ratio == 0)
+
+
+def test_traffic_by_hand():
+    """add_mul_exp fused moves 12 bytes per element, three operations 28: 1 - 12/28 = 57% less."""
+    found = memory_traffic(12e6, 1e-3, 28e6)
+    assert found.bandwidth == pytest.approx(12e9)
+    assert found.reduction == pytest.approx(4 / 7)
+    assert memory_traffic(12e6, 1e-3).reduction is None
+    assert memory_traffic(28e6, 1e-3, 28e6).reduction == 0
+    for bad in [(1.0, 0.0, None), (-1.0, 1.0, None), (1.0, 1.0, 0.0)]:
+        with pytest.raises(ValueError, match="wanted"):
+            memory_traffic(*bad)
+
+
+GPU = (Level(name="L2", size=50 * MIB, bandwidth=6e12), Level(name="DRAM", size=None, bandwidth=3e12))
+TF32 = Roofs(levels=GPU, peaks={"float32": 50e12, "tf32": 400e12})
+
+
+def product_at(rate, dtype="float32", roofs=TF32):
+    """Return the roofline of a large product of matrices at a rate, FLOP/s."""
+    n = 8192
+    return roofline(flops=2 * n**3, bytes=12 * n**2, seconds=2 * n**3 / rate, roofs=roofs, dtype=dtype)
+
+
+def test_float32_beyond_its_peak_and_within_tf32s_is_not_impossible_but_said():
+    found = product_at(200e12)
+    assert (found.impossible, found.dtype, found.efficiency) == (False, "float32", 1.0)
+    assert found.warnings == (
+        "4.00 times the peak in float32, 0.50 of that in TF32; it seems to multiply in TF32: its errors are about 1e-3",
+    )
+
+
+def test_beyond_tf32s_peak_it_is_impossible():
+    found = product_at(500e12)
+    assert found.impossible and found.warnings[0].startswith("impossible: 10.00 times the roof")
+
+
+@pytest.mark.parametrize(
+    ("rate", "dtype", "roofs"),
+    [
+        (200e12, "float64", Roofs(levels=GPU, peaks={"float64": 50e12, "tf32": 400e12})),
+        (200e12, "float32", Roofs(levels=GPU, peaks={"float32": 50e12, "tf32": None})),
+        (200e12, "float32", Roofs(levels=GPU, peaks={"float32": 50e12})),
+    ],
+)
+def test_tf32_explains_nothing_of_other_dtypes_or_where_its_peak_is_not_known(rate, dtype, roofs):
+    found = product_at(rate, dtype, roofs)
+    assert found.impossible and not any("TF32" in each for each in found.warnings)
+
+
+def test_what_was_allowed_in_tf32_has_its_roof():
+    found = product_at(200e12, "tf32")
+    assert (found.dtype, found.efficiency, found.warnings) == ("tf32", 0.5, ())
+    assert product_at(52e12).warnings == ()  # within the error of measuring a ceiling

@@ -1,0 +1,209 @@
+"""What users of `gate` and `bisect` get wrong: one line each, exit status 2, and nothing is measured."""
+
+import io
+import subprocess
+
+import pytest
+
+from kernel_velocity import lock
+from kernel_velocity.__main__ import main
+from kernel_velocity.ab import gate
+from kernel_velocity.ab.rounds import Pair
+from kernel_velocity.results import clone as results_clone
+from kernel_velocity.results.commits import resolve
+from kernel_velocity.runner import checks as ab_arguments
+from kernel_velocity.stats.sequential import Obstacle
+from tests.ab.simulated_machine import Machine
+from tests.suite import SUITE
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository of three commits on main, and one beside it; commands read it only."""
+    folder = tmp_path_factory.mktemp("clone")
+    (folder / "asv.conf.json").write_text("{}")
+    (folder / "benchmarks").symlink_to(SUITE.folder)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    for number in range(3):
+        git(folder, "commit", "-q", "--allow-empty", "-m", f"c{number}")
+    git(folder, "checkout", "-q", "-b", "beside", "HEAD~1")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "beside")
+    git(folder, "checkout", "-q", "main")
+    return folder
+
+
+@pytest.fixture
+def clone(repository, monkeypatch):
+    """The repository on a machine without GPU, with some torch; its suite is ours."""
+    monkeypatch.setattr(ab_arguments, "torch_version", lambda: "9.9.0")
+    monkeypatch.setattr("kernel_velocity.ab.gate.device", lambda: "cpu")
+    monkeypatch.setattr("kernel_velocity.ab.bisect.device", lambda: "cpu")
+    monkeypatch.delenv("KV_LOCK_HOLDER", raising=False)
+    return repository
+
+
+def git(folder, *args):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True)
+
+
+def complaint(clone, *args):
+    """Run a command that must be refused; return its one line."""
+    out, err = io.StringIO(), io.StringIO()
+    assert main([*args, "--root", str(clone)], out, err) == 2
+    assert not out.getvalue()
+    (line,) = err.getvalue().splitlines()
+    return line.removeprefix("error: ")
+
+
+GATE = ("gate", "HEAD~1", "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("gate", "nowhere", "HEAD"), "BASE='nowhere' names no commit of this repository"),
+        (("gate", "HEAD", "HEAD~9"), "HEAD='HEAD~9' names no commit"),
+        (("gate", "HEAD:asv.conf.json", "HEAD"), "BASE='HEAD:asv.conf.json' names no commit"),
+        (("gate", "HEAD"), "HEAD is missing: a commit, or `.` (--worktree) for the working tree"),
+        (("gate", "HEAD~1", "HEAD", "--worktree"), "HEAD='HEAD' and --worktree: give one of the two"),
+        ((*GATE, "--budget", "soon"), "--budget 'soon': a positive number of minutes is wanted"),
+        ((*GATE, "--budget", "0"), "--budget '0'"),
+        ((*GATE, "--budget", "inf"), "--budget 'inf'"),
+        ((*GATE, "--budget", "nan"), "--budget 'nan'"),
+        ((*GATE, "--json", "-", "--junit", "-"), "one format alone can go to standard output"),
+        ((*GATE, "--json", "/"), "--json '/': a file is wanted"),
+        ((*GATE, "--bench", "["), "is not a regular expression"),
+        ((*GATE, "--bench", "fft"), "matches no series; there are add_mul_exp.Cpu.time_hot"),
+        ((*GATE, "--tier", "half"), "there are core"),
+        (("gate", "HEAD", "HEAD", "--measure-unchanged"), "BASE and HEAD are the same commit"),
+        (("bisect", "matmul.Cpu.time_hot", "nowhere", "HEAD"), "GOOD='nowhere' names no commit"),
+        (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "nowhere"), "BAD='nowhere' names no commit"),
+        (("bisect", "matmul.Cpu.time_hot", "HEAD", "HEAD"), "GOOD and BAD are the same commit"),
+        (("bisect", "matmul.Cpu.time_hot", "HEAD", "HEAD~1"), "is no ancestor of BAD"),
+        (("bisect", "matmul.Cpu.time_hot", "beside", "HEAD"), "is no ancestor of BAD"),
+        (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "HEAD"), "has several test cases: float32-128x128x128, "),
+        (("bisect", "time_hot", "HEAD~1", "HEAD", "--case", "float32-1M"), "matches several benchmarks: add_mul_exp."),
+        (
+            ("bisect", "matmul.Cpu.time_hot", "HEAD~1", "HEAD", "--case", "float32-7"),
+            "no series matmul.Cpu.time_hot native float32-7; there are eager float32-128x128x128",
+        ),
+        (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "HEAD", "--implementation", "ours"), "no series matmul.Cpu"),
+        (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "HEAD", "--budget", "-1"), "--budget '-1'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(clone, args, words):
+    assert words in complaint(clone, *args)
+
+
+def test_a_folder_that_is_no_clone_of_ours(tmp_path):
+    assert "no asv.conf.json here" in complaint(tmp_path, *GATE)
+
+
+@pytest.mark.parametrize(("head", "notes"), [("HEAD", 1), (".", 0)])
+def test_uncommitted_changes_are_said_where_they_are_not_measured(clone, head, notes, monkeypatch):
+    monkeypatch.setattr(
+        "kernel_velocity.results.clone.check_clone", lambda root: ["uncommitted changes are not measured"]
+    )
+    err = io.StringIO()
+    assert main(["gate", "HEAD~1", head, "--bench", "fft", "--root", str(clone)], io.StringIO(), err) == 2
+    assert err.getvalue().count("note: uncommitted changes are not measured") == notes
+
+
+def test_settings_of_the_timing_are_looked_at_first(clone, monkeypatch):
+    monkeypatch.setenv("KV_RULE", "guess")
+    assert "guess" in complaint(clone, *GATE)
+
+
+def test_without_torch_nothing_can_be_measured(clone, monkeypatch):
+    monkeypatch.setattr(ab_arguments, "torch_version", lambda: None)
+    assert complaint(clone, *GATE).startswith("torch is not installed for this Python")
+
+
+def test_a_clone_that_somebody_measures_in_is_refused(clone, monkeypatch):
+    holder = lock.take(clone)
+    monkeypatch.delenv("KV_LOCK_HOLDER")  # which says that it is ourselves
+    try:
+        assert complaint(clone, *GATE).startswith("another run is measuring in this clone")
+    finally:
+        holder.close()
+
+
+class Lent(Machine):
+    """A simulated machine in the place of asv's runner."""
+
+    measured = 0.0
+    device = "cpu"
+    wrong = ""  # a test case whose result is wrong at the later commit
+    spills = ()  # bytes that matmul's code for sm_90 spills, by commit as they are asked for
+
+    def measure_pair(self, before, after, series, rounds, deadline):
+        found = super().measure_pair(before, after, series, rounds, deadline)
+        failed = Pair(obstacle=Obstacle.FAILED, reason=f"failed at {after}: wrong")
+        return {one: failed if self.wrong and one[1][1] == self.wrong else pair for one, pair in found.items()}
+
+    def folder(self, before, after):
+        return f"{before}-{after}"
+
+    def build_info(self, commit):
+        if not self.spills:
+            return {}
+        spilled, *self.spills = self.spills
+        said = {"architecture": "sm_90", "registers": 168, "shared_bytes": 0, "spill_load_bytes": 0}
+        return {"kernels": {"matmul": {"ptxas": [{**said, "spill_store_bytes": spilled}]}}}
+
+
+# What the machine of HEAD does, with the minutes of its budget
+CAUSES = {
+    "clean": (0, {"noise": 0.002}, 10),
+    "slower": (10, {"speed": 1.05}, 10),
+    "the budget ends after the first look": (11, {"speed": 1.02, "noise": 0.012, "seed": 4}, 33 / 60),
+    "one of two is wrong": (20, {"noise": 0.002, "wrong": "float32-256x256x256"}, 10),
+    "CUDA code spills, and nothing here can run it": (11, {"noise": 0.002, "spills": (0, 16)}, 10),
+    "CUDA code spills less": (0, {"noise": 0.002, "spills": (16, 0)}, 10),
+    "all are wrong": (22, {"fails": True}, 10),
+    "it does not build": (22, {"builds": False}, 10),
+    "the budget ends within the first look": (22, {}, 9 / 60),
+}
+
+
+def lent(head, *, speed=1.0, fails=False, builds=True, wrong="", spills=(), **more):
+    only = (head,)
+    machine = Lent(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
+    machine.wrong, machine.spills = wrong, spills
+    return machine
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_exit_status_of_the_contract_has_its_cause(clone, monkeypatch, cause):
+    status, behaviour, minutes = CAUSES[cause]
+    monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
+    monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(resolve(clone, "HEAD", "HEAD"), **behaviour))
+    out = io.StringIO()
+    args = [*GATE, "--bench", r"matmul\..*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
+    assert main(args, out, io.StringIO()) == status
+    assert out.getvalue().splitlines()[-1].endswith(f"(exit status {status})")
+
+
+def test_a_commit_between_the_two_may_say_that_it_is_slower(clone, monkeypatch):
+    git(clone, "checkout", "-q", "-b", "said")
+    git(clone, "commit", "-q", "--allow-empty", "-m", "Add a bias\n\nPerf-Expected: matmul +8% for the bias")
+    head = resolve(clone, "HEAD", "HEAD")
+    git(clone, "checkout", "-q", "main")
+    monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
+    monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(head, speed=1.05))
+    out = io.StringIO()
+    args = [
+        "gate",
+        "said~1",
+        "said",
+        "--bench",
+        r"matmul\..*native.*(256|512)x",
+        "--budget",
+        "10",
+        "--root",
+        str(clone),
+    ]
+    assert main(args, out, io.StringIO()) == 0
+    assert out.getvalue().splitlines()[-1] == "verdict: no regression; 2 slower as expected (exit status 0)"

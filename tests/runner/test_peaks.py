@@ -1,0 +1,238 @@
+"""`kv peaks`: the table from given values, what others say beside it, and a measurement that is kept."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity import lock
+from kernel_velocity.__main__ import main
+from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.harness.device_figures import Figure, device_id
+from kernel_velocity.roofline import ceilings as kept_ceilings
+from kernel_velocity.roofline import table as peaks_table
+from kernel_velocity.roofline.table import of_document
+from kernel_velocity.roofline.vendor import vendor
+from kernel_velocity.runner import live, peaks
+from tests.golden import check_golden
+from tests.harness.test_device_figures import a_machine, document
+from tests.roofline.test_kept_ceilings import record
+
+GOLDEN = Path(__file__).parent / "golden"
+MIB = 1 << 20
+
+
+def session(given, began=0.0):
+    return kept_ceilings.session_of(given, began)
+
+
+def on_an_h100():
+    given = document(a_machine(), device="cuda", caches={"L2": 50 * MIB})
+    for each in given["ceilings"]:
+        each["value"] = each["value"] and each["value"] * (250 if each["unit"] == "B/s" else 1)
+        if each["what"] == "matmul":
+            each["value"] = {"float32": 5.2e13, "tf32": 4.1e14, "bfloat16": 6.8e14}.get(each["dtype"])
+            each["why"] = "" if each["value"] else "not asked"
+    return given | {"name": "NVIDIA H100 80GB HBM3", "warnings": ["copy (67108864 bytes): underfed"]}
+
+
+def test_the_table_of_a_cpu(accept):
+    given = document(a_machine())
+    slower = document([*a_machine()[:-6]])
+    check_golden(
+        GOLDEN / "peaks_cpu.txt", peaks_table.text(of_document(given), [session(slower), session(given)]), accept=accept
+    )
+
+
+def test_the_table_of_a_known_gpu(accept):
+    given = on_an_h100()
+    check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(of_document(given), [session(given)]), accept=accept)
+
+
+def test_rows_are_in_base_units_with_the_share_of_the_vendors_figure():
+    given = on_an_h100()
+    rows = {row.name: row for row in peaks_table.rows(of_document(given), [session(given)])}
+    assert rows["peak_tf32"].vendor == 494.5e12
+    assert rows["peak_tf32"].share == pytest.approx(410 / 494.5)
+    assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
+    assert (rows["l2_size"].reported, rows["l2_size"].vendor, rows["l2_size"].share) == (50 * MIB, 50 * MIB, None)
+    assert (rows["peak_int8"].value, rows["peak_int8"].roof, rows["peak_int8"].share) == (None, None, None)
+
+
+def test_a_size_has_no_share():
+    row = peaks_table._row(Figure(name="l2_size", unit="B", value=40.0 * MIB), 40.0 * MIB, {}, vendor("NVIDIA H200"))
+    assert (row.vendor, row.share) == (50 * MIB, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth", "bfloat16"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 1555e9, 312e12),
+        ("NVIDIA A100-PCIE-40GB", 1555e9, 312e12),
+        ("NVIDIA A100-SXM4-80GB", 2039e9, 312e12),
+        ("NVIDIA A100 80GB PCIe", 1935e9, 312e12),
+        ("NVIDIA H100 80GB HBM3", 3350e9, 989.5e12),
+        ("NVIDIA H100 PCIe", 2000e9, 756.5e12),
+        ("NVIDIA H200", 4800e9, 989.5e12),
+        ("NVIDIA L4", 300e9, 121e12),
+        ("NVIDIA GeForce RTX 4090", 1008e9, 165.2e12),
+    ],
+)
+def test_well_known_gpus(name, bandwidth, bfloat16):
+    found = vendor(name)
+    assert found.figures["dram_read_bandwidth"] == bandwidth
+    assert found.figures["peak_bfloat16"] == pytest.approx(bfloat16)
+    assert "NVIDIA" in found.source and "20" in found.source
+    assert found.figures["peak_int8"] == pytest.approx(bfloat16 * (4 if "4090" in name else 2), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AMD EPYC",
+        "NVIDIA L40S",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA H200 NVL",
+        "NVIDIA GH200 480GB",
+        "NVIDIA A10",
+    ],
+)
+def test_of_other_devices_the_vendor_says_nothing(name):
+    assert vendor(name) is None
+
+
+def test_words_and_units():
+    assert peaks_table.title("dram_copy_bandwidth") == "DRAM copy bandwidth"
+    assert peaks_table.title("l2_size") == "L2 size"
+    assert peaks_table.value(None, "B/s", "dram_copy_bandwidth") == "-"
+    assert peaks_table.value(32 * 1024, "B", "l1_size") == "32 KiB"
+    assert peaks_table.value(1.5 * MIB, "B", "l2_size") == "1.5 MiB"
+    assert peaks_table.value(2e-8, "s", "timer_tick") == "20.0 ns"
+
+
+@pytest.fixture
+def stage(monkeypatch):
+    """Put a measuring process into place: what it writes, says and returns."""
+
+    def install(given=None, status=0, said=""):
+        asked = []
+        holders.clear()
+
+        def run(name, argv, out, err):
+            asked.append((name, *argv[1:]))
+            holders.append(os.environ.get(lock.HOLDER))
+            if given is not None:
+                Path(argv[0]).write_text(json.dumps(given))
+            err.write(said)
+            return status
+
+        monkeypatch.setattr(live, "run", run)
+        return asked
+
+    return install
+
+
+holders = []  # of the clone's lock, while it was measured
+
+
+def run(*argv):
+    out, err = io.StringIO(), io.StringIO()
+    status = main(["peaks", *argv], out, err)
+    return status, out.getvalue(), err.getvalue()
+
+
+def test_what_is_measured_is_printed_kept_and_read_again(stage, tmp_path, monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    asked = stage(document(a_machine()))
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path))
+    assert status == 0
+    assert asked == [("ceilings", "--device=cpu", "--caches")]
+    assert "DRAM triad bandwidth" in table and "upper quartile of 1 session" in table
+    assert run("--device=cpu", "--root", str(tmp_path), "--read") == (0, table, "")
+    assert len(asked) == 1
+    status, text, _ = run("--device=cpu", "--root", str(tmp_path), "--read", "--json")
+    found = json.loads(text)
+    assert (status, found["name"], found["sessions"]) == (0, "Some device", 1)
+    by_name = {row["name"]: row for row in found["ceilings"]}
+    assert by_name["dram_triad_bandwidth"]["roof"] == 9e9
+    assert by_name["l2_size"]["reported"] == MIB
+    assert peaks.latest_roofs(tmp_path, "cpu").levels[-1].bandwidth == pytest.approx(12e9)
+    assert peaks.latest_roofs(tmp_path, "cuda") is None
+
+
+def test_what_the_history_recorded_can_be_read_without_measuring(stage, tmp_path, monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    record(tmp_path, "a-env", 4e9, {"peak_float32": 7e10, "threads": 1, "l2_size": None})
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")
+    assert status == 0
+    assert "70.0 GFLOPS" in table and "n/a: L2 size: recorded without a value" in table
+    stage(document(a_machine()))
+    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")  # the recorded one is the newer still
+    assert "Some device; the roof is the upper quartile of 2 sessions" in table
+    assert "n/a: L2 size: recorded without a value" in table
+
+
+def test_it_is_measured_under_the_clones_lock(stage, tmp_path, monkeypatch):
+    monkeypatch.delenv(lock.HOLDER, raising=False)
+    asked = stage(document(a_machine()))
+    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
+    assert holders == [str(os.getpid())]
+    assert lock.HOLDER not in os.environ
+    with lock.held(tmp_path):
+        monkeypatch.delenv(lock.HOLDER)
+        status, out, err = run("--device=cpu", "--root", str(tmp_path))
+        assert (status, out, len(asked)) == (2, "", 1)
+        assert err.startswith("error: another run is measuring in this clone") and err.count("\n") == 1
+        assert run("--device=cpu", "--root", str(tmp_path), "--read")[0] == 0  # disturbs nobody
+
+
+def test_a_recorded_session_of_another_device_has_not_the_documents_name(stage, tmp_path, monkeypatch):
+    monkeypatch.delenv("KV_THREADS", raising=False)
+    stage(document(a_machine()))
+    assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
+    values = {"peak_float32": 7e10, "threads": 1, "device_id": device_id("Another")}
+    record(tmp_path, "a-env", 4e9, values)
+    status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")
+    assert status == 0
+    assert "Some device" not in table and "upper quartile of 1 session" in table and "device id" not in table
+
+
+def test_nothing_kept_is_said(tmp_path):
+    status, out, err = run("--device=cpu", "--root", str(tmp_path), "--read")
+    assert (status, out) == (2, "")
+    assert err == "error: --read: no ceilings of cpu are kept here yet; `kv peaks` measures them\n"
+
+
+def test_a_device_that_is_not_there_is_one_line(stage, tmp_path):
+    stage(status=2, said="error: --device cuda: PyTorch sees no CUDA device; nothing was measured\n")
+    status, out, err = run("--device=cuda", "--root", str(tmp_path))
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1] == "error: --device cuda: PyTorch sees no CUDA device; nothing was measured"
+    with pytest.raises(UsageError, match="sees no CUDA device"):
+        peaks.measure_roofs("cuda")
+
+
+def test_a_measuring_process_that_dies_is_said(stage):
+    stage(status=-9, said="Fatal Python error: Segmentation fault\n")
+    with pytest.raises(ResultsError, match="status -9: Fatal Python error: Segmentation fault"):
+        peaks.measure_document("cpu")
+
+
+def test_measured_roofs_are_those_of_the_session(stage):
+    stage(document(a_machine()))
+    found = peaks.measure_roofs("cpu")
+    assert [level.name for level in found.levels] == ["L1", "L2", "L3", "DRAM"]
+    assert found.peaks["float32"] == 1e11
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(32768, "32 KiB"), (1023487, "999 KiB"), (1023488, "0.976 MiB"), (1048000, "0.999 MiB"), (1 << 20, "1 MiB")],
+)
+def test_a_size_has_three_digits_and_no_exponent(amount, text):
+    assert peaks_table.size(amount) == text

@@ -1,0 +1,185 @@
+"""What `make track` reads from asv and prints at its end."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
+from kernel_velocity.runner import report as run_report
+from kernel_velocity.runner.asv import Death, Reader
+from kernel_velocity.runner.report import Cost
+from tests.results.test_joining import ROUND
+
+OUTPUT = """\
+· Discovering benchmarks
+[ 0.00%] · For kernel-velocity commit 67b1eb8c <main> (round 1/2):
+[ 0.00%] ·· Benchmarking host-py3.11-torch9.9.0
+[ 6.25%] ··· Running (scale.Cpu.time_hot--)..
+[50.00%] · For kernel-velocity commit 67b1eb8c <main> (round 2/2):
+[93.75%] ··· scale.Cpu.time_hot                                      2/6 failed
+[93.75%] ··· ================ ============ ============
+[100.00%] ···· For parameters: 'native', 'float32-1k'
+               Fatal Python error: Segmentation fault
+
+               Current thread 0x1 (most recent call first):
+
+               For parameters: 'native', 'float32-2k'
+
+
+               asv: benchmark timed out (timeout 180.0s)
+
+               asv: benchmark failed (exit status -256)
+[100.00%] ··· scale.Cuda.time_hot                                             ok
+[100.00%] ···· For parameters: 'eager', 'float32-1k'
+               asv: skipped: NotImplementedError("PyTorch's CUDA sees no device")
+"""
+
+
+def read(text):
+    reader = Reader()
+    for time, line in enumerate(text.splitlines()):
+        reader.read(line, float(time))
+    return reader
+
+
+def test_steps_are_found():
+    first, second = read(OUTPUT).steps
+    assert (first.percent, first.commit, first.round, first.rounds, first.time) == (0.0, "67b1eb8c", 1, 2, 1.0)
+    assert (second.percent, second.round) == (50.0, 2)
+    (alone,) = read("[12.50%] · For kernel-velocity commit 67b1eb8c:").steps
+    assert (alone.round, alone.rounds) == (1, 1)
+
+
+def test_deaths_are_found_with_their_reasons():
+    crash, timeout = read(OUTPUT).deaths
+    assert (crash.commit, crash.benchmark) == ("67b1eb8c", "scale.Cpu.time_hot")
+    assert (crash.params, crash.what) == (("native", "float32-1k"), "its process crashed: Segmentation fault")
+    assert (timeout.params, timeout.what) == (("native", "float32-2k"), "ran past its timeout of 180 s")
+
+
+def test_reasons_of_what_does_not_apply_are_found():
+    key = ("67b1eb8c", "scale.Cuda.time_hot", ("eager", "float32-1k"))
+    assert read(OUTPUT).skips == {key: "PyTorch's CUDA sees no device"}
+
+
+@given(st.text())
+def test_any_other_line_is_passed_over(text):
+    reader = read("\n".join(f"x{line}" for line in text.splitlines()))
+    assert not reader.steps and not reader.deaths
+
+
+def test_wall_clock_is_split_over_the_commits():
+    reader = read(
+        "[ 0.00%] · For p commit aaaaaaaa:\nx\n[ 1.00%] · For p commit bbbbbbbb:\n[ 2.00%] · For p commit aaaaaaaa:\n"
+    )
+    assert run_report.wall_clock(reader.steps, end=10.0) == {"aaaaaaaa": 9.0, "bbbbbbbb": 1.0}
+    assert run_report.wall_clock([], end=10.0) == {}
+
+
+def test_cost_table():
+    costs = [
+        Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0, waiting=1.5),
+        Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0, waiting=0.0),
+    ]
+    assert run_report.cost_table(costs, "core").splitlines() == [
+        "cost, s   total  build  set-up  warm-up  timing  waiting  launch and rest",
+        "aaaaaaaa   28.0    8.0     5.0      1.2    10.0      1.5              2.2",
+        "bbbbbbbb    1.0    0.0     2.0      0.0     0.0      0.0              0.0",
+        "all        29.0    8.0     7.0      1.2    10.0      1.5              2.2",
+        "limit per commit (tier core, two cores): 150 s; all within",
+    ]
+    slow = dataclasses.replace(costs[1], measuring=151.0)
+    last = run_report.cost_table([costs[0], slow], "core").splitlines()[-1]
+    assert "150 s; over it: bbbbbbbb (the first run of a machine also compiles" in last
+    assert run_report.cost_table([slow], "full").endswith("600 s; all within")
+
+
+def test_cost_sums_the_rounds_and_takes_unknown_as_nothing():
+    first = dataclasses.replace(ROUND, spent=1.0, setup=2.0, warmup=None, lost=0.5)
+    found = run_report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
+    assert (found.setup, found.warmup, found.timing, found.waiting, found.rest) == (2.0, 0.0, 4.0, 0.5, 3.5)
+
+
+def measurement(commit, implementation="native", *, outcome=Outcome.MEASURED, seconds=1e-3, flop=1.234e9, case="c"):
+    key = SeriesKey(
+        machine="m", environment="e", benchmark="k.Cpu.time_hot", implementation=implementation, case=case, version="1"
+    )
+    done = outcome is Outcome.MEASURED
+    return Measurement(key=key, commit=commit, outcome=outcome, seconds=seconds if done else None, flop=flop)
+
+
+OLD, NEW = "a" * 40, "b" * 40
+
+
+def test_speed_table():
+    items = [
+        measurement(OLD, "eager"),
+        measurement(NEW, "eager", flop=None),
+        measurement(OLD, outcome=Outcome.NOT_APPLICABLE),
+        measurement(NEW, outcome=Outcome.FAILED),
+        measurement(NEW, case="d"),
+    ]
+    assert run_report.speed_table(items, [OLD, NEW]).splitlines() == [
+        "GFLOPS          aaaaaaaa  bbbbbbbb",
+        "k.Cpu eager c      1,234   1.00 ms",
+        "k.Cpu native c       n/a    failed",
+        "k.Cpu native d         -     1,234",
+    ]
+    assert run_report.speed_table([], [OLD]) == ""
+
+
+def test_speed_table_with_integers():
+    integers, floats = measurement(OLD, case="int8-1M"), measurement(OLD, case="float32-1M")
+    assert run_report.speed_table([integers], [OLD]).startswith("GOPS ")
+    assert run_report.speed_table([integers, floats], [OLD]).startswith("GFLOPS (GOPS for int8) ")
+
+
+def test_failed_series_have_a_line_with_the_last_reason():
+    def failure(error, case="c"):
+        return Failure(benchmark="k.Cpu.time_hot", params=("native", case), time=1.0, error=error)
+
+    items = [
+        measurement(NEW, outcome=Outcome.FAILED),
+        measurement(OLD, outcome=Outcome.FAILED),
+        measurement(OLD, "eager"),
+    ]
+    said = {NEW: [failure("first"), failure("wrong by 3"), failure("another case", "d")]}
+    assert run_report.failed_lines(items, said) == [
+        "failed: bbbbbbbb k.Cpu.time_hot native c: wrong by 3",
+        "failed: aaaaaaaa k.Cpu.time_hot native c: its process ended without a reason",
+    ]
+
+
+def test_rounds_that_are_missing_have_a_line():
+    whole, short = measurement(OLD), dataclasses.replace(measurement(NEW), rounds=5)
+    whole = dataclasses.replace(whole, rounds=8)
+    death = Death(commit=NEW[:8], benchmark="k.Cpu.time_hot", params=("native", "c"), what="crashed")
+    line = "incomplete: bbbbbbbb k.Cpu.time_hot native c: 3 of 8 rounds ended without a value"
+    assert run_report.short_lines([whole, short], 8, []) == [line]
+    assert run_report.short_lines([whole, short], 8, [death]) == [f"{line}: crashed"]
+    (died,) = run_report.short_lines([whole], 8, [dataclasses.replace(death, commit=OLD[:8])])
+    assert "1 of 8 rounds ended without a value: crashed" in died  # although what was there before is put back
+    assert run_report.short_lines([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
+
+
+def test_recorded_reasons_are_those_of_what_does_not_apply():
+    told = Failure(benchmark="k", params=("native", "c"), time=1.0, error="no such kernel", skipped=True)
+    failed = dataclasses.replace(told, skipped=False, error="wrong")
+    assert run_report.reasons({NEW: [told, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
+
+
+def test_what_does_not_apply_has_a_line_per_implementation():
+    items = [measurement(NEW, outcome=Outcome.NOT_APPLICABLE, case=case) for case in ("c", "d")]
+    reasons = {("bbbbbbbb", "k.Cpu.time_hot", ("native", "d")): "no such kernel"}
+    assert run_report.absent_lines(items, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
+    assert run_report.absent_lines(items, {}) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"]
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_only_the_newest_commits_are_columns(count):
+    commits = [str(number) * 40 for number in range(count)]
+    header = run_report.speed_table([measurement(commits[-1])], commits).splitlines()[0].split()
+    assert header[1:] == [commit[:8] for commit in commits[-run_report.COLUMNS :]]

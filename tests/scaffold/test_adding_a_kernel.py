@@ -1,0 +1,132 @@
+"""The README's section "Adding a kernel", done to the letter in a clone: it ends with the kernel's trend on a page."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity import lock
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytest.importorskip("torch", reason="the reference is PyTorch's")
+pytest.importorskip("asv", reason="asv measures")
+
+ROOT = Path(__file__).parents[2]
+PERSON = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+# What the README's `make` targets run, here with this interpreter instead of .venv's, and little of it.
+BUILD = [
+    "cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release",
+    "cmake --build build",
+    "cmake --install build --prefix .",
+]
+TARGETS = {
+    "make test": [
+        *BUILD,
+        f"{sys.executable} -m pytest -q tests/kernels/test_my_op.py tests/benchmarks tests/test_architecture.py",
+    ],
+    "make track": [f"{sys.executable} -m kernel_velocity track"],
+}
+FEWER = {"KV_ROUNDS": "1", "KV_RANGE": "HEAD", "KV_BENCH": "my_op.*1M", "KV_MACHINE": "box", "KV_PATIENCE": "0"}
+FEWER |= {"KV_CUDA_ARCHITECTURES": "sm_90"}  # half of what compiling takes
+
+
+def blocks():
+    """Return the section's code by language, in order, as one would type it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.split("\n## Adding a kernel\n")[1].split("\n## ")[0]
+    found = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", section, re.MULTILINE | re.DOTALL)
+    return {kind: [body for other, body in found if other == kind] for kind in ("sh", "python", "cpp")}
+
+
+def clone(folder):
+    """Clone the repository as it is in the working tree, changes included."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def shell(folder, line):
+    """Run a line of the README; return what it prints."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings = ("KV_", "ASV_")
+    environment = {
+        name: value for name, value in os.environ.items() if name == lock.FOLDER or not name.startswith(settings)
+    }
+    printed = ""
+    for command in TARGETS.get(line, [line.replace(".venv/bin/python", sys.executable)]):
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=folder,
+            env={**environment, **PERSON, **FEWER, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}"
+        printed += done.stdout
+    return printed
+
+
+def replace_line(path, pattern, text):
+    """Put a line of the README in the place of the one line of a file that has the pattern."""
+    lines = path.read_text().splitlines()
+    (index,) = [number for number, line in enumerate(lines) if pattern in line]
+    indent = lines[index][: len(lines[index]) - len(lines[index].lstrip())]
+    lines[index] = indent + textwrap.dedent(text).strip()
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_the_steps_of_the_readme_end_with_the_trend_on_a_page(tmp_path):
+    code = blocks()
+    (write, finish), (reference, devices), (body,) = code["sh"], code["python"], code["cpp"]
+    folder = clone(tmp_path / "clone")
+    shell(folder, write.strip())
+    untouched = shell(folder, "git status --porcelain --untracked-files=all")
+
+    # At once: tested, though there is nothing native to test yet.
+    said = shell(folder, "make test")
+    assert "kernels/my_op is not written for cpu yet: its SUPPORTS does not name it" in said
+
+    replace_line(folder / "benchmarks/my_op.py", "output: torch.Tensor = ", reference)
+    replace_line(folder / "kernels/my_op/my_op.cpp", "FILL IN", body)
+    replace_line(folder / "kernels/my_op/__init__.py", '"devices": ', devices)
+    said = [shell(folder, textwrap.dedent(line).strip()) for line in finish.strip().splitlines()]
+    assert "not written for cpu" not in said[0]
+    assert re.search(r"\d+ passed", said[0])
+
+    assert [line for line in untouched.splitlines() if "my_op" in line]
+    committed = shell(folder, "git show --name-only --format= HEAD").split()
+    assert {name for name in committed if "my_op" in name} == {
+        "benchmarks/my_op.py",
+        *(f"kernels/my_op/{name}" for name in ("__init__.py", "my_op.cpp", "my_op.cu")),
+        "tests/kernels/test_my_op.py",
+    }
+    (native,) = [line for line in said[-1].splitlines() if line.startswith("my_op.Cpu native float32-1M")]
+    assert float(native.split()[-1]) > 0, said[-1]
+    assert "Dashboard: file://" in said[-1]
+    page = (folder / ".asv/html/kernel-velocity/kernel-my_op-Cpu.html").read_text()
+    assert "Add my_op" in page
+    assert "native" in page
+
+
+def test_until_it_is_written_native_is_not_applicable(tmp_path):
+    folder = clone(tmp_path / "clone")
+    (write, _) = blocks()["sh"]
+    for line in (write.strip(), "git add -A", "git commit -q -m 'Begin my_op'"):
+        shell(folder, line)
+    said = shell(folder, "make track")
+    assert "kernels.my_op is not written yet: SUPPORTS names no device" in said
+    assert "failed" not in said
+    assert re.search(r"^my_op\.Cpu eager float32-1M +[\d.]+$", said, re.MULTILINE), said

@@ -1,0 +1,98 @@
+"""Change points are those of each series by itself, whoever is asked for which; what was found is kept."""
+
+import pytest
+
+from kernel_velocity.series import change_finder
+from kernel_velocity.series import change_points as series_changes
+from kernel_velocity.series.change_finder import Finder
+from kernel_velocity.series.kept_changes import NAME, Known
+from kernel_velocity.stats.changepoints import incremental as changepoints_kept
+from tests.series import test_series_changes
+from tests.stepped_series import stepped
+
+SERIES = {
+    name: test_series_changes.series(stepped(-7.0, -7.0 + effect, seed=seed))
+    for seed, (name, effect) in enumerate({"a": 0.2, "b": -0.1, "c": 0.0, "d": 0.3, "e": 0.15}.items())
+}
+EXPECTED = {name: series_changes.of(each) for name, each in SERIES.items()}
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """The values of each series that was looked at."""
+    looked = []
+    original = changepoints_kept.found
+    monkeypatch.setattr(
+        changepoints_kept,
+        "found",
+        lambda values, known=None: looked.append(values.tobytes()) or original(values, known),
+    )
+    return looked
+
+
+def finder(folder=None, names=SERIES):
+    return Finder(tuple(names), SERIES.__getitem__, folder)
+
+
+def records(folder):
+    known = Known(folder)
+    return {name: known.record(name) for name in known.names()}
+
+
+@pytest.mark.parametrize("asked", [["abcde"], ["e", "dcba"], ["aa", "ab", "ba", "cde"]])
+@pytest.mark.parametrize("block", [2, 512])
+def test_however_they_are_asked_for(monkeypatch, searches, asked, block):
+    monkeypatch.setattr(change_finder, "BLOCK", block)
+    ours = finder()
+    for names in asked:
+        assert ours.of(names) == {name: EXPECTED[name] for name in names}
+    assert len(searches) == len(set(searches)) == len(SERIES)
+    assert len(EXPECTED["d"]) == 1
+
+
+def test_what_two_found_is_kept_by_one(tmp_path, searches):
+    finder(tmp_path).keep({})
+    assert not list(tmp_path.iterdir())  # nothing was found
+    whole = finder(tmp_path / "one")
+    whole.of("abcde")
+    whole.keep({})
+    ours, theirs = finder(tmp_path / "two"), finder(tmp_path / "two")
+    ours.of("ac")
+    theirs.of("bde")
+    ours.keep(theirs.records)
+    assert records(tmp_path / "two") == records(tmp_path / "one")
+    assert len(records(tmp_path / "two")) == len(SERIES)
+    searches.clear()
+    assert finder(tmp_path / "two").of("abcde") == EXPECTED
+    assert not searches
+
+
+def test_of_those_that_nobody_asked_for_it_keeps_what_there_is(tmp_path, searches, monkeypatch):
+    first = finder(tmp_path)
+    first.of("abc")
+    first.keep({})
+    before = records(tmp_path)
+    changed = SERIES | {"a": SERIES["d"], "b": SERIES["e"]}
+    monkeypatch.setattr("tests.series.test_change_finder.SERIES", changed)
+    second = finder(tmp_path)
+    second.of("a")
+    second.keep({})
+    after = records(tmp_path)
+    changed_one = {name for name in before if "'a'" in name}
+    assert len(changed_one) == 1 and after.keys() == before.keys()
+    assert {name for name in before if after[name] != before[name]} == changed_one
+
+
+def test_nothing_new_leaves_the_file_alone_and_something_forgets_the_series_that_are_gone(tmp_path):
+    first = finder(tmp_path, "abcd")
+    first.of("abcd")
+    first.keep({})
+    written = (tmp_path / NAME).stat().st_ino
+    fewer = finder(tmp_path, "ab")
+    fewer.of("ab")
+    fewer.keep({})
+    assert (tmp_path / NAME).stat().st_ino == written
+    others = finder(tmp_path, "abe")
+    others.of("abe")
+    others.keep({})
+    assert len(records(tmp_path)) == 3

@@ -1,0 +1,108 @@
+"""Changes along columns are those of the measurements, one by one."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome
+from kernel_velocity.series import changes as changes_along
+from kernel_velocity.series import columns, trends
+from tests.series.one_by_one import build
+from tests.series.test_columns import KEY, LINE, ORDER
+
+TIMES = st.sampled_from([1.0, 1.01, 1.5, 2.0, 4.0])
+
+
+def interval(middle, width):
+    return Interval(low=middle * (1 - width), high=middle * (1 + width), method="t")
+
+
+@st.composite
+def series(draw):
+    places = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1, max_size=12))
+    return columns.of([draw(_measurement(LINE[place])) for place in places], ORDER)
+
+
+@st.composite
+def _measurement(draw, sha):
+    outcome = draw(st.sampled_from([Outcome.MEASURED] * 4 + [Outcome.FAILED, Outcome.NOT_APPLICABLE]))
+    if outcome is not Outcome.MEASURED:
+        return Measurement(key=KEY, commit=sha, outcome=outcome)
+    seconds, width = draw(TIMES), draw(st.sampled_from([None, 0.001, 0.3]))
+    found = None if width is None else interval(seconds, width)
+    adjusted = draw(st.none() | st.builds(Adjusted, seconds=TIMES, interval=st.just(None)))
+    if adjusted is not None and width is not None:
+        adjusted = Adjusted(seconds=adjusted.seconds, interval=interval(adjusted.seconds, width))
+    method = draw(st.sampled_from([None, "a", "b"]))
+    return Measurement(
+        key=KEY, commit=sha, outcome=outcome, seconds=seconds, interval=found, adjusted=adjusted, method=method
+    )
+
+
+@settings(max_examples=25)
+@given(series(), st.data())
+def test_changes_are_those_of_the_measurements(found, data):
+    items = [found.measurement(index, LINE) for index in range(len(found))]
+    base = np.array([data.draw(st.integers(-1, len(found) - 1)) for _ in items])
+    changes = changes_along.against(found, base)
+    commits = [item.commit for item in items]
+    for index, item in enumerate(items):
+        wanted = None if base[index] < 0 else trends.compare(item, items[base[index]])
+        assert changes.at(index, commits) == wanted
+        assert bool(changes.distinct[index]) == (wanted is not None and wanted.is_distinct)
+
+
+@settings(max_examples=25)
+@given(series())
+def test_what_is_before_is_what_a_trend_compares_with(found):
+    items = [found.measurement(index, LINE) for index in range(len(found))]
+    changes = changes_along.against(found, changes_along.before(found))
+    (trend,) = build(items, ORDER).values()
+    commits = [item.commit for item in items]
+    assert [changes.at(index, commits) for index in range(len(items))] == [point.change for point in trend.points]
+
+
+@settings(max_examples=25)
+@given(series())
+def test_nothing_comparable_before_is_better_than_the_best(found):
+    items = [found.measurement(index, LINE) for index in range(len(found))]
+    best = changes_along.best_before(found)
+
+    def time(item):
+        return item.adjusted.seconds if item.adjusted else item.seconds
+
+    for index, item in enumerate(items):
+        earlier = [other for other in items[:index] if trends.compare(item, other) is not None]
+        if item.seconds is not None and earlier:
+            assert time(items[best[index]]) == min(map(time, earlier))
+        elif item.seconds is not None:
+            assert changes_along.against(found, best).at(index, [one.commit for one in items]) is None
+
+
+@settings(max_examples=25)
+@given(series(), st.integers(-1, len(LINE)))
+def test_at_or_before_a_place_means_so_and_before_oneself(found, place):
+    got = changes_along.at_or_before(found, np.full(len(found), place))
+    for index, entry in enumerate(got):
+        fits = [
+            other
+            for other in range(index)
+            if found.place[other] <= min(place, found.place[index] - 1)
+            and trends.compare(found.measurement(index, LINE), found.measurement(other, LINE)) is not None
+        ]
+        if not found.is_measured[index]:
+            continue  # without a time it is compared with nothing
+        assert entry == (fits[-1] if fits else changes_along.NONE)
+
+
+def test_a_change_of_unknown_intervals_is_not_distinct():
+    items = [
+        Measurement(key=KEY, commit=LINE[place], outcome=Outcome.MEASURED, seconds=1.0 + place) for place in (0, 1)
+    ]
+    found = columns.of(items, ORDER)
+    changes = changes_along.against(found, changes_along.before(found))
+    assert changes.ratio[1] == pytest.approx(0.5) and math.isnan(changes.ratio[0])
+    assert not changes.distinct.any()

@@ -1,0 +1,85 @@
+"""A series as columns says the same as its measurements."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome, SeriesKey
+from kernel_velocity.series import columns
+
+KEY = SeriesKey(
+    machine="m", environment="e", benchmark="k.Cpu.time_hot", implementation="native", case="c", version="1"
+)
+LINE = tuple(f"{number:040x}" for number in range(30))
+ORDER = {sha: place for place, sha in enumerate(LINE)}
+
+times = st.floats(min_value=1e-9, max_value=1e3)
+intervals = st.builds(lambda low, more, name: Interval(low=low, high=low + more, method=name), times, times, st.text())
+
+
+@st.composite
+def measurements(draw):
+    places = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1))
+    return [draw(_measurement(LINE[place])) for place in places]
+
+
+def _measurement(sha):
+    measured = st.builds(
+        Measurement,
+        key=st.just(KEY),
+        commit=st.just(sha),
+        outcome=st.just(Outcome.MEASURED),
+        seconds=times,
+        interval=st.none() | intervals,
+        rounds=st.none() | st.integers(1, 100),
+        method=st.sampled_from([None, "a", "b"]),
+        flop=st.just(2e6),
+        bytes_moved=st.just(4e6),
+        warnings=st.lists(st.text(), max_size=2).map(tuple),
+    )
+    without = st.builds(
+        Measurement,
+        key=st.just(KEY),
+        commit=st.just(sha),
+        outcome=st.sampled_from([Outcome.FAILED, Outcome.NOT_APPLICABLE]),
+        flop=st.just(2e6),
+        bytes_moved=st.just(4e6),
+        reason=st.none() | st.text(),
+    )
+    return measured | without
+
+
+@given(measurements())
+def test_measurements_come_back_from_columns_in_the_order_of_the_history(items):
+    found = columns.of(items, ORDER)
+    assert [found.measurement(index, LINE) for index in range(len(found))] == sorted(
+        items, key=lambda item: ORDER[item.commit]
+    )
+
+
+@given(measurements())
+def test_rates_are_those_of_the_measurements(items):
+    found = columns.of(items, ORDER)
+    wanted = [
+        np.nan if item.gflops is None else item.gflops for item in sorted(items, key=lambda one: ORDER[one.commit])
+    ]
+    np.testing.assert_allclose(found.gflops, wanted)
+
+
+def test_adjusted_times_come_back_too():
+    inner = Interval(low=0.9, high=1.1, method="t")
+    item = Measurement(
+        key=KEY,
+        commit=LINE[3],
+        outcome=Outcome.MEASURED,
+        seconds=1.0,
+        interval=inner,
+        adjusted=Adjusted(seconds=1.05, interval=inner),
+    )
+    assert columns.of([item], ORDER).measurement(0, LINE) == item
+
+
+def test_commits_beside_the_line_have_no_entry():
+    items = [Measurement(key=KEY, commit=sha, outcome=Outcome.FAILED) for sha in (LINE[5], "f" * 40)]
+    found = columns.of(items, ORDER)
+    assert (len(found), found.entry(5), found.entry(4), found.entry(29)) == (1, 0, None, None)

@@ -1,0 +1,484 @@
+"""The store says what reading everything says, reads only what changed, and survives what happens to its cache."""
+
+import dataclasses
+import errno
+import json
+import mmap
+import os
+import re
+import shutil
+import sqlite3
+import types
+
+import git
+import numpy as np
+import pytest
+
+from kernel_velocity.results import reader as asv_results
+from kernel_velocity.series import cache as report_cache
+from kernel_velocity.series import layout as series_layout
+from kernel_velocity.series import packing as entries
+from kernel_velocity.series import parallel as reading_apart
+from kernel_velocity.series import store as site_store
+from kernel_velocity.series.columns import ByEntry
+from kernel_velocity.site import model as site
+from tests import large_tree, one_thread, synthetic
+from tests.series.one_by_one import everything
+from tests.site.test_pages import make_na
+
+
+def read(tree):
+    return site.read(tree.results, tree.repository)
+
+
+def cache_of(tree):
+    return tree.results.parent / site.CACHE / report_cache.NAME
+
+
+def said(found):
+    """Return everything that a site says of its values, through its series and through its commits."""
+    series = {
+        (key, found.line[columns.place[entry]]): columns.measurement(entry, found.line)
+        for key in found.keys
+        for columns in [found.series(key)]
+        for entry in range(len(columns))
+    }
+    return series, {(item.key, item.commit): item for sha in found.measured for item in found.at(sha)}
+
+
+def check_same(found, wanted):
+    """Check measurements, to the last bit; how one was adjusted, the site says of the newest only."""
+    assert found.keys() == wanted.keys()
+    for pair, item in wanted.items():
+        adjusted = None if item.adjusted is None else dataclasses.replace(item.adjusted, fit=None)
+        assert found[pair] == dataclasses.replace(item, adjusted=adjusted)
+
+
+def check(tree, found=None, notes=()):
+    """Check a site against everything read at once; return it."""
+    found = read(tree) if found is None else found
+    data = everything(tree)
+    series, commits = said(found)
+    check_same(commits, {(item.key, item.commit): item for item in data.measurements})
+    points = [point for trend in data.trends.values() for point in trend.points]
+    check_same(series, {(point.measurement.key, point.measurement.commit): point.measurement for point in points})
+    assert set(found.keys) == set(data.trends)
+    assert (found.places, found.machines) == (data.places, data.machines)
+    assert found.notes == (*notes, *data.notes)
+    return found
+
+
+def path_of(tree, index, machine=synthetic.MACHINE):
+    return tree.results / machine / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
+
+
+def names(tree, *indices):
+    return tuple(sorted(f"{synthetic.MACHINE}/{path_of(tree, index).name}" for index in indices))
+
+
+def rewrite(path, change):
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def halve(data):
+    for row in data["results"].values():
+        row[0] = [value and value / 2 for value in row[0]]
+
+
+def test_only_the_first_time_everything_is_read(tree):
+    assert check(tree).store.found.read == names(tree, 0, 1, 2, 3, 4)
+    assert check(tree).store.found.read == ()
+
+
+def test_a_results_file_that_changed_is_read_again_and_no_other(tree):
+    read(tree)
+    rewrite(path_of(tree, 1), halve)
+    assert check(tree).store.found.read == names(tree, 1)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".failures.jsonl", ".sessions.jsonl"])
+def test_so_is_one_beside_which_something_changed(tree, suffix):
+    read(tree)
+    beside = path_of(tree, 2).parent / "telemetry" / f"{path_of(tree, 2).stem}{suffix}"
+    beside.write_text("" if suffix == ".jsonl" else "not a line of it\n")
+    found = check(tree)
+    assert found.store.found.read == names(tree, 2)
+    assert len(found.notes) == (suffix != ".jsonl")
+    assert check(tree).store.found.read == ()  # its note is kept
+    beside.unlink()
+    assert check(tree).store.found.read == names(tree, 2)
+
+
+def test_a_file_put_back_with_its_old_time_and_size_is_seen(tree):
+    old = path_of(tree, 1).with_suffix(".old")
+    shutil.copy2(path_of(tree, 1), old)
+    rewrite(path_of(tree, 1), halve)
+    read(tree)
+    old.replace(path_of(tree, 1))
+    assert check(tree).store.found.read == names(tree, 1)
+    text = path_of(tree, 1).read_text()
+    before = path_of(tree, 1).stat()
+    path_of(tree, 1).write_text(text.replace("0.00", "0.01"))
+    os.utime(path_of(tree, 1), ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path_of(tree, 1).stat().st_size == before.st_size
+    assert check(tree).store.found.read == names(tree, 1)
+
+
+def test_what_is_removed_is_gone_and_what_comes_back_is_back(tree):
+    read(tree)
+    text = path_of(tree, 3).read_text()
+    path_of(tree, 3).unlink()
+    found = check(tree)
+    assert (found.store.found.read, tree.commits[3] in found.measured) == ((), False)
+    path_of(tree, 3).write_text(text)
+    assert check(tree).store.found.read == names(tree, 3)
+    shutil.rmtree(tree.results / synthetic.MACHINE)
+    assert check(tree).keys == ()
+
+
+def test_commits_beside_the_line_move_with_it(tree):
+    read(tree)
+    git.Repo(tree.repository).git.reset("--hard", tree.commits[2])
+    found = check(tree)
+    assert found.store.found.read == ()
+    assert found.measured[:3] == tree.commits[:3]
+    assert set(found.measured[3:]) == set(tree.commits[3:])
+
+
+def test_a_deepened_clone_shifts_all_places(tree, tmp_path):
+    clone = git.Repo.clone_from(tree.repository.as_uri(), tmp_path / "clone", depth=3)
+    shifted = dataclasses.replace(tree, repository=tmp_path / "clone")
+    assert len(check(shifted).measured) == 3
+    clone.git.fetch("--unshallow")
+    found = check(shifted)
+    assert (found.store.found.read, found.measured) == ((), tree.commits)
+
+
+def test_benchmarks_json_counts_as_it_is_now(tree):
+    read(tree)
+    benchmarks = tree.results / "benchmarks.json"
+    rewrite(benchmarks, lambda data: data["matmul.Cpu.time_hot"].update(version="2"))
+    found = check(tree)
+    assert found.notes == ("matmul.Cpu.time_hot was recorded as version 1, now it is 2 (30 values kept, not shown)",)
+    rewrite(benchmarks, lambda data: data.pop("add_mul_exp.Cpu.time_hot"))
+    check(tree)
+    benchmarks.write_text("")
+    assert check(tree).store.found.read == ()
+
+
+def test_a_value_of_no_version_is_of_todays_and_one_in_two_files_counts_once(tree):
+    rewrite(path_of(tree, 1), lambda data: [row.__setitem__(2, None) for row in data["results"].values()])
+    shutil.copy(path_of(tree, 2), path_of(tree, 2).with_name("again.json"))
+    found = check(tree)
+    assert len(found.keys) == 12
+    (first, second) = found.notes
+    assert "stands in two files" in first and "stands in two files" in second
+
+
+def test_an_unreadable_file_is_a_note_from_the_cache_too(tree):
+    path_of(tree, 0).write_text("{")
+    for wanted in (names(tree, 0, 1, 2, 3, 4), ()):
+        found = check(tree)
+        assert found.store.found.read == wanted
+        assert path_of(tree, 0).name in found.notes[0]
+
+
+def test_a_file_that_was_put_right_leaves_nothing_behind(tree):
+    good = path_of(tree, 0).read_text()
+    path_of(tree, 0).write_text(good.replace("'eager'", "'eagre'"))
+    read(tree)
+    path_of(tree, 0).write_text(good)
+    found = read(tree)
+    assert set(found.store.layout.keys) == set(found.keys)  # of the cache's names, those that a file still has
+
+
+def truncate(path):
+    with path.open("r+b") as stream:
+        stream.truncate(path.stat().st_size // 2)
+
+
+def overwrite_the_middle(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:40_000] + b"\xff" * 60_000 + content[100_000:])
+
+
+def number_a_version(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("""UPDATE name SET value = replace(value, '"1"]', '1]') WHERE kind = 'series'""")
+
+
+def change_the_identity(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE made SET identity = 'another'")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        overwrite_the_middle,
+        change_the_identity,
+        number_a_version,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"not a database"),
+        lambda path: path.unlink(),
+    ],
+)
+def test_a_damaged_cache_or_another_versions_is_made_anew(tree, damage):
+    read(tree)
+    damage(cache_of(tree))
+    assert len(check(tree).store.found.read) == 5
+    assert check(tree).store.found.read == ()
+
+
+def test_another_repositorys_cache_is_made_anew(tree, tmp_path):
+    read(tree)
+    shutil.copytree(tree.repository, tmp_path / "copy")
+    other = dataclasses.replace(tree, repository=tmp_path / "copy")
+    assert len(check(other).store.found.read) == 5
+
+
+def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
+    read(tree)
+    for index in (1, 2, 3):
+        rewrite(path_of(tree, index), halve)
+    packed, whole = [], entries.pack
+
+    def pack(file, known):
+        if packed:
+            raise KeyboardInterrupt
+        packed.append(whole(file, known))
+        return packed[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading_apart.entries, "pack", pack)
+        with pytest.raises(KeyboardInterrupt):
+            read(tree)
+    assert [path.name for path in cache_of(tree).parent.iterdir()] == [report_cache.NAME]
+    assert check(tree).store.found.read == names(tree, 1, 2, 3)
+
+
+def test_where_no_cache_can_be_everything_is_read_and_a_note_says_so(tree, tmp_path):
+    (tmp_path / "file").write_text("")
+    for _ in range(2):
+        found = site.read(tree.results, tree.repository, tmp_path / "file")
+        assert len(found.store.found.read) == 5
+        (note,) = found.notes
+        assert note.startswith("the cache cannot be used, so everything was read anew: ")
+        check(tree, found, notes=(note,))
+
+
+def full(*_given):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_to_sqlite(cache, save=report_cache.Cache.save):
+    """Save a cache; on the disk SQLite says that there is no room."""
+    if cache.folder is not None:
+        raise sqlite3.OperationalError("database or disk is full")
+    save(cache)
+
+
+def full_once(monkeypatch):
+    """Have no room for the scratch file; without a cache it then lies in the temporary folder, where there is some."""
+    calls = [os.posix_fallocate, full]
+
+    def allocate(*given):
+        calls.pop()(*given)
+
+    monkeypatch.setattr(series_layout.os, "posix_fallocate", allocate)
+
+
+def full_to_sqlite_always(monkeypatch):
+    monkeypatch.setattr(report_cache.Cache, "save", full_to_sqlite)
+
+
+@pytest.mark.parametrize("what", [full_once, full_to_sqlite_always])
+def test_on_a_full_disk_everything_is_read_and_a_note_says_so(tree, monkeypatch, what):
+    with monkeypatch.context() as patch:
+        what(patch)
+        found = read(tree)
+    (note,) = found.notes
+    assert note.startswith("the cache cannot be used") and ("full" in note or "No space" in note)
+    check(tree, found, notes=(note,))
+
+
+def test_the_scratch_file_has_no_holes(tree, monkeypatch):
+    """To write into a hole of a mapped file on a full disk is a bus error: it ended a night without its verdict."""
+    seen = []
+
+    def mapped(descriptor, size, of=series_layout.mmap.mmap):
+        seen.append((os.fstat(descriptor).st_blocks * 512, size))
+        return of(descriptor, size)
+
+    monkeypatch.setattr(series_layout, "mmap", types.SimpleNamespace(mmap=mapped, MADV_DONTNEED=mmap.MADV_DONTNEED))
+    read(tree)
+    ((held, size),) = seen
+    assert held >= size
+
+
+def test_beside_a_report_that_is_writing_everything_is_read(tree, monkeypatch):
+    read(tree)
+    monkeypatch.setattr(report_cache, "_PATIENCE", 0.05)
+    with sqlite3.connect(cache_of(tree), isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        found = read(tree)
+    assert len(found.store.found.read) == 5
+    assert "locked" in found.notes[0]
+    assert check(tree).store.found.read == ()
+
+
+@pytest.mark.parametrize("machine", ["<i>&\N{ROCKET}\u202e", os.fsdecode(b"m\xff"), "x" * 200, "a'; DROP TABLE file"])
+def test_no_name_is_more_than_a_name(tmp_path, machine):
+    tree = synthetic.build(tmp_path, machine=machine)
+    for _ in range(2):
+        found = check(tree)
+    assert found.store.found.read == ()
+    assert found.keys[0].machine == machine
+
+
+@pytest.fixture(scope="module")
+def gauged(tmp_path_factory):
+    """A tree whose rounds have gauges: two benchmarks, each of 20 series."""
+    folder = tmp_path_factory.mktemp("gauged")
+    shape = large_tree.Shape(commits=4, series=40, telemetry=True)
+    commits = large_tree.build(folder, shape)
+    return synthetic.Tree(repository=folder / "repository", results=folder / "results", commits=commits)
+
+
+def test_adjusted_times_are_computed_of_changed_series_only(gauged):
+    found = check(gauged)
+    assert found.store.computed == sum(item.rounds is not None for item in said(found)[1].values()) > 150
+    assert sum(item.adjusted is not None for item in said(found)[1].values()) > 50
+    assert check(gauged).store.computed == 0
+    folder = gauged.results / large_tree.MACHINE / "telemetry"
+    path = folder / f"{gauged.commits[2][:8]}-{large_tree.ENVIRONMENT}.jsonl"
+    kept = [line for line in path.read_text().splitlines(keepends=True) if not _is_of(line, "eager", "float32-1M")]
+    path.write_text("".join(kept))
+    whole = 40 - 2  # of the file, as it was read again
+    assert check(gauged).store.computed == whole + 2 * 3  # and of two series, their other three commits
+
+
+def _is_of(line, *params):
+    return json.loads(line)["p"] == list(params)
+
+
+def test_what_entries_have_is_a_mapping():
+    found = ByEntry(site_store.np.array([0, 7, 0, 8], dtype="i4"), str)
+    assert dict(found) == {1: "7", 3: "8"}
+    assert list(found.items()) == [(1, "7"), (3, "8")]
+    assert (len(found), found.get(0), found.get(4), found.get(-1)) == (2, None, None, None)
+    assert [dict(found.between(*part)) for part in ((0, 2), (1, 3), (2, None))] == [{1: "7"}, {0: "7"}, {1: "8"}]
+
+
+READ = """
+import os, sys
+from pathlib import Path
+from kernel_velocity.series import parallel as reading_apart
+from kernel_velocity.site import model as site
+from kernel_velocity.errors import KernelVelocityError
+os.sched_getaffinity = lambda _: {0, 1}
+reading_apart.FEWEST, read_one, here = 2, reading_apart.read_one, os.getpid()
+results, repository, cache, fails = sys.argv[1:]
+
+def read(path, names):
+    if os.getpid() != here:
+        os.write(1, b"elsewhere\\n")
+        if fails:
+            os._exit(3)
+    return read_one(path, names)
+
+reading_apart.read_one = read
+try:
+    print(len(site.read(Path(results), Path(repository), Path(cache)).store.found.read))
+except KernelVelocityError as error:
+    print(error)
+"""
+
+
+def read_by_several(tree, cache, *, fails=False):
+    """Read a tree in two processes of one thread each, as this one has several; return what they printed."""
+    return one_thread.run(READ, tree.results, tree.repository, cache, "fails" * fails).stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, tmp_path):
+    assert read_by_several(gauged, tmp_path) == ["elsewhere", "elsewhere", "4"]
+    again = site.read(gauged.results, gauged.repository, tmp_path)
+    assert again.store.found.read == ()
+    check(gauged, again)
+
+
+def test_a_reading_process_that_ends_is_an_error_and_the_next_report_reads(gauged, tmp_path):
+    said = read_by_several(gauged, tmp_path, fails=True)
+    assert said == [
+        "elsewhere",
+        "the process that makes a part of the site ended with status 3, and said nothing: run it again",
+    ]
+    check(gauged, site.read(gauged.results, gauged.repository, tmp_path))
+
+
+def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
+    found = read(tree)
+    before = {key: found.digest(key) for key in found.keys}
+
+    def change(data):
+        data["results"]["matmul.Cpu.time_hot"][0][0] = 7.0  # not what its rounds say
+
+    rewrite(path_of(tree, 4), change)
+    found = read(tree)
+    changed = {(key.benchmark, key.implementation) for key in found.keys if found.digest(key) != before[key]}
+    assert ("matmul.Cpu.time_hot", "eager") in changed
+    assert not any(implementation == "eager" for name, implementation in changed if name.startswith("add"))
+    rewrite(tree.results / "benchmarks.json", lambda data: data["matmul.Cpu.time_hot"]["flops"].clear())
+    again = read(tree)
+    assert all((again.digest(key) == found.digest(key)) == key.benchmark.startswith("add") for key in found.keys)
+
+
+def test_what_can_only_exist_on_the_other_device_takes_no_room_while_it_is_nowhere(tree):
+    name = "matmul.Cpu.time_hot"
+    for index in range(4):
+        make_na(tree, index, name, list(synthetic.CASES[name]), ("triton",))
+    assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native", "triton"}
+    make_na(tree, 4, name, list(synthetic.CASES[name]), ("triton",))
+    assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native"}
+    for index in range(5):
+        make_na(tree, index, name, list(synthetic.CASES[name]), ("native",))
+    assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native"}
+
+
+def test_a_row_of_which_only_asv_says_something_is_packed_as_its_values_one_by_one(tree):
+    make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
+    shutil.rmtree(path_of(tree, 3).parent / "telemetry")
+    file = asv_results.read_file(path_of(tree, 3), [])
+    outcomes = set()
+    for row in file.rows:
+        names = entries.Names()
+        whole, alone = (np.zeros(len(row.pairs), entries.ENTRY) for _ in range(2))
+        entries._fill_row(whole, row, names.of_row(file, row), names)
+        rounds = entries._fill_values(alone, 0, file, row, series=names.of_row(file, row), names=names)
+        assert rounds == []
+        assert whole.tobytes() == alone.tobytes()
+        outcomes |= set(whole["outcome"].tolist())
+    assert outcomes == {0, 1, 2}
+
+
+def test_a_series_digest_is_of_what_is_said_whatever_the_cache_calls_it(tree):
+    """A new cache numbers texts anew: another reason, or another method, then bears the number of the old one."""
+    failed = path_of(tree, 3).parent / "telemetry" / f"{path_of(tree, 3).stem}.failures.jsonl"
+
+    def digests(error, method):
+        line = {"b": "matmul.Cpu.time_hot", "p": ["triton", "float32-256x256x256"], "t": 1.0, "error": error}
+        failed.write_text(json.dumps(line) + "\n")
+        for path in failed.parent.glob("*0.jsonl"):
+            path.write_text(re.sub(r'"m":"\w+"', f'"m":"{method}"', path.read_text()))
+        shutil.rmtree(cache_of(tree).parent, ignore_errors=True)
+        found = read(tree)
+        return {key: found.digest(key) for key in found.keys}
+
+    before, wrong, method = digests("wrong result", "aaaa"), digests("a crash", "aaaa"), digests("a crash", "bbbb")
+    assert [key.case for key in before if before[key] != wrong[key]] == ["float32-256x256x256"]
+    assert not any(method[key] == wrong[key] for key in before)
+    assert digests("wrong result", "aaaa") == before

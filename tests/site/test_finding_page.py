@@ -1,0 +1,381 @@
+"""The pages of findings: what they say of each kind and state, the evidence, the commands; in a browser, the list."""
+
+import io
+import json
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import git
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.__main__ import _Parser, main
+from kernel_velocity.ab import bisect
+from kernel_velocity.findings import evidence_store, finding
+from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings.finding import OPEN, Kind, State
+from kernel_velocity.results import git as history
+from kernel_velocity.results.measurement import SeriesKey
+from kernel_velocity.site import model as site_
+from kernel_velocity.site import report
+from kernel_velocity.site.charts import finding_axes
+from kernel_velocity.site.pages import finding as finding_page
+from kernel_velocity.site.pages import finding_figures, finding_series
+from kernel_velocity.site.pages import findings as findings_page
+from kernel_velocity.site.pages.finding_words import DAY, REASON, decisions, headline, looks
+from tests import synthetic
+from tests.ab.simulated_machine import Machine
+from tests.findings import evidenced
+from tests.golden import check_golden
+from tests.site.test_browser import chromium, tab  # noqa: F401  (fixtures)
+from tests.site.test_report import AUTHOR, HOSTILE, Tags
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A tree with findings of every kind, and the pages of its findings by id."""
+    tree = synthetic.build(tmp_path_factory.mktemp("findings"))
+    items = evidenced.write(tree)
+    found = site_.read(tree.results, tree.repository)
+    pages = {page.context["page"].id: page.context["page"] for page in finding_page.build(found)}
+    return tree, items, pages, found
+
+
+@pytest.fixture(scope="module")
+def texts(built):
+    """The words of every page by id, with single blanks."""
+    _, _, pages, _ = built
+    template = report.page_templates().get_template("finding.html")
+    return {id_: words(template.render(page=page)) for id_, page in pages.items()}
+
+
+def words(text):
+    return " ".join(Tags(text).text.split())
+
+
+def test_every_finding_has_a_page_and_the_list_leads_to_it(built):
+    _, items, pages, found = built
+    assert set(pages) == {item.id for item in items}
+    (listed,) = (page.context["page"] for page in findings_page.build(found))
+    assert {row.href for row in listed.rows} == {page.name for page in pages.values()}
+    assert [row.is_open for row in listed.rows] == sorted((row.is_open for row in listed.rows), reverse=True)
+    assert listed.rows[0].kind == "regression" and listed.open == sum(item.state in OPEN for item in items)
+
+
+def test_the_page_of_a_regression(built, accept):
+    tree, items, pages, _ = built
+    text = json.dumps(asdict(pages[items[0].id]), indent=1, ensure_ascii=False, default=str)
+    for place, sha in enumerate(tree.commits):
+        text = text.replace(sha, f"<commit {place}>").replace(sha[:8], f"<{place}>")
+    check_golden(GOLDEN / "finding_page.json", text + "\n", accept=accept)
+
+
+def test_it_says_what_happened_whose_it_is_and_how_that_is_known(built, texts):
+    tree, items, *_ = built
+    text = texts[items[0].id]
+    for wanted in (
+        "matmul got slower: time +1",
+        "Culprit",
+        "Vectorise the inner loops",
+        "Ada Lovelace",
+        "both sides were measured in the same minutes",
+        "the machine code is another one (ab to cd)",
+        "Bisection",
+        "3 commits after",
+        f"findings acknowledge {items[0].id} --until",
+        "adjusted: freed of",
+        "2 series on 1 machine (bench-1)",
+    ):
+        assert wanted in text, wanted
+    assert tree.commits[2] in text
+
+
+@pytest.mark.parametrize(
+    ("id_", "said"),
+    [
+        ("matmul-improvement-x", "matmul got faster: time -20.0%"),
+        ("matmul-regression-old", "acknowledged until 2027-01-01"),
+        ("matmul-regression-gone", "Gone again."),
+        ("bench-1-cpu-environment-x", "The environment of bench-1 changed"),
+        ("bench-1-cpu-environment-x", "No commit is accused"),
+        ("matmul-vanished-x", "2 values gone"),
+        ("matmul-vanished-x", "no value any more"),
+        ("matmul-suspect", "matmul may have got slower"),
+        ("matmul-suspect", "To be looked at"),
+        ("matmul-error", "matmul got less exact: error +100%"),
+        ("matmul-error", "computed from fixed inputs"),
+        ("matmul-improvement-x", "No rounds of a re-run are kept of it"),
+    ],
+)
+def test_each_kind_and_state_has_its_own_words(texts, id_, said):
+    assert said in texts[id_]
+
+
+def test_a_stripe_is_explained_where_commits_are_suspected(texts):
+    environment, regression = texts["bench-1-cpu-environment-x"], texts["matmul-suspect"]
+    assert "Up is faster. The kernel's page" in environment and "stripe" not in environment
+    assert "Up is faster; the stripe is where it moved." in regression
+
+
+def test_where_nothing_can_be_decided_nothing_is_offered(texts):
+    assert "To decide" not in texts["bench-1-cpu-environment-x"] and "To decide" in texts["matmul-suspect"]
+
+
+def test_what_changed_of_the_machine_is_a_table(built):
+    _, _, pages, _ = built
+    assert pages["bench-1-cpu-environment-x"].changes == (("driver", "550", "560"),)
+
+
+def test_every_command_is_accepted_by_the_command_line(built, tmp_path):
+    """In every state: those that decide are run, the one that measures is parsed."""
+    tree, items, _, _ = built
+    done = set()
+    for item in items:
+        for command in (*decisions(item), *looks(item)):
+            said = shlex.split(command.text.replace(DAY, "2099-12-31").replace(REASON, "because"))
+            assert said[0] == "kv"
+            if said[1] == "bisect":
+                parser = _Parser()
+                bisect.add_arguments(parser)
+                parsed = parser.parse_args(said[2:])
+                assert (parsed.good, parsed.case) == (item.anchor, item.worst.identity.case)
+            else:
+                results = tmp_path / f"{item.id}-{said[2]}"
+                findings_store.write(results, item)
+                more = ["--results", str(results), "--repository", str(tree.repository)]
+                assert main([*said[1:], *more], io.StringIO(), io.StringIO()) == 0, command
+            done.add(" ".join(said[1:3]) if said[1] == "findings" else said[1])
+    assert done == {"findings acknowledge", "findings expect", "findings reopen", "findings show", "bisect"}
+
+
+def test_a_decision_of_the_page_changes_the_finding(built, tmp_path):
+    tree, items, _, _ = built
+    findings_store.write(tmp_path, items[0])
+    expect = next(one.text for one in decisions(items[0]) if " expect " in one.text).replace(REASON, "because")
+    more = ["--results", str(tmp_path), "--repository", str(tree.repository)]
+    assert main([*shlex.split(expect)[1:], *more], io.StringIO(), io.StringIO()) == 0
+    assert findings_store.read(tmp_path).findings[0].state is State.EXPECTED
+
+
+def test_a_range_of_commits_is_expected_as_a_whole(built):
+    tree, items, _, _ = built
+    wide = replace(items[0], commits=tree.commits[1:4])
+    text = next(one.text for one in decisions(wide) if " expect " in one.text)
+    line = git.Repo(tree.repository).git.rev_list(shlex.split(text)[3], "--first-parent").split()
+    assert sorted(line) == sorted(tree.commits[1:4])
+
+
+def test_evidence_that_cannot_be_read_is_named_on_the_page_and_by_the_command(tmp_path):
+    tree = synthetic.build(tmp_path)
+    (item, *_) = evidenced.write(tree)
+    path = evidence_store.path_of(tree.results, item.id, synthetic.MACHINE)
+    path.write_text("{")
+    summary = report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
+    assert any(str(path) in note for note in summary.notes)
+    text = Tags((tmp_path / "site" / finding.finding_href(item.id)).read_text(encoding="utf-8")).text
+    assert "Not all of it could be read" in text and "not JSON" in text
+
+
+def test_hostile_text_in_every_field_is_text(tmp_path):
+    evil = HOSTILE[0] + HOSTILE[1] + HOSTILE[2]
+    tree = synthetic.build(tmp_path, messages=HOSTILE, author=AUTHOR)
+    item, kept = evidenced.regression(tree)
+    long = "x" * 300
+    one = replace(item.affected[0].identity, machine=evil, environment=evil, implementation=evil, case=long)
+    bad = replace(
+        item,
+        subject=evil,
+        how=evil,
+        ruled_out=(evil, long),
+        changes={evil: (evil, evil)},
+        affected=(replace(item.affected[0], identity=one), *item.affected),
+        decisions=tuple(replace(said, who=evil, reason=evil) for said in item.decisions),
+    )
+    reruns = tuple(replace(each, reason=evil, identity=one, code=(evil, evil)) for each in kept.reruns)
+    paths = tuple(replace(path, reason=evil, identity=one) for path in kept.paths)
+    for kind in Kind:
+        own = replace(bad, id=f"bad-{kind.value}", kind=kind)
+        findings_store.write(tree.results, own)
+        evidence_store.add(tree.results, own.id, "evil", replace(kept, reruns=reruns, paths=paths))
+    out = tmp_path / "site"
+    report.write_site(results=tree.results, repository=tree.repository, out=out)
+    for path in (*out.glob("finding-*.html"), out / "findings.html"):
+        found = Tags(path.read_text(encoding="utf-8"))
+        assert not found.tags & {"img", "b"} and not {name for name in found.attributes if name.startswith("on")}
+        assert "<script>window.pwned" in found.text
+
+
+def test_a_rerun_without_rounds_and_one_that_is_not_adjusted_are_shown(tmp_path):
+    tree = synthetic.build(tmp_path)
+    item, kept = evidenced.regression(tree, machine=Machine(speed=dict.fromkeys(tree.commits[2:], 1.1)))
+    assert not kept.reruns[0].is_adjusted
+    none = replace(
+        kept.reruns[0], sides=(replace(kept.reruns[0].sides[0], began=(), seconds=(), flags=()),) * 2, looks=()
+    )
+    findings_store.write(tree.results, item)
+    evidence_store.add(tree.results, item.id, "m", replace(kept, reruns=(none, kept.reruns[1]), left_out=7))
+    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    text = words(report.page_templates().get_template(page.template).render(page.context))
+    assert "as read: nothing was recorded beside them" in text and "7 further re-runs not shown" in text
+    assert text.count("Every round") == 1
+
+
+def test_the_files_of_a_commit_are_told_by_whose_they_are(tmp_path):
+    tree = synthetic.build(tmp_path)
+    repo = git.Repo(tree.repository)
+    for name in ("kernels/matmul/matmul.cpp", "kernels/_native/abi.h", "README.md", "kernels/other/x.cpp"):
+        path = tree.repository / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+        repo.index.add([name])
+    commit = repo.index.commit("Touch four files").hexsha
+    item, _ = evidenced.regression(tree)
+    findings_store.write(tree.results, replace(item, commits=(commit,)))
+    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    (said,) = page.context["page"].suspected
+    assert (said.own, said.shared) == (("kernels/matmul/matmul.cpp",), ("kernels/_native/abi.h",))
+    assert said.others == "2 other files, which matmul is not built from" and said.line.href == ""
+    assert history.touched(tree.repository, [tree.commits[0], commit])[tree.commits[0]] == ()
+
+
+@pytest.mark.parametrize("unknown", [None, "2.9.0"])
+def test_of_several_torches_the_trend_is_the_one_measured_last(unknown):
+    """As texts, 2.13.0 comes before 2.9.0."""
+    parts = dict.fromkeys(("machine", "case", "version"), "m")
+    parts |= {"benchmark": "matmul.Cpu.time_hot", "implementation": "native"}
+    new, old = (SeriesKey(environment=f"hosttorch-py3.11-torch{name}", **parts) for name in ("2.13.0", "2.9.0"))
+    times = {new: 2e9, old: None if unknown else 1e9}
+    (shown,) = finding_series.by_slot(SimpleNamespace(keys=(new, old), last_measured=times.get)).values()
+    assert shown == new
+
+
+def test_of_many_commits_the_newest_are_told_with_what_they_are(tmp_path):
+    tree = synthetic.build(tmp_path)
+    with git.Repo(tree.repository) as repo:
+        commits = [repo.index.commit(f"Commit {number}") for number in range(13)]
+    item, _ = evidenced.regression(tree)
+    findings_store.write(tree.results, replace(item, commits=tuple(commit.hexsha for commit in commits)))
+    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    shown = page.context["page"]
+    assert [one.line and one.line.subject for one in shown.suspected] == [f"Commit {number}" for number in range(3, 13)]
+    assert shown.further == "and 3 earlier commits"
+
+
+def test_a_merge_touches_what_it_brought(tmp_path):
+    tree = synthetic.build(tmp_path)
+    repo = git.Repo(tree.repository)
+    base = repo.head.commit
+    (tree.repository / "side.txt").write_text("x")
+    repo.index.add(["side.txt"])
+    other = repo.index.commit("On the side", parent_commits=[base], head=False)
+    merge = repo.index.commit("Merge", parent_commits=[base, other])
+    assert history.touched(tree.repository, [merge.hexsha]) == {merge.hexsha: ("side.txt",)}
+
+
+def test_figures_lie_inside_their_frames(built):
+    tree, *_ = built
+    for seed in range(3):
+        machine = Machine(speed=dict.fromkeys(tree.commits[2:], 1.02), noise=0.03, seed=seed)
+        for rerun in evidenced.regression(tree, machine=machine)[1].reruns:
+            rounds, ratio = finding_figures.rounds_figure(rerun), finding_figures.ratio_figure(rerun)
+            for dot in (*rounds.before, *rounds.after):
+                assert finding_axes.LEFT <= float(dot.x) <= finding_axes.WIDTH
+                assert finding_axes.TOP <= float(dot.y) <= finding_axes.HEIGHT - finding_axes.BOTTOM
+            xs, ys = zip(*(map(float, pair.split(",")) for pair in ratio.line.split(" ")), strict=True)
+            assert list(xs) == sorted(xs) and max(ys) <= finding_axes.HEIGHT
+            assert float(ratio.bars[-1].y) == ys[-1]  # both are the last look's
+            for one in ratio.bars:
+                assert float(one.most) <= float(one.high) <= float(one.y) <= float(one.low) <= float(one.least)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_are_round_numbers_between_the_ends(low, width):
+    found = finding_axes.ticks(low, low + width)
+    assert len(found) <= 6
+    assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in found)
+
+
+def test_a_headline_needs_no_series(built):
+    _, items, _, _ = built
+    assert headline(replace(items[0], affected=())).startswith("matmul: no series known")
+
+
+# --- in a browser --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def out(built):
+    """The site of the findings."""
+    tree, *_ = built
+    folder = tree.repository.parent / "site"
+    report.write_site(results=tree.results, repository=tree.repository, out=folder)
+    return folder
+
+
+def shown(tab):  # noqa: F811
+    return tab.locator("tr[data-state]:visible").count()
+
+
+@pytest.mark.slow
+def test_filters_live_in_the_url(tab, out, built):  # noqa: F811
+    _, items, _, _ = built
+    tab.goto((out / "findings.html").as_uri())
+    assert shown(tab) == sum(item.state in OPEN for item in items)
+    tab.select_option("[name=state]", "")
+    tab.select_option("[name=kind]", "environment")
+    assert shown(tab) == 1 and tab.evaluate("location.hash") == "#state=&kind=environment"
+    tab.go_back()
+    tab.wait_for_function("document.querySelector('[name=kind]').value === ''")
+    assert shown(tab) == len(items)
+    tab.goto("about:blank")
+    tab.goto((out / "findings.html").as_uri() + "#state=&text=Vectorise+matmul")
+    assert shown(tab) >= 1 and tab.input_value("[name=text]") == "Vectorise matmul"
+    tab.fill("[name=text]", "no such thing")
+    assert shown(tab) == 0 and tab.locator("#none").is_visible()
+    tab.goto((out / "findings.html").as_uri() + "#state=confirmed&machine=mars")
+    assert shown(tab) > 0 and tab.input_value("[name=machine]") == ""
+
+
+@pytest.mark.slow
+def test_a_command_is_copied_by_keyboard_and_the_list_leads_to_the_page(tab, out, built):  # noqa: F811
+    _, items, _, _ = built
+    tab.goto((out / "findings.html").as_uri())
+    tab.locator("tr[data-state] a").first.click()
+    assert tab.locator("h1").inner_text().startswith("matmul got")
+    tab.goto((out / finding.finding_href(items[0].id)).as_uri())
+    button = tab.locator("button[data-copy]").first
+    button.focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_function("document.querySelector('button[data-copy]').textContent === 'copied'")
+    tab.locator("summary").first.focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("details[open] tbody tr").count() >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 1200])
+def test_findings_fit_their_window(tab, out, built, width):  # noqa: F811
+    _, items, _, _ = built
+    tab.set_viewport_size({"width": width, "height": 800})
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        for name in ("findings.html", *(finding.finding_href(item.id) for item in items)):
+            tab.goto((out / name).as_uri())
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+@pytest.mark.slow
+def test_without_a_script_the_list_is_whole(chromium, out, built):  # noqa: F811
+    _, items, _, _ = built
+    context = chromium.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto((out / "findings.html").as_uri())
+    assert page.locator("tr[data-state]:visible").count() == len(items)
+    page.goto((out / finding.finding_href(items[0].id)).as_uri())
+    assert page.locator("button:visible").count() == 0 and page.locator("pre:visible").count() >= 3
+    context.close()

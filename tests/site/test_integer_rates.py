@@ -1,0 +1,135 @@
+"""Rates of integer operations are GOPS wherever somebody reads one, those of floating-point operations GFLOPS."""
+
+import json
+import re
+
+import pytest
+
+from kernel_velocity import units
+from kernel_velocity.compare import table as compare_table
+from kernel_velocity.compare.formats import as_html, as_markdown
+from kernel_velocity.harness.cases import operation
+from kernel_velocity.harness.tolerance import EPSILON
+from kernel_velocity.roofline import table as peaks_table
+from kernel_velocity.roofline.model import Roofs
+from kernel_velocity.site import model as site
+from kernel_velocity.site import report
+from kernel_velocity.site.charts import roofline as roofline_plot
+from kernel_velocity.site.pages import home as home_page
+from tests import synthetic
+from tests.compare.live_comparisons import case, comparison, roofline, timed
+from tests.site import machine_records
+
+FLOATS, INTEGERS = "float32-256x256x256", "int8-512x512x512"
+RATE = re.compile(r"\bG(?:FL)?OPS")
+ROW = re.compile(r"<tr.*?</tr>", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A tree of which matmul's larger test case is of int8, and its site."""
+    made = synthetic.build(tmp_path_factory.mktemp("integers"))
+    for path in [made.results / "benchmarks.json", *(made.results / synthetic.MACHINE).rglob("*-*.json*")]:
+        path.write_text(path.read_text().replace("float32-512x512x512", INTEGERS))
+    machine_records.add_ceilings(made, 0)
+    out = made.repository.parent / "site"
+    report.write_site(results=made.results, repository=made.repository, out=out)
+    return made, out
+
+
+def units_of(texts):
+    return {unit for text in texts for unit in RATE.findall(text)}
+
+
+@pytest.mark.parametrize("dtype", [*EPSILON, "tf32", "int8", "uint8", "int32"])
+def test_what_counts_as_an_operation_of_integers(dtype):
+    is_integer = "int" in dtype
+    assert operation(dtype) == ("OP" if is_integer else "FLOP")
+    assert units.rate_unit(dtype) == units.rate_units([dtype]) == ("GOPS" if is_integer else "GFLOPS")
+    assert units.rate_unit("float32", dtype) == units.rate_unit(dtype)  # of a mean
+
+
+@pytest.mark.parametrize("name", ["commit-*.html", "roofline.html"])
+def test_in_the_rows_of_tables(written, name):
+    rows = [row for path in written[1].glob(name) for row in ROW.findall(path.read_text())]
+    assert units_of(row for row in rows if INTEGERS in row) == {"GOPS"}
+    assert units_of(row for row in rows if "float32-" in row) == {"GFLOPS"}
+    intensities = [row for row in rows if INTEGERS in row and "/B" in row]
+    assert ("FLOP/B" in "".join(intensities), " OP/B" in "".join(intensities)) == (False, name == "roofline.html")
+
+
+def test_in_the_tables_of_a_kernel(written):
+    _, floats, integers = (written[1] / "kernel-matmul-Cpu.html").read_text().split('<div class="card case"')
+    assert (FLOATS in floats, INTEGERS in integers) == (True, True)
+    assert (units_of(ROW.findall(floats)), units_of(ROW.findall(integers))) == ({"GFLOPS"}, {"GOPS"})
+
+
+def test_in_what_a_kernels_chart_offers_and_draws(written):
+    page = (written[1] / "kernel-matmul-Cpu.html").read_text()
+    assert '<option value="GFLOPS" data-axis="GFLOPS (GOPS for int8)">GFLOPS (GOPS for int8)</option>' in page
+    data = json.loads((written[1] / "data" / "kernel-matmul-Cpu.json").read_text())
+    found = {(item["case"], item["quantities"]["GFLOPS"]["unit"]) for item in data["series"]}
+    assert found == {(FLOATS, "GFLOPS"), (INTEGERS, "GOPS")}
+
+
+@pytest.mark.parametrize("name", ["series-index", "roofline-0-Cpu", "rounds-*"])
+def test_in_what_scripts_make_of_data(written, name):
+    (path, *_) = (written[1] / "data").glob(f"{name}.json")
+    series = json.loads(path.read_text())["series"]
+    counted = {(item["case"], item["operation"]) for item in (series if isinstance(series, list) else series.values())}
+    assert {operation for each, operation in counted if each == INTEGERS} == {"OP"}
+    assert {operation for each, operation in counted if each != INTEGERS} == {"FLOP"}
+
+
+def test_in_the_mean_of_both_kinds(written):
+    grid = home_page.page(site.read(written[0].results, written[0].repository)).grids[0]
+    rows = {(row.kernel, row.implementation): row for row in grid.rows}
+    mixed, plain = rows["matmul", "native"], rows["add_mul_exp", "native"]
+    assert units_of([mixed.rate.text, mixed.sparkline.label]) == {"GOPS"}
+    assert units_of([plain.rate.text, plain.sparkline.label]) == {"GFLOPS"}
+    assert f"operations of integers: {INTEGERS}" in [grid.footnotes[mark - 1] for mark in mixed.rate.marks]
+
+
+def test_on_a_badge(written):
+    assert units_of([(written[1] / "badge-matmul-Cpu.svg").read_text()]) == {"GOPS"}
+    assert units_of([(written[1] / "badge-add_mul_exp-Cpu.svg").read_text()]) == {"GFLOPS"}
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "x", "y"),
+    [
+        (["float32", "int8"], "FLOP per byte (OP per byte for int8)", "GFLOPS (GOPS for int8)"),
+        (["float32"], "FLOP per byte", "GFLOPS"),
+        (["int8"], "OP per byte", "GOPS"),
+    ],
+)
+def test_on_the_axes_of_a_roofline(dtypes, x, y):
+    plot = roofline_plot.axes([0.25], [1e9], Roofs(levels=(), peaks={}), {dtypes[0]: 1e12}, dtypes)
+    assert (plot.xaxis[0].axis_label, plot.yaxis[0].axis_label) == (f"arithmetic intensity, {x}", f"rate, {y}")
+
+
+def test_of_a_machines_ceilings():
+    assert peaks_table.value(1.2e15, "FLOP/s", "peak_int8") == "1,200,000 GOPS"
+    assert peaks_table.value(1.2e13, "FLOP/s", "peak_float32") == "12,000 GFLOPS"
+
+
+INT8 = case("int8-1M", 10**6, timed("native", 1e-3, roofline=roofline(dtype="int8")), problem="product", dtype="int8")
+FLOAT32 = case("float32-1M", 10**6, timed("native", 1e-3), problem="product")
+
+
+@pytest.mark.parametrize(
+    ("cases", "head", "legend"),
+    [([INT8], "GOPS", False), ([FLOAT32], "GFLOPS", False), ([FLOAT32, INT8], "GFLOPS/GOPS", True)],
+)
+def test_over_the_column_of_a_comparison(cases, head, legend):
+    text = compare_table.table(comparison(*cases), 100)
+    (heads,) = (line.split() for line in text.splitlines() if line.startswith("case "))
+    assert (head in heads, "GOPS: for integers" in text) == (True, legend)
+
+
+def test_in_what_a_comparison_is_written_as():
+    lines = as_markdown(comparison(FLOAT32, INT8)).splitlines()
+    assert units_of(line for line in lines if "`int8-1M`" in line) == {"GOPS"}
+    assert units_of(line for line in lines if "`float32-1M`" in line) == {"GFLOPS"}
+    shown = re.findall(r"\d G(?:FL)?OPS", as_html(comparison(INT8)))
+    assert units_of(shown) == {"GOPS"} and len(shown) > 1  # in the table, and below the cursor

@@ -1,0 +1,106 @@
+"""Files that are replaced whole or not at all."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity.files import remove_left, replace_bytes, replace_text, try_to_write
+
+
+def test_a_text_is_replaced_and_nothing_else_is_left(tmp_path):
+    path = tmp_path / "new" / "a.txt"
+    for text in ("one", "two"):
+        replace_text(path, text)
+    assert path.read_text() == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def opened(descriptor):
+    """Return the path of an open file."""
+    return Path("/proc/self/fd", str(descriptor)).readlink()
+
+
+def test_the_disk_has_the_contents_before_the_file_has_its_name(tmp_path, monkeypatch):
+    said, replace = [], Path.replace
+
+    def synced(descriptor):
+        path = opened(descriptor)
+        said.append(path if path.is_dir() else path.read_text())
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", lambda path, to: said.append("named") or replace(path, to))
+    replace_text(tmp_path / "a.txt", "text")
+    assert said == ["text", "named", tmp_path]
+
+
+def test_a_file_system_that_cannot_wait_for_a_folder_is_written_all_the_same(tmp_path, monkeypatch):
+    def refused(descriptor, real=os.fsync):
+        if opened(descriptor).is_dir():
+            raise OSError(errno.EINVAL, "Invalid argument")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    replace_text(tmp_path / "a.txt", "text")
+    assert (tmp_path / "a.txt").read_text() == "text"
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_text(path, "new")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("text", "error"), [("text", OSError), ("\ud800", UnicodeEncodeError)])
+def test_what_cannot_be_written_leaves_no_temporary_file(tmp_path, text, error):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    with pytest.raises(error):
+        replace_text(folder, text)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / "deep").mkdir()
+    left = [tmp_path / f".a.json.{ended.pid}", tmp_path / "deep" / f".b.{ended.pid}"]
+    kept = [tmp_path / name for name in (f".a.json.{os.getpid()}", ".gitignore", "a.json", f".x.{10**30}", "a.1")]
+    for path in (*left, *kept):
+        path.write_text("")
+    assert sorted(remove_left(tmp_path)) == sorted(left)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+    assert remove_left(tmp_path / "nowhere") == []
+
+
+def test_bytes_are_replaced_alike(tmp_path):
+    path = tmp_path / "new" / "a.png"
+    for contents in (b"\x00\xff", b"two"):
+        replace_bytes(path, contents)
+    assert path.read_bytes() == b"two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_trying_leaves_everything_as_it_was(tmp_path):
+    path = tmp_path / "a.txt"
+    try_to_write(path)
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("old")
+    try_to_write(path)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("path", ["/proc/new", "nowhere/new", "n" * 255], ids=["no place", "no folder", "long"])
+def test_what_cannot_be_written_cannot_be_tried_either(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError):
+        try_to_write(Path(path))

@@ -1,0 +1,164 @@
+"""The command line: help, usage errors, exit codes."""
+
+import errno
+import io
+import signal
+import sys
+import time
+import types
+
+import pytest
+
+from kernel_velocity import errors
+from kernel_velocity.__main__ import COMMANDS, main, script
+
+
+def run(*argv):
+    out, err = io.StringIO(), io.StringIO()
+    status = main(argv, out, err)
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Put a command into place whose run does what the test says."""
+
+    def install(action):
+        module = types.ModuleType("kernel_velocity.planted")
+        module.add_arguments = lambda parser: None
+        module.run = lambda args, out, err: action()
+        monkeypatch.setitem(sys.modules, "kernel_velocity.planted", module)
+        monkeypatch.setitem(COMMANDS, "planted", ("planted", "do what the test says"))
+
+    return install
+
+
+def raising(error):
+    def action():
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize("argv", [(), ("--help",)])
+def test_help_names_every_command_but_the_hidden(argv):
+    status, out, err = run(*argv)
+    assert (status, err) == (0, "")
+    assert all((f"\n    {name} " in out) == (text is not None) for name, (_, text) in COMMANDS.items())
+
+
+def test_help_of_a_step():
+    status, out, err = run("lab", "false-alarms", "--help")
+    assert (status, err) == (0, "")
+    assert "usage: kv lab false-alarms" in out and "--read FOLDER" in out
+
+
+@pytest.mark.parametrize("package", ["bokeh", "git", "tomli_w", "unheard_of"])
+def test_missing_package_names_the_pip_install(command, package):
+    command(raising(ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.models")))
+    cure = {"bokeh": "'bokeh>=", "git": "'gitpython>=", "tomli_w": "'tomli-w>=", "unheard_of": "unheard-of"}[package]
+    status, out, err = run("planted")
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: kv planted needs {package}, which is not installed: pip install {cure}")
+    assert err.count("\n") == 1
+
+
+def test_missing_module_of_ours_is_a_bug(command):
+    command(raising(ModuleNotFoundError("gone", name="kernel_velocity.gone")))
+    with pytest.raises(ModuleNotFoundError):
+        run("planted")
+
+
+@pytest.mark.parametrize("argv", [("dance",), ("--loud",), ("lab",), ("lab", "dance")])
+def test_usage_errors_are_one_line(argv):
+    status, out, err = run(*argv)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.UsageError, 2),
+        (errors.ResultsError, 2),
+        (errors.HistoryError, 2),
+        (errors.BenchmarkFailed, 20),
+        (errors.BuildFailed, 21),
+        (errors.NothingMeasured, 22),
+        (PermissionError, 2),
+    ],
+)
+def test_errors_become_exit_codes(command, error, status):
+    command(raising(error("what, where")))
+    assert run("planted") == (status, "", "error: what, where\n")
+
+
+def test_a_full_disk_is_a_line_that_says_what_to_do(command):
+    command(raising(OSError(errno.ENOSPC, "No space left on device")))
+    said = "error: [Errno 28] No space left on device; free some, and start it again: what was recorded is kept\n"
+    assert run("planted") == (2, "", said)
+
+
+def test_a_bug_keeps_its_traceback(command):
+    command(raising(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        run("planted")
+
+
+def test_an_interruption_is_no_traceback(command):
+    command(raising(KeyboardInterrupt()))
+    assert run("planted")[0] == 130
+
+
+def test_a_process_that_an_interruption_finds_gone_is_an_interruption(command):
+    def action():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+
+    command(action)
+    assert run("planted")[0] == 130
+    command(raising(ProcessLookupError(errno.ESRCH, "No such process")))
+    assert run("planted")[0] == 2
+
+
+def test_the_status_is_the_commands(command):
+    command(lambda: 7)
+    assert run("planted") == (7, "", "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_a_stream_cannot_say_is_printed_as_an_escape(command, monkeypatch, encoding):
+    command(lambda: print("scale: cannot open a\udcff · b") or 20)
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "argv", ["kv", "planted"])
+    assert script() == 20
+    stream.flush()
+    said = stream.buffer.getvalue().decode(encoding)
+    assert said.splitlines() == [f"scale: cannot open a\\udcff {'·' if encoding == 'utf-8' else chr(92) + 'xb7'} b"]
+
+
+class Interrupted:
+    """Ctrl-C is pressed while it is destroyed."""
+
+    def __del__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_that_python_would_drop_is_one(command, monkeypatch):
+    def action():
+        Interrupted()
+        time.sleep(5)  # which it ends
+
+    command(action)
+    monkeypatch.setattr(sys, "argv", ["kv", "planted"])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    # A shell that starts this in the background has it ignore Ctrl-C
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert script() == 130
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,186 @@
+"""A part of the work in another process: what it makes, what it raises, how it ends.
+
+The tests fork processes of their own, of one thread: this one has pytest's and numpy's.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from kernel_velocity import forking as making_apart
+from kernel_velocity.series import kept_changes
+from kernel_velocity.series.kept_changes import Known
+from kernel_velocity.site import report
+from kernel_velocity.site.charts import documents as kept_documents
+from tests import one_thread
+from tests.one_thread import ROOT
+
+BEGIN = """
+import os, signal, sys, time
+from kernel_velocity import forking as making_apart
+from kernel_velocity.errors import KernelVelocityError, ResultsError
+os.sched_getaffinity = lambda _: {0, 1}
+assert making_apart.is_possible()
+here = os.getpid()
+"""
+
+
+def run(script, *, status=0):
+    return one_thread.run(BEGIN + script, status=status)
+
+
+def test_the_other_process_makes_its_part_while_this_one_does_the_rest():
+    done = run("""
+with making_apart.begun(lambda: (os.getpid(), "x" * 10**6)) as made:
+    process, text = made()
+print(process != here, len(text))
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("no process is left")
+""")
+    assert done.stdout.splitlines() == ["True 1000000", "no process is left"]
+
+
+@pytest.mark.parametrize(
+    ("raising", "told"),
+    [
+        ("raise ResultsError('a.json: not JSON')", "ResultsError: a.json: not JSON"),
+        ("raise type('Odd', (Exception,), {})('its own words')", "RuntimeError: Traceback"),  # cannot be pickled
+        ("int('x')", "ValueError: invalid literal for int() with base 10: 'x'"),
+    ],
+)
+def test_what_it_raises_is_raised_here_with_its_words_and_where(raising, told):
+    done = run(
+        f"""
+def part():
+    {raising}
+
+with making_apart.begun(part) as made:
+    made()
+""",
+        status=1,
+    )
+    assert told in done.stderr.replace("(most recent call last)", "")
+    assert "in part" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL: run it again"),
+        ("os._exit(3)", "ended with status 3, and said nothing: run it again"),
+        ("sys.exit(0)", "ended with status 1, and said nothing: run it again"),
+    ],
+)
+def test_one_that_was_ended_is_an_error_in_a_line(ending, words):
+    done = run(f"""
+try:
+    with making_apart.begun(lambda: {ending}) as made:
+        made()
+except KernelVelocityError as error:
+    print(error)
+""")
+    assert done.stdout == f"the process that makes a part of the site {words}\n"
+
+
+def test_what_is_shared_is_made_once_by_whoever_comes_first():
+    done = run("""
+shared = making_apart.Shared(range(200))
+def part():
+    return [(time.sleep(0.0005), each)[1] for each in shared]
+with making_apart.begun(part) as made:
+    ours = part()
+    theirs = made()
+print(sorted([*ours, *theirs]) == list(range(200)), min(len(ours), len(theirs)) > 20, list(shared))
+""")
+    assert done.stdout.split() == ["True", "True", "[]"]
+
+
+def test_what_is_shared_with_nobody_is_all_taken_here():
+    assert list(making_apart.Shared("abc")) == ["a", "b", "c"]
+    assert list(making_apart.Shared("")) == []
+
+
+def test_it_ends_with_the_body():
+    done = run("""
+began = time.monotonic()
+try:
+    with making_apart.begun(lambda: time.sleep(50)):
+        raise ResultsError("here")
+except ResultsError as error:
+    print(error, time.monotonic() - began < 40)
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("no process is left")
+""")
+    assert done.stdout.splitlines() == ["here True", "no process is left"]
+
+
+def test_interrupting_ends_both():
+    script = """
+def part():
+    os.write(1, b"%d\\n" % os.getpid())  # in one piece, as the other writes too
+    for _ in range(500):  # a signal that comes as one long sleep begins waits for its end
+        time.sleep(0.1)
+
+with making_apart.begun(part) as made:
+    os.write(1, b"here\\n")
+    made()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGIN + script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        said = {process.stdout.readline().strip() for _ in range(2)}  # both are at work
+        (other,) = map(int, said - {b"here"})
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in err
+    assert err.count(b"Traceback") == 1  # this process tells of it, the other does not
+    with pytest.raises(ProcessLookupError):
+        os.kill(other, 0)
+
+
+def test_a_process_of_several_threads_or_one_processor_does_both_parts_itself(monkeypatch):
+    monkeypatch.setattr(making_apart.os, "fork", None)
+    monkeypatch.setattr(making_apart.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(making_apart, "_TASKS", ROOT)  # more entries than one
+    with making_apart.begun(os.getpid) as made:
+        assert made() == os.getpid()
+    monkeypatch.setattr(making_apart.os, "sched_getaffinity", lambda _: {0})
+    assert not making_apart.is_possible()
+
+
+def test_a_site_made_in_two_processes_is_the_one_made_in_one(built, tmp_path):
+    write = "report.write_site(results=Path({!r}), repository=Path({!r}), out=Path({!r}), cache=Path({!r}))"
+    call = write.format(*map(str, (built.results, built.repository, tmp_path / "two", tmp_path / "cache")))
+    done = run(f"""
+from pathlib import Path
+from kernel_velocity.site import report
+report.FEWEST_APART, fork, forked = 1, os.fork, []
+os.fork = lambda: forked.append(0) or fork()
+{call}
+print(len(forked))
+""")
+    assert done.stdout == "1\n"
+    report.write_site(results=built.results, repository=built.repository, out=tmp_path / "one", cache=tmp_path / "else")
+    one, two = (
+        {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        for out in (tmp_path / "one", tmp_path / "two")
+    )
+    assert len(one) > 20
+    assert one == two
+    for name in (kept_changes.NAME, kept_documents.NAME):
+        assert (tmp_path / "cache" / name).read_bytes()
+    kept = [Known(tmp_path / cache) for cache in ("cache", "else")]
+    assert kept[0].names() == kept[1].names() and len(kept[0].names()) > 10
+    assert all(kept[0].record(name) == kept[1].record(name) for name in kept[0].names())

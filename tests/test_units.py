@@ -1,0 +1,111 @@
+"""Numbers as text: no rounding may lie, and what is printed can be read back."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity import units
+from kernel_velocity.errors import UsageError
+
+positive = st.floats(min_value=1e-9, max_value=1e6, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1e-3, "1.00 ms"),
+        (999.4e-6, "999 µs"),
+        (999.6e-6, "1.00 ms"),  # carries into the next unit, and does not read "1,000 µs"
+        (0.00375, "3.75 ms"),
+        (2.5e-9, "2.50 ns"),
+        (1e-12, "0.00100 ns"),  # below the smallest unit: still not zero
+        (0.9996, "1.00 s"),
+        (1234.5, "1,234 s"),
+    ],
+)
+def test_seconds(value, text):
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.994, "9.99"), (9.996, "10.0"), (99.96, "100"), (0.000123456, "0.000123"), (48213.4, "48,213"), (0, "0")],
+)
+def test_significant(value, text):
+    assert units.significant(value) == text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0, "0.0%"),
+        (1e-9, "<0.1%"),
+        (0.0004, "<0.1%"),
+        (0.0006, "0.1%"),
+        (0.9994, "99.9%"),
+        (0.9996, ">99.9%"),
+        (1, "100.0%"),
+        (1.0004, ">100.0%"),
+        (1.5, "150.0%"),
+    ],
+)
+def test_share_is_never_rounded_to_nothing_or_everything(fraction, text):
+    assert units.share(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1, "unchanged"),
+        (1.0001, "<0.1% faster"),
+        (0.9999, "<0.1% slower"),
+        (1.032, "3.2% faster"),
+        (0.95, "5.0% slower"),
+        (2.51, "2.51x faster"),
+        (0.4, "2.50x slower"),
+    ],
+)
+def test_change_says_its_direction(ratio, text):
+    assert units.change(ratio) == text
+
+
+@given(positive)
+def test_time_read_back_is_the_time_to_three_digits(value):
+    assert units.parse(units.seconds(value)) == pytest.approx(value, rel=0.005)
+
+
+@given(positive)
+def test_rate_read_back_is_the_rate_to_three_digits(value):
+    assert units.parse(units.rate(value, "GFLOPS")) == pytest.approx(value, rel=0.005)
+    assert units.parse(units.gigabytes(value)) == pytest.approx(value, rel=0.005)
+
+
+@given(positive, positive)
+def test_rounding_keeps_order(one, other):
+    low, high = sorted((one, other))
+    assert units.parse(units.rate(low, "GOPS")) <= units.parse(units.rate(high, "GOPS"))
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300))
+def test_what_is_not_zero_never_reads_as_zero(value):
+    assert units.parse(f"{units.significant(value)} GFLOPS") > 0
+
+
+@given(st.floats(min_value=1e-6, max_value=1e6))
+def test_only_no_change_reads_unchanged(ratio):
+    text = units.change(ratio)
+    assert (text == "unchanged") == (ratio == 1)
+    assert text.endswith("faster") == (ratio > 1)
+    assert "0.0%" not in text.replace("100.0%", "").replace("10.0%", "") or not math.isclose(ratio, 1)
+
+
+@pytest.mark.parametrize("text", ["12", "fast GFLOPS", "12 parsec", ""])
+def test_parse_refuses(text):
+    with pytest.raises(UsageError, match="is not a value with a unit"):
+        units.parse(text)
+
+
+def test_count():
+    assert [units.count(number, "round") for number in (0, 1, 1200)] == ["0 rounds", "1 round", "1,200 rounds"]

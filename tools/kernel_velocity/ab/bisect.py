@@ -1,0 +1,148 @@
+"""``kv bisect BENCH GOOD BAD``: which commit made a benchmark slower.
+
+Goes over the first-parent commits after GOOD up to BAD; each that is tried is measured in turns with GOOD, by the test
+of `gate` (ab/bisection.py says how). What does not build is passed over, what has the machine code of a known commit
+is not measured, wheels and rounds that are there are used: interrupted, the same command goes on.
+
+Exit status: 0 the commit was found, 11 some are left of which one is it, 20 the benchmark fails at GOOD or BAD, 21 one
+of those does not build, 2 there is nothing to look for, or usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from kernel_velocity import config
+from kernel_velocity.ab import gate_report
+from kernel_velocity.ab.bisection import Bisection, Step, bisect
+from kernel_velocity.ab.gate_report import change, in_words
+from kernel_velocity.ab.gate_verdict import Verdict
+from kernel_velocity.ab.session import FOLDER, NAMED, AsvRunner
+from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.results import git as history
+from kernel_velocity.results.asv_file import Series
+from kernel_velocity.results.commits import between, resolve
+from kernel_velocity.results.records import Commit
+from kernel_velocity.runner import select as selection
+from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
+from kernel_velocity.runner.host import device
+from kernel_velocity.stats.sequential import Comparison, Obstacle
+
+BUDGET = 60.0  # minutes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "bench", metavar="BENCH", help="a benchmark, such as matmul.Cpu.time_hot, or a regular expression"
+    )
+    parser.add_argument("good", metavar="GOOD", help="a commit at which it was fast")
+    parser.add_argument("bad", metavar="BAD", help="a later one at which it is slow")
+    parser.add_argument("--case", help="the test case, such as float32-1M; needed where there are several")
+    parser.add_argument("--implementation", default="native", help="the implementation (default native)")
+    add_measuring_arguments(parser, BUDGET)
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Bisect, print the path and the culprit, write the evidence; return the exit status."""
+    budget = seconds(args.budget)
+    with measuring(args.root, err):
+        good, bad = (resolve(Path(), role, text) for role, text in (("GOOD", args.good), ("BAD", args.bad)))
+        line = between(Path(), good, bad)
+        series = _series(args)
+        commits = history.read(Path(), [good, *line]).commits
+        print(f"{gate_report.name(series)}: {len(line)} commits\nGOOD {in_words(commits[good])}", file=out, flush=True)
+        runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
+
+        def show(step: Step) -> None:
+            print(_step(step, commits[step.commit], "BAD " if step.commit == bad else "    "), file=out, flush=True)
+
+        found = bisect(runner, series, good, bad, line, budget=budget, on_step=show)
+        _refuse(found)
+        evidence = _write(found, [commits[sha] for sha in (good, bad)], [commits[sha] for sha in found.left])
+    print(_conclusion(found, [commits[sha] for sha in found.left]), file=out)
+    print(f"evidence: {evidence}; rounds: {runner.folder(good, bad).parent}", file=out, flush=True)
+    return Verdict.CLEAN.value if found.own is not None and found.own.slower else Verdict.SUSPECT.value
+
+
+def _series(args: argparse.Namespace) -> Series:
+    """Return the one series that is asked for.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    chosen = selection.select(config.suite(Path()), device(), "full", args.bench).series
+    named = [one for one in chosen if one[0] == args.bench] or list(chosen)
+    fits = [one for one in named if one[1][0] == args.implementation and args.case in (None, one[1][1])]
+    if len(fits) == 1:
+        return fits[0]
+    if not fits:
+        there = ", ".join(dict.fromkeys(" ".join(one[1]) for one in named))
+        raise UsageError(f"no series {args.bench} {args.implementation} {args.case or ''}; there are {there}")
+    benchmarks = dict.fromkeys(one[0] for one in fits)
+    if len(benchmarks) > 1:
+        raise UsageError(f"BENCH={args.bench!r} matches several benchmarks: {', '.join(benchmarks)}; name one")
+    cases = ", ".join(one[1][1] for one in fits)
+    raise UsageError(f"{fits[0][0]} has several test cases: {cases}; name one by --case")
+
+
+def _step(step: Step, commit: Commit, role: str) -> str:
+    word = {True: "slow", False: "fast", None: "-"}[step.slow]
+    return f"{role} {in_words(commit)}: {word}, {_figures(step.comparison)}"
+
+
+def _figures(item: Comparison) -> str:
+    """Return what a comparison with GOOD said, in one line."""
+    if item.low is None or item.high is None:
+        return item.reason
+    interval = f"{change(item.low)} to {change(item.high)}"
+    return f"{change(item.ratio)} ({interval}), {item.rounds} rounds a side: {item.answer.value}, {item.reason}"
+
+
+def _refuse(found: Bisection) -> None:
+    """Raise what there is to say where GOOD and BAD leave nothing to look for.
+
+    Raises:
+        UsageError, BenchmarkFailed, BuildFailed: in one line.
+    """
+    if found.left:
+        return
+    failed = dict.fromkeys((Obstacle.FAILED, Obstacle.MENDED), BenchmarkFailed)
+    kinds = {Obstacle.NOT_BUILT: BuildFailed, **failed}
+    raise kinds.get(found.whole.obstacle, UsageError)(found.reason)  # type: ignore[arg-type]  # None is in no dict
+
+
+def _conclusion(found: Bisection, left: Sequence[Commit]) -> str:
+    if found.culprit is None:
+        lines = [f"one of these {len(left)} commits made it slower:", *(f"  {in_words(commit)}" for commit in left)]
+        return "\n".join([*lines, f"  ({found.reason})"])
+    own = "" if found.own is None else f"\n  against the commit before it: {_figures(found.own)}"
+    return f"culprit: {in_words(left[0])}{own}\n  {found.reason}"
+
+
+def _write(found: Bisection, ends: Sequence[Commit], left: Sequence[Commit]) -> Path:
+    """Write the path of a bisection as JSON, and return where."""
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", gate_report.name(found.series))
+    path = FOLDER / f"bisect-{words}-{ends[0].sha[:NAMED]}-{ends[1].sha[:NAMED]}.json"
+    steps = [
+        {"commit": step.commit, "slow": step.slow, **gate_report.comparison_object(step.comparison)}
+        for step in found.steps
+    ]
+    said = {
+        **gate_report.series_object(found.series),
+        "good": gate_report.commit_object(ends[0]),
+        "bad": gate_report.commit_object(ends[1]),
+        "whole": gate_report.comparison_object(found.whole),
+        "steps": steps,
+        "left": [gate_report.commit_object(commit) for commit in left],
+        "own": found.own and gate_report.comparison_object(found.own),
+        "reason": found.reason,
+    }
+    replace_text(path, json.dumps(said, indent=2, allow_nan=False) + "\n")
+    return path

@@ -1,0 +1,128 @@
+"""``kv gate BASE HEAD``: is HEAD slower than BASE? Two commits, or the working tree, in minutes.
+
+Both are measured in turns, A B B A, in fresh processes; each series gets one of three answers (stats/sequential.py),
+and more rounds as long as it has none and the budget lasts. One that is slower by no more than a `Perf-Expected:` line
+of the commits in between says is expected, and no regression. A kernel whose machine code is the same on both sides is
+not measured. Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
+
+Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
+above 0, but not settled; or too few rounds for a look; or n/a at HEAD alone; or code that only a GPU runs, where there
+is none, spills more registers), 20 a benchmark failed, 22 nothing was
+compared (a commit that does not build leaves nothing), 2 usage; of several the first of 2, 22, 10, 20, 11.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from kernel_velocity import config
+from kernel_velocity.ab import code_changes, gate_report
+from kernel_velocity.ab.confirm import confirm
+from kernel_velocity.ab.gate_verdict import GateReport
+from kernel_velocity.ab.session import AsvRunner
+from kernel_velocity.errors import UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.findings import perf_expected
+from kernel_velocity.harness.cases import CONTROLS
+from kernel_velocity.results import git as history
+from kernel_velocity.results import working_tree
+from kernel_velocity.results.asv_file import Series
+from kernel_velocity.results.commits import resolve
+from kernel_velocity.runner import select as selection
+from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
+from kernel_velocity.runner.host import device
+
+WORKING_TREE = "."
+BUDGET = 10.0  # minutes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("base", metavar="BASE", help="the commit to compare with, such as `git merge-base main HEAD`")
+    parser.add_argument("head", metavar="HEAD", nargs="?", help="the commit in question; `.`: the working tree")
+    parser.add_argument(
+        "--worktree", action="store_true", help="the working tree is in question; branch and index stay as they are"
+    )
+    parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full")
+    add_measuring_arguments(parser, BUDGET)
+    parser.add_argument("--bench", help="a regular expression that the series to compare match (default: ours, all)")
+    parser.add_argument(
+        "--measure-unchanged", action="store_true", help="measure where the machine code is the same, too"
+    )
+    for name in gate_report.FORMATS:
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; `-`: to standard output")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Compare, print and write the report; return the exit status."""
+    budget, formats = seconds(args.budget), _formats(args)
+    worktree = args.worktree or args.head == WORKING_TREE
+    with measuring(args.root, err, worktree=worktree):
+        base, head = _commits(args, worktree)
+        series = _series(args.tier, args.bench)
+        runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
+        found = confirm(runner, base, head, series, budget, measure_unchanged=args.measure_unchanged)
+        commits = history.read(Path(), [base, head]).commits
+        brought = history.between(Path(), base, head, saying=perf_expected.KEY)
+        expectations, notes = perf_expected.expectations(brought)
+        kernels = dict.fromkeys(name.partition(".")[0] for name, _ in series)
+        report = GateReport(
+            base=commits[base],
+            head=commits[head],
+            found=found,
+            budget=budget,
+            measured=runner.measured,
+            evidence=str(runner.folder(base, head)),
+            expected=perf_expected.slower_as_expected(found, expectations),
+            code=code_changes.changes(runner.build_info(base), runner.build_info(head), kernels),
+            device=runner.device,
+            notes=notes,
+        )
+    print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)
+    _write(report, formats, out)
+    return report.verdict.value
+
+
+def _formats(args: argparse.Namespace) -> dict[str, str]:
+    """Return where each format that is asked for goes: an absolute path, or "-"; before anything is measured.
+
+    Raises:
+        UsageError: two go to standard output, or one where no file can be.
+    """
+    asked = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
+    if list(asked.values()).count("-") > 1:
+        raise UsageError("one format alone can go to standard output (`-`); give the others a file")
+    for name, path in asked.items():
+        if not path or Path(path).is_dir():
+            raise UsageError(f"--{name} {path!r}: a file is wanted, or `-` for standard output")
+    return {name: path if path == "-" else str(Path(path).absolute()) for name, path in asked.items()}
+
+
+def _commits(args: argparse.Namespace, worktree: bool) -> tuple[str, str]:
+    if args.head is None and not worktree:
+        raise UsageError("HEAD is missing: a commit, or `.` (--worktree) for the working tree")
+    if args.worktree and args.head not in (None, WORKING_TREE):
+        raise UsageError(f"HEAD={args.head!r} and --worktree: give one of the two")
+    base = resolve(Path(), "BASE", args.base)
+    head = working_tree.commit(Path()) if worktree else resolve(Path(), "HEAD", args.head)
+    if base == head and args.measure_unchanged:
+        raise UsageError(f"BASE and HEAD are the same commit ({base[:10]}): there are no two to measure in turns")
+    return base, head
+
+
+def _series(tier: str, bench: str | None) -> tuple[Series, ...]:
+    """Return the series to compare: those asked for, else all but PyTorch's, which no commit of ours changes."""
+    chosen = selection.select(config.suite(Path()), device(), tier, bench).series
+    return chosen if bench is not None else tuple(one for one in chosen if one[1][0] not in CONTROLS)
+
+
+def _write(report: GateReport, formats: Mapping[str, str], out: TextIO) -> None:
+    for name, path in formats.items():
+        text = gate_report.FORMATS[name](report)
+        if path == "-":
+            out.write(text)
+        else:
+            replace_text(Path(path), text)

@@ -1,0 +1,1 @@
+"""The working tree live: implementations side by side."""

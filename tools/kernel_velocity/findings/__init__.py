@@ -1,0 +1,1 @@
+"""What was found and decided: findings, evidence, verdict, their files and texts."""

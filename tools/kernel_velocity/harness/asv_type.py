@@ -1,0 +1,151 @@
+"""The asv benchmark types of the suite: times, one robust estimate per round, 8 rounds; and once errors and figures.
+
+Imported inside asv only.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+from time import time
+from types import SimpleNamespace
+from typing import Any
+
+from asv_runner.benchmarks._base import Benchmark
+
+from kernel_velocity.harness import running
+from kernel_velocity.harness.cache import flush_size, is_cold
+from kernel_velocity.harness.cases import FIGURES
+from kernel_velocity.harness.sampling import ROUNDS
+from kernel_velocity.harness.spool import append_failure, spool_path
+from kernel_velocity.harness.under_test import root_folder
+
+ERROR_UNIT = "absolute or relative, the smaller"  # of track_max_error; integers: absolute
+NO_ERROR = "the problem's verify_result gives no max_error"
+
+
+class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
+    """A benchmark of a kernel on one device; what it raises is written down, because asv stores none of its text."""
+
+    def __init__(self, name: str, func: Any, attr_sources: list[Any], params: list[list[str]]) -> None:
+        super().__init__(name, func, [SimpleNamespace(params=params), *attr_sources])
+        self._owner = func.__self__
+
+    def do_setup(self) -> bool:
+        """Run setup and return whether to skip."""
+        try:
+            running.begin(self._mark())
+        except running.EarlierRoundDiedError as error:
+            self._record_failure(error)
+            raise
+        try:
+            self._set_up()
+        except NotImplementedError as error:
+            self._record_failure(error)
+            print(f"asv: skipped: {error!r} ")  # noqa: T201 - as asv's own types say it
+            return True
+        except BaseException as error:
+            running.end(self._mark())  # asv calls no teardown then
+            self._record_failure(error)
+            raise
+        return False
+
+    def _set_up(self) -> None:
+        for setup in self._setups:
+            setup(*self._build_params())
+
+    def do_teardown(self) -> None:
+        """Run teardown; the round ended by itself."""
+        running.end(self._mark())
+        super().do_teardown()
+
+    def run(self, *params: Any) -> Any:
+        """Return the result of one round."""
+        try:
+            return self._measure(*params)
+        except BaseException as error:
+            self._record_failure(error)
+            raise
+
+    def _measure(self, *params: Any) -> Any:
+        raise NotImplementedError
+
+    def _mark(self) -> Path | None:
+        return running.mark_path(root_folder(os.environ), os.environ, self.name, self._current_params)
+
+    def _record_failure(self, error: BaseException) -> None:
+        environment, commit = os.environ.get("ASV_ENV_NAME"), os.environ.get("ASV_COMMIT")
+        if environment and commit:
+            path = spool_path(root_folder(os.environ), environment, commit).with_suffix(".failures.jsonl")
+            append_failure(path, benchmark=self.name, params=self._current_params, when=time(), error=error)
+
+
+class RoundBenchmark(_Recorded):
+    """Runs `_KernelBenchmark.measure`; everything public here is stored in benchmarks.json."""
+
+    name_regex = re.compile("^time_.+$")
+
+    def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
+        owner = func.__self__
+        params = owner.cold_params if is_cold(func) else owner.params
+        super().__init__(name, func, attr_sources, params)
+        self.type = "time"
+        self.unit = "seconds"
+        self.rounds = ROUNDS
+        self.flops = {case: owner.flops[case] for case in params[1] if case in owner.flops}
+        self.bytes = {case: owner.bytes[case] for case in params[1] if case in owner.bytes}
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        if is_cold(self.func):
+            flush_size(self._owner.device)  # raises where the caches cannot be made cold: n/a, not failed
+
+    def _measure(self, *params: Any) -> Any:
+        """Return {"samples": [estimate], "number": 1}."""
+        return self._owner.measure(self.name, *params)
+
+
+class ErrorBenchmark(_Recorded):
+    """Runs `_KernelBenchmark.track_max_error` once: it is no time, and every round would find the same."""
+
+    name_regex = re.compile("^track_max_error$")
+
+    def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
+        super().__init__(name, func, attr_sources, func.__self__.error_params)
+        self.type = "track"
+        self.unit = ERROR_UNIT
+
+    def _measure(self, *params: Any) -> float:
+        """Return the error; NaN, asv's "n/a", where the problem says none.
+
+        That is written down: asv stores "was not asked for" alike, and the run would be repeated for ever.
+        """
+        error = self.func(*params)
+        if error is None:
+            self._record_failure(NotImplementedError(NO_ERROR))
+            return math.nan
+        return float(error)
+
+
+class FigureBenchmark(_Recorded):
+    """Reads a figure of the compiled code (`build_figures`) once: nothing is set up, and nothing is run."""
+
+    name_regex = re.compile(f"^track_({'|'.join(name for names in FIGURES.values() for name in names)})$")
+
+    def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
+        super().__init__(name, func, attr_sources, func.__self__.figure_params)
+        self.type = "track"
+        self.unit = func.unit
+
+    def _set_up(self) -> None:
+        """Do nothing: the class makes inputs and looks for a device here."""
+
+    def _measure(self, *params: Any) -> float:
+        """Return the figure; NaN, asv's "n/a", where the build has none, which is written down as of errors."""
+        try:
+            return float(self.func(*params))
+        except NotImplementedError as error:
+            self._record_failure(error)
+            return math.nan

@@ -1,0 +1,59 @@
+"""Names of test cases, `float32-5M` or `float32-1024x1024x1024`, and the tiers. No torch: the tools read this too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kernel_velocity.harness.tolerance import INTEGERS
+
+ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
+IMPLEMENTATIONS = ("eager", "compile", "native", "triton")
+ON_CUDA_ALONE = ("triton",)  # implementations that exist on no other device: n/a there, on every machine
+NATIVE = "native"  # what is compiled from kernels/
+CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
+DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
+# What code may be made for, by device; "baseline": where the library does not choose among instruction sets as it runs.
+# Fixed, as all test cases are: what a build lacks is n/a.
+TARGETS: Mapping[str, tuple[str, ...]] = {"cpu": ("sse2", "avx2", "avx512", "baseline"), "cuda": ("sm_80", "sm_90")}
+# Figures by device, with their units. Of a kernel's several functions the one that takes most; spills of all together.
+FIGURES: Mapping[str, Mapping[str, str]] = {
+    "cpu": {"code_bytes": "bytes"},
+    "cuda": {"registers": "registers of a thread", "shared_bytes": "bytes of a block", "spill_bytes": "bytes"},
+}
+_FACTORS = {"": 1, "k": 1_000, "M": 1_000_000}
+
+
+def implementations_on(device: str) -> tuple[str, ...]:
+    """Return the implementations that can exist on a device, in order."""
+    return tuple(name for name in IMPLEMENTATIONS if device == "cuda" or name not in ON_CUDA_ALONE)
+
+
+def dims_of(case: str) -> tuple[int, ...]:
+    """Return the sizes that a case's name says.
+
+    Raises:
+        ValueError: the name is not of the form dtype-size or dtype-AxBxC.
+    """
+    match = re.fullmatch(r"[a-z0-9]+-(?:(\d+)([kM]?)|(\d+(?:x\d+)+))", case)
+    if match is None:
+        raise ValueError(f"case {case!r}: wanted dtype-size, such as float32-5M or float32-64x64x64")
+    count, factor, extents = match.groups()
+    if extents is not None:
+        return tuple(int(extent) for extent in extents.split("x"))
+    return (int(count) * _FACTORS[factor],)
+
+
+def dtype_of(case: str) -> str:
+    """Return the dtype that a case's name says: "float32" of "float32-5M"."""
+    return case.partition("-")[0]
+
+
+def operation(dtype: str) -> str:
+    """Return what is counted of a test case that computes in a dtype: "FLOP", or "OP", operations of integers only.
+
+    A test case computes in the dtype that its name says, whatever it writes: `quantize_int8` does in float32. The one
+    place that decides it: the names of rates, GFLOPS or GOPS, are made of this word.
+    """
+    return "OP" if dtype in INTEGERS else "FLOP"

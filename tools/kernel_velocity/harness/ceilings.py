@@ -1,0 +1,304 @@
+"""What a machine can do at most: bandwidths, FLOP/s by dtype, the cost of a launch; measured by the harness's timers.
+
+A timing that needs more than these cannot be true. `roof` and `peak` say what could be believed, and are pure; no torch
+at import: `tools` reads ceilings too. Measured is the machine under this torch: a copy is `copy_`, a product `matmul`,
+a call costs what a call of torch costs; on CPUs also what `workloads` has of the native library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from kernel_velocity.harness import statistics
+from kernel_velocity.harness.benchmark import prepare_torch
+from kernel_velocity.harness.cuda_timers import CudaEventTimer, TorchEvents
+from kernel_velocity.harness.reported import cache_size, free_memory, name, reported
+from kernel_velocity.harness.sampling import batch_for, warm_up
+from kernel_velocity.harness.stopping import without_burn_in
+from kernel_velocity.harness.timers import Call, HostTimer, Timer
+from kernel_velocity.harness.workloads import (
+    AROUND,
+    LACKING,
+    MULTIPLIED,
+    MULTIPLY_ADDS,
+    STREAMS,
+    multiply_adds,
+    product,
+)
+
+FORMAT = 1
+# One for each ceiling: what a timer learnt of one (the host cannot keep ahead, so half the queue) is not the next's.
+NewTimer = Callable[[], Timer]
+SECONDS = 0.2  # s of sampling per ceiling: some 35 of them within the 20 s that a first look at a GPU may cost
+FEWEST = 7  # samples, however slow the call
+SPREAD = 0.05  # a ceiling that spreads more is warned of: it says little about timings to a few percent
+CALL_SHARE = 0.05  # of a copy's time: from here on the call, and not the memory, is what was measured
+
+SMALLEST = {"cpu": 1 << 14, "cuda": 1 << 18}  # bytes: half of a 32 KiB L1; a GPU's launch outlasts anything smaller
+ENOUGH = 1 << 30  # bytes: the sweep ends here, or at BEYOND caches if that is more
+BEYOND = 4  # times the last-level cache: what it holds of such a working set is a quarter at most
+MEMORY_SHARE = 4  # at most one part in four of the free memory: others may be using the machine
+
+SIZES = {"cpu": (256, 512, 1024), "cuda": (1024, 2048, 4096, 8192)}  # of the cubes that are multiplied
+LONGEST = {"cpu": 0.1, "cuda": 0.05}  # s that one product may take, so that there are samples in SECONDS
+DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "int8")
+# Compute capability from which the tensor cores have a type (CUDA C++ Programming Guide, "Compute Capabilities").
+NEEDS = {"tf32": (8, 0), "bfloat16": (8, 0), "int8": (7, 5)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceiling:
+    """One thing measured. `value` is None where it could not be, and `why` then says why.
+
+    Attributes:
+        what: copy, read, triad, one of AROUND, matmul, MULTIPLY_ADDS, tick, overhead, launch, synchronised launch.
+        unit: of the value: B/s, FLOP/s or s. A rate is that of an undisturbed call.
+        bytes: working set of a bandwidth (all buffers together), else None.
+        dtype: of a product; "tf32" is float32 multiplied in TF32.
+        n: samples.
+        flags: what the timer flagged, such as "underfed" (the device waited for the host).
+        spread: robust standard deviation of the samples (interquartile range / 1.349), relative to their median.
+    """
+
+    what: str
+    unit: str
+    value: float | None
+    bytes: int | None = None
+    dtype: str | None = None
+    why: str = ""
+    n: int = 0
+    spread: float | None = None
+    flags: tuple[str, ...] = ()
+
+
+def roof(ceilings: Iterable[Ceiling], working_set: int) -> float | None:
+    """Return the most bytes per second that could be believed of a working set of that many bytes.
+
+    That is the highest bandwidth measured on one at least as large: what a smaller set gains from a faster cache, a
+    larger one does not. None where nothing as large was measured.
+    """
+    return max((c.value for c in ceilings if _bandwidth_of(c, working_set) and c.value is not None), default=None)
+
+
+def _bandwidth_of(ceiling: Ceiling, working_set: int) -> bool:
+    return ceiling.unit == "B/s" and ceiling.bytes is not None and ceiling.bytes >= working_set
+
+
+def peak(ceilings: Iterable[Ceiling], dtype: str) -> float | None:
+    """Return the highest FLOP/s measured in a dtype, None where none was."""
+    found = (c.value for c in ceilings if c.unit == "FLOP/s" and c.dtype == dtype and c.value is not None)
+    return max(found, default=None)
+
+
+def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
+    """Return the ceilings of a document that `measure` made.
+
+    Raises:
+        ValueError: it is of another format.
+    """
+    if document.get("format") != FORMAT:
+        raise ValueError(f"ceilings of format {document.get('format')!r}: wanted {FORMAT}")
+    return tuple(Ceiling(**each | {"flags": tuple(each["flags"])}) for each in document["ceilings"])
+
+
+def measure(device: str, *further: Callable[[str, NewTimer], Iterable[Ceiling]]) -> dict[str, Any]:
+    """Measure every ceiling of "cpu" or "cuda"; return the document, ready for JSON.
+
+    Args:
+        device: "cpu" or "cuda".
+        further: what else to measure with the device's timers, such as `cache_sweep.measured`.
+
+    Raises:
+        NotImplementedError: torch or the device is missing.
+    """
+    prepare_torch(device)
+    new_timer, nothing = _clock(device)
+    before = reported(device)
+    found = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer), *_products(device, new_timer)]
+    found += [each for more in further for each in more(device, new_timer)]
+    return {
+        "format": FORMAT,
+        "device": device,
+        "name": name(device),
+        "ceilings": [asdict(each) for each in found],
+        "reported": before | ({"nvml_after": reported(device)["nvml"]} if device == "cuda" else {}),
+        "warnings": [*warnings(found), *_short_sweep(found, cache_size(device))],
+    }
+
+
+def warnings(ceilings: Sequence[Ceiling]) -> list[str]:
+    """Return what makes ceilings doubtful: samples that spread, flags, copies that take less time than their call."""
+    found = [f"{_title(each)}: {flag}" for each in ceilings for flag in each.flags]
+    found += [
+        f"{_title(each)}: its samples spread by {each.spread:.0%}"
+        for each in ceilings
+        if each.spread is not None and each.spread > SPREAD
+    ]
+    launch = next((each.value for each in ceilings if each.what == "launch"), None) or 0.0
+    rates = {each.bytes: each.value for each in ceilings if each.what == "copy" and each.bytes and each.value}
+    drowned = [size for size, rate in rates.items() if launch * rate / size > CALL_SHARE]
+    if drowned:
+        found.append(
+            f"copies up to {max(drowned)} bytes: over {CALL_SHARE:.0%} of the time is the call; memory can more"
+        )
+    return found
+
+
+def _short_sweep(ceilings: Sequence[Ceiling], cache: int | None) -> list[str]:
+    """Return a warning where no copy went beyond the cache: then memory's own bandwidth is not known."""
+    largest = max((each.bytes or 0 for each in ceilings if each.what == "copy" and each.value), default=0)
+    if cache is None:
+        return ["the size of the last-level cache is not known: the largest copy may lie within it"]
+    return [] if largest >= BEYOND * cache else [f"no copy of {BEYOND} times the cache of {cache} bytes: see memory"]
+
+
+def _title(ceiling: Ceiling) -> str:
+    size = f"{ceiling.bytes} bytes" if ceiling.bytes is not None else ceiling.dtype
+    return f"{ceiling.what} ({size})" if size else ceiling.what
+
+
+def _clock(device: str) -> tuple[NewTimer, Call]:
+    """Return what makes the device's timers, and its empty kernel (on the CPU: the smallest operation of torch)."""
+    import torch  # noqa: PLC0415 - discovery must work without torch
+
+    if device == "cuda":
+        source = TorchEvents(device)
+        return partial(CudaEventTimer, source), source.nothing
+    one, two = torch.rand(1), torch.rand(1)
+    return HostTimer, lambda: torch.add(one, one, out=two)
+
+
+def samples_of(call: Call, timer: Timer, seconds: float) -> list[float]:
+    """Return samples, seconds per call, as the harness takes them, for `seconds` and at least FEWEST."""
+    per_call, _ = warm_up(call, timer)
+    batch = batch_for(per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit)
+    timer.flags.clear()
+    portion = max(1, min(512, int(seconds / 10 / (per_call * batch))))
+    found: list[float] = []
+    began = perf_counter()
+    while len(found) < FEWEST or perf_counter() - began < seconds:
+        found += timer.samples(call, batch, portion)
+    return list(without_burn_in(found))
+
+
+def spread_of(samples: Sequence[float]) -> float | None:
+    """Return the interquartile range / 1.349 (a normal distribution's standard deviation), relative to the median."""
+    ordered = sorted(samples)
+    median = ordered[len(ordered) // 2]
+    if len(ordered) < 4 or median == 0:
+        return None
+    return (ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4]) / 1.349 / median
+
+
+def undisturbed(samples: Sequence[float]) -> float:
+    """Return the time that one sample in ten undercuts: what the machine can do where nobody disturbs it.
+
+    A mean says what it did: beside other work a third of the bandwidth and FLOP/s, which made every honest timing
+    look impossible. The very fastest sample may be an error of the clock.
+    """
+    return sorted(samples)[len(samples) // 10]
+
+
+def ceiling_of(make: Callable[[], tuple[Call, float]], new_timer: NewTimer, **identity: Any) -> Ceiling:
+    """Measure a rate: `make` returns a call and how much it does. What cannot be done here is None, with the words."""
+    timer = new_timer()
+    try:
+        call, work = make()
+        samples = samples_of(call, timer, SECONDS)
+    except (RuntimeError, *LACKING) as error:  # out of memory, not for this dtype and device, not in this version
+        return Ceiling(value=None, why=(str(error).splitlines() or [repr(error)])[0], **identity)
+    rate = work / undisturbed(samples)
+    flags = tuple(sorted(timer.flags))
+    return Ceiling(value=rate, n=len(samples), spread=spread_of(samples), flags=flags, **identity)
+
+
+def _duration(what: str, samples: Sequence[float]) -> Ceiling:
+    value = statistics.trimmed_mean(samples)
+    return Ceiling(what=what, unit="s", value=value, n=len(samples), spread=spread_of(samples))
+
+
+def _costs(device: str, new_timer: NewTimer, nothing: Call) -> Iterator[Ceiling]:
+    """Yield what measuring and launching cost, seconds: the timer's tick and overhead, a launch among launches."""
+    timer = new_timer()
+    warm_up(nothing, timer)
+    yield Ceiling(what="tick", unit="s", value=timer.tick(), n=1)
+    yield Ceiling(what="overhead", unit="s", value=timer.overhead(), n=1)
+    yield _duration("launch", samples_of(nothing, timer, SECONDS))
+    if device == "cuda":
+        import torch  # noqa: PLC0415
+
+        synchronise = torch.cuda.synchronize
+        yield _duration("synchronised launch", samples_of(lambda: (nothing(), synchronise()), HostTimer(), SECONDS))
+
+
+def working_sets(smallest: int, cache: int | None, memory: int | None) -> list[int]:
+    """Return the sizes of the sweep, bytes: doubled from `smallest` to ENOUGH or BEYOND caches, as memory allows."""
+    most = (memory // MEMORY_SHARE) if memory is not None else ENOUGH
+    sizes = [smallest]
+    while sizes[-1] < max(ENOUGH, BEYOND * (cache or 0)) and 2 * sizes[-1] <= most:
+        sizes.append(2 * sizes[-1])
+    return sizes
+
+
+def _bandwidths(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
+    sizes = working_sets(SMALLEST[device], cache_size(device), free_memory(device))
+    once = ("read", "triad", *(AROUND if device == "cpu" else ()))
+    for what, size in [*(("copy", size) for size in sizes), *((what, sizes[-1]) for what in once)]:
+        make = partial({**STREAMS, **AROUND}[what], device, size)
+        yield ceiling_of(make, new_timer, what=what, unit="B/s", bytes=size, dtype="float32")
+
+
+def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:
+    """Return why a product in one of DTYPES is not measured, "" where it is; `capability`: of a GPU, any on the CPU."""
+    if device == "cpu":
+        return {"tf32": "TF32 is a mode of CUDA devices", "int8": "measured on CUDA devices only"}.get(dtype, "")
+    if capability < NEEDS.get(dtype, (0, 0)):
+        wanted, had = (".".join(map(str, version)) for version in (NEEDS[dtype], capability))
+        return f"needs compute capability {wanted}, this device has {had}"
+    return ""
+
+
+def _products(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
+    import torch  # noqa: PLC0415
+
+    capability = torch.cuda.get_device_capability() if device == "cuda" else (0, 0)
+    for dtype in DTYPES:
+        identity = {"what": "matmul", "unit": "FLOP/s", "dtype": dtype}
+        if why := absent(dtype, device, capability):
+            yield Ceiling(value=None, why=why, **identity)  # type: ignore[arg-type]
+            continue
+        with _tf32(dtype == "tf32"):
+            yield ceiling_of(partial(_largest_product, device, dtype, new_timer), new_timer, **identity)
+    for dtype in MULTIPLIED if device == "cpu" else ():
+        yield ceiling_of(partial(multiply_adds, dtype), new_timer, what=MULTIPLY_ADDS, unit="FLOP/s", dtype=dtype)
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    import torch  # noqa: PLC0415
+
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def _largest_product(device: str, dtype: str, new_timer: NewTimer) -> tuple[Call, float]:
+    """Return the largest cube's product that LONGEST allows, judged by the smallest's time, and its operations."""
+    sizes = SIZES[device]
+    call = product(device, dtype, sizes[0])
+    call()
+    (seconds,) = new_timer().samples(call, 1, 1)
+    n = affordable(sizes, seconds, LONGEST[device])
+    return (call if n == sizes[0] else product(device, dtype, n)), 2 * n**3
+
+
+def affordable(sizes: Sequence[int], seconds: float, limit: float) -> int:
+    """Return the largest cube whose product takes at most `limit` s where that of the first takes `seconds`."""
+    return max([n for n in sizes if seconds * (n / sizes[0]) ** 3 <= limit], default=sizes[0])

@@ -1,0 +1,274 @@
+"""The gate: a kernel's samples count while the core is quiet, which a fixed piece of work beside them tells.
+
+Whoever shares a core's hardware (the sibling hyper-thread of another tenant, a lowered clock) slows a gauge down in the
+same milliseconds as the kernel: on a shared machine by a third, for .1 to 4 ms at a time, a quarter of the time. So
+samples are taken in short portions between two readings of the gauge, and a portion counts if both were quiet. It is
+the gauge that decides, never the kernel's own time: a kernel's own unsteadiness stays in its samples.
+
+Whoever waits for quiet waits in vain on some days. The gate's patience is limited, the readings travel with the round
+(`Round.core_gauge`), and what was taken after all patience was lost is flagged.
+
+Note: on the same two shared cores, rounds without any quiet were 35% where a round waited on its core, 17% where it
+moved to the other one, 6 to 10% with portions of .5 instead of 1 ms. Lower quantiles of what passed the gate scattered
+half as much between rounds as the trimmed mean for what the caches hold, no less for what they do not; rejected: a
+kernel that became slow in half of its calls would look as fast as before.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from kernel_velocity.harness import reported
+from kernel_velocity.harness.gauges import Gauge, control_gauge, cpu_gauge, memory_gauge, reference
+from kernel_velocity.harness.machine import page_faults
+from kernel_velocity.harness.statistics import trimmed_mean
+from kernel_velocity.harness.timers import Call, Timer
+
+PORTION = 5e-4  # s of samples between two readings of 28 us each: quiet lasts .2 to 4 ms
+# Times the reference: a quiet core reads up to 8% above it (its clock varies), a shared one a third.
+# Note: 1.05 found no quiet in most rounds, once a core with a higher clock had set the reference.
+QUIET = 1.1
+# s of samples between two readings of the memory's gauge, which takes .1 ms. Note: at 5 ms the adjusted rounds of the
+# three native cases that memory bounds scattered by 3.2 to 5.3%, with one beside every portion by 1.6 to 2.7%, but
+# minutes later, in sessions of their own; with 1 ms, in 12 sessions after that, by 2.0 to 2.7%.
+EVERY = 1e-3
+# s of a round, at most: 144 rounds of tier `core` then wait 36 s. Note: with .35 a commit took 152 s on a busy evening,
+# beyond the tier's 150.
+PATIENCE = 0.25
+SHARE = 0.3  # s of the control's timed calls per s of samples
+ENOUGH = 24  # quiet samples that are better than more of any kind; as many as `adaptive` wants at least
+
+
+class GateError(ValueError):
+    """A patience that is no time."""
+
+
+class Cores:
+    """Cores of equal distance to a thread's memory, on one of which it is held; `release` lets it go.
+
+    Args:
+        numbers: at least one, as the operating system counts them.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._before = os.sched_getaffinity(0)
+        self._numbers = numbers
+        self._index = -1
+        self.move()
+
+    @property
+    def here(self) -> int:
+        """Return the number of the core that the thread is held on."""
+        return self._numbers[self._index]
+
+    def move(self) -> None:
+        """Go on to the next core."""
+        self._index = (self._index + 1) % len(self._numbers)
+        with suppress(OSError):  # whoever runs this process has taken the core away: it stays where it is
+            os.sched_setaffinity(0, {self.here})
+
+    def release(self) -> None:
+        """Let the thread run where it might before."""
+        with suppress(OSError):
+            os.sched_setaffinity(0, self._before)
+
+
+class Gate:
+    """Takes samples while the gauge is quiet, on whichever core it is.
+
+    Args:
+        gauge: read before and after every portion.
+        reference: what the gauge reads on a quiet core, s.
+        patience: s that a round may look for quiet, and lose on portions that were not.
+        cores: those that the thread may move to; without them it waits where it is.
+        memory: another gauge, of the memory, read now and then; it decides nothing.
+        control: another gauge, of a control implementation, called in between; nor does it.
+    """
+
+    def __init__(
+        self,
+        gauge: Gauge,
+        reference: float,
+        patience: float = PATIENCE,
+        cores: Cores | None = None,
+        *,
+        memory: Gauge | None = None,
+        control: Gauge | None = None,
+    ) -> None:
+        self._gauge = gauge
+        self._memory = memory
+        self._control = control
+        self._due = 0.0  # s of samples until the memory's gauge is read
+        self._control_due = 0.0
+        self._limit = QUIET * reference
+        self._patience = patience
+        self._cores = cores
+        self._before: float | None = None  # the reading that ended the portion before, on the same core
+        self.readings: list[float] = []  # mean of the two around each portion that counted, s
+        self.memory_readings: list[float] = []  # s
+        self.control_readings: list[float] = []  # s
+        self._disturbed: list[float] = []  # s: the control's that do not count
+        self.lost = 0.0  # s
+        self.faults = 0  # page faults while the samples that counted were taken
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the patience is spent: every sample counts."""
+        return self.lost >= self._patience
+
+    def take(self, timer: Timer, call: Call, batch: int, n: int, per_batch: float) -> tuple[list[float], float]:
+        """Return samples that count, and the s that taking them took.
+
+        Args:
+            timer: takes the samples.
+            call: what is timed.
+            batch: calls per sample.
+            n: samples wanted; fewer are returned when the patience ends.
+            per_batch: s that a sample takes, about.
+        """
+        portion = 1 if timer.by_wall else max(1, int(PORTION / per_batch))  # with its flush, one takes 10 ms
+        found: list[float] = []
+        spent = 0.0
+        was_open = self.is_open
+        is_long = per_batch > self._patience  # one that does not count would be the last
+        while len(found) < n:
+            size = min(portion, n - len(found))
+            before = self._quiet(partial(timer.samples, call, batch, size))
+            if self.is_open != was_open:
+                break
+            faults, began = page_faults(), perf_counter()
+            samples = timer.samples(call, batch, size)
+            lasted, faults = perf_counter() - began, page_faults() - faults
+            self._before = self._gauge()
+            if was_open or is_long or self._before <= self._limit:
+                found += samples
+                spent += lasted
+                self.faults += faults
+                self.readings.append((before + self._before) / 2)
+                self._read_memory(lasted)
+                self._read_control(lasted, partial(timer.samples, call, batch, 1))
+            else:
+                self.lost += lasted
+        return found, spent
+
+    def _read_memory(self, lasted: float) -> None:
+        self._due -= lasted
+        if self._memory is not None and self._due <= 0:
+            self.memory_readings.append(self._memory())
+            self._due = EVERY
+
+    def _read_control(self, lasted: float, settle: Call) -> None:
+        """Call the control when it is its turn; its time counts if the core was quiet to the end of it.
+
+        `settle` then fetches what the control displaced.
+        """
+        self._control_due -= lasted
+        if self._control is not None and self._control_due <= 0:
+            reading = self._control()
+            self._control_due = reading / SHARE
+            is_quiet = self.is_open or self._gauge() <= self._limit
+            (self.control_readings if is_quiet else self._disturbed).append(reading)
+            settle()
+            self._before = None
+
+    def _quiet(self, settle: Call) -> float:
+        """Look for quiet until the patience is spent; return the gauge's reading.
+
+        On another core than before, `settle` fills its caches first.
+        """
+        reading = self._gauge() if self._before is None else self._before
+        if reading <= self._limit or self.is_open:
+            return reading
+        began = perf_counter()
+        here = self._cores.here if self._cores else None
+        while reading > self._limit and self.lost + perf_counter() - began < self._patience:
+            if self._cores:
+                self._cores.move()
+            reading = self._gauge()
+            if reading <= self._limit and self._cores and self._cores.here != here:
+                here = self._cores.here
+                settle()
+                reading = self._gauge()
+        self.lost = self._patience if reading > self._limit else self.lost + perf_counter() - began
+        self._before = reading  # if the patience ended, the first portion after it opens with this one
+        return reading
+
+    def core(self) -> float | None:
+        """Return what the gauge read around the samples that counted, s: a trimmed mean; None without any."""
+        return trimmed_mean(np.asarray(self.readings)) if self.readings else None
+
+    def memory(self) -> float | None:
+        """Return what the memory's gauge read in between, s: a trimmed mean; None where it was not read."""
+        return trimmed_mean(np.asarray(self.memory_readings)) if self.memory_readings else None
+
+    def control(self) -> float | None:
+        """Return what the control's calls took in between, s: a trimmed mean, of disturbed ones if there are no others.
+
+        A round that had no quiet one would else be without, and left out of what is adjusted. None without any.
+        """
+        readings = self.control_readings or self._disturbed
+        return trimmed_mean(np.asarray(readings)) if readings else None
+
+
+@contextmanager
+def on_cpu(
+    working_set: float, folder: Path, environ: Mapping[str, str], control: Call | None = None
+) -> Iterator[Gate | None]:
+    """Yield the gate of a round on the CPU, whose thread is held on one core until the end; None for several threads.
+
+    A gauge sees one core, and the kernel's own workers, which spin for a while after it, would slow it down.
+
+    The memory's gauge would displace a working set that the core's own caches hold; for larger ones it is read. The
+    control is called beside working sets that the last-level cache holds: beyond it the memory's gauge tells as much
+    (add_mul_exp 10M: rounds less the first differ by 2.9, less both by 1.9 to 2.7%), and a control takes long.
+
+    Args:
+        working_set: bytes that a call touches; infinity where its caches are cold anyway.
+        folder: where the gauge's reference is kept.
+        environ: KV_PATIENCE, KV_THREADS.
+        control: a call of a control implementation on the same inputs, where there is one to compare with.
+
+    Raises:
+        GateError: KV_PATIENCE is no number of seconds.
+    """
+    gauge, waits = cpu_gauge(), patience(environ)
+    if reported.threads(environ) != 1:
+        yield None
+        return
+    numbers = reported.neighbours() if waits > 0 else []
+    cores = Cores(numbers) if numbers else None
+    try:
+        own, last = reported.private_cache(), reported.last_level_cache()
+        memory = witness = None
+        if own is not None and last is not None and working_set > own:
+            memory = memory_gauge(last, untimed=int(working_set > last))
+        if control is not None and working_set <= (last or 0):
+            witness = control_gauge(control)
+        yield Gate(gauge, reference(gauge, folder), waits, cores, memory=memory, control=witness)
+    finally:
+        if cores:
+            cores.release()
+
+
+def patience(environ: Mapping[str, str]) -> float:
+    """Return the patience that KV_PATIENCE sets, s; 0 takes every sample as it comes.
+
+    Raises:
+        GateError: no number of seconds.
+    """
+    text = environ.get("KV_PATIENCE") or str(PATIENCE)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise GateError(f"KV_PATIENCE: got {text!r}; wanted seconds, 0 or more")
+    return value

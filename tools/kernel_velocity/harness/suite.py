@@ -1,0 +1,106 @@
+"""The suite: the package of a repository's benchmarks, with a module for each kernel.
+
+Such a module has the kernel's `Problem`, and an asv class for each device that times it. asv imports the package under
+the name of its folder, and so does this: a class is the same on either way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_velocity.harness.benchmark import _KernelBenchmark
+from kernel_velocity.harness.cases import DEVICES, implementations_on
+from kernel_velocity.harness.problem import Problem
+
+
+@dataclass(frozen=True)
+class Series:
+    """One implementation of a kernel on one of its core cases: what live stages set up and call, outside asv."""
+
+    kernel: str
+    device: str
+    implementation: str
+    case: str
+    timed_by: type[_KernelBenchmark]  # the asv class
+
+    @property
+    def name(self) -> str:
+        """Return the name as asv matches it: ``matmul.Cpu.time_hot('native', 'float32-256x256x256')``."""
+        return f"{self.kernel}.{DEVICES[self.device]}.time_hot({self.implementation!r}, {self.case!r})"
+
+    def set_up(self) -> _KernelBenchmark:
+        """Return a fresh benchmark with inputs made and its output checked.
+
+        Raises:
+            NotImplementedError: n/a here.
+            WrongResultError: the output is wrong; it is never timed.
+        """
+        bench: _KernelBenchmark = self.timed_by()
+        bench.setup(self.implementation, self.case)
+        return bench
+
+    @property
+    def has_cold(self) -> bool:
+        """Return whether the suite times this case with cold caches, too."""
+        return self.case in self.timed_by.cold_params[1]
+
+    @property
+    def bytes(self) -> int | None:
+        """Return the least memory traffic of a call, bytes: the size of its working set, too."""
+        return self.timed_by.bytes.get(self.case)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The package that lies in `folder`."""
+
+    folder: Path
+
+    def benchmark(self, kernel: str, device: str) -> Any:
+        """Return the asv class that times a kernel on "cpu" or "cuda"; None where it is not timed there."""
+        return vars(self._module(kernel)).get(DEVICES[device])
+
+    def problems(self, device: str | None = None) -> Iterator[Problem]:
+        """Yield every kernel's problem, by the name of its module; with a device only those that are timed there."""
+        for name in sorted(info.name for info in pkgutil.iter_modules([str(self.folder)]) if not info.ispkg):
+            for value in vars(self._module(name)).values():
+                ours = isinstance(value, type) and issubclass(value, Problem) and value.kernel == name
+                if ours and (device is None or self.benchmark(name, device) is not None):
+                    yield value()  # every problem of a suite names itself
+
+    def core(self, device: str) -> dict[str, tuple[str, ...]]:
+        """Return the cases of tier `core`: kernel -> two cases, one in the caches and one beyond or larger."""
+        return {problem.name: tuple(problem.core[device]) for problem in self.problems(device)}
+
+    def series(self, kernel: str, device: str, implementation: str, case: str) -> Series:
+        """Return one implementation of a kernel on a case."""
+        return Series(kernel, device, implementation, case, self.benchmark(kernel, device))
+
+    def core_series(self, device: str, pattern: str | None = None) -> Iterator[Series]:
+        """Yield every kernel x core case x implementation whose name contains the regular expression `pattern`.
+
+        Implementations are those that can exist on the device.
+
+        Raises:
+            re.error: it is none.
+        """
+        wanted = re.compile(pattern or "")
+        for kernel, cases in self.core(device).items():
+            for case in cases:
+                for implementation in implementations_on(device):
+                    series = self.series(kernel, device, implementation, case)
+                    if wanted.search(series.name):
+                        yield series
+
+    def _module(self, name: str) -> Any:
+        above = str(self.folder.parent)
+        if above not in sys.path:  # as asv has it; the working tree's package under test lies there, too
+            sys.path.insert(0, above)
+        return importlib.import_module(f"{self.folder.name}.{name}")

@@ -1,0 +1,260 @@
+"""Telemetry: what one round knew when it stopped, as one JSON line of at most 300 bytes.
+
+The measuring process appends it to the spool (`spool`). Keys are short because there is one line per round, for ever:
+`KEYS` is the dictionary, and it may only grow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernel_velocity.harness.nvml import GpuActivity
+
+LINE_LIMIT = 300  # bytes, newline included (contract)
+
+KEYS = {
+    "benchmark": "b",
+    "params": "p",
+    "time": "t",
+    "estimate": "e",
+    "n": "n",
+    "batch": "k",
+    "setup": "u",
+    "warmup": "w",
+    "spent": "s",
+    "stop": "r",
+    "half_width": "h",
+    "cv": "c",
+    "autocorrelation": "a",
+    "drift": "g",
+    "tick": "i",
+    "overhead": "o",
+    "waiting": "y",
+    "core_gauge": "j",
+    "memory_gauge": "J",
+    "control_gauge": "K",
+    "lost": "q",
+    "gpu": "v",
+    "load": "d",
+    "switches": "x",
+    "steal": "z",
+    "method": "m",
+    "launch": "l",
+    "flags": "f",
+}
+
+
+GAUGES = ("core_gauge", "memory_gauge", "control_gauge")  # fields: what fixed work took beside the samples, s
+
+# Flags are stored as letters, "cu". A flagged round is kept and shown as flagged.
+FLAGS = {
+    "contended": "c",  # the process was preempted, the hypervisor took time, or the core was never quiet
+    "faulting": "p",  # page faults while timing: fresh memory was part of what was measured
+    "underfed": "u",  # the device overtook the host: launch gaps are in the time
+    "quantised": "q",  # one clock tick is more than .5% of a sample
+    "short": "s",  # less than 5 times what an empty call takes
+    "constant": "n",  # samples all equal: a clock that shows no spread
+    "ungraphed": "g",  # no CUDA graph could be captured: launches were timed
+    "warm": "w",  # a cold call faster than memory: its caches were not cold
+    "clock_drift": "d",  # the GPU's clocks moved by over 1%
+    "throttled": "t",  # the GPU was slowed down for power or heat
+}
+
+
+class TelemetryError(ValueError):
+    """A telemetry line that does not say what a telemetry line says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One round: a fresh process that reduced its samples to one robust estimate. Unknown fields are None.
+
+    What follows from these is not stored: the effective sample size is `effective_n`, the quantisation floor is
+    tick / (sqrt(12) batch estimate), the burn-in is part of the method.
+    """
+
+    benchmark: str  # series name, such as "matmul.Cpu.time_hot"
+    params: tuple[str, ...]  # implementation, case
+    time: float  # Unix time at which the round began, s
+    estimate: float  # seconds per call
+    n: int  # samples taken
+    batch: int  # calls per sample
+    spent: float  # s of timing
+    setup: float | None = None  # s from process start of the benchmark to the first warm-up call
+    warmup: float | None = None  # s
+    stop: str  # why the rule stopped
+    half_width: float | None = None  # of the estimate, within this run, relative
+    cv: float | None = None  # coefficient of variation of the samples
+    autocorrelation: float | None = None  # lag 1
+    drift: float | None = None  # of the last third of the samples against the first, relative
+    tick: float | None = None  # timer resolution, s
+    overhead: float | None = None  # of an empty call, s
+    waiting: float | None = None  # s that a caller waits for a call beyond the device's own time: host minus device
+    core_gauge: float | None = None  # s that fixed work in the first-level cache took beside the samples (gauges.py)
+    memory_gauge: float | None = None  # s that a fixed copy in memory took beside them
+    control_gauge: float | None = None  # s that a call of a control implementation took in between
+    lost: float | None = None  # s of waiting for a quiet core
+    gpu: GpuActivity | None = None
+    load: float | None = None  # 1-minute load average when the round ended
+    switches: int | None = None  # involuntary context switches while timing
+    steal: float | None = None  # s of CPU time taken by the hypervisor while timing, all CPUs
+    method: str  # hash of harness version, rule and its parameters
+    launch: str  # identity of the launch that forked this round: rounds with equal launches are not independent
+    flags: tuple[str, ...] = ()
+
+    @property
+    def effective_n(self) -> float | None:
+        """Return the effective sample size, n (1 - r) / (1 + r) for a lag-1 autocorrelation r (AR(1)), at most n."""
+        if self.autocorrelation is None:
+            return None
+        r = min(max(self.autocorrelation, 0.0), 0.999)
+        return self.n * (1 - r) / (1 + r)
+
+
+# Only these may be rounded (to two digits, to save bytes): estimate and time identify the round, counts are exact.
+_ROUNDED = frozenset(
+    {
+        *("setup", "warmup", "spent", "half_width", "cv", "autocorrelation", "drift"),
+        *("tick", "overhead", "waiting", "lost", "load", "steal"),
+    }
+)
+
+
+_LEAST_MISSED = ("load", "tick", "steal", "overhead", "drift", "autocorrelation", "switches", "lost", "waiting", "gpu")
+# A GPU's activity is a list of numbers: field -> what its unit is in ours. Whole MHz show a drift of 1%.
+_GPU = {
+    "sm_before": 1e6,
+    "sm_after": 1e6,
+    "memory_before": 1e6,
+    "memory_after": 1e6,
+    "power": 1,
+    "temperature": 1,
+    "reasons": 1,
+}
+
+
+def _short(name: str, value: object) -> object:
+    if name in _ROUNDED and isinstance(value, float):
+        rounded = float(f"{value:.2g}")
+        return int(rounded) if rounded.is_integer() else rounded
+    if name in GAUGES and isinstance(value, float):
+        return float(f"{value:.4g}")  # the adjustment needs a tenth of a percent
+    if name == "time" and isinstance(value, float):
+        return round(value, 2)
+    if name == "flags" and isinstance(value, tuple):
+        return "".join(FLAGS[flag] for flag in value)
+    if isinstance(value, GpuActivity):
+        said = {field: getattr(value, field) for field in _GPU}
+        return [None if said[field] is None else round(said[field] / unit) for field, unit in _GPU.items()]
+    return list(value) if isinstance(value, tuple) else value
+
+
+def encode(record: Round) -> str:
+    """Return the line of a round, without newline. Where it would be too long, what is least missed is left out.
+
+    Raises:
+        TelemetryError: the line is longer than LINE_LIMIT all the same, or the estimate is no positive finite number.
+    """
+    if not (math.isfinite(record.estimate) and record.estimate > 0):
+        raise TelemetryError(f"{record.benchmark}: estimate {record.estimate!r} is not a positive time")
+    line = {
+        key: _short(name, value)
+        for name, key in KEYS.items()
+        if (value := getattr(record, name)) is not None and value != ()
+    }
+    whole = dict(line)
+    for name in _LEAST_MISSED:
+        if _size(line) >= LINE_LIMIT:
+            line.pop(KEYS[name], None)
+    if _size(line) >= LINE_LIMIT:
+        raise TelemetryError(
+            f"{record.benchmark}: telemetry line of {_size(line) + 1} bytes, at most {LINE_LIMIT} allowed"
+        )
+    for name in reversed(_LEAST_MISSED):  # what makes room may have been more than was wanted
+        fuller = {key: value for key, value in whole.items() if key in line or key == KEYS[name]}
+        if _size(fuller) < LINE_LIMIT:
+            line = fuller
+    return _text(line)
+
+
+def _text(line: Mapping[str, object]) -> str:
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=False)
+
+
+def _size(line: Mapping[str, object]) -> int:
+    return len(_text(line).encode())
+
+
+def decode(line: str) -> Round:
+    """Return the round of a line; keys that this version does not know are ignored.
+
+    Raises:
+        TelemetryError: not JSON, not an object, or a required field is absent or of the wrong type.
+    """
+    try:
+        raw = json.loads(line)
+    except ValueError as error:
+        raise TelemetryError(f"not JSON: {error}") from None
+    if not isinstance(raw, Mapping):
+        raise TelemetryError(f"an object is wanted, got {type(raw).__name__}")
+    fields = {name: raw[key] for name, key in KEYS.items() if key in raw}
+    if "params" in fields:
+        fields["params"] = _strings("params", fields["params"])
+    if "flags" in fields:
+        fields["flags"] = _flags(fields["flags"])
+    if "gpu" in fields:
+        fields["gpu"] = _gpu(fields["gpu"])
+    _check_types(fields)
+    return Round(**fields)
+
+
+def _strings(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise TelemetryError(f"{name} ({KEYS[name]}): a list of strings is wanted, got {value!r}")
+    return tuple(value)
+
+
+def _flags(value: object) -> tuple[str, ...]:
+    """Return the flags of a string of letters; a letter that this version does not know is kept as it is."""
+    if not isinstance(value, str):
+        raise TelemetryError(f"flags ({KEYS['flags']}): a string of letters is wanted, got {value!r}")
+    names = {letter: flag for flag, letter in FLAGS.items()}
+    return tuple(names.get(letter, letter) for letter in value)
+
+
+def _gpu(value: object) -> GpuActivity:
+    numbers = value if isinstance(value, list) else ()
+    good = [
+        number is None or (isinstance(number, int) and not isinstance(number, bool) and abs(number) < _MOST)
+        for number in numbers
+    ]
+    if len(good) != len(_GPU) or not all(good):
+        raise TelemetryError(f"gpu ({KEYS['gpu']}): {len(_GPU)} whole numbers or nulls are wanted, got {value!r}")
+    units = zip(_GPU.items(), numbers, strict=True)
+    return GpuActivity(**{field: None if n is None else n if unit == 1 else n * unit for (field, unit), n in units})
+
+
+_MOST = 2.0**63  # of any number: more than that no whole number of JSON's other readers holds
+_NUMBER, _COUNT, _TEXT, _REST = (int, float), (int,), (str,), (tuple, GpuActivity)
+_KINDS = {"str": _TEXT, "int": _COUNT, "float": _NUMBER}
+_CHECKED = tuple(
+    (field.name, _KINDS.get(str(field.type).partition(" ")[0], _REST), field.default is dataclasses.MISSING)
+    for field in dataclasses.fields(Round)
+)  # what each field has to be, and whether a line must have it
+
+
+def _check_types(fields: Mapping[str, object]) -> None:
+    for name, kinds, required in _CHECKED:
+        if name not in fields:
+            if required:
+                raise TelemetryError(f"{name} ({KEYS[name]}) is missing")
+            continue
+        value = fields[name]
+        good = isinstance(value, kinds) and value is not True and value is not False
+        if not good or (kinds in (_NUMBER, _COUNT) and not -_MOST <= value <= _MOST):  # type: ignore[operator]  # good
+            wanted = next(str(field.type) for field in dataclasses.fields(Round) if field.name == name)
+            raise TelemetryError(f"{name} ({KEYS[name]}): {wanted} is wanted, got {value!r}")

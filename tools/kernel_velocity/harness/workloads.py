@@ -1,0 +1,130 @@
+"""What ceilings are measured with: streams through memory, products of matrices, multiply-adds. Random, never zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kernel_velocity.harness.problem import tiled
+from kernel_velocity.harness.reported import threads
+from kernel_velocity.harness.timers import Call
+
+if TYPE_CHECKING:
+    import torch
+
+Stream = Callable[[str, int], tuple[Call, float]]  # device, working set in bytes -> a call, and the bytes it moves
+
+
+def _random(count: int, device: str) -> torch.Tensor:
+    """Return `count` float32 normal values on the device; 1M different ones, repeated."""
+    import torch  # noqa: PLC0415
+
+    values = torch.randn(min(count, 1_000_000), generator=torch.Generator().manual_seed(1), dtype=torch.float32)
+    return tiled(values.to(device), (count,))
+
+
+def _copy(device: str, size: int) -> tuple[Call, float]:
+    """Return a copy and the bytes that it reads and writes (a write that first fetches its line counts once)."""
+    source = _random(size // 8, device)
+    target = source.clone()
+    return lambda: target.copy_(source), 8 * source.numel()
+
+
+def _read(device: str, size: int) -> tuple[Call, float]:
+    """Return a sum over all, and the bytes that it reads."""
+    import torch  # noqa: PLC0415
+
+    source = _random(size // 4, device)
+    total = torch.empty((), dtype=torch.float32, device=device)
+    return lambda: torch.sum(source, dim=0, out=total), 4 * source.numel()
+
+
+def _triad(device: str, size: int) -> tuple[Call, float]:
+    """Return a = b + 1.5 c, and the bytes that it reads and writes."""
+    import torch  # noqa: PLC0415
+
+    b = _random(size // 12, device)
+    c, a = b.clone(), b.clone()
+    return lambda: torch.add(b, c, alpha=1.5, out=a), 12 * b.numel()
+
+
+def _copy_around(device: str, size: int) -> tuple[Call, float]:
+    """Return what `_copy` does, written around the caches."""
+    from kernels._native import streams  # noqa: PLC0415 - an older commit lacks it
+
+    source = _random(size // 8, device)
+    return _succeeding(streams.bind_copy(source, source.clone())), 8 * source.numel()
+
+
+def _triad_around(device: str, size: int) -> tuple[Call, float]:
+    """Return what `_triad` does, written around the caches."""
+    from kernels._native import streams  # noqa: PLC0415 - an older commit lacks it
+
+    b = _random(size // 12, device)
+    return _succeeding(streams.bind_triad(b, b.clone(), b.clone())), 12 * b.numel()
+
+
+def _succeeding(call: Callable[[], int]) -> Call:
+    """Return a call of the native library once it has succeeded: the time of one that fails is no bandwidth."""
+    from kernels._native.library import raise_for_status  # noqa: PLC0415
+
+    raise_for_status("ceiling", call())
+    return call
+
+
+def reread(device: str, largest: int, per_call: int) -> Callable[[int], tuple[Call, float]]:
+    """Return what makes, of a working set in bytes up to `largest`, a call that reads it again and again.
+
+    One call reads `per_call` bytes at least, and the whole set at least once: the sums over the rows of a matrix
+    whose rows are all the same memory. All sets are parts of one buffer, so that none of them costs an allocation.
+    """
+    import torch  # noqa: PLC0415
+
+    buffer = _random(largest // 4, device)
+
+    def of_size(size: int) -> tuple[Call, float]:
+        count, rows = size // 4, max(1, per_call // size)
+        matrix = buffer[:count].expand(rows, count)
+        sums = torch.empty(rows, dtype=torch.float32, device=device)
+        return lambda: torch.sum(matrix, dim=1, out=sums), 4.0 * rows * count
+
+    return of_size
+
+
+STREAMS: Mapping[str, Stream] = {"copy": _copy, "read": _read, "triad": _triad}
+# The CPU's, of the native library under test: torch's stores fetch each line that they fill, bytes that nobody counts.
+AROUND: Mapping[str, Stream] = {"copy around the caches": _copy_around, "triad around the caches": _triad_around}
+# What those raise where the library cannot be loaded, or is from before it had them.
+LACKING = (ImportError, AttributeError)
+
+
+# Of the CPU's arithmetic, likewise: a product takes what torch's library makes of a CPU, MKL half of one with AVX-512.
+MULTIPLY_ADDS = "multiply-adds"
+MULTIPLIED = ("float64", "float32")  # dtypes in which there are some
+_NUMBERS, _STEPS = 768, 20_000  # of a thread, and multiply-adds of each number: 60 µs where one thread does 500 GFLOP/s
+
+
+def multiply_adds(dtype: str) -> tuple[Call, float]:
+    """Return multiply-adds in registers, and the operations that they are: two each."""
+    import torch  # noqa: PLC0415
+
+    from kernels._native import multiply_adds as native  # noqa: PLC0415 - an older commit lacks it
+
+    numbers = _random(_NUMBERS * threads(), "cpu").to(getattr(torch, dtype))
+    call = native.bind(numbers, 0.99, 1.0, _STEPS)  # such that they neither grow nor vanish
+    return _succeeding(call), 2.0 * _STEPS * numbers.numel()
+
+
+def product(device: str, dtype: str, n: int) -> Call:
+    """Return a product of two random n x n matrices, normal values or whole numbers from -127 to 127."""
+    import torch  # noqa: PLC0415
+
+    if dtype == "int8":
+        generator = torch.Generator().manual_seed(1)
+        left, right = (torch.randint(-127, 128, (n, n), generator=generator, dtype=torch.int8) for _ in range(2))
+        a, b = left.to(device), right.to(device).t()  # the second by columns, as cuBLASLt wants it for 8 bits
+        return lambda: torch._int_mm(a, b)
+    kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
+    a, b = (_random(n * n, device).reshape(n, n).to(kind) for _ in range(2))
+    out = torch.empty_like(a)
+    return lambda: torch.matmul(a, b, out=out)

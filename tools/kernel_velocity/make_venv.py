@@ -1,0 +1,167 @@
+"""``python -P make_venv.py .venv``: a virtual environment with everything that `make track` and `make test` need.
+
+Runs under any Python from 3.11 on with nothing installed, so it imports nothing of ours. A PyTorch that this Python has
+is borrowed through a path file: a virtual environment made from inside another one (where GPU images keep theirs) does
+not see that one's packages by itself. Else the wanted one is installed. `kernel_velocity` is installed editable, the
+package under test is not: what `make track` measures are its commits.
+
+Without a network: `--wheels DIR` installs what DIR/requirements-<Python>.txt lists, pip too, from wheels in that folder
+(offline/pack.py makes it), and a path file names the folder of `kernel_velocity`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parents[1]  # the folder of our distribution, whose parent is the package under test's
+EXTRA = "test"  # of our distribution
+BUILD = "build"  # the extra of the package under test that its builds need
+PATH_FILE = "host-packages.pth"
+
+
+def extra(folder: Path, name: str) -> list[str]:
+    """Return the requirements of an extra in the pyproject.toml of a folder."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements: list[str] = project["optional-dependencies"][name]
+    return requirements
+
+
+def wanted() -> list[str]:
+    """Return pip's arguments that install `kernel_velocity`, editable, and what builds the package under test."""
+    return ["-e", f"{TOOLS}[{EXTRA}]", *extra(TOOLS.parent, BUILD)]
+
+
+def borrowed_folders(paths: Sequence[str], target: Path) -> list[str]:
+    """Return the site folders of `paths` (a `sys.path`) that exist and do not lie in `target`."""
+    named = [Path(path) for path in paths if Path(path).name in ("site-packages", "dist-packages")]
+    real = [path.resolve() for path in named if path.is_dir()]
+    return [str(path) for path in dict.fromkeys(real) if not path.is_relative_to(target.resolve())]
+
+
+def has_torch() -> bool:
+    """Return whether the running Python has PyTorch; imports nothing."""
+    return any(True for _ in importlib.metadata.distributions(name="torch"))
+
+
+def same_numpy() -> list[str]:
+    """Return the requirement of the NumPy beside a borrowed torch, if any: it may be compiled for that one."""
+    versions = [found.version for found in importlib.metadata.distributions(name="numpy")]
+    return [f"numpy=={version}" for version in versions[:1] if re.fullmatch(r"\d+(\.\d+)*", version)]
+
+
+def is_ours(target: Path) -> bool:
+    """Return whether `target` is a working virtual environment of the running Python's version."""
+    site = target / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    return (target / "bin" / "python").exists() and (site / "pip").is_dir()
+
+
+def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None) -> None:
+    """Make or update the environment.
+
+    Args:
+        target: its folder.
+        torch: what pip installs where this Python has no PyTorch, such as "torch==2.13.0"; "" for none (the tests
+            that do not need it still run).
+        torch_index: the package index to take it from, "" for pip's own.
+        wheels: a folder of wheels with its lists of requirements, to do without a network; None: pip's index.
+
+    Raises:
+        subprocess.CalledProcessError: pip failed; it has said why.
+    """
+    python = target / "bin" / "python"
+    if not is_ours(target):
+        print(f"making {target} with {sys.executable}", flush=True)  # noqa: T201
+        venv.EnvBuilder(with_pip=wheels is None, symlinks=True, clear=True).create(target)
+    site = Path(
+        subprocess.check_output(
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+        ).strip()
+    )
+    # Without the path file pip sees only what is really here: a borrowed asv or ruff would come without its command.
+    (site / PATH_FILE).unlink(missing_ok=True)
+    if wheels is not None:
+        _pip_from(wheels, python)
+    if wheels is not None and not has_torch():
+        raise SystemExit(f"error: {sys.executable} has no PyTorch to borrow")
+    if has_torch():
+        if wheels is None:
+            _pip(python, [*wanted(), *same_numpy()])
+        folders = [*([] if wheels is None else [str(TOOLS)]), *borrowed_folders(sys.path, target)]
+        (site / PATH_FILE).write_text("".join(f"{folder}\n" for folder in folders), encoding="utf-8")
+        print(f"torch {importlib.metadata.version('torch')} of {sys.executable} is used", flush=True)  # noqa: T201
+        return
+    if torch:
+        _pip(python, [*(["--index-url", torch_index] if torch_index else []), torch])
+    else:
+        print("TORCH is empty: nothing can be measured here, tests that need PyTorch are skipped", flush=True)  # noqa: T201
+    _pip(python, wanted())
+
+
+def add_nvcc(target: Path) -> Path:
+    """Install CUDA's compiler from pip's index into an environment; return the command in its `bin` that runs it.
+
+    Raises:
+        subprocess.CalledProcessError: pip failed; it has said why.
+        SystemExit: what it installed has no nvcc where it is looked for.
+    """
+    _pip(target / "bin" / "python", extra(TOOLS, "nvcc"))
+    found = sorted(target.absolute().glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc"))
+    if not found:
+        raise SystemExit(f"error: pip installed no nvidia/cu*/bin/nvcc in {target}: another version packs it elsewhere")
+    command = target / "bin" / "nvcc"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(str(found[-1]))} "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    return command
+
+
+def _pip(python: Path, arguments: Sequence[str], **variables: str) -> None:
+    command: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *arguments]
+    subprocess.run(command, check=True, env={**os.environ, **variables})
+
+
+def _pip_from(wheels: Path, python: Path) -> None:
+    """Install exactly what is listed for this Python; pip itself runs out of its wheel, which is a zip file."""
+    listed = wheels / f"requirements-{sys.version_info.major}.{sys.version_info.minor}.txt"
+    (pip,) = wheels.glob("pip-*.whl")
+    offline = ["--no-index", "--no-deps", "--no-cache-dir", "--find-links", str(wheels), "-r", str(listed)]
+    _pip(python, offline, PYTHONPATH=str(pip))
+
+
+def main() -> int:
+    """Make the environment that the command line names; return the exit status."""
+    parser = argparse.ArgumentParser(description="Make a virtual environment for kernel-velocity.")
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--torch", default="torch")
+    parser.add_argument("--torch-index", default="")
+    parser.add_argument("--wheels", type=Path)
+    parser.add_argument("--nvcc", action="store_true")
+    args = parser.parse_args()
+    if args.wheels is None and importlib.util.find_spec("ensurepip") is None:
+        return _failed(f"{sys.executable} has no ensurepip: install it, for example `apt install python3-venv`")
+    try:
+        make(args.target, args.torch, args.torch_index, args.wheels)
+        if args.nvcc:
+            print(f"CUDA's compiler: {add_nvcc(args.target)}", flush=True)  # noqa: T201
+    except subprocess.CalledProcessError as error:
+        return _failed(f"{' '.join(map(str, error.cmd))}: status {error.returncode}; what pip said stands above")
+    return 0
+
+
+def _failed(line: str) -> int:
+    print(f"error: {line}", file=sys.stderr)  # noqa: T201
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

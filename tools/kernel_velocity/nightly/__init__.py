@@ -1,0 +1,1 @@
+"""Judges what is new: screen, attribute, confirm, conclude."""

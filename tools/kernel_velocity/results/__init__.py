@@ -1,0 +1,1 @@
+"""The recorded past: asv's files, telemetry beside them, git; reads, ingests, merges."""

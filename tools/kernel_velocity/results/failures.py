@@ -1,0 +1,96 @@
+"""Failures of rounds, kept beside the telemetry: asv stores that a benchmark failed, but not why.
+
+One JSON line each in `.asv/spool/<environment>/<commit>.failures.jsonl`, written by the measuring process
+before it gives up, or by `make track` for a process that could not (crash, timeout):
+
+    {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-512x512x512"], "t": 1700000000.0, "error": "...",
+    "died": true}
+
+`died` is absent where the round raised an exception; `skipped` is true where nothing failed, but the series does not
+apply (asv's n/a), and `error` says why. Ingest moves the lines to
+`results/<machine>/telemetry/<commit8>-<environment>.failures.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_velocity import bounds
+
+SUFFIX = ".failures.jsonl"
+_INTERRUPTED = "KeyboardInterrupt"
+
+
+class FailureLineError(ValueError):
+    """A line that does not say what a failure line says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One round of one series that ended without a value."""
+
+    benchmark: str
+    params: tuple[str, ...]  # implementation, case
+    time: float  # Unix time, s
+    error: str
+    died: bool = False  # its process ended without saying why: a crash, or the timeout
+    skipped: bool = False  # no failure: the series does not apply at this commit, or on this machine
+
+    @property
+    def raised(self) -> bool:
+        """Whether the code under test raised an exception; that somebody pressed Ctrl-C says nothing about it."""
+        return not (self.died or self.skipped or self.error.startswith(_INTERRUPTED))
+
+
+def encode(failure: Failure) -> str:
+    """Return the line of a failure, without newline; in ASCII, since an error may hold what UTF-8 cannot."""
+    line: dict[str, object] = {"b": failure.benchmark, "p": list(failure.params), "t": round(failure.time, 3)}
+    line["error"] = failure.error
+    if failure.died:
+        line["died"] = True
+    if failure.skipped:
+        line["skipped"] = True
+    return json.dumps(line, separators=(",", ":"))
+
+
+def decode(line: str) -> Failure:
+    """Return the failure of a line; unknown keys are ignored.
+
+    Raises:
+        FailureLineError: not a JSON object, or a key is absent or of the wrong type.
+    """
+    try:
+        raw = json.loads(line)
+    except ValueError as error:
+        raise FailureLineError(f"not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise FailureLineError(f"an object is wanted, got {type(raw).__name__}")
+    benchmark, params, time, text = (raw.get(key) for key in ("b", "p", "t", "error"))
+    if not isinstance(benchmark, str) or not isinstance(text, str):
+        raise FailureLineError(f"b and error: strings are wanted, got {benchmark!r} and {text!r}")
+    if not isinstance(params, list) or not all(isinstance(item, str) for item in params):
+        raise FailureLineError(f"p: a list of strings is wanted, got {params!r}")
+    if not bounds.is_moment(time):
+        raise FailureLineError(f"t: a Unix time is wanted, got {time!r}")
+    return Failure(
+        benchmark=benchmark,
+        params=tuple(params),
+        time=float(time),
+        error=text,
+        died=raw.get("died") is True,
+        skipped=raw.get("skipped") is True,
+    )
+
+
+def spool_path(root: Path, environment: str, commit: str) -> Path:
+    """Return where the failures of a commit wait to be ingested."""
+    return root / ".asv" / "spool" / environment / f"{commit}{SUFFIX}"
+
+
+def append(path: Path, failure: Failure) -> None:
+    """Append a failure's line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(encode(failure) + "\n")

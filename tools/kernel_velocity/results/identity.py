@@ -1,0 +1,125 @@
+"""What makes two measurements values of one series, and which way a series gets worse. Pure.
+
+Identity (contract): machine, benchmark, parameters, asv's version string, the hash of the timing method. torch's
+version is identity for whatever torch computes; for our own machine code it is an environment event, so that `native`
+has one series across torches.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kernel_velocity.harness import cases
+from kernel_velocity.harness.cases import CONTROLS, NATIVE
+from kernel_velocity.results.measurement import SeriesKey
+
+FIGURES = frozenset(f"track_{name}" for names in cases.FIGURES.values() for name in names)
+DEVICE = "device"  # the first part of a ceiling's name
+_TORCH = re.compile(r"-torch[^-]*")  # in asv's name of an environment: "host-py3.11-torch2.13.0"
+
+
+Slot = tuple[str, str, str, str, str]  # a series without how it is timed: machine to case
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Identity:
+    """Of a series; "" where it has no such part."""
+
+    machine: str
+    environment: str  # without torch's version where that is no identity
+    benchmark: str
+    implementation: str
+    case: str
+    version: str
+    method: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.benchmark, self.implementation, self.case) if part)
+
+    @property
+    def slot(self) -> Slot:
+        """What it is a series of; a change of version or method gives the same slot another series."""
+        return self.machine, self.environment, self.benchmark, self.implementation, self.case
+
+    @property
+    def kernel(self) -> str:
+        """The kernel, the first part of the benchmark's name; "device" for a ceiling."""
+        return self.benchmark.partition(".")[0]
+
+    @property
+    def device(self) -> str:
+        """The device, the second part of the benchmark's name: "Cpu" or "Cuda"."""
+        return self.benchmark.split(".")[1] if self.benchmark.count(".") > 1 else ""
+
+    @property
+    def is_control(self) -> bool:
+        """Whether no commit of ours can change it: PyTorch's implementations, the ceilings of the device."""
+        return self.kernel == DEVICE or self.implementation in CONTROLS
+
+    @property
+    def is_error(self) -> bool:
+        """Whether its values are errors of results: no machine's pace moves them."""
+        return self.benchmark.endswith("_error")
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether its values are the compilers' figures of the code: nothing but the build moves them."""
+        return self.benchmark.rpartition(".")[2] in FIGURES
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its values are measured: they scatter, and a re-run says more."""
+        return not (self.is_error or self.is_figure)
+
+
+def environment_of(environment: str, implementation: str) -> str:
+    """Return the part of an environment's name that is identity for an implementation."""
+    return _TORCH.sub("", environment, count=1) if implementation == NATIVE else environment
+
+
+def of(key: SeriesKey, method: str | None) -> Identity:
+    """Return the identity of a series that is timed by a method, a hash; None: nobody knows by which."""
+    return Identity(
+        machine=key.machine,
+        environment=environment_of(key.environment, key.implementation),
+        benchmark=key.benchmark,
+        implementation=key.implementation,
+        case=key.case,
+        version=key.version,
+        method=method or "",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What a benchmark's values are."""
+
+    noun: str
+    less_is_better: bool | None  # None: neither way is worse, such as the size of a cache
+
+
+# The end of a benchmark's name -> what its values are; the first that fits.
+_METRICS: tuple[tuple[re.Pattern[str], Metric], ...] = tuple(
+    (re.compile(pattern), Metric(noun=noun, less_is_better=less))
+    for pattern, noun, less in (
+        (r"\.time_\w+$", "time", True),
+        (r"_error$", "error", True),
+        (r"\.track_spill_bytes$", "spills", True),
+        (r"_(overhead|tick|latency)$", "time", True),
+        (r"_bandwidth$", "bandwidth", False),
+        (r"\.track_peak_\w+$|gflops$", "rate", False),
+    )
+)
+
+
+def metric(benchmark: str) -> Metric:
+    """Return what the values of a benchmark are, by its name."""
+    found = (metric for pattern, metric in _METRICS if pattern.search(benchmark))
+    return next(found, Metric(noun="value", less_is_better=None))
+
+
+def is_worse(identity: Identity, effect: float) -> bool | None:
+    """Return whether a move by `effect` (of the logarithm of the value) is for the worse; None: neither way is."""
+    less = metric(identity.benchmark).less_is_better
+    return None if less is None else (effect > 0) == less

@@ -1,0 +1,261 @@
+"""``kv ingest``: moves the rounds of finished measurements from the spool next to asv's results.
+
+A line stays in the spool until a stored result rests on it; one that nothing claims within `GRACE` is
+pruned (a dry run, a run that was interrupted). Nothing is lost by an interruption at any point: lines are
+first written where they belong and then removed from the spool, and a line that is found twice is one line.
+
+    .asv/spool/<environment>/<commit>.jsonl  ->  results/<machine>/telemetry/<commit8>-<environment>.jsonl
+
+So do failures (`.failures.jsonl`) and what the machine was (`.sessions.jsonl`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
+
+from kernel_velocity import config, lock
+from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.harness import telemetry
+from kernel_velocity.harness.spool import spool_path
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.results import asv_file as stored_file
+from kernel_velocity.results import backup as kept_values
+from kernel_velocity.results import failures as failure_lines
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results.asv_file import Series, StoredFile
+from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.join import Change, Evidence, Settled, settle, still_true
+from kernel_velocity.results.ownership import Line, by_series, claimable, measured_here
+from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.results.spool import CLAIMED, append, claimed, decoded, text_of
+
+GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestSummary:
+    """What one ingest did."""
+
+    moved: int  # rounds now beside their result
+    waiting: int  # lines that a result may still claim
+    pruned: int  # lines that no result claimed within GRACE
+    failures: int  # failure lines moved
+    restored: tuple[str, ...]  # values put back that asv had dropped, or withdrawn, one line each
+    problems: tuple[str, ...]  # malformed lines and files, one line each
+
+
+@dataclass(kw_only=True)
+class _Tally:
+    """What an ingest was told, and counts while it runs."""
+
+    now: float
+    machine: str | None
+    moved: int = 0
+    waiting: int = 0
+    pruned: int = 0
+    failures: int = 0
+    restored: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def ingest(
+    root: Path, *, results: Path | None = None, now: float | None = None, machine: str | None = None
+) -> IngestSummary:
+    """Move what is waiting in the spool.
+
+    Args:
+        root: the folder of asv.conf.json. results: asv's results directory; None: `root/results`. now: Unix
+            time, s; None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them. machine:
+            asv's name of the machine that measured, whose file alone gets failures and dropped values; None: the one
+            whose file agrees with a round, else the one whose file was measured last.
+    """
+    tally = _Tally(now=time.time() if now is None else now, machine=machine)
+    spool = root / ".asv" / "spool"
+    folder = root / "results" if results is None else results
+    with _one_at_a_time(spool):
+        for environment, commit in _waiting(spool):
+            stored = _stored_files(folder, environment, commit, tally)
+            _ingest_commit(root, environment, commit, stored, tally)
+    return IngestSummary(
+        moved=tally.moved,
+        waiting=tally.waiting,
+        pruned=tally.pruned,
+        failures=tally.failures,
+        restored=tuple(tally.restored),
+        problems=tuple(tally.problems),
+    )
+
+
+@contextmanager
+def _one_at_a_time(spool: Path) -> Iterator[None]:
+    spool.mkdir(parents=True, exist_ok=True)
+    with (spool / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _waiting(spool: Path) -> list[tuple[str, str]]:
+    """Return (environment, commit) of everything in the spool."""
+    paths = [*spool.glob("*/*.jsonl"), *spool.glob(f"*/*.jsonl{CLAIMED}*")]
+    return sorted({(path.parent.name, path.name.split(".")[0]) for path in paths})
+
+
+def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -> list[StoredFile]:
+    found = []
+    for path in stored_file.paths(results, environment, commit) if results.is_dir() else []:
+        try:
+            stored = StoredFile(path)
+        except ResultsError as error:
+            tally.problems.append(f"{error}; its telemetry waits in the spool")
+            continue
+        if stored.commit == commit:
+            found.append(stored)
+    return found
+
+
+def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[StoredFile], tally: _Tally) -> None:
+    spool = spool_path(root, environment, commit)
+    failed_spool = failure_lines.spool_path(root, environment, commit)
+    session_spool = session_facts.spool_path(root, environment, commit)
+    with (
+        claimed(spool, telemetry.decode, tally.problems) as fresh,
+        claimed(failed_spool, failure_lines.decode, tally.problems) as failed,
+        claimed(session_spool, session_facts.decode, tally.problems) as sessions,
+    ):
+        left, left_failed, left_sessions = set(fresh), set(failed), sessions
+        here = measured_here(stored, fresh, tally.machine)
+        last = max(stored, key=lambda file: file.measured_at, default=None) if tally.machine is None else here
+        for file in stored:
+            own = failed if file is (here or last) else ()
+            rounds, failures = _settle(file, claimable(file, fresh, known=file is here, last=file is last), own, tally)
+            left -= rounds
+            left_failed -= failures
+            left_sessions = _keep_sessions(file, left_sessions, rounds)
+        _put_back(spool, [(item.time, telemetry.encode(item)) for item in fresh if item in left], tally)
+        waiting = [(item.time, failure_lines.encode(item)) for item in failed if item in left_failed]
+        _put_back(failed_spool, waiting, tally)
+        _put_back(session_spool, [(item.began, session_facts.encode(item)) for item in left_sessions], tally)
+
+
+def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Round]) -> list[SessionFacts]:
+    """Keep beside a results file what the machine was in the sessions that its rounds are of; return the others."""
+    newest = max((item.time for item in rounds), default=-math.inf)
+    for session in waiting:
+        if session.began <= newest:
+            session_facts.append(file.path, session)
+    return [session for session in waiting if session.began > newest]
+
+
+def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) -> None:
+    """Return lines (with their times) that nothing claimed yet to the spool, without those past GRACE."""
+    kept = [text for when, text in lines if tally.now - when <= GRACE]
+    tally.waiting += len(kept)
+    tally.pruned += len(lines) - len(kept)
+    append(spool, kept)
+
+
+def _settle(
+    file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
+) -> tuple[set[Round], set[Failure]]:
+    """Write the telemetry and failures of one results file; return the fresh lines that it took."""
+    kept = by_series(_read(file.telemetry_path, telemetry.decode, tally.problems))
+    kept_failures = by_series(_read(file.failures_path, failure_lines.decode, tally.problems))
+    new, new_failures = by_series(fresh), by_series(failed)
+    known = dict(file.series())
+    changed: list[str] = []
+    for series, stored in known.items():
+        evidence = Evidence(
+            kept=kept.get(series, ()),
+            new=new.get(series, ()),
+            kept_failures=kept_failures.get(series, ()),
+            new_failures=new_failures.get(series, ()),
+        )
+        settled = settle(stored, evidence)
+        changed += _change(file, series, settled)
+        kept[series] = list(settled.rounds)
+        failures = dict.fromkeys([*evidence.kept_failures, *evidence.new_failures])
+        failed_now = settled.change is Change.WITHDRAW or (stored.failed and settled.change is Change.NONE)
+        now = replace(stored, failed=failed_now)
+        kept_failures[series] = still_true(list(failures), settled.rounds, now)
+    _write(file.telemetry_path, kept, telemetry.encode)
+    _write(file.failures_path, kept_failures, failure_lines.encode)
+    if changed:
+        file.save()
+    tally.restored += changed
+    taken = {item for items in kept.values() for item in items} & set(fresh)
+    taken_failures = {item for item in failed if (item.benchmark, item.params) in known}
+    tally.moved += len(taken)
+    tally.failures += len(taken_failures)
+    return taken, taken_failures
+
+
+def _change(file: StoredFile, series: Series, settled: Settled) -> Iterator[str]:
+    """Bring asv's stored value to what is settled, and say so in a line."""
+    if settled.change is Change.RESTORE:
+        file.restore(series, settled.rounds)
+        yield f"{_words(series)}: value restored from {len(settled.rounds)} rounds ({file.path.name})"
+    elif settled.change is Change.WITHDRAW:
+        file.withdraw(series)
+        yield f"{_words(series)}: value withdrawn, a round of it failed ({file.path.name})"
+
+
+def _words(series: Series) -> str:
+    return f"{series[0]} ({', '.join(series[1])})"
+
+
+def _read(path: Path, decode: Callable[[str], Line], problems: list[str]) -> list[Line]:
+    """Return the lines of a file beside the results."""
+    if not path.exists():
+        return []
+    return decoded(path, filter(None, text_of(path).split("\n")), decode, problems)
+
+
+def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
+    """Write a file beside the results, in order of time, if that changes it; one that would be empty is removed."""
+    ordered = sorted((item for items in lines.values() for item in items), key=lambda item: item.time)
+    text = "".join(f"{encode(item)}\n" for item in ordered)
+    if not text:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or text_of(path) != text:
+        replace_text(path, text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Ingest and say what was done; return the exit status: 2 when a line or a file was malformed."""
+    config.check(args.root)
+    put_back = _put_back_values(args.root, err)
+    summary = ingest(args.root)
+    for line in (*put_back, *summary.restored):
+        print(line, file=out)
+    for line in summary.problems:
+        print(line, file=err)
+    print(
+        f"{summary.moved} rounds and {summary.failures} failures moved, {summary.waiting} lines wait for their result, "
+        f"{summary.pruned} pruned",
+        file=out,
+    )
+    return ResultsError.exit_code if summary.problems else 0
+
+
+def _put_back_values(root: Path, err: TextIO) -> list[str]:
+    """Put back what a run that was cut off left with less; not while one measures, whose copies they are."""
+    try:
+        with lock.held(root, measures=False):
+            return kept_values.put_back(root, root / "results")
+    except UsageError as error:
+        print(f"note: nothing is put back of a run that was cut off: {error}", file=err)
+        return []

@@ -1,0 +1,169 @@
+"""Which rounds a stored result rests on: telemetry lines joined to asv's results. Pure: values in, values
+out.
+
+asv stores the estimate of a round as a sample, untruncated, so that a line and a sample with equal numbers
+are the same round. Without `--record-samples` only the median and the count are stored; the newest run of
+lines with that median is the measurement. Where even that fails, time decides.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.results.failures import Failure
+
+TIME_SLACK = 1.0  # s by which asv's clock readings may miss a round, its own start-up
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSeries:
+    """What asv stores of one commit, benchmark and parameter combination. Unknown is None."""
+
+    value: float | None  # seconds per call; None where it failed or does not apply
+    failed: bool
+    samples: tuple[float, ...] | None  # round estimates, seconds per call
+    count: int | None  # samples that the value rests on
+    started_at: float | None  # Unix time, s; of the last round where rounds were interleaved
+    duration: float | None  # s
+
+
+def join(rounds: Sequence[Round], stored: StoredSeries) -> tuple[Round, ...]:
+    """Return those of `rounds` (one series of one commit) that the stored value rests on, in order of time."""
+    ordered = sorted(dict.fromkeys(rounds), key=lambda item: item.time)
+    if stored.value is None:
+        return ()
+    if stored.samples is not None:
+        return _by_estimate(ordered, stored.samples)
+    return _by_median(ordered, stored.value, stored.count) or _by_time(ordered, stored)
+
+
+def _by_estimate(ordered: Sequence[Round], samples: Sequence[float]) -> tuple[Round, ...]:
+    wanted = Counter(samples)
+    found: list[Round] = []
+    for item in reversed(ordered):
+        if wanted[item.estimate] > 0:
+            wanted[item.estimate] -= 1
+            found.append(item)
+    return tuple(reversed(found))
+
+
+def _by_median(ordered: Sequence[Round], value: float, count: int | None) -> tuple[Round, ...]:
+    if count is None:
+        return ()
+    for end in range(len(ordered), count - 1, -1):
+        window = ordered[end - count : end]
+        if math.isclose(statistics.median(item.estimate for item in window), value, rel_tol=1e-12):
+            return tuple(window)
+    return ()
+
+
+def _by_time(ordered: Sequence[Round], stored: StoredSeries) -> tuple[Round, ...]:
+    if stored.started_at is None or stored.duration is None:
+        return ()
+    first, last = stored.started_at - TIME_SLACK, stored.started_at + stored.duration + TIME_SLACK
+    return tuple(item for item in ordered if first <= item.time <= last)
+
+
+class Change(enum.Enum):
+    """What has to become of the value that asv stored."""
+
+    NONE = "none"
+    RESTORE = "restore"  # asv dropped rounds that were good
+    WITHDRAW = "withdraw"  # a round raised, so that there is no time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What is true of a series after its new lines are known."""
+
+    change: Change
+    rounds: tuple[Round, ...]  # for the telemetry, and for asv where they are to be restored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The lines of one series: those beside the results, and those that came since."""
+
+    kept: Sequence[Round] = ()
+    new: Sequence[Round] = ()
+    kept_failures: Sequence[Failure] = ()
+    new_failures: Sequence[Failure] = ()
+
+
+def settle(stored: StoredSeries, evidence: Evidence) -> Settled:
+    """Return the rounds that a series rests on, and what has to become of the stored value.
+
+    A wrong kernel is wrong in every round: where one raised (numbers that failed verification among the reasons), asv's
+    value of the others is withdrawn, and nothing is restored. A round whose process died says nothing about the others:
+    asv drops those before it, and they are restored. Only where nothing is known of this session (the build failed)
+    are the rounds of the one before.
+    """
+    if stored.value is not None:
+        return _settle_value(stored, evidence)
+    if stored.failed and not any(failure.raised for failure in evidence.new_failures):
+        return _settle_failure(evidence)
+    return Settled(change=Change.NONE, rounds=tuple(evidence.kept))
+
+
+def _settle_value(stored: StoredSeries, evidence: Evidence) -> Settled:
+    found = join([*evidence.kept, *evidence.new], stored)
+    rounds, session = found or tuple(evidence.kept), _session(evidence)
+    raised = any(failure.raised for failure in evidence.new_failures)
+    if raised or (found and raised_since(evidence.kept_failures, found)):
+        return Settled(change=Change.WITHDRAW, rounds=rounds)
+    died = any(failure.died for failure in evidence.new_failures)
+    if died and not session and not set(found) & set(evidence.new):  # in every round: the value is that of before
+        return Settled(change=Change.WITHDRAW, rounds=())
+    if died and len(session) > len(found if stored.samples is None else stored.samples):
+        return Settled(change=Change.RESTORE, rounds=session)
+    return Settled(change=Change.NONE, rounds=rounds)
+
+
+def _settle_failure(evidence: Evidence) -> Settled:
+    if session := _session(evidence):
+        return Settled(change=Change.RESTORE, rounds=session)
+    if any(failure.died for failure in evidence.new_failures):  # in every round: what was measured before is over
+        return Settled(change=Change.NONE, rounds=())
+    if evidence.kept and not any(failure.raised for failure in evidence.kept_failures):
+        return Settled(change=Change.RESTORE, rounds=_of_one_method(evidence.kept))
+    return Settled(change=Change.NONE, rounds=tuple(evidence.kept))
+
+
+def _session(evidence: Evidence) -> tuple[Round, ...]:
+    """Return the new rounds since the last measurement, those of the newest timing method, in order of time."""
+    # What an interrupted ingest wrote already is still new
+    before = [item.time for item in set(evidence.kept) - set(evidence.new)]
+    before += [item.time for item in set(evidence.kept_failures) - set(evidence.new_failures) if item.raised]
+    return _of_one_method([item for item in evidence.new if item.time > max(before, default=-math.inf)])
+
+
+def _of_one_method(rounds: Sequence[Round]) -> tuple[Round, ...]:
+    ordered = sorted(dict.fromkeys(rounds), key=lambda item: item.time)
+    return tuple(item for item in ordered if item.method == ordered[-1].method)
+
+
+def raised_since(failures: Sequence[Failure], rounds: Sequence[Round]) -> bool:
+    """Return whether a round raised within the measurement that consists of `rounds` (at least one), or after it."""
+    first = min(item.time for item in rounds) - TIME_SLACK
+    return any(failure.raised and failure.time >= first for failure in failures)
+
+
+def still_true(failures: Sequence[Failure], rounds: Sequence[Round], stored: StoredSeries) -> list[Failure]:
+    """Return the failures of the stored measurement: all where it failed, else those since its first round.
+
+    Of what does not apply, every round says the same: the newest line is kept, and none once there is a time.
+    """
+    skipped = sorted((failure for failure in failures if failure.skipped), key=lambda failure: failure.time)[-1:]
+    failed = [failure for failure in failures if failure.raised or failure.died]
+    if stored.failed:
+        return failed
+    if not rounds:
+        return [*failed, *skipped]
+    first = min(item.time for item in rounds) - TIME_SLACK
+    return [failure for failure in failed if failure.time >= first]

@@ -1,0 +1,271 @@
+"""Reads asv's results directory (format version 2) and the telemetry beside it.
+
+What cannot be read becomes a note, one line that says where and what, and everything else is still read: a
+history of years must not be lost to one truncated file. Only a results directory that is none is an error.
+
+The layout is asv's: `benchmarks.json`, `<machine>/machine.json`, `<machine>/<commit8>-<environment>.json`;
+ours beside it: `<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line; in files of the same name
+what failed (`failures`) and what the machine was (`session_facts`).
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kernel_velocity import bounds
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.results import failures, stored_rows
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import telemetry as telemetry_files
+from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, TrackedValue
+from kernel_velocity.results.stored_rows import StoredRow
+
+_strict: Callable[[bytes], Any]
+try:
+    from orjson import loads as _strict  # three times as fast
+except ImportError:  # a machine that only measures has none
+    from json import loads as _strict
+
+FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
+_AXES = 2  # implementation, case (contract)
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def read(results: Path) -> Recorded:
+    """Return what `results` holds; what cannot be read is named in the notes.
+
+    Raises:
+        ResultsError: `results` is not a directory.
+    """
+    notes: list[str] = []
+    machines, files = [], []
+    for folder, paths in folders(results):
+        machines.append(read_machine(folder, notes))
+        files += [found for path in paths if (found := read_file(path, notes)) is not None]
+    benchmarks = read_benchmarks(results / "benchmarks.json", notes) if files else {}
+    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(notes))
+
+
+def folders(results: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """Yield the machines' folders, each with its results files, both in the order of their names.
+
+    Raises:
+        ResultsError: `results` is not a directory.
+    """
+    if not results.is_dir():
+        raise ResultsError(
+            f"{results}: no such directory, asv's results_dir is wanted: run `make track`, or name it with --results"
+        )
+    for folder in sorted(path for path in results.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        paths = sorted(path for path in folder.glob("*.json") if path.name != "machine.json")
+        if paths or (folder / "machine.json").exists():  # else it is not a machine's folder
+            yield folder, paths
+
+
+def _refuse(what: str, wanted: str, got: object) -> NoReturn:
+    raise ResultsError(f"{what}: {wanted} is wanted, got {str(got)[:60]!r}")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file."""
+    try:
+        data = _parsed(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
+        raise ResultsError("empty file" if path.is_file() and not path.stat().st_size else str(error)) from None
+    if not isinstance(data, dict):
+        _refuse("contents", "an object", type(data).__name__)
+    return data
+
+
+def _parsed(content: bytes) -> Any:
+    """Return what JSON says; NaN and Infinity, which asv writes and JSON does not have, as they are meant."""
+    try:
+        return _strict(content)
+    except ValueError:
+        return json.loads(content.decode())
+
+
+def _require(data: Mapping[str, Any], key: str, kind: type) -> Any:
+    if not isinstance(data.get(key), kind):
+        _refuse(key, f"a {kind.__name__}", data.get(key, "nothing"))
+    return data[key]
+
+
+def _check_version(data: Mapping[str, Any]) -> None:
+    if data.get("version") != FORMAT_VERSION:
+        raise ResultsError(
+            f"results version {data.get('version')!r} is unknown, {FORMAT_VERSION} is wanted: "
+            "try `asv update`, or a newer kernel-velocity"
+        )
+
+
+def read_machine(folder: Path, notes: list[str]) -> Machine:
+    """Return the machine of a folder; without a usable machine.json, only its name."""
+    path = folder / "machine.json"
+    try:
+        if not path.exists():
+            raise ResultsError("no such file, so asv itself skips this machine: run `asv machine`")
+        data = _load(path)
+        if "machine" not in data:
+            raise ResultsError("it names no machine, which asv does not forgive: run `asv machine`")
+    except ResultsError as error:
+        notes.append(f"{folder.name}/machine.json: {error}")
+        data = {}
+    shown = {key: str(value) for key, value in data.items() if key not in ("version", "machine") and value}
+    called = str(data["machine"]) if "machine" in data else None
+    return Machine(name=folder.name, details=tuple(sorted(shown.items())), called=called)
+
+
+def read_benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None:
+    """Return the timing benchmarks by name; None, and a note, where the file cannot be read."""
+    try:
+        data = _load(path)
+        _check_version(data)
+    except ResultsError as error:
+        notes.append(f"{path.name}: {error}; times are shown, GFLOPS need it (`asv run` writes it again)")
+        return None
+    found = {}
+    for name, entry in data.items():
+        if name == "version" or (isinstance(entry, dict) and entry.get("type") != "time"):
+            continue  # a track_ or memory benchmark: none of these pages' business
+        try:
+            found[name] = _benchmark(name, entry)
+        except ResultsError as error:
+            notes.append(f"{path.name}: {name}: {error}; it is left out")
+    return found
+
+
+def _benchmark(name: str, entry: object) -> Benchmark:
+    if not isinstance(entry, dict):
+        _refuse("entry", "an object", entry)
+    implementations, cases = _axes(_require(entry, "params", list))
+    return Benchmark(
+        name=name,
+        version=str(entry.get("version")),
+        implementations=implementations,
+        cases=cases,
+        flop=_amounts(entry, "flops"),
+        bytes_moved=_amounts(entry, "bytes"),
+    )
+
+
+def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
+    """Return an amount by case; a benchmark without them is valid and has no rates."""
+    amounts = entry.get(key, {})
+    if not isinstance(amounts, dict):
+        _refuse(key, "an object", amounts)
+    for case, amount in amounts.items():
+        if not bounds.is_work(amount):
+            _refuse(f"{key} of {case}", f"a positive number up to {bounds.MOST_WORK:g}", amount)
+    return amounts
+
+
+def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
+    if len(params) != _AXES or not all(isinstance(axis, list) for axis in params):
+        _refuse("params", "the two axes (implementation, case)", params)
+    return tuple(tuple(parameter(str(value)) for value in axis) for axis in params if isinstance(axis, list))
+
+
+@lru_cache(maxsize=10_000)  # the same few names stand in every file
+def parameter(text: str) -> str:
+    """Return a parameter from its repr, as asv stores it: "'native'" -> "native"; other text as it is."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return value if isinstance(value, str) else text
+
+
+def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
+    """Return what a results file says, and the telemetry beside it; None, and a note, where it cannot be read."""
+    where = f"{path.parent.name}/{path.name}"
+    try:
+        data = _load(path)
+        _check_version(data)
+        columns, rows = _require(data, "result_columns", list), _require(data, "results", dict)
+        if not all(isinstance(name, str) for name in columns):
+            _refuse("result_columns", "a list of names", columns)
+        commit, environment = _require(data, "commit_hash", str), _require(data, "env_name", str)
+        if not _HASH.fullmatch(commit):  # git would resolve a branch's name just as well
+            _refuse("commit_hash", "a commit's full hash", commit)
+    except ResultsError as error:
+        notes.append(f"{where}: {error}; it is left out")
+        return None
+    found: list[StoredRow] = []
+    tracked: list[TrackedValue] = []
+    for name, row in rows.items():
+        try:
+            if not isinstance(row, list):
+                _refuse("row", "a list", row)
+            named = dict(zip(columns, row, strict=False))
+            if not isinstance(named.get("version"), str | None):
+                _refuse("version", "a text", named["version"])
+            found += _rows(name, named)
+            tracked += _tracked(name, named)
+        except ResultsError as error:
+            notes.append(f"{where}: {name}: {error}; it is left out")
+    beside = path.parent / "telemetry"
+    return ResultsFile(
+        machine=path.parent.name,
+        environment=environment,
+        commit=commit,
+        rows=tuple(found),
+        rounds=telemetry_files.read_rounds(beside / f"{path.stem}.jsonl", notes),
+        failures=telemetry_files.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
+        tracked=tuple(tracked),
+        sessions=session_facts.read(path, notes),
+        hardware=_hardware(data.get("params")),
+    )
+
+
+def files_with(results: Path, methods: Collection[str]) -> Iterator[ResultsFile]:
+    """Yield the results files that say something of any method, one at a time: all of them may be gigabytes."""
+    wanted = re.compile("|".join(map(re.escape, methods)).encode())
+    for _, paths in folders(results):
+        for path in paths:
+            found = read_file(path, []) if wanted.search(path.read_bytes()) else None
+            if found is not None:
+                yield found
+
+
+def _hardware(params: object) -> dict[str, str]:
+    known = params if isinstance(params, dict) else {}
+    return {name: str(known[name]) for name in HARDWARE if known.get(name)}
+
+
+def _rows(name: str, row: Mapping[str, Any]) -> Iterator[StoredRow]:
+    """Yield the row of a timing benchmark."""
+    if name.rpartition(".")[2].startswith("time_"):
+        yield stored_rows.stored_row(name, row, _axes(_require(row, "params", list)), _began(row))
+
+
+def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
+    """Yield the values of a row of track_...: of both axes, or the one of a benchmark without parameters."""
+    if not name.rpartition(".")[2].startswith("track_"):
+        return
+    params = row.get("params") or []
+    combinations = list(itertools.product(*_axes(params))) if params else [("", "")]
+    column = stored_rows.column(row, "result", len(combinations))
+    for (implementation, case), value in zip(combinations, column, strict=True):
+        if not isinstance(value, int | float | None) or isinstance(value, bool):
+            _refuse("result", "a number, null or NaN", value)
+        yield TrackedValue(
+            benchmark=name,
+            version=row.get("version"),
+            implementation=implementation,
+            case=case,
+            value=value if bounds.is_number(value) else None,
+            began=_began(row),
+        )
+
+
+def _began(row: Mapping[str, Any]) -> float | None:
+    began = row.get("started_at")  # ms
+    return began / 1000 if bounds.is_number(began) and bounds.is_moment(began / 1000) else None

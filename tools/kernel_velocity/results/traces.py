@@ -1,0 +1,112 @@
+"""Recorded traces as files: what `kv lab record` and `kv offline traces` write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernel_velocity import bounds
+from kernel_velocity.errors import ResultsError, UsageError
+from kernel_velocity.harness.statistics import trimmed_mean
+from kernel_velocity.harness.stopping import without_burn_in
+from kernel_velocity.harness.traces import FORMAT
+
+BASELINE = 10_000  # samples that a baseline wants, the number that the published comparisons take
+NOT_TRACES = ("missing.json", "started.json")  # what the recorder keeps beside its traces
+_MOST_CALLS = 10**12  # in a sample: at a nanosecond each, a quarter of an hour
+TRACES = Path(".asv", "traces")
+
+
+def files(places: Iterable[Path]) -> list[Path]:
+    """Return the trace files that are named, and those in the folders that are named, at any depth.
+
+    Raises:
+        UsageError: a place does not exist, or a folder holds no trace.
+    """
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            traces = inside(place)
+            if not traces:
+                raise UsageError(f"{place}: no traces; `kv lab record` records some into .asv/traces")
+            found += traces
+        elif place.is_file():
+            found.append(place)
+        else:
+            raise UsageError(f"{place}: no such file or folder of traces")
+    return found
+
+
+def inside(folder: Path) -> list[Path]:
+    """Return the trace files of a folder, at any depth; none of one that does not exist, or where none is done yet."""
+    return sorted(path for path in folder.rglob("*.json") if path.name not in NOT_TRACES)
+
+
+def read(paths: Iterable[Path]) -> Iterator[Trace]:
+    """Yield the traces of files.
+
+    The truth is the location of the last 10,000 samples, where there are 12,500 or more; else that of the whole trace
+    without its first fifth.
+
+    Raises:
+        ResultsError: a file is no trace: cut off, of another format, or with a sample that is no positive time.
+    """
+    for path in paths:
+        document = _document(path)
+        samples = _samples(path, document)
+        settled = samples[-BASELINE:] if 4 * len(samples) >= 5 * BASELINE else without_burn_in(samples)
+        truth = trimmed_mean(np.asarray(settled))
+        yield Trace(source=str(path), samples=samples, batch=_batch(path, document), truth=truth)
+
+
+def document(path: Path) -> dict[str, Any]:
+    """Return a trace file's whole document, as `kernel_velocity.harness.traces` describes it, its samples checked.
+
+    Raises:
+        ResultsError: the file is no trace (see `read`).
+    """
+    found = _document(path)
+    return {**found, "seconds": _samples(path, found), "batch": _batch(path, found)}
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise ResultsError(f"{path}: no trace ({error}); it may be cut off: record it again") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("unit") != "s":
+        raise ResultsError(f"{path}: no trace of format {FORMAT} in seconds; `kv lab record` writes those")
+    return found
+
+
+def _samples(path: Path, document: dict[str, Any]) -> list[float]:
+    samples = document.get("seconds")
+    if not isinstance(samples, list) or not samples:
+        raise ResultsError(f"{path}: no samples; wanted a list under 'seconds'")
+    for number, sample in enumerate(samples):
+        if not bounds.is_time(sample):
+            wanted = f"wanted a time from {bounds.LEAST:g} to {bounds.MOST:g} s"
+            raise ResultsError(f"{path}: sample {number} is {repr(sample)[:60]}; {wanted}")
+    return [float(sample) for sample in samples]
+
+
+def _batch(path: Path, document: dict[str, Any]) -> int:
+    batch = document.get("batch")
+    if not isinstance(batch, int) or not 1 <= batch <= _MOST_CALLS:
+        raise ResultsError(f"{path}: batch {repr(batch)[:60]}; wanted a positive number of calls")
+    return batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Samples of one process, s per call, from its first on; every rule sees the same ones (common random numbers)."""
+
+    source: str  # what was measured: traces of one source are repetitions
+    samples: Sequence[float]
+    batch: int  # calls that a sample is the mean of
+    truth: float  # s

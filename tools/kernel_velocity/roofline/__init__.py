@@ -1,0 +1,1 @@
+"""Ceilings of a machine and how far a timing is from them."""

@@ -1,0 +1,1 @@
+"""Builds commits and has asv measure them (make track)."""

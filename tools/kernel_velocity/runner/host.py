@@ -1,0 +1,86 @@
+"""What measuring borrows from its machine: torch, a compiler, and the settings of a process."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kernel_velocity.errors import UsageError
+
+# What every measuring process gets, the same for every implementation.
+#
+# The allocator: above 32 MB glibc maps and unmaps memory at every allocation, and returns the heap's top when it is
+# freed, so that an implementation that allocates its output measures page faults (3 ms becomes 60). No mappings and
+# no trimming make freed memory stay. Checked on glibc 2.36: 3555 faults of five 400 MB buffers become 0. MMAP_MAX_=0
+# and not a large MMAP_THRESHOLD_, which older glibc silently refuses above 32 MB.
+# Huge pages (glibc 2.35 and newer, where the kernel offers them on request; else ignored): which 4 KB pages a process
+# gets is chance, and decides how its arrays share the caches. Ten fresh processes at 10M elements, standard deviation
+# between them: add_mul_exp 5.4% -> 1.0%, quantize_int8 3.5% -> 1.1%; the times themselves fall by 8 and 5%.
+ALLOCATOR: Mapping[str, str] = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),  # bytes
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+# torch.cuda.is_available() then asks NVML and does not initialise CUDA, which a forking server must not do.
+CUDA_CHECK: Mapping[str, str] = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+# A crash then prints what it was, where asv only sees a process that ended.
+CRASHES: Mapping[str, str] = {"PYTHONFAULTHANDLER": "1"}
+
+
+def measuring_variables(threads: str | None) -> dict[str, str]:
+    """Return the environment variables of a measuring process.
+
+    Args:
+        threads: number of threads of OpenMP and MKL, from KV_THREADS; None: 1, because two busy cores make
+            a parallel operation jump from 1 to 8 ms whenever the scheduler takes one of them away.
+
+    Raises:
+        UsageError: `threads` is not a positive integer.
+    """
+    count = "1" if threads is None else threads
+    if not (count.isascii() and count.isdigit() and int(count) > 0):
+        raise UsageError(f"KV_THREADS={threads!r}: wanted a positive number of threads, such as KV_THREADS=1")
+    return {**ALLOCATOR, **CUDA_CHECK, **CRASHES, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+
+
+def torch_version() -> str | None:
+    """Return the version of the torch that the running interpreter would import, or None; imports nothing."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def host_site_folders(paths: Sequence[str]) -> tuple[Path, ...]:
+    """Return the existing folders of installed packages among `paths` (a `sys.path`), in order, each once.
+
+    A virtual environment that borrows torch from another through a path file has that one's folder in its
+    `sys.path` too. Other folders (the current one, a checkout) are left out: they could hold a `kernels` of
+    their own.
+    """
+    folders = [Path(path) for path in paths if Path(path).name in ("site-packages", "dist-packages")]
+    return tuple(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
+
+
+NO_COMPILER = "no C++ compiler found (CXX, c++, g++, clang++): install one, for example `apt install g++`"
+
+
+def has_compiler() -> bool:
+    """Return whether a C++ compiler can be found: the one that CXX names, else one of the usual names."""
+    names = [os.environ["CXX"].split()[0]] if os.environ.get("CXX", "").strip() else ["c++", "g++", "clang++"]
+    return any(shutil.which(name) is not None for name in names)
+
+
+def device() -> str:
+    """Return "cuda" where there is a GPU that PyTorch can use, else "cpu"."""
+    if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
+        return "cpu"  # no driver: saves the second that importing torch costs
+    question = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
+    done = subprocess.run([sys.executable, "-c", question], capture_output=True, check=False)
+    return "cuda" if done.returncode == 0 else "cpu"

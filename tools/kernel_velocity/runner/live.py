@@ -1,0 +1,124 @@
+"""A live stage in a process of its own, with the environment that every measuring process gets.
+
+The allocator reads its settings when a process starts, so the command starts another one. That one's module path is
+`python -m kernel_velocity.runner.live STAGE ARGS`: it imports the stage alone, and torch through
+`kernel_velocity.harness`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, TextIO
+
+from kernel_velocity import config
+from kernel_velocity.errors import KernelVelocityError, UsageError
+from kernel_velocity.harness.suite import Series
+from kernel_velocity.runner.host import measuring_variables
+
+INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
+_NOISE = "USDT:"  # what the library behind torch's profiler prints at each start and stop, whatever its log level
+PATIENCE = 5.0  # s that an interrupted stage has to end by itself
+
+
+def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Run a stage in a measuring process; return its exit status.
+
+    Args:
+        stage: name of a module of this package that has `add_arguments` and `measure`.
+        argv: its arguments.
+        out: gets what it prints, line by line.
+        err: gets its notes and the one line of an error.
+
+    Raises:
+        UsageError: KV_THREADS is not a number of threads.
+    """
+    environment = {**os.environ, **measuring_variables(os.environ.get("KV_THREADS") or None), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "kernel_velocity.runner.live", stage, *argv]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        notes = threading.Thread(target=_pass_on, args=(process.stderr, err))
+        notes.start()
+        try:
+            _pass_on(process.stdout, out)
+            return process.wait()
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            notes.join()
+
+
+def _pass_on(lines: IO[str] | None, to: TextIO) -> None:
+    for line in lines or ():
+        if not line.startswith(_NOISE):
+            to.write(line)
+            to.flush()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Wait for the stage, which Ctrl-C interrupts too; then kill it: it must not share the device with what is next."""
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def chosen(device: str, pattern: str | None) -> list[Series]:
+    """Return the core series of a device whose name matches --bench.
+
+    Raises:
+        UsageError: no regular expression, or none matches.
+    """
+    try:
+        suite = config.suite(Path())
+        found = list(suite.core_series(device, pattern))
+    except re.error as error:
+        raise UsageError(f"--bench {pattern!r}: not a regular expression ({error})") from None
+    if not found:
+        example = next(suite.core_series(device)).name
+        raise UsageError(f"--bench {pattern!r} matches no core series on {device}; one of them is {example}")
+    return found
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Declare --device."""
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True, help="what to measure")
+
+
+def add_bench(parser: argparse.ArgumentParser) -> None:
+    """Declare --bench."""
+    parser.add_argument("--bench", metavar="REGEX", help="only series whose name matches, such as 'matmul.*native'")
+
+
+def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return the options of these names that were given, as a command line."""
+    values = {name: getattr(args, name) for name in names}
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Measure a stage in this process; return its exit status."""
+    stage = importlib.import_module(f"kernel_velocity.offline.{argv[0]}")
+    parser = argparse.ArgumentParser(prog=f"kv offline {argv[0]}")
+    stage.add_arguments(parser)
+    try:
+        status: int = stage.measure(parser.parse_args(argv[1:]), out, err)
+    except KernelVelocityError as error:
+        print(f"error: {error}", file=err)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))

@@ -1,0 +1,304 @@
+"""One run of `make track`: builds, measures, ingests and publishes a list of commits through asv."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+from asv.config import Config
+from asv.console import log
+from asv.repo import get_repo
+
+from kernel_velocity.errors import KernelVelocityError, ResultsError
+from kernel_velocity.files import remove_left, replace_text
+from kernel_velocity.harness import timing
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.results import backup as kept_values
+from kernel_velocity.results import failures as failure_lines
+from kernel_velocity.results import ingest
+from kernel_velocity.results.asv_file import Series
+from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.measurement import Measurement
+from kernel_velocity.runner import ceilings as ceiling_run
+from kernel_velocity.runner import fingerprint
+from kernel_velocity.runner import report as run_report
+from kernel_velocity.runner import resume as going_on
+from kernel_velocity.runner.asv import Reader, run_asv
+from kernel_velocity.runner.asv_setup import MEASURING_FOLDERS, environment_of
+from kernel_velocity.runner.environment import CommitNotBuilt
+from kernel_velocity.runner.publish import write_site
+from kernel_velocity.runner.records import Records
+from kernel_velocity.runner.report import Cost
+from kernel_velocity.runner.select import Selection, is_tracked, wrong_errors
+
+PAGES = "kernel-velocity"
+Line = TypeVar("Line", Round, Failure)
+
+
+@dataclass(kw_only=True)
+class Session:
+    """The state of a run. `root` is the current folder: asv knows no other."""
+
+    root: Path
+    commits: tuple[str, ...]  # newest first
+    series: Selection
+    rounds: int
+    machine: str
+    build_seconds: dict[str, float] = field(default_factory=dict)
+    failed_builds: dict[str, str] = field(default_factory=dict)  # commit -> one line
+    unreadable: dict[str, str] = field(default_factory=dict)  # commit -> one line: its results file is broken
+    measured: tuple[str, ...] = ()  # by this run
+    tracked: tuple[str, ...] = ()  # of which this run had the errors computed
+    notes: dict[str, None] = field(default_factory=dict)  # what could not be read or shown, one line each, in order
+    reader: Reader = field(default_factory=Reader)
+    records: Records = field(init=False)
+    _began: float = field(default_factory=time.time)
+    _ended: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._conf = Config.load()
+        self._environment = environment_of(self._conf)
+        self.records = Records(
+            results=Path(self._conf.results_dir).absolute(),
+            machine=self.machine,
+            environment=self.environment,
+            series=self.series,
+            notes=self.notes,
+        )
+        self._method = timing.method(os.environ)
+        self._log = self.root / ".asv" / "logs" / f"track-{time.strftime('%Y%m%d-%H%M%S')}.log"
+
+    @property
+    def results(self) -> Path:
+        """asv's results directory."""
+        return self.records.results
+
+    @property
+    def environment(self) -> str:
+        """asv's name of the environment that is measured in."""
+        return str(self._environment.name)
+
+    def build(self, again: bool, out: TextIO) -> None:
+        """Build every commit that is not in the cache; one that cannot be built is noted, and left out from
+        then on.
+
+        They are built here, and not by `asv run`, because asv records a null for every benchmark of a
+        commit that does not build: values that were recorded before would be replaced by a compiler that is
+        missing today.
+        """
+        repo: Any = get_repo(self._conf)
+        if again:
+            self._environment.forget_failures(self.commits)
+        self._environment.create()
+        for commit in reversed(self.commits):
+            self._look_at_toolchain(commit, again, out)
+            if self._environment.is_built(commit):
+                continue
+            began = time.time()
+            try:
+                with log.set_level(logging.CRITICAL):  # it is printed below
+                    self._environment.build(repo, commit)
+            except CommitNotBuilt as error:
+                self.failed_builds[commit] = f"build failed: {error}"
+                print(f"{commit[:SHORT]} does not build (`make track AGAIN=1` tries it again)", file=out, flush=True)
+                continue
+            self.build_seconds[commit] = time.time() - began
+            print(f"built {commit[:SHORT]} in {self.build_seconds[commit]:.1f} s", file=out, flush=True)
+
+    def _look_at_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
+        """Forget a build of other compilers or settings if it may be made again; else say what it is."""
+        then = self._environment.other_toolchain(commit)
+        if then is None:
+            return
+        if again:
+            self._environment.forget_build(commit)
+        elif then:
+            here = "`make track AGAIN=1` builds it with what is here now"
+            print(f"note: {commit[:SHORT]} was built with {then}; {here}", file=out)
+
+    def recover(self, out: TextIO) -> None:
+        """Put back what a run that was killed took away, and remove what one left that keeps nothing in results/."""
+        for line in kept_values.put_back(self.root, self.results):
+            print(line, file=out)
+        for folder in (self.results / name for name in MEASURING_FOLDERS):
+            if folder.is_dir():
+                shutil.rmtree(folder)
+                print(f"{folder}: left by a run that was cut off, removed", file=out)
+        for left in (*remove_left(self.results), *remove_left(self.root / ".asv" / "journals")):
+            print(f"{left}: left by a run that was cut off, removed", file=out)
+
+    def measure(self, again: bool, out: TextIO) -> None:
+        """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
+
+        Errors and the compilers' figures are taken once, after the last round: that disturbs no time.
+        However it ends, no series has fewer rounds afterwards than it had, and than were asked for.
+
+        Raises:
+            KernelVelocityError: asv itself failed.
+        """
+        built = [commit for commit in self.commits if commit not in self.failed_builds and self.is_readable(commit)]
+        self.measured = tuple(commit for commit in built if again or not self.is_measured(commit))
+        if len(self.measured) < len(built):
+            known = len(built) - len(self.measured)
+            print(f"{known} commits are measured already (`make track AGAIN=1` repeats them)", file=out)
+        tracked = self.series.tracked
+        pending = (
+            commit
+            for commit in built
+            if not is_tracked(self.records.known(commit), tracked, told=self.records.told(commit))
+        )
+        self.tracked = tuple(dict.fromkeys((*(self.measured if tracked else ()), *pending)))
+        if not self.measured and not self.tracked:
+            return
+        self._began = time.time()
+        kept_values.keep(self.root, map(self.records.path, {*self.measured, *self.tracked}))
+        kept = {
+            commit: 0 if again else self.records.kept_rounds(commit, self.rounds, self._method)
+            for commit in self.measured
+        }
+        if line := going_on.said(kept, self.rounds, SHORT):
+            print(line, file=out)
+        try:
+            for step in going_on.steps(kept, self.rounds):
+                rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
+                added = ["--append-samples"] if step.append else []
+                self._run(step.commits, [*rounds, *added], self.series.expressions(), out)
+            if self.tracked:
+                self._run(self.tracked, ["--record-samples"], self.series.tracked_expressions(), out)
+        finally:
+            self._ended = time.time()
+            for line in kept_values.put_back(self.root, self.results, self.rounds):
+                print(line, file=out)
+            self._note_deaths()
+
+    def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
+        """Have asv run what the expressions select of some commits; KernelVelocityError where asv itself failed."""
+        for commit in commits:  # before anything is measured: whoever kills this leaves no time without its facts
+            fingerprint.record(self.records.path(commit), self._began, self._environment.unpacked(commit), os.environ)
+        hashes = self.root / ".asv" / "track-commits.txt"
+        replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
+        benches = [text for expression in expressions for text in ("--bench", expression)]
+        lines: list[str] = []
+        status = run_asv(
+            ["run", f"HASHFILE:{hashes}", "--machine", self.machine, "--show-stderr", *options, *benches],
+            root=self.root,
+            environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
+            log=self._log,
+            on_line=lambda line: self._progress(line, lines, out),
+        )
+        if status not in (0, 2):  # 2: a benchmark failed; the report says which
+            raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
+
+    def measure_ceilings(self, device: str, out: TextIO) -> None:
+        """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured."""
+        for commit in self.measured[:1]:
+            problem = ceiling_run.measure(
+                commit, self.records.path(commit), machine=self.machine, device=device, log=self._log, out=out
+            )
+            self.notes.update({} if problem is None else {problem: None})
+
+    def _progress(self, line: str, lines: list[str], out: TextIO) -> None:
+        now = time.time()
+        lines.append(line)
+        step = self.reader.read(line, now)
+        if step is not None:
+            spent = now - self._began
+            print(
+                f"[{step.percent:3.0f}%] round {step.round}/{step.rounds}, commit {step.commit}, {spent:.0f} s",
+                file=out,
+                flush=True,
+            )
+
+    def is_readable(self, commit: str) -> bool:
+        """Return whether asv can add to what is stored of a commit; noted where it cannot, for it would give up."""
+        try:
+            self.records.stored(commit)
+        except ResultsError as error:
+            self.unreadable[commit] = f"not measured: {commit[:SHORT]}: {error}; move that file away"
+        return commit not in self.unreadable
+
+    def failed_before(self, commit: str) -> bool:
+        """Return whether a commit could not be built, by what is kept of it."""
+        return self._environment.failed_before(commit)
+
+    def forget_failures(self) -> None:
+        """Let this run's commits be built again although they could not be built before."""
+        self._environment.forget_failures(self.commits)
+
+    def measured_since(self, commit: str, when: float) -> bool:
+        """Return whether every chosen series of a commit that has a value was measured after a Unix time, s."""
+        return self.records.measured_since(commit, when)
+
+    def is_measured(self, commit: str) -> bool:
+        """Return whether what is recorded of a commit leaves nothing to measure."""
+        return self.records.is_measured(commit, self.rounds, self._method)
+
+    def _note_deaths(self) -> None:
+        """Write the failures of processes that could not do so themselves."""
+        full = {commit[:SHORT]: commit for commit in (*self.measured, *self.tracked)}
+        for death in self.reader.deaths:
+            path = failure_lines.spool_path(self.root, self.environment, full[death.commit])
+            failure = Failure(
+                benchmark=death.benchmark, params=death.params, time=self._ended, error=death.what, died=True
+            )
+            failure_lines.append(path, failure)
+
+    def ingest(self, err: TextIO) -> None:
+        """Move telemetry next to asv's results; what was restored or malformed is printed, a line each."""
+        summary = ingest.ingest(self.root, results=self.results, machine=self.machine)
+        for line in (*summary.restored, *summary.problems):
+            print(line, file=err)
+
+    def publish(self, out: TextIO) -> Path:
+        """Write asv's site and our pages in it; return the path of our index.
+
+        One file that asv cannot read, of any machine, costs its whole site: ours is then written without it.
+        """
+        lines: list[str] = []
+        status = run_asv(["publish"], root=self.root, environment=os.environ, log=self._log, on_line=lines.append)
+        index = Path(self._conf.html_dir).absolute() / PAGES / "index.html"
+        if status != 0 or not index.exists():
+            print(f"asv's own page could not be made: {_last(lines)} (log: {self._log}); ours is below", file=out)
+            write_site(results=self.results, repository=self.root, out=index.parent)
+        return index
+
+    def has_results(self) -> bool:
+        """Return whether anything was ever recorded here; asv publishes nothing without its list of benchmarks."""
+        return (self.results / "benchmarks.json").exists()
+
+    def measurements(self) -> list[Measurement]:
+        """Return what is now recorded of the chosen commits and series, on this machine."""
+        return self.records.measurements(self.commits, self.root) if self.has_results() else []
+
+    def failures(self) -> dict[str, list[Failure]]:
+        """Return the recorded failures of each commit."""
+        return {commit: self.records.failures(commit) for commit in self.commits}
+
+    def wrong_errors(self) -> dict[str, list[Series]]:
+        """Return, by commit, the errors that failed although the same call has a time."""
+        readable = (commit for commit in self.commits if commit not in self.unreadable)
+        return {commit: wrong_errors(self.records.known(commit), self.series.errors) for commit in readable}
+
+    def costs(self) -> list[Cost]:
+        """Return what each commit cost in this run."""
+        wall = run_report.wall_clock(self.reader.steps, self._ended)
+        return [
+            run_report.cost(
+                commit, self.build_seconds.get(commit, 0.0), wall.get(commit[:SHORT], 0.0), self._rounds_of_run(commit)
+            )
+            for commit in reversed(self.measured)
+        ]
+
+    def _rounds_of_run(self, commit: str) -> list[Round]:
+        return [item for item in self.records.rounds(commit) if item.time >= self._began]
+
+
+def _last(lines: Sequence[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

@@ -1,0 +1,202 @@
+"""``kv track`` (`make track`): measures the last commits that changed the kernels, and writes
+the site.
+
+Everything that can be wrong is looked at before the first commit is built. Then commits are built, those
+that are not measured yet are measured by asv, telemetry is ingested, the site written. A commit that does
+not build and a series that fails cost a line and an exit status, never the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from kernel_velocity import config, lock
+from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
+from kernel_velocity.harness import gpu, timing
+from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
+from kernel_velocity.results import clone
+from kernel_velocity.results.measurement import Outcome
+from kernel_velocity.runner import report as run_report
+from kernel_velocity.runner import select as selection
+from kernel_velocity.runner.asv_setup import OWN_FOLDERS, machine
+from kernel_velocity.runner.host import NO_COMPILER, device, has_compiler, measuring_variables, torch_version
+from kernel_velocity.runner.session import Session
+
+MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # it names a folder of results/, and stands on the pages
+SETTINGS = {
+    "range": "a git range, or one revision; default: the last three commits that changed the kernels",
+    "bench": "a regular expression that the series to measure match",
+    "rounds": f"rounds of every series (default {ROUNDS}; fewer for a first look, {REFUSED_ROUNDS} is refused)",
+    "tier": "core (default: two test cases of every kernel) or full",
+    "machine": "the name under which results are kept (default: asv's, the host's name)",
+    "again": "1: measure again what is recorded, build again what failed or was built with another compiler",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user asked for; None: the default."""
+
+    range: str | None
+    bench: str | None
+    rounds: int
+    tier: str
+    machine: str | None
+    again: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments; each default comes from KV_<NAME>."""
+    for name, text in SETTINGS.items():
+        parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
+    parser.add_argument("--no-site", action="store_true", help="measure only, write no pages")
+    parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    """Return the settings of the command line, else of the environment; empty is unset.
+
+    Raises:
+        UsageError: a value makes no sense.
+    """
+    value = {name: getattr(args, name) or environ.get(f"KV_{name.upper()}") or None for name in SETTINGS}
+    measuring_variables(environ.get("KV_THREADS") or None)
+    try:
+        timing.method(environ)
+        gpu.interval(environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return Settings(
+        range=value["range"],
+        bench=value["bench"],
+        rounds=_rounds(value["rounds"]),
+        tier=value["tier"] or "core",
+        machine=_machine(value["machine"]),
+        again=value["again"] not in (None, "0"),
+    )
+
+
+def _machine(text: str | None) -> str | None:
+    if text is not None and not MACHINE.fullmatch(text):
+        raise UsageError(f"MACHINE={text!r}: letters, digits, `.`, `_` and `-` are wanted, such as MACHINE=bench-2")
+    if text in OWN_FOLDERS:
+        raise UsageError(f"MACHINE={text!r} is a folder of our own in results/: take another name, such as bench-2")
+    return text
+
+
+def _rounds(text: str | None) -> int:
+    if text is None:
+        return ROUNDS
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise UsageError(f"ROUNDS={text!r}: a positive number is wanted, such as ROUNDS={ROUNDS}")
+    if int(text) == REFUSED_ROUNDS:
+        raise UsageError(
+            f"ROUNDS={text}: asv's test cannot reach its own threshold with {text} values a side; "
+            f"take {ROUNDS} for a history, or 3 for a first look"
+        )
+    return int(text)
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Measure, publish, report; return the exit status (contract.md)."""
+    began = time.time()
+    config.check(args.root)
+    with contextlib.chdir(args.root), lock.held(Path()):
+        chosen = settings(args, os.environ)
+        where, commits, series = _check(chosen, out)
+        work = Session(
+            root=Path.cwd(),
+            commits=commits,
+            series=series,
+            rounds=chosen.rounds,
+            machine=machine(chosen.machine),
+        )
+        work.recover(out)
+        work.ingest(err)  # what a run that was cut off left in the spool: it is gone on from
+        work.build(chosen.again, out)
+        try:
+            work.measure(chosen.again, out)
+        finally:  # who interrupts it, while errors are computed, say, keeps what was timed
+            work.ingest(err)
+        if not args.no_ceilings:  # after ingesting: whoever interrupts this loses nothing that was timed
+            work.measure_ceilings(where, out)
+        status = _report(
+            work, chosen.tier, out
+        )  # before publishing: what was measured is said whatever becomes of the site
+        if args.no_site or not work.has_results():
+            return status
+        index = work.publish(out)
+        print(f"\n{len(work.measured)} commits measured, {time.time() - began:.0f} s in all", file=out)
+        print(f"Dashboard: {index.as_uri()}", file=out, flush=True)
+        return status
+
+
+def _check(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], selection.Selection]:
+    """Look at everything that a run needs; return the device, the commits, newest first, and the series.
+
+    Raises:
+        KernelVelocityError: something is missing or unknown.
+    """
+    for note in clone.check_clone(Path()):
+        print(f"note: {note}", file=out)
+    if torch_version() is None:
+        raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
+    commits = clone.commits(Path(), chosen.range)
+    where = device()
+    series = selection.select(config.suite(Path()), where, chosen.tier, chosen.bench)
+    if not has_compiler():
+        print(f"note: {NO_COMPILER}; only commits that are built already can be measured", file=out)
+    print(
+        f"{len(commits)} commits, {len(series.series)} series on {where.upper()} (tier {chosen.tier}), "
+        f"{chosen.rounds} rounds, torch {torch_version()}",
+        file=out,
+        flush=True,
+    )
+    return where, commits, series
+
+
+def _report(work: Session, tier: str, out: TextIO) -> int:
+    """Print the tables and what has no value; return the exit status, the first in the contract's order."""
+    oldest_first = tuple(reversed(work.commits))
+    measurements = work.measurements()
+    for text in (
+        run_report.cost_table(work.costs(), tier) if work.measured else "",
+        run_report.speed_table(measurements, oldest_first),
+    ):
+        if text:
+            print(f"\n{text}", file=out)
+    failures = work.failures()
+    failed = [
+        *run_report.failed_lines(measurements, failures),
+        *run_report.error_lines(work.wrong_errors(), failures),
+    ]
+    short = run_report.short_lines(
+        [item for item in measurements if item.commit in work.measured], work.rounds, work.reader.deaths
+    )
+    for line in [
+        *(f"note: {note}" for note in work.notes),
+        *work.unreadable.values(),
+        *work.failed_builds.values(),
+        *failed,
+        *short,
+        *run_report.absent_lines(measurements, {**run_report.reasons(failures), **work.reader.skips}),
+    ]:
+        print(line, file=out)
+    out.flush()
+    if work.unreadable:
+        return ResultsError.exit_code
+    if not any(item.outcome is Outcome.MEASURED for item in measurements):
+        print("nothing was measured: no commit of this range has a value", file=out)
+        return NothingMeasured.exit_code
+    if work.failed_builds:
+        return BuildFailed.exit_code
+    return BenchmarkFailed.exit_code if failed or short else 0

@@ -1,0 +1,135 @@
+"""``kv new my_op``: the files of a new kernel, which `make test` and `make track` see at once.
+
+Until its native code is written the kernel is measured as `eager` and `compile`, and `native` is n/a.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import keyword
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from kernel_velocity import config
+from kernel_velocity.compare.problems.file import problem_class
+from kernel_velocity.errors import UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.scaffold import files as new_files
+from kernel_velocity.scaffold import signature as new_signature
+from kernel_velocity.scaffold.signature import DEFAULT, EXAMPLE, LONGEST, Signature
+
+# Names that mean something else in `kernels`, `benchmarks` or a series' name.
+RESERVED = {
+    "device": "series of that name are the machine's ceilings",
+    "harness": "harness is the measuring engine",
+    "kernels": "it is the package",
+    "benchmarks": "it is the package",
+    "build_info": "kernels.build_info is a function",
+    "cpu_isa": "kernels.cpu_isa is a function",
+    "cuda_status": "kernels.cuda_status is a function",
+    "import_module": "kernels imports a function of that name",
+    "pkgutil": "kernels imports a module of that name",
+    "annotations": "Python's own name in a module",
+    **dict.fromkeys(("bind", "torch", "ctypes", "partial", "math"), "the generated code calls something else so"),
+}
+# What the generated module has under a class's name; `cpu_` makes Cpu, too.
+CLASSES = frozenset(
+    {"Any", "ClassVar", "Cpu", "Cuda", "ElementwiseProblem", "Inputs", "Mapping", "Problem", "Sequence", "TestCase"}
+    | {"Tolerance", "Verdict"}
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("name", help="the kernel's name: lower-case letters, digits and _")
+    signature = parser.add_mutually_exclusive_group()
+    signature.add_argument(
+        "--parameters",
+        metavar="LIST",
+        help=f"its arguments: name:type, * for a pointer, ! for the output, such as {EXAMPLE} (default: {DEFAULT})",
+    )
+    signature.add_argument(
+        "--problem", metavar="FILE", help="take the arguments from the Problem in a Python file (FILE, or FILE:CLASS)"
+    )
+    parser.add_argument(
+        "--abi",
+        choices=new_files.ABIS,
+        default="kv",
+        help='kv: a status, threads, a stream; solution: extern "C" void solution(...) as public challenges take it',
+    )
+    parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
+
+
+def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
+    """Write the files, all or none; say what comes next."""
+    root: Path = args.root
+    config.check(root)
+    check_name(args.name)
+    made = new_files.files(args.name, _signature(args), args.abi)
+    _check_free(root, args.name, made)
+    write_all(root, made)
+    for path in made:
+        print(path.as_posix(), file=out)
+    folder = f"kernels/{args.name}"
+    print(
+        f"Now say what it computes (benchmarks/{args.name}.py), write it ({folder}/{args.name}.cpp, {args.name}.cu), "
+        f"and name its devices (SUPPORTS in {folder}/__init__.py); then make test, commit, make track.",
+        file=out,
+    )
+    return 0
+
+
+def check_name(name: str) -> None:
+    """Check a kernel's name.
+
+    Raises:
+        UsageError: it is no identifier in lower case, or means something else already.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > LONGEST:
+        raise UsageError(
+            f"{name!r} cannot be a kernel's name; wanted a letter, then letters, digits and _, in lower case, "
+            f"{LONGEST} at most, such as my_op"
+        )
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name):
+        raise UsageError(f"{name!r} is Python's own name; call the kernel something else, such as my_{name}")
+    if name.startswith("test"):
+        raise UsageError(f"{name!r} would be taken for a test; call the kernel something else, such as my_{name}")
+    reason = RESERVED.get(name)
+    if new_files.class_name(name) in CLASSES:
+        reason = "its class would be called like one of the suite's own"
+    if reason is not None:
+        raise UsageError(f"{name!r} is taken: {reason}; call the kernel something else, such as my_{name}")
+
+
+def _signature(args: argparse.Namespace) -> Signature:
+    if args.problem is None:
+        return new_signature.parse(args.parameters or DEFAULT)
+    path, _, name = args.problem.partition(":")
+    found = problem_class(Path(path), name or None)
+    return new_signature.from_problem(path, found.parameters)
+
+
+def _check_free(root: Path, name: str, made: Mapping[Path, str]) -> None:
+    there = [path for path in (Path("kernels", name), Path("benchmarks", name), *made) if (root / path).exists()]
+    if there:
+        raise UsageError(f"{name}: {there[0].as_posix()} exists; remove it, or call the kernel something else")
+
+
+def write_all(root: Path, made: Mapping[Path, str]) -> None:
+    """Write files below a folder, all or, when one cannot be written, none."""
+    folders = [root / path.parent for path in made if not (root / path.parent).exists()]
+    written: list[Path] = []
+    try:
+        for path, text in made.items():
+            replace_text(root / path, text)
+            written.append(root / path)
+    except BaseException:
+        for path in written:
+            path.unlink()
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise

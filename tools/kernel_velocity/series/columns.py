@@ -1,0 +1,194 @@
+"""A series as columns: one entry for each commit of the first-parent line that has a result of it, oldest first.
+
+Pure. What the pages and their data files are made from: 10,000 commits of a series are a few arrays here, and
+thousands of objects as measurements. Unknown is NaN in a column of numbers and -1 in one of counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, ItemsView, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.results.measurement import OUTCOMES, Adjusted, IntArray, Interval, Measurement, Outcome, SeriesKey
+
+TIMES = ("seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high")
+ARRAYS = ("place", "outcome", *TIMES, "rounds", "method")
+Value = TypeVar("Value")
+MAPPINGS = ("interval_methods", "reasons", "warnings")  # by entry
+
+
+class ByEntry(Mapping[int, Value], Generic[Value]):
+    """What some entries of a series have, looked up when it is asked for: entry -> value."""
+
+    def __init__(self, numbers: NDArray[np.int32], value: Callable[[int], Value]) -> None:
+        """Take a number for each entry, 0 for those that have no value, and what a number stands for."""
+        self._numbers, self._value = numbers, value
+
+    def __getitem__(self, entry: int) -> Value:
+        """Return an entry's value."""
+        if not 0 <= entry < len(self._numbers) or self._numbers[entry] == 0:
+            raise KeyError(entry)
+        return self._value(int(self._numbers[entry]))
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the entries that have a value."""
+        yield from np.flatnonzero(self._numbers).tolist()
+
+    def items(self) -> ItemsView[int, Value]:
+        """Return entries with their values, in order; each number is looked up once."""
+        entries = np.flatnonzero(self._numbers)
+        numbers = self._numbers[entries].tolist()
+        values = {number: self._value(number) for number in set(numbers)}
+        return {entry: values[number] for entry, number in zip(entries.tolist(), numbers, strict=True)}.items()
+
+    def between(self, first: int, last: int | None) -> ByEntry[Value]:
+        """Return what the entries from one up to before another have, counted from the first of them."""
+        return ByEntry(self._numbers[first:last], self._value)
+
+    def __len__(self) -> int:
+        """How many entries have a value."""
+        return int(np.count_nonzero(self._numbers))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Columns:
+    """One series; all arrays have shape (commits,), times are in seconds per call."""
+
+    key: SeriesKey
+    place: IntArray  # of the commit on the first-parent line, ascending
+    outcome: IntArray
+    seconds: FloatArray
+    low: FloatArray  # of the 95% interval
+    high: FloatArray
+    adjusted: FloatArray
+    adjusted_low: FloatArray
+    adjusted_high: FloatArray
+    rounds: IntArray
+    method: IntArray  # place in `methods`
+    methods: tuple[str, ...] = ()  # hashes of the timing methods
+    interval_methods: Mapping[int, str] = field(default_factory=dict)  # entry -> how its interval was made
+    reasons: Mapping[int, str] = field(default_factory=dict)  # entry -> why it has no time
+    warnings: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    remarks: Hashable = None  # equal of two series of a site only where reasons and warnings are; None: not known
+    flop: float | None = None  # per call
+    bytes_moved: float | None = None
+
+    def __len__(self) -> int:
+        """The number of commits."""
+        return len(self.place)
+
+    @cached_property
+    def is_measured(self) -> NDArray[np.bool_]:
+        """Which entries have a time."""
+        measured: NDArray[np.bool_] = self.outcome == OUTCOMES.index(Outcome.MEASURED)
+        return measured
+
+    @property
+    def gflops(self) -> FloatArray:
+        """10^9 operations per second (`key.rate_unit` says of what); NaN where unknown."""
+        return (np.nan if self.flop is None else self.flop) / self.seconds / 1e9
+
+    def entry(self, place: int) -> int | None:
+        """Return the index of a place on the first-parent line; None where it has no result."""
+        index = int(np.searchsorted(self.place, place))
+        return index if index < len(self) and self.place[index] == place else None
+
+    def between(self, first: int, last: int | None = None) -> Columns:
+        """Return the entries from one up to before another (None: all further ones) as a series; views of this one."""
+        chosen = slice(first, last)
+        arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ARRAYS}
+        mappings: dict[str, Any] = {name: _between(getattr(self, name), first, last) for name in MAPPINGS}
+        remarks = None if self.remarks is None else (self.remarks, first, last)
+        return replace(self, remarks=remarks, **arrays, **mappings)
+
+    def measurement(self, index: int, line: Sequence[str]) -> Measurement:
+        """Return one entry as a measurement; `line` is the first-parent line."""
+        return Measurement(
+            key=self.key,
+            commit=line[self.place[index]],
+            outcome=OUTCOMES[self.outcome[index]],
+            seconds=_known(self.seconds[index]),
+            interval=_interval(self.low[index], self.high[index], self.interval_methods.get(index, "")),
+            rounds=int(self.rounds[index]) if self.rounds[index] >= 0 else None,
+            adjusted=self._adjusted(index),
+            method=self.methods[self.method[index]] if self.method[index] >= 0 else None,
+            flop=self.flop,
+            bytes_moved=self.bytes_moved,
+            reason=self.reasons.get(index),
+            warnings=self.warnings.get(index, ()),
+        )
+
+    def _adjusted(self, index: int) -> Adjusted | None:
+        seconds = _known(self.adjusted[index])
+        if seconds is None:
+            return None
+        method = self.interval_methods.get(index, "")
+        interval = _interval(self.adjusted_low[index], self.adjusted_high[index], method)
+        return Adjusted(seconds=seconds, interval=interval)
+
+
+def _between(values: Mapping[int, Any], first: int, last: int | None) -> Mapping[int, Any]:
+    if isinstance(values, ByEntry):
+        return values.between(first, last)
+    end = math.inf if last is None else last
+    return {entry - first: value for entry, value in values.items() if first <= entry < end} if values else values
+
+
+def of(items: Sequence[Measurement], order: Mapping[str, int]) -> Columns:
+    """Return the measurements of one series (>= 1), each of another commit, as columns.
+
+    Args:
+        items: in any order; those of commits beside the first-parent line are left out.
+        order: commit -> its place on the first-parent line.
+    """
+    kept = sorted((item for item in items if item.commit in order), key=lambda item: order[item.commit])
+    methods = tuple(dict.fromkeys(item.method for item in kept if item.method is not None))
+    rows = [_times(item) for item in kept]
+    numbers: dict[str, Any] = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in TIMES}
+    return Columns(
+        key=items[0].key,
+        place=np.array([order[item.commit] for item in kept], dtype=np.int32),
+        outcome=np.array([OUTCOMES.index(item.outcome) for item in kept], dtype=np.int32),
+        rounds=np.array([-1 if item.rounds is None else item.rounds for item in kept], dtype=np.int32),
+        method=np.array([-1 if item.method is None else methods.index(item.method) for item in kept], dtype=np.int32),
+        methods=methods,
+        interval_methods={i: item.interval.method for i, item in enumerate(kept) if item.interval is not None},
+        reasons={i: item.reason for i, item in enumerate(kept) if item.reason is not None},
+        warnings={i: item.warnings for i, item in enumerate(kept) if item.warnings},
+        flop=items[0].flop,
+        bytes_moved=items[0].bytes_moved,
+        **numbers,
+    )
+
+
+def _times(item: Measurement) -> dict[str, float]:
+    adjusted = item.adjusted
+    low, high = _bounds(item.interval)
+    adjusted_low, adjusted_high = _bounds(None if adjusted is None else adjusted.interval)
+    return {
+        "seconds": np.nan if item.seconds is None else item.seconds,
+        "low": low,
+        "high": high,
+        "adjusted": np.nan if adjusted is None else adjusted.seconds,
+        "adjusted_low": adjusted_low,
+        "adjusted_high": adjusted_high,
+    }
+
+
+def _bounds(interval: Interval | None) -> tuple[float, float]:
+    return (np.nan, np.nan) if interval is None else (interval.low, interval.high)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _interval(low: float, high: float, method: str) -> Interval | None:
+    return None if np.isnan(low) or np.isnan(high) else Interval(low=float(low), high=float(high), method=method)

@@ -1,0 +1,218 @@
+"""All series of a site as columns that lie one after the other in a scratch file, of which memory holds what is used.
+
+Made from the cache at every report: of 2.5 million values that takes less than a second, and nothing in it can be out
+of date. The scratch file has no name, so that no crash leaves it behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_velocity.results import records as recorded
+from kernel_velocity.results.measurement import IntArray, SeriesKey
+from kernel_velocity.series.cache import Cache
+from kernel_velocity.series.cached_results import Found
+from kernel_velocity.series.columns import TIMES
+from kernel_velocity.series.packing import ENTRY, Entries, Series
+
+BESIDE = np.iinfo(np.int32).max  # the place of a commit that is not on the first-parent line: behind all others
+ADJUSTED = tuple(name for name in TIMES if name.startswith("adjusted"))
+STORED = tuple(name for name in ENTRY.names or () if name != "series")
+Places = NDArray[np.int64]
+
+
+class Held:
+    """The memory in which a scratch file shows; what was used is let go now and then, and comes back when asked for."""
+
+    _MOST = 500_000  # values between two times: 50 MB
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory, self._used = memory, 0
+
+    def used(self, values: int) -> None:
+        """Say that so many values of all columns were used."""
+        self._used += values
+        if self._used > self._MOST:
+            self._used = 0
+            self._memory.madvise(mmap.MADV_DONTNEED)  # of a file's: its contents stay
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layout:
+    """The columns of all series: those of `keys[n]` are entries `start[n]` to `stop[n]`, by place, then by path."""
+
+    keys: tuple[SeriesKey, ...]
+    start: Places
+    line_stop: Places  # of those on the first-parent line
+    stop: Places
+    columns: Mapping[str, NDArray[Any]]  # STORED and ADJUSTED
+    place: IntArray  # of the commit on the first-parent line, or BESIDE
+    commit: IntArray  # place in `commits`
+    commits: tuple[str, ...]  # full SHAs, in the order of the first-parent line, those beside it last
+    files: Mapping[str, NDArray[np.int32]]  # path -> where its values lie in the columns; -1: not shown
+    shown: str  # digest of which stored series are shown, and as which of `keys`, by their numbers in the cache
+    notes: tuple[str, ...]
+    held: Held
+
+    def part(self, number: int, *, on_line: bool = True) -> slice:
+        """Return where a series lies in the columns, with or without what was measured beside the line."""
+        start, stop = int(self.start[number]), int((self.line_stop if on_line else self.stop)[number])
+        self.held.used(stop - start)
+        return slice(start, stop)
+
+    def owners(self, slots: NDArray[np.int32]) -> Places:
+        """Return the numbers of the series that lie at these places in the columns."""
+        return np.searchsorted(self.start, slots, side="right") - 1
+
+    @cached_property
+    def numbers(self) -> Mapping[SeriesKey, int]:
+        """The number of every series."""
+        return {key: number for number, key in enumerate(self.keys)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Groups:
+    """Which stored series are one: where no version is stored, it is today's."""
+
+    keys: tuple[SeriesKey, ...]
+    member: NDArray[np.int64]  # number of a stored series -> that of its key; -1: not shown
+    reasons: Mapping[int, str]  # number of a stored series -> why it is not shown
+    is_merged: bool  # whether two stored series are one
+
+
+def build(cache: Cache, found: Found, order: Mapping[str, int]) -> Layout:
+    """Lay out everything in a cache that has a place on a trend or on a commit's page.
+
+    Args:
+        cache: up to date. found: what `update` said of it. order: commit -> its place on the first-parent line.
+    """
+    paths = sorted(found.commits, key=lambda path: (order.get(found.commits[path], BESIDE), found.commits[path]))
+    stored = np.zeros(len(cache.names.series.things) + 1, np.int64)
+    for path in paths:
+        stored += np.bincount(cache.entries(path)["series"], minlength=len(stored))
+    groups = _groups(cache.names.series.things, stored, found)
+    sizes = np.zeros(len(groups.keys), np.int64)
+    np.add.at(sizes, groups.member[groups.member >= 0], stored[groups.member >= 0])
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    columns, memory = _scratch(cache.folder, int(start[-1]))
+    left_out: Counter[str] = Counter()
+    for number, text in groups.reasons.items():
+        left_out[text] += int(stored[number])
+    held = Held(memory)
+    filling = _Filling(held, columns, groups, start.copy(), left_out)
+    on_line = sum(found.commits[path] in order for path in paths)  # those of commits beside it are the last
+
+    def add(some: Sequence[str]) -> dict[str, NDArray[np.int32]]:
+        return {
+            path: filling.add(cache.entries(path), found.commits[path], order.get(found.commits[path], BESIDE))
+            for path in some
+        }
+
+    files = add(paths[:on_line])
+    line_stop = filling.stop.copy()
+    files |= add(paths[on_line:])
+    return Layout(
+        keys=groups.keys,
+        start=start[:-1],
+        line_stop=line_stop[:-1],
+        stop=filling.stop[:-1],
+        columns=columns,
+        place=columns["place"],
+        commit=columns["commit"],
+        commits=tuple(filling.commits),
+        files=files,
+        shown=hashlib.sha256(groups.member.tobytes() + repr(groups.reasons).encode()).hexdigest(),
+        notes=recorded.left_out_notes(+left_out),
+        held=held,
+    )
+
+
+def _groups(series: Sequence[Series], stored: NDArray[np.int64], found: Found) -> _Groups:
+    """Return which of the stored series are one.
+
+    Args:
+        series: by number, from 1 on. stored: how many values each number has; none where all its files are gone.
+    """
+    numbers: dict[SeriesKey, int] = {}
+    member, reasons = np.full(len(stored), -1, np.int64), {}
+    for number in np.flatnonzero(stored).tolist():
+        machine, environment, benchmark, implementation, case, version = series[number - 1]
+        reason = recorded.unshowable(benchmark, version, found.benchmarks)
+        if reason is not None:
+            reasons[number] = f"{benchmark} {reason}"
+            continue
+        known = (found.benchmarks or {}).get(benchmark)
+        key = SeriesKey(
+            machine=machine,
+            environment=environment,
+            benchmark=benchmark,
+            implementation=implementation,
+            case=case,
+            version=version or (known.version if known else ""),
+        )
+        member[number] = numbers.setdefault(key, len(numbers))
+    shown = int((member >= 0).sum())
+    return _Groups(keys=tuple(numbers), member=member, reasons=reasons, is_merged=len(numbers) < shown)
+
+
+class _Filling:
+    """Puts one results file after the other into the columns."""
+
+    def __init__(
+        self, held: Held, columns: Mapping[str, NDArray[Any]], groups: _Groups, start: Places, left_out: Counter[str]
+    ) -> None:
+        self._held, self._columns, self._groups, self._left_out = held, columns, groups, left_out
+        self.stop = start  # where the next value of each series goes; one more, which -1 means
+        self.commits: dict[str, int] = {}  # SHA -> number
+        self._last = np.full(len(start), -1, np.int64)  # number of the commit of each series' last value
+
+    def add(self, entries: Entries, commit: str, place: int) -> NDArray[np.int32]:
+        """Add the values of a file; return where they lie, -1 where they are not shown."""
+        number = self.commits.setdefault(commit, len(self.commits))
+        group = self._groups.member[entries["series"]]
+        again = (group >= 0) & (self._last[group] == number)
+        if self._groups.is_merged:
+            first = np.zeros(len(group), np.bool_)
+            first[np.unique(group, return_index=True)[1]] = True
+            again |= (group >= 0) & ~first
+        for key in (self._groups.keys[one] for one in group[again]):
+            self._left_out[f"{key.benchmark} {recorded.twice(commit, key.machine)}"] += 1
+        shown = (group >= 0) & ~again
+        slots = np.where(shown, self.stop[group], -1).astype(np.int32)
+        for name in STORED:
+            self._columns[name][slots[shown]] = entries[name][shown]
+        self._columns["place"][slots[shown]] = place
+        self._columns["commit"][slots[shown]] = number
+        self.stop[group[shown]] += 1
+        self._last[group[shown]] = number
+        self._held.used(len(slots))
+        return slots
+
+
+def _scratch(folder: Path | None, length: int) -> tuple[dict[str, NDArray[Any]], mmap.mmap]:
+    """Return columns of a length in a file without a name, and the memory that shows it."""
+    kinds = {name: ENTRY[name] for name in STORED} | dict.fromkeys(("place", "commit"), np.dtype("<i4"))
+    # widest first, so that each column begins at a multiple of its width
+    ordered = sorted({**kinds, **dict.fromkeys(ADJUSTED, np.dtype("<f8"))}.items(), key=lambda item: -item[1].itemsize)
+    size = sum(kind.itemsize for _, kind in ordered) * length
+    with tempfile.TemporaryFile(dir=folder) as stream:
+        # Not a hole, which a full disk would make a bus error of; this is an OSError.
+        os.posix_fallocate(stream.fileno(), 0, max(size, 1))
+        memory = mmap.mmap(stream.fileno(), max(size, 1))
+    found, offset = {}, 0
+    for name, kind in ordered:
+        found[name] = np.frombuffer(memory, dtype=kind, count=length, offset=offset)
+        offset += kind.itemsize * length
+    return found, memory

@@ -1,0 +1,190 @@
+"""A results file as arrays: what the site's cache keeps of it, an entry for every value and one for every round.
+
+Texts (remarks, methods, code, names of launches) and series are numbers in them; `Numbers` gives them out. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.results import records as recorded
+from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, Measurement
+from kernel_velocity.results.records import ResultsFile
+from kernel_velocity.results.stored_rows import StoredRow, StoredValue
+
+NOTHING = 0  # the number of no text
+# of one value; times in s per call, `began` the Unix time of its last round, s; NaN: unknown, -1 rounds: unknown
+ENTRY = np.dtype(
+    [
+        *((name, "<i4") for name in ("series", "outcome", "rounds", "method", "interval_method", "remark", "code")),
+        *((name, "<f8") for name in ("seconds", "low", "high", "began")),
+    ]
+)
+# of one round of the entry with this place in the file; gauges in s, NaN where they were not read
+ROUND = np.dtype(
+    [
+        *((name, "<i4") for name in ("entry", "launch")),
+        *((name, "<f8") for name in ("estimate", "core_gauge", "memory_gauge", "control_gauge")),
+    ]
+)
+# of one value: digests of its rounds (0: it has none) and of what they were freed by; what came out, s; NaN: nothing
+FREED = np.dtype(
+    [
+        *(("told", "<u8"), ("by", "<u8"), ("is_gauged", "?")),
+        *((name, "<f8") for name in ("adjusted", "adjusted_low", "adjusted_high")),
+    ]
+)
+Entries = NDArray[np.void]  # of ENTRY, ROUND or FREED
+Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and what to know about it
+Series = tuple[str, str, str, str, str, str | None]  # machine, environment, benchmark, implementation, case, version
+Thing = TypeVar("Thing", bound=Hashable)
+
+
+@dataclass
+class Numbers(Generic[Thing]):
+    """Numbers for things, from 1 on, in the order in which they are first seen; a thing keeps its number."""
+
+    things: list[Thing] = field(default_factory=list)
+    _numbers: dict[Thing, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._numbers = {thing: number for number, thing in enumerate(self.things, start=1)}
+
+    def of(self, thing: Thing | None) -> int:
+        """Return a thing's number, NOTHING for None."""
+        if thing is None:
+            return NOTHING
+        known = self._numbers.get(thing)
+        if known is None:
+            self.things.append(thing)
+            known = self._numbers[thing] = len(self.things)
+        return known
+
+    def __getitem__(self, number: int) -> Thing:
+        """Return the thing of a number (>= 1)."""
+        return self.things[number - 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """A results file as arrays, in the order in which it has its values."""
+
+    entries: Entries  # of ENTRY
+    rounds: Entries  # of ROUND, by entry, each entry's by time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What the numbers in the arrays stand for."""
+
+    series: Numbers[Series] = field(default_factory=Numbers)
+    texts: Numbers[str] = field(default_factory=Numbers)
+    remarks: Numbers[Remark] = field(default_factory=Numbers)
+    _of_rows: dict[tuple[object, ...], NDArray[np.int32]] = field(default_factory=dict)  # most files have the same rows
+
+    def of_row(self, file: ResultsFile, row: StoredRow) -> NDArray[np.int32]:
+        """Return the numbers of the series of a row's values, shape (values,)."""
+        asked = (file.machine, file.environment, row.benchmark, row.pairs, row.version)
+        if asked not in self._of_rows:
+            start = (file.machine, file.environment, row.benchmark)
+            numbers = [self.series.of((*start, *pair, row.version)) for pair in row.pairs]
+            self._of_rows[asked] = np.array(numbers, np.int32)
+        return self._of_rows[asked]
+
+
+def pack(file: ResultsFile, names: Names) -> Packed:
+    """Return a results file's values as arrays; what is new in it gets a number."""
+    # one array, as numpy takes longer to join a row's to another than to fill it
+    entries = np.zeros(sum(len(row.pairs) for row in file.rows), ENTRY)
+    rounds: list[tuple[float, ...]] = []
+    start = 0
+    for row in file.rows:
+        own, series = entries[start : start + len(row.pairs)], names.of_row(file, row)
+        if _is_alone(file, row):
+            _fill_row(own, row, series, names)
+        else:
+            rounds += _fill_values(own, start, file, row, series=series, names=names)
+        start += len(row.pairs)
+    return Packed(entries=entries, rounds=np.array(rounds, ROUND))
+
+
+def _is_alone(file: ResultsFile, row: StoredRow) -> bool:
+    """Return whether nothing but asv says anything of a row's values."""
+    if not (file.rounds or file.failures):
+        return True
+    places = ((row.benchmark, *pair) for pair in row.pairs)
+    return not any(place in file.rounds or place in file.failures for place in places)
+
+
+def _fill_row(found: Entries, row: StoredRow, series: NDArray[np.int32], names: Names) -> None:
+    """Fill in the entries of a row of which only asv says something, as `recorded.measurement` says of each value."""
+    measured, bounded = ~np.isnan(row.seconds), ~np.isnan(row.low)
+    found["series"], found["outcome"], found["rounds"] = series, row.outcome, -1
+    if bounded.any():
+        found["interval_method"][bounded] = names.texts.of(ASV_INTERVAL_METHOD)
+    if measured.any():
+        found["remark"][measured] = names.remarks.of((None, (recorded.NO_TELEMETRY,)))
+    for name in ("seconds", "low", "high"):
+        found[name] = getattr(row, name)
+    found["began"] = np.where(measured, np.nan if row.began is None else row.began, np.nan)
+
+
+def _fill_values(
+    found: Entries, start: int, file: ResultsFile, row: StoredRow, *, series: NDArray[np.int32], names: Names
+) -> list[tuple[float, ...]]:
+    """Fill in the entries of a row, value by value; return their rounds, of entries from `start` on."""
+    rounds: list[tuple[float, ...]] = []
+    for place, (number, value) in enumerate(zip(series.tolist(), row.values(), strict=True)):
+        item = recorded.measurement(file, value, {})
+        kept = [] if item.method is None else recorded.kept_rounds(file, value, item.method)
+        code = recorded.code_of(file, value, kept) if kept else None
+        found[place] = (*_entry(item, number, names.texts.of(code), names), _began(value, file))
+        rounds += _rounds(start + place, kept, names.texts)
+    return rounds
+
+
+def _entry(item: Measurement, series: int, code: int, names: Names) -> tuple[float, ...]:
+    interval = item.interval
+    remark = (item.reason, item.warnings) if item.reason is not None or item.warnings else None
+    return (
+        series,
+        OUTCOMES.index(item.outcome),
+        -1 if item.rounds is None else item.rounds,
+        names.texts.of(item.method),
+        names.texts.of(None if interval is None else interval.method),
+        names.remarks.of(remark),
+        code,
+        np.nan if item.seconds is None else item.seconds,
+        np.nan if interval is None else interval.low,
+        np.nan if interval is None else interval.high,
+    )
+
+
+def _began(value: StoredValue, file: ResultsFile) -> float:
+    if value.seconds is None:
+        return np.nan
+    rounds = file.rounds.get((value.benchmark, value.implementation, value.case))
+    last = max(item.time for item in rounds) if rounds else value.began
+    return np.nan if last is None else last
+
+
+def _rounds(entry: int, kept: Sequence[Round], texts: Numbers[str]) -> Iterator[tuple[float, ...]]:
+    for item in sorted(kept, key=lambda item: item.time):
+        gauges = (item.core_gauge, item.memory_gauge, item.control_gauge)
+        yield (
+            entry,
+            texts.of(item.launch),
+            item.estimate,
+            *(np.nan if gauge is None else gauge for gauge in gauges),
+        )
+
+
+def unpack(entries: bytes, rounds: bytes) -> Packed:
+    """Return what was packed, from its bytes."""
+    return Packed(entries=np.frombuffer(entries, dtype=ENTRY), rounds=np.frombuffer(rounds, dtype=ROUND))

@@ -1,0 +1,164 @@
+"""What a night did not say: series that vanished, machines that went quiet, series that began anew. Pure policy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernel_velocity.results.identity import Identity, Slot
+from kernel_velocity.series.history import SLACK, SeriesHistory
+
+DAY = 86400.0  # s
+STALE_AFTER = 7.0  # days without a value: a week of nights has been missed, and not a weekend
+GONE_AFTER = 90.0  # days; a machine that was renamed or given away is not named for ever
+AHEAD = 3600.0  # s by which a value may be newer than the clock: another machine's, not set to the second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vanished:
+    """A series that had values, and does not apply at a later commit."""
+
+    identity: Identity
+    last: str  # the last commit that has a value
+    commit: str  # the first after it that has none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stale:
+    """Series of a machine that nothing was measured of for long."""
+
+    machine: str
+    series: tuple[Identity, ...]
+    days: float  # since the newest value of any of them
+    whole: bool  # whether these are all of the machine's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Superseded:
+    """A series that goes on as another one, because the version or the timing method changed."""
+
+    old: Identity
+    new: Identity
+    what: str  # "version" or "method", or both
+
+
+def vanished(
+    histories: Iterable[SeriesHistory], absent: Mapping[Slot, Sequence[str]], order: Mapping[str, int]
+) -> tuple[Vanished, ...]:
+    """Return the series that do not apply at a commit newer than all that have a value.
+
+    Args:
+        absent: slot of a series -> commits at which it did not apply. order: commit -> place on the line.
+    """
+    found = []
+    for history in current(histories):
+        later = [sha for sha in absent.get(history.identity.slot, ()) if order[sha] > history.newest.place]
+        if later:
+            first = min(later, key=order.__getitem__)
+            found.append(Vanished(identity=history.identity, last=history.newest.commit, commit=first))
+    return tuple(found)
+
+
+def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
+    """Return, by machine, the series without a value for STALE_AFTER days at the Unix time `now`, s.
+
+    A series of which nobody knows when it was measured is none; nor is one that goes on as another, or that has had no
+    value for GONE_AFTER days.
+    """
+    machines: dict[str, list[SeriesHistory]] = defaultdict(list)
+    for history in current(histories):
+        machines[history.identity.machine].append(history)
+    found = []
+    for machine, items in sorted(machines.items()):
+        old = {
+            item.identity: item.last_measured
+            for item in items
+            if item.last_measured is not None and STALE_AFTER * DAY < now - item.last_measured <= GONE_AFTER * DAY
+        }
+        if old:
+            days = (now - max(old.values())) / DAY
+            found.append(Stale(machine=machine, series=tuple(sorted(old)), days=days, whole=len(old) == len(items)))
+    return tuple(found)
+
+
+def superseded(histories: Iterable[SeriesHistory]) -> tuple[Superseded, ...]:
+    """Return the series that go on as another: same slot, other version or method; each with the newest of them."""
+    items = list(histories)
+    newest = {history.identity.slot: history.identity for history in current(items)}
+    found = []
+    for history in items:
+        old, new = history.identity, newest[history.identity.slot]
+        changed = [name for name in ("version", "method") if getattr(old, name) != getattr(new, name)]
+        if changed:
+            found.append(Superseded(old=old, new=new, what=" and ".join(changed)))
+    return tuple(found)
+
+
+def current(histories: Iterable[SeriesHistory]) -> tuple[SeriesHistory, ...]:
+    """Return the history of each slot that was measured last; where nothing says when, that of the newest commit."""
+    found: dict[Slot, SeriesHistory] = {}
+    for history in histories:
+        known = found.get(history.identity.slot)
+        if known is None or _age(history) > _age(known):
+            found[history.identity.slot] = history
+    return tuple(found.values())
+
+
+def _age(history: SeriesHistory) -> tuple[float, int]:
+    return history.last_measured or 0.0, history.newest.place
+
+
+def from_the_future(histories: Iterable[SeriesHistory], now: float, here: str = "") -> tuple[str, ...]:
+    """Return a note for each machine with values of after `now` (Unix time, s): a clock was set back, or is wrong.
+
+    Args:
+        here: the machine whose clock says `now`; another one's may be ahead of it by AHEAD.
+    """
+    ahead: dict[str, float] = {}
+    for history in histories:
+        last, machine = history.last_measured, history.identity.machine
+        if last is not None and last - now > (SLACK if machine == here else AHEAD):
+            ahead[machine] = max(ahead.get(machine, 0.0), last - now)
+    return tuple(
+        f"{machine}: has values measured {_span(seconds)} after now: a clock was set back, or is wrong; "
+        "they do not count as this night's"
+        for machine, seconds in sorted(ahead.items())
+    )
+
+
+def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
+    """Return a note for each name that the machine `here` may have had before: its history goes on under another.
+
+    The same CPU and GPU; and all of its values are older than those of `here`, the newest by GONE_AFTER days at most.
+    """
+    times: dict[str, list[float]] = defaultdict(list)
+    kinds: dict[str, tuple[float, Mapping[str, str]]] = {}
+    for history in histories:
+        machine = history.identity.machine
+        for item in history.observations:
+            if item.measured is not None:
+                times[machine].append(item.measured)
+                if item.facts and item.measured >= kinds.get(machine, (0.0, {}))[0]:
+                    kinds[machine] = item.measured, item.facts
+    own = _kind(kinds[here][1]) if here in kinds else None
+    return tuple(
+        f"{here}: is of the kind of {name} ({own}), of which nothing was measured since {here} is: if this machine was "
+        f"renamed, --machine {name} goes on with its history"
+        for name in sorted(kinds)
+        if name != here
+        and own is not None
+        and _kind(kinds[name][1]) == own
+        and max(times[name]) < min(times[here])
+        and max(times[here]) - max(times[name]) <= GONE_AFTER * DAY
+    )
+
+
+def _kind(facts: Mapping[str, str]) -> str | None:
+    """Return what a machine is, whatever is installed on it and however it is set; None: it is not known."""
+    gpus = [text.partition(";")[0] for text in facts.get("gpu", "").split(" | ")]  # what limits each is behind it
+    return ", ".join(filter(None, [facts.get("cpu"), *gpus])) or None
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"

@@ -1,0 +1,132 @@
+"""The axes and the roofs of a roofline plot, as Bokeh draws them: rates over arithmetic intensity, both logarithmic.
+
+A slope is a memory's bandwidth, a level line a dtype's peak (Williams, Waterman and Patterson, Roofline: An Insightful
+Visual Performance Model, CACM 52(4), 2009). The labels are coloured by the page's script, as its reader's scheme wants.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+
+from bokeh.models import Label
+from bokeh.plotting import figure
+
+from kernel_velocity import units
+from kernel_velocity.roofline.model import MEMORY, Roofs
+from kernel_velocity.site.charts.palette import NEUTRAL
+
+HEIGHT = 440  # px
+GIGA = 1e9
+ROOM = 4.0  # times: how far the intensities go beyond the points and ridges
+MARGIN = 2.0  # times: likewise the rates; labels stand there
+FONT = "12px"
+APART = 1.5  # times: labels of lines that lie closer would cover each other, and become one
+
+
+def axes(
+    intensities: Iterable[float],
+    rates: Iterable[float],
+    roofs: Roofs,
+    peaks: Mapping[str, float],
+    dtypes: Collection[str],
+) -> figure:
+    """Return the empty plot that holds these points (FLOP/B and FLOP/s) and the roofs.
+
+    Args:
+        peaks: FLOP/s by dtype. dtypes: of the points; the ridges of others need not be seen.
+    """
+    slopes = [bandwidth for _, bandwidth in _slopes(roofs)]
+    own = [peak for dtype, peak in peaks.items() if dtype in dtypes]
+    xs = [each for each in intensities if each > 0] + [peak / slope for slope in slopes for peak in own]
+    low, high = min(xs, default=1.0) / ROOM, max(xs, default=1.0) * ROOM
+    ys = [rate / GIGA for rate in rates if rate > 0] + [peak / GIGA for peak in peaks.values()]
+    ys += [slope * low / GIGA for slope in slopes]
+    return _figure((low, high), (min(ys, default=1.0) / MARGIN, max(ys, default=1.0) * MARGIN), {*peaks, *dtypes})
+
+
+def _figure(xs: tuple[float, float], ys: tuple[float, float], dtypes: Collection[str]) -> figure:
+    plot = figure(
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        x_axis_type="log",
+        y_axis_type="log",
+        x_range=xs,
+        y_range=ys,
+        x_axis_label=f"arithmetic intensity, {units.intensity_units(dtypes)}",
+        y_axis_label=f"rate, {units.rate_units(dtypes)}",
+        tools="box_zoom,reset,save",
+        toolbar_location="above",
+        active_drag=None,
+        background_fill_alpha=0,
+        border_fill_alpha=0,
+        outline_line_color=None,
+    )
+    plot.toolbar.logo = None
+    return plot
+
+
+def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], dtypes: Container[str]) -> None:
+    """Draw every slope that was measured up to the highest of the peaks, and the peaks' levels.
+
+    Args:
+        peaks: FLOP/s by dtype. dtypes: of the points; the level of others is fainter.
+    """
+    left, right = plot.x_range.start, plot.x_range.end
+    highest, slopes = max(peaks.values(), default=None), _slopes(roofs)
+    for name, slope in slopes:
+        end = right if highest is None else min(right, highest / slope)
+        ends = [slope * x / GIGA for x in (left, end)]
+        dash = "solid" if name == MEMORY else "dashed"
+        plot.line([left, end], ends, line_color=NEUTRAL, line_width=2, line_dash=dash)
+    _name_slopes(plot, slopes)
+    for dtype, peak in peaks.items():
+        start = min((peak / slope for _, slope in slopes), default=left)
+        width, dash = (2, "solid") if dtype in dtypes else (1, "dotted")
+        plot.line([start, right], [peak / GIGA] * 2, line_color=NEUTRAL, line_width=width, line_dash=dash)
+    for lines in _together(sorted(peaks.items(), key=lambda pair: -pair[1])):
+        _write(plot, right, lines[0][1] / GIGA, _named(lines), "right")
+
+
+def _name_slopes(plot: figure, slopes: Sequence[tuple[str, float]]) -> None:
+    """Write DRAM's label below its line, which rises away from it, and those of the caches above them all.
+
+    Parallel lines lie too close for labels of their own, and a machine has no points in that corner.
+    """
+    left, top = plot.x_range.start, plot.y_range.end
+    caches = [f"{name} {units.gigabytes(slope / GIGA)}" for name, slope in slopes if name != MEMORY]
+    if caches:
+        text = "\n".join(["dashed, from above:" if len(caches) > 1 else "dashed:", *caches])
+        plot.add_layout(Label(x=left, y=top, text=text, text_baseline="top", text_font_size=FONT, x_offset=8))
+    for name, slope in slopes:
+        if name == MEMORY:
+            _write(plot, left, slope * left / GIGA, f"{name} {units.gigabytes(slope / GIGA)}", "left")
+
+
+def _slopes(roofs: Roofs) -> list[tuple[str, float]]:
+    """Return name and B/s of the levels whose bandwidth is known, innermost first."""
+    return [(level.name, level.bandwidth) for level in roofs.levels if level.bandwidth is not None]
+
+
+def _together(lines: Sequence[tuple[str, float]]) -> list[list[tuple[str, float]]]:
+    """Return the lines, highest first, in groups of those that lie so close that they share a label."""
+    groups: list[list[tuple[str, float]]] = []
+    for line in lines:
+        if groups and groups[-1][0][1] < APART * line[1]:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return groups
+
+
+def _named(lines: Sequence[tuple[str, float]]) -> str:
+    """Return the label of peaks, "float32, float16 247 GFLOPS, tf32 300 GFLOPS": a phone has no room to repeat one."""
+    rates = [(dtype, units.rate(peak / GIGA, units.rate_unit(dtype))) for dtype, peak in lines]
+    same = itertools.groupby(rates, key=lambda pair: pair[1])
+    return ", ".join(f"{', '.join(dtype for dtype, _ in each)} {rate}" for rate, each in same)
+
+
+def _write(plot: figure, x: float, y: float, text: str, align: str) -> None:
+    x_offset, y_offset = (14, -16) if align == "left" else (-4, 6)
+    label = Label(x=x, y=y, text=text, text_align=align, text_font_size=FONT, x_offset=x_offset, y_offset=y_offset)
+    plot.add_layout(label)

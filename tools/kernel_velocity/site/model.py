@@ -1,0 +1,298 @@
+"""What the pages are made from: a results directory and its repository, series by series.
+
+A page asks for what it shows (`series`, `at`, `findings`), so that no page needs all values at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+
+from kernel_velocity.findings import evidence_store
+from kernel_velocity.findings import last_night as kept_verdicts
+from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings.evidence import Evidence
+from kernel_velocity.findings.finding import Finding
+from kernel_velocity.findings.last_night import KeptVerdict
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.results import git as history
+from kernel_velocity.results import reader as asv_results
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import telemetry as telemetry_files
+from kernel_velocity.results.measurement import Fit, Measurement, SeriesKey
+from kernel_velocity.results.records import Benchmark, Commit, Machine
+from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.roofline import ceilings as kept_ceilings
+from kernel_velocity.roofline.model import Roofs
+from kernel_velocity.roofline.roof_choice import Choice, Chooser
+from kernel_velocity.roofline.roofs import CeilingSession
+from kernel_velocity.series import store as site_store
+from kernel_velocity.series import tracked as tracked_series
+from kernel_velocity.series.change_finder import Finder
+from kernel_velocity.series.columns import Columns
+from kernel_velocity.series.store import Store
+from kernel_velocity.series.tracked import Tracked
+from kernel_velocity.site import text as pages
+from kernel_velocity.site.charts.documents import Documents
+from kernel_velocity.site.text import Place
+from kernel_velocity.stats.changepoints.values import ChangePoint
+
+CACHE = Path(".asv", "cache", "report")  # beside the results directory
+Sessions = tuple[tuple[str, SessionFacts], ...]  # commit, what the machine was
+Rounds = Mapping[telemetry_files.Place, Sequence[Round]]  # by benchmark, implementation, case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Results, history and findings; what does not fit in memory is read when it is asked for."""
+
+    results: Path
+    repository: Path
+    store: Store
+    cache: Path | None = None  # the folder of what is kept between reports
+    # Of what was asked for
+    _sessions: dict[Place, Sessions] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _ceilings: dict[tuple[str, str], tuple[CeilingSession, ...]] = field(
+        default_factory=dict, init=False, compare=False
+    )
+    _choosers: dict[Place, Chooser] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _series: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """Every machine's folder."""
+        return self.store.found.machines
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """The machines and environments that have measurements."""
+        return pages.places(self.machines, self.store.places)
+
+    @property
+    def benchmarks(self) -> Mapping[str, Benchmark]:
+        """What benchmarks.json says of every timing benchmark."""
+        return self.store.found.benchmarks or {}
+
+    @property
+    def commits(self) -> Mapping[str, Commit]:
+        """The commits that have a result and that the repository has, by SHA."""
+        return self.store.past.commits
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The first-parent line of HEAD, oldest first; `Columns.place` counts along it."""
+        return self.store.past.line
+
+    @property
+    def order(self) -> Mapping[str, int]:
+        """SHA -> its place on `line`."""
+        return self.store.order
+
+    @cached_property
+    def tags(self) -> Mapping[str, tuple[str, ...]]:
+        """SHA -> the names of its tags, for commits on `line`; a release branch's tags are not."""
+        return {sha: names for sha, names in self.store.past.tags.items() if sha in self.order}
+
+    def tags_of(self, sha: str) -> tuple[str, ...]:
+        """Return the names of a commit's tags, also of one beside `line`."""
+        return self.store.past.tags.get(sha, ())
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there is a results file of any machine, shown or not."""
+        folders = (self.results / machine.name for machine in self.machines)
+        return any(path.name != "machine.json" for folder in folders for path in folder.glob("*.json"))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be read."""
+        kept = (text for _, own in self._kept.values() for text in own)
+        return (*self.store.notes, *self._stored.problems, *kept, *self._verdicts[1])
+
+    @cached_property
+    def keys(self) -> tuple[SeriesKey, ...]:
+        """Every series with a trend, by place, benchmark, and its place on the benchmark's axes."""
+        return tuple(
+            sorted(
+                self.store.keys,
+                key=lambda key: (
+                    key.machine,
+                    key.environment,
+                    key.benchmark,
+                    pages.place_on_axes(self.benchmarks, key),
+                ),
+            )
+        )
+
+    def keys_at(self, place: Place, benchmark: str | None = None) -> tuple[SeriesKey, ...]:
+        """Return the series of a machine and environment, of one benchmark or of all, in the order of `keys`."""
+        return self._keys_at.get((place.machine, place.environment, benchmark), ())
+
+    @cached_property
+    def _keys_at(self) -> Mapping[tuple[str, str, str | None], tuple[SeriesKey, ...]]:
+        found: dict[tuple[str, str, str | None], list[SeriesKey]] = {}
+        for key in self.keys:
+            for benchmark in (key.benchmark, None):
+                found.setdefault((key.machine, key.environment, benchmark), []).append(key)
+        return {which: tuple(keys) for which, keys in found.items()}
+
+    def series(self, key: SeriesKey) -> Columns:
+        """Return one of `keys` as columns: views of what the store holds, the same ones each time."""
+        if key not in self._series:
+            self._series[key] = self.store.series(key)
+        return self._series[key]
+
+    def digest(self, key: SeriesKey, first: int = 0, last: int | None = None) -> str:
+        """Return what changes whenever `series` would say something else: an input of a page or data file.
+
+        Args:
+            first: the first entry of the series that counts. last: the one behind the last; None: all further ones.
+        """
+        return self.store.digest(key, first, last)
+
+    def last_measured(self, key: SeriesKey) -> float | None:
+        """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
+        return self.store.last_measured(key)
+
+    def change_points(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, tuple[ChangePoint, ...]]:
+        """Return the change points of some of `keys`; their indices are entries of the series' columns."""
+        return self.changes.of(keys)
+
+    @cached_property
+    def changes(self) -> Finder:
+        """What finds change points, and keeps them."""
+        return Finder(self.keys, self.series, self.cache)
+
+    @property
+    def tracked_keys(self) -> tuple[SeriesKey, ...]:
+        """Every series of errors and of the compilers' figures (`tracked_series`)."""
+        return tuple(self._tracked)
+
+    def tracked(self, key: SeriesKey) -> Tracked:
+        """Return one of `tracked_keys` as columns."""
+        return self._tracked[key]
+
+    def at(self, commit: str) -> tuple[Measurement, ...]:
+        """Return everything measured of a commit, on all machines; also of one beside the first-parent line."""
+        return tuple(self.store.at(commit))
+
+    @cached_property
+    def measured(self) -> tuple[str, ...]:
+        """The commits that have a measurement and that the repository has: oldest first, those beside `line` last."""
+        return tuple(sorted(self.store.paths, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every finding, whatever its state."""
+        return tuple(self._stored.findings)
+
+    @property
+    def verdicts(self) -> tuple[KeptVerdict, ...]:
+        """The newest night of each machine, the newest of them first."""
+        return self._verdicts[0]
+
+    def commit(self, sha: str) -> Commit | None:
+        """Return a commit that has a result or that a finding names; None where the repository does not have it."""
+        return self.commits.get(sha) or self._named.get(sha)
+
+    def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
+        """Return what is kept of a finding (its id) by machine, and a line for each file that cannot be read."""
+        return self._kept[finding]
+
+    def roofs(self, place: Place, device: str, commit: str | None = None) -> Roofs | None:
+        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; see `roof_choice`."""
+        return self.roof_choice(place, device, commit).roofs
+
+    def roof_choice(self, place: Place, device: str, commit: str | None = None) -> Choice:
+        """Return the roofs of what was measured of a commit, None: of all commits of a place, or why there are none."""
+        if place not in self._choosers:
+            self._choosers[place] = Chooser(self.sessions(place), partial(self.ceilings, place))
+        return self._choosers[place].choice(device, commit)
+
+    def ceilings(self, place: Place, device: str) -> tuple[CeilingSession, ...]:
+        """Return every session known of a machine that measured a device's ceilings, oldest first."""
+        asked = (place.machine, device)
+        if asked not in self._ceilings:
+            self._ceilings[asked] = kept_ceilings.known(self.results, self.repository, *asked)
+        return self._ceilings[asked]
+
+    def sessions(self, place: Place) -> Sessions:
+        """Return (commit, what the machine was) of a place's sessions, oldest first; one without news left none."""
+        if place not in self._sessions:
+            files = ((sha, self.results / _file(place, sha)) for sha in self.measured)
+            found = ((sha, session) for sha, file in files for session in session_facts.read(file, []))
+            self._sessions[place] = tuple(sorted(found, key=lambda pair: pair[1].began))
+        return self._sessions[place]
+
+    def hardware(self, machine: str) -> Sessions:
+        """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
+        own = sorted(self.store.found.hardware_of(machine), key=lambda pair: self.order.get(pair[0], len(self.line)))
+        return tuple((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in own)
+
+    def has_rounds(self, place: Place, commit: str) -> bool:
+        """Return whether there is telemetry of a commit; of what, `rounds_at` says."""
+        return self._telemetry(place, commit).exists()
+
+    def signature(self, place: Place, commit: str) -> str:
+        """Return what changes whenever the files of a commit at a place do: results, rounds, failures, sessions."""
+        return self.store.found.signatures.get(_file(place, commit), "")
+
+    def rounds_at(self, place: Place, commit: str) -> Rounds:
+        """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
+        return telemetry_files.read_rounds(self._telemetry(place, commit), [])
+
+    def _telemetry(self, place: Place, commit: str) -> Path:
+        return self.results / place.machine / "telemetry" / f"{Path(_file(place, commit)).stem}.jsonl"
+
+    def fit(self, key: SeriesKey) -> Fit | None:
+        """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
+        return self.store.fits.get(key)
+
+    @cached_property
+    def documents(self) -> Documents:
+        """What Bokeh draws."""
+        return Documents(self.cache)
+
+    @cached_property
+    def _tracked(self) -> dict[SeriesKey, Tracked]:
+        return tracked_series.build(asv_results.files_with(self.results, tracked_series.METHODS), self.order)
+
+    @cached_property
+    def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
+        return {item.id: evidence_store.read(self.results, item.id) for item in self.findings}
+
+    @cached_property
+    def _verdicts(self) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
+        return kept_verdicts.read(self.results)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Commit]:
+        """The commits that findings name and that have no result: bisecting measures them without recording."""
+        wanted = {sha for item in self.findings for sha in item.commits} - self.commits.keys()
+        return history.read(self.repository, wanted).commits if wanted else {}
+
+    @cached_property
+    def _stored(self) -> findings_store.Stored:
+        return findings_store.read(self.results)
+
+
+def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
+    """Read a results directory and its repository; of the results only what changed since they were read last.
+
+    Args:
+        results: asv's results directory. repository: a folder of the repository.
+        cache: the folder of what is kept of the results; None: `CACHE` beside the results directory.
+
+    Raises:
+        ResultsError: `results` is no directory.
+        HistoryError: `repository` is no git repository with a commit.
+    """
+    folder = results.resolve().parent / CACHE if cache is None else cache
+    store = site_store.read(results, repository, folder)
+    return Site(results=results, repository=repository, store=store, cache=folder)
+
+
+def _file(place: Place, commit: str) -> str:
+    return f"{place.machine}/{telemetry_files.stem(commit, place.environment)}.json"

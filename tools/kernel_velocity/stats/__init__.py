@@ -1,0 +1,1 @@
+"""Mathematics only: two samples, adjusting, speed-ups, change points."""

@@ -1,0 +1,151 @@
+"""Is one commit slower than another? The sequential test of an A/B session: two sets of rounds in, an answer out. Pure.
+
+Both sets were measured in turns (A B, B A, ...) on one machine within minutes, each round a fresh process. They are
+looked at after LOOKS rounds a side, and each time there are three answers:
+
+    different   the exact Mann-Whitney test says so (p < .001), and the change is no smaller than the floor
+    same        the whole 95% interval of the change lies within the floor: a statement, not the absence of one
+    unknown     neither; there is more to measure, as long as there is time
+
+**The floor** is 1%, or what the caller knows identical code to differ by *within* such a session. It is not the floor
+between sessions (`differing.floor_of`, 1 to 11% on shared cores): that one is for values measured hours apart, which
+differ by the machine's mood. Here both sides share the mood, so it would only hide changes.
+
+**Errors of the whole sequence**, not of one look. Four looks at .1% are .4% at most, whatever the noise, as long as the
+rounds of identical code could as well have been exchanged. Simulated (tests/stats/test_ab_test.py, five kinds of noise,
+20,000 sequences each, floor aside): .35% with normal rounds, .28% and less with the others. A change as large as the
+floor is called "same" in 7% of sequences at most, one half as large again in none of 1,200.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.stats import two_samples as differing
+
+LOOKS = (8, 16, 32, 64)  # rounds a side; even, so that each side goes first equally often
+FLOOR = differing.LEAST
+CONFIDENCE = 0.95  # of the interval: two one-sided tests at 2.5% where it says "same"
+
+
+class Answer(enum.Enum):
+    """What the test says."""
+
+    DIFFERENT = "different"
+    SAME = "same"
+    UNKNOWN = "unknown"
+
+
+class Obstacle(enum.Enum):
+    """Why there is nothing to compare."""
+
+    NOT_BUILT = "does not build"
+    FAILED = "failed"
+    MENDED = "failed before"  # at the earlier commit alone, whose every round raised
+    NOT_APPLICABLE = "n/a"
+    GONE = "gone"  # n/a at the later commit alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What is known of one series between two commits. Unknown is None; ratios are time after / time before."""
+
+    answer: Answer
+    reason: str
+    rounds: int = 0  # a side, that the answer rests on
+    ratio: float | None = None  # above 1: slower
+    low: float | None = None  # 95% interval of the ratio
+    high: float | None = None
+    p: float | None = None
+    floor: float = FLOOR  # relative change that counts
+    adjusted: bool = False  # freed of what gauges or controls read in the same rounds
+    obstacle: Obstacle | None = None
+    next_look: int | None = None  # rounds a side at which an unknown one is looked at again
+
+    @property
+    def slower(self) -> bool:
+        """Whether the later commit is slower, confirmed."""
+        return self.answer is Answer.DIFFERENT and self.ratio is not None and self.ratio > 1
+
+    @property
+    def faster(self) -> bool:
+        """Whether the later commit is faster, confirmed."""
+        return self.answer is Answer.DIFFERENT and self.ratio is not None and self.ratio < 1
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it leans to slower: not settled, but by the floor or more, and its 95% interval has no "as fast"."""
+        return (
+            self.answer is Answer.UNKNOWN
+            and self.ratio is not None
+            and self.low is not None
+            and self.ratio >= 1 + self.floor
+            and self.low > 1
+        )
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it was to be measured, and has too few rounds for a single look: it may be anything."""
+        return self.answer is Answer.UNKNOWN and self.obstacle is None and self.p is None
+
+
+def compare(
+    before: Sequence[float] | FloatArray,
+    after: Sequence[float] | FloatArray,
+    *,
+    floor: float = FLOOR,
+    adjusted: bool = False,
+) -> Comparison:
+    """Return what one look says of two sets of rounds.
+
+    Args:
+        before, after: log seconds per call, one of each round, as many of one as of the other, at least FEWEST.
+        floor: relative change that counts; at least FLOOR is taken.
+        adjusted: whether the values are adjusted; it is only passed on.
+    """
+    a, b = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    floor = max(floor, FLOOR)
+    moved, low, high = differing.shift(a, b, CONFIDENCE)
+    p = float(differing.mann_whitney(a[None], b[None])[0])
+    answer, reason = _answer(moved, low, high, p, floor)
+    return Comparison(
+        answer=answer,
+        reason=reason,
+        rounds=a.size,
+        ratio=math.exp(moved),
+        low=math.exp(low),
+        high=math.exp(high),
+        p=p,
+        floor=floor,
+        adjusted=adjusted,
+        next_look=next((look for look in LOOKS if look > a.size), None) if answer is Answer.UNKNOWN else None,
+    )
+
+
+def _answer(moved: float, low: float, high: float, p: float, floor: float) -> tuple[Answer, str]:
+    """Return the answer and why, from a change, its interval (logarithms), p and the floor."""
+    limit = math.log1p(floor)
+    within = f"{100 * floor:.3g}%"
+    if p < differing.P and abs(moved) >= limit:
+        return Answer.DIFFERENT, f"p < {differing.P:g}, and no less than {within}"
+    if -limit < low and high < limit:
+        return Answer.SAME, f"the 95% interval lies within {within} either way"
+    if abs(moved) < limit:
+        return Answer.UNKNOWN, f"less than {within}, but the interval reaches further"
+    return Answer.UNKNOWN, f"{within} or more, but p is not below {differing.P:g}"
+
+
+def not_compared(obstacle: Obstacle, reason: str) -> Comparison:
+    """Return the comparison of a series that one of the commits has no times of."""
+    return Comparison(answer=Answer.UNKNOWN, reason=reason, obstacle=obstacle)
+
+
+def known_same(reason: str) -> Comparison:
+    """Return the comparison of a series whose code is the same on both sides: nothing has to be measured."""
+    return Comparison(answer=Answer.SAME, reason=reason)
