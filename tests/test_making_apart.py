@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from kernel_velocity import forking as making_apart
-from kernel_velocity.series import kept_changes
-from kernel_velocity.series.kept_changes import Known
+from kernel_velocity import forking
+from kernel_velocity.series import change_points
+from kernel_velocity.series.change_points import Known
 from kernel_velocity.site import report
-from kernel_velocity.site.charts import documents as kept_documents
+from kernel_velocity.site.charts import documents
 from tests import one_thread
 from tests.one_thread import ROOT
 
@@ -101,8 +101,8 @@ print(sorted([*ours, *theirs]) == list(range(200)), min(len(ours), len(theirs)) 
 
 
 def test_what_is_shared_with_nobody_is_all_taken_here():
-    assert list(making_apart.Shared("abc")) == ["a", "b", "c"]
-    assert list(making_apart.Shared("")) == []
+    assert list(forking.Shared("abc")) == ["a", "b", "c"]
+    assert list(forking.Shared("")) == []
 
 
 def test_it_ends_with_the_body():
@@ -151,13 +151,13 @@ with making_apart.begun(part) as made:
 
 
 def test_a_process_of_several_threads_or_one_processor_does_both_parts_itself(monkeypatch):
-    monkeypatch.setattr(making_apart.os, "fork", None)
-    monkeypatch.setattr(making_apart.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(making_apart, "_TASKS", ROOT)  # more entries than one
-    with making_apart.begun(os.getpid) as made:
+    monkeypatch.setattr(forking.os, "fork", None)
+    monkeypatch.setattr(forking.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(forking, "_TASKS", ROOT)  # more entries than one
+    with forking.begun(os.getpid) as made:
         assert made() == os.getpid()
-    monkeypatch.setattr(making_apart.os, "sched_getaffinity", lambda _: {0})
-    assert not making_apart.is_possible()
+    monkeypatch.setattr(forking.os, "sched_getaffinity", lambda _: {0})
+    assert not forking.is_possible()
 
 
 def test_a_site_made_in_two_processes_is_the_one_made_in_one(built, tmp_path):
@@ -179,7 +179,7 @@ print(len(forked))
     )
     assert len(one) > 20
     assert one == two
-    for name in (kept_changes.NAME, kept_documents.NAME):
+    for name in (change_points.NAME, documents.NAME):
         assert (tmp_path / "cache" / name).read_bytes()
     kept = [Known(tmp_path / cache) for cache in ("cache", "else")]
     assert kept[0].names() == kept[1].names() and len(kept[0].names()) > 10

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from kernel_velocity.__main__ import COMMANDS
-from kernel_velocity.compare import table as compare_table
+from kernel_velocity.compare import table
 from tests.compare.live_comparisons import case, comparison, timed
 
 ROOT = Path(__file__).parents[1]
@@ -67,6 +67,6 @@ def test_the_comparison_that_is_shown_has_the_form_of_what_is_printed():
     (shown,) = re.findall(r"```\n(add_mul_exp on cpu\n.+?)```", README, re.DOTALL)
     made = [timed("eager", 1e-3), timed("compile", 9e-4), timed("native", 1e-4, function=2e-4)]
     widths = range(100, 161)  # of a terminal; the narrower, the fewer columns
-    printed = [heads(compare_table.table(comparison(case("float32-1M", 10**6, *made)), width)) for width in widths]
+    printed = [heads(table.table(comparison(case("float32-1M", 10**6, *made)), width)) for width in widths]
     assert len(heads(shown)) == 4
     assert heads(shown) in printed

@@ -1,5 +1,5 @@
 // From the data files of a kernel's series to the columns of its chart: joined by commit, and converted to the unit
-// that the reader chose. All amounts come with the data (site/pages/kernel_quantities.py); only they are applied here.
+// that the reader chose. All amounts come with the data (site/pages/kernel_chart.py); only they are applied here.
 "use strict";
 
 const KernelColumns = (() => {

@@ -1,4 +1,4 @@
-// How two sides compare: pure functions, held against series/trends.py by the browser tests.
+// How two sides compare: pure functions, held against series/changes.py by the browser tests.
 // A side is {seconds, low, high, adjusted, adjustedLow, adjustedHigh, method, flop, operation}; times in s per call, null: unknown.
 "use strict";
 

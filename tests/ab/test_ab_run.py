@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity.ab import ab_kept
-from kernel_velocity.ab import session as ab_run
+from kernel_velocity.ab import rounds as ab_kept
+from kernel_velocity.ab import session
 from kernel_velocity.ab.rounds import Pair
 from kernel_velocity.ab.session import AsvRunner, witnesses
 from kernel_velocity.errors import ResultsError
@@ -99,9 +99,9 @@ def test_where_only_rounds_of_another_day_are_kept_it_is_measured(tmp_path):
 
 def test_rounds_of_another_driver_or_compiler_are_kept_elsewhere(monkeypatch):
     def at(driver="1", compiler="c++ 12"):
-        monkeypatch.setattr(ab_run.fingerprint, "now", lambda environ: {"driver": driver})
-        monkeypatch.setattr(ab_run.toolchain, "describe", lambda environ: compiler)
-        return ab_run.place("e", {})
+        monkeypatch.setattr(session.fingerprint, "now", lambda environ: {"driver": driver})
+        monkeypatch.setattr(session.toolchain, "describe", lambda environ: compiler)
+        return session.place("e", {})
 
     assert at() == at() and at().startswith("e-")
     assert len({at(), at(driver="2"), at(compiler="c++ 13")}) == 3

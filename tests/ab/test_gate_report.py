@@ -10,8 +10,7 @@ import pytest
 
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.code_changes import CodeChange
-from kernel_velocity.ab.gate_report import change
-from kernel_velocity.ab.gate_verdict import GateReport, Verdict, verdict
+from kernel_velocity.ab.gate_report import GateReport, Verdict, change, verdict
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle, known_same, not_compared
 from tests.golden import check_golden

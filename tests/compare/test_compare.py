@@ -53,7 +53,7 @@ def planted(monkeypatch, tmp_path):
     monkeypatch.delenv(lock.HOLDER, raising=False)
     monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: asked.kept)
     monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
-    monkeypatch.setattr(command.kept_ceilings, "keep", keep)
+    monkeypatch.setattr(command.ceilings, "keep", keep)
 
     for name, functions in {
         "problems.load": {"load": load},

@@ -7,14 +7,11 @@ from functools import partial
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.compare import api as comparing
+from kernel_velocity.compare import api, isolation, selection, subject, table
 from kernel_velocity.compare import case as compare_cases
-from kernel_velocity.compare import compare_journal, compare_rows
-from kernel_velocity.compare import selection as compare_selection
-from kernel_velocity.compare import subject as compare_subjects
 from kernel_velocity.compare.api import compare
-from kernel_velocity.compare.compare_journal import Journal, Step
-from kernel_velocity.compare.formats.compare_formats_words import bound as in_words
+from kernel_velocity.compare.formats.figures import bound as in_words
+from kernel_velocity.compare.isolation import Journal, Step
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.harness.stopping import FixedCount
@@ -156,7 +153,7 @@ def test_traffic_is_no_footprint(problem, footprint):
 
 def test_a_problem_in_place_needs_the_memory_that_it_touches():
     test = Doubling().generate_test_cases()[0]
-    assert compare_selection.needed(Doubling(), test, 2) == 2 * compare_selection.needed(InPlace(), test, 2)
+    assert selection.needed(Doubling(), test, 2) == 2 * selection.needed(InPlace(), test, 2)
 
 
 def test_the_history_too_goes_by_the_footprint(monkeypatch):
@@ -178,13 +175,13 @@ def test_tensors_that_share_memory_count_once():
 
 def test_products_in_tf32_lie_below_tf32s_peak(monkeypatch):
     """On the CPU nothing is multiplied in TF32: what PyTorch allows is put into place."""
-    taken = compare_subjects.Subject._take_round
+    taken = subject.Subject._take_round
 
     def take(self):
         taken(self)
         self.tf32 = self.name == "mine"
 
-    monkeypatch.setattr(compare_subjects.Subject, "_take_round", take)
+    monkeypatch.setattr(subject.Subject, "_take_round", take)
     both = {"eager": returning(lambda x: x * 2), "mine": writing()}
     (compared,) = compare(Doubling(), both, cases="small", settings=QUICK, roofs=ROOFS).compared
     eager, mine = (each.roofline for each in compared.timed)
@@ -193,8 +190,8 @@ def test_products_in_tf32_lie_below_tf32s_peak(monkeypatch):
 
 def test_tf32_is_named_where_its_peak_binds():
     compared = case("float32-1M", 1_000_000, timed("eager", 1e-3, roofline=roofline(dtype="tf32", bound="compute")))
-    (row,) = compare_rows.rows(compared)
-    assert compare_rows.bound(row) == "tf32"
+    (row,) = table.rows_of(compared)
+    assert table.bound(row) == "tf32"
     from kernel_velocity.compare.formats.figures import rows
 
     (found,) = rows(comparison(compared))
@@ -217,7 +214,7 @@ def test_a_reference_without_a_time_is_said(reference):
     both.pop("native")
     right = compare(Doubling(), both, cases="small", settings=QUICK)
     assert not any("reference" in each for each in right.warnings)
-    assert list(comparing.without_reference(right.compared, QUICK, {})) == [said.replace("native", "none")]
+    assert list(api.without_reference(right.compared, QUICK, {})) == [said.replace("native", "none")]
 
 
 class LostError(Exception):
@@ -246,8 +243,8 @@ def test_a_lost_device_ends_the_process_and_the_next_one_knows(tmp_path, monkeyp
     def leave(status):
         raise LostError(status)
 
-    monkeypatch.setattr(compare_subjects, "synchronize", synchronize)
-    monkeypatch.setattr(compare_journal.os, "_exit", leave)
+    monkeypatch.setattr(subject, "synchronize", synchronize)
+    monkeypatch.setattr(isolation.os, "_exit", leave)
     journal = Journal(tmp_path)
     with pytest.raises(LostError, match="70"):
         compare(Doubling(), {"mine": bind}, cases="small", settings=QUICK, journal=journal)
@@ -258,14 +255,14 @@ def test_a_lost_device_ends_the_process_and_the_next_one_knows(tmp_path, monkeyp
 
 def test_a_lost_device_without_a_process_that_goes_on_is_one_line(monkeypatch):
     synchronize, bind = loses_the_device(2)
-    monkeypatch.setattr(compare_subjects, "synchronize", synchronize)
+    monkeypatch.setattr(subject, "synchronize", synchronize)
     with pytest.raises(KernelVelocityError, match="mine float32-small: the device is lost to this process: CUDA error"):
         compare(Doubling(), {"mine": bind}, cases="small", settings=QUICK)
 
 
 def test_an_error_that_is_told_once_is_a_failure_like_any_other(monkeypatch):
     synchronize, bind = loses_the_device(1)
-    monkeypatch.setattr(compare_subjects, "synchronize", synchronize)
+    monkeypatch.setattr(subject, "synchronize", synchronize)
     both = {"mine": bind, "eager": returning(lambda x: x * 2)}
     mine, eager = compare(Doubling(), both, cases="small", settings=QUICK).compared[0].timed
     assert "illegal memory access" in mine.failed and eager.failed is None

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.compare import formats as compare_formats
+from kernel_velocity.compare import formats
 from kernel_velocity.compare.formats.figures import figures, rows, speed_ups, status, worst
 from kernel_velocity.compare.formats.json import SCHEMA, VERSION, plain, strict_json
 from kernel_velocity.compare.result import Accuracy, Timed
-from kernel_velocity.markdown_text import literal
+from kernel_velocity.tables import literal
 from tests.compare.comparisons import HOSTILE, NAN, case, comparison, hostile, timed, with_rows
 from tests.golden import check_golden
 
@@ -35,13 +35,13 @@ def strict(text):
 
 
 def results():
-    return strict(compare_formats.as_json(comparison()))["results"]
+    return strict(formats.as_json(comparison()))["results"]
 
 
 @pytest.mark.parametrize("name", ["as_json", "as_csv", "as_markdown", "as_gbench", "as_nvbench"])
 def test_golden(name, accept):
     ending = {"as_csv": "csv", "as_markdown": "md"}.get(name, "json")
-    text = getattr(compare_formats, name)(comparison())
+    text = getattr(formats, name)(comparison())
     check_golden(GOLDEN / f"{name}.{ending}", text, accept=accept)
     assert text.endswith("\n")
 
@@ -124,7 +124,7 @@ def test_a_nan_is_the_worst_error():
 
 
 def test_json_says_what_it_is():
-    found = strict(compare_formats.as_json(comparison()))
+    found = strict(formats.as_json(comparison()))
     assert (found["schema"], found["version"]) == (SCHEMA, VERSION)
     assert found["right"] is False
     assert found["environment"]["torch"] == "2.13.0"
@@ -155,7 +155,7 @@ def test_json_keeps_a_nan_as_text_and_unknown_as_null():
 
 def test_json_has_samples_only_where_they_are_asked_for():
     assert "samples_s" not in results()[0]
-    found = strict(compare_formats.as_json(comparison(), samples=True))["results"][0]
+    found = strict(formats.as_json(comparison(), samples=True))["results"][0]
     assert [len(each) for each in found["samples_s"]] == [200] * 8
 
 
@@ -174,7 +174,7 @@ def test_any_value_becomes_strict_json(value):
 
 
 def read_csv(found):
-    return list(csv.DictReader(io.StringIO(compare_formats.as_csv(found))))
+    return list(csv.DictReader(io.StringIO(formats.as_csv(found))))
 
 
 def test_csv_has_the_columns_of_published_tables_and_their_units():
@@ -210,10 +210,10 @@ def test_csv_text_is_no_formula_and_stays_on_its_line():
 
 
 def test_markdown_leads_with_the_verdict():
-    found = compare_formats.as_markdown(comparison())
+    found = formats.as_markdown(comparison())
     assert found.startswith("**FAIL: 2 results wrong or failed: `native` on `float32-512x512x512`, `compile` on")
     good = comparison(with_rows(case(), timed("a", 1e-3), Timed(implementation="b", missing="no GPU")))
-    assert compare_formats.as_markdown(good).startswith("**1 of 1 result verified and right.**")
+    assert formats.as_markdown(good).startswith("**1 of 1 result verified and right.**")
 
 
 def cells_of(line):
@@ -223,13 +223,13 @@ def cells_of(line):
 
 def test_every_line_of_a_table_has_as_many_cells():
     for found in (comparison(), hostile()):
-        lines = [line for line in compare_formats.as_markdown(found).splitlines() if line.startswith("|")]
+        lines = [line for line in formats.as_markdown(found).splitlines() if line.startswith("|")]
         assert lines
         assert {len(cells_of(line)) for line in lines} == {14}
 
 
 def test_markdown_shows_hostile_text_as_text():
-    found = compare_formats.as_markdown(hostile())
+    found = formats.as_markdown(hostile())
     outside = re.sub(r"<code>.*?</code>", "", found)
     for wanted in ("<script", "@everyone", "](", "{{", "$$", "window"):
         assert wanted not in outside
@@ -262,9 +262,9 @@ def test_no_text_leaves_its_span(text):
 @pytest.mark.parametrize("name", ["as_json", "as_csv", "as_markdown", "as_gbench", "as_nvbench"])
 def test_nothing_measured_is_written_too(name):
     empty = dataclasses.replace(comparison(), compared=())
-    assert getattr(compare_formats, name)(empty).endswith("\n")
+    assert getattr(formats, name)(empty).endswith("\n")
     alone = comparison(with_rows(case(), Timed(implementation="a", missing="no GPU")))
-    assert "no GPU" in getattr(compare_formats, name)(alone)
+    assert "no GPU" in getattr(formats, name)(alone)
 
 
 def test_rows_number_the_cases_of_a_problem():
@@ -279,7 +279,7 @@ def test_a_wrong_implementation_is_in_no_pair():
 def test_speed_ups_are_over_the_reference_in_every_file():
     three = with_rows(case(), *(timed(name, seconds) for name, seconds in (("a", 1e-3), ("b", 2e-3), ("c", 4e-3))))
     found = comparison(three, settings={"reference": "c"})
-    pairs = [(each["faster"], each["slower"]) for each in strict(compare_formats.as_json(found))["speed_ups"]]
+    pairs = [(each["faster"], each["slower"]) for each in strict(formats.as_json(found))["speed_ups"]]
     assert pairs == [("a", "c"), ("b", "c"), ("b", "a")]
-    assert "`a` over `c`" in compare_formats.as_markdown(found)
-    assert "`c` over" not in compare_formats.as_markdown(found)
+    assert "`a` over `c`" in formats.as_markdown(found)
+    assert "`c` over" not in formats.as_markdown(found)

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from kernel_velocity.compare import formats as compare_formats
+from kernel_velocity.compare import formats
 from kernel_velocity.compare.result import Timed
 from tests.compare.comparisons import HOSTILE, case, comparison, hostile, timed, with_rows
 from tests.compare.test_compare_formats import strict
@@ -30,7 +30,7 @@ def faster(found, factor):
 
 
 def gbench(found):
-    return strict(compare_formats.as_gbench(found))
+    return strict(formats.as_gbench(found))
 
 
 def gbench_changes(old, new):
@@ -148,7 +148,7 @@ GENERATIONS = [
 
 
 def nvbench(found):
-    return strict(compare_formats.as_nvbench(found))
+    return strict(formats.as_nvbench(found))
 
 
 def nvbench_rows(old, new, time_tag, noise_tag):
@@ -232,6 +232,6 @@ def test_nvbench_has_one_benchmark_per_problem_and_one_device_per_device():
 
 @pytest.mark.parametrize("name", ["as_gbench", "as_nvbench"])
 def test_hostile_names_stay_names(name):
-    text = getattr(compare_formats, name)(hostile())
+    text = getattr(formats, name)(hostile())
     entry, *_ = strict(text)["benchmarks"]
     assert entry["name"].startswith(HOSTILE)

@@ -9,11 +9,10 @@ import pytest
 
 pytest.importorskip("bokeh", reason="pages are drawn with Bokeh (extra track)")
 
-from kernel_velocity.compare import formats as compare_formats
-from kernel_velocity.compare.formats import html as compare_formats_page
-from kernel_velocity.compare.formats.charts import POINTS, POWER, TITLES, chart, charts
-from kernel_velocity.compare.formats.compare_formats_html import within_script
-from kernel_velocity.compare.formats.compare_formats_roofline import roofs_of
+from kernel_velocity.compare import formats
+from kernel_velocity.compare.formats import html
+from kernel_velocity.compare.formats.charts import POINTS, POWER, TITLES, chart, charts, roofs_of
+from kernel_velocity.compare.formats.html import within_script
 from kernel_velocity.compare.result import Timed
 from kernel_velocity.errors import UsageError
 from kernel_velocity.stats.sample_shape import batches, correlogram
@@ -39,7 +38,7 @@ def page():
         dataclasses.replace(one, timed=tuple(dataclasses.replace(row, rounds=()) for row in one.timed))
         for one in comparison().compared
     ]
-    return compare_formats_page.build(comparison(*found), ROOFS)
+    return html.build(comparison(*found), ROOFS)
 
 
 @cache
@@ -50,7 +49,7 @@ def every_chart():
 
 
 def page_of(*rows, roofs=ROOFS):
-    return compare_formats_page.build(comparison(with_rows(case(), *rows)), roofs)
+    return html.build(comparison(with_rows(case(), *rows)), roofs)
 
 
 def drawn(row, title):
@@ -282,7 +281,7 @@ def test_it_needs_nothing_else(written):
 def test_without_bokeh_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "bokeh" else object())
     with pytest.raises(UsageError, match=r"bokeh not installed.*`track`"):
-        compare_formats.as_html(comparison())
+        formats.as_html(comparison())
 
 
 def test_a_script_cannot_end_its_element():
@@ -291,7 +290,7 @@ def test_a_script_cannot_end_its_element():
 
 def test_half_of_a_surrogate_pair_is_no_error():
     found = comparison(with_rows(case(), Timed(implementation="a", missing="n/a")), warnings=("\ud800",))
-    assert "\ud800" not in compare_formats.as_html(found)
+    assert "\ud800" not in formats.as_html(found)
 
 
 def few():
@@ -313,7 +312,7 @@ def few():
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("comparison")
     for name, found in (("plain", few()), ("hostile", hostile())):
-        (folder / f"{name}.html").write_text(compare_formats.as_html(found, ROOFS), encoding="utf-8")
+        (folder / f"{name}.html").write_text(formats.as_html(found, ROOFS), encoding="utf-8")
     return folder
 
 

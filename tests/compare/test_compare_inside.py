@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.compare import inside as compare_inside
-from kernel_velocity.compare.compare_journal import Journal
 from kernel_velocity.compare.inside import Inside
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.errors import UsageError
 from kernel_velocity.tables import Table
 from tests.compare.live_comparisons import Doubling, returning, whole

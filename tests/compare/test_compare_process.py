@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.compare import isolation as compare_process
-from kernel_velocity.compare.compare_journal import Journal, Step
+from kernel_velocity.compare import isolation
+from kernel_velocity.compare.isolation import Journal, Step
 from kernel_velocity.errors import KernelVelocityError
 from tests.compare.live_comparisons import case, timed
 
@@ -24,7 +24,7 @@ CHILD = """
 import os, sys, signal, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from kernel_velocity.compare.compare_journal import Journal
+from kernel_velocity.compare.isolation import Journal
 journal = Journal(Path(os.environ["COMPARE_JOURNAL"]))
 died = journal.died("mine", "small")
 print("began", died, flush=True)
@@ -40,7 +40,7 @@ def child(body):
 
 def run(body):
     err = io.StringIO()
-    return compare_process.run(child(body), dict(os.environ), err), err.getvalue()
+    return isolation.run(child(body), dict(os.environ), err), err.getvalue()
 
 
 def in_a_step(what, **more):
@@ -131,7 +131,7 @@ def test_a_solution_that_loops_for_ever_is_said_to_be_stopped_and_is_killed_soon
 
 
 def test_a_second_interruption_kills_at_once(monkeypatch, capfd):
-    monkeypatch.setattr(compare_process, "PATIENCE", 50)
+    monkeypatch.setattr(isolation, "PATIENCE", 50)
     began = time.monotonic()
     twice = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; time.sleep(0.5); {CTRL_C}; time.sleep(60)"
     assert run(in_a_step(twice)) == (130, STOPPING + KILLED)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from kernel_velocity.compare import rounds as compare_rounds
+from kernel_velocity.compare import rounds
 from kernel_velocity.compare.rounds import Place, take_round, time_of_function
 from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
 
@@ -58,19 +58,19 @@ def test_flags_of_the_timer_and_of_the_host_are_kept(place, monkeypatch):
 
     timer, where = place
     timer.flags.add("underfed")
-    monkeypatch.setattr(compare_rounds, "activity", lambda *_: HostActivity(99, None, None, contended=True))
+    monkeypatch.setattr(rounds, "activity", lambda *_: HostActivity(99, None, None, contended=True))
     assert take_round(lambda: None, FixedCount(n=2), where, warmups=0).flags == ("underfed", "contended")
 
 
 def test_a_round_of_the_history_waits_for_quiet_cores_on_one_thread(monkeypatch):
     asked = []
-    real = compare_rounds.gate.on_cpu
+    real = rounds.gate.on_cpu
 
     def on_cpu(working_set, folder, environ):
         asked.append((working_set, environ["KV_THREADS"]))
         return real(working_set, folder, {**environ, "KV_PATIENCE": "0"})
 
-    monkeypatch.setattr(compare_rounds.gate, "on_cpu", on_cpu)
+    monkeypatch.setattr(rounds.gate, "on_cpu", on_cpu)
     found = take_round(lambda: sum(range(1000)), FixedCount(n=10), Place(device="cpu", working_set=4.0, threads=2))
     assert asked == [(4.0, "2")]
     assert len(found.samples) == 8
@@ -83,4 +83,4 @@ def test_a_function_is_timed_by_the_call():
 def test_a_slow_function_has_few_samples():
     calls = []
     time_of_function(partial(calls.append, 1), "cpu", per_call=0.5)
-    assert len(calls) == 1 + compare_rounds.FEWEST
+    assert len(calls) == 1 + rounds.FEWEST

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from kernel_velocity.compare import rounds as compare_rounds
-from kernel_velocity.compare import subject as compare_subjects
+from kernel_velocity.compare import subject
 from kernel_velocity.compare.api import compare, time_function
 from kernel_velocity.compare.case import order
 from kernel_velocity.compare.settings import Settings
@@ -257,7 +257,7 @@ def test_implementations_take_turns(monkeypatch):
         call()
         return compare_rounds.Taken(samples=(1e-6,), estimate=1e-6, stop="complete", flags=(), ended=0.0)
 
-    monkeypatch.setattr(compare_subjects, "take_round", take)
+    monkeypatch.setattr(subject, "take_round", take)
 
     def named(name):
         return returning(lambda x: (taken.append(name), x * 2)[1])

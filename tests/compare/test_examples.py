@@ -7,22 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.compare import api as comparing
-from kernel_velocity.compare import profile as profiling
+from kernel_velocity.compare import api, profile
 from kernel_velocity.harness import accuracy
-from kernel_velocity.roofline import model as roofline
+from kernel_velocity.roofline import model
 from kernel_velocity.runner import live, peaks
 from tests.harness.test_device_figures import a_machine, document
 
 # What is wanted -> the function that does it, and the module with its example.
 FUNCTIONS = {
-    "time one function": ("time_function(", comparing),
-    "compare three or more": ("compare(", comparing),
+    "time one function": ("time_function(", api),
+    "compare three or more": ("compare(", api),
     "measure the machine": ("measure_roofs(", peaks),
-    "roofline": ("roofline(", roofline),
-    "memory traffic": ("memory_traffic(", roofline),
+    "roofline": ("roofline(", model),
+    "memory traffic": ("memory_traffic(", model),
     "accuracy": ("accuracy(", accuracy),
-    "profile": ("profile_call(", profiling),
+    "profile": ("profile_call(", profile),
 }
 
 
@@ -38,11 +37,11 @@ def test_there_is_an_example(what):
     assert any(call in each.source and "import" not in each.source for each in examples(module))
 
 
-@pytest.mark.parametrize("module", [accuracy, comparing, profiling, roofline], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [accuracy, api, profile, model], ids=lambda module: module.__name__)
 def test_the_examples_do_what_they_say(module, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pytest.importorskip("torch.profiler", reason="the examples compute with a whole PyTorch")
-    if module is comparing:
+    if module is api:
         pytest.importorskip("kernels", reason="the example compares a native kernel")
     found = doctest.testmod(module)
     assert (found.failed, found.attempted) == (0, len(examples(module)))

@@ -5,17 +5,17 @@ import sys
 
 import pytest
 
-from kernel_velocity.compare import process as measuring_process
+from kernel_velocity.compare import process
 
 
 def test_a_command_is_started_with_the_measuring_environment(monkeypatch):
     monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
     monkeypatch.setenv("SOME_VARIABLE", "kept")
-    found = measuring_process.environment("2")
+    found = process.environment("2")
     names = ("MALLOC_MMAP_MAX_", "OMP_NUM_THREADS", "KV_THREADS", "SOME_VARIABLE")
     assert [found[name] for name in names] == ["0", "2", "2", "kept"]
-    assert measuring_process.command() == [sys.executable, *sys.orig_argv[1:]]
-    assert not measuring_process.is_command()
+    assert process.command() == [sys.executable, *sys.orig_argv[1:]]
+    assert not process.is_command()
 
 
 def test_pytorch_is_left_as_it_was(monkeypatch):
@@ -23,7 +23,7 @@ def test_pytorch_is_left_as_it_was(monkeypatch):
     monkeypatch.setenv("KV_THREADS", "7")
     before = torch.get_num_threads()
     torch.set_grad_enabled(True)
-    with measuring_process.prepared("cpu", 2):
+    with process.prepared("cpu", 2):
         assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("2", 2, False)
     assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("7", before, True)
 
@@ -36,7 +36,7 @@ def test_a_precision_that_only_pytorchs_newer_settings_have_is_left_as_it_was():
     was = newer.fp32_precision
     newer.fp32_precision = "tf32"
     try:
-        with measuring_process.prepared("cpu", 1):
+        with process.prepared("cpu", 1):
             assert newer.fp32_precision == "ieee"
         assert newer.fp32_precision == "tf32"
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.compare import nsight, profiled_call
+from kernel_velocity.compare import nsight
 from kernel_velocity.compare.nsight import Launch, Ours
 from kernel_velocity.errors import UsageError
 from kernel_velocity.tables import aligned
@@ -172,7 +172,7 @@ def test_the_table_has_ours_beside_theirs():
 
 
 def test_the_childs_command_is_one_that_it_understands():
-    found = profiled_call.command("matmul", "native", "float32-512", device="cuda", solutions=(Path("a.so"),))
-    assert found[1:3] == ("-m", "kernel_velocity.compare.profiled_call")
+    found = nsight.child_command("matmul", "native", "float32-512", device="cuda", solutions=(Path("a.so"),))
+    assert found[1:3] == ("-m", "kernel_velocity.compare.nsight")
     assert found[3:6] == ("matmul", "native", "float32-512")
     assert found[found.index("--solution") + 1] == "a.so"

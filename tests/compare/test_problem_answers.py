@@ -6,7 +6,7 @@ import re
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.compare.problems import problem_answers
+from kernel_velocity.compare.problems import file
 from kernel_velocity.errors import UsageError
 
 torch = pytest.importorskip("torch", reason="problems make torch tensors")
@@ -100,17 +100,17 @@ def test_odd_answers_are_one_line(tmp_path, what, by, said):
 @pytest.mark.parametrize("found", [3, "ab", [1], None])
 def test_parameters_that_are_none(tmp_path, found):
     with pytest.raises(UsageError, match="parameters"):
-        problem_answers.parameters(tmp_path, found)
+        file.parameters(tmp_path, found)
 
 
 def test_what_makes_sense_is_as_we_need_it(tmp_path):
     inputs = {"create_inputs": list}
-    (case,) = problem_answers.cases(tmp_path, ({"name": "a", "dims": [2, 0.5], "more": 1, **inputs},))
+    (case,) = file.cases(tmp_path, ({"name": "a", "dims": [2, 0.5], "more": 1, **inputs},))
     assert (case["dims"], case["more"]) == ((2, 0.5), 1)
-    assert [problem_answers.amount("f", each) for each in (None, 0, 3, 2.5e9)] == [None, 0, 3, 2_500_000_000]
-    assert problem_answers.verdict("v", [torch.tensor(True), {1: 2}]) == (True, {"1": 2})
-    assert problem_answers.listed("l", (1, 2)) == [1, 2]
+    assert [file.amount("f", each) for each in (None, 0, 3, 2.5e9)] == [None, 0, 3, 2_500_000_000]
+    assert file.verdict("v", [torch.tensor(True), {1: 2}]) == (True, {"1": 2})
+    assert file.listed("l", (1, 2)) == [1, 2]
     with pytest.raises(UsageError, match="returned int, wanted a list"):
-        problem_answers.listed("l", 3)
+        file.listed("l", 3)
     with pytest.raises(UsageError, match="argtypes"):
-        problem_answers.signature("s", {"restype": None})
+        file.signature("s", {"restype": None})

@@ -8,8 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from benchmarks.add_mul_exp import AddMulExp
-from kernel_velocity.compare import profile as profiling
-from kernel_velocity.compare import profiled_call
+from kernel_velocity.compare import nsight, profile
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.implementations import Bound
 
@@ -30,7 +29,7 @@ def problem():
 
 def test_the_table_and_the_trace(problem, tmp_path):
     case = problem.generate_test_cases()[0]["name"]
-    found = profiling.profile(problem, "eager", case, tmp_path / "new", bind=bind_exp, calls=4)
+    found = profile.profile(problem, "eager", case, tmp_path / "new", bind=bind_exp, calls=4)
     assert found.trace == tmp_path / "new" / f"{problem.name}-cpu-{case}-eager.trace.json"
     events = json.loads(found.trace.read_text(encoding="utf-8"))["traceEvents"]
     assert sum(event.get("name") == "eager" and event.get("ph") == "X" for event in events) == 4
@@ -43,20 +42,20 @@ def test_the_table_and_the_trace(problem, tmp_path):
 
 def test_a_call_that_the_profiler_does_not_see_has_a_line(tmp_path):
     trace = tmp_path / "a.trace.json"
-    table = profiling.profile_call(lambda: sum(range(1000)), device="cpu", trace=trace, name="native")
+    table = profile.profile_call(lambda: sum(range(1000)), device="cpu", trace=trace, name="native")
     assert "native" in table
 
 
 def test_warm_up_is_not_profiled(tmp_path):
     calls = []
-    profiling.profile_call(lambda: calls.append(1), device="cpu", trace=tmp_path / "a.trace.json", calls=2)
-    assert len(calls) == profiling.WARM_UPS + 2
+    profile.profile_call(lambda: calls.append(1), device="cpu", trace=tmp_path / "a.trace.json", calls=2)
+    assert len(calls) == profile.WARM_UPS + 2
 
 
 def test_a_name_with_a_slash_is_no_folder(problem, tmp_path):
     problem.name = "../up"
     case = problem.generate_test_cases()[0]["name"]
-    found = profiling.profile(problem, "a/b", case, tmp_path, bind=bind_exp, calls=1)
+    found = profile.profile(problem, "a/b", case, tmp_path, bind=bind_exp, calls=1)
     assert found.trace.parent == tmp_path
     assert found.trace.name == f".._up-cpu-{case}-a_b.trace.json"
 
@@ -64,12 +63,12 @@ def test_a_name_with_a_slash_is_no_folder(problem, tmp_path):
 def test_what_cannot_be_profiled_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="sees no CUDA device"):
-        profiling.profile_call(lambda: None, device="cuda", trace=tmp_path / "a.json")
+        profile.profile_call(lambda: None, device="cuda", trace=tmp_path / "a.json")
     with pytest.raises(UsageError, match="at least 1"):
-        profiling.profile_call(lambda: None, device="cpu", trace=tmp_path / "a.json", calls=0)
+        profile.profile_call(lambda: None, device="cpu", trace=tmp_path / "a.json", calls=0)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UsageError, match="PyTorch is not installed"):
-        profiling.require_torch("cpu")
+        profile.require_torch("cpu")
 
 
 def test_on_a_gpu_its_activities_are_recorded(tmp_path, monkeypatch):
@@ -101,7 +100,7 @@ def test_on_a_gpu_its_activities_are_recorded(tmp_path, monkeypatch):
     monkeypatch.setattr(profiler, "profile", Recorder)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(1))
-    table = profiling.profile_call(lambda: None, device="cuda", trace=tmp_path / "a.trace.json")
+    table = profile.profile_call(lambda: None, device="cuda", trace=tmp_path / "a.trace.json")
     assert table == "table"
     assert seen["activities"] == [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
     assert seen["sort_by"] == "self_cuda_time_total"
@@ -131,15 +130,15 @@ def loading(monkeypatch, problem):
 
 def test_the_child_makes_the_calls(loading, problem):
     case = problem.generate_test_cases()[0]["name"]
-    command = profiled_call.command("add_mul_exp", "eager", case, device="cpu", solutions=[Path("s.py")], calls=2)
-    assert profiled_call.main(command[3:]) == 0
-    assert len(loading) == profiling.WARM_UPS + 2
+    command = nsight.child_command("add_mul_exp", "eager", case, device="cpu", solutions=[Path("s.py")], calls=2)
+    assert nsight.main(command[3:]) == 0
+    assert len(loading) == profile.WARM_UPS + 2
     assert loading[0][0] == case
 
 
 def test_the_child_says_what_it_does_not_have(loading, capsys):
-    command = profiled_call.command("add_mul_exp", "cublas", "float32-500k", device="cpu", solutions=[Path("s.py")])
-    assert profiled_call.main(command[3:]) == 2
+    command = nsight.child_command("add_mul_exp", "cublas", "float32-500k", device="cpu", solutions=[Path("s.py")])
+    assert nsight.main(command[3:]) == 2
     assert capsys.readouterr().err == "error: add_mul_exp has no cublas; there are eager\n"
     assert loading == []
 
@@ -150,5 +149,5 @@ def test_on_a_gpu_only_the_calls_are_between_start_and_stop(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: events.append("wait"))
     monkeypatch.setattr(torch.cuda.profiler, "start", lambda: events.append("start"))
     monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: events.append("stop"))
-    profiled_call.make_calls(lambda: events.append("call"), "cuda", 2)
-    assert events == ["call"] * profiling.WARM_UPS + ["wait", "start", "call", "call", "wait", "stop"]
+    nsight.make_calls(lambda: events.append("call"), "cuda", 2)
+    assert events == ["call"] * profile.WARM_UPS + ["wait", "start", "call", "call", "wait", "stop"]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kernel_velocity.compare.problems import stale_build
+from kernel_velocity.compare.problems import load as stale_build
 from kernel_velocity.errors import UsageError
 
 BUILT = 1_000_000_000_000_000_000  # ns since the epoch

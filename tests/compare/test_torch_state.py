@@ -2,18 +2,18 @@
 
 import pytest
 
-from kernel_velocity.compare import torch_state
+from kernel_velocity.compare import process
 
 torch = pytest.importorskip("torch", reason="these are PyTorch's settings")
 
 
 def changes(do):
     """Return what is said of a change, after looking that nothing is left of it."""
-    before = [setting.read(torch) for setting in torch_state.SETTINGS]
+    before = [setting.read(torch) for setting in process.SETTINGS]
     said = []
-    with torch_state.set_back(said.append):
+    with process.set_back(said.append):
         do()
-    assert [setting.read(torch) for setting in torch_state.SETTINGS] == before
+    assert [setting.read(torch) for setting in process.SETTINGS] == before
     return said
 
 
@@ -50,14 +50,14 @@ def test_nothing_is_said_of_nothing():
 
 def test_it_is_put_back_after_an_error_too():
     before, said = torch.get_num_threads(), []
-    with pytest.raises(RuntimeError), torch_state.set_back(said.append):
+    with pytest.raises(RuntimeError), process.set_back(said.append):
         torch.set_num_threads(before + 1)
         raise RuntimeError
     assert (torch.get_num_threads(), said) == (before, [f"threads from {before} to {before + 1}"])
 
 
 def test_the_cpu_as_default_device_leaves_no_mode_behind():
-    with torch_state.set_back(lambda _: None):
+    with process.set_back(lambda _: None):
         torch.set_default_device("meta")
     assert torch.utils._device.CURRENT_DEVICE is None
 
@@ -76,10 +76,10 @@ def test_the_cpu_as_default_device_leaves_no_mode_behind():
     ],
 )
 def test_whether_products_may_be_taken_in_tf32(do, override, allowed):
-    with torch_state.set_back(lambda _: None):
+    with process.set_back(lambda _: None):
         torch.set_float32_matmul_precision("highest")
         if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
             torch.backends.cuda.matmul.fp32_precision = "none"
         do()
-        found = torch_state.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
+        found = process.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
     assert found is allowed

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from kernel_velocity import files as atomic
+from kernel_velocity import files
 from tests.faults.test_faults import lines_with
 from tests.faults.test_nightly import findings, plant
 from tests.faults.test_two_runs import wait_for
@@ -105,7 +105,7 @@ def measured(tiny):
 
 def left_over(tiny):
     """Return what a killed process could leave that nobody wants: temporary files, copies, folders, broken files."""
-    found = atomic.remove_left(tiny.root / "results") + atomic.remove_left(tiny.root / ".asv" / "journals")
+    found = files.remove_left(tiny.root / "results") + files.remove_left(tiny.root / ".asv" / "journals")
     for pattern in (".asv/track-before/*/*", "results/kv-*", ".asv/spool/*/*.claimed*", ".asv/spool/*/*.malformed"):
         found += tiny.root.glob(pattern)
     for path in [*tiny.root.glob("results/**/*.json*"), *tiny.root.glob(".asv/ab/**/*.jsonl")]:

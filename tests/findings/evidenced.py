@@ -5,11 +5,10 @@ from datetime import UTC, date, datetime
 
 from kernel_velocity.ab.bisection import bisect
 from kernel_velocity.ab.confirm import confirm
-from kernel_velocity.findings import evidence_store
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import evidence_store, store
 from kernel_velocity.findings.evidence import Evidence, Purpose
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
-from kernel_velocity.nightly import night_evidence
+from kernel_velocity.nightly import confirm as night_evidence
 from kernel_velocity.results.identity import Identity, environment_of
 from tests import synthetic
 from tests.ab.simulated_machine import Machine
@@ -125,5 +124,5 @@ def write(tree):
     evidence_store.add(tree.results, found.id, synthetic.MACHINE, kept)
     items = (found, *others(tree))
     for item in items:
-        findings_store.write(tree.results, item)
+        store.write(tree.results, item)
     return items

@@ -14,12 +14,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import git
 
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
 from kernel_velocity.harness import device_figures
 from kernel_velocity.harness.nvml import GpuActivity
-from kernel_velocity.results import failures
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import failures, sessions
 from kernel_velocity.results.identity import Identity, environment_of
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
@@ -197,7 +196,7 @@ def add_sessions(tree: Tree, machine=MACHINE, facts=None) -> None:
     for index, path in _files(tree, machine):
         known = {**(FACTS if facts is None else facts), **({"driver": "560.28"} if index >= 3 else {})}
         code = {"add_mul_exp": f"{index:064x}", "matmul": f"{int(index >= synthetic.STEP_AT):064x}"}
-        session_facts.append(path, SessionFacts(began=BEGAN + STEP * index - 60, facts=known, code=code))
+        sessions.append(path, SessionFacts(began=BEGAN + STEP * index - 60, facts=known, code=code))
 
 
 def add_failure(tree: Tree, machine, error) -> None:
@@ -220,7 +219,7 @@ def add_findings(tree: Tree, names=Names()) -> tuple[Finding, ...]:
     ]
     found = tuple(_finding(tree, names, kind, state, number) for number, (kind, state) in enumerate(wanted))
     for item in found:
-        findings_store.write(tree.results, item)
+        store.write(tree.results, item)
     return found
 
 

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.findings import evidence, evidence_store
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import evidence, evidence_store, store
 from kernel_velocity.findings.evidence import MOST_RERUNS, Evidence, Purpose
 from kernel_velocity.findings.finding import State
-from kernel_velocity.nightly import conclude as night_concluding
+from kernel_velocity.nightly import conclude
 from kernel_velocity.nightly.confirm import look_again
-from kernel_velocity.stats import sequential as ab_test
-from kernel_velocity.stats import two_samples as differing
+from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
 from tests.findings import nights
@@ -44,7 +42,7 @@ def test_every_round_that_the_answer_rests_on_is_kept_with_what_the_test_said():
     assert (rerun.before, rerun.after, rerun.commits) == (LINE[19], LINE[20], (LINE[20],))
     assert (rerun.purpose, rerun.answer, rerun.rounds) == (Purpose.CONFIRM, Answer.DIFFERENT, 8)
     before, after_ = (np.log(side) for side in rerun.compared)
-    assert ab_test.compare(before, after_).ratio == pytest.approx(finding.worst.ratio)
+    assert sequential.compare(before, after_).ratio == pytest.approx(finding.worst.ratio)
     (look,) = rerun.looks
     assert (look.rounds, look.p, look.answer) == (8, finding.worst.p, Answer.DIFFERENT)
     assert (look.low, look.high) == (finding.worst.low, finding.worst.high)
@@ -66,7 +64,7 @@ def test_the_wide_interval_is_that_of_the_tests_threshold():
     for seed in range(40):
         _, outcome = a_night(Machine(speed=slower_from(20, 1.012), seed=seed), history(STEP, tonight=1))
         for look in outcome.reruns[0].looks:
-            assert (look.p < differing.P) == (look.least > 1 or look.most < 1)
+            assert (look.p < two_samples.P) == (look.least > 1 or look.most < 1)
 
 
 def test_adjusted_rounds_are_kept_beside_the_raw_ones():
@@ -222,24 +220,24 @@ def test_what_is_no_json_is_named(tmp_path, text):
 
 def test_a_night_keeps_what_is_a_findings_and_tells_of_a_file_that_it_cannot_read(tmp_path):
     finding, kept = confirmed()
-    assert night_concluding.keep(tmp_path, MACHINE, [finding, nights.finding()], kept) == []
+    assert conclude.keep(tmp_path, MACHINE, [finding, nights.finding()], kept) == []
     assert [path.parent.name for path in tmp_path.rglob("*.json")] == [finding.id]
     evidence_store.path_of(tmp_path, finding.id, MACHINE).write_text("[")
-    (line,) = night_concluding.keep(tmp_path, MACHINE, [finding], kept)
+    (line,) = conclude.keep(tmp_path, MACHINE, [finding], kept)
     assert "not JSON" in line and line.endswith("is not kept")
 
 
 def test_a_full_disk_is_told_and_takes_no_verdict_away(tmp_path, monkeypatch):
     found, kept = confirmed()
-    assert night_concluding.write(tmp_path, MACHINE, [found], kept, []) == ([], [])
-    assert findings_store.path_of(tmp_path, found).exists()
+    assert conclude.write(tmp_path, MACHINE, [found], kept, []) == ([], [])
+    assert store.path_of(tmp_path, found).exists()
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(night_concluding.findings_store, "write", full)
+    monkeypatch.setattr(conclude.store, "write", full)
     evidence_store.path_of(tmp_path, found.id, MACHINE).write_text("[")
     before = [replace(found, subject="as it was")]
-    (blocked,), (unwritten,) = night_concluding.write(tmp_path, MACHINE, [found], kept, before)
+    (blocked,), (unwritten,) = conclude.write(tmp_path, MACHINE, [found], kept, before)
     assert "not JSON" in blocked
     assert "No space left on device" in unwritten and "the next start" in unwritten

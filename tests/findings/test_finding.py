@@ -11,7 +11,7 @@ from kernel_velocity.findings import decisions
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import OPEN, Affected, Kind, State, beside_notes, joined, known_steps, slug
 from kernel_velocity.nightly.cases import from_cases, of_vanished
-from kernel_velocity.series import silence as absences
+from kernel_velocity.series import silence
 from kernel_velocity.series.silence import Superseded, Vanished
 from tests.findings.nights import LINE, ORDER, WHEN, case, finding, history, identity
 
@@ -266,9 +266,9 @@ def test_a_resolved_regression_is_a_known_step_once_its_repair_is():
 def test_what_has_a_newer_value_or_goes_on_as_another_series_has_not_vanished():
     series = history(10)
     for commit, number in ((LINE[4], 0), (LINE[9], 0), (LINE[12], 1)):
-        assert len(absences.vanished([series], {series.identity.slot: [commit]}, ORDER)) == number
+        assert len(silence.vanished([series], {series.identity.slot: [commit]}, ORDER)) == number
     other = dataclasses.replace(history(20), identity=identity(method="n"))
-    assert absences.vanished([series, other], {series.identity.slot: [LINE[12]]}, ORDER) == ()
+    assert silence.vanished([series, other], {series.identity.slot: [LINE[12]]}, ORDER) == ()
 
 
 def test_vanished_series_of_a_commit_are_one_finding_of_their_kernel():

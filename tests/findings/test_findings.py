@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Kind, State
 from tests import synthetic
 from tests.findings.nights import finding
@@ -23,7 +23,7 @@ def stored(tmp_path):
         finding(kind=Kind.IMPROVEMENT, id="matmul-improvement-1"),
         finding(state=State.RESOLVED, id="matmul-regression-2"),
     ):
-        findings_store.write(tmp_path, item)
+        store.write(tmp_path, item)
     return tmp_path
 
 
@@ -35,7 +35,7 @@ def run(results, *argv):
 
 def stored_one(results):
     """Return what is stored of the open regression."""
-    (found,) = [item for item in findings_store.read(results).findings if item.id == finding().id]
+    (found,) = [item for item in store.read(results).findings if item.id == finding().id]
     return found
 
 
@@ -56,7 +56,7 @@ def test_an_empty_list_says_so(tmp_path):
 
 def test_the_list_as_json(stored):
     found = json.loads(run(stored, "list", "--json", "--all")[1])
-    assert [item["id"] for item in found] == [item.id for item in findings_store.read(stored).findings]
+    assert [item["id"] for item in found] == [item.id for item in store.read(stored).findings]
     assert found[1]["series"][0]["ratio"] == 1.1 and found[1]["culprit"] == finding().commits[0]
 
 
@@ -85,11 +85,11 @@ def test_show_tells_everything_and_takes_the_beginning_of_an_id(stored):
     ],
 )
 def test_bad_input_is_one_line(stored, argv, message):
-    before = findings_store.read(stored)
+    before = store.read(stored)
     status, out, err = run(stored, *argv)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
-    assert findings_store.read(stored) == before
+    assert store.read(stored) == before
 
 
 def test_results_that_are_not_there_are_refused(tmp_path):
@@ -148,19 +148,19 @@ def test_who_decides_is_the_user_of_git(stored):
 def test_expect_is_recorded_and_applied_to_what_is_open(stored):
     repository = stored / "repository"
     shas = synthetic.make_repository(repository, ["One", "Two", "Three"], "Ada")
-    findings_store.write(stored, finding(commits=(shas[1],), id="matmul-regression-3"))
+    store.write(stored, finding(commits=(shas[1],), id="matmul-regression-3"))
     argv = ("--repository", str(repository), "--reason", "wanted", "--by", "Ada")
     status, out, _ = run(stored, "expect", "HEAD~2..HEAD", "--bench", "matmul.*native", *argv)
     assert status == 0
     assert out.startswith("2 commits may change matmul.*native; commit ")
     assert "matmul-regression-3: confirmed -> expected" in out
-    (wanted,) = findings_store.read(stored).expectations
+    (wanted,) = store.read(stored).expectations
     assert (wanted.commits, wanted.bench, wanted.reason, wanted.who) == (shas[1:], "matmul.*native", "wanted", "Ada")
     assert stored_one(stored).state is State.CONFIRMED  # of other commits
     assert run(stored, "expect", "HEAD", *argv)[1].startswith("1 commit may change every series; commit ")
     for bench in ("matmul", "quantize"):  # within one second
         run(stored, "expect", "HEAD", "--bench", bench, *argv)
-    assert len(findings_store.read(stored).expectations) == 4
+    assert len(store.read(stored).expectations) == 4
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,4 @@ def test_a_bad_range_or_expression_records_nothing(stored, argv, message):
     synthetic.make_repository(repository, ["One"], "Ada")
     status, _, err = run(stored, "expect", "--repository", str(repository), "--reason", "r", *argv)
     assert status == 2 and message in err
-    assert findings_store.read(stored).expectations == ()
+    assert store.read(stored).expectations == ()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Decision, Kind, State
 from kernel_velocity.nightly.cases import from_cases
@@ -39,9 +39,9 @@ def full(**changed):
 
 @pytest.mark.parametrize("item", [finding(), full(), finding(commits=(), anchor=None, affected=(), decisions=())])
 def test_what_is_written_is_read_again(tmp_path, item):
-    path = findings_store.write(tmp_path, item)
+    path = store.write(tmp_path, item)
     assert path == tmp_path / "findings" / f"{item.id}.toml"
-    assert findings_store.read(tmp_path) == findings_store.Stored(findings=(item,), expectations=(), problems=())
+    assert store.read(tmp_path) == store.Stored(findings=(item,), expectations=(), problems=())
 
 
 @settings(max_examples=40)
@@ -50,18 +50,18 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory, who, reason, how, name)
     said = Decision(when=WHEN, who=who, state=State.NEW, reason=reason)
     item = finding(how=how, ruled_out=(reason,), decisions=(said,), changes={name: (who, how)})
     path = tmp_path_factory.mktemp("any") / f"{item.id}.toml"
-    assert findings_store.parse_finding(findings_store.finding_text(item), path) == item
+    assert store.parse_finding(store.finding_text(item), path) == item
 
 
 @pytest.mark.parametrize("most", [None, 1.03])
 def test_an_expectation_is_read_again(tmp_path, most):
     item = expectation(most=most)
-    assert findings_store.write(tmp_path, item) == tmp_path / "findings" / "expected" / "expect-1.toml"
-    assert findings_store.read(tmp_path).expectations == (item,)
+    assert store.write(tmp_path, item) == tmp_path / "findings" / "expected" / "expect-1.toml"
+    assert store.read(tmp_path).expectations == (item,)
 
 
 def test_the_file_is_plain_and_its_keys_have_an_order(tmp_path):
-    lines = findings_store.write(tmp_path, full()).read_text().splitlines()
+    lines = store.write(tmp_path, full()).read_text().splitlines()
     assert lines[:3] == [f'id = "matmul-regression-{LINE[30][:8]}"', 'kind = "regression"', 'state = "acknowledged"']
     keys = [line.split(" = ")[0] for line in lines if " = " in line or line.startswith("[")]
     assert keys[:9] == ["id", "kind", "state", "subject", "found", "commits", "anchor", "how", "ruled_out"]
@@ -70,8 +70,8 @@ def test_the_file_is_plain_and_its_keys_have_an_order(tmp_path):
 
 
 def test_a_decision_is_all_that_differs_in_the_file():
-    before = findings_store.finding_text(finding()).splitlines()
-    after = findings_store.finding_text(dataclasses.replace(full(), changes=None)).splitlines()
+    before = store.finding_text(finding()).splitlines()
+    after = store.finding_text(dataclasses.replace(full(), changes=None)).splitlines()
     gone, come = [line for line in before if line not in after], [line for line in after if line not in before]
     assert gone == []  # the state before stands in the first decision, too
     assert come == [
@@ -80,14 +80,14 @@ def test_a_decision_is_all_that_differs_in_the_file():
 
 
 def test_writing_the_same_again_leaves_the_file_alone(tmp_path):
-    path = findings_store.write(tmp_path, finding())
+    path = store.write(tmp_path, finding())
     before = path.stat().st_ino
-    findings_store.write(tmp_path, finding())
+    store.write(tmp_path, finding())
     assert path.stat().st_ino == before
 
 
 def test_a_write_that_is_cut_off_leaves_the_old_file(tmp_path, monkeypatch):
-    path = findings_store.write(tmp_path, finding())
+    path = store.write(tmp_path, finding())
     old = path.read_text()
 
     def full_disk(self, target):
@@ -95,11 +95,11 @@ def test_a_write_that_is_cut_off_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(path), "replace", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        findings_store.write(tmp_path, full())
+        store.write(tmp_path, full())
     assert path.read_text() == old
 
 
-GOOD = findings_store.finding_text(full())
+GOOD = store.finding_text(full())
 
 
 ERRORS = [
@@ -124,10 +124,10 @@ ERRORS = [
 @pytest.mark.parametrize(("old", "new", "wanted"), ERRORS)
 def test_errors_name_line_and_column(tmp_path, old, new, wanted):
     assert old in GOOD
-    path = findings_store.path_of(tmp_path, full())
+    path = store.path_of(tmp_path, full())
     path.parent.mkdir(parents=True)
     path.write_text(GOOD.replace(old, new))
-    stored = findings_store.read(tmp_path)
+    stored = store.read(tmp_path)
     assert stored.findings == ()
     (problem,) = stored.problems
     assert problem.startswith(f"{path}:{wanted}")
@@ -135,11 +135,11 @@ def test_errors_name_line_and_column(tmp_path, old, new, wanted):
 
 
 def test_a_broken_file_costs_no_other(tmp_path):
-    findings_store.write(tmp_path, finding())
+    store.write(tmp_path, finding())
     (tmp_path / "findings" / "a.toml").write_bytes(b"\xff")
     (tmp_path / "findings" / "b.toml").write_text("id = 'b'\n<<<<<<< HEAD\n")
     (tmp_path / "findings" / "c.toml").write_text("id = 'c")
-    stored = findings_store.read(tmp_path)
+    stored = store.read(tmp_path)
     assert stored.findings == (finding(),)
     first, second, third = (text.partition("findings/")[2] for text in stored.problems)
     assert first == "a.toml: not UTF-8 at byte 0"
@@ -148,9 +148,9 @@ def test_a_broken_file_costs_no_other(tmp_path):
 
 
 def test_a_bad_expression_of_an_expectation_is_refused(tmp_path):
-    path = findings_store.write(tmp_path, expectation())
+    path = store.write(tmp_path, expectation())
     with pytest.raises(ResultsError, match=r"expect-1\.toml:6:1: bench: a regular expression"):
-        findings_store.parse_expectation(path.read_text().replace('"matmul"', '"("'), path)
+        store.parse_expectation(path.read_text().replace('"matmul"', '"("'), path)
 
 
 def git(folder, *args):
@@ -160,7 +160,7 @@ def git(folder, *args):
 
 def test_branches_that_each_added_a_finding_merge_without_a_conflict(tmp_path):
     git(tmp_path, "init", "-q", "-b", "main")
-    findings_store.write(tmp_path, finding())
+    store.write(tmp_path, finding())
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "one")
     for branch, commits in (("a", LINE[40:41]), ("b", LINE[41:42])):
@@ -168,19 +168,19 @@ def test_branches_that_each_added_a_finding_merge_without_a_conflict(tmp_path):
         cases = [case(commits=commits)]
         order = {sha: place for place, sha in enumerate(LINE)}
         (new,) = from_cases(cases, state=State.CONFIRMED, order=order, when=WHEN, who="nightly")
-        findings_store.write(tmp_path, new)
+        store.write(tmp_path, new)
         git(tmp_path, "add", "-A")
         git(tmp_path, "commit", "-qm", branch)
     git(tmp_path, "merge", "-q", "a")
     assert git(tmp_path, "status", "--porcelain") == ""
-    stored = findings_store.read(tmp_path)
+    stored = store.read(tmp_path)
     assert (len(stored.findings), stored.problems) == (3, ())
 
 
 def test_a_decision_and_a_new_series_of_one_finding_merge_without_a_conflict(tmp_path):
     git(tmp_path, "init", "-q", "-b", "main")
     before = finding()
-    findings_store.write(tmp_path, before)
+    store.write(tmp_path, before)
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "one")
     for branch, item in (
@@ -188,15 +188,15 @@ def test_a_decision_and_a_new_series_of_one_finding_merge_without_a_conflict(tmp
         ("b", dataclasses.replace(before, affected=(*before.affected, case(machine="bench-2").affected))),
     ):
         git(tmp_path, "checkout", "-q", "-b", branch, "main")
-        findings_store.write(tmp_path, item)
+        store.write(tmp_path, item)
         git(tmp_path, "commit", "-qam", branch)
     git(tmp_path, "merge", "-q", "a")
-    (merged,) = findings_store.read(tmp_path).findings
+    (merged,) = store.read(tmp_path).findings
     assert (merged.state, merged.machines) == (State.ACKNOWLEDGED, ("bench-1", "bench-2"))
 
 
 def test_an_environment_has_its_facts_in_the_file(tmp_path):
     item = finding(kind=Kind.ENVIRONMENT, commits=(), changes={name: (text, "new") for name, text in FACTS.items()})
-    text = findings_store.write(tmp_path, item).read_text()
+    text = store.write(tmp_path, item).read_text()
     assert tomllib.loads(text)["changes"] == {"driver": ["550", "new"], "governor": ["performance", "new"]}
-    assert findings_store.read(tmp_path).findings[0].found == datetime(2026, 11, 22, 3, tzinfo=UTC)
+    assert store.read(tmp_path).findings[0].found == datetime(2026, 11, 22, 3, tzinfo=UTC)

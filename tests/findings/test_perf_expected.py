@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kernel_velocity.findings import perf_expected
+from kernel_velocity.findings import decisions
 from kernel_velocity.findings.finding import Affected
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison
@@ -18,7 +18,7 @@ WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 def read(*lines):
     message = "\n".join(("Add a bias to the product", "", *lines))
     commit = Commit(sha=SHA, parents=(), author="Ada", date=WHEN, committed=WHEN, message=message)
-    return perf_expected.expectations([commit])
+    return decisions.expectations([commit])
 
 
 def covers(line, ratio=1.02, **parts):
@@ -104,14 +104,14 @@ def test_what_a_branch_expects_counts_for_its_merge():
     side = Commit(
         sha="b" * 40, parents=(), author="Ben", date=WHEN, committed=WHEN, message="Perf-Expected: matmul +3%"
     )
-    found, notes = perf_expected.expectations([side], {SHA: [side]})
+    found, notes = decisions.expectations([side], {SHA: [side]})
     assert [(item.commits, item.id, item.who) for item in found] == [
         ((side.sha,), "bbbbbbbb-1", "Ben"),
         ((SHA,), "bbbbbbbb-1", "Ben"),
     ]
     assert notes == ()
     wrong = dataclasses.replace(side, message="Perf-Expected: matmul 3")
-    assert len(perf_expected.expectations([wrong], {SHA: [wrong]})[1]) == 1
+    assert len(decisions.expectations([wrong], {SHA: [wrong]})[1]) == 1
 
 
 def test_series_that_are_slower_as_expected():
@@ -127,7 +127,7 @@ def test_series_that_are_slower_as_expected():
         ("matmul.Cpu.time_hot", ("native", "e")): same,
     }
     reason = "Perf-Expected in aaaaaaaa: for the bias"
-    assert perf_expected.slower_as_expected(found, both) == {
+    assert decisions.slower_as_expected(found, both) == {
         ("matmul.Cpu.time_hot", ("native", "a")): reason,
         ("matmul.Cpu.time_hot", ("native", "c")): reason,
     }

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.findings import verdict_formats, verdict_markdown, verdict_text
+from kernel_velocity.findings import verdict_formats, verdict_text
 from kernel_velocity.findings.finding import Affected, Decision, Kind, State
 from kernel_velocity.findings.verdict import Failed, SeriesComparison, Verdict, exit_status
 from kernel_velocity.results.git import SHORT
@@ -175,9 +175,9 @@ def whole():
 
 
 FORMATS = {
-    "clean.md": lambda: verdict_markdown.as_markdown(verdict(comparisons=(compared(Answer.SAME),))),
-    "nothing.md": lambda: verdict_markdown.as_markdown(verdict(measured=0)),
-    "whole.md": lambda: verdict_markdown.as_markdown(whole()),
+    "clean.md": lambda: verdict_text.as_markdown(verdict(comparisons=(compared(Answer.SAME),))),
+    "nothing.md": lambda: verdict_text.as_markdown(verdict(measured=0)),
+    "whole.md": lambda: verdict_text.as_markdown(whole()),
     "whole.json": lambda: verdict_formats.as_json(whole()),
     "whole.junit.xml": lambda: verdict_formats.as_junit(whole()),
     "whole.atom": lambda: verdict_formats.as_atom(whole(), feed=FEED, site="https://example.org/"),
@@ -212,7 +212,7 @@ def hostile():
 
 
 def test_hostile_text_is_no_markup_in_markdown():
-    text = verdict_markdown.as_markdown(hostile())
+    text = verdict_text.as_markdown(hostile())
     assert "\n## not" not in text
     outside = re.sub("<code>.*?</code>", "", text)
     for mark in ("<script", "@everyone", "](", "\x1b", "\x00", "\ud800"):
@@ -265,7 +265,7 @@ def test_worst_first_and_never_too_long():
         finding(id=f"matmul-regression-{number:03}", affected=(case(ratio=1.01 + number / 1000).affected,))
         for number in range(60)
     )
-    text = verdict_markdown.as_markdown(verdict(findings=items))
+    text = verdict_text.as_markdown(verdict(findings=items))
     assert text.index("matmul-regression-059") < text.index("matmul-regression-058")
     assert "and 35 more." in text and "matmul-regression-000" not in text
     assert len(text) < 65_536
@@ -273,7 +273,7 @@ def test_worst_first_and_never_too_long():
 
 def test_unknown_facts_are_left_out():
     bare = finding(anchor=None, how="", ruled_out=(), commits=LINE[30:32], affected=(), decisions=())
-    text = verdict_markdown.as_markdown(verdict(findings=(bare,)))
+    text = verdict_text.as_markdown(verdict(findings=(bare,)))
     assert "no series known" in text and "confirmed:" not in text
     assert "one of 2 commits: `0000002e`; `0000002f`" in text
 
@@ -297,4 +297,4 @@ def test_a_change_is_never_rounded_to_nothing(ratio, text):
 
 
 def test_when_has_a_zone():
-    assert "03:00 UTC" in verdict_markdown.as_markdown(verdict(when=datetime(2026, 11, 22, 3, tzinfo=UTC)))
+    assert "03:00 UTC" in verdict_text.as_markdown(verdict(when=datetime(2026, 11, 22, 3, tzinfo=UTC)))

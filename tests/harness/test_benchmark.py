@@ -12,7 +12,7 @@ import types
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8, quantize_int8_rows
-from kernel_velocity.harness import benchmark as base
+from kernel_velocity.harness import benchmark
 from kernel_velocity.harness.benchmark import WrongResultError, _KernelBenchmark
 from kernel_velocity.harness.implementations import KernelFailedError, bind
 from kernel_velocity.harness.machine import HostActivity
@@ -93,7 +93,7 @@ def test_the_second_round_of_a_commit_is_checked_in_part(asv_environment, kernel
         add_mul_exp.Cpu().setup("native", "float32-500k")
         assert seen == []
         add_mul_exp.Cpu().setup("native", "float32-500k")
-        assert seen == [base.CHECK_STEP]
+        assert seen == [benchmark.CHECK_STEP]
 
 
 def test_a_wrong_kernel_is_never_timed(asv_environment, kernel):
@@ -268,7 +268,7 @@ def test_a_round_is_gated_and_lets_its_thread_go(asv_environment, monkeypatch):
     bench = matmul.Cpu()
     bench.setup("eager", CASE["matmul"])
     seen = []
-    monkeypatch.setattr(base, "measure", lambda *given: seen.append(given[-1]) or measure(*given))
+    monkeypatch.setattr(benchmark, "measure", lambda *given: seen.append(given[-1]) or measure(*given))
     bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])
     (record,) = rounds(asv_environment)
     assert record.lost == pytest.approx(seen[0].lost, rel=0.1)
@@ -280,8 +280,8 @@ def test_a_round_is_flagged_contended_once(asv_environment, monkeypatch):
     def disturbed(*given):
         return dataclasses.replace(measure(*given), flags=("contended",))
 
-    monkeypatch.setattr(base, "measure", disturbed)
-    monkeypatch.setattr(base, "activity", lambda *_: HostActivity(9999, None, None, contended=True))
+    monkeypatch.setattr(benchmark, "measure", disturbed)
+    monkeypatch.setattr(benchmark, "activity", lambda *_: HostActivity(9999, None, None, contended=True))
     bench = matmul.Cpu()
     bench.setup("eager", CASE["matmul"])
     bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])

@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import add_mul_exp, matmul
-from kernel_velocity.harness import benchmark as base
-from kernel_velocity.harness import cache, gate, timing
+from kernel_velocity.harness import benchmark, cache, gate, timing
 from kernel_velocity.harness.cuda_timers import CaptureError, TorchEvents
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import FixedTime
@@ -102,7 +101,7 @@ def test_a_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, fa
         found = measure(call, timer, FixedTime(t_max=0.002))
         return dataclasses.replace(found, estimate=factor * needed, flags=())
 
-    monkeypatch.setattr(base, "measure", timed)
+    monkeypatch.setattr(benchmark, "measure", timed)
     bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
     (record,) = rounds(root)
     assert set(record.flags) - {"contended"} == flags
@@ -134,7 +133,7 @@ def test_a_problem_that_says_nothing_of_cold_caches_has_its_core_timed():
         core = {}  # noqa: RUF012
 
     for kind, wanted in ((Plain, matmul.Matmul.core["cpu"]), (Bare, matmul.Matmul.cases["cpu"])):
-        suite = type("Cpu", (base._KernelBenchmark,), {"problem": kind(), "device": "cpu"})
+        suite = type("Cpu", (benchmark._KernelBenchmark,), {"problem": kind(), "device": "cpu"})
         assert suite.cold_params[1] == list(wanted)
 
 
@@ -238,7 +237,7 @@ def test_graphs_are_captured_from_a_stream_of_their_own(root, a_gpu, monkeypatch
     assert streams == ["stream"]
     monkeypatch.setenv("KV_TIMER", "graph")
     bound = []
-    monkeypatch.setattr(base, "bind", lambda *_: bound.append(len(streams)))
+    monkeypatch.setattr(benchmark, "bind", lambda *_: bound.append(len(streams)))
     with pytest.raises(AttributeError):  # nothing is bound: what matters is what was done before
         add_mul_exp.Cuda().setup("eager", CASE)
     assert bound == [2]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.harness.stopping import RULES, Continue, ReactiveBenchmarking, Reason, Stop
-from kernel_velocity.lab.mixtures import HELD_OUT, repetition, single_families
+from kernel_velocity.lab.noise import HELD_OUT, repetition, single_families
 
 MOST = 2.5  # s that a rule may take in these tests
 # What ends a rule by itself, made short where the published cap is minutes.

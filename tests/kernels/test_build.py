@@ -92,7 +92,7 @@ def test_the_wheel_is_complete_quick_and_leaves_the_source_alone(tmp_path):
     wheel = build_wheel(source)
     spent = children_seconds() - before_cpu
     assert spent < WHEEL_YARDSTICKS * (first + yardstick(tmp_path)) / 2
-    assert wheel.name.startswith("kernel_velocity-")
+    assert wheel.name.startswith("kernel_velocity_kernels-")
     assert "-py3-none-" in wheel.name
     assert files_below(source) == before
     with zipfile.ZipFile(wheel) as archive:

@@ -9,9 +9,7 @@ import pytest
 
 import kernels
 from tests.cuda_on_host.calling import KernelError
-from tests.kernels import products as dtypes
-from tests.kernels import test_cuda_on_host as checks
-from tests.kernels import test_matmul_dtypes as tensor_checks
+from tests.kernels import products, test_cuda_on_host, test_matmul_dtypes
 from tests.kernels.references import Case, quantize_int8
 
 pytestmark = pytest.mark.slow  # each compiles a kernel
@@ -41,12 +39,19 @@ class Planted:
 def cases(kernel: str) -> list[tuple[Case, dict]]:
     """Return what the checks run a kernel with: cases, and on how many processors."""
     if kernel == "matmul":
-        return [(checks.product(*shape), {"processors": p}) for shape in checks.SHAPES for p in (1, 1000)]
-    sizes = [(checks.elementwise(kernel, n), {}) for n in checks.SIZES]
-    sizes.append((checks.elementwise(kernel, 17 * 4096), {"processors": 1}))
+        return [
+            (test_cuda_on_host.product(*shape), {"processors": p})
+            for shape in test_cuda_on_host.SHAPES
+            for p in (1, 1000)
+        ]
+    sizes = [(test_cuda_on_host.elementwise(kernel, n), {}) for n in test_cuda_on_host.SIZES]
+    sizes.append((test_cuda_on_host.elementwise(kernel, 17 * 4096), {"processors": 1}))
     if kernel == "add_mul_exp":
         return sizes
-    return [*sizes, *((quantize_int8(checks.every_kind(scale), scale, 3), {}) for scale in checks.SCALES)]
+    return [
+        *sizes,
+        *((quantize_int8(test_cuda_on_host.every_kind(scale), scale, 3), {}) for scale in test_cuda_on_host.SCALES),
+    ]
 
 
 FAULTS = {
@@ -96,7 +101,7 @@ def test_a_planted_fault_is_found(on_host, tmp_path, name):
     planted = Planted(on_host, tmp_path, part, by)
     with pytest.raises(AssertionError, match=found):  # KernelError is one
         for case, how in cases(kernel):
-            checks.run(planted, case, **how)
+            test_cuda_on_host.run(planted, case, **how)
 
 
 ALIGNMENTS = {
@@ -109,10 +114,10 @@ ALIGNMENTS = {
 @pytest.mark.parametrize("kernel", ALIGNMENTS)
 def test_a_vector_at_an_address_that_it_cannot_have_is_found(on_host, tmp_path, kernel):
     part, which = ALIGNMENTS[kernel]
-    case = checks.product(64, 64, 64) if kernel == "matmul" else checks.elementwise(kernel, 1024)
+    case = test_cuda_on_host.product(64, 64, 64) if kernel == "matmul" else test_cuda_on_host.elementwise(kernel, 1024)
     shifts = tuple(int(tensor == which) for tensor in range(len(case.arrays) + 1))
     with pytest.raises(KernelError, match=r"16 bytes at 0x[0-9a-f]+, an address that is not divisible by 16"):
-        checks.run(Planted(on_host, tmp_path, part, ""), case, shifts)
+        test_cuda_on_host.run(Planted(on_host, tmp_path, part, ""), case, shifts)
 
 
 TENSOR_FAULTS = {
@@ -137,4 +142,4 @@ def test_a_fault_planted_in_the_kernels_of_tensor_cores_is_found(on_host, tmp_pa
     with pytest.raises(AssertionError, match=TENSOR_FAULTS[name][2]):
         for dtype in ("bfloat16", "int8"):
             for shape in ((72, 80, 144), (67, 65, 37)):
-                tensor_checks.run(planted, dtypes.integer_case(dtype, *shape))
+                test_matmul_dtypes.run(planted, products.integer_case(dtype, *shape))

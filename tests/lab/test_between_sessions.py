@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from kernel_velocity.lab.between_sessions import Layout, by_asv, by_intervals, by_ours, power, rate
+from kernel_velocity.lab.false_alarms import Layout, by_asv, by_intervals, by_ours, power, rate
 from kernel_velocity.results.measurement import round_interval
 
 APART = 0.05

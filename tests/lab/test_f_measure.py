@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.lab.f_measure import f_measure, matched
+from kernel_velocity.lab.detector_jobs import f_measure, matched
 
 POINTS = st.sets(st.integers(0, 200), max_size=8)
 

@@ -8,8 +8,7 @@ import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.lab import false_alarms
-from kernel_velocity.lab import sessions as identical_sessions
+from kernel_velocity.lab import false_alarms, sessions
 from kernel_velocity.lab.false_alarms import ADJUSTED, CONFIRMING, LAYOUTS, OURS, RAW, TESTS, judge
 from tests.golden import check_golden
 from tests.lab import sessions as generated
@@ -200,7 +199,7 @@ def test_without_any_adjusted_series_the_raw_ones_are_shown(said):
 def test_the_first_rounds_count_whatever_their_order_in_the_file():
     found = generated.sessions(5, common=0.01, count=16)
     shuffled = {name: random.Random(name).sample(rounds, len(rounds)) for name, rounds in found.items()}
-    values = identical_sessions.logs(found)[series()]
+    values = sessions.logs(found)[series()]
     for layout in LAYOUTS:
         one, other = (false_alarms._array(layout, series(), values, each) for each in (found, shuffled))
         assert one.shape == (5, layout.rounds, layout.samples)

@@ -16,7 +16,7 @@ from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness import blocks, telemetry
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import append, append_line, spool_path
-from kernel_velocity.lab import sessions as identical_sessions
+from kernel_velocity.lab import sessions
 from kernel_velocity.results import failures
 from tests.lab import sessions as generated
 from tests.lab.sessions import changed, series
@@ -44,7 +44,7 @@ class Asv:
             if item.blocks:
                 blocks.keep(item.round, item.blocks, Path.cwd(), named)
         append_line(failures.spool_path(Path.cwd(), "env", COMMIT), "{}")
-        Path("results", identical_sessions.MACHINE).mkdir(parents=True)
+        Path("results", sessions.MACHINE).mkdir(parents=True)
         if isinstance(self.ends, BaseException):
             raise self.ends
         return self.ends
@@ -60,7 +60,7 @@ def left_behind():
         spool(),
         blocks.path_of(Path.cwd(), "env", COMMIT),
         failures.spool_path(Path.cwd(), "env", COMMIT),
-        Path("results", identical_sessions.MACHINE),
+        Path("results", sessions.MACHINE),
     )
     return [path for path in paths if path.exists()]
 
@@ -71,20 +71,20 @@ def asv(tmp_path, monkeypatch):
     found = Asv()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(lock.HOLDER, "")
-    monkeypatch.setattr(identical_sessions, "environment_of", lambda _: argparse.Namespace(name="env"))
-    monkeypatch.setattr(identical_sessions, "machine", lambda name: name)
-    monkeypatch.setattr(identical_sessions.Config, "load", lambda: argparse.Namespace(results_dir="results"))
-    monkeypatch.setattr(identical_sessions, "run_asv", found)
-    monkeypatch.setattr(identical_sessions, "device", lambda: "cpu")
-    monkeypatch.setattr(identical_sessions.clone, "commits", lambda root, wanted: [COMMIT])
+    monkeypatch.setattr(sessions, "environment_of", lambda _: argparse.Namespace(name="env"))
+    monkeypatch.setattr(sessions, "machine", lambda name: name)
+    monkeypatch.setattr(sessions.Config, "load", lambda: argparse.Namespace(results_dir="results"))
+    monkeypatch.setattr(sessions, "run_asv", found)
+    monkeypatch.setattr(sessions, "device", lambda: "cpu")
+    monkeypatch.setattr(sessions.git, "commits", lambda root, wanted: [COMMIT])
     chosen = argparse.Namespace(expressions=lambda: ["one", "two"])
-    monkeypatch.setattr(identical_sessions.config, "suite", lambda root: None)
-    monkeypatch.setattr(identical_sessions.selection, "select", lambda *_: chosen)
+    monkeypatch.setattr(sessions.config, "suite", lambda root: None)
+    monkeypatch.setattr(sessions.select, "select", lambda *_: chosen)
     return found
 
 
 def measure():
-    return identical_sessions._measure(COMMIT, ["one", "two"], ROUNDS, KEPT)
+    return sessions._measure(COMMIT, ["one", "two"], ROUNDS, KEPT)
 
 
 def command(*argv):
@@ -94,7 +94,7 @@ def command(*argv):
 
 def test_a_session_keeps_telemetry_and_blocks_of_the_same_round(asv):
     assert measure() is False
-    read = identical_sessions.read(KEPT.parent)
+    read = sessions.read(KEPT.parent)
     assert list(read) == ["01"]
     wanted = asv.sessions[0]
     assert [item.round.launch for item in read["01"]] == [item.round.launch for item in wanted]
@@ -112,14 +112,14 @@ def test_asv_is_asked_for_blocks_of_all_series_of_one_commit(asv):
     assert f"rounds={ROUNDS}" in arguments
     assert arguments[-4:] == ["--bench", "one", "--bench", "two"]
     assert "--interleave-rounds" in arguments
-    assert arguments[arguments.index("--machine") + 1] == identical_sessions.MACHINE
+    assert arguments[arguments.index("--machine") + 1] == sessions.MACHINE
 
 
 def test_a_round_without_blocks_is_kept_without(asv):
     first, *others = asv.sessions[0]
     asv.sessions[0] = [changed(first, blocks=()), *others]
     measure()
-    assert [len(item.blocks) for item in identical_sessions.read(KEPT.parent)["01"]] == [0] + [16] * len(others)
+    assert [len(item.blocks) for item in sessions.read(KEPT.parent)["01"]] == [0] + [16] * len(others)
 
 
 def test_blocks_of_a_session_that_was_cut_off_are_not_mixed_in(asv):
@@ -128,7 +128,7 @@ def test_blocks_of_a_session_that_was_cut_off_are_not_mixed_in(asv):
     named = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}
     blocks.keep(first.round, first.blocks, Path.cwd(), named)
     measure()
-    assert identical_sessions.read(KEPT.parent)["01"][0].blocks == ()
+    assert sessions.read(KEPT.parent)["01"][0].blocks == ()
 
 
 @pytest.mark.parametrize("ends", [0, 2])
@@ -136,7 +136,7 @@ def test_nothing_stays_of_a_session_that_is_kept(asv, ends):
     asv.ends = ends
     assert measure() is (ends == 2)
     assert left_behind() == []
-    assert len(identical_sessions.read(KEPT.parent)["01"]) == len(asv.sessions[0])
+    assert len(sessions.read(KEPT.parent)["01"]) == len(asv.sessions[0])
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_line_that_cannot_be_read_ends_in_an_error_that_says_where(asv, monkey
         append_line(path(), '{"b":')
         return status
 
-    monkeypatch.setattr(identical_sessions, "run_asv", torn)
+    monkeypatch.setattr(sessions, "run_asv", torn)
     with pytest.raises(ResultsError, match=f"{re.escape(str(path()))}.*measure the session again"):
         measure()
     assert left_behind() == []
@@ -249,7 +249,7 @@ def test_another_method_is_another_folder(asv, monkeypatch):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_what_is_written_is_read(tmp_path, compressed):
     planted = generated.sessions(3, kernels=("add", "matmul"))
-    read = identical_sessions.read(generated.write(planted, tmp_path, compressed=compressed))
+    read = sessions.read(generated.write(planted, tmp_path, compressed=compressed))
     assert list(read) == ["00", "01", "02"]
     for name, rounds in planted.items():
         assert [(item.series, item.round.launch, item.blocks) for item in read[name]] == [
@@ -260,7 +260,7 @@ def test_what_is_written_is_read(tmp_path, compressed):
 def test_lines_without_blocks_are_read(tmp_path):
     """Telemetry as it was before."""
     (tmp_path / "01.jsonl").write_text(telemetry.encode(generated.sessions(1)["00"][0].round) + "\n")
-    assert [item.blocks for item in identical_sessions.read(tmp_path)["01"]] == [()]
+    assert [item.blocks for item in sessions.read(tmp_path)["01"]] == [()]
 
 
 def spoilt(**fields):
@@ -315,7 +315,7 @@ def test_a_broken_archive_is_one_line_that_names_its_file(tmp_path, spoil):
     path = tmp_path / "02.jsonl.gz"
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(ResultsError) as caught:
-        identical_sessions.read(tmp_path)
+        sessions.read(tmp_path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
@@ -325,7 +325,7 @@ def test_a_torn_line_is_found_behind_good_ones(tmp_path):
     with (tmp_path / "03.jsonl").open("a") as stream:
         stream.write('{"b":')
     with pytest.raises(ResultsError, match=r"03\.jsonl: not JSON"):
-        identical_sessions.read(tmp_path)
+        sessions.read(tmp_path)
 
 
 def test_sessions_of_two_methods_are_refused(tmp_path):
@@ -333,14 +333,14 @@ def test_sessions_of_two_methods_are_refused(tmp_path):
     found["01"] = [changed(item, method="other") for item in found["01"]]
     generated.write(found, tmp_path)
     with pytest.raises(ResultsError, match=rf"{re.escape(str(tmp_path))}: .* 2 methods \(m, other\)"):
-        identical_sessions.read(tmp_path)
+        sessions.read(tmp_path)
 
 
 @pytest.mark.parametrize("inner", ["", "absent"])
 def test_a_folder_without_sessions_says_what_was_wanted(tmp_path, inner):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(ResultsError, match=rf"{re.escape(str(tmp_path / inner))}: no sessions; wanted files such as"):
-        identical_sessions.read(tmp_path / inner)
+        sessions.read(tmp_path / inner)
 
 
 def test_one_session_twice_is_refused(tmp_path):
@@ -348,7 +348,7 @@ def test_one_session_twice_is_refused(tmp_path):
     generated.write(generated.sessions(3), tmp_path)
     generated.write(generated.sessions(1), tmp_path, compressed=True)
     with pytest.raises(ResultsError, match=r"00\.jsonl\.gz: a session named 00 is there already"):
-        identical_sessions.read(tmp_path)
+        sessions.read(tmp_path)
 
 
 def test_a_series_is_adjusted_by_its_own_gauges():
@@ -359,7 +359,7 @@ def test_a_series_is_adjusted_by_its_own_gauges():
         for item in rounds
         if item.series == series(kernel="add")
     }
-    signal = identical_sessions.signals(found)[series(kernel="add")][0]
+    signal = sessions.signals(found)[series(kernel="add")][0]
     first, *others = core
     assert signal.keys() == core.keys()
     for key in others:
@@ -368,15 +368,15 @@ def test_a_series_is_adjusted_by_its_own_gauges():
 
 def test_a_gauge_that_was_seldom_read_is_no_signal():
     found = generated.sessions(3, common=0.03)
-    usual = identical_sessions.signals(found)[series()]
+    usual = sessions.signals(found)[series()]
     assert len(usual) == 2
     always = {
         name: [generated.changed(item, control_gauge=item.round.core_gauge * 9) for item in rounds]
         for name, rounds in found.items()
     }
-    assert len(identical_sessions.signals(always)[series()]) == 3
+    assert len(sessions.signals(always)[series()]) == 3
     seldom = always | {"00": found["00"]}  # a third of the rounds without
-    assert identical_sessions.signals(seldom)[series()] == usual
+    assert sessions.signals(seldom)[series()] == usual
 
 
 def test_rounds_that_shared_a_launch_are_refused(tmp_path):
@@ -386,4 +386,4 @@ def test_rounds_that_shared_a_launch_are_refused(tmp_path):
     lines = [json.loads(line) | {"l": "one"} for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(ResultsError, match=r"01\.jsonl: rounds of one series share a launch"):
-        identical_sessions.read(folder)
+        sessions.read(folder)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kernel_velocity.harness.statistics import autocorrelation, trimmed_mean
-from kernel_velocity.lab import mixtures, noise
-from kernel_velocity.lab.mixtures import HELD_OUT, TUNING, repetition, single_families
+from kernel_velocity.lab import noise
+from kernel_velocity.lab.noise import HELD_OUT, TUNING, repetition, single_families
 
 STEP = 1e-3
 
@@ -89,13 +89,13 @@ def test_ticks_round_and_never_to_nothing():
 
 
 def test_mixtures_repeat_and_more_of_them_begin_with_the_same():
-    few, many = list(mixtures.mixtures(TUNING, 3, 4)), list(mixtures.mixtures(TUNING, 3, 6))
+    few, many = list(noise.mixtures(TUNING, 3, 4)), list(noise.mixtures(TUNING, 3, 6))
     assert few == many[:4]
     assert len({mixture.truth for mixture in many}) == 6
 
 
 def test_tuning_and_held_out_sets_share_nothing():
-    tuning, held_out = (list(mixtures.mixtures(namespace, 0, 30)) for namespace in (TUNING, HELD_OUT))
+    tuning, held_out = (list(noise.mixtures(namespace, 0, 30)) for namespace in (TUNING, HELD_OUT))
     assert not {mixture.base for mixture in tuning} & {mixture.base for mixture in held_out}
     name = tuning[0].name
     assert repetition(TUNING, 0, name, 0).random() != repetition(HELD_OUT, 0, name, 0).random()
@@ -104,17 +104,17 @@ def test_tuning_and_held_out_sets_share_nothing():
 
 
 def test_a_mixture_is_what_it_says():
-    found = list(mixtures.mixtures(TUNING, 0, 60))
+    found = list(noise.mixtures(TUNING, 0, 60))
     kinds = [{type(family).__name__ for family in mixture.families} for mixture in found]
     assert all("Iid" in each and 2 <= len(each) <= 5 for each in kinds)
     assert set().union(*kinds) == {type(draw(rng())).__name__ for draw in noise.FAMILIES.values()}
     assert 0 < sum(mixture.ticks is not None for mixture in found) < 30
-    assert all(mixtures.FASTEST <= mixture.base <= mixtures.SLOWEST for mixture in found)
+    assert all(noise.FASTEST <= mixture.base <= noise.SLOWEST for mixture in found)
 
 
 @pytest.mark.parametrize("number", range(8))
 def test_a_long_trace_s_location_is_the_truth(number):
-    mixture = list(mixtures.mixtures(TUNING, 1, number + 1))[number]
+    mixture = list(noise.mixtures(TUNING, 1, number + 1))[number]
     trace = mixture.trace(repetition(TUNING, 1, mixture.name, 0), seconds=400_000 * mixture.base)
     assert trimmed_mean(trace[100_000:]) == pytest.approx(mixture.truth, rel=0.005)
     assert len(trace) in (400_000, 400_001)

@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from kernel_velocity import tables as text_tables
+from kernel_velocity import tables
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.stopping import RULES, CoefficientOfVariation, FixedCount, FixedTime, ReactiveBenchmarking
 from kernel_velocity.lab import replay as command
-from kernel_velocity.lab import rules as replaying
-from kernel_velocity.lab.mixtures import HELD_OUT
+from kernel_velocity.lab import rules
+from kernel_velocity.lab.noise import HELD_OUT
 from kernel_velocity.lab.rules import ENDED, Costs, Outcome, compare, repeatability, replay, summary
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import Trace
@@ -267,7 +267,7 @@ def test_every_rule_and_the_honest_baselines_contend():
 
 @pytest.mark.parametrize(("value", "shown"), [(None, "-"), (0.0, "0%"), (0.00123, "0.123%"), (0.5, "50.0%")])
 def test_percentages(value, shown):
-    assert text_tables.percent(value) == shown
+    assert tables.percent(value) == shown
 
 
 def test_common_random_numbers():
@@ -275,4 +275,4 @@ def test_common_random_numbers():
     assert [each.samples for each in first] == [each.samples for each in second]
     assert [each.source for each in first] == ["000", "000", "001", "001"]
     assert len({tuple(each.samples[:5]) for each in first}) == 4
-    assert replaying.CLOSE == 0.005
+    assert rules.CLOSE == 0.005

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.lab import detector_data as score_data
+from kernel_velocity.lab import detector_data
 
 PLAIN = {"a": [1.0, None, 2], "b": [3.0]}
 ANNOTATED = {"s1": {"values": [1.0, 2.0, 0, -1.0], "annotations": {"x": [2], "y": []}, "higher_is_better": None}}
@@ -23,7 +23,7 @@ def written(tmp_path, document, name="data.json"):
 
 @pytest.mark.parametrize("name", ["data.json", "data.json.gz"])
 def test_plain_series(tmp_path, name):
-    (found,) = score_data.read([written(tmp_path, PLAIN, name)])
+    (found,) = detector_data.read([written(tmp_path, PLAIN, name)])
     assert (found.name, found.annotated) == ("data", ())
     first, second = found.series
     assert first.logs == (0.0, None, math.log(2))
@@ -32,7 +32,7 @@ def test_plain_series(tmp_path, name):
 
 
 def test_annotated_series(tmp_path):
-    (found,) = score_data.read([written(tmp_path, ANNOTATED | PLAIN)])
+    (found,) = detector_data.read([written(tmp_path, ANNOTATED | PLAIN)])
     (series,) = found.annotated
     assert series.annotations == (frozenset({2}), frozenset())
     assert series.logs == (0.0, math.log(2), None, None)  # neither time nor rate
@@ -41,11 +41,11 @@ def test_annotated_series(tmp_path):
 
 def test_the_name_of_a_file_does_not_say_what_is_in_it(tmp_path):
     path = written(tmp_path, PLAIN, "a.json.gz")
-    assert score_data.read([path.rename(tmp_path / "plain.json")])[0].series[1].known == pytest.approx(np.log([3.0]))
+    assert detector_data.read([path.rename(tmp_path / "plain.json")])[0].series[1].known == pytest.approx(np.log([3.0]))
 
 
 def test_numbers_that_no_float_holds(tmp_path):
-    (found,) = score_data.read([written(tmp_path, b'{"a": [1' + b"0" * 400 + b", Infinity, NaN]}")])
+    (found,) = detector_data.read([written(tmp_path, b'{"a": [1' + b"0" * 400 + b", Infinity, NaN]}")])
     assert found.series[0].logs == (pytest.approx(400 * math.log(10)), None, None)
 
 
@@ -80,13 +80,13 @@ def test_numbers_that_no_float_holds(tmp_path):
 def test_a_bad_file_is_one_line_that_says_where(tmp_path, document, complaint):
     path = written(tmp_path, document)
     with pytest.raises(ResultsError, match=complaint) as caught:
-        score_data.read([path])
+        detector_data.read([path])
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ResultsError, match="no file of series"):
-        score_data.read([tmp_path / "none.json"])
+        detector_data.read([tmp_path / "none.json"])
     with pytest.raises(ResultsError, match="no file of series"):
-        score_data.read([tmp_path])
+        detector_data.read([tmp_path])

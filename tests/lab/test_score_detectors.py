@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.lab import detector_jobs as score_jobs
-from kernel_velocity.lab import detectors as score_detectors
-from kernel_velocity.lab import score_noise, score_tables
+from kernel_velocity.lab import detector_data, detector_jobs, detectors
 from kernel_velocity.lab.contenders import (
     CONFIRMED,
     CONTENDERS,
@@ -26,10 +24,20 @@ from kernel_velocity.lab.contenders import (
     Perfherder,
     Scene,
 )
-from kernel_velocity.lab.detector_data import RealSeries, RealSet
-from kernel_velocity.lab.detector_jobs import Plan, Scores
-from kernel_velocity.lab.score_noise import SYNTHETIC
-from kernel_velocity.lab.score_online import AFTER, BEFORE, Found, Silence, merged, reported, scene, search, silence
+from kernel_velocity.lab.detector_data import SYNTHETIC, RealSeries, RealSet
+from kernel_velocity.lab.detector_jobs import (
+    AFTER,
+    BEFORE,
+    Found,
+    Plan,
+    Scores,
+    Silence,
+    merged,
+    reported,
+    scene,
+    search,
+    silence,
+)
 from tests.golden import check_golden
 from tests.stepped_series import stepped
 
@@ -146,13 +154,13 @@ def test_families_are_what_their_names_say():
     assert len(set(np.round(draw["quantised"], 9))) < 8
     assert (draw["spikes"] > 0.08).mean() == pytest.approx(0.05 * math.exp(-0.08 / 0.2), abs=0.015)
     assert 0.5 * (draw["bursts"] > 0.03).mean() == pytest.approx(1 / 50, abs=0.006)
-    creeping = score_noise.drifting(np.random.default_rng(0), 121)
+    creeping = detector_data.drifting(np.random.default_rng(0), 121)
     assert creeping[61:].mean() - creeping[:60].mean() == pytest.approx(0.03, abs=0.006)
 
 
 def test_real_noise_is_that_of_the_series_without_its_steps():
     series = stepped(0.0, 0.5, 0.2, sigma=0.004)
-    family = score_noise.resampled([series])
+    family = detector_data.resampled([series])
     drawn = family(np.random.default_rng(0), 2000)
     assert drawn.std() == pytest.approx(0.004, rel=0.2)
     assert (family(np.random.default_rng(0), 2000) == drawn).all()
@@ -163,8 +171,8 @@ def test_real_noise_is_that_of_the_series_without_its_steps():
 
 def test_counters_and_short_series_are_no_noise():
     counter = np.repeat([1.0, 2.0, 3.0], 20)
-    assert score_noise.resampled([counter, np.arange(10.0)]) is None
-    usable = score_noise.resampled([counter, stepped(0.0), np.arange(10.0)])
+    assert detector_data.resampled([counter, np.arange(10.0)]) is None
+    usable = detector_data.resampled([counter, stepped(0.0), np.arange(10.0)])
     assert len(usable.residuals) == 1
 
 
@@ -268,19 +276,19 @@ def data(tmp_path):
 
 
 def run(monkeypatch, *argv, processes=1):
-    monkeypatch.setattr(score_detectors, "SERIES", 1)
-    monkeypatch.setattr(score_detectors, "COMMITS", 30)
-    monkeypatch.setattr(score_detectors, "PLANTED", 1)
-    monkeypatch.setattr(score_jobs.os, "cpu_count", lambda: processes)
+    monkeypatch.setattr(detectors, "SERIES", 1)
+    monkeypatch.setattr(detectors, "COMMITS", 30)
+    monkeypatch.setattr(detectors, "PLANTED", 1)
+    monkeypatch.setattr(detector_jobs.os, "cpu_count", lambda: processes)
     out, err = io.StringIO(), io.StringIO()
     status = main(["lab", "score-detectors", *map(str, argv)], out, err)
     return status, out.getvalue(), err.getvalue()
 
 
 def test_the_command_prints_its_tables(monkeypatch, data):
-    monkeypatch.setattr(score_jobs, "STEPS", (0.10,))
-    monkeypatch.setattr(score_tables, "STEPS", (0.10,))
-    monkeypatch.setattr(score_jobs, "SEARCHED", ())
+    monkeypatch.setattr(detector_jobs, "STEPS", (0.10,))
+    monkeypatch.setattr(detectors, "STEPS", (0.10,))
+    monkeypatch.setattr(detector_jobs, "SEARCHED", ())
     status, out, err = run(monkeypatch, *data)
     assert (status, err) == (0, "")
     for title in ("false alarms", "re-runs", "power, real: machine", "localisation", "annotated, people"):
@@ -319,14 +327,14 @@ def test_two_files_of_one_name_are_refused(monkeypatch, data):
 
 
 def test_the_full_score_plays_ten_times_as_many():
-    default, full = score_detectors.plan(3, full=False), score_detectors.plan(3, full=True)
+    default, full = detectors.plan(3, full=False), detectors.plan(3, full=True)
     assert (full.series, full.seed, full.commits) == (10 * default.series, 3, default.commits)
     assert full.planted > default.planted
 
 
 def test_series_cut_from_one_are_in_one_half():
     names = dict.fromkeys(["sap_9_split1", "sap_10_split1", "sap_9_split2", "sap_2_split1", "x", "y"], 0.0)
-    halves = score_tables.half_of(names)
+    halves = detectors.half_of(names)
     assert halves["sap_9_split1"] == halves["sap_9_split2"] != halves["sap_10_split1"] == halves["sap_2_split1"]
     assert halves["x"] != halves["y"]
 
@@ -335,14 +343,14 @@ def test_what_a_score_looks_like(request):
     silences = {
         (name, family): Silence(commits=2000, alarms=place % 3, reruns=64 * place if name == CONFIRMED else None)
         for place, name in enumerate(CONTENDERS)
-        for family in ("normal", score_jobs.CREEPING)
+        for family in ("normal", detector_jobs.CREEPING)
     }
     found = {
         (name, "normal", step): tuple(
             Found(delay=delay if delay * step < 2 else None, error=delay // 4) for delay in (3, 8, 14)
         )
         for name in CONTENDERS
-        for step in score_jobs.STEPS
+        for step in detector_jobs.STEPS
     }
     measures = {
         ("report nothing", "people"): {"s1": 0.5, "s2": 0.75},
@@ -352,12 +360,12 @@ def test_what_a_score_looks_like(request):
     scores = Scores(plan=plan, families=("normal",), silences=silences, found=found, f_measures=measures)
     check_golden(
         GOLDEN / "score_detectors.txt",
-        score_tables.text(scores),
+        detectors.text(scores),
         accept=request.config.getoption("--accept-golden"),
     )
 
 
 def test_sets_without_usable_noise_are_scored_all_the_same():
     series = RealSeries(name="s", logs=(0.0, 0.1), annotations=(frozenset({1}),))
-    assert set(score_jobs.families([RealSet(name="short", series=(series,))])) == set(SYNTHETIC)
+    assert set(detector_jobs.families([RealSet(name="short", series=(series,))])) == set(SYNTHETIC)
     assert AFTER > 10

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kernel_velocity.errors import NothingMeasured, UsageError
-from kernel_velocity.nightly import night_device
+from kernel_velocity.nightly import plan
 from tests.results.test_session_kept_values import NAME, write
 
 MEASURED = 1_700_000_000.0  # Unix time, s, that `write` says
@@ -26,23 +26,23 @@ def folder(tmp_path):
 @pytest.fixture
 def found(monkeypatch):
     """Let PyTorch find, or not find, a GPU."""
-    return lambda device: monkeypatch.setattr(night_device.host, "device", lambda: device)
+    return lambda device: monkeypatch.setattr(plan.host, "device", lambda: device)
 
 
 @pytest.mark.parametrize(("asked", "there", "chosen"), [(None, "cuda", "cuda"), ("cuda", "cuda", "cuda"), ("cpu",) * 3])
 def test_the_gpu_is_measured_where_there_is_one_and_no_other_is_asked_for(folder, found, asked, there, chosen):
     found(there)
-    assert night_device.choose(asked, folder, MEASURED) == chosen
+    assert plan.choose(asked, folder, MEASURED) == chosen
 
 
 def test_a_gpu_that_is_lost_is_no_reason_to_measure_the_cpu(folder, found):
     found("cpu")
     with pytest.raises(NothingMeasured) as caught:
-        night_device.choose(None, folder, MEASURED + 1.5 * DAY)
+        plan.choose(None, folder, MEASURED + 1.5 * DAY)
     assert str(caught.value).startswith("box: nothing was measured: the GPU that was measured here 1.5 days ago")
     assert "--device cpu" in str(caught.value)
-    assert night_device.choose("cpu", folder, MEASURED) == "cpu"
-    assert night_device.choose(None, folder, MEASURED + 91 * DAY) == "cpu"  # given away
+    assert plan.choose("cpu", folder, MEASURED) == "cpu"
+    assert plan.choose(None, folder, MEASURED + 91 * DAY) == "cpu"  # given away
 
 
 @pytest.mark.parametrize("values", [None, [None, None]])
@@ -54,8 +54,8 @@ def test_a_machine_that_has_no_time_of_a_gpu_measures_its_cpu(folder, found, val
         write(path, values)
         said = json.loads(path.read_text().replace(NAME, "k.Cuda.time_hot"))
         path.write_text(json.dumps(said))
-    assert night_device.choose(None, folder, MEASURED) == "cpu"
-    assert night_device.choose(None, folder / "new", MEASURED) == "cpu"
+    assert plan.choose(None, folder, MEASURED) == "cpu"
+    assert plan.choose(None, folder / "new", MEASURED) == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_a_machine_that_has_no_time_of_a_gpu_measures_its_cpu(folder, found, val
 def test_a_device_that_is_not_there_is_refused(folder, found, asked, words):
     found("cpu")
     with pytest.raises(UsageError, match=words):
-        night_device.choose(asked, folder, MEASURED)
+        plan.choose(asked, folder, MEASURED)

@@ -12,15 +12,14 @@ import pytest
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Kind, State, known_steps
 from kernel_velocity.findings.verdict import Failed, Verdict, exit_status
-from kernel_velocity.nightly import confirm as night_confirming
-from kernel_velocity.nightly import judge as night_judging
+from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.confirm import Outcome, look_again, pending
 from kernel_velocity.nightly.judge import Before, suspicions
 from kernel_velocity.nightly.screen import look_back, shift
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
 from kernel_velocity.site.pages import finding_words
-from kernel_velocity.stats.changepoints import vote as changepoints
+from kernel_velocity.stats.changepoints import vote
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
 
@@ -69,7 +68,7 @@ def judged(*histories, known=()):
 
 def after(outcome, suspected, *histories, known=(), expectations=(), when=WHEN):
     before = Before(known=known, expectations=expectations, order=ORDER, when=when)
-    return night_judging.findings(outcome, suspected, histories, {}, before)
+    return judge.findings(outcome, suspected, histories, {}, before)
 
 
 def a_night(machine, *histories, budget=1e6, **more):
@@ -330,8 +329,8 @@ def test_what_a_night_confirms_is_held_against_all_that_it_measured_again():
 
 
 def test_a_culprit_that_its_own_check_clears_is_not_accused(monkeypatch):
-    real = night_confirming.bisect
-    monkeypatch.setattr(night_confirming, "bisect", lambda *given, **more: replace(real(*given, **more), own=None))
+    real = confirm.bisect
+    monkeypatch.setattr(confirm, "bisect", lambda *given, **more: replace(real(*given, **more), own=None))
     (found,), _ = a_night(Machine(speed=slower_from(22, 1.1)), history(STEP, tonight=1, places=[*range(20), 25]))
     assert found.commits == LINE[20:26] and found.culprit is None
 
@@ -339,8 +338,8 @@ def test_a_culprit_that_its_own_check_clears_is_not_accused(monkeypatch):
 def test_two_culprits_in_one_range_are_two_findings():
     one, other = (history(STEP, tonight=1, places=[*range(20), 25], case=case) for case in ("float32-1M", "float32-2M"))
     speed = {
-        LINE[place]: {night_confirming._series(one.identity): 1.3 if place >= 21 else 1.0}
-        | {night_confirming._series(other.identity): 1.1 if place >= 23 else 1.0}
+        LINE[place]: {confirm._series(one.identity): 1.3 if place >= 21 else 1.0}
+        | {confirm._series(other.identity): 1.1 if place >= 23 else 1.0}
         for place in range(20, len(LINE))
     }
     found, _ = a_night(Machine(speed=speed), one, other)
@@ -450,6 +449,6 @@ def test_errors_that_moved_with_the_code_alone_are_the_commit_s():
 def test_a_step_that_many_values_place_late_is_looked_for_before_it_too():
     levels = [0.0] * 40 + [math.log(1.04)] * 36
     seen = look_back([item.value for item in night_of(60, levels, noise=0.012).observations])
-    ((placed,),) = [changepoints.detect([item.value for item in night_of(60, levels, noise=0.012).observations]).points]
+    ((placed,),) = [vote.detect([item.value for item in night_of(60, levels, noise=0.012).observations]).points]
     assert placed.index > 40  # the vote names the commit after
     assert seen.good < 40 <= seen.bad

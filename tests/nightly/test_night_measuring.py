@@ -8,7 +8,7 @@ import pytest
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.nightly import journal as night_journal
-from kernel_velocity.nightly import measure as night_measuring
+from kernel_velocity.nightly import measure
 from kernel_velocity.nightly.journal import Journal, Night
 from kernel_velocity.nightly.measure import Kept
 from kernel_velocity.runner.report import LIMITS
@@ -45,12 +45,12 @@ class Work:
 
 @pytest.fixture(autouse=True)
 def all_change_kernels(monkeypatch):
-    monkeypatch.setattr(night_measuring, "changing", lambda root: frozenset("abcdefgh"))
+    monkeypatch.setattr(measure, "changing", lambda root: frozenset("abcdefgh"))
 
 
 def begin(work, journal=None, *, budget=1e5, now=100.0):
     out = io.StringIO()
-    night = night_measuring.begin(work, journal or Journal(), budget=budget, tier="core", now=now, out=out)
+    night = measure.begin(work, journal or Journal(), budget=budget, tier="core", now=now, out=out)
     return night, out.getvalue()
 
 
@@ -100,7 +100,7 @@ def test_after_the_clock_was_set_back_a_new_night_begins():
 def test_a_night_that_was_cut_off_too_long_ago_is_another_that_judges_its_values():
     began = 1000.0
     journal = Journal(night=Night(began=began, commits=("b",), heartbeat=False))
-    late = began + night_measuring.LASTS
+    late = began + measure.LASTS
     assert begin(Work("abc", measured="bc"), journal, now=late)[0] == journal.night
     night, said = begin(Work("abc", measured="bc"), journal, now=late + 1)
     assert night == Night(began=late + 1, commits=("a",), heartbeat=False, judged_from=began)
@@ -126,7 +126,7 @@ def test_what_stays_incomplete_is_tried_once_more(nights, said):
 
 
 def measured(work, night):
-    night_measuring.measure(work, night, device="cpu", ceilings=True, out=io.StringIO(), err=io.StringIO())
+    measure.measure(work, night, device="cpu", ceilings=True, out=io.StringIO(), err=io.StringIO())
     return work.done
 
 
@@ -176,12 +176,12 @@ def test_a_night_that_is_over_leaves_what_did_not_build_or_has_no_value(tmp_path
 
 
 def test_another_question_or_machine_is_another_setting(monkeypatch):
-    monkeypatch.setattr(night_measuring.fingerprint, "now", lambda environ: {"driver": "550"})
+    monkeypatch.setattr(measure.fingerprint, "now", lambda environ: {"driver": "550"})
 
     def setting(rounds=8, series=("s",), versions=(("b", "1"),), **environ):
         asked = SimpleNamespace(series=series, versions=dict(versions))
-        return night_measuring.setting(SimpleNamespace(series=asked, rounds=rounds), environ)
+        return measure.setting(SimpleNamespace(series=asked, rounds=rounds), environ)
 
     found = [setting(), setting(rounds=3), setting(series=("t",)), setting(versions=()), setting(KV_RULE="fixed")]
-    monkeypatch.setattr(night_measuring.fingerprint, "now", lambda environ: {"driver": "560"})
+    monkeypatch.setattr(measure.fingerprint, "now", lambda environ: {"driver": "560"})
     assert len({*found, setting()}) == 6

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from kernel_velocity.__main__ import main
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import store
 from kernel_velocity.findings.verdict import Verdict
-from kernel_velocity.nightly import command as nightly
+from kernel_velocity.nightly import command
 from kernel_velocity.nightly.conclude import Concluded
 from tests.findings import nights
 
@@ -47,11 +47,11 @@ def ending(tmp_path, monkeypatch):
 
     def end(verdict, publish, *args, unwritten=False):
         kept = Kept()
-        monkeypatch.setattr(nightly, "measuring", lambda *_: contextlib.nullcontext())
-        monkeypatch.setattr(nightly, "_measured", lambda *_: (Work(tmp_path, publish), kept, "cpu"))
-        monkeypatch.setattr(nightly, "AsvRunner", lambda **_: None)
+        monkeypatch.setattr(command, "measuring", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(command, "_measured", lambda *_: (Work(tmp_path, publish), kept, "cpu"))
+        monkeypatch.setattr(command, "AsvRunner", lambda **_: None)
         concluded = Concluded(verdict=verdict, refuted=(), unwritten=unwritten)
-        monkeypatch.setattr(nightly.night_concluding, "conclude", lambda *_, **__: concluded)
+        monkeypatch.setattr(command.conclude, "conclude", lambda *_, **__: concluded)
         out, err = io.StringIO(), io.StringIO()
         status = main(["nightly", *args], out, err)
         return SimpleNamespace(status=status, said=out.getvalue().splitlines(), kept=kept)
@@ -73,7 +73,7 @@ def test_pages_that_cannot_be_written_take_no_verdict_away(ending, verdict, stat
 
 
 def test_one_report_that_cannot_be_written_leaves_the_others(ending, tmp_path):
-    (tmp_path / findings_store.FOLDER).write_text("in the way of what is kept of the verdict")
+    (tmp_path / store.FOLDER).write_text("in the way of what is kept of the verdict")
     ended = ending(SLOWER, lambda: tmp_path / "index.html", f"--markdown={tmp_path / 'summary.md'}")
     assert [line.partition(":")[0] for line in ended.said if "cannot be written" in line] == ["error"]
     assert (tmp_path / "summary.md").exists() and f"Dashboard: {tmp_path.as_uri()}/index.html" in ended.said
@@ -97,8 +97,8 @@ def test_who_interrupts_the_pages_has_the_verdict_and_the_next_start_writes_them
 
 
 def test_a_budget_that_measuring_used_up_is_said():
-    assert (nightly._left(60.0, 20.0, out := io.StringIO()), out.getvalue()) == (40.0, "")
-    assert nightly._left(60.0, 90.0, out) == 0.0
+    assert (command._left(60.0, 20.0, out := io.StringIO()), out.getvalue()) == (40.0, "")
+    assert command._left(60.0, 90.0, out) == 0.0
     assert out.getvalue().startswith("note: building and measuring took 1.5 minutes of a budget of 1: ")
 
 

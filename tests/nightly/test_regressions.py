@@ -9,7 +9,7 @@ import pytest
 from kernel_velocity.findings import finding
 from kernel_velocity.findings.finding import Kind, State, Step
 from kernel_velocity.nightly import cases as finding_making
-from kernel_velocity.nightly import regressions
+from kernel_velocity.nightly import suspects as regressions
 from kernel_velocity.nightly.moves import Shift, move_of
 from kernel_velocity.results.identity import Identity
 from tests.findings.nights import LINE, NIGHT, ORDER, WHEN, case, history, identity, screen, with_value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_velocity.offline import archive
-from kernel_velocity.offline.manifest import Manifest
+from kernel_velocity.offline.pack import Manifest
 from tests import synthetic
 
 WRITTEN = 1795284235.0  # 2026-11-21 18:03:55 UTC

@@ -9,7 +9,7 @@ import pytest
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.offline import archive
-from kernel_velocity.offline.manifest import FORMAT, Manifest
+from kernel_velocity.offline.pack import FORMAT, Manifest
 from tests.offline import node
 
 COMMITS = ("a" * 40, "b" * 40)

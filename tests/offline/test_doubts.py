@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.harness.ceilings import Ceiling
-from kernel_velocity.offline import doubts
+from kernel_velocity.offline import summary
 from kernel_velocity.results.measurement import Interval, Measurement, Outcome, SeriesKey
 
 KEY = SeriesKey(
@@ -44,7 +44,7 @@ def measured(seconds, *, flop=3e6, moved=12e6, rounds=8, spread=0.001, warnings=
 
 
 def found(*items, ceilings=CEILINGS):
-    return [(doubt.why, doubt.figure) for doubt in doubts.doubts(items, ceilings)]
+    return [(doubt.why, doubt.figure) for doubt in summary.doubts(items, ceilings)]
 
 
 def reasons(*items, ceilings=CEILINGS):
@@ -87,7 +87,7 @@ def test_arithmetic_has_the_ceiling_of_its_own_dtype():
 
 @given(st.floats(0.1, 10))
 def test_impossible_is_a_matter_of_the_ratio_alone(factor):
-    assert bool(reasons(measured(1.2e9 / (3e12 * factor), moved=1.2e9))) == (factor > doubts.IMPOSSIBLE)
+    assert bool(reasons(measured(1.2e9 / (3e12 * factor), moved=1.2e9))) == (factor > summary.IMPOSSIBLE)
 
 
 def test_few_rounds_scatter_and_flags():
@@ -109,7 +109,7 @@ def test_what_has_no_value_is_not_doubted():
     [(1, ": cccccccc add_mul_exp.Cuda native float32-1M (2 rounds)"), (9, ": 9 values, such as cccccccc add_mul_exp")],
 )
 def test_one_cause_is_one_line(count, end):
-    (line,) = doubts.lines(doubts.doubts([measured(1, rounds=2)] * count, CEILINGS))
+    (line,) = summary.lines(summary.doubts([measured(1, rounds=2)] * count, CEILINGS))
     assert end in line and line.startswith("fewer than 8 rounds, no verdict can rest on it: ")
 
 
@@ -123,13 +123,13 @@ def test_timers_that_disagree():
         "why": "clock rose",
     }
     document = {"rows": [row, {**row, "agrees": True}, {**row, "agrees": None, "worst": None}]}
-    assert doubts.of_timers(document) == ["matmul native c: timers differ by 8.0%: clock rose"]
+    assert summary.of_timers(document) == ["matmul native c: timers differ by 8.0%: clock rose"]
 
 
 def test_failed_tests():
     some = {"passed": 3, "failed": 1, "skipped": 0, "failures": [["t::a", "off by 3"]]}
-    assert doubts.of_tests(some, failed=True, measured=True) == ["wrong: t::a: off by 3"]
-    assert doubts.of_tests({**some, "failures": []}, failed=False, measured=True) == []
+    assert summary.of_tests(some, failed=True, measured=True) == ["wrong: t::a: off by 3"]
+    assert summary.of_tests({**some, "failures": []}, failed=False, measured=True) == []
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_failed_tests():
     ],
 )
 def test_no_news_of_the_tests_is_no_good_news(tests, failed, measured, reason):
-    (line,) = doubts.of_tests(tests, failed=failed, measured=measured)
+    (line,) = summary.of_tests(tests, failed=failed, measured=measured)
     assert line == f"nothing says that the kernels are right: {reason}"
 
 
 def test_before_anything_is_measured_the_tests_may_be_missing():
-    assert doubts.of_tests(None, failed=False, measured=False) == []
+    assert summary.of_tests(None, failed=False, measured=False) == []

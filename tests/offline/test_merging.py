@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.harness import telemetry
-from kernel_velocity.results import failures, merging
+from kernel_velocity.results import failures, merge
 from kernel_velocity.results.failures import Failure
-from kernel_velocity.results.merge import Cell, Row
-from kernel_velocity.results.merging import Verdict, merge_rows
+from kernel_velocity.results.merge import Cell, Row, Verdict, merge_rows
 from tests.results import spooled
 
 NAN = math.nan
@@ -184,27 +183,25 @@ FAILURE = Failure(benchmark=spooled.NAME, params=("native", "a"), time=1.0, erro
 def test_lines_go_with_the_side_that_won():
     here = f"{line(1.0, 'a')}\n{line(3.0, 'b')}\n"
     there = f"{line(2.0, 'a', 5e-3)}\n{line(4.0, 'b', 5e-3)}\n{line(5.0, 'c')}\n"
-    found = merging.merge_lines(here, there, {series("a")}, telemetry.decode)
+    found = merge.merge_lines(here, there, {series("a")}, telemetry.decode)
     assert found == f"{line(2.0, 'a', 5e-3)}\n{line(3.0, 'b')}\n"
-    assert merging.merge_lines(here, there, set(), telemetry.decode) == here
-    assert (
-        merging.merge_lines(here, there, {series("a")}, telemetry.decode, {series("b")}) == found.split("\n")[0] + "\n"
-    )
-    assert merging.merge_lines(found, there, {series("a")}, telemetry.decode) == found
+    assert merge.merge_lines(here, there, set(), telemetry.decode) == here
+    assert merge.merge_lines(here, there, {series("a")}, telemetry.decode, {series("b")}) == found.split("\n")[0] + "\n"
+    assert merge.merge_lines(found, there, {series("a")}, telemetry.decode) == found
 
 
 def test_a_line_that_stands_there_twice_is_one():
     text = f"{line(1.0, 'a')}\n" * 2
-    assert merging.merge_lines("", text, {series("a")}, telemetry.decode) == f"{line(1.0, 'a')}\n"
-    (item,) = merging.rounds(text + "half a li")[series("a")]
+    assert merge.merge_lines("", text, {series("a")}, telemetry.decode) == f"{line(1.0, 'a')}\n"
+    (item,) = merge.rounds(text + "half a li")[series("a")]
     assert item.estimate == 1e-3
     text = f"{failures.encode(FAILURE)}\n" * 2 + "half a li"
-    assert merging.told(text) == {series("a"): 1}
+    assert merge.told(text) == {series("a"): 1}
 
 
 def test_a_line_that_cannot_be_read_is_kept_here_and_not_taken_from_the_tar():
     here, there = f"half a li\n{line(1.0, 'a')}\n", f'{{"b": \n{line(2.0, "b")}\n'
-    found = merging.merge_lines(here, there, {series("b")}, telemetry.decode)
+    found = merge.merge_lines(here, there, {series("b")}, telemetry.decode)
     assert found == f"{line(1.0, 'a')}\n{line(2.0, 'b')}\nhalf a li\n"
 
 
@@ -235,19 +232,19 @@ def test_values_of_two_methods_are_not_compared(here, there, verdict):
 def test_rounds_are_in_the_order_of_time():
     """The method of a value is that of its last round."""
     earlier = telemetry.encode(replace(telemetry.decode(line(1.0, "a")), method="older"))
-    found = merging.rounds(f"{line(2.0, 'a')}\n{earlier}\n")[series("a")]
+    found = merge.rounds(f"{line(2.0, 'a')}\n{earlier}\n")[series("a")]
     assert [item.method for item in found] == ["older", telemetry.decode(line(2.0, "a")).method]
 
 
 def test_benchmarks_are_added_and_those_here_kept():
     here = {"a": entry("1", flops=1), "b": entry("1"), "version": 2}
     there = {"a": entry("1", flops=2), "b": entry("2"), "c": entry("1"), "version": 2}
-    kept = merging.merge_benchmarks(here, there, tar_is_current=False)
+    kept = merge.merge_benchmarks(here, there, tar_is_current=False)
     assert kept == {**here, "c": entry("1")}
-    newer = merging.merge_benchmarks(here, there, tar_is_current=True)
+    newer = merge.merge_benchmarks(here, there, tar_is_current=True)
     assert newer == there  # a new case does not raise the version, and has its FLOPs in the entry
 
 
 def test_the_first_file_says_which_version_is_the_suite_s():
-    found = merging.versions({"a": entry("2"), "x": 7, "version": 2}, {"a": entry("1"), "b": entry(3)})
+    found = merge.versions({"a": entry("2"), "x": 7, "version": 2}, {"a": entry("1"), "b": entry(3)})
     assert found == {"a": "2", "b": "3"}

@@ -19,7 +19,7 @@ from kernel_velocity.offline import archive, pack
 from tests.offline import bare_node
 from tests.offline_stand_in import plant
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 400  # s
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -1,6 +1,6 @@
 """The state survives what ends a slice, and belongs to what was asked for."""
 
-from kernel_velocity.offline.state import NAME, Done, load
+from kernel_velocity.offline.stages import NAME, Done, load
 
 
 def test_what_was_finished_is_known_to_the_next_slice(tmp_path):

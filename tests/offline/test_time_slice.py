@@ -13,7 +13,7 @@ import pytest
 
 from kernel_velocity import __main__, lock
 from kernel_velocity.errors import UsageError
-from kernel_velocity.offline import archive, child, collect, node_slice, stages, time_slice
+from kernel_velocity.offline import archive, child, collect, stages, time_slice
 from kernel_velocity.offline.child import Clock
 from tests import synthetic
 from tests.offline.test_facts import NODE
@@ -32,8 +32,8 @@ def node(tmp_path, monkeypatch):
     fake = FakeNode(tmp_path, monkeypatch)
     monkeypatch.delenv("KV_LOCK_HOLDER", raising=False)
     monkeypatch.setattr(time_slice.facts, "gather", fake.gather)
-    monkeypatch.setattr(node_slice, "cuda_status", lambda: "")
-    monkeypatch.setattr(stages.node_tests, "files", lambda *_: ["tests/x.py"])
+    monkeypatch.setattr(stages, "cuda_status", lambda: "")
+    monkeypatch.setattr(stages, "files", lambda *_: ["tests/x.py"])
     return fake
 
 
@@ -388,13 +388,13 @@ def test_two_slices_at_once(node):
 
 
 def test_without_a_compiler_nothing_can_be_measured(node, monkeypatch):
-    monkeypatch.setattr(node_slice, "has_compiler", lambda: False)
+    monkeypatch.setattr(stages, "has_compiler", lambda: False)
     status, said = node.slice()
     assert status == 2 and "no C++ compiler found" in said
 
 
 def test_kernels_that_cannot_run_here_are_noted(node, monkeypatch):
-    monkeypatch.setattr(node_slice, "cuda_status", lambda: "driver too old: it supports CUDA 12.2")
+    monkeypatch.setattr(stages, "cuda_status", lambda: "driver too old: it supports CUDA 12.2")
     _, said = node.slice("--stages", "build")
     assert "note: the native CUDA kernels are n/a: driver too old: it supports CUDA 12.2" in said
     assert "driver too old" in node.summary

@@ -7,8 +7,8 @@ import math
 import shutil
 import subprocess
 
-from kernel_velocity import files as atomic
-from kernel_velocity.offline import placing, unpack
+from kernel_velocity import files
+from kernel_velocity.offline import unpack
 from kernel_velocity.results.asv_file import StoredFile
 from tests import synthetic
 from tests.offline import node
@@ -115,9 +115,9 @@ def killed_after(writes, monkeypatch):
     def write(path, text):
         if len(written) == writes:
             raise Killed
-        atomic.replace_text(path, text)
+        files.replace_text(path, text)
         written.append(path)
 
-    for module in (placing, unpack):
+    for module in (unpack, unpack):
         monkeypatch.setattr(module, "replace_text", write)
     return written

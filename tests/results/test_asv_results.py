@@ -9,9 +9,7 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.results import failures
-from kernel_velocity.results import reader as asv_results
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import failures, reader, sessions
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.results.records import NO_TELEMETRY
 from kernel_velocity.series import measured as series_measured
@@ -40,7 +38,7 @@ def edit(path, change):
 
 
 def read(tree):
-    return asv_results.read(tree.results)
+    return reader.read(tree.results)
 
 
 def the_note(tree):
@@ -226,7 +224,7 @@ def test_a_damaged_description_of_a_machine_is_named(tree, machine, text):
 def test_a_results_directory_that_is_none_is_an_error(tmp_path, name):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match="no such directory, asv's results_dir is wanted: run `make track`"):
-        asv_results.read(tmp_path / name)
+        reader.read(tmp_path / name)
 
 
 def test_folders_of_other_origin_are_not_machines(tree):
@@ -276,7 +274,7 @@ def test_two_files_of_one_commit_are_not_added_up(tree):
 
 
 def test_parameters_are_read_from_their_repr():
-    assert [asv_results.parameter(text) for text in ("'native'", "3", "'a\\'b'", "<object>")] == [
+    assert [reader.parameter(text) for text in ("'native'", "3", "'a\\'b'", "<object>")] == [
         "native", "3", "a'b", "<object>",
     ]  # fmt: skip
 
@@ -292,7 +290,7 @@ def read_one(folder, row=(), telemetry=(), **changed):
     synthetic.write_json(path, data)
     synthetic.write_json(folder / "m" / "telemetry" / "ffffffff-env.jsonl", dict(telemetry))
     notes = []
-    return asv_results.read_file(path, notes), [note for note in notes if telemetry or "jsonl" not in note]
+    return reader.read_file(path, notes), [note for note in notes if telemetry or "jsonl" not in note]
 
 
 HUGE = 10**400  # an integer for JSON, and for no float
@@ -334,7 +332,7 @@ def test_a_file_of_brackets_is_none(tmp_path):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "deep.json").write_text("[" * 100_000)
     notes = []
-    assert asv_results.read_file(tmp_path / "m" / "deep.json", notes) is None
+    assert reader.read_file(tmp_path / "m" / "deep.json", notes) is None
     assert "recursion" in notes[0]
 
 
@@ -343,7 +341,7 @@ def test_work_that_no_call_does_is_named(tmp_path, amount):
     entry = {"type": "time", "params": [["'a'"], ["'b'"]], "flops": {"b": amount}}
     synthetic.write_json(tmp_path / "benchmarks.json", {"version": 2, "x.Cpu.time_hot": entry})
     notes = []
-    assert asv_results.read_benchmarks(tmp_path / "benchmarks.json", notes) == {}
+    assert reader.read_benchmarks(tmp_path / "benchmarks.json", notes) == {}
     assert "flops of b: a positive number up to 1e+24 is wanted" in notes[0]
 
 
@@ -368,8 +366,8 @@ def test_a_round_that_no_page_can_show_is_left_out(tmp_path, change):
 def test_neither_a_failure_nor_a_session_is_at_no_time(time):
     with pytest.raises(failures.FailureLineError, match="t: a Unix time is wanted"):
         failures.decode(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
-    with pytest.raises(session_facts.SessionLineError, match="t: a Unix time is wanted"):
-        session_facts.decode(json.dumps({"t": time}))
+    with pytest.raises(sessions.SessionLineError, match="t: a Unix time is wanted"):
+        sessions.decode(json.dumps({"t": time}))
 
 
 @pytest.mark.parametrize(("row", "complaint"), [(7, "row: a list is wanted"), ([["x"], [], "1"], "null or NaN")])
@@ -377,5 +375,5 @@ def test_a_damaged_ceiling_is_named(tmp_path, row, complaint):
     data = synthetic.results_json("f" * 40, "m", {"device.Cpu.track_threads": row})
     synthetic.write_json(tmp_path / "m" / "ffffffff-env.json", data)
     notes = []
-    assert asv_results.read_file(tmp_path / "m" / "ffffffff-env.json", notes).tracked == ()
+    assert reader.read_file(tmp_path / "m" / "ffffffff-env.json", notes).tracked == ()
     assert f"device.Cpu.track_threads: {'' if row == 7 else 'result: a number, '}{complaint}" in notes[0]

@@ -6,7 +6,7 @@ import git
 import pytest
 
 from kernel_velocity.errors import HistoryError
-from kernel_velocity.nightly import conclude as night_concluding
+from kernel_velocity.nightly import conclude
 from kernel_velocity.results import git as history
 from tests import synthetic
 
@@ -42,14 +42,14 @@ def test_what_merges_brought_is_found_by_a_line_of_its_message(tree):
     commits = history.read(tree.repository, [main.hexsha, merge.hexsha]).commits
     found = history.merged(tree.repository, commits.values(), saying="Perf-Expected")
     assert {sha: [item.sha for item in items] for sha, items in found.items()} == {merge.hexsha: [said.hexsha]}
-    expected, _ = night_concluding.expectations(tree.repository, commits.values())
+    expected, _ = conclude.expectations(tree.repository, commits.values())
     assert [(item.commits, item.id[:8]) for item in expected] == [
         ((merge.hexsha,), merge.hexsha[:8]),
         ((merge.hexsha,), said.hexsha[:8]),
     ]
-    between = history.between(tree.repository, main.hexsha, merge.hexsha, saying="Perf-Expected")
+    between = history.announcing(tree.repository, main.hexsha, merge.hexsha, saying="Perf-Expected")
     assert {item.sha for item in between} == {merge.hexsha, said.hexsha}
-    assert history.between(tree.repository, merge.hexsha, main.hexsha, saying="Perf-Expected") == ()
+    assert history.announcing(tree.repository, merge.hexsha, main.hexsha, saying="Perf-Expected") == ()
 
 
 @pytest.mark.parametrize("sha", ["f" * 40, "0" * 40])

@@ -13,9 +13,7 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.results import backup as kept_values
-from kernel_velocity.results import failures, ingest
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import backup, failures, ingest, sessions
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.sessions import SessionFacts
 from tests.results.spooled import (
@@ -71,8 +69,8 @@ def test_rounds_that_nothing_claims_are_pruned_after_a_day(tmp_path):
 
 
 def session(root, began, **facts):
-    line = session_facts.encode(SessionFacts(began=began, facts=facts))
-    append_line(session_facts.spool_path(root, ENVIRONMENT, COMMIT), line)
+    line = sessions.encode(SessionFacts(began=began, facts=facts))
+    append_line(sessions.spool_path(root, ENVIRONMENT, COMMIT), line)
 
 
 def test_what_the_machine_was_moves_beside_the_rounds_of_its_session(tmp_path):
@@ -81,23 +79,23 @@ def test_what_the_machine_was_moves_beside_the_rounds_of_its_session(tmp_path):
     session(tmp_path, 4.0, governor="performance")
     session(tmp_path, 7.0, governor="powersave")  # has measured nothing yet
     assert ingest.ingest(tmp_path, now=10.0).waiting == 1
-    assert [each.began for each in session_facts.read(path, [])] == [4.0]
+    assert [each.began for each in sessions.read(path, [])] == [4.0]
     session(tmp_path, 4.0, governor="performance")  # a line that was moved already, as an interruption leaves it
     spool(tmp_path, at(5.0, 1.0))
     ingest.ingest(tmp_path, now=10.0)
-    assert [each.facts for each in session_facts.read(path, [])] == [{"governor": "performance"}]
+    assert [each.facts for each in sessions.read(path, [])] == [{"governor": "performance"}]
 
 
 def test_what_the_machine_was_is_not_kept_where_nothing_was_measured(tmp_path):
     path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
     session(tmp_path, 4.0, governor="performance")
     assert ingest.ingest(tmp_path, now=10.0).waiting == 1
-    assert session_facts.read(path, []) == ()
+    assert sessions.read(path, []) == ()
     assert ingest.ingest(tmp_path, now=4.0 + ingest.GRACE + 1).pruned == 1
 
 
 def test_a_malformed_session_is_set_aside(tmp_path):
-    path = session_facts.spool_path(tmp_path, ENVIRONMENT, COMMIT)
+    path = sessions.spool_path(tmp_path, ENVIRONMENT, COMMIT)
     append_line(path, '{"t": "noon"}')
     (problem,) = ingest.ingest(tmp_path, now=10.0).problems
     assert "a Unix time is wanted, got 'noon'" in problem
@@ -312,7 +310,7 @@ def command(root):
 def cut_off(root):
     """Leave what a run leaves that was killed when it had measured anew one round of two."""
     path = write_result(root, [None, 1.5], [None, [1.0, 2.0]], repeat=[None, 2])
-    kept_values.keep(root, [path])
+    backup.keep(root, [path])
     before = path.read_text()
     write_result(root, [None, 9.0], [None, [9.0]], repeat=[None, 1])
     return path, before

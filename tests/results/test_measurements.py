@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernel_velocity.harness.telemetry import FLAGS, Round
-from kernel_velocity.results import measurement as measurements
+from kernel_velocity.results import measurement
 from kernel_velocity.results.measurement import SeriesKey
 
 KEY = SeriesKey(
@@ -33,7 +33,7 @@ def rounds(values, **changes):
 
 
 def measure(items, flop=2e9, bytes_moved=1e9):
-    return measurements.from_rounds(KEY, "c" * 40, items, flop=flop, bytes_moved=bytes_moved)
+    return measurement.from_rounds(KEY, "c" * 40, items, flop=flop, bytes_moved=bytes_moved)
 
 
 def test_the_value_is_the_median_and_one_wild_round_does_not_move_it():
@@ -70,7 +70,7 @@ def test_the_interval_is_scipys_on_logarithms():
     values = [1.0, 1.1, 0.95, 1.02, 1.07, 0.99, 1.03, 1.01]
     logs = [math.log(value) for value in values]
     low, high = stats.t.interval(0.95, len(logs) - 1, loc=stats.tmean(logs), scale=stats.sem(logs))
-    interval = measurements.round_interval(values)
+    interval = measurement.round_interval(values)
     assert (interval.low, interval.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-5)
 
 
@@ -78,7 +78,7 @@ def test_the_interval_holds_the_truth_in_95_of_100():
     noise = random.Random(5)
     held = 0
     for _ in range(2000):
-        interval = measurements.round_interval([math.exp(noise.gauss(0, 0.01)) for _ in range(8)])
+        interval = measurement.round_interval([math.exp(noise.gauss(0, 0.01)) for _ in range(8)])
         held += interval.low <= 1.0 <= interval.high
     assert held / 2000 == pytest.approx(0.95, abs=0.015)
 
@@ -108,7 +108,7 @@ def test_flags_whose_names_do_not_explain_themselves_are_explained():
         "warm in 8 of 8 rounds (faster than memory: the caches were not cold)",
         "z in 8 of 8 rounds",  # of a newer version
     )
-    assert set(measurements.MEANINGS) <= set(FLAGS)
+    assert set(measurement.MEANINGS) <= set(FLAGS)
 
 
 def test_methods_are_not_mixed():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts, SessionLineError
 
 TEXTS = st.dictionaries(st.text(max_size=10), st.text(max_size=10), max_size=4)
@@ -19,8 +19,8 @@ SECOND = SessionFacts(began=200.0, facts={"driver": "560"}, code={"matmul": "a"}
 @given(began=st.floats(0, 4e9), facts=TEXTS, code=TEXTS)
 def test_decode_inverts_encode(began, facts, code):
     session = SessionFacts(began=round(began, 3), facts=facts, code=code)
-    line = session_facts.encode(session)
-    assert session_facts.decode(line) == session and "\n" not in line
+    line = sessions.encode(session)
+    assert sessions.decode(line) == session and "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -37,29 +37,29 @@ def test_decode_inverts_encode(began, facts, code):
 )
 def test_other_lines_are_refused(line, message):
     with pytest.raises(SessionLineError, match=message):
-        session_facts.decode(line)
+        sessions.decode(line)
 
 
 def test_unknown_keys_are_ignored():
-    assert session_facts.decode('{"t": 1, "later": {}}') == SessionFacts(began=1)
+    assert sessions.decode('{"t": 1, "later": {}}') == SessionFacts(began=1)
 
 
 def test_only_what_changed_is_kept(tmp_path):
     file = tmp_path / "bench-1" / "abc-env.json"
     for session in (FIRST, dataclasses.replace(FIRST, began=150.0), SECOND, dataclasses.replace(FIRST, began=300.0)):
-        session_facts.append(file, session)
-    assert [session.began for session in session_facts.read(file, [])] == [100.0, 200.0, 300.0]
-    assert session_facts.beside(file) == tmp_path / "bench-1" / "telemetry" / "abc-env.sessions.jsonl"
+        sessions.append(file, session)
+    assert [session.began for session in sessions.read(file, [])] == [100.0, 200.0, 300.0]
+    assert sessions.beside(file) == tmp_path / "bench-1" / "telemetry" / "abc-env.sessions.jsonl"
 
 
 def test_a_malformed_line_is_named_kept_and_costs_no_other(tmp_path):
     file = tmp_path / "bench-1" / "abc-env.json"
-    session_facts.append(file, FIRST)
-    path = session_facts.beside(file)
+    sessions.append(file, FIRST)
+    path = sessions.beside(file)
     path.write_text(path.read_text() + "{broken")  # a disk that was full
-    session_facts.append(file, SECOND)
+    sessions.append(file, SECOND)
     notes = []
-    assert session_facts.read(file, notes) == (FIRST, SECOND)
+    assert sessions.read(file, notes) == (FIRST, SECOND)
     assert notes[0].startswith("bench-1/telemetry/abc-env.sessions.jsonl:2: not JSON: ")
     assert "{broken\n" in path.read_text()
 
@@ -68,16 +68,16 @@ def test_a_malformed_line_is_named_kept_and_costs_no_other(tmp_path):
     ("when", "began"), [(50.0, 100.0), (100.0, 100.0), (199.0, 100.0), (200.0, 200.0), (None, 200.0)]
 )
 def test_what_held_at_a_time(when, began):
-    assert session_facts.at([SECOND, FIRST], when).began == began
-    assert session_facts.at([], when) is None
+    assert sessions.at([SECOND, FIRST], when).began == began
+    assert sessions.at([], when) is None
 
 
 def test_changes_are_of_facts_that_both_know():
     before, after = {"driver": "550", "cuda": "12", "gone": "x"}, {"driver": "560", "cuda": "12", "new": "y"}
-    assert session_facts.changes(before, after) == {"driver": ("550", "560")}
-    assert session_facts.changes(None, after) == session_facts.changes(before, None) == {}
+    assert sessions.changes(before, after) == {"driver": ("550", "560")}
+    assert sessions.changes(None, after) == sessions.changes(before, None) == {}
 
 
 def test_merging_keeps_every_session_once_in_order():
-    text = session_facts.merged((SECOND,), (FIRST, SECOND))
+    text = sessions.merged((SECOND,), (FIRST, SECOND))
     assert [json.loads(line)["t"] for line in text.splitlines()] == [100.0, 200.0]

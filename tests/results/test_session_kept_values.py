@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from kernel_velocity.results import backup as kept_values
-from kernel_velocity.results import failures
+from kernel_velocity.results import backup, failures
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.failures import Failure
 
@@ -53,7 +52,7 @@ def counts(path):
 def path(tmp_path):
     found = tmp_path / "results" / "box" / f"{COMMIT[:8]}-env.json"
     write(found, [8, 3])
-    kept_values.keep(tmp_path, [found, found.with_name("absent.json")])
+    backup.keep(tmp_path, [found, found.with_name("absent.json")])
     return found
 
 
@@ -68,23 +67,23 @@ def path(tmp_path):
 )
 def test_a_series_that_ends_with_less_is_put_back(tmp_path, path, after, rounds, wanted):
     write(path, after)
-    lines = kept_values.put_back(tmp_path, tmp_path / "results", rounds)
+    lines = backup.put_back(tmp_path, tmp_path / "results", rounds)
     assert counts(path) == wanted
     assert len(lines) == (after != wanted) and all(path.name in line for line in lines)
-    assert kept_values.put_back(tmp_path, tmp_path / "results", rounds) == []  # the copies are gone
+    assert backup.put_back(tmp_path, tmp_path / "results", rounds) == []  # the copies are gone
 
 
 def test_values_come_back_whole(tmp_path, path):
     before = dict(StoredFile(path).series())
     write(path, [1, None])
-    kept_values.put_back(tmp_path, tmp_path / "results")
+    backup.put_back(tmp_path, tmp_path / "results")
     assert dict(StoredFile(path).series()) == before
 
 
 def test_a_file_that_is_half_written_is_put_back_whole(tmp_path, path):
     text = path.read_text()
     path.write_text(text[:40])
-    kept_values.put_back(tmp_path, tmp_path / "results")
+    backup.put_back(tmp_path, tmp_path / "results")
     assert path.read_text() == text
 
 
@@ -92,7 +91,7 @@ def test_a_file_that_is_half_written_is_put_back_whole(tmp_path, path):
 def test_a_first_measurement_that_is_half_written_is_removed(tmp_path, path, whole):
     new = path.with_name("absent.json")
     new.write_text(path.read_text() if whole else path.read_text()[:40])
-    lines = kept_values.put_back(tmp_path, tmp_path / "results")
+    lines = backup.put_back(tmp_path, tmp_path / "results")
     assert new.exists() is whole
     assert [line for line in lines if "absent.json: half written" in line] == lines[: not whole]
 
@@ -105,5 +104,5 @@ def test_what_was_found_wrong_is_not_put_back(tmp_path, path):
         failures.append(spool, failure)
     with spool.open("ab") as stream:
         stream.write(b'{"b": "\xff", "p": \n')  # which ingest reports, and costs no other line
-    kept_values.put_back(tmp_path, tmp_path / "results", 8)
+    backup.put_back(tmp_path, tmp_path / "results", 8)
     assert counts(path) == [None, 3]

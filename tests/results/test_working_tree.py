@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from kernel_velocity.errors import HistoryError
-from kernel_velocity.results import working_tree
+from kernel_velocity.results import git as working_tree
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def change(clone):
 
 def test_what_differs_is_in_the_commit(clone):
     change(clone)
-    sha = working_tree.commit(clone)
+    sha = working_tree.working_tree(clone)
     assert git(clone, "diff", "--name-status", "HEAD", sha).split() == [
         *("M", "kernels/a.py"),
         *("A", "kernels/b.py"),
@@ -55,7 +55,7 @@ def test_index_branch_and_working_tree_stay_as_they_are(clone):
     index, head = (clone / ".git" / "index").read_bytes(), git(clone, "rev-parse", "HEAD")
     status = git(clone, "status", "--porcelain")
     index = (clone / ".git" / "index").read_bytes()  # `git status` may have refreshed it
-    sha = working_tree.commit(clone)
+    sha = working_tree.working_tree(clone)
     assert (clone / ".git" / "index").read_bytes() == index
     assert git(clone, "rev-parse", "HEAD") == head
     assert git(clone, "status", "--porcelain") == status
@@ -66,12 +66,12 @@ def test_index_branch_and_working_tree_stay_as_they_are(clone):
 
 def test_the_same_content_is_the_same_commit(clone):
     change(clone)
-    assert working_tree.commit(clone) == working_tree.commit(clone)
+    assert working_tree.working_tree(clone) == working_tree.working_tree(clone)
 
 
 def test_a_tree_without_changes_is_head(clone):
     (clone / "results" / "box" / "machine.json").write_text("recorded since\n")
-    assert working_tree.commit(clone) == git(clone, "rev-parse", "HEAD")
+    assert working_tree.working_tree(clone) == git(clone, "rev-parse", "HEAD")
 
 
 def test_results_may_be_ignored_or_not_there(clone):
@@ -79,10 +79,10 @@ def test_results_may_be_ignored_or_not_there(clone):
     (clone / ".gitignore").write_text("build/\nresults/\n")
     git(clone, "commit", "-qam", "Keep no results")
     change_one(clone)
-    assert git(clone, "diff", "--name-only", "HEAD", working_tree.commit(clone)) == "kernels/a.py"
+    assert git(clone, "diff", "--name-only", "HEAD", working_tree.working_tree(clone)) == "kernels/a.py"
     (clone / "results").mkdir()
     (clone / "results" / "new.json").write_text("recorded\n")
-    assert git(clone, "diff", "--name-only", "HEAD", working_tree.commit(clone)) == "kernels/a.py"
+    assert git(clone, "diff", "--name-only", "HEAD", working_tree.working_tree(clone)) == "kernels/a.py"
 
 
 def change_one(clone):
@@ -93,4 +93,4 @@ def test_what_git_refuses_is_said_in_its_words(tmp_path):
     with pytest.raises(
         HistoryError, match="the working tree cannot be made a commit: git rev-parse says: fatal: not a"
     ):
-        working_tree.commit(tmp_path)
+        working_tree.working_tree(tmp_path)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.roofline.cache_benefit import cache_benefit, dram_seconds
+from kernel_velocity.roofline.model import cache_benefit, dram_seconds
 from tests.kernels.stand_in import properties
 
 AMOUNTS = st.floats(1e-3, 1e15)

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from kernel_velocity.harness.device_figures import device_id, version
-from kernel_velocity.roofline import ceilings as kept_ceilings
+from kernel_velocity.roofline import ceilings
 from tests.harness.test_device_figures import a_machine, document
 
 KEY = "device.Cpu.track_"
@@ -18,8 +18,8 @@ def one_thread(monkeypatch):
 
 
 def keep(root, monkeypatch, when, **changes):
-    monkeypatch.setattr(kept_ceilings.time, "time_ns", lambda: int(when * 1e9))
-    return kept_ceilings.keep(root, {**document(a_machine()), **changes})
+    monkeypatch.setattr(ceilings.time, "time_ns", lambda: int(when * 1e9))
+    return ceilings.keep(root, {**document(a_machine()), **changes})
 
 
 def record(root, name, started_at, values, *, old=None, machine=None, key=KEY):
@@ -40,14 +40,14 @@ def record(root, name, started_at, values, *, old=None, machine=None, key=KEY):
 def test_what_peaks_measured_is_found_again_oldest_first(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
     keep(tmp_path, monkeypatch, 1000.0)
-    found = kept_ceilings.sessions(tmp_path, "cpu")
+    found = ceilings.sessions(tmp_path, "cpu")
     assert [each.began for each in found] == [200.0, 1000.0]
     assert found[0].figures["dram_copy_bandwidth"] == 11e9
     assert found[0].reported["L2"] == 1 << 20
-    began, newest = kept_ceilings.newest_document(tmp_path, "cpu")
+    began, newest = ceilings.newest_document(tmp_path, "cpu")
     assert (began, newest["node"]) == (1000.0, os.uname().nodename)
-    assert kept_ceilings.sessions(tmp_path, "cuda") == []
-    assert kept_ceilings.newest_document(tmp_path, "cuda") is None
+    assert ceilings.sessions(tmp_path, "cuda") == []
+    assert ceilings.newest_document(tmp_path, "cuda") is None
 
 
 def test_other_nodes_other_devices_and_other_threads_do_not_count(tmp_path, monkeypatch):
@@ -55,13 +55,13 @@ def test_other_nodes_other_devices_and_other_threads_do_not_count(tmp_path, monk
     keep(tmp_path, monkeypatch, 2.0)
     other = keep(tmp_path, monkeypatch, 3.0)
     other.write_text(json.dumps(json.loads(other.read_text()) | {"node": "elsewhere"}))
-    assert [each.began for each in kept_ceilings.sessions(tmp_path, "cpu")] == [2.0]
+    assert [each.began for each in ceilings.sessions(tmp_path, "cpu")] == [2.0]
     monkeypatch.setenv("KV_THREADS", "2")
-    assert kept_ceilings.sessions(tmp_path, "cpu") == []
+    assert ceilings.sessions(tmp_path, "cpu") == []
 
 
 def test_two_gpus_under_one_machine_name_are_kept_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_ceilings, "data_caches", lambda device: {})
+    monkeypatch.setattr(ceilings, "data_caches", lambda device: {})
     gpu, other = "A large GPU", "A small GPU"
     for when, name in ((1.0, gpu), (2.0, other), (3.0, gpu)):
         keep(tmp_path, monkeypatch, when, device="cuda", name=name)
@@ -70,7 +70,7 @@ def test_two_gpus_under_one_machine_name_are_kept_apart(tmp_path, monkeypatch):
         record(tmp_path, f"{when}-env", when, values, key="device.Cuda.track_")
     record(tmp_path, "old-env", 6.0, {"peak_float32": 6.0}, key="device.Cuda.track_")  # does not say
     found = {
-        name: [each.began for each in kept_ceilings.sessions(tmp_path, "cuda", name=name)]
+        name: [each.began for each in ceilings.sessions(tmp_path, "cuda", name=name)]
         for name in (gpu, other, "A third", None)
     }
     assert found == {gpu: [1, 3, 4, 6], other: [2, 5, 6], "A third": [6], None: [2, 5, 6]}
@@ -80,14 +80,14 @@ def test_two_gpus_under_one_machine_name_are_kept_apart(tmp_path, monkeypatch):
 def test_a_file_that_says_nothing_is_passed_over(tmp_path, monkeypatch, text):
     path = keep(tmp_path, monkeypatch, 1.0)
     path.with_name("2000.json").write_text(text)
-    assert [each.began for each in kept_ceilings.sessions(tmp_path, "cpu")] == [1.0]
+    assert [each.began for each in ceilings.sessions(tmp_path, "cpu")] == [1.0]
 
 
 def test_the_recorded_history_counts_too_in_order_of_time(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
     record(tmp_path, "a-env", 300.0, {"peak_float32": 5.0, "threads": 1, "l3_size": None})
     record(tmp_path, "b-env", 100.0, {"peak_float32": 7.0, "threads": 1, "peak_float16": float("nan")})
-    found = kept_ceilings.sessions(tmp_path, "cpu")
+    found = ceilings.sessions(tmp_path, "cpu")
     assert [each.began for each in found] == [100.0, 200.0, 300.0]
     assert found[2].figures == {"peak_float32": 5.0, "threads": 1.0, "l3_size": None}
     assert found[0].figures["peak_float16"] is None
@@ -97,7 +97,7 @@ def test_what_began_to_mean_something_else_is_not_taken_for_it_and_the_rest_stay
     values = {"dram_copy_bandwidth": 10e9, "dram_read_bandwidth": 12e9, "dram_triad_bandwidth": 9e9, "threads": 1}
     record(tmp_path, "before", 1.0, values, old="1")
     record(tmp_path, "since", 2.0, values)
-    before, since = kept_ceilings.sessions(tmp_path, "cpu")
+    before, since = ceilings.sessions(tmp_path, "cpu")
     assert before.figures == {"dram_read_bandwidth": 12e9, "threads": 1}
     assert since.figures == values
 
@@ -108,8 +108,8 @@ def test_recorded_sessions_of_other_kinds_do_not_count(tmp_path):
     record(tmp_path, "other-machine", 1.0, {"peak_float32": 5.0, "threads": 1}, machine="box")
     record(tmp_path, "failed", 1.0, {"peak_float32": None, "threads": None})
     record(tmp_path, "none", 1.0, {}).with_name("broken.json").write_text(f'{{"results": "{KEY}"}}')
-    assert kept_ceilings.sessions(tmp_path, "cpu") == []
-    assert len(kept_ceilings.sessions(tmp_path, "cpu", machine="box")) == 1
+    assert ceilings.sessions(tmp_path, "cpu") == []
+    assert len(ceilings.sessions(tmp_path, "cpu", machine="box")) == 1
 
 
 PEAK_FORMAT = version("cpu", "peak_float32")
@@ -130,5 +130,5 @@ def test_a_row_that_says_nothing_loses_no_other(tmp_path, bad, read):
     data = json.loads(path.read_text())
     data["results"][f"{KEY}peak_float32"] = bad
     path.write_text(json.dumps(data))
-    (found,) = kept_ceilings.sessions(tmp_path, "cpu")
+    (found,) = ceilings.sessions(tmp_path, "cpu")
     assert (found.began, set(found.figures), found.figures["threads"]) == (1.0, read, 1.0)

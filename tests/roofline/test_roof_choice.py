@@ -6,13 +6,10 @@ import pytest
 
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline import ceilings as kept_ceilings
-from kernel_velocity.roofline import roof_choice
-from kernel_velocity.roofline.roof_choice import choose
-from kernel_velocity.roofline.roofs import CeilingSession
-from kernel_velocity.site import model as site
-from kernel_velocity.site.pages import home as home_page
-from kernel_velocity.site.pages import kernel_chart as kernel_data
-from kernel_velocity.site.pages import roofline as roofline_page
+from kernel_velocity.roofline import roofs
+from kernel_velocity.roofline.roofs import CeilingSession, choose
+from kernel_velocity.site import model
+from kernel_velocity.site.pages import home, kernel_chart, roofline
 from tests.site import machine_records
 
 
@@ -73,7 +70,7 @@ def test_of_a_gpu_threads_tell_nothing():
 @pytest.mark.parametrize("text", ["", "many", "9" * 5000, "-1"])
 def test_what_is_no_number_of_threads_is_not_known(text):
     sessions = [("a", {"threads": "2"}), ("b", {"threads": text}), ("c", {}), ("a", {"threads": "4"})]
-    assert roof_choice.threads((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in sessions) == {"a": 4}
+    assert roofs.threads((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in sessions) == {"a": 4}
 
 
 def test_a_session_of_other_threads_moves_no_efficiency(tree, monkeypatch):
@@ -81,10 +78,10 @@ def test_a_session_of_other_threads_moves_no_efficiency(tree, monkeypatch):
     monkeypatch.setattr(kept_ceilings, "known", lambda *_: BOTH)
     for index in range(5):
         machine_records.add_session(tree, index, threads="1" if index else "8")
-    found = site.read(tree.results, tree.repository)
+    found = model.read(tree.results, tree.repository)
     (place,) = found.places
     assert found.roofs(place, "Cpu", tree.commits[4]).peaks["float32"] == 1e9
-    rows = home_page.page(found).grids[0].rows
+    rows = home.page(found).grids[0].rows
     assert all(row.figures["efficiency"] == 1 for row in rows)
     assert found.roofs(place, "Cpu").warnings[0].startswith("commits were measured with 1 and 8 threads")
 
@@ -99,12 +96,12 @@ def mixed(tree, monkeypatch):
     data = json.loads(path.read_text())
     del data["results"]["add_mul_exp.Cpu.time_hot"]
     path.write_text(json.dumps(data))
-    return tree, site.read(tree.results, tree.repository)
+    return tree, model.read(tree.results, tree.repository)
 
 
 def test_the_rows_of_a_roofline_are_against_roofs_of_their_own_threads(mixed):
     tree, found = mixed
-    data, page = roofline_page.build(found)
+    data, page = roofline.build(found)
     rows = {row.kernel: row for row in page.context["sections"][0].rows}
     assert (rows["matmul"].attainable, rows["add_mul_exp"].attainable) == ("8.00 GFLOPS", "1.00 GFLOPS")
     apart = {entry["kernel"]: entry["apart"] for entry in data.value["series"]}
@@ -114,5 +111,5 @@ def test_the_rows_of_a_roofline_are_against_roofs_of_their_own_threads(mixed):
 def test_a_kernels_efficiency_is_none_where_it_was_measured_with_other_threads(mixed):
     tree, found = mixed
     keys = [key for key in found.keys if key.benchmark.startswith("matmul")]
-    one, *_ = kernel_data.chart(found, "matmul", "Cpu", keys).series
+    one, *_ = kernel_chart.chart(found, "matmul", "Cpu", keys).series
     assert one.conversions["efficiency"].apart == tuple(sorted(tree.commits[:4]))

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernel_velocity.harness.device_figures import UNITS
-from kernel_velocity.runner import ceilings as ceiling_run
-from kernel_velocity.runner import select as selection
+from kernel_velocity.runner import ceilings, select
 from tests.suite import SUITE
 
 COMMIT = "c0ffee00" + "0" * 32
@@ -20,9 +19,7 @@ def asv(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "device.py").touch()
-    monkeypatch.setattr(
-        ceiling_run, "Config", SimpleNamespace(load=lambda: SimpleNamespace(benchmark_dir="benchmarks"))
-    )
+    monkeypatch.setattr(ceilings, "Config", SimpleNamespace(load=lambda: SimpleNamespace(benchmark_dir="benchmarks")))
     asked = []
 
     def measure(status=0, said=()):
@@ -32,11 +29,11 @@ def asv(monkeypatch, tmp_path):
                 on_line(line)
             return status
 
-        monkeypatch.setattr(ceiling_run, "run_asv", run_asv)
+        monkeypatch.setattr(ceilings, "run_asv", run_asv)
         out = io.StringIO()
         stored = tmp_path / "results" / "box" / f"{COMMIT[:8]}-env.json"
         log = tmp_path / "log"
-        return ceiling_run.measure(COMMIT, stored, machine="box", device="cpu", log=log, out=out), out.getvalue()
+        return ceilings.measure(COMMIT, stored, machine="box", device="cpu", log=log, out=out), out.getvalue()
 
     return SimpleNamespace(asked=asked, measure=measure, root=tmp_path)
 
@@ -66,7 +63,7 @@ def test_a_failure_is_a_line(asv):
 
 def test_the_expression_selects_every_ceiling_of_a_device_and_nothing_else():
     for device, name, other in (("cpu", "Cpu", "Cuda"), ("cuda", "Cuda", "Cpu")):
-        expression = re.compile(ceiling_run.expression(device))
+        expression = re.compile(ceilings.expression(device))
         assert all(expression.search(f"device.{name}.track_{figure}") for figure in UNITS[device])
         assert not expression.search(f"device.{other}.track_timer_tick")
         assert not expression.search(f"my_device.{name}.track_timer_tick")
@@ -74,6 +71,4 @@ def test_the_expression_selects_every_ceiling_of_a_device_and_nothing_else():
 
 def test_ceilings_are_no_series_of_a_kernel():
     for device in ("cpu", "cuda"):
-        assert not [
-            name for name, _ in selection.select(SUITE, device, "full", None).series if name.startswith("device.")
-        ]
+        assert not [name for name, _ in select.select(SUITE, device, "full", None).series if name.startswith("device.")]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kernel_velocity.runner.code_hashes import BUILD_INFO, code_hash
+from kernel_velocity.runner.build_info import BUILD_INFO, code_hash
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from asv.config import Config
 from asv.machine import Machine, MachineCollection
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.results import sessions as session_facts
-from kernel_velocity.runner import asv_setup, environment, host
-from kernel_velocity.runner import build_info as toolchain
+from kernel_velocity.results import sessions
+from kernel_velocity.runner import asv, build_info, environment, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
 
 GXX = """
@@ -119,10 +118,10 @@ def test_a_toolchain_is_its_compilers_and_settings(tmp_path, monkeypatch):
         (tmp_path / name).write_text(f"#!/bin/sh\nprintf '{said}\\n'\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(toolchain, "DEFAULT_CUDA", str(tmp_path / "none"))
-    assert toolchain.describe({"KV_CUDA": "ON"}) == "g++ 12; Build 13.0; KV_CUDA=ON"
+    monkeypatch.setattr(build_info, "DEFAULT_CUDA", str(tmp_path / "none"))
+    assert build_info.describe({"KV_CUDA": "ON"}) == "g++ 12; Build 13.0; KV_CUDA=ON"
     (tmp_path / "nvcc").unlink()
-    assert toolchain.describe({"CXX": "no-such"}) == "no C++ compiler; no nvcc"
+    assert build_info.describe({"CXX": "no-such"}) == "no C++ compiler; no nvcc"
 
 
 def conf(**changes):
@@ -136,9 +135,9 @@ def conf(**changes):
 def test_why_the_environment_cannot_be_had_is_said(monkeypatch):
     monkeypatch.setattr(environment, "torch_version", lambda: None)
     with pytest.raises(UsageError, match="torch is not installed for"):
-        asv_setup.environment_of(conf())
+        asv.environment_of(conf())
     with pytest.raises(UsageError, match="environment_type is 'virtualenv'; `host` is wanted"):
-        asv_setup.environment_of(conf(environment_type="virtualenv"))
+        asv.environment_of(conf(environment_type="virtualenv"))
 
 
 @pytest.fixture
@@ -153,23 +152,23 @@ def machines(tmp_path, monkeypatch):
 def test_a_named_machine_is_described(machines, before):
     if before is not None:
         machines.write_text(json.dumps(before))
-    assert asv_setup.machine("box") == "box"
+    assert asv.machine("box") == "box"
     known = json.loads(machines.read_text())["box"]
     assert known["machine"] == "box" and known["cpu"] and known["arch"] == platform.machine()
 
 
 def test_what_is_known_of_a_machine_is_kept(machines):
     machines.write_text(json.dumps({"box": {"machine": "box", "cpu": "mine"}, "version": 1}))
-    assert asv_setup.machine("box") == "box"
+    assert asv.machine("box") == "box"
     assert json.loads(machines.read_text())["box"] == {"machine": "box", "cpu": "mine"}
 
 
 def test_a_host_that_is_called_as_a_folder_of_ours_is_refused(machines, monkeypatch):
     monkeypatch.setattr(Machine, "get_unique_machine_name", staticmethod(lambda: "findings"))
     with pytest.raises(UsageError, match=r"asv calls this machine 'findings'.*MACHINE=bench-2"):
-        asv_setup.machine(None)
+        asv.machine(None)
     assert not machines.exists()
-    assert asv_setup.machine("kv-ab") == "kv-ab"  # asked for by our own A/B runs
+    assert asv.machine("kv-ab") == "kv-ab"  # asked for by our own A/B runs
 
 
 def test_only_the_running_python_is_offered():
@@ -192,5 +191,5 @@ def test_a_run_says_once_of_a_commit_what_the_machine_is(tmp_path, monkeypatch):
     lines = {path.name[0]: path.read_text().splitlines() for path in tmp_path.glob(".asv/spool/host-py3.11/*")}
     assert sorted(lines) == ["a", "b"]
     (line,) = lines["a"]
-    found = session_facts.decode(line)
+    found = sessions.decode(line)
     assert (found.began, found.facts["python"]) == (12.0, platform.python_version())

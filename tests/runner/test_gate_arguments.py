@@ -9,9 +9,9 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.ab import gate
 from kernel_velocity.ab.rounds import Pair
-from kernel_velocity.results import clone as results_clone
-from kernel_velocity.results.commits import resolve
-from kernel_velocity.runner import checks as ab_arguments
+from kernel_velocity.results import git as results_clone
+from kernel_velocity.results.git import resolve
+from kernel_velocity.runner import checks
 from kernel_velocity.stats.sequential import Obstacle
 from tests.ab.simulated_machine import Machine
 from tests.suite import SUITE
@@ -36,7 +36,7 @@ def repository(tmp_path_factory):
 @pytest.fixture
 def clone(repository, monkeypatch):
     """The repository on a machine without GPU, with some torch; its suite is ours."""
-    monkeypatch.setattr(ab_arguments, "torch_version", lambda: "9.9.0")
+    monkeypatch.setattr(checks, "torch_version", lambda: "9.9.0")
     monkeypatch.setattr("kernel_velocity.ab.gate.device", lambda: "cpu")
     monkeypatch.setattr("kernel_velocity.ab.bisect.device", lambda: "cpu")
     monkeypatch.delenv("KV_LOCK_HOLDER", raising=False)
@@ -104,7 +104,7 @@ def test_a_folder_that_is_no_clone_of_ours(tmp_path):
 @pytest.mark.parametrize(("head", "notes"), [("HEAD", 1), (".", 0)])
 def test_uncommitted_changes_are_said_where_they_are_not_measured(clone, head, notes, monkeypatch):
     monkeypatch.setattr(
-        "kernel_velocity.results.clone.check_clone", lambda root: ["uncommitted changes are not measured"]
+        "kernel_velocity.results.git.check_clone", lambda root: ["uncommitted changes are not measured"]
     )
     err = io.StringIO()
     assert main(["gate", "HEAD~1", head, "--bench", "fft", "--root", str(clone)], io.StringIO(), err) == 2
@@ -117,7 +117,7 @@ def test_settings_of_the_timing_are_looked_at_first(clone, monkeypatch):
 
 
 def test_without_torch_nothing_can_be_measured(clone, monkeypatch):
-    monkeypatch.setattr(ab_arguments, "torch_version", lambda: None)
+    monkeypatch.setattr(checks, "torch_version", lambda: None)
     assert complaint(clone, *GATE).startswith("torch is not installed for this Python")
 
 

@@ -7,27 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.results.join import StoredSeries
-from kernel_velocity.runner import resume as going_on
+from kernel_velocity.runner import resume
 from kernel_velocity.runner.resume import Step
 from tests.ab.simulated_machine import OTHER, SERIES, a_round
 
 
 def test_nothing_kept_is_one_step_of_all_rounds():
-    assert going_on.steps({"b": 0, "a": 0}, 8) == (Step(commits=("b", "a"), rounds=8, append=False),)
+    assert resume.steps({"b": 0, "a": 0}, 8) == (Step(commits=("b", "a"), rounds=8, append=False),)
 
 
 def test_what_is_behind_comes_first_and_then_all_in_turns():
-    assert going_on.steps({"c": 5, "b": 5, "a": 4}, 8) == (
+    assert resume.steps({"c": 5, "b": 5, "a": 4}, 8) == (
         Step(commits=("a",), rounds=1, append=True),
         Step(commits=("c", "b", "a"), rounds=3, append=True),
     )
-    assert going_on.steps({"b": 1, "a": 0}, 8)[0] == Step(commits=("a",), rounds=1, append=False)
+    assert resume.steps({"b": 1, "a": 0}, 8)[0] == Step(commits=("a",), rounds=1, append=False)
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), st.integers(0, 9), max_size=6), st.integers(1, 8))
 def test_every_commit_ends_with_its_rounds_and_none_that_is_stored_is_replaced(kept, rounds):
     have = dict(kept)
-    for step in going_on.steps(kept, rounds):
+    for step in resume.steps(kept, rounds):
         for commit in step.commits:
             assert step.append or have[commit] == 0
             have[commit] += step.rounds
@@ -51,7 +51,7 @@ def measured(series, number, **more):
 def kept(*given, told=None, now=200.0, method="m", change=lambda rounds: rounds):
     rounds = {series: change(found) for series, (found, _) in zip((SERIES, OTHER), given, strict=False)}
     stored = {series: item for series, (_, item) in zip((SERIES, OTHER), given, strict=False)}
-    return going_on.kept_rounds(stored, rounds, (SERIES, OTHER), told=told or {}, rounds=8, method=method, now=now)
+    return resume.kept_rounds(stored, rounds, (SERIES, OTHER), told=told or {}, rounds=8, method=method, now=now)
 
 
 FIVE = measured(SERIES, 5), measured(OTHER, 5)
@@ -75,7 +75,7 @@ def test_a_round_that_died_is_a_round():
 @pytest.mark.parametrize(
     "given",
     [
-        {"now": 100.5 + going_on.LONGEST},  # of an earlier session
+        {"now": 100.5 + resume.LONGEST},  # of an earlier session
         {"now": 103.5},  # of one before the clock was set back
         {"method": "other"},
         {"change": lambda rounds: rounds[:-1]},  # one has no telemetry
@@ -101,7 +101,7 @@ def test_what_is_not_the_same_of_all_series_is_measured_anew(given):
 
 def test_what_is_gone_on_from_is_said():
     assert (
-        going_on.said({"abcdef": 5, "bcdefa": 0, "cdefab": 4}, 8, 3)
+        resume.said({"abcdef": 5, "bcdefa": 0, "cdefab": 4}, 8, 3)
         == "going on with abc after 5, cde after 4 of 8 rounds"
     )
-    assert going_on.said({"abcdef": 0}, 8, 3) is None
+    assert resume.said({"abcdef": 0}, 8, 3) is None

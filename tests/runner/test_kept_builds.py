@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from asv.build_cache import BuildCache
 
-from kernel_velocity.ab import session as ab_run
+from kernel_velocity.ab import session
 from kernel_velocity.ab.session import AsvRunner
-from kernel_velocity.runner import builds as kept_builds
-from kernel_velocity.runner import environment
+from kernel_velocity.runner import builds, environment
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch
 
 COMMIT = "c0ffee00" + "0" * 32
@@ -55,8 +54,8 @@ def is_killed():
 def built(tmp_path, monkeypatch):
     """Return an environment with a build of an old compiler in it, and a runner of it."""
     monkeypatch.setattr(environment, "has_compiler", lambda: True)
-    monkeypatch.setattr(environment.toolchain, "describe", lambda environ: "here")
-    monkeypatch.setattr(ab_run, "get_repo", lambda conf: None)
+    monkeypatch.setattr(environment.build_info, "describe", lambda environ: "here")
+    monkeypatch.setattr(session, "get_repo", lambda conf: None)
     own = Environment(tmp_path, lambda: None)
     own._make(COMMIT, "old")
     own._cache.finalize_cache_dir(COMMIT)
@@ -67,7 +66,7 @@ def built(tmp_path, monkeypatch):
 
 
 def left(own):
-    return list((own.folder / kept_builds.FOLDER).glob("*"))
+    return list((own.folder / builds.FOLDER).glob("*"))
 
 
 def test_a_new_build_takes_the_place_of_the_old_one(built):
@@ -100,7 +99,7 @@ def test_whoever_interrupts_a_build_keeps_the_old_one(built):
 
 def test_what_a_killed_run_put_aside_comes_back(built):
     own, runner = built
-    kept_builds.keep(own, COMMIT)
+    builds.keep(own, COMMIT)
     own._make(COMMIT, "half")
     assert own.code() is None
     own._compile = fails

@@ -11,7 +11,7 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.device_figures import Figure, device_id
-from kernel_velocity.roofline import ceilings as kept_ceilings
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline import table as peaks_table
 from kernel_velocity.roofline.table import of_document
 from kernel_velocity.roofline.vendor import vendor
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 def session(given, began=0.0):
-    return kept_ceilings.session_of(given, began)
+    return ceilings.session_of(given, began)
 
 
 def on_an_h100():

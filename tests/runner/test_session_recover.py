@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernel_velocity.ab import session as ab_run
-from kernel_velocity.lab import sessions as identical_sessions
+from kernel_velocity.lab import sessions
 from kernel_velocity.runner import session
 from kernel_velocity.runner.session import Session
 
@@ -47,7 +47,7 @@ def work(tmp_path, monkeypatch, known):
 
 def test_what_an_ab_run_or_a_session_left_is_removed_and_nothing_else(work, tmp_path):
     results = tmp_path / "results"
-    for name in (ab_run.MACHINE, identical_sessions.MACHINE, "box", "findings"):
+    for name in (ab_run.MACHINE, sessions.MACHINE, "box", "findings"):
         (results / name).mkdir(parents=True)
         (results / name / "machine.json").write_text("{}")
     out = io.StringIO()

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel_velocity.errors import KernelVelocityError
-from kernel_velocity.runner import publish as site_process
+from kernel_velocity.runner import publish
 from kernel_velocity.site import report
 
 
@@ -15,7 +15,7 @@ def test_it_is_the_site_that_report_writes_and_its_notes(tree, tmp_path, monkeyp
     (tree.results / "odd").mkdir()
     (tree.results / "odd" / "01234567-env.json").write_text("[")
     monkeypatch.chdir(tmp_path)  # relative names are of the caller's folder
-    notes = site_process.write_site(
+    notes = publish.write_site(
         results=tree.results.relative_to(tmp_path), repository=tree.repository.relative_to(tmp_path), out=tmp_path / "a"
     )
     ours = report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "b")
@@ -27,7 +27,7 @@ def test_it_is_the_site_that_report_writes_and_its_notes(tree, tmp_path, monkeyp
 
 def test_what_a_user_can_cure_is_raised_in_its_words(tree, tmp_path):
     with pytest.raises(KernelVelocityError, match=f"^{tmp_path}/nowhere: no such directory"):
-        site_process.write_site(results=tmp_path / "nowhere", repository=tree.repository, out=tmp_path / "site")
+        publish.write_site(results=tmp_path / "nowhere", repository=tree.repository, out=tmp_path / "site")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_what_a_user_can_cure_is_raised_in_its_words(tree, tmp_path):
 def test_another_end_is_told(tmp_path, monkeypatch, program, words):
     (tmp_path / "python").write_text(f"#!/bin/sh\n{program}\n")
     (tmp_path / "python").chmod(0o755)
-    monkeypatch.setattr(site_process.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(publish.sys, "executable", str(tmp_path / "python"))
     with pytest.raises(KernelVelocityError) as raised:
-        site_process.write_site(results=tmp_path, repository=tmp_path, out=tmp_path / "site")
+        publish.write_site(results=tmp_path, repository=tmp_path, out=tmp_path / "site")
     assert str(raised.value) == f"the process that writes the site {words}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
-from kernel_velocity.runner import report as run_report
+from kernel_velocity.runner import report
 from kernel_velocity.runner.asv import Death, Reader
 from kernel_velocity.runner.report import Cost
 from tests.results.test_joining import ROUND
@@ -75,8 +75,8 @@ def test_wall_clock_is_split_over_the_commits():
     reader = read(
         "[ 0.00%] · For p commit aaaaaaaa:\nx\n[ 1.00%] · For p commit bbbbbbbb:\n[ 2.00%] · For p commit aaaaaaaa:\n"
     )
-    assert run_report.wall_clock(reader.steps, end=10.0) == {"aaaaaaaa": 9.0, "bbbbbbbb": 1.0}
-    assert run_report.wall_clock([], end=10.0) == {}
+    assert report.wall_clock(reader.steps, end=10.0) == {"aaaaaaaa": 9.0, "bbbbbbbb": 1.0}
+    assert report.wall_clock([], end=10.0) == {}
 
 
 def test_cost_table():
@@ -84,7 +84,7 @@ def test_cost_table():
         Cost(commit="aaaaaaaa", build=8.0, measuring=20.0, setup=5.0, warmup=1.25, timing=10.0, waiting=1.5),
         Cost(commit="bbbbbbbb", build=0.0, measuring=1.0, setup=2.0, warmup=0.0, timing=0.0, waiting=0.0),
     ]
-    assert run_report.cost_table(costs, "core").splitlines() == [
+    assert report.cost_table(costs, "core").splitlines() == [
         "cost, s   total  build  set-up  warm-up  timing  waiting  launch and rest",
         "aaaaaaaa   28.0    8.0     5.0      1.2    10.0      1.5              2.2",
         "bbbbbbbb    1.0    0.0     2.0      0.0     0.0      0.0              0.0",
@@ -92,14 +92,14 @@ def test_cost_table():
         "limit per commit (tier core, two cores): 150 s; all within",
     ]
     slow = dataclasses.replace(costs[1], measuring=151.0)
-    last = run_report.cost_table([costs[0], slow], "core").splitlines()[-1]
+    last = report.cost_table([costs[0], slow], "core").splitlines()[-1]
     assert "150 s; over it: bbbbbbbb (the first run of a machine also compiles" in last
-    assert run_report.cost_table([slow], "full").endswith("600 s; all within")
+    assert report.cost_table([slow], "full").endswith("600 s; all within")
 
 
 def test_cost_sums_the_rounds_and_takes_unknown_as_nothing():
     first = dataclasses.replace(ROUND, spent=1.0, setup=2.0, warmup=None, lost=0.5)
-    found = run_report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
+    found = report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
     assert (found.setup, found.warmup, found.timing, found.waiting, found.rest) == (2.0, 0.0, 4.0, 0.5, 3.5)
 
 
@@ -122,19 +122,19 @@ def test_speed_table():
         measurement(NEW, outcome=Outcome.FAILED),
         measurement(NEW, case="d"),
     ]
-    assert run_report.speed_table(items, [OLD, NEW]).splitlines() == [
+    assert report.speed_table(items, [OLD, NEW]).splitlines() == [
         "GFLOPS          aaaaaaaa  bbbbbbbb",
         "k.Cpu eager c      1,234   1.00 ms",
         "k.Cpu native c       n/a    failed",
         "k.Cpu native d         -     1,234",
     ]
-    assert run_report.speed_table([], [OLD]) == ""
+    assert report.speed_table([], [OLD]) == ""
 
 
 def test_speed_table_with_integers():
     integers, floats = measurement(OLD, case="int8-1M"), measurement(OLD, case="float32-1M")
-    assert run_report.speed_table([integers], [OLD]).startswith("GOPS ")
-    assert run_report.speed_table([integers, floats], [OLD]).startswith("GFLOPS (GOPS for int8) ")
+    assert report.speed_table([integers], [OLD]).startswith("GOPS ")
+    assert report.speed_table([integers, floats], [OLD]).startswith("GFLOPS (GOPS for int8) ")
 
 
 def test_failed_series_have_a_line_with_the_last_reason():
@@ -147,7 +147,7 @@ def test_failed_series_have_a_line_with_the_last_reason():
         measurement(OLD, "eager"),
     ]
     said = {NEW: [failure("first"), failure("wrong by 3"), failure("another case", "d")]}
-    assert run_report.failed_lines(items, said) == [
+    assert report.failed_lines(items, said) == [
         "failed: bbbbbbbb k.Cpu.time_hot native c: wrong by 3",
         "failed: aaaaaaaa k.Cpu.time_hot native c: its process ended without a reason",
     ]
@@ -158,28 +158,28 @@ def test_rounds_that_are_missing_have_a_line():
     whole = dataclasses.replace(whole, rounds=8)
     death = Death(commit=NEW[:8], benchmark="k.Cpu.time_hot", params=("native", "c"), what="crashed")
     line = "incomplete: bbbbbbbb k.Cpu.time_hot native c: 3 of 8 rounds ended without a value"
-    assert run_report.short_lines([whole, short], 8, []) == [line]
-    assert run_report.short_lines([whole, short], 8, [death]) == [f"{line}: crashed"]
-    (died,) = run_report.short_lines([whole], 8, [dataclasses.replace(death, commit=OLD[:8])])
+    assert report.short_lines([whole, short], 8, []) == [line]
+    assert report.short_lines([whole, short], 8, [death]) == [f"{line}: crashed"]
+    (died,) = report.short_lines([whole], 8, [dataclasses.replace(death, commit=OLD[:8])])
     assert "1 of 8 rounds ended without a value: crashed" in died  # although what was there before is put back
-    assert run_report.short_lines([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
+    assert report.short_lines([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
 
 
 def test_recorded_reasons_are_those_of_what_does_not_apply():
     told = Failure(benchmark="k", params=("native", "c"), time=1.0, error="no such kernel", skipped=True)
     failed = dataclasses.replace(told, skipped=False, error="wrong")
-    assert run_report.reasons({NEW: [told, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
+    assert report.reasons({NEW: [told, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
 
 
 def test_what_does_not_apply_has_a_line_per_implementation():
     items = [measurement(NEW, outcome=Outcome.NOT_APPLICABLE, case=case) for case in ("c", "d")]
     reasons = {("bbbbbbbb", "k.Cpu.time_hot", ("native", "d")): "no such kernel"}
-    assert run_report.absent_lines(items, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
-    assert run_report.absent_lines(items, {}) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"]
+    assert report.absent_lines(items, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
+    assert report.absent_lines(items, {}) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d)"]
 
 
 @pytest.mark.parametrize("count", [1, 7])
 def test_only_the_newest_commits_are_columns(count):
     commits = [str(number) * 40 for number in range(count)]
-    header = run_report.speed_table([measurement(commits[-1])], commits).splitlines()[0].split()
-    assert header[1:] == [commit[:8] for commit in commits[-run_report.COLUMNS :]]
+    header = report.speed_table([measurement(commits[-1])], commits).splitlines()[0].split()
+    assert header[1:] == [commit[:8] for commit in commits[-report.COLUMNS :]]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.harness import cases
-from kernel_velocity.results import clone as results_clone
+from kernel_velocity.results import git as results_clone
 from kernel_velocity.results.join import StoredSeries
-from kernel_velocity.runner import select as selection
+from kernel_velocity.runner import select
 from kernel_velocity.runner.select import Selection
 from tests.suite import SUITE
 
@@ -118,7 +118,7 @@ def test_a_clean_full_clone_needs_no_note(clone):
 
 def test_core_has_every_kernel_and_implementation_and_two_cases():
     for device, name in (("cpu", "Cpu"), ("cuda", "Cuda")):
-        series = selection.select(SUITE, device, "core", None).series
+        series = select.select(SUITE, device, "core", None).series
         kernels = {benchmark for benchmark, _ in series}
         assert {f"{kernel}.{name}.time_hot" for kernel in ("add_mul_exp", "quantize_int8", "matmul")} <= kernels
         for kernel in kernels:
@@ -129,24 +129,24 @@ def test_core_has_every_kernel_and_implementation_and_two_cases():
 
 def test_what_can_only_exist_on_the_other_device_is_not_asked_for():
     asked = {
-        device: {params[0] for _, params in selection.select(SUITE, device, "full", None).series}
+        device: {params[0] for _, params in select.select(SUITE, device, "full", None).series}
         for device in ("cpu", "cuda")
     }
     assert asked["cuda"] - asked["cpu"] == {"triton"} and asked["cpu"] < asked["cuda"]
-    errors = selection.select(SUITE, "cpu", "core", None).errors
+    errors = select.select(SUITE, "cpu", "core", None).errors
     assert errors and "triton" not in {params[0] for _, params in errors}
 
 
 def test_full_has_more_and_bench_selects_from_the_tier():
-    core, full = selection.select(SUITE, "cpu", "core", None), selection.select(SUITE, "cpu", "full", None)
+    core, full = select.select(SUITE, "cpu", "core", None), select.select(SUITE, "cpu", "full", None)
     assert set(core.series) < set(full.series)
-    (only,) = selection.select(SUITE, "cpu", "full", r"^matmul\..*hot.*'native', 'float32-128x").series
+    (only,) = select.select(SUITE, "cpu", "full", r"^matmul\..*hot.*'native', 'float32-128x").series
     assert only == ("matmul.Cpu.time_hot", ("native", "float32-128x128x128"))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(device):
-    core, full = selection.select(SUITE, device, "core", None), selection.select(SUITE, device, "full", None)
+    core, full = select.select(SUITE, device, "core", None), select.select(SUITE, device, "full", None)
     assert not any(name.endswith("time_cold") for name, _ in core.series)
     hot, cold = (
         {(name.rpartition(".")[0], *params) for name, params in full.series if name.endswith(method)}
@@ -166,13 +166,13 @@ def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(de
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_errors_are_tracked_of_the_core_cases_that_are_timed_hot(device):
     for tier in ("core", "full"):
-        found = selection.select(SUITE, device, tier, None)
-        hot = {(name, params) for name, params in selection.select(SUITE, device, "core", None).series}
+        found = select.select(SUITE, device, tier, None)
+        hot = {(name, params) for name, params in select.select(SUITE, device, "core", None).series}
         assert {(name.replace("track_max_error", "time_hot"), params) for name, params in found.errors} == hot
         assert not {name for name, _ in found.series if "track" in name}
-    native = selection.select(SUITE, device, "full", r"^matmul\..*native")
+    native = select.select(SUITE, device, "full", r"^matmul\..*native")
     assert {params for _, params in native.errors} == {("native", case) for case in SUITE.core(device)["matmul"]}
-    assert selection.select(SUITE, device, "full", "time_cold").errors == ()
+    assert select.select(SUITE, device, "full", "time_cold").errors == ()
     expressions = native.tracked_expressions()
     for name, params in native.errors + native.figures:
         assert sum(bool(re.search(each, f"{name}({', '.join(map(repr, params))})")) for each in expressions) == 1
@@ -185,34 +185,34 @@ def test_figures_of_all_code_of_the_kernels_whose_own_is_timed_are_tracked_on_an
         for each, class_name in cases.DEVICES.items()
         for figure in cases.FIGURES[each]
     }
-    found = selection.select(SUITE, device, "core", r"^matmul\.").figures
+    found = select.select(SUITE, device, "core", r"^matmul\.").figures
     assert {name: {params for known, params in found if known == name} for name, _ in found} == names
-    everything = {name for name, _ in selection.select(SUITE, device, "core", None).figures}
+    everything = {name for name, _ in select.select(SUITE, device, "core", None).figures}
     for problem in SUITE.problems("cuda"):
         assert f"{problem.kernel}.Cuda.track_spill_bytes" in everything
     assert {name.partition(".")[0] for name in everything if ".Cpu." in name} == set(SUITE.core("cpu"))
-    assert selection.select(SUITE, device, "core", r"^matmul\..*eager").figures == ()
+    assert select.select(SUITE, device, "core", r"^matmul\..*eager").figures == ()
 
 
 def test_a_figure_is_tracked_once_it_has_a_value_or_said_why_not():
     name = "matmul.Cuda.track_registers"
     here, absent = (name, ("native", "sm_90")), (name, ("native", "sm_80"))
     stored = {here: dataclasses.replace(NOTHING, value=168.0), absent: NOTHING}
-    assert selection.is_tracked(stored, [here])
-    assert not selection.is_tracked({}, [here])
-    assert not selection.is_tracked(stored, [here, absent])
-    assert selection.is_tracked(stored, [here, absent], told={absent: 1})
+    assert select.is_tracked(stored, [here])
+    assert not select.is_tracked({}, [here])
+    assert not select.is_tracked(stored, [here, absent])
+    assert select.is_tracked(stored, [here, absent], told={absent: 1})
 
 
 @pytest.mark.parametrize(("tier", "bench"), [("best", None), ("core", "("), ("core", "no-such")])
 def test_selections_that_make_no_sense(tier, bench):
     with pytest.raises(UsageError):
-        selection.select(SUITE, "cpu", tier, bench)
+        select.select(SUITE, "cpu", tier, bench)
 
 
 def test_expressions_select_in_asv_exactly_what_was_chosen():
-    full = selection.select(SUITE, "cpu", "full", None)
-    chosen = selection.select(SUITE, "cpu", "core", "native")
+    full = select.select(SUITE, "cpu", "full", None)
+    chosen = select.select(SUITE, "cpu", "core", "native")
     names = {f"{name}({', '.join(map(repr, params))})": (name, params) for name, params in full.series}
     expressions = chosen.expressions()
     found = {series for text, series in names.items() if any(re.search(item, text) for item in expressions)}
@@ -256,11 +256,11 @@ A, B, OTHER_CASE = ("k", ("eager", "c")), ("k", ("native", "c")), ("k", ("eager"
     ],
 )
 def test_what_counts_as_measured(stored, told, measured):
-    assert selection.is_measured(dict(stored), [A, B], 8, told=told, other_method=()) is measured
+    assert select.is_measured(dict(stored), [A, B], 8, told=told, other_method=()) is measured
 
 
 def test_what_another_method_timed_is_not_measured():
-    assert not selection.is_measured({A: VALUE, B: VALUE}, [A, B], 8, told={}, other_method={B})
+    assert not select.is_measured({A: VALUE, B: VALUE}, [A, B], 8, told={}, other_method={B})
 
 
 HOT, ERROR = ("k.Cpu.time_hot", ("native", "c")), ("k.Cpu.track_max_error", ("native", "c"))
@@ -280,12 +280,12 @@ HOT, ERROR = ("k.Cpu.time_hot", ("native", "c")), ("k.Cpu.track_max_error", ("na
     ],
 )
 def test_what_counts_as_tracked(stored, tracked, wrong):
-    assert selection.is_tracked(dict(stored), [ERROR]) is tracked
-    assert selection.wrong_errors(dict(stored), [ERROR]) == wrong
+    assert select.is_tracked(dict(stored), [ERROR]) is tracked
+    assert select.wrong_errors(dict(stored), [ERROR]) == wrong
 
 
 def test_an_error_that_the_problem_does_not_give_is_not_asked_for_again():
     stored = {HOT: VALUE, ERROR: NOTHING}
-    assert selection.is_tracked(stored, [ERROR], told={ERROR})
-    assert not selection.is_tracked(stored, [ERROR], told={HOT})
-    assert not selection.is_tracked({HOT: VALUE}, [ERROR], told={ERROR})  # said of a file that is no more
+    assert select.is_tracked(stored, [ERROR], told={ERROR})
+    assert not select.is_tracked(stored, [ERROR], told={HOT})
+    assert not select.is_tracked({HOT: VALUE}, [ERROR], told={ERROR})  # said of a file that is no more

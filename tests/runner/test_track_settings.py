@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import pytest
 
-from kernel_velocity.ab import session as ab_run
+from kernel_velocity.ab import session
 from kernel_velocity.errors import UsageError
-from kernel_velocity.findings import store as findings_store
-from kernel_velocity.lab import sessions as identical_sessions
-from kernel_velocity.nightly import journal as night_journal
+from kernel_velocity.findings import store
+from kernel_velocity.lab import sessions
+from kernel_velocity.nightly import journal
 from kernel_velocity.runner import track
-from kernel_velocity.runner.asv_setup import OWN_FOLDERS
+from kernel_velocity.runner.asv import OWN_FOLDERS
 
 
 def parse(*argv, **environ):
@@ -70,7 +70,7 @@ def test_a_machine_is_not_named_as_a_folder_of_ours(name):
 
 
 def test_the_folders_of_ours_are_those_that_our_modules_write():
-    assert {ab_run.MACHINE, identical_sessions.MACHINE, findings_store.FOLDER, night_journal.FOLDER.name} < OWN_FOLDERS
+    assert {session.MACHINE, sessions.MACHINE, store.FOLDER, journal.FOLDER.name} < OWN_FOLDERS
 
 
 @pytest.mark.parametrize(("text", "again"), [("1", True), ("0", False), ("yes", True), ("", False)])

@@ -64,7 +64,7 @@ def shell(folder, line):
         name: value for name, value in os.environ.items() if name == lock.FOLDER or not name.startswith(settings)
     }
     printed = ""
-    for command in TARGETS.get(line, [line.replace(".venv/bin/python", sys.executable)]):
+    for command in TARGETS.get(line, [line.replace(".venv/bin/kv", f"{sys.executable} -m kernel_velocity")]):
         done = subprocess.run(
             ["sh", "-c", command],
             cwd=folder,

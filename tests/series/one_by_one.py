@@ -7,7 +7,7 @@ from kernel_velocity.results import git, reader
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import History, Machine
 from kernel_velocity.series import measured
-from kernel_velocity.series.trends import Change, newest_change, telling
+from kernel_velocity.series.changes import Change, newest_change, telling
 from kernel_velocity.site.text import places
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import GAUGES
-from kernel_velocity.series import adjusted_rounds
+from kernel_velocity.series import adjusted
 from kernel_velocity.series.layout import ADJUSTED
 from kernel_velocity.series.packing import ROUND
-from kernel_velocity.stats import growth as growing
+from kernel_velocity.stats import growth
 from tests import large_tree, synthetic
 from tests.series.test_site_store import check, read
 
@@ -60,8 +60,8 @@ def feel(path, *, with_gauge):
 def grows_early():
     """Let the basis grow at 3, 4, 6 and 9 commits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growing, "GROWTH", 2)
-        patch.setattr(growing, "ALWAYS_ANEW", 2)
+        patch.setattr(growth, "GROWTH", 2)
+        patch.setattr(growth, "ALWAYS_ANEW", 2)
         yield
 
 
@@ -147,9 +147,9 @@ def test_one_more_commit_costs_its_own_values_until_the_basis_grows(built, tmp_p
     withhold(tree, range(4, COMMITS))
     read(tree)
     asked = []
-    whole = adjusted_rounds.read
+    whole = adjusted.read
     monkeypatch.setattr(
-        adjusted_rounds, "read", lambda *given: asked.append(np.count_nonzero(given[-1][:-1])) or whole(*given)
+        adjusted, "read", lambda *given: asked.append(np.count_nonzero(given[-1][:-1])) or whole(*given)
     )
     costs = []
     for index in range(4, COMMITS):
@@ -219,7 +219,7 @@ def test_what_tells_of_rounds_is_the_same_wherever_they_stand_in_their_file():
             rounds[name] = np.nan
     one["launch"][2:] = other["launch"]
     one["memory_gauge"][1] = 1e-5
-    found, wanted = adjusted_rounds.unfreed(one, 4), adjusted_rounds.unfreed(other, 2)
+    found, wanted = adjusted.unfreed(one, 4), adjusted.unfreed(other, 2)
     assert found["told"][3] == wanted["told"][1]
     assert len({*found["told"].tolist(), *wanted["told"].tolist()}) == 3  # of none, and of two values
     assert found["is_gauged"].tolist() == [True, False, False, False]

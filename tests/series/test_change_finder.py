@@ -2,11 +2,9 @@
 
 import pytest
 
-from kernel_velocity.series import change_finder
-from kernel_velocity.series import change_points as series_changes
-from kernel_velocity.series.change_finder import Finder
-from kernel_velocity.series.kept_changes import NAME, Known
-from kernel_velocity.stats.changepoints import incremental as changepoints_kept
+from kernel_velocity.series import change_points
+from kernel_velocity.series.change_points import NAME, Finder, Known
+from kernel_velocity.stats.changepoints import incremental
 from tests.series import test_series_changes
 from tests.stepped_series import stepped
 
@@ -14,16 +12,16 @@ SERIES = {
     name: test_series_changes.series(stepped(-7.0, -7.0 + effect, seed=seed))
     for seed, (name, effect) in enumerate({"a": 0.2, "b": -0.1, "c": 0.0, "d": 0.3, "e": 0.15}.items())
 }
-EXPECTED = {name: series_changes.of(each) for name, each in SERIES.items()}
+EXPECTED = {name: change_points.of(each) for name, each in SERIES.items()}
 
 
 @pytest.fixture
 def searches(monkeypatch):
     """The values of each series that was looked at."""
     looked = []
-    original = changepoints_kept.found
+    original = incremental.found
     monkeypatch.setattr(
-        changepoints_kept,
+        incremental,
         "found",
         lambda values, known=None: looked.append(values.tobytes()) or original(values, known),
     )
@@ -42,7 +40,7 @@ def records(folder):
 @pytest.mark.parametrize("asked", [["abcde"], ["e", "dcba"], ["aa", "ab", "ba", "cde"]])
 @pytest.mark.parametrize("block", [2, 512])
 def test_however_they_are_asked_for(monkeypatch, searches, asked, block):
-    monkeypatch.setattr(change_finder, "BLOCK", block)
+    monkeypatch.setattr(change_points, "BLOCK", block)
     ours = finder()
     for names in asked:
         assert ours.of(names) == {name: EXPECTED[name] for name in names}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome
 from kernel_velocity.series import changes as changes_along
-from kernel_velocity.series import columns, trends
+from kernel_velocity.series import columns
 from tests.series.one_by_one import build
 from tests.series.test_columns import KEY, LINE, ORDER
 
@@ -50,7 +50,7 @@ def test_changes_are_those_of_the_measurements(found, data):
     changes = changes_along.against(found, base)
     commits = [item.commit for item in items]
     for index, item in enumerate(items):
-        wanted = None if base[index] < 0 else trends.compare(item, items[base[index]])
+        wanted = None if base[index] < 0 else changes_along.compare(item, items[base[index]])
         assert changes.at(index, commits) == wanted
         assert bool(changes.distinct[index]) == (wanted is not None and wanted.is_distinct)
 
@@ -75,7 +75,7 @@ def test_nothing_comparable_before_is_better_than_the_best(found):
         return item.adjusted.seconds if item.adjusted else item.seconds
 
     for index, item in enumerate(items):
-        earlier = [other for other in items[:index] if trends.compare(item, other) is not None]
+        earlier = [other for other in items[:index] if changes_along.compare(item, other) is not None]
         if item.seconds is not None and earlier:
             assert time(items[best[index]]) == min(map(time, earlier))
         elif item.seconds is not None:
@@ -91,7 +91,7 @@ def test_at_or_before_a_place_means_so_and_before_oneself(found, place):
             other
             for other in range(index)
             if found.place[other] <= min(place, found.place[index] - 1)
-            and trends.compare(found.measurement(index, LINE), found.measurement(other, LINE)) is not None
+            and changes_along.compare(found.measurement(index, LINE), found.measurement(other, LINE)) is not None
         ]
         if not found.is_measured[index]:
             continue  # without a time it is compared with nothing

@@ -8,22 +8,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kernel_velocity.findings import decisions, finding, perf_expected
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import decisions, finding, store
 from kernel_velocity.findings.finding import Affected, State
 from kernel_velocity.findings.verdict import Verdict, exit_status
 from kernel_velocity.nightly import cases as finding_making
-from kernel_velocity.nightly import moves, regressions
+from kernel_velocity.nightly import moves, suspects
 from kernel_velocity.nightly.cases import Case
-from kernel_velocity.results import failures
-from kernel_velocity.results import git as history
-from kernel_velocity.results import reader as asv_results
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import failures, git, reader, sessions
 from kernel_velocity.results.measurement import Adjusted
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series import history as histories
-from kernel_velocity.series import measured
-from kernel_velocity.series import silence as absences
+from kernel_velocity.series import history, measured, silence
 from tests import synthetic
 from tests.findings.nights import screen
 
@@ -45,7 +39,7 @@ def built(tmp_path_factory):
         path = synthetic.write_commit(results, sha, 10 + number)
         scale(path, 1.0, later=(number + 1) * 86400)
         code = {"matmul": f"m{number}", "add_mul_exp": f"a{number}"}
-        session_facts.append(path, SessionFacts(began=0.0, facts=FACTS, code=code))
+        sessions.append(path, SessionFacts(began=0.0, facts=FACTS, code=code))
     return synthetic.Tree(repository=repository, results=results, commits=shas)
 
 
@@ -78,11 +72,11 @@ def scale(path, factor, later=0.0, only=lambda benchmark, implementation: True):
 
 def read(tree):
     """Return what a results directory says: the histories, what is absent, the line and its order."""
-    stored = asv_results.read(tree.results)
-    line = history.read(tree.repository, tree.commits).line
+    stored = reader.read(tree.results)
+    line = git.read(tree.repository, tree.commits).line
     order = {sha: place for place, sha in enumerate(line)}
     items, _ = measured.measurements(stored)
-    return *histories.build(stored, items, order), line, order
+    return *history.build(stored, items, order), line, order
 
 
 def newest_path(tree):
@@ -91,7 +85,7 @@ def newest_path(tree):
 
 def night(tree, **options):
     items, _, line, _ = read(tree)
-    return regressions.screened(items, screen, line=line, since=NIGHT - 3600, **options)
+    return suspects.screened(items, screen, line=line, since=NIGHT - 3600, **options)
 
 
 def one(items, implementation="native", benchmark="matmul.Cpu.time_hot"):
@@ -138,7 +132,7 @@ def test_a_slower_kernel_is_a_suspect_and_its_commit_the_candidate(nightly):
 
 def test_the_same_with_the_code_of_before_accuses_nobody(nightly):
     scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
-    beside = session_facts.beside(newest_path(nightly))
+    beside = sessions.beside(newest_path(nightly))
     beside.write_text(beside.read_text().replace(f"m{COMMITS - 1}", f"m{COMMITS - 2}"))
     found = night(nightly)
     assert found.suspects == () and len(found.events) == 1
@@ -164,7 +158,7 @@ def test_values_of_track_are_series_too(nightly):
     assert ceiling.newest.value == pytest.approx(math.log(9e9)) and ceiling.identity.is_control
     assert ceiling.newest.measured == BEGAN
     error = one(items, "native", "matmul.Cpu.track_max_error")
-    assert error.newest.value == math.log(histories.LEAST_ERROR) and error.newest.code == f"m{COMMITS - 1}"
+    assert error.newest.value == math.log(history.LEAST_ERROR) and error.newest.code == f"m{COMMITS - 1}"
     found = {item.identity.case: item.newest for item in items if item.identity.is_figure}
     assert {target: item.value for target, item in found.items()} == {"sm_80": 0.0, "sm_90": math.log(16)}
     assert found["sm_90"].code == f"m{COMMITS - 1}"
@@ -184,7 +178,7 @@ def test_a_row_of_track_without_a_value_for_each_combination_is_named(nightly):
         None,
     ]
     path.write_text(json.dumps(data))
-    (note,) = asv_results.read(nightly.results).notes
+    (note,) = reader.read(nightly.results).notes
     assert "matmul.Cpu.track_max_error: result: a list of 2" in note
 
 
@@ -196,7 +190,7 @@ def test_another_version_is_another_series_and_said_so(nightly):
         identity=dataclasses.replace(old.identity, method="other"),
         observations=(dataclasses.replace(old.newest, measured=NIGHT + 86400),),
     )
-    (found,) = absences.superseded([*items, new])
+    (found,) = silence.superseded([*items, new])
     assert (found.old, found.new, found.what) == (old.identity, new.identity, "method")
 
 
@@ -234,7 +228,7 @@ def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
     values[2:4] = [float("nan")] * 2  # native
     path.write_text(json.dumps(data))
     items, absent, _, order = read(nightly)
-    assert absences.vanished(items, absent, order) == ()  # nobody asked for it: another tier
+    assert silence.vanished(items, absent, order) == ()  # nobody asked for it: another tier
     said = [
         failures.Failure(benchmark="matmul.Cpu.time_hot", params=("native", case), time=NIGHT, error="no", skipped=True)
         for case in synthetic.CASES["matmul.Cpu.time_hot"]
@@ -242,7 +236,7 @@ def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
     beside = path.parent / "telemetry" / f"{path.stem}{failures.SUFFIX}"
     beside.write_text("".join(f"{failures.encode(item)}\n" for item in said))
     items, absent, _, order = read(nightly)
-    found = absences.vanished(items, absent, order)
+    found = silence.vanished(items, absent, order)
     assert {str(item.identity).rpartition(" ")[0] for item in found} == {"matmul.Cpu.time_hot native"}
     assert {(item.last, item.commit) for item in found} == {(nightly.commits[-2], nightly.commits[-1])}
 
@@ -251,7 +245,7 @@ def test_a_series_that_no_longer_applies_vanished_at_that_commit(nightly):
 def test_a_machine_without_values_for_a_week_is_stale(nightly, days, number):
     items, _, _, _ = read(nightly)
     last = max(item.last_measured for item in items)
-    found = absences.stale(items, last + days * 86400)
+    found = silence.stale(items, last + days * 86400)
     assert len(found) == number
     for item in found:
         assert (item.machine, item.whole, len(item.series)) == (synthetic.MACHINE, True, 12)
@@ -261,39 +255,39 @@ def test_a_machine_without_values_for_a_week_is_stale(nightly, days, number):
 def test_a_clock_that_was_set_back_is_named(nightly):
     items, _, _, _ = read(nightly)
     last = max(item.last_measured for item in items)
-    assert absences.from_the_future(items, last - 60) == ()
-    (note,) = absences.from_the_future(items, last - 7200)
+    assert silence.from_the_future(items, last - 60) == ()
+    (note,) = silence.from_the_future(items, last - 7200)
     assert note.startswith("bench-1: has values measured 2.0 hours after now: a clock was set back")
-    (note,) = absences.from_the_future(items, last - 90, synthetic.MACHINE)  # whose own clock it is
+    (note,) = silence.from_the_future(items, last - 90, synthetic.MACHINE)  # whose own clock it is
     assert note.startswith("bench-1: has values measured 1.5 minutes after now")
-    assert absences.from_the_future(items, last - 30, synthetic.MACHINE) == ()
+    assert silence.from_the_future(items, last - 30, synthetic.MACHINE) == ()
 
 
 def test_what_was_measured_after_now_is_of_no_night(nightly):
     items, _, line, _ = read(nightly)
     last = max(item.last_measured for item in items)
-    assert regressions.screened(items, screen, line=line, since=last - 86400).judged
-    assert histories.undated(items, last) == items
-    later = histories.undated(items, last - 86400)
-    assert not regressions.screened(later, screen, line=line, since=last - 86400).judged
+    assert suspects.screened(items, screen, line=line, since=last - 86400).judged
+    assert history.undated(items, last) == items
+    later = history.undated(items, last - 86400)
+    assert not suspects.screened(later, screen, line=line, since=last - 86400).judged
     assert [[one.value for one in item.observations] for item in later] == [
         [one.value for one in item.observations] for item in items
     ]
 
 
 def test_values_are_adjusted_where_they_can_be(nightly):
-    stored = asv_results.read(nightly.results)
+    stored = reader.read(nightly.results)
     items, _ = measured.measurements(stored)
     fair = [dataclasses.replace(item, adjusted=Adjusted(seconds=2.0, interval=None)) for item in items]
     for given, value in ((fair, math.log(2.0)), (items, math.log(items[0].seconds))):
-        found, _ = histories.build(stored, given[:1], {items[0].commit: 0})
+        found, _ = history.build(stored, given[:1], {items[0].commit: 0})
         assert found[0].newest.value == value
 
 
 def test_commits_beside_the_line_are_left_out(nightly):
-    stored = asv_results.read(nightly.results)
+    stored = reader.read(nightly.results)
     items, _ = measured.measurements(stored)
-    found, _ = histories.build(stored, items, {nightly.commits[0]: 0})
+    found, _ = history.build(stored, items, {nightly.commits[0]: 0})
     assert {len(item.observations) for item in found} == {1}
 
 
@@ -308,12 +302,12 @@ def test_a_whole_night_finds_records_reports_and_does_not_find_again(nightly):
     scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
     *_, order = read(nightly)
     told = {"when": datetime.fromtimestamp(NIGHT, UTC), "who": "nightly"}
-    reported, doubtful = regressions.discoveries([confirmed(move) for move in night(nightly).suspects])
+    reported, doubtful = suspects.discoveries([confirmed(move) for move in night(nightly).suspects])
     assert doubtful == ()
     (found,) = finding_making.from_cases(reported, state=State.CONFIRMED, order=order, **told)
     assert (found.culprit, len(found.affected)) == (nightly.commits[-1], 2)
-    findings_store.write(nightly.results, finding.joined([], found))
-    stored = findings_store.read(nightly.results)
+    store.write(nightly.results, finding.joined([], found))
+    stored = store.read(nightly.results)
     told_of = Verdict(title="nightly", when=told["when"], measured=12, findings=stored.findings)
     assert (exit_status(told_of), [item.id for item in told_of.regressions]) == (10, [found.id])
     again = night(nightly, known=finding.known_steps(stored.findings, order))
@@ -328,9 +322,9 @@ def test_a_line_in_the_message_makes_it_expected(nightly):
     told = {"when": datetime.fromtimestamp(NIGHT, UTC), "who": "nightly"}
     cases = [confirmed(move) for move in night(nightly).suspects]
     (found,) = finding_making.from_cases(cases, state=State.CONFIRMED, order=order, **told)
-    commit = history.read(nightly.repository, found.commits).commits[found.culprit]
+    commit = git.read(nightly.repository, found.commits).commits[found.culprit]
     said = dataclasses.replace(commit, message="Add a bias\n\nPerf-Expected: matmul +8% because of the bias")
-    wanted, _ = perf_expected.expectations([said])
+    wanted, _ = decisions.expectations([said])
     decided = decisions.expected(found, wanted, when=told["when"])
     assert (decided.state, decided.decisions[-1].who) == (State.EXPECTED, "Ada")
     assert exit_status(Verdict(title="nightly", when=told["when"], measured=12, findings=(decided,))) == 0

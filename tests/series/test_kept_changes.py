@@ -4,11 +4,9 @@ import dataclasses
 
 import pytest
 
-from kernel_velocity.series import change_points as series_changes
-from kernel_velocity.series import kept_changes, makers
-from kernel_velocity.series.change_finder import Finder
-from kernel_velocity.series.kept_changes import NAME, Known, Rewriting
-from kernel_velocity.stats.changepoints import incremental as changepoints_kept
+from kernel_velocity.series import cache, change_points
+from kernel_velocity.series.change_points import NAME, Finder, Known, Rewriting
+from kernel_velocity.stats.changepoints import incremental
 from tests.series.test_change_finder import EXPECTED, SERIES
 
 
@@ -23,9 +21,9 @@ def find(folder):
 def searches(monkeypatch):
     """Return the list of how long the series were that were looked at."""
     looked = []
-    original = changepoints_kept.found
+    original = incremental.found
     monkeypatch.setattr(
-        changepoints_kept, "found", lambda values, known=None: looked.append(len(values)) or original(values, known)
+        incremental, "found", lambda values, known=None: looked.append(len(values)) or original(values, known)
     )
     return looked
 
@@ -60,10 +58,10 @@ def test_a_damaged_file_is_as_none(tmp_path, searches, place):
 
 def test_a_file_of_other_code_or_libraries_is_as_none(tmp_path, searches, monkeypatch):
     find(tmp_path)
-    monkeypatch.setattr(makers, "digest", lambda: "other")
+    monkeypatch.setattr(cache, "digest", lambda: "other")
     searches.clear()
     assert find(tmp_path) == EXPECTED and len(searches) == len(SERIES)
-    monkeypatch.setattr(kept_changes.scipy, "__version__", "0.0")
+    monkeypatch.setattr(change_points.scipy, "__version__", "0.0")
     searches.clear()
     assert find(tmp_path) == EXPECTED and len(searches) == len(SERIES)
 
@@ -87,7 +85,7 @@ def test_a_cache_that_can_only_be_read_is_read(tmp_path, searches, monkeypatch):
     assert find(tmp_path) == EXPECTED and not searches
     longer = {name: dataclasses.replace(each, seconds=each.seconds * 2) for name, each in SERIES.items()}
     finder = Finder(tuple(longer), longer.__getitem__, tmp_path)
-    assert finder.of(tuple(longer)) == {name: series_changes.of(each) for name, each in longer.items()}
+    assert finder.of(tuple(longer)) == {name: change_points.of(each) for name, each in longer.items()}
     finder.keep({})
     assert len(searches) == len(SERIES) and [path.name for path in tmp_path.iterdir()] == [NAME]
 
@@ -112,7 +110,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
 def test_two_reports_at_once_each_leave_a_whole_file(tmp_path, monkeypatch):
     first = Rewriting(tmp_path, Known(tmp_path))
     with monkeypatch.context() as other_process:
-        other_process.setattr(kept_changes.os, "getpid", lambda: 1)
+        other_process.setattr(change_points.os, "getpid", lambda: 1)
         first.add("a", b"1")
     find(tmp_path)
     assert len(Known(tmp_path).names()) == len(SERIES)

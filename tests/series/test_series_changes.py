@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 
 from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey
-from kernel_velocity.series import change_points as series_changes
-from kernel_velocity.series import columns
+from kernel_velocity.series import change_points, columns
 from tests.stepped_series import stepped
 
 KEY = SeriesKey(
@@ -34,34 +33,34 @@ def series(logs, *, adjusted=None, methods=None, missing=()):
 
 
 def test_a_planted_step_is_found_at_its_entry():
-    (point,) = series_changes.of(series(stepped(-7.0, -6.8)))
+    (point,) = change_points.of(series(stepped(-7.0, -6.8)))
     assert point.index == 40
     assert point.ratio > 1.2
 
 
 def test_indices_count_the_entries_without_a_time():
-    (point,) = series_changes.of(series(stepped(-7.0, -6.8), missing=(3, 17)))
+    (point,) = change_points.of(series(stepped(-7.0, -6.8), missing=(3, 17)))
     assert point.index == 40
 
 
 def test_nothing_is_found_where_nothing_moved_or_nothing_was_measured():
-    assert series_changes.of(series(stepped(-7.0, -7.0))) == ()
-    assert series_changes.of(series(stepped(-7.0, size=5), missing=range(5))) == ()
-    assert series_changes.of(series([-7.0])) == ()
+    assert change_points.of(series(stepped(-7.0, -7.0))) == ()
+    assert change_points.of(series(stepped(-7.0, size=5), missing=range(5))) == ()
+    assert change_points.of(series([-7.0])) == ()
 
 
 def test_what_the_machine_did_in_the_same_rounds_is_no_change():
-    assert series_changes.of(series(stepped(-7.0, -6.8), adjusted=stepped(-7.0, -7.0))) == ()
+    assert change_points.of(series(stepped(-7.0, -6.8), adjusted=stepped(-7.0, -7.0))) == ()
 
 
 def test_another_timing_method_is_another_series():
     methods = ["old"] * 40 + ["new"] * 40
-    assert series_changes.of(series(stepped(-7.0, -6.8), methods=methods)) == ()
+    assert change_points.of(series(stepped(-7.0, -6.8), methods=methods)) == ()
     within = series(stepped(-7.0, -6.8, -6.0), methods=methods + ["new"] * 40)
-    assert [point.index for point in series_changes.of(within)] == [80]
+    assert [point.index for point in change_points.of(within)] == [80]
 
 
 def test_a_value_of_an_unknown_method_is_no_obstacle():
     found = series(stepped(-7.0, -6.8))
     unknown = dataclasses.replace(found, method=np.full_like(found.method, -1))
-    assert [point.index for point in series_changes.of(unknown)] == [40]
+    assert [point.index for point in change_points.of(unknown)] == [40]

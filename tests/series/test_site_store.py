@@ -14,25 +14,22 @@ import git
 import numpy as np
 import pytest
 
-from kernel_velocity.results import reader as asv_results
+from kernel_velocity.results import reader
 from kernel_velocity.series import cache as report_cache
-from kernel_velocity.series import layout as series_layout
-from kernel_velocity.series import packing as entries
-from kernel_velocity.series import parallel as reading_apart
-from kernel_velocity.series import store as site_store
+from kernel_velocity.series import layout, packing, parallel, store
 from kernel_velocity.series.columns import ByEntry
-from kernel_velocity.site import model as site
+from kernel_velocity.site import model
 from tests import large_tree, one_thread, synthetic
 from tests.series.one_by_one import everything
 from tests.site.test_pages import make_na
 
 
 def read(tree):
-    return site.read(tree.results, tree.repository)
+    return model.read(tree.results, tree.repository)
 
 
 def cache_of(tree):
-    return tree.results.parent / site.CACHE / report_cache.NAME
+    return tree.results.parent / model.CACHE / report_cache.NAME
 
 
 def said(found):
@@ -244,7 +241,7 @@ def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
     read(tree)
     for index in (1, 2, 3):
         rewrite(path_of(tree, index), halve)
-    packed, whole = [], entries.pack
+    packed, whole = [], packing.pack
 
     def pack(file, known):
         if packed:
@@ -253,7 +250,7 @@ def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
         return packed[0]
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading_apart.entries, "pack", pack)
+        patch.setattr(parallel.packing, "pack", pack)
         with pytest.raises(KeyboardInterrupt):
             read(tree)
     assert [path.name for path in cache_of(tree).parent.iterdir()] == [report_cache.NAME]
@@ -263,7 +260,7 @@ def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
 def test_where_no_cache_can_be_everything_is_read_and_a_note_says_so(tree, tmp_path):
     (tmp_path / "file").write_text("")
     for _ in range(2):
-        found = site.read(tree.results, tree.repository, tmp_path / "file")
+        found = model.read(tree.results, tree.repository, tmp_path / "file")
         assert len(found.store.found.read) == 5
         (note,) = found.notes
         assert note.startswith("the cache cannot be used, so everything was read anew: ")
@@ -288,7 +285,7 @@ def full_once(monkeypatch):
     def allocate(*given):
         calls.pop()(*given)
 
-    monkeypatch.setattr(series_layout.os, "posix_fallocate", allocate)
+    monkeypatch.setattr(layout.os, "posix_fallocate", allocate)
 
 
 def full_to_sqlite_always(monkeypatch):
@@ -309,11 +306,11 @@ def test_the_scratch_file_has_no_holes(tree, monkeypatch):
     """To write into a hole of a mapped file on a full disk is a bus error: it ended a night without its verdict."""
     seen = []
 
-    def mapped(descriptor, size, of=series_layout.mmap.mmap):
+    def mapped(descriptor, size, of=layout.mmap.mmap):
         seen.append((os.fstat(descriptor).st_blocks * 512, size))
         return of(descriptor, size)
 
-    monkeypatch.setattr(series_layout, "mmap", types.SimpleNamespace(mmap=mapped, MADV_DONTNEED=mmap.MADV_DONTNEED))
+    monkeypatch.setattr(layout, "mmap", types.SimpleNamespace(mmap=mapped, MADV_DONTNEED=mmap.MADV_DONTNEED))
     read(tree)
     ((held, size),) = seen
     assert held >= size
@@ -366,7 +363,7 @@ def _is_of(line, *params):
 
 
 def test_what_entries_have_is_a_mapping():
-    found = ByEntry(site_store.np.array([0, 7, 0, 8], dtype="i4"), str)
+    found = ByEntry(store.np.array([0, 7, 0, 8], dtype="i4"), str)
     assert dict(found) == {1: "7", 3: "8"}
     assert list(found.items()) == [(1, "7"), (3, "8")]
     assert (len(found), found.get(0), found.get(4), found.get(-1)) == (2, None, None, None)
@@ -406,7 +403,7 @@ def read_by_several(tree, cache, *, fails=False):
 @pytest.mark.slow
 def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, tmp_path):
     assert read_by_several(gauged, tmp_path) == ["elsewhere", "elsewhere", "4"]
-    again = site.read(gauged.results, gauged.repository, tmp_path)
+    again = model.read(gauged.results, gauged.repository, tmp_path)
     assert again.store.found.read == ()
     check(gauged, again)
 
@@ -417,7 +414,7 @@ def test_a_reading_process_that_ends_is_an_error_and_the_next_report_reads(gauge
         "elsewhere",
         "the process that makes a part of the site ended with status 3, and said nothing: run it again",
     ]
-    check(gauged, site.read(gauged.results, gauged.repository, tmp_path))
+    check(gauged, model.read(gauged.results, gauged.repository, tmp_path))
 
 
 def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
@@ -452,13 +449,13 @@ def test_what_can_only_exist_on_the_other_device_takes_no_room_while_it_is_nowhe
 def test_a_row_of_which_only_asv_says_something_is_packed_as_its_values_one_by_one(tree):
     make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
     shutil.rmtree(path_of(tree, 3).parent / "telemetry")
-    file = asv_results.read_file(path_of(tree, 3), [])
+    file = reader.read_file(path_of(tree, 3), [])
     outcomes = set()
     for row in file.rows:
-        names = entries.Names()
-        whole, alone = (np.zeros(len(row.pairs), entries.ENTRY) for _ in range(2))
-        entries._fill_row(whole, row, names.of_row(file, row), names)
-        rounds = entries._fill_values(alone, 0, file, row, series=names.of_row(file, row), names=names)
+        names = packing.Names()
+        whole, alone = (np.zeros(len(row.pairs), packing.ENTRY) for _ in range(2))
+        packing._fill_row(whole, row, names.of_row(file, row), names)
+        rounds = packing._fill_values(alone, 0, file, row, series=names.of_row(file, row), names=names)
         assert rounds == []
         assert whole.tobytes() == alone.tobytes()
         outcomes |= set(whole["outcome"].tolist())

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome
-from kernel_velocity.series import trends
-from kernel_velocity.series.trends import Change
+from kernel_velocity.series import changes as trends
+from kernel_velocity.series.changes import Change
 from tests.results.test_measurements import KEY
 from tests.series.one_by_one import build
 

@@ -20,13 +20,13 @@ from kernel_velocity.results.measurement import INTERVAL_METHOD, SeriesKey
 from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
-from kernel_velocity.roofline.roof_choice import Choice
+from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series import change_points as series_changes
 from kernel_velocity.series import tracked as tracked_series
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.charts.documents import Documents
-from kernel_velocity.site.pages import kernel as kernel_page
+from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Place
 from kernel_velocity.site.writer import Writer
 
@@ -219,7 +219,7 @@ def write(found, out):
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
     report._add_static(writer)
-    report._make(found, writer, (kernel_page.build, series_data.build))
+    report._make(found, writer, (kernel.build, series_data.build))
     writer.finish()
     for item in found.findings:
         (out / f"finding-{item.id}.html").write_text("<!doctype html><title>finding</title>")

@@ -8,10 +8,9 @@ from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import device_id, version
 from kernel_velocity.harness.nvml import GpuActivity
 from kernel_velocity.harness.traces import FORMAT as TRACE_FORMAT
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.site import model as site
-from kernel_velocity.site import report
+from kernel_velocity.site import model, report
 from kernel_velocity.site.outputs import Page
 from tests import synthetic
 
@@ -33,7 +32,7 @@ GPU = GpuActivity(
 
 def rendered(builder, tree):
     """Return the text of the one page that a module of the site makes."""
-    files = builder.build(site.read(tree.results, tree.repository))
+    files = builder.build(model.read(tree.results, tree.repository))
     (page,) = [each for each in files if isinstance(each, Page)]
     return report.page_templates().get_template(page.template).render(page.context)
 
@@ -59,7 +58,7 @@ def add_ceilings(tree, index, *, machine=synthetic.MACHINE, device="Cpu", began=
 def add_session(tree, index, *, machine=synthetic.MACHINE, **changes):
     """Record what a session that measured a commit found."""
     session = SessionFacts(began=BEGAN + STEP * index, facts=FACTS | changes, code={})
-    session_facts.append(results_file(tree, index, machine), session)
+    sessions.append(results_file(tree, index, machine), session)
 
 
 def add_gauges(tree, index, *, busy=1.3, on_gpu=False):

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.site import badges
-from kernel_velocity.site import model as site
+from kernel_velocity.site import badges, model
 from kernel_velocity.site.report import page_templates
 from tests import synthetic
 from tests.findings import synthetic_extras
@@ -24,7 +23,7 @@ def drawn(results, repository):
     templates = page_templates()
     return {
         made.name: templates.get_template(made.template).render(made.context)
-        for made in badges.build(site.read(results, repository))
+        for made in badges.build(model.read(results, repository))
     }
 
 

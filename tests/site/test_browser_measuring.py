@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from kernel_velocity import units
-from kernel_velocity.site import model as sites
-from kernel_velocity.site import report
+from kernel_velocity.site import model, report
 from kernel_velocity.site.outputs import series_name
 from tests import synthetic
 from tests.site import machine_records
@@ -163,7 +162,7 @@ def test_a_click_on_points_that_overlap_opens_the_nearest(tab, site):  # noqa: F
 
 def measurement(tree, index, wanted):
     """Return a measurement and the name of its series."""
-    found = sites.read(tree.results, tree.repository)
+    found = model.read(tree.results, tree.repository)
     items = found.at(tree.commits[index])
     (item,) = [each for each in items if (each.key.benchmark, each.key.implementation, each.key.case) == wanted]
     return item, series_name(item.key)

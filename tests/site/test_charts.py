@@ -4,14 +4,13 @@ import json
 
 import pytest
 
-from kernel_velocity.site.charts import palette
-from kernel_velocity.site.charts import trend as charts
+from kernel_velocity.site.charts import palette, trend
 from tests import synthetic
 
 
 @pytest.fixture(scope="module")
 def document():
-    return charts.document(synthetic.IMPLEMENTATIONS)
+    return trend.document(synthetic.IMPLEMENTATIONS)
 
 
 def renderers(document):
@@ -53,7 +52,7 @@ def test_it_holds_no_data_and_no_markup(document):
 
 
 def test_a_name_that_sounds_like_a_mark_is_an_implementation_of_its_own():
-    found = charts.document(("tag", "dots: native", "native"))
+    found = trend.document(("tag", "dots: native", "native"))
     names = [item["attributes"]["name"] for item in renderers(found)]
     assert len(set(names)) == len(names)
     assert "line: tag" in names

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from kernel_velocity.findings.finding import Kind, State
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import sessions
 from kernel_velocity.results.measurement import OUTCOMES
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.runner import fingerprint
-from kernel_velocity.series.trends import Change
+from kernel_velocity.series.changes import Change
 from kernel_velocity.site import badges, report
 from kernel_velocity.site.pages import commit as commit_page
-from kernel_velocity.site.pages import commit_changes as commits_along
-from kernel_velocity.site.pages import commit_tables, commit_values
-from kernel_velocity.site.pages import home as home_page
+from kernel_velocity.site.pages import commit_changes, commit_tables, commit_values, home
 from tests import synthetic
 from tests.findings import nights
 from tests.series.one_by_one import everything
@@ -32,7 +30,7 @@ def names(rows):
 
 def session(tree, index, **said):
     path = tree.results / synthetic.MACHINE / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
-    session_facts.append(path, SessionFacts(began=100.0 + index, **said))
+    sessions.append(path, SessionFacts(began=100.0 + index, **said))
 
 
 def change_of(values, row):
@@ -49,7 +47,7 @@ def change_of(values, row):
 
 def test_every_value_of_the_line_says_what_its_trend_says(tree):
     found, data = read(tree), everything(tree)
-    line = commits_along.Line.of(found)
+    line = commit_changes.Line.of(found)
     for place, sha in enumerate(found.line):
         values = line.at(place)
         assert set(values.keys) == {item.key for item in found.at(sha)}
@@ -158,7 +156,7 @@ def test_a_commit_of_another_method_does_not_blind_the_next_one(tree):
     found = read(tree)
     page = commit_page.Maker.of(found).page(tree.commits[4])
     assert page.lead.startswith("Changes are against the commit measured before it")
-    (grid,) = home_page.page(found).grids
+    (grid,) = home.page(found).grids
     cell = row_of(grid, "matmul", "native").changes[0]
     assert (grid.spans[0].base, cell.tone) == (tree.commits[3], "same")
     assert [grid.footnotes[mark - 1] for mark in cell.marks] == [f"1 day: against {tree.commits[2][:8]}"]
@@ -173,7 +171,7 @@ def test_a_tag_of_a_commit_beside_the_line_is_that_commits_and_nobody_elses(tree
         repo.create_tag("release-1.0.1", ref=side)
     synthetic.write_commit(tree.results, side.hexsha, 2)
     found = read(tree)
-    assert [grid.spans[3].name for grid in home_page.page(found).grids] == ["since a tag"]
+    assert [grid.spans[3].name for grid in home.page(found).grids] == ["since a tag"]
     maker = commit_page.Maker.of(found)
     assert maker.page(side.hexsha).tags == ("release-1.0.1",)
     assert (maker.page(tree.commits[4]).tag, maker.page(tree.commits[2]).tags) == ("", ())

@@ -8,16 +8,12 @@ import git
 import numpy as np
 import pytest
 
-from kernel_velocity.series import changes as changes_along
-from kernel_velocity.series import series_blocks, trends
+from kernel_velocity.series import changes, layout
 from kernel_velocity.series.changes import NONE
 from kernel_velocity.site import report
-from kernel_velocity.site.pages import commit as commit_page
-from kernel_velocity.site.pages import commit_changes as commits_along
-from kernel_velocity.site.pages import commit_data, commits_kept, home_spans
-from kernel_velocity.site.pages import home as home_page
+from kernel_velocity.site.pages import commit, commit_changes, home, home_grid
 from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
-from kernel_velocity.stats import growth as growing
+from kernel_velocity.stats import growth
 from tests import synthetic
 from tests.series.test_site_store import halve, path_of, rewrite
 from tests.site.test_home_page import keep, skip
@@ -41,23 +37,23 @@ def make_ragged(tree):
 @pytest.mark.parametrize("most_values", [1, 30, 400_000])
 def test_commits_are_compared_as_along_each_series(tree, monkeypatch, most_series, most_values):
     make_ragged(tree)
-    monkeypatch.setattr(series_blocks, "MOST_SERIES", most_series)
-    monkeypatch.setattr(commits_along, "MOST_VALUES", most_values)
+    monkeypatch.setattr(layout, "MOST_SERIES", most_series)
+    monkeypatch.setattr(commit_changes, "MOST_VALUES", most_values)
     found = read(tree)
-    line = commits_along.Line.of(found)
-    tags = commits_along.tags_before(found)
+    line = commit_changes.Line.of(found)
+    tags = commit_changes.tags_before(found)
     seen = 0
     for place, values in ((place, line.at(place)) for place in (4, 0, 1, 2, 3)):
         for row, key in enumerate(values.keys):
             series = found.series(key)
             entry = series.entry(place)
             bases = (
-                (values.before, changes_along.before(series)),
-                (values.tag, changes_along.at_or_before(series, tags[series.place])),
-                (values.best, changes_along.best_before(series)),
+                (values.before, changes.before(series)),
+                (values.tag, changes.at_or_before(series, tags[series.place])),
+                (values.best, changes.best_before(series)),
             )
             for got, base in bases:
-                wanted = changes_along.against(series, base)
+                wanted = changes.against(series, base)
                 other = NONE if wanted.base[entry] == NONE else series.place[wanted.base[entry]]
                 state = OVERLAPPING if wanted.overlapping[entry] else APART
                 state = UNKNOWN if other == NONE or wanted.unknown[entry] else state
@@ -70,11 +66,11 @@ def test_commits_are_compared_as_along_each_series(tree, monkeypatch, most_serie
 def test_changes_over_days_are_those_of_the_newest_value_that_old(tree):
     make_ragged(tree)
     found = read(tree)
-    when = home_spans.dates(found)
+    when = home_grid.dates(found)
     every = [found.series(key) for key in found.keys]
-    spans = home_spans.spans(found, when, 4, every)
+    spans = home_grid.spans(found, when, 4, every)
     values = [(each.key, int(entry)) for each in every for entry in np.flatnonzero(each.is_measured)[-1:]]
-    told = home_spans.changes(found, when, spans, values)
+    told = home_grid.changes_over(found, when, spans, values)
     for (key, entry), got in zip(values, told, strict=True):
         series = found.series(key)
         new = series.measurement(entry, found.line)
@@ -85,7 +81,7 @@ def test_changes_over_days_are_those_of_the_newest_value_that_old(tree):
                 if (series.place[at] <= span.tag if span.days is None else entry and series.place[at] <= 4 - span.days)
             ]
             earlier = (series.measurement(at, found.line) for at in reversed(old))
-            assert change == trends.newest_change(new, earlier)
+            assert change == changes.newest_change(new, earlier)
     assert len({change is None for row in told for change in row}) == 2
 
 
@@ -112,7 +108,7 @@ def check_as_from_nothing(tree):
 
 @pytest.fixture
 def only_these(monkeypatch):
-    monkeypatch.setattr(report, "MODULES", (home_page, commit_page))
+    monkeypatch.setattr(report, "MODULES", (home, commit))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 1, 3, 0, 2)])
@@ -147,33 +143,33 @@ def test_whatever_else_changes_the_site_is_as_from_nothing(tree):
 
 @pytest.mark.parametrize("telemetry", [True, False])
 def test_of_a_new_commit_only_its_own_values_are_looked_at(tree, monkeypatch, telemetry):
-    monkeypatch.setattr(growing, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
-    monkeypatch.setattr(growing, "GROWTH", 2)
+    monkeypatch.setattr(growth, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
+    monkeypatch.setattr(growth, "GROWTH", 2)
     if not telemetry:
         forget_telemetry(tree)
     newest = path_of(tree, 4)
     newest.rename(newest.with_suffix(".later"))
-    list(commit_page.build(read(tree)))
+    list(commit.build(read(tree)))
     newest.with_suffix(".later").rename(newest)
     asked = []
-    digest = commits_along.Line.digest
-    monkeypatch.setattr(commits_along.Line, "digest", lambda line, place: asked.append(place) or digest(line, place))
-    list(commit_page.build(read(tree)))
+    digest = commit_changes.Line.digest
+    monkeypatch.setattr(commit_changes.Line, "digest", lambda line, place: asked.append(place) or digest(line, place))
+    list(commit.build(read(tree)))
     assert asked == [4]
-    list(commit_page.build(read(tree)))
+    list(commit.build(read(tree)))
     assert asked == [4]
     rewrite(path_of(tree, 2), halve)
-    list(commit_page.build(read(tree)))
+    list(commit.build(read(tree)))
     assert asked == [4, *((0, 1) if telemetry else ()), 2, 3, 4]  # its rounds are of another run now
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}', "\ud800"])
 def test_kept_digests_that_are_damaged_are_made_again(tree, text):
     def inputs():
-        return [made.inputs for made in commit_page.build(read(tree))]
+        return [made.inputs for made in commit.build(read(tree))]
 
     wanted = inputs()
-    path = read(tree).cache / commits_kept.NAME
+    path = read(tree).cache / commit_changes.NAME
     whole = path.read_text()
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert inputs() == wanted
@@ -185,7 +181,7 @@ def test_a_commits_data_are_its_page_as_numbers(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[1])
     found = read(tree)
-    maker = commit_page.Maker.of(found)
+    maker = commit.Maker.of(found)
     sha = tree.commits[2]
     page, data = maker.page(sha), maker.data(sha)
     assert (data["commit"], data["page"], data["last_tag"]) == (sha, page.name, tree.commits[1])
@@ -209,7 +205,7 @@ def test_a_neighbour_changes_a_commits_page_and_not_its_data(tree):
     before = site_of(tree, "site", "cache")
     newest.with_suffix(".later").rename(newest)
     after = site_of(tree, "site", "cache")
-    page, data = f"commit-{tree.commits[3][:8]}.html", f"data/{commit_data.name(tree.commits[3])}.json"
+    page, data = f"commit-{tree.commits[3][:8]}.html", f"data/{commit.name(tree.commits[3])}.json"
     assert before[page] != after[page] and before[data] == after[data]
     changed = {name for name in after if before.get(name) != after[name]}
-    assert not changed & {f"data/{commit_data.name(sha)}.json" for sha in itertools.islice(tree.commits, 4)}
+    assert not changed & {f"data/{commit.name(sha)}.json" for sha in itertools.islice(tree.commits, 4)}

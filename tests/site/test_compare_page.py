@@ -11,10 +11,9 @@ import urllib.parse
 import pytest
 
 from kernel_velocity.results.measurement import Interval, Measurement, Outcome, SeriesKey
-from kernel_velocity.series import trends
-from kernel_velocity.site import model as site
-from kernel_velocity.site import report
-from kernel_velocity.site.pages import compare as compare_page
+from kernel_velocity.series import changes
+from kernel_velocity.site import model, report
+from kernel_velocity.site.pages import compare
 from tests import synthetic
 from tests.site.test_browser import chromium, tab  # noqa: F401  (fixtures)
 from tests.site.test_report import HOSTILE
@@ -184,9 +183,9 @@ def test_the_arithmetic_is_pythons(tab, out):  # noqa: F811
             assert (said["low"], said["high"]) == (pytest.approx(low, rel=1e-12), pytest.approx(high, rel=1e-12))
             assert said["confirmed"] == confirmed and said["adjusted"] == (a["adjusted"] is not None)
     for (a, b), said in zip(pairs, tab.evaluate(script, pairs), strict=True):
-        assert said["confirmed"] == trends.compare(measured(b), measured(a)).is_distinct
+        assert said["confirmed"] == changes.compare(measured(b), measured(a)).is_distinct
     ratios = [math.exp(rng.gauss(0, 1)) for _ in range(50)]
-    mean = trends.mean_change([trends.Change(ratio=ratio, against="", overlapping=None) for ratio in ratios])
+    mean = changes.mean_change([changes.Change(ratio=ratio, against="", overlapping=None) for ratio in ratios])
     assert tab.evaluate("(ratios) => Ratios.mean(ratios)", ratios) == pytest.approx(mean, rel=1e-12)
 
 
@@ -351,6 +350,6 @@ def test_where_nothing_was_measured_it_says_how_to(tmp_path):
     for path in tree.results.rglob("*.json"):
         if path.parent != tree.results:
             path.unlink()
-    (page,) = compare_page.build(site.read(tree.results, tree.repository))
+    (page,) = compare.build(model.read(tree.results, tree.repository))
     text = report.page_templates().get_template(page.template).render(page.context)
     assert "Nothing was measured yet" in text and "<script" not in text

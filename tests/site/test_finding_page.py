@@ -14,17 +14,14 @@ from hypothesis import strategies as st
 
 from kernel_velocity.__main__ import _Parser, main
 from kernel_velocity.ab import bisect
-from kernel_velocity.findings import evidence_store, finding
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import evidence_store, finding, store
 from kernel_velocity.findings.finding import OPEN, Kind, State
 from kernel_velocity.results import git as history
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.site import model as site_
-from kernel_velocity.site import report
-from kernel_velocity.site.charts import finding_axes
+from kernel_velocity.site import model, report
+from kernel_velocity.site.charts import small
 from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.site.pages import finding_figures, finding_series
-from kernel_velocity.site.pages import findings as findings_page
+from kernel_velocity.site.pages import finding_figures, finding_series, findings
 from kernel_velocity.site.pages.finding_words import DAY, REASON, decisions, headline, looks
 from tests import synthetic
 from tests.ab.simulated_machine import Machine
@@ -41,7 +38,7 @@ def built(tmp_path_factory):
     """A tree with findings of every kind, and the pages of its findings by id."""
     tree = synthetic.build(tmp_path_factory.mktemp("findings"))
     items = evidenced.write(tree)
-    found = site_.read(tree.results, tree.repository)
+    found = model.read(tree.results, tree.repository)
     pages = {page.context["page"].id: page.context["page"] for page in finding_page.build(found)}
     return tree, items, pages, found
 
@@ -61,7 +58,7 @@ def words(text):
 def test_every_finding_has_a_page_and_the_list_leads_to_it(built):
     _, items, pages, found = built
     assert set(pages) == {item.id for item in items}
-    (listed,) = (page.context["page"] for page in findings_page.build(found))
+    listed = next(findings.build(found)).context["page"]
     assert {row.href for row in listed.rows} == {page.name for page in pages.values()}
     assert [row.is_open for row in listed.rows] == sorted((row.is_open for row in listed.rows), reverse=True)
     assert listed.rows[0].kind == "regression" and listed.open == sum(item.state in OPEN for item in items)
@@ -146,7 +143,7 @@ def test_every_command_is_accepted_by_the_command_line(built, tmp_path):
                 assert (parsed.good, parsed.case) == (item.anchor, item.worst.identity.case)
             else:
                 results = tmp_path / f"{item.id}-{said[2]}"
-                findings_store.write(results, item)
+                store.write(results, item)
                 more = ["--results", str(results), "--repository", str(tree.repository)]
                 assert main([*said[1:], *more], io.StringIO(), io.StringIO()) == 0, command
             done.add(" ".join(said[1:3]) if said[1] == "findings" else said[1])
@@ -155,11 +152,11 @@ def test_every_command_is_accepted_by_the_command_line(built, tmp_path):
 
 def test_a_decision_of_the_page_changes_the_finding(built, tmp_path):
     tree, items, _, _ = built
-    findings_store.write(tmp_path, items[0])
+    store.write(tmp_path, items[0])
     expect = next(one.text for one in decisions(items[0]) if " expect " in one.text).replace(REASON, "because")
     more = ["--results", str(tmp_path), "--repository", str(tree.repository)]
     assert main([*shlex.split(expect)[1:], *more], io.StringIO(), io.StringIO()) == 0
-    assert findings_store.read(tmp_path).findings[0].state is State.EXPECTED
+    assert store.read(tmp_path).findings[0].state is State.EXPECTED
 
 
 def test_a_range_of_commits_is_expected_as_a_whole(built):
@@ -200,7 +197,7 @@ def test_hostile_text_in_every_field_is_text(tmp_path):
     paths = tuple(replace(path, reason=evil, identity=one) for path in kept.paths)
     for kind in Kind:
         own = replace(bad, id=f"bad-{kind.value}", kind=kind)
-        findings_store.write(tree.results, own)
+        store.write(tree.results, own)
         evidence_store.add(tree.results, own.id, "evil", replace(kept, reruns=reruns, paths=paths))
     out = tmp_path / "site"
     report.write_site(results=tree.results, repository=tree.repository, out=out)
@@ -217,9 +214,9 @@ def test_a_rerun_without_rounds_and_one_that_is_not_adjusted_are_shown(tmp_path)
     none = replace(
         kept.reruns[0], sides=(replace(kept.reruns[0].sides[0], began=(), seconds=(), flags=()),) * 2, looks=()
     )
-    findings_store.write(tree.results, item)
+    store.write(tree.results, item)
     evidence_store.add(tree.results, item.id, "m", replace(kept, reruns=(none, kept.reruns[1]), left_out=7))
-    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    (page,) = finding_page.build(model.read(tree.results, tree.repository))
     text = words(report.page_templates().get_template(page.template).render(page.context))
     assert "as read: nothing was recorded beside them" in text and "7 further re-runs not shown" in text
     assert text.count("Every round") == 1
@@ -235,8 +232,8 @@ def test_the_files_of_a_commit_are_told_by_whose_they_are(tmp_path):
         repo.index.add([name])
     commit = repo.index.commit("Touch four files").hexsha
     item, _ = evidenced.regression(tree)
-    findings_store.write(tree.results, replace(item, commits=(commit,)))
-    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    store.write(tree.results, replace(item, commits=(commit,)))
+    (page,) = finding_page.build(model.read(tree.results, tree.repository))
     (said,) = page.context["page"].suspected
     assert (said.own, said.shared) == (("kernels/matmul/matmul.cpp",), ("kernels/_native/abi.h",))
     assert said.others == "2 other files, which matmul is not built from" and said.line.href == ""
@@ -259,8 +256,8 @@ def test_of_many_commits_the_newest_are_told_with_what_they_are(tmp_path):
     with git.Repo(tree.repository) as repo:
         commits = [repo.index.commit(f"Commit {number}") for number in range(13)]
     item, _ = evidenced.regression(tree)
-    findings_store.write(tree.results, replace(item, commits=tuple(commit.hexsha for commit in commits)))
-    (page,) = finding_page.build(site_.read(tree.results, tree.repository))
+    store.write(tree.results, replace(item, commits=tuple(commit.hexsha for commit in commits)))
+    (page,) = finding_page.build(model.read(tree.results, tree.repository))
     shown = page.context["page"]
     assert [one.line and one.line.subject for one in shown.suspected] == [f"Commit {number}" for number in range(3, 13)]
     assert shown.further == "and 3 earlier commits"
@@ -284,10 +281,10 @@ def test_figures_lie_inside_their_frames(built):
         for rerun in evidenced.regression(tree, machine=machine)[1].reruns:
             rounds, ratio = finding_figures.rounds_figure(rerun), finding_figures.ratio_figure(rerun)
             for dot in (*rounds.before, *rounds.after):
-                assert finding_axes.LEFT <= float(dot.x) <= finding_axes.WIDTH
-                assert finding_axes.TOP <= float(dot.y) <= finding_axes.HEIGHT - finding_axes.BOTTOM
+                assert small.LEFT <= float(dot.x) <= small.AXES_WIDTH
+                assert small.TOP <= float(dot.y) <= small.AXES_HEIGHT - small.BOTTOM
             xs, ys = zip(*(map(float, pair.split(",")) for pair in ratio.line.split(" ")), strict=True)
-            assert list(xs) == sorted(xs) and max(ys) <= finding_axes.HEIGHT
+            assert list(xs) == sorted(xs) and max(ys) <= small.AXES_HEIGHT
             assert float(ratio.bars[-1].y) == ys[-1]  # both are the last look's
             for one in ratio.bars:
                 assert float(one.most) <= float(one.high) <= float(one.y) <= float(one.low) <= float(one.least)
@@ -295,7 +292,7 @@ def test_figures_lie_inside_their_frames(built):
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
 def test_ticks_are_round_numbers_between_the_ends(low, width):
-    found = finding_axes.ticks(low, low + width)
+    found = small.ticks(low, low + width)
     assert len(found) <= 6
     assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in found)
 

@@ -9,17 +9,15 @@ from datetime import UTC, datetime, timedelta
 import git
 import pytest
 
-from kernel_velocity.findings import last_night as kept_verdicts
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import last_night, store
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
-from kernel_velocity.site import model as site
-from kernel_velocity.site import report
+from kernel_velocity.site import model, report
 from kernel_velocity.site.pages import home as home_page
-from kernel_velocity.site.pages import home_spans
+from kernel_velocity.site.pages import home_grid
 from tests import synthetic
 from tests.findings import nights
 from tests.site.test_pages import home, make_na, read, row_of
@@ -30,13 +28,13 @@ ROOFS = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=100e9),), peaks={"
 
 def keep_verdict(tree, **changed):
     kept = KeptVerdict(machine="bench-1", when=WHEN, summary="clean", exit_status=0, measured=12)
-    kept_verdicts.write(tree.results, dataclasses.replace(kept, **changed))
+    last_night.write(tree.results, dataclasses.replace(kept, **changed))
 
 
 def keep(tree, kind=Kind.REGRESSION, state=State.CONFIRMED, **changed):
     """Write a finding about the third commit of the tree; return it."""
     found = nights.finding(kind, state, **({"commits": (tree.commits[2],)} | changed))
-    findings_store.write(tree.results, found)
+    store.write(tree.results, found)
     return found
 
 
@@ -111,7 +109,7 @@ def test_a_night_that_measured_nothing_says_so_on_a_page_without_a_grid(tree):
 
 
 def test_a_verdict_that_cannot_be_read_is_a_note(tree):
-    path = kept_verdicts.write(tree.results, KeptVerdict(machine="m", when=WHEN, summary="", exit_status=0, measured=0))
+    path = last_night.write(tree.results, KeptVerdict(machine="m", when=WHEN, summary="", exit_status=0, measured=0))
     path.write_text("{")
     (note,) = home(tree).notes
     assert "m.toml:1:" in note
@@ -264,12 +262,12 @@ def test_a_test_case_that_is_new_does_not_hide_the_change_of_the_others(tree):
 
 def test_no_tag_at_all_is_said(tree):
     (grid,) = home(tree).grids
-    assert (grid.spans[3].name, grid.spans[3].tag) == ("since a tag", home_spans.NO_TAG)
+    assert (grid.spans[3].name, grid.spans[3].tag) == ("since a tag", home_grid.NO_TAG)
     assert grid.too_young.endswith("since a tag.")
 
 
 def test_efficiency_is_the_mean_over_the_test_cases(tree, monkeypatch):
-    monkeypatch.setattr(site.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     (grid,) = home(tree).grids
     # 3 FLOP and 12 bytes an element: 25 GFLOPS are attainable, native does 12.5
     row = row_of(grid, "add_mul_exp", "native")
@@ -289,7 +287,7 @@ def test_without_ceilings_there_is_no_efficiency_and_a_reason(tree):
 
 
 def test_without_benchmarks_json_there_are_no_rates_and_reasons(tree, monkeypatch):
-    monkeypatch.setattr(site.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     (tree.results / "benchmarks.json").unlink()
     (grid,) = home(tree).grids
     row = row_of(grid, "matmul", "native")
@@ -406,7 +404,7 @@ def test_filters_offer_what_there_is_and_nothing_where_there_is_one_of_it(tree):
 
 
 def test_its_data_are_numbers(tree, monkeypatch):
-    monkeypatch.setattr(site.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     keep(tree)
     keep_verdict(tree)
     data, _ = home_page.build(read(tree))
@@ -421,7 +419,7 @@ def test_its_data_are_numbers(tree, monkeypatch):
 
 
 def test_fifty_kernels_by_four_by_three_machines_stay_below_a_megabyte(tree, monkeypatch):
-    monkeypatch.setattr(site.Site, "roofs", lambda *_: ROOFS)
+    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     page = home(tree)
     (grid,) = page.grids
     row = row_of(grid, "matmul", "native")

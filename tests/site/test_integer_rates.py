@@ -6,16 +6,15 @@ import re
 import pytest
 
 from kernel_velocity import units
-from kernel_velocity.compare import table as compare_table
+from kernel_velocity.compare import table
 from kernel_velocity.compare.formats import as_html, as_markdown
 from kernel_velocity.harness.cases import operation
 from kernel_velocity.harness.tolerance import EPSILON
 from kernel_velocity.roofline import table as peaks_table
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.site import model as site
-from kernel_velocity.site import report
+from kernel_velocity.site import model, report
 from kernel_velocity.site.charts import roofline as roofline_plot
-from kernel_velocity.site.pages import home as home_page
+from kernel_velocity.site.pages import home
 from tests import synthetic
 from tests.compare.live_comparisons import case, comparison, roofline, timed
 from tests.site import machine_records
@@ -82,7 +81,7 @@ def test_in_what_scripts_make_of_data(written, name):
 
 
 def test_in_the_mean_of_both_kinds(written):
-    grid = home_page.page(site.read(written[0].results, written[0].repository)).grids[0]
+    grid = home.page(model.read(written[0].results, written[0].repository)).grids[0]
     rows = {(row.kernel, row.implementation): row for row in grid.rows}
     mixed, plain = rows["matmul", "native"], rows["add_mul_exp", "native"]
     assert units_of([mixed.rate.text, mixed.sparkline.label]) == {"GOPS"}
@@ -122,7 +121,7 @@ FLOAT32 = case("float32-1M", 10**6, timed("native", 1e-3), problem="product")
     [([INT8], "GOPS", False), ([FLOAT32], "GFLOPS", False), ([FLOAT32, INT8], "GFLOPS/GOPS", True)],
 )
 def test_over_the_column_of_a_comparison(cases, head, legend):
-    text = compare_table.table(comparison(*cases), 100)
+    text = table.table(comparison(*cases), 100)
     (heads,) = (line.split() for line in text.splitlines() if line.startswith("case "))
     assert (head in heads, "GOPS: for integers" in text) == (True, legend)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_velocity.site import model as site
+from kernel_velocity.site import model
 from kernel_velocity.site.outputs import series_name
 from tests.site.test_browser import chromium, tab  # noqa: F401 - fixtures
 from tests.site.test_integer_rates import FLOATS, INTEGERS, units_of, written  # noqa: F401 - a fixture
@@ -35,7 +35,7 @@ def test_two_commits_side_by_side(tab, written, case, unit):  # noqa: F811
 
 @pytest.mark.parametrize(("case", "unit"), BOTH)
 def test_one_measurement(tab, written, case, unit):  # noqa: F811
-    found = site.read(written[0].results, written[0].repository)
+    found = model.read(written[0].results, written[0].repository)
     (name,) = [series_name(key) for key in found.keys if (key.implementation, key.case) == ("native", case)]
     opened(tab, written, "measurement.html", f"commit={written[0].commits[-1]}&series={name}")
     tab.wait_for_selector("body[data-ready]")

@@ -5,8 +5,7 @@ import json
 import pytest
 from markupsafe import Markup
 
-from kernel_velocity.site.charts import documents as kept_documents
-from kernel_velocity.site.charts import trend as charts
+from kernel_velocity.site.charts import documents, trend
 from kernel_velocity.site.charts.documents import FIRST, NAME, Documents, numbered
 
 DRAWN = {"root_id": "p7", "doc": {"roots": [{"id": "p7", "attributes": {"a": {"id": "p3"}, "b": [{"id": "p7"}]}}]}}
@@ -46,7 +45,7 @@ def test_it_is_safe_in_a_script_element_of_a_page(tmp_path):
 
 def test_other_code_makes_it_again(tmp_path, draw, monkeypatch):
     Documents(tmp_path).get("trend", (), draw)
-    monkeypatch.setattr(kept_documents, "_made_by", lambda: "other")
+    monkeypatch.setattr(documents, "_made_by", lambda: "other")
     Documents(tmp_path).get("trend", (), draw)
     assert draw.times == 2
 
@@ -68,7 +67,7 @@ def test_where_nothing_can_be_kept_it_lasts_as_long_as_the_report(tmp_path, draw
 
 
 def test_only_the_last_ones_asked_for_are_kept(tmp_path, draw, monkeypatch):
-    monkeypatch.setattr(kept_documents, "MOST", 2)
+    monkeypatch.setattr(documents, "MOST", 2)
     kept = Documents(tmp_path)
     for name in "abac":
         kept.get(name, (), draw)
@@ -96,5 +95,5 @@ def test_models_are_numbered_in_the_order_in_which_they_are_named():
 
 
 def test_a_document_is_the_same_whatever_was_drawn_before():
-    one, other = (numbered(charts.document(("eager", "native")), FIRST) for _ in range(2))
+    one, other = (numbered(trend.document(("eager", "native")), FIRST) for _ in range(2))
     assert json.dumps(one) == json.dumps(other)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from kernel_velocity import units
-from kernel_velocity.roofline import model as roofline
+from kernel_velocity.roofline import model
 from kernel_velocity.site.pages import kernel_tables
 from tests import synthetic
 from tests.site import large_site
@@ -145,7 +145,7 @@ def test_every_quantity_is_what_its_formula_says(tab, medium):  # noqa: F811
     choose(tab, "range", "200")
     at = {(key.benchmark[-4:].strip("_"), key.implementation): found.series(key).seconds[500] for key in found.keys}
     hot, eager, cold = at["hot", "native"], at["hot", "eager"], at["cold", "native"]
-    line = roofline.roofline(
+    line = model.roofline(
         flops=FLOP, bytes=large_site.BYTES, seconds=hot, roofs=found.roof_choice(None, None).roofs, dtype="float32"
     )
     wanted = {

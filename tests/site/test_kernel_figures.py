@@ -5,7 +5,7 @@ import numpy as np
 from kernel_velocity.harness import cases
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.series.tracked import Tracked
-from kernel_velocity.site.pages import kernel_figures
+from kernel_velocity.site.pages import kernel_tables
 from tests.findings.nights import identity
 
 LINE = ("a", "b", "c", "d", "e")
@@ -30,7 +30,7 @@ CODE = tracked("track_code_bytes", {2: 14534}, benchmark="matmul.Cpu", case="avx
 
 
 def test_a_figure_is_its_values_and_the_commits_that_brought_them():
-    registers, code = kernel_figures.figures([REGISTERS, CODE], "matmul", LINE)
+    registers, code = kernel_tables.figures([REGISTERS, CODE], "matmul", LINE)
     assert registers.steps == (("a", 168), ("d", 128))
     assert (registers.name, registers.unit) == ("registers", "registers of a thread")
     assert code.steps == (("c", 14534),)
@@ -38,15 +38,15 @@ def test_a_figure_is_its_values_and_the_commits_that_brought_them():
 
 def test_errors_and_other_kernels_are_none():
     others = [tracked("track_max_error", {0: 1}), tracked("track_registers", {0: 1}, benchmark="other.Cuda")]
-    assert kernel_figures.figures(others, "matmul", LINE) == ()
+    assert kernel_tables.figures(others, "matmul", LINE) == ()
 
 
 def test_there_are_words_for_every_figure():
-    assert set(kernel_figures._WORDS) == {name for names in cases.FIGURES.values() for name in names}
+    assert set(kernel_tables._WORDS) == {name for names in cases.FIGURES.values() for name in names}
 
 
 def test_a_row_says_what_it_is_since_when_and_what_it_was():
-    one, other = kernel_figures.rows(kernel_figures.figures([REGISTERS, CODE], "matmul", LINE), lambda sha: sha)
+    one, other = kernel_tables.rows(kernel_tables.figures([REGISTERS, CODE], "matmul", LINE), lambda sha: sha)
     assert (one.name, one.target, one.now, one.before, one.commit) == (
         "registers of a thread",
         "sm_90",
@@ -55,15 +55,15 @@ def test_a_row_says_what_it_is_since_when_and_what_it_was():
         "d",
     )
     assert (other.name, other.now, other.before, other.commit) == ("code", "14,534 bytes", "", "c")
-    (grown,) = kernel_figures.rows(
-        kernel_figures.figures([tracked("track_spill_bytes", {0: 16, 1: 1024})], "matmul", LINE), lambda sha: sha
+    (grown,) = kernel_tables.rows(
+        kernel_tables.figures([tracked("track_spill_bytes", {0: 16, 1: 1024})], "matmul", LINE), lambda sha: sha
     )
     assert (grown.now, grown.before) == ("1,024 bytes", "16 bytes")
 
 
 def test_the_data_has_every_step():
-    (figure,) = kernel_figures.figures([REGISTERS], "matmul", LINE)
-    assert kernel_figures.as_data(figure) == {
+    (figure,) = kernel_tables.figures([REGISTERS], "matmul", LINE)
+    assert kernel_tables.as_data(figure) == {
         "machine": "m",
         "environment": "e",
         "benchmark": "matmul.Cuda.track_registers",

@@ -8,11 +8,10 @@ import pytest
 
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.series.tracked import Tracked
-from kernel_velocity.site import model as site
+from kernel_velocity.site import model
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.pages import kernel as kernel_page
-from kernel_velocity.site.pages import kernel_chart as kernel_data
-from kernel_velocity.site.pages import kernel_tables
+from kernel_velocity.site.pages import kernel_chart, kernel_tables
 from tests import large_tree, synthetic
 from tests.findings import synthetic_extras
 from tests.series.one_by_one import everything
@@ -67,7 +66,7 @@ def said(point):
 @pytest.mark.parametrize("nearby", [0, 1, 16])
 def test_changes_of_the_newest_are_those_of_the_whole_trend(tree, monkeypatch, nearby):
     monkeypatch.setattr(kernel_tables, "_BEFORE", nearby)
-    found = site.read(tree.results, tree.repository)
+    found = model.read(tree.results, tree.repository)
     trends = everything(tree).trends
     for key in found.keys:
         whole = trends[key].points
@@ -98,7 +97,7 @@ def test_a_change_of_adjusted_values_says_so(long):
 def test_a_short_history_says_what_a_change_point_needs(tree, made):
     (page, *_) = [
         item.context()["page"]
-        for item in kernel_page.build(site.read(tree.results, tree.repository))
+        for item in kernel_page.build(model.read(tree.results, tree.repository))
         if item.name.endswith(".html")
     ]
     needed = "need >= 13 points for a change point, have 5"
@@ -142,16 +141,16 @@ def test_of_two_versions_of_errors_the_newest_counts(long):
     old = dataclasses.replace(key, version="0")
     errors[old] = Tracked(key=old, place=np.array([3], dtype=np.int32), value=np.array([0.5]))
     asked = type("Asked", (), {"tracked_keys": tuple(errors), "tracked": staticmethod(errors.__getitem__)})()
-    found = kernel_data._errors(asked, "matmul", "Cuda")
+    found = kernel_chart._errors(asked, "matmul", "Cuda")
     assert found[key.machine, key.environment, key.implementation, key.case].key == key
-    assert kernel_data._errors(asked, "matmul", "Cpu") == {}
+    assert kernel_chart._errors(asked, "matmul", "Cpu") == {}
 
 
 def test_a_page_is_made_from_what_its_inputs_say(tree):
     """Whatever changes a page or its data changes its inputs, and what does not leaves them."""
 
     def inputs():
-        made = kernel_page.build(site.read(tree.results, tree.repository))
+        made = kernel_page.build(model.read(tree.results, tree.repository))
         return {item.name: item.inputs for item in made if item.inputs is not None}
 
     def differing():
@@ -180,7 +179,7 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
 
 def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_last_changed(tree):
     synthetic_extras.add_figures(tree)
-    found = site.read(tree.results, tree.repository)
+    found = model.read(tree.results, tree.repository)
     pages_of = {item.name: item for item in kernel_page.build(found)}
     page = pages_of["kernel-matmul-Cpu.html"].context()["page"]
     short = {sha[:8]: place for place, sha in enumerate(found.line)}
@@ -204,7 +203,7 @@ def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_la
 def test_the_pages_are_made_in_few_parts_which_have_them_all(tmp_path, monkeypatch, most):
     shape = large_tree.Shape(commits=3, series=120)
     large_tree.build(tmp_path, shape)
-    found = site.read(tmp_path / "results", tmp_path / "repository")
+    found = model.read(tmp_path / "results", tmp_path / "repository")
     monkeypatch.setattr(kernel_page, "PARTS", most)
     parts = [[made.name for made in part(found)] for part in kernel_page.parts(found)]
     assert len(parts) == min(most, 3) and all(parts)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_velocity.site import model as site
+from kernel_velocity.site import model
 from kernel_velocity.site.outputs import DataFile, Page
-from kernel_velocity.site.pages import machines as machines_page
+from kernel_velocity.site.pages import machines
 from tests import synthetic
 from tests.golden import check_golden
 from tests.site import machine_records
@@ -24,7 +24,7 @@ def tree(copied):
 
 def made(tree):
     """Return the sections of the page, and its data."""
-    page, data = machines_page.build(site.read(tree.results, tree.repository))
+    page, data = machines.build(model.read(tree.results, tree.repository))
     assert isinstance(page, Page) and isinstance(data, DataFile)
     return page.context["machines"], data.value
 
@@ -96,28 +96,28 @@ def test_the_data_hold_every_session_in_base_units(whole):
 
 
 def test_without_ceilings_it_says_how_to_get_some(tree):
-    text = machine_records.rendered(machines_page, tree)
+    text = machine_records.rendered(machines, tree)
     assert "kv peaks" in text and "make track" in text
 
 
 def test_of_one_session_there_is_nothing_to_compare_and_no_chart_to_explain(tree):
     for index in (1, 2):
-        text = machine_records.rendered(machines_page, tree)
+        text = machine_records.rendered(machines, tree)
         assert ("Measured once" in text) == (index == 2)
         for said in ("over the sessions", "the only session", "Each chart shows a session"):
             assert said not in text
         machine_records.add_ceilings(tree, index)
-    text = machine_records.rendered(machines_page, tree)
+    text = machine_records.rendered(machines, tree)
     assert "over the sessions" in text and "Each chart shows a session" in text and "2 sessions" in text
 
 
 def test_peaks_of_the_machine_that_makes_the_page_count(tmp_path, monkeypatch):
-    from kernel_velocity.roofline import ceilings as kept_ceilings
+    from kernel_velocity.roofline import ceilings
     from tests.harness.test_device_figures import a_machine, document
 
     tree = synthetic.build(tmp_path)
     monkeypatch.delenv("KV_THREADS", raising=False)
-    kept_ceilings.keep(tree.repository, document(a_machine()))
+    ceilings.keep(tree.repository, document(a_machine()))
     assert section(tree).devices == ()
     monkeypatch.setenv("KV_MACHINE", synthetic.MACHINE)
     machine = section(tree)
@@ -165,7 +165,7 @@ def test_the_same_hardware_under_another_name(tree):
 
 def test_many_sessions_are_listed_newest_first_up_to_a_limit(tree, monkeypatch):
     add_sessions(tree)
-    monkeypatch.setattr(machines_page, "LISTED", 2)
+    monkeypatch.setattr(machines, "LISTED", 2)
     device = section(tree).devices[0]
     assert [row.commit for row in device.rows] == [sha[:8] for sha in tree.commits[2:0:-1]]
     assert device.further == "1 older session in data/machines.json"
@@ -182,6 +182,6 @@ def test_hostile_names_stay_text(tmp_path):
     tree = synthetic.build(tmp_path, machine="<i>m")
     machine_records.add_session(tree, 0, machine="<i>m", governor=script)
     machine_records.add_session(tree, 1, machine="<i>m", governor="}}" + script)
-    text = machine_records.rendered(machines_page, tree)
+    text = machine_records.rendered(machines, tree)
     assert "<i>" not in text and script not in text
     assert "&lt;script&gt;window.pwned=1" in text

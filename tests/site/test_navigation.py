@@ -4,9 +4,7 @@ import types
 
 from kernel_velocity.site import navigation, report
 from kernel_velocity.site.outputs import Page
-from kernel_velocity.site.pages import commit as commit_page
-from kernel_velocity.site.pages import home as home_page
-from kernel_velocity.site.pages import kernel as kernel_page
+from kernel_velocity.site.pages import commit, home, kernel
 from tests import synthetic
 
 MADE = frozenset({"index.html", "findings.html", "machines.html"})
@@ -41,7 +39,7 @@ def a_module(stem):
 
 
 def test_every_page_links_to_the_pages_of_the_modules(tmp_path, monkeypatch):
-    modules = (home_page, kernel_page, commit_page, a_module("findings"), a_module("machines"))
+    modules = (home, kernel, commit, a_module("findings"), a_module("machines"))
     monkeypatch.setattr(report, "MODULES", modules)
     tree = synthetic.build(tmp_path)
     report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")

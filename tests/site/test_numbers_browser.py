@@ -7,7 +7,7 @@ import pytest
 
 from kernel_velocity import units
 from kernel_velocity.harness.cases import operation
-from kernel_velocity.roofline import model as roofline
+from kernel_velocity.roofline import model
 from kernel_velocity.site.report import TEMPLATES
 from tests.site.test_browser import chromium, tab  # noqa: F401 - fixtures
 
@@ -88,9 +88,9 @@ def test_values_below_zero_are_pythons(numbers):
 
 def test_shares_are_pythons(numbers):
     assert numbers("share", SHARES) == [units.share(share) for share in SHARES]
-    assert numbers("efficiency", SHARES) == [roofline.percent(share) for share in SHARES]
+    assert numbers("efficiency", SHARES) == [model.percent(share) for share in SHARES]
     percent = [100 * share for share in SHARES]
-    assert numbers("value", percent, "efficiency") == [roofline.percent(share) for share in SHARES]
+    assert numbers("value", percent, "efficiency") == [model.percent(share) for share in SHARES]
 
 
 def test_changes_are_pythons(numbers):

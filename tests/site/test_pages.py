@@ -8,9 +8,8 @@ from urllib.parse import parse_qsl
 import git
 import pytest
 
-from kernel_velocity.site import model as site
-from kernel_velocity.site import text as pages
-from kernel_velocity.site.charts.sparklines import sparkline
+from kernel_velocity.site import model, text
+from kernel_velocity.site.charts.small import sparkline
 from kernel_velocity.site.outputs import Page
 from kernel_velocity.site.pages import commit as commit_page
 from kernel_velocity.site.pages import home as home_page
@@ -38,7 +37,7 @@ def kernel_data(tree, name):
 
 
 def read(tree):
-    return site.read(tree.results, tree.repository)
+    return model.read(tree.results, tree.repository)
 
 
 def home(tree):
@@ -103,8 +102,8 @@ def asked(href):
 @pytest.mark.parametrize("name", ["bench-1", "a&b=c#d +%2e", "\N{ROCKET} \u05e9\u05dc\u05d5\u05dd", ""])
 def test_a_link_to_a_kernels_page_says_what_it_is_to_show(name):
     choice = {"state": "hot", "machine": name, "environment": f"{name}-py3.11", "case": f"float32-{name}"}
-    assert asked(pages.kernel_href("matmul", "Cpu", **choice)) == ("kernel-matmul-Cpu.html", choice)
-    assert pages.kernel_href("matmul", "Cpu") == "kernel-matmul-Cpu.html"
+    assert asked(text.kernel_href("matmul", "Cpu", **choice)) == ("kernel-matmul-Cpu.html", choice)
+    assert text.kernel_href("matmul", "Cpu") == "kernel-matmul-Cpu.html"
 
 
 def test_every_link_to_a_trend_asks_for_the_place_and_state_that_it_speaks_of(tree):

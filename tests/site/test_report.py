@@ -146,7 +146,7 @@ def test_a_crash_while_pages_are_made_leaves_the_old_site_whole(tree, monkeypatc
     def broken(_found):
         raise RuntimeError("no index today")
 
-    monkeypatch.setattr(report.home_page, "build", broken)
+    monkeypatch.setattr(report.home, "build", broken)
     with pytest.raises(RuntimeError):
         write(tree)
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before

@@ -5,8 +5,7 @@ import pytest
 
 from kernel_velocity import units
 from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
-from kernel_velocity.site import cells as result_texts
-from kernel_velocity.site import text as pages
+from kernel_velocity.site import cells, text
 from kernel_velocity.site.cells import Figures
 
 NAN = np.nan
@@ -18,7 +17,7 @@ KEY = SeriesKey(
 def cell(*, outcome=Outcome.MEASURED, unit="GFLOPS", distinct=False, **known):
     numbers = {**dict.fromkeys(("seconds", "low", "high", "flop", "ratio"), NAN), **known}
     columns = {name: np.array([number]) for name, number in (numbers | {"unit": unit, "distinct": distinct}).items()}
-    return next(result_texts.cells(Figures(outcome=np.array([OUTCOMES.index(outcome)]), **columns)))
+    return next(cells.cells(Figures(outcome=np.array([OUTCOMES.index(outcome)]), **columns)))
 
 
 @pytest.mark.parametrize(
@@ -53,11 +52,11 @@ def test_rates_are_those_of_measurements():
         Measurement(key=KEY, commit="c", outcome=Outcome.MEASURED, seconds=time, flop=None if np.isnan(work) else work)
         for time, work in zip(seconds[:3], flop, strict=False)
     ]
-    assert result_texts.rates(seconds, flop, np.full(4, KEY.rate_unit)) == [*map(pages.rate, items), ""]
+    assert cells.rates(seconds, flop, np.full(4, KEY.rate_unit)) == [*map(text.rate, items), ""]
 
 
 def test_a_footnote_has_one_number_and_cells_have_them_in_order():
-    notes = pages.Footnotes()
+    notes = text.Footnotes()
     assert notes.marks(["thin", "noisy"]) == (1, 2)
     assert notes.marks(["new", "noisy", "thin", "thin"]) == (1, 2, 3)
     assert notes.marks([]) == ()

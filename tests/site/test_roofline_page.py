@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from kernel_velocity.roofline.model import Level, Roofs
-from kernel_velocity.site import model as site
-from kernel_velocity.site import report
-from kernel_velocity.site.charts import roofline as roofline_plot
+from kernel_velocity.site import model, report
+from kernel_velocity.site.charts import roofline
 from kernel_velocity.site.outputs import DataFile, Page
 from kernel_velocity.site.pages import roofline as roofline_page
 from tests import synthetic
@@ -27,7 +26,7 @@ def tree(copied):
 
 def made(tree):
     """Return the sections of the page, and its data files by name."""
-    files = list(roofline_page.build(site.read(tree.results, tree.repository)))
+    files = list(roofline_page.build(model.read(tree.results, tree.repository)))
     (page,) = [each for each in files if isinstance(each, Page)]
     return page.context["sections"], {each.name: each.value for each in files if isinstance(each, DataFile)}
 
@@ -134,8 +133,8 @@ def test_no_results_are_a_page_without_sections(tree):
 
 def documented(**roofs):
     known = Roofs(**({"levels": (), "peaks": {}} | roofs))
-    plot = roofline_plot.axes([0.25], [1e9], known, {name: each for name, each in known.peaks.items() if each}, [])
-    roofline_plot.draw_roofs(plot, known, known.peaks, [])
+    plot = roofline.axes([0.25], [1e9], known, {name: each for name, each in known.peaks.items() if each}, [])
+    roofline.draw_roofs(plot, known, known.peaks, [])
     return plot, [label.text for label in plot.center if type(label).__name__ == "Label"]
 
 
@@ -153,5 +152,5 @@ def test_caches_are_named_from_above_and_dram_at_its_line():
 
 
 def test_a_plot_without_any_point_or_roof_has_axes():
-    plot = roofline_plot.axes([], [], Roofs(levels=(), peaks={}), {}, [])
+    plot = roofline.axes([], [], Roofs(levels=(), peaks={}), {}, [])
     assert 0 < plot.x_range.start < plot.x_range.end and 0 < plot.y_range.start < plot.y_range.end

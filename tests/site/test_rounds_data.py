@@ -9,10 +9,9 @@ import pytest
 
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.stopping.rule import Reason
-from kernel_velocity.site import model as site
-from kernel_velocity.site import rounds_data, traces_data
+from kernel_velocity.site import model, rounds_data
 from kernel_velocity.site.outputs import series_name
-from kernel_velocity.site.pages import measurement as measurement_page
+from kernel_velocity.site.pages import measurement
 from tests import synthetic
 from tests.site import machine_records
 
@@ -26,7 +25,7 @@ def tree(copied):
 
 
 def read(tree):
-    return site.read(tree.results, tree.repository)
+    return model.read(tree.results, tree.repository)
 
 
 def named(found, wanted=NATIVE):
@@ -104,10 +103,10 @@ def test_a_single_round_has_neither_interval_nor_correlogram(tree):
 
 
 def test_the_correlogram_is_that_of_the_estimates():
-    assert rounds_data.correlogram([1.0, 2.0] * 4) == pytest.approx([-0.875, 0.75, -0.625, 0.5, -0.375])
-    assert rounds_data.correlogram([1.0] * 8) == []
-    assert rounds_data.correlogram([1.0, 2.0, 3.0]) == []
-    assert rounds_data.correlogram([]) == []
+    assert rounds_data.round_correlogram([1.0, 2.0] * 4) == pytest.approx([-0.875, 0.75, -0.625, 0.5, -0.375])
+    assert rounds_data.round_correlogram([1.0] * 8) == []
+    assert rounds_data.round_correlogram([1.0, 2.0, 3.0]) == []
+    assert rounds_data.round_correlogram([]) == []
 
 
 def test_a_newer_commit_changes_no_older_file(tree):
@@ -142,14 +141,14 @@ def test_fits_say_what_a_series_is_adjusted_by(tree):
 
 
 def test_every_reason_and_flag_is_explained():
-    assert set(Reason) <= set(measurement_page.STOPS)
-    assert set(telemetry.FLAGS) <= set(measurement_page.FLAGS)
+    assert set(Reason) <= set(measurement.STOPS)
+    assert set(telemetry.FLAGS) <= set(measurement.FLAGS)
 
 
 def test_the_address_of_a_measurement(tree):
     found = read(tree)
     (key,) = [key for key in found.keys if (key.benchmark, key.implementation, key.case) == NATIVE]
-    address = measurement_page.href(tree.commits[0], key)
+    address = measurement.href(tree.commits[0], key)
     assert re.fullmatch(rf"measurement\.html#commit={tree.commits[0]}&series=series-[0-9a-f]{{16}}", address)
 
 
@@ -164,12 +163,12 @@ def samples(number=1000, seed=0):
 def test_a_trace_is_shown_beside_the_series_of_its_name(tmp_path):
     machine_records.add_trace(tmp_path, samples())
     machine_records.add_trace(tmp_path, samples(seed=1), process="process-02")
-    found = traces_data.read(tmp_path)
+    found = rounds_data.read(tmp_path)
     ((name, file),) = zip(found.names.items(), found.files, strict=True)
     assert name == (("add_mul_exp.Cpu.time_hot", "native", "float32-500k"), file.name)
     first, second = file.value["traces"]
     assert (first["process"], second["process"], first["samples"]) == ("process-01", "process-02", 1000)
-    assert len(first["seconds"]) == len(first["number"]) <= traces_data.POINTS
+    assert len(first["seconds"]) == len(first["number"]) <= rounds_data.POINTS
     assert sum(first["counts"]) + first["beyond"] == 1000
     assert first["median"] == pytest.approx(1e-3, rel=0.01)
     assert abs(first["correlogram"][0]) < 0.1 and len(first["correlogram"]) == 40
@@ -179,7 +178,7 @@ def test_a_trace_is_shown_beside_the_series_of_its_name(tmp_path):
 @pytest.mark.parametrize("number", [1, 2, 20])
 def test_a_short_or_constant_trace_is_shown_too(tmp_path, number):
     machine_records.add_trace(tmp_path, [1e-3] * number)
-    ((trace,),) = (file.value["traces"] for file in traces_data.read(tmp_path).files)
+    ((trace,),) = (file.value["traces"] for file in rounds_data.read(tmp_path).files)
     assert trace["samples"] == number and trace["correlogram"] == []
     json.dumps(trace, allow_nan=False)
 
@@ -187,7 +186,7 @@ def test_a_short_or_constant_trace_is_shown_too(tmp_path, number):
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1, "unit": "s", "seconds": [NaN]}'])
 def test_a_trace_that_is_none_is_named(tmp_path, text):
     machine_records.add_trace(tmp_path, samples(20)).write_text(text)
-    found = traces_data.read(tmp_path)
+    found = rounds_data.read(tmp_path)
     assert found.files == () and "process-01/one.json" in found.problems[0]
 
 
@@ -201,18 +200,18 @@ def test_a_trace_that_is_none_is_named(tmp_path, text):
 )
 def test_a_trace_with_a_field_that_says_nothing_is_named(tmp_path, change):
     machine_records.add_trace(tmp_path, samples(20), **change)
-    assert len(traces_data.read(tmp_path).problems) == 1
+    assert len(rounds_data.read(tmp_path).problems) == 1
 
 
 def test_without_traces_there_is_nothing_to_say(tmp_path):
     machine_records.add_trace(tmp_path, samples(20), name="started.json")  # a recording that ended before its first
     for folder in (tmp_path / "empty", tmp_path):
-        found = traces_data.read(folder)
+        found = rounds_data.read(folder)
         assert (found.names, found.files, found.problems) == ({}, (), ())
 
 
 def test_the_page_names_traces_that_cannot_be_shown(tmp_path):
     tree = synthetic.build(tmp_path)
     machine_records.add_trace(tree.repository, samples(20), began="<b>").write_text("<b>")
-    text = machine_records.rendered(measurement_page, tree)
+    text = machine_records.rendered(measurement, tree)
     assert "Traces that cannot be shown" in text and "one.json" in text and "<b>" not in text

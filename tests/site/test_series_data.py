@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from kernel_velocity.site import model as site
-from kernel_velocity.site import report, series_data
+from kernel_velocity.site import model, report, series_data
 from kernel_velocity.site.outputs import series_name
 from kernel_velocity.site.writer import json_bytes
-from kernel_velocity.stats import growth as growing
+from kernel_velocity.stats import growth
 from tests import synthetic
 from tests.golden import check_golden
 
@@ -39,7 +38,7 @@ KEYS = {
 
 
 def read(tree):
-    return site.read(tree.results, tree.repository)
+    return model.read(tree.results, tree.repository)
 
 
 def files(tree):
@@ -114,8 +113,8 @@ def test_every_series_of_the_index_has_a_file_with_columns_of_one_length(tree):
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
 def test_one_more_commit_leaves_the_series_own_files_as_they_are(tree, monkeypatch, step, older):
     monkeypatch.setattr(series_data, "STEP", step)
-    monkeypatch.setattr(growing, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
-    monkeypatch.setattr(growing, "GROWTH", 2)
+    monkeypatch.setattr(growth, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
+    monkeypatch.setattr(growth, "GROWTH", 2)
     newest = list(tree.results.rglob(f"{tree.commits[4][:8]}-*"))
     assert newest
     after = {made.name: made.inputs for made in series_data.build(read(tree)) if made.inputs}

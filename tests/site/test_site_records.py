@@ -6,8 +6,8 @@ import statistics
 
 import pytest
 
-from kernel_velocity.results import telemetry as telemetry_files
-from kernel_velocity.site import model as site
+from kernel_velocity.results import telemetry
+from kernel_velocity.site import model
 from tests import synthetic
 from tests.site import machine_records
 
@@ -19,14 +19,14 @@ def tree(copied):
 
 
 def read(tree):
-    return site.read(tree.results, tree.repository)
+    return model.read(tree.results, tree.repository)
 
 
 @pytest.mark.parametrize("environment", ["host-py3.11-torch2.13.0+cpu", "e" * 127, "e" * 128, "\N{ROCKET}" * 200])
 def test_files_are_named_as_asv_names_them(environment):
     from asv.results import get_filename
 
-    assert get_filename("m", "c" * 40, environment) == f"m/{telemetry_files.stem('c' * 40, environment)}.json"
+    assert get_filename("m", "c" * 40, environment) == f"m/{telemetry.stem('c' * 40, environment)}.json"
 
 
 def test_sessions_of_a_place_in_their_order(tree):

@@ -5,14 +5,14 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.site.charts import small as small_charts
+from kernel_velocity.site.charts import small
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
 VALUES = st.lists(st.none() | NUMBERS, max_size=12)
 
 
 def line(values, level=None):
-    return small_charts.line(values, marked=[False] * len(values), level=level, label="a")
+    return small.line(values, marked=[False] * len(values), level=level, label="a")
 
 
 def test_the_highest_is_above_the_lowest_and_the_newest_at_the_right():
@@ -30,7 +30,7 @@ def test_a_missing_value_breaks_the_line():
 
 def test_noise_is_no_mountain():
     heights = [float(y) for _, y, _ in line([100.0, 100.1]).dots]
-    assert abs(heights[0] - heights[1]) < 0.05 * small_charts.HEIGHT
+    assert abs(heights[0] - heights[1]) < 0.05 * small.HEIGHT
 
 
 def test_one_value_is_no_line():
@@ -53,5 +53,5 @@ def test_everything_lies_within(values):
         assert found is None
         return
     for x, y, _ in found.dots:
-        assert 0 <= float(x) <= small_charts.WIDTH
-        assert 0 <= float(y) <= small_charts.HEIGHT
+        assert 0 <= float(x) <= small.WIDTH
+        assert 0 <= float(y) <= small.HEIGHT

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.stats import sequential as ab_test
-from kernel_velocity.stats import two_samples as differing
+from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import LOOKS, Answer, compare
 from tests import rounds_at_random
 
@@ -51,12 +50,12 @@ def test_more_seconds_are_slower():
 def test_what_is_certain_but_below_the_floor_is_not_different(change, answer):
     tight = APART / 4
     found = compare(tight, tight + math.log1p(change))
-    assert found.p < differing.P and found.answer is answer
+    assert found.p < two_samples.P and found.answer is answer
 
 
 def test_a_floor_of_its_own_counts_for_both_answers_and_none_below_one_percent_does():
     assert compare(APART, APART + 0.03, floor=0.05).answer is Answer.SAME
-    assert compare(APART, APART + 0.03, floor=0.0).floor == ab_test.FLOOR
+    assert compare(APART, APART + 0.03, floor=0.0).floor == sequential.FLOOR
 
 
 def test_few_scattered_rounds_are_unknown_and_say_when_they_are_looked_at_again():
@@ -101,7 +100,7 @@ def test_errors_of_the_whole_sequence(family):
     ever = 0
     for seed in range(10):
         before, after = rounds_at_random.sequences(family, 2000, LOOKS[-1], seed)
-        called = [differing.mann_whitney(before[:, :look], after[:, :look]) < differing.P for look in LOOKS]
+        called = [two_samples.mann_whitney(before[:, :look], after[:, :look]) < two_samples.P for look in LOOKS]
         ever += int(np.any(called, axis=0).sum())
     assert ever / 20_000 <= 0.004
 

@@ -9,21 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from kernel_velocity.stats import growth as growing
-from kernel_velocity.stats.changepoints import edivisive as changepoints_edivisive
-from kernel_velocity.stats.changepoints import pelt as changepoints_pelt
+from kernel_velocity.stats import growth
+from kernel_velocity.stats.changepoints import edivisive, pelt
 from kernel_velocity.stats.changepoints import vote as changepoints
 from kernel_velocity.stats.changepoints import windows as changepoints_windows
 from kernel_velocity.stats.changepoints.values import LEAST, ChangePoint, Detection, is_there
 from tests.stepped_series import stepped, with_holes
 
 DETECTORS = {
-    "pelt": changepoints_pelt.Pelt,
-    "e-divisive": changepoints_edivisive.EDivisive,
+    "pelt": pelt.Pelt,
+    "e-divisive": edivisive.EDivisive,
     "two-window": changepoints_windows.TwoWindow,
     "vote": changepoints.Vote,
 }
-MODULES = (changepoints_pelt, changepoints_edivisive, changepoints_windows, changepoints)
+MODULES = (pelt, edivisive, changepoints_windows, changepoints)
 SEEDS = st.integers(0, 10_000)
 
 
@@ -44,12 +43,12 @@ def make(request):
 
 def test_pelt_is_asked_only_where_it_can_have_a_majority(monkeypatch):
     asked = []
-    original = changepoints_pelt.Pelt.detection
-    monkeypatch.setattr(changepoints_pelt.Pelt, "detection", lambda self: asked.append(1) or original(self))
+    original = pelt.Pelt.detection
+    monkeypatch.setattr(pelt.Pelt, "detection", lambda self: asked.append(1) or original(self))
     assert found(changepoints.Vote, stepped(0.0, 0.0, size=60)) == () and not asked
     (point,) = found(changepoints.Vote, stepped(0.0, 0.05))
     assert "pelt" in point.detectors and asked
-    pelt_alone = found(changepoints_pelt.Pelt, stepped(0.0, 0.05))
+    pelt_alone = found(pelt.Pelt, stepped(0.0, 0.05))
     assert len(pelt_alone) == 1 and changepoints.joined([pelt_alone, [], []]) == ()
 
 
@@ -106,45 +105,43 @@ def test_two_windows_test_few_places(monkeypatch):
 @given(seed=SEEDS, effect=st.floats(0, 0.03), level=LEVELS, size=st.integers(12, 50), tick=TICKS)
 def test_e_divisive_leaves_out_only_windows_without_a_cut(seed, effect, level, size, tick):
     window = level + ticking(stepped(0.0, effect, size=25, sigma=0.008, seed=seed), tick)[:size]
-    least = changepoints_edivisive.least_sigma(window)
+    least = edivisive.least_sigma(window)
     sides = [(window[:place], window[place:]) for place in range(6, size - 5)]
-    tests = [
-        changepoints_edivisive._t_test(*(changepoints_edivisive.plain(side, least) for side in both)) for both in sides
-    ]
-    if any(test.p < changepoints_edivisive.P_WEAK for test in tests):
-        assert changepoints_edivisive.may_differ(window[None])[0]
+    tests = [edivisive._t_test(*(edivisive.plain(side, least) for side in both)) for both in sides]
+    if any(test.p < edivisive.P_WEAK for test in tests):
+        assert edivisive.may_differ(window[None])[0]
 
 
 @pytest.mark.parametrize(("before", "after"), [(6, 6), (6, 44), (9, 21), (12, 12), (25, 25), (14, 36)])
 def test_e_divisive_leaves_out_no_window_that_is_just_significant(before, after):
     rest = [np.resize([0.01, -0.01], count) - (count % 2) * 0.01 / count for count in (before, after)]
-    sides = [changepoints_edivisive.plain(side, 0.001) for side in rest]
+    sides = [edivisive.plain(side, 0.001) for side in rest]
 
     def window(effect):
         return np.concatenate([rest[0], rest[1] + effect])
 
     def p(effect):
-        moved = changepoints_edivisive.plain(rest[1] + effect, 0.001)
-        return changepoints_edivisive._t_test(sides[0], moved).p
+        moved = edivisive.plain(rest[1] + effect, 0.001)
+        return edivisive._t_test(sides[0], moved).p
 
-    just = optimize.brentq(lambda effect: math.log(p(effect) / changepoints_edivisive.P_WEAK), 1e-3, 1, xtol=1e-15)
-    assert changepoints_edivisive.may_differ(window(just * (1 + 1e-9))[None])[0]
-    assert not changepoints_edivisive.may_differ(window(just / 2)[None])[0]
+    just = optimize.brentq(lambda effect: math.log(p(effect) / edivisive.P_WEAK), 1e-3, 1, xtol=1e-15)
+    assert edivisive.may_differ(window(just * (1 + 1e-9))[None])[0]
+    assert not edivisive.may_differ(window(just / 2)[None])[0]
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, effect=st.floats(0, 0.1), level=LEVELS, tick=TICKS)
 def test_e_divisive_finds_what_it_finds_in_all_windows(seed, effect, level, tick):
     values = level + ticking(stepped(0.0, effect, 0.0, 0.05, size=60, sigma=0.004, seed=seed), tick)
-    expected = changepoints_edivisive.detect(values)
+    expected = edivisive.detect(values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changepoints_edivisive, "may_differ", lambda windows: np.full(len(windows), fill_value=True))
-        assert changepoints_edivisive.detect(values) == expected
+        patch.setattr(edivisive, "may_differ", lambda windows: np.full(len(windows), fill_value=True))
+        assert edivisive.detect(values) == expected
 
 
 def test_e_divisive_leaves_out_most_windows_of_noise():
     windows = 0.01 * np.random.default_rng(0).standard_normal((400, 50))
-    assert changepoints_edivisive.may_differ(windows).mean() < 0.1
+    assert edivisive.may_differ(windows).mean() < 0.1
 
 
 @pytest.mark.parametrize("effect", [0.05, -0.05])
@@ -180,7 +177,7 @@ def test_a_step_without_noise_is_found(make):
 
 def test_a_change_below_one_percent_has_no_vote(make):
     points = found(make, stepped(0.0, 0.006, sigma=0.001))
-    assert len(points) == (1 if make is changepoints_pelt.Pelt else 0)
+    assert len(points) == (1 if make is pelt.Pelt else 0)
 
 
 def test_one_spike_is_no_change(make):
@@ -218,7 +215,7 @@ def test_nothing_at_all(make):
 
 
 def test_a_young_level_says_so():
-    (point,) = changepoints_pelt.detect(stepped(0.0, 0.2)[:47]).points
+    (point,) = pelt.detect(stepped(0.0, 0.2)[:47]).points
     assert point.warnings == ("need >= 12 points for the new level, have 7",)
 
 
@@ -281,7 +278,7 @@ def test_upside_down_every_direction_turns(name, seed):
 @pytest.mark.parametrize("scale", [0.5, 2.0, 5.0])
 def test_pelt_alone_knows_no_scale(scale):
     values = stepped(0.0, 0.04, 0.015, sigma=0.01, seed=2)
-    points, scaled = found(changepoints_pelt.Pelt, values), found(changepoints_pelt.Pelt, values * scale)
+    points, scaled = found(pelt.Pelt, values), found(pelt.Pelt, values * scale)
     assert len(points) == 2
     assert places(scaled) == places(points)
     assert [point.p for point in scaled] == pytest.approx([point.p for point in points])
@@ -317,7 +314,7 @@ def test_without_twelve_points_before_there_is_no_vote():
 
 def test_the_sums_of_e_divisive_are_those_of_the_points():
     values = stepped(0.3, 0.5, size=30)
-    detector = changepoints_edivisive.EDivisive()
+    detector = edivisive.EDivisive()
     detector.extend(values)
     for start, end in ((0, 60), (0, 10), (17, 45), (59, 60)):
         side, part = detector._side(start, end, 0.0), values[start:end]
@@ -400,15 +397,13 @@ def test_the_vote_names_its_voters():
 
 def test_a_point_more_costs_no_more_in_a_long_series(monkeypatch):
     taken = []
-    original = changepoints_pelt.Program.extend
-    monkeypatch.setattr(
-        changepoints_pelt.Program, "extend", lambda p, more: taken.append(more.size) or original(p, more)
-    )
-    detector = changepoints_pelt.Pelt()
+    original = pelt.Program.extend
+    monkeypatch.setattr(pelt.Program, "extend", lambda p, more: taken.append(more.size) or original(p, more))
+    detector = pelt.Pelt()
     detector.extend(stepped(0.0, size=400))
     detector.detection()
     del taken[:]
     for value in stepped(0.0, size=100, seed=1):
         detector.extend([value])
         detector.detection()
-    assert sum(taken) < 100 * (growing.GROWTH + 5)
+    assert sum(taken) < 100 * (growth.GROWTH + 5)

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.stats.changepoints import changepoints_many, changepoints_packed
-from kernel_velocity.stats.changepoints import edivisive as changepoints_edivisive
-from kernel_velocity.stats.changepoints import incremental as changepoints_kept
-from kernel_velocity.stats.changepoints import many as changepoints_along
+from kernel_velocity.stats.changepoints import edivisive, incremental, many, pelt, vote
 from kernel_velocity.stats.changepoints import noise as changepoints_noise
-from kernel_velocity.stats.changepoints import pelt as changepoints_pelt
-from kernel_velocity.stats.changepoints import vote as changepoints
 from tests.stepped_series import stepped
 
 TICKS = st.sampled_from([0.0, 0.004, 1 / 64])
@@ -38,15 +33,15 @@ def series_of(form):
 
 
 def from_nothing(values):
-    return changepoints.detect(values).points
+    return vote.detect(values).points
 
 
 def kept_and_back(kept):
-    return changepoints_packed.unpacked(changepoints_packed.packed(kept))
+    return incremental.unpacked(incremental.packed(kept))
 
 
 def found(several, known):
-    return changepoints_many.found(several, known)
+    return many.found(several, known)
 
 
 @settings(max_examples=40, deadline=None)
@@ -84,13 +79,13 @@ def test_old_values_that_are_no_more_what_they_were_are_looked_at_anew(what):
     }[what]
     (now,) = found([other], [known])
     assert now.found == from_nothing(other) != known.found
-    assert now.said == changepoints_kept.digest(other)
+    assert now.said == incremental.digest(other)
 
 
 def test_what_got_no_point_is_as_it_was(monkeypatch):
     values = stepped(-7.0, -6.9, size=80)
     (known,) = found([values], [None])
-    monkeypatch.setattr(changepoints_kept, "found", None)  # nothing is looked for
+    monkeypatch.setattr(incremental, "found", None)  # nothing is looked for
     assert found([values], [known])[0] is known
     (longer,) = found([np.append(values, np.nan)], [known])
     assert (longer.values, longer.size, longer.found) == (161, 160, known.found)
@@ -99,8 +94,8 @@ def test_what_got_no_point_is_as_it_was(monkeypatch):
 def test_a_point_that_says_nothing_new_costs_no_search(monkeypatch):
     values = stepped(-7.0, -6.9, size=150)
     (known,) = found([values[:-1]], [None])
-    monkeypatch.setattr(changepoints_pelt.Program, "extend", None)
-    monkeypatch.setattr(changepoints_edivisive, "best_cut", None)
+    monkeypatch.setattr(pelt.Program, "extend", None)
+    monkeypatch.setattr(edivisive, "best_cut", None)
     monkeypatch.setattr("kernel_velocity.stats.changepoints.windows.TwoWindow.extend", None)
     (now,) = found([values], [known])
     assert [point.index for point in now.found] == [150]
@@ -120,14 +115,14 @@ def test_what_cannot_be_told_to_stay_is_left_to_the_detector():
     there = [values, values]
     rival = dataclasses.replace(known.pelt, costs=known.pelt.costs.copy())
     last = known.pelt.cuts[-1]
-    whole, _ = changepoints_along.extended(there, [known, known], 1)
+    whole, _ = many.extended(there, [known, known], 1)
     assert whole.pelt is not None
-    rows = changepoints_along.rows([values])
-    sums, squares = changepoints_along._sums(rows, np.array([rival.sigma]))
+    rows = many.rows([values])
+    sums, squares = many._sums(rows, np.array([rival.sigma]))
     costs = np.concatenate([rival.costs, whole.pelt.costs[-1:], [np.inf, np.inf]])[None]
-    of_all = changepoints_along._all(costs, sums, squares, values.size)[0]
+    of_all = many._all(costs, sums, squares, values.size)[0]
     rival.costs[last + 9] -= of_all[last + 9] - of_all[last]
-    _, doubtful = changepoints_along.extended(there, [known, dataclasses.replace(known, pelt=rival)], 1)
+    _, doubtful = many.extended(there, [known, dataclasses.replace(known, pelt=rival)], 1)
     assert doubtful.pelt is None
 
 
@@ -138,14 +133,14 @@ def test_spikes_are_clipped_as_of_one_series(seed, sizes, tick):
     several = [noise.standard_t(2, size) for size in sizes]
     several = [np.round(each / tick) * tick if tick else each for each in several]
     sigma = np.array([changepoints_noise.difference_sigma(each) for each in several])
-    clipped = changepoints_along._clipped(changepoints_along.rows(several), sigma)
+    clipped = many._clipped(many.rows(several), sigma)
     for row, each, own in zip(clipped, several, sigma, strict=True):
         np.testing.assert_array_equal(row[-each.size :], changepoints_noise.clipped(each, own))
 
 
 def test_what_json_has_no_number_for_is_not_kept():
     (known,) = found([stepped(-7.0, -6.9, size=80)], [None])
-    assert changepoints_packed.packed(dataclasses.replace(known, restless={80: float("nan")})) is None
+    assert incremental.packed(dataclasses.replace(known, restless={80: float("nan")})) is None
     back = kept_and_back(dataclasses.replace(known, restless={80: None, 90: 0.1 + 0.2}))
     assert dict(back.restless) == {80: None, 90: 0.1 + 0.2}
 
@@ -155,7 +150,7 @@ def test_of_a_series_that_settled_no_vote_is_held(monkeypatch):
     (known,) = found([values[:-1]], [None])
     assert known.is_settled and not found([values[:250]], [None])[0].is_settled
     expected = from_nothing(values)
-    monkeypatch.setattr(changepoints.Vote, "detection", None)
+    monkeypatch.setattr(vote.Vote, "detection", None)
     (now,) = found([values], [known])
     assert now.found == expected and now.is_settled
     (edge,) = [stretch for stretch in now.edivisive.tests if stretch[2] == values.size]

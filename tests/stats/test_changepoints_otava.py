@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernel_velocity.stats.changepoints import edivisive as changepoints_edivisive
+from kernel_velocity.stats.changepoints import edivisive
 from kernel_velocity.stats.changepoints.edivisive import FEWEST_A_SIDE, WINDOW, P
 from kernel_velocity.stats.changepoints.values import LEAST
 from tests.golden import check_golden
@@ -33,8 +33,8 @@ def kept():
 @pytest.mark.parametrize("name", ASKED)
 def test_the_same_cuts_are_found(name):
     said = kept()[name]
-    assert changepoints_edivisive.best_cut(np.array(said["values"][:WINDOW])) == said["best"]
-    assert [point.index for point in changepoints_edivisive.detect(said["values"]).points] == said["cuts"]
+    assert edivisive.best_cut(np.array(said["values"][:WINDOW])) == said["best"]
+    assert [point.index for point in edivisive.detect(said["values"]).points] == said["cuts"]
 
 
 def test_the_answers_have_something_in_them():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.stats.changepoints import pelt as changepoints_pelt
+from kernel_velocity.stats.changepoints import pelt
 from kernel_velocity.stats.changepoints.pelt import FEWEST_A_SIDE, Program
 from tests.stepped_series import stepped
 
@@ -17,7 +17,7 @@ BLOCKS = st.sampled_from([4, 7, 16, 96])
 
 @pytest.fixture
 def blocks_of(monkeypatch):
-    return lambda size: monkeypatch.setattr(changepoints_pelt, "BLOCK", size)
+    return lambda size: monkeypatch.setattr(pelt, "BLOCK", size)
 
 
 def cost(values, cuts, penalty):
@@ -91,8 +91,8 @@ def test_blocks_are_one_point_after_the_other(blocks_of, *, seed, levels, size, 
 
 def test_most_cuts_are_held_against_no_point(monkeypatch):
     held = []
-    original = changepoints_pelt._rivals
-    monkeypatch.setattr(changepoints_pelt, "_rivals", lambda *a: held.append(original(*a)) or held[-1])
+    original = pelt._rivals
+    monkeypatch.setattr(pelt, "_rivals", lambda *a: held.append(original(*a)) or held[-1])
     assert cuts_of(stepped(0.0, 0.0, 0.1, 0.1, size=192, sigma=0.004), 2 * 0.004**2 * math.log(768)) == [384]
     assert sum(each.size for each in held) < 500  # of 3000: the step is where a block begins, for which all are
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.lab.score_noise import bimodal
-from kernel_velocity.stats.changepoints import vote as changepoints
+from kernel_velocity.lab.detector_data import bimodal
+from kernel_velocity.stats.changepoints import vote
 from kernel_velocity.stats.changepoints.values import ChangePoint
 from kernel_velocity.stats.changepoints.visits import FEWEST, LOOK_BACK, PASSING, is_visit
 
@@ -66,6 +66,6 @@ def test_upside_down_and_shifted_it_says_the_same(lengths, size, shift):
 
 def test_the_vote_reports_no_long_stay_that_its_detectors_agree_on(monkeypatch):
     values = bimodal(np.random.default_rng(242), 100)
-    assert changepoints.detect(values).points == ()
-    monkeypatch.setattr(changepoints, "is_visit", lambda *_: False)
-    assert changepoints.detect(values).points
+    assert vote.detect(values).points == ()
+    monkeypatch.setattr(vote, "is_visit", lambda *_: False)
+    assert vote.detect(values).points

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from kernel_velocity.stats import two_samples as differing
+from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.two_samples import differs, floor_of, mann_whitney, welch
 
 SIZES = st.integers(1, 12)
@@ -43,7 +43,7 @@ def test_mann_whitney_judges_every_row_by_itself(n, m):
 def test_what_is_wholly_apart_has_the_least_p(rounds, p):
     a = np.arange(rounds, dtype=float)[None]
     assert mann_whitney(a, a + 100) == pytest.approx([p])
-    assert (p < differing.P) == (rounds >= differing.FEWEST)
+    assert (p < two_samples.P) == (rounds >= two_samples.FEWEST)
 
 
 SETS = st.lists(st.integers(0, 4), min_size=1, max_size=9)
@@ -111,7 +111,7 @@ def said(a, b, *floors):
 )
 def test_a_difference_is_more_than_the_floor_and_more_than_the_least(moved, floor, wanted):
     a, b = rounds(0.0), rounds(moved)
-    assert mann_whitney(a, b) < differing.P
+    assert mann_whitney(a, b) < two_samples.P
     assert said(a, b, floor) == [wanted]
 
 
@@ -122,7 +122,7 @@ def test_what_is_as_large_as_the_floor_counts():
 def test_a_difference_is_more_than_chance():
     """The medians are 5% apart, and every set holds values beyond the other's median."""
     a, b = rounds(0.0, spread=0.1), rounds(0.05, spread=0.1)
-    assert mann_whitney(a, b) > differing.P
+    assert mann_whitney(a, b) > two_samples.P
     assert said(a, b, 0.0) == [False]
 
 
@@ -135,14 +135,14 @@ def test_each_pair_has_its_own_floor():
 def test_with_few_rounds_welch_decides(count, spread):
     """The exact test cannot reach its threshold there."""
     a, b = rounds(0.0, spread=spread, count=count), rounds(0.03, spread=spread, count=count)
-    assert mann_whitney(a, b) > differing.P
-    assert differing.P < welch(a, b)[0] < differing.P_WELCH
+    assert mann_whitney(a, b) > two_samples.P
+    assert two_samples.P < welch(a, b)[0] < two_samples.P_WELCH
     assert said(a, b, 0.0) == [True]
 
 
 def test_with_few_rounds_chance_is_not_enough_either():
     a, b = rounds(0.0, spread=0.02, count=4), rounds(0.03, spread=0.02, count=4)
-    assert differing.P_WELCH < welch(a, b)[0] < 0.1
+    assert two_samples.P_WELCH < welch(a, b)[0] < 0.1
     assert said(a, b, 0.0) == [False]
 
 
@@ -151,8 +151,8 @@ def test_the_smaller_set_decides_which_test(n, m, wanted):
     """One value of each lies beyond one of the other: too near for the exact test, far enough for Welch's."""
     a, b = rounds(0.0, spread=0.0026, count=n), rounds(0.014, spread=0.0026, count=m)
     a[0, -1], b[0, 0] = 0.012, 0.0115
-    assert welch(a, b) < differing.P_WELCH
-    assert mann_whitney(a, b) > differing.P
+    assert welch(a, b) < two_samples.P_WELCH
+    assert mann_whitney(a, b) > two_samples.P
     assert said(a, b, 0.0) == [wanted]
 
 
@@ -198,14 +198,14 @@ def test_asvs_test_is_asvs(moved, wanted, count):
     a = np.linspace(1.0, 1.004, count).tolist()
     b = [value * (1 + moved) for value in a]
     both = [compute_stats(values, 1)[1] for values in (a, b)]
-    assert differing.asv_differs(a, b) == _stats.is_different(a, b, *both) == wanted
-    assert differing.asv_differs(b, a) == wanted
+    assert two_samples.asv_differs(a, b) == _stats.is_different(a, b, *both) == wanted
+    assert two_samples.asv_differs(b, a) == wanted
 
 
 @given(untied(), st.sampled_from([0.8, 0.95, 0.99]))
 def test_the_interval_of_a_shift_holds_just_what_the_test_cannot_tell_from_it(sets, confidence):
     a, b = (values + 0.3 * np.sin(values) for values in sets)  # so that no two differences are equal
-    estimate, low, high = differing.shift(a, b, confidence)
+    estimate, low, high = two_samples.shift(a, b, confidence)
     assert low <= estimate <= high
     differences = np.sort((b[:, None] - a[None, :]).ravel())
     between = np.concatenate([[differences[0] - 1], (differences[1:] + differences[:-1]) / 2, [differences[-1] + 1]])
@@ -216,5 +216,5 @@ def test_the_interval_of_a_shift_holds_just_what_the_test_cannot_tell_from_it(se
 
 def test_the_estimate_of_a_shift_is_the_median_difference():
     a, b = np.array([0.0, 1.0, 2.0]), np.array([10.0, 11.0, 50.0])
-    assert differing.shift(a, b, 0.95)[0] == 10.0
-    assert differing.shift(a, b, 0.95)[1:] == (-math.inf, math.inf)  # three against three tell nothing at 95%
+    assert two_samples.shift(a, b, 0.95)[0] == 10.0
+    assert two_samples.shift(a, b, 0.95)[1:] == (-math.inf, math.inf)  # three against three tell nothing at 95%

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from kernel_velocity.__main__ import COMMANDS, parse
-from kernel_velocity.ab import session as ab_run
-from kernel_velocity.nightly import night_report
+from kernel_velocity.ab import session
+from kernel_velocity.nightly import command as night_report
 from tests.workflows.expressions import holds
 from tests.workflows.reading import PATHS, ROOT, SCRIPTS, WORKFLOWS, jobs, steps
 
@@ -151,7 +151,7 @@ def test_what_a_night_that_was_cut_off_has_spooled_is_ingested_before_it_is_pack
 def test_the_evidence_that_a_gate_names_is_uploaded():
     for file in ("pull-request.yml", "pull-request-gpu.yml"):
         *_, upload = WORKFLOWS[file]["jobs"]["gate"]["steps"]
-        assert f"{ab_run.FOLDER}/" in upload["with"]["path"].splitlines()
+        assert f"{session.FOLDER}/" in upload["with"]["path"].splitlines()
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,11 @@ def _declare(parser: argparse.ArgumentParser, commands: Commands, argv: Sequence
             os.environ.update({each: os.environ.get(each, "1") for each in THREADS})
             gc.set_threshold(GARBAGE)
         module = importlib.import_module(f"kernel_velocity.{module_name}")
-        if hasattr(module, "STEPS"):
-            _declare(command, module.STEPS, argv[1:], "step")
-        else:
+        if hasattr(module, "add_arguments"):
             module.add_arguments(command)
             command.set_defaults(run=module.run)
+        else:
+            _declare(command, module.STEPS, argv[1:], "step")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

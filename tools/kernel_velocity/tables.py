@@ -1,11 +1,18 @@
-"""Tables of ready strings, as text for a terminal."""
+"""Tables of ready strings, as text for a terminal.
+
+Foreign text in Markdown: in code spans, where nothing is markup and no name becomes a mention or a link.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernel_velocity.units import significant
+
+_BREAKS_A_SPAN = re.compile(r"[`|\\]")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9 ]")
 
 
 @dataclass(frozen=True)
@@ -38,3 +45,21 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 def aligned(table: Table) -> str:
     """Return a whole table as text: title and note, then its columns."""
     return f"{table.title}: {table.note}\n{columns([table.heads, *table.rows])}"
+
+
+def literal(text: str) -> str:
+    """Return foreign text so that Markdown shows it as it is, on one line.
+
+    What would end a span or a cell is written as character references inside <code> instead.
+    """
+    line = " ".join(text.split())
+    line = "".join(character for character in line if character.isprintable())
+    if not line:
+        return "–"
+    if _BREAKS_A_SPAN.search(line):
+        return f"<code>{_NOT_PLAIN.sub(_reference, line)}</code>"
+    return f"`{line}`"
+
+
+def _reference(found: re.Match[str]) -> str:
+    return f"&#{ord(found.group())};"

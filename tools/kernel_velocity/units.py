@@ -3,11 +3,14 @@
 Two rules hold everywhere: what is not zero is never printed as zero, and what is not the whole (100%, or
 "unchanged") is never printed as the whole. Values have three significant digits: one more than the noise
 between sessions (about 1%) deserves, so that rounding never hides a change that the measurement can show.
+
+Moments as text, in UTC: machines and readers are in several time zones. Pure but for the calendar.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.cases import operation
@@ -137,3 +140,11 @@ def change(ratio: float) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural where it must be: "1 round", "8 rounds"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def utc(when: float) -> str:
+    """Return a Unix time, s, as "2026-03-05 12:00 UTC"; "at no known time" for one that no calendar has."""
+    try:
+        return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, ValueError, OSError):
+        return "at no known time"

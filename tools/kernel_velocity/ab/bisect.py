@@ -20,16 +20,15 @@ from typing import TextIO
 from kernel_velocity import config
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.bisection import Bisection, Step, bisect
-from kernel_velocity.ab.gate_report import change, in_words
-from kernel_velocity.ab.gate_verdict import Verdict
+from kernel_velocity.ab.gate_report import Verdict, change, in_words
 from kernel_velocity.ab.session import FOLDER, NAMED, AsvRunner
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.results import git as history
+from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.commits import between, resolve
+from kernel_velocity.results.git import between, resolve
 from kernel_velocity.results.records import Commit
-from kernel_velocity.runner import select as selection
+from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats.sequential import Comparison, Obstacle
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         good, bad = (resolve(Path(), role, text) for role, text in (("GOOD", args.good), ("BAD", args.bad)))
         line = between(Path(), good, bad)
         series = _series(args)
-        commits = history.read(Path(), [good, *line]).commits
+        commits = git.read(Path(), [good, *line]).commits
         print(f"{gate_report.name(series)}: {len(line)} commits\nGOOD {in_words(commits[good])}", file=out, flush=True)
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
 
@@ -77,7 +76,7 @@ def _series(args: argparse.Namespace) -> Series:
     Raises:
         UsageError: there is none, or more than one.
     """
-    chosen = selection.select(config.suite(Path()), device(), "full", args.bench).series
+    chosen = select.select(config.suite(Path()), device(), "full", args.bench).series
     named = [one for one in chosen if one[0] == args.bench] or list(chosen)
     fits = [one for one in named if one[1][0] == args.implementation and args.case in (None, one[1][1])]
     if len(fits) == 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kernel_velocity.ab.confirm import Runner, confirm
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.stats import sequential as ab_test
+from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
 
 
@@ -128,7 +128,7 @@ class _Search:
     def _try(self, commit: str, fast: str, slow: str) -> Step:
         """Return what is known of a commit after building it, and measuring it where its code is a new one."""
         if (reason := self.runner.prepare(commit)) is not None:
-            return Step(commit=commit, comparison=ab_test.not_compared(Obstacle.NOT_BUILT, reason), slow=None)
+            return Step(commit=commit, comparison=sequential.not_compared(Obstacle.NOT_BUILT, reason), slow=None)
         code = self.runner.code(commit, self.series)
         for other in (fast, slow) if code is not None else ():
             if code == self.runner.code(other, self.series):
@@ -141,7 +141,7 @@ class _Search:
         """Return a commit with the code of one that is known, or of GOOD, without measuring it."""
         reason = f"the same machine code as {other[:10]}"
         if other not in self.known:
-            return Step(commit=commit, comparison=ab_test.known_same(reason), slow=False)
+            return Step(commit=commit, comparison=sequential.known_same(reason), slow=False)
         step = self.known[other]
         return replace(step, commit=commit, comparison=replace(step.comparison, reason=reason))
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kernel_velocity.ab.rounds import Pair, judge
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.stats import sequential as ab_test
+from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle
 
 
@@ -58,7 +58,7 @@ def confirm(
     """
     for commit in (anchor, suspect):
         if (reason := runner.prepare(commit)) is not None:
-            return dict.fromkeys(series, ab_test.not_compared(Obstacle.NOT_BUILT, reason))
+            return dict.fromkeys(series, sequential.not_compared(Obstacle.NOT_BUILT, reason))
     known = {} if measure_unchanged else unchanged(runner, anchor, suspect, series)
     wanted = tuple(one for one in series if one not in known)
     if wanted:
@@ -69,12 +69,12 @@ def confirm(
 def unchanged(runner: Runner, before: str, after: str, series: Sequence[Series]) -> dict[Series, Comparison]:
     """Return the series that run the same machine code at two built commits: the same, without a measurement."""
     if before == after:
-        return dict.fromkeys(series, ab_test.known_same("one and the same commit"))
+        return dict.fromkeys(series, sequential.known_same("one and the same commit"))
     found = {}
     for one in series:
         code = runner.code(before, one)
         if code is not None and code == runner.code(after, one):
-            found[one] = ab_test.known_same("the machine code is unchanged")
+            found[one] = sequential.known_same("the machine code is unchanged")
     return found
 
 

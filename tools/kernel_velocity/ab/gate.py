@@ -21,17 +21,16 @@ from typing import TextIO
 from kernel_velocity import config
 from kernel_velocity.ab import code_changes, gate_report
 from kernel_velocity.ab.confirm import confirm
-from kernel_velocity.ab.gate_verdict import GateReport
+from kernel_velocity.ab.gate_report import GateReport
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.findings import perf_expected
+from kernel_velocity.findings import decisions
 from kernel_velocity.harness.cases import CONTROLS
-from kernel_velocity.results import git as history
-from kernel_velocity.results import working_tree
+from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.results.commits import resolve
-from kernel_velocity.runner import select as selection
+from kernel_velocity.results.git import resolve
+from kernel_velocity.runner import select
 from kernel_velocity.runner.checks import add_measuring_arguments, measuring, seconds
 from kernel_velocity.runner.host import device
 
@@ -65,9 +64,9 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         series = _series(args.tier, args.bench)
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
         found = confirm(runner, base, head, series, budget, measure_unchanged=args.measure_unchanged)
-        commits = history.read(Path(), [base, head]).commits
-        brought = history.between(Path(), base, head, saying=perf_expected.KEY)
-        expectations, notes = perf_expected.expectations(brought)
+        commits = git.read(Path(), [base, head]).commits
+        brought = git.announcing(Path(), base, head, saying=decisions.KEY)
+        expectations, notes = decisions.expectations(brought)
         kernels = dict.fromkeys(name.partition(".")[0] for name, _ in series)
         report = GateReport(
             base=commits[base],
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             budget=budget,
             measured=runner.measured,
             evidence=str(runner.folder(base, head)),
-            expected=perf_expected.slower_as_expected(found, expectations),
+            expected=decisions.slower_as_expected(found, expectations),
             code=code_changes.changes(runner.build_info(base), runner.build_info(head), kernels),
             device=runner.device,
             notes=notes,
@@ -107,7 +106,7 @@ def _commits(args: argparse.Namespace, worktree: bool) -> tuple[str, str]:
     if args.worktree and args.head not in (None, WORKING_TREE):
         raise UsageError(f"HEAD={args.head!r} and --worktree: give one of the two")
     base = resolve(Path(), "BASE", args.base)
-    head = working_tree.commit(Path()) if worktree else resolve(Path(), "HEAD", args.head)
+    head = git.working_tree(Path()) if worktree else resolve(Path(), "HEAD", args.head)
     if base == head and args.measure_unchanged:
         raise UsageError(f"BASE and HEAD are the same commit ({base[:10]}): there are no two to measure in turns")
     return base, head
@@ -115,7 +114,7 @@ def _commits(args: argparse.Namespace, worktree: bool) -> tuple[str, str]:
 
 def _series(tier: str, bench: str | None) -> tuple[Series, ...]:
     """Return the series to compare: those asked for, else all but PyTorch's, which no commit of ours changes."""
-    chosen = selection.select(config.suite(Path()), device(), tier, bench).series
+    chosen = select.select(config.suite(Path()), device(), tier, bench).series
     return chosen if bench is not None else tuple(one for one in chosen if one[1][0] not in CONTROLS)
 
 

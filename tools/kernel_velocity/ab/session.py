@@ -32,9 +32,8 @@ from asv.config import Config
 from asv.console import log as asv_log
 from asv.repo import get_repo
 
-from kernel_velocity.ab import ab_kept
-from kernel_velocity.ab.ab_kept import KeptRounds
-from kernel_velocity.ab.rounds import Pair
+from kernel_velocity.ab import rounds as ab_kept
+from kernel_velocity.ab.rounds import KeptRounds, Pair
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness import timing
@@ -45,11 +44,9 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.runner import build_info as toolchain
-from kernel_velocity.runner import builds as kept_builds
-from kernel_velocity.runner import fingerprint
-from kernel_velocity.runner.asv import Reader, run_asv
-from kernel_velocity.runner.asv_setup import environment_of, machine
-from kernel_velocity.runner.code_hashes import code_hash
+from kernel_velocity.runner import builds, fingerprint
+from kernel_velocity.runner.asv import Reader, environment_of, machine, run_asv
+from kernel_velocity.runner.build_info import code_hash
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.select import Selection
 
@@ -103,9 +100,9 @@ class AsvRunner:
         if not self._created:
             self._environment.create()
             self._created = True
-        kept_builds.settle(self._environment, commit)  # of a run that was cut off
+        builds.settle(self._environment, commit)  # of a run that was cut off
         if (then := self._environment.other_toolchain(commit)) is not None:
-            kept_builds.keep(self._environment, commit)
+            builds.keep(self._environment, commit)
             self._say(f"{commit[:SHORT]} was built with {then or 'an unknown compiler'}; it is built again")
         if self._environment.is_built(commit):
             return None
@@ -118,7 +115,7 @@ class AsvRunner:
         except CommitNotBuilt as error:
             return str(error)
         finally:
-            if kept_builds.settle(self._environment, commit):
+            if builds.settle(self._environment, commit):
                 self._say(f"note: {commit[:SHORT]} is not built again: its build of before is put back")
         self._say(f"built {commit[:SHORT]} in {time.time() - began:.1f} s")
         return None

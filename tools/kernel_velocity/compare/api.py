@@ -41,11 +41,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kernel_velocity.compare import selection as compare_selection
+from kernel_velocity.compare import selection, system
 from kernel_velocity.compare import settings as compare_settings
-from kernel_velocity.compare import system as compare_system
 from kernel_velocity.compare.case import Progress, compare_case
-from kernel_velocity.compare.compare_journal import Journal
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.process import prepared
 from kernel_velocity.compare.result import Compared, Comparison
 from kernel_velocity.compare.rounds import Place, take_round
@@ -58,7 +57,7 @@ from kernel_velocity.harness.problem import Problem
 from kernel_velocity.harness.timers import Call
 from kernel_velocity.harness.under_test import root_folder
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.stats import speedup as speed_ups
+from kernel_velocity.stats import speedup
 
 
 def binders(*names: str) -> dict[str, Bind]:
@@ -75,7 +74,7 @@ def compare(
     problem: Problem,
     implementations: Mapping[str, Bind],
     *,
-    cases: compare_selection.Pattern = None,
+    cases: selection.Pattern = None,
     dtype: str | None = None,
     settings: Settings | None = None,
     roofs: Roofs | None = None,
@@ -101,10 +100,10 @@ def compare(
     check_reference(chosen, implementations)
     began = time.time()
     with prepared(problem.device, chosen.threads):
-        tests = compare_selection.cases(problem, cases, dtype)
+        tests = selection.cases(problem, cases, dtype)
         for test in tests:  # all, before the first is allocated
-            compare_selection.check_fits(problem, test, len(implementations), reported.free_memory(problem.device))
-        environment = compare_system.environment(problem.device, chosen.threads)
+            selection.check_fits(problem, test, len(implementations), reported.free_memory(problem.device))
+        environment = system.environment(problem.device, chosen.threads)
         found = []
         for number, test in enumerate(tests):
             part = _part(progress, f"{problem.name} {test['name']}", number, len(tests))
@@ -176,7 +175,7 @@ def _part(progress: Progress, what: str, number: int, count: int) -> Progress:
 
 def time_function(
     call: Call, *, rule: str | None = None, rounds: int = 8, device: str = "cpu", threads: int = 1
-) -> speed_ups.Timing:
+) -> speedup.Timing:
     """Time one call without arguments; return its time with error and 95% interval, over rounds in this process.
 
     Args:
@@ -191,4 +190,4 @@ def time_function(
     """
     named = compare_settings.settings(environ={}, rule=rule, rounds=rounds, threads=threads)
     place = Place(device=device, working_set=0, threads=threads, new_timer=timing.plain)
-    return speed_ups.timing([take_round(call, named.rule(), place).estimate for _ in range(named.rounds)])
+    return speedup.timing([take_round(call, named.rule(), place).estimate for _ in range(named.rounds)])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kernel_velocity.compare import inside as compare_inside
-from kernel_velocity.compare import settings as compare_settings
+from kernel_velocity.compare import inside, settings
 from kernel_velocity.compare.settings import PRESETS
 from kernel_velocity.harness.stopping import RULES
 
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=int, help="of the CPU (default: KV_THREADS, else 1)")
     _add_measuring(parser)
-    compare_inside.add_arguments(parser)
+    inside.add_arguments(parser)
     _add_output(parser)
 
 
@@ -53,7 +52,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
     measuring.add_argument("--rule", metavar="NAME", help=f"stopping rule of a round: {', '.join(sorted(RULES))}")
     measuring.add_argument("--warmups", type=int, help="calls before the first sample; a sample is then one call")
     measuring.add_argument(
-        "--iters", type=int, help=f"samples of a round, one call each, behind {compare_settings.WARMUPS} warm-ups"
+        "--iters", type=int, help=f"samples of a round, one call each, behind {settings.WARMUPS} warm-ups"
     )
     measuring.add_argument("--preset", metavar="NAME", help=f"a published way of measuring: {', '.join(PRESETS)}")
     measuring.add_argument(

@@ -6,19 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kernel_velocity.compare import selection as compare_selection
-from kernel_velocity.compare import system as compare_system
-from kernel_velocity.compare.compare_inputs import Shared, shared
-from kernel_velocity.compare.compare_journal import Journal
+from kernel_velocity.compare import selection, system
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.result import Compared, Timed
 from kernel_velocity.compare.rounds import Place
 from kernel_velocity.compare.settings import Settings
-from kernel_velocity.compare.subject import Bench, Bind, Subject
+from kernel_velocity.compare.subject import Bench, Bind, Shared, Subject, shared
 from kernel_velocity.errors import UsageError, is_out_of_memory
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.problem import Inputs, Problem, TestCase, outputs_of
 from kernel_velocity.roofline.model import Roofs, memory_of, roofline
-from kernel_velocity.stats import speedup as speed_ups
+from kernel_velocity.stats import speedup
 from kernel_velocity.units import memory
 
 Progress = Callable[[str, float], None]  # what is being done, the share of it that is done
@@ -153,8 +151,8 @@ def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: 
     flops, moved = problem.get_flops(test), problem.get_bytes(test)
     touched = footprint(problem, test, _tensors(bench.inputs, written or bench.expected))
     # A product of int8 computes in int8, though its largest tensor is of int32
-    dtype = compare_selection.said_dtype(test["name"]) or str(largest.dtype).removeprefix("torch.")
-    levels = roofs or compare_system.reported_levels(problem.device)
+    dtype = selection.said_dtype(test["name"]) or str(largest.dtype).removeprefix("torch.")
+    levels = roofs or system.reported_levels(problem.device)
     found = Compared(
         problem=problem.name,
         case=test["name"],
@@ -187,7 +185,7 @@ def _placed(timed: Timed, compared: Compared, roofs: Roofs, dtype: str) -> Timed
     found = roofline(
         flops=compared.flops,
         bytes=compared.bytes,
-        seconds=speed_ups.timing(timed.estimates).seconds,
+        seconds=speedup.timing(timed.estimates).seconds,
         roofs=roofs,
         dtype=dtype,
         working_set=compared.footprint,

@@ -19,13 +19,9 @@ from typing import Any, TextIO
 
 from kernel_velocity import lock
 from kernel_velocity.compare import inside as compare_inside
-from kernel_velocity.compare import isolation as compare_process
-from kernel_velocity.compare import process as measuring_process
-from kernel_velocity.compare import settings as compare_settings
-from kernel_velocity.compare import statistics as compare_statistics
-from kernel_velocity.compare import table as compare_table
+from kernel_velocity.compare import isolation, process, settings, statistics, table
 from kernel_velocity.compare.arguments import FORMATS, add_arguments
-from kernel_velocity.compare.compare_journal import Journal
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.jobs import jobs
 from kernel_velocity.compare.result import Comparison
 from kernel_velocity.compare.settings import Settings
@@ -34,7 +30,7 @@ from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.under_test import root_folder
 from kernel_velocity.progress import ProgressBar
-from kernel_velocity.roofline import ceilings as kept_ceilings
+from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
 
@@ -60,12 +56,12 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 def _measured(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
     """Compare in a process of its own where this is a command, else in this one; return the exit status."""
-    if measuring_process.is_command() and out is sys.stdout:
-        if compare_process.JOURNAL not in os.environ:
-            environment = measuring_process.environment(str(chosen.threads))
+    if process.is_command() and out is sys.stdout:
+        if isolation.JOURNAL not in os.environ:
+            environment = process.environment(str(chosen.threads))
             # A crash is reported by us, in a line: Python's own report of it is forty.
-            return compare_process.run(measuring_process.command(), environment | {"PYTHONFAULTHANDLER": ""}, err)
-        out = compare_process.take_standard_output()
+            return isolation.run(process.command(), environment | {"PYTHONFAULTHANDLER": ""}, err)
+        out = isolation.take_standard_output()
     try:
         with redirect_stdout(err):  # what a user's Python code prints, where this is no process of its own
             return _compare(args, chosen, out, err)
@@ -76,9 +72,9 @@ def _measured(args: argparse.Namespace, chosen: Settings, out: TextIO, err: Text
 def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
     """Compare in this process, print, write; return the exit status."""
     device = args.device or host.device()
-    folder = os.environ.get(compare_process.JOURNAL)
+    folder = os.environ.get(isolation.JOURNAL)
     journal = Journal(Path(folder) if folder else None)
-    with measuring_process.prepared(device, chosen.threads):
+    with process.prepared(device, chosen.threads):
         asked = jobs(args, device, chosen, journal)
         for job in asked:  # every size, before the first is allocated or anything is measured
             job.check_fits()
@@ -95,7 +91,7 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
         bar.clear()
     code = _report(merged(found), args, roofs, out, err)
     if args.profile is not None or args.ncu is not None or args.tops:
-        with measuring_process.prepared(device, chosen.threads):
+        with process.prepared(device, chosen.threads):
             inside = [job.inside(one) for job, one in zip(asked, found, strict=True)]
             compare_inside.look(inside, args, device, _for_tables(args, out, err), journal)
     return code
@@ -109,7 +105,7 @@ def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """
     threads = str(args.threads) if args.threads is not None else environ.get("KV_THREADS") or None
     host.measuring_variables(threads)  # refuses what is no number of threads
-    return compare_settings.settings(
+    return settings.settings(
         environ=environ,
         preset=args.preset,
         rule=args.rule,
@@ -179,7 +175,7 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
             file=err,
             flush=True,
         )
-    kept_ceilings.keep(root, peaks.measure_document(device))
+    ceilings.keep(root, peaks.measure_document(device))
     return peaks.latest_roofs(root, device, name)
 
 
@@ -197,9 +193,9 @@ def merged(found: Sequence[Comparison]) -> Comparison:
 def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, out: TextIO, err: TextIO) -> int:
     """Print and write what was found; return the exit status."""
     to = _for_tables(args, out, err)
-    to.write(compare_statistics.one_lines(found) if args.oneline else compare_table.table(found, _width(to)))
+    to.write(statistics.one_lines(found) if args.oneline else table.table(found, _width(to)))
     if args.stats:
-        to.write("\n" + compare_statistics.table(found))
+        to.write("\n" + statistics.table(found))
     for name in FORMATS:
         if (target := getattr(args, name)) is not None:
             _write(_formatted(name, found, roofs), target, out)

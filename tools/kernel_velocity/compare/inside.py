@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from kernel_velocity.compare import compare_rows
-from kernel_velocity.compare.compare_journal import Journal
-from kernel_velocity.compare.compare_rows import Row
+from kernel_velocity.compare import table
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.result import Comparison
 from kernel_velocity.compare.subject import Bind
+from kernel_velocity.compare.table import Row
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.problem import Problem
 from kernel_velocity.tables import aligned
@@ -36,7 +36,7 @@ class Inside:
 
     def rows(self) -> list[Row]:
         """Return the rows of the last case that have a time."""
-        last = compare_rows.rows(self.found.compared[-1]) if self.found.compared else []
+        last = table.rows_of(self.found.compared[-1]) if self.found.compared else []
         return [row for row in last if row.timing is not None]
 
 

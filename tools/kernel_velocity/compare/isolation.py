@@ -1,26 +1,37 @@
 """The process that a comparison runs in: started anew where an implementation ends it, and its standard output guarded.
 
 A segmentation fault in a user's library takes its process along. So the command measures in a process of its own, which
-writes down what it does (compare/compare_journal.py). Where that process dies in an implementation, the next one takes
+writes down what it does (compare/isolation.py). Where that process dies in an implementation, the next one takes
 over what is finished, counts the implementation as failed, and measures the rest of its test case anew: what it did to
 the memory of the others nobody knows.
+
+What a comparison writes down as it goes, so that another process can go on where it was ended.
+
+An implementation is anybody's machine code, and can end the process that calls it. What it was doing then stands in the
+journal; the process that started it (compare/isolation.py) adds how it ended, and starts the next one, which takes
+over the test cases that are finished and leaves out what died.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from kernel_velocity.compare.compare_journal import Journal
+from kernel_velocity.compare.result import Compared
 from kernel_velocity.errors import KernelVelocityError
+from kernel_velocity.files import replace_text
 
 # s that an interrupted process has to end by itself, and once more when asked: a call of a few ms ends within it, and
 # one that loops for ever never does. To kill it costs nothing: a comparison keeps nothing, and files are renamed whole.
@@ -30,6 +41,8 @@ WRONG = 1  # exit status (contract)
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 # Signals that somebody sends, and that say nothing of the code that runs.
 ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+GIVEN_UP = 70  # exit status of a process that ended itself
 
 
 def run(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
@@ -131,3 +144,98 @@ def take_standard_output() -> TextIO:
     own = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
     os.dup2(2, 1)
     return own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What is being done.
+
+    Attributes:
+        doing: in words that follow "while it was": "verified before timing".
+        implementation: whose code runs; None: that of the problem.
+        problem: its number in the comparison. case: name of the test case, "" before the first.
+        again: whether the comparison can be gone on with without it.
+        how: what became of the process, where it knew; "": it did not.
+    """
+
+    doing: str
+    implementation: str | None
+    problem: int = 0
+    case: str = ""
+    again: bool = True
+    how: str = ""
+
+
+class Journal:
+    """The journal in a folder; None: nothing is written, and nothing was."""
+
+    def __init__(self, folder: Path | None = None, problem: int = 0) -> None:
+        self._folder, self._problem = folder, problem
+
+    def part(self, problem: int) -> Journal:
+        """Return the journal of one of the problems."""
+        return Journal(self._folder, problem)
+
+    @contextmanager
+    def running(self, doing: str, implementation: str | None, case: str = "", *, again: bool = True) -> Iterator[None]:
+        """Note what is being done for as long as it lasts; the note stays if the process ends within."""
+        self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again))
+        try:
+            yield
+        finally:
+            if self._folder is not None:
+                (self._folder / "step.json").unlink(missing_ok=True)
+
+    def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
+        """End this process, so that another goes on without the implementation; return where nobody would start one."""
+        if self._folder is not None:
+            self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, how=how))
+            os._exit(GIVEN_UP)  # what is left to clean up may wait for a device that is lost
+
+    def _write(self, step: Step) -> None:
+        if self._folder is not None:
+            (self._folder / "step.json").write_text(json.dumps(asdict(step)), encoding="utf-8")
+
+    def step(self) -> Step | None:
+        """Return what was being done when the process ended; None: nothing of note."""
+        if self._folder is None or not (path := self._folder / "step.json").exists():
+            return None
+        return Step(**json.loads(path.read_text(encoding="utf-8")))
+
+    def bury(self, step: Step, how: str) -> None:
+        """Note how a process ended in a step, and that nothing is being done now."""
+        if self._folder is None:
+            return
+        deaths = [(asdict(step), how) for step, how in (*self._deaths(), (step, how))]
+        replace_text(self._folder / "deaths.json", json.dumps(deaths))
+        (self._folder / "step.json").unlink()
+
+    def died(self, implementation: str, case: str = "") -> str | None:
+        """Return how an implementation ended the process on a case, or before the first; None: it did not."""
+        for step, how in self._deaths():
+            here = not step.case or (step.problem, step.case) == (self._problem, case)
+            if here and step.implementation == implementation:
+                return f"its process {how} while it was {step.doing}"
+        return None
+
+    def _deaths(self) -> list[tuple[Step, str]]:
+        if self._folder is None or not (path := self._folder / "deaths.json").exists():
+            return []
+        return [(Step(**step), how) for step, how in json.loads(path.read_text(encoding="utf-8"))]
+
+    def keep(self, compared: Compared) -> None:
+        """Write a finished test case down; one that cannot be written is measured again where need be."""
+        if self._folder is not None:
+            with suppress(pickle.PicklingError, TypeError, AttributeError):  # details of a user's own check
+                self._path(compared.case).write_bytes(pickle.dumps(compared))
+
+    def kept(self, case: str) -> Compared | None:
+        """Return a finished test case; None: it is not."""
+        if self._folder is None or not self._path(case).exists():
+            return None
+        found: Compared = pickle.loads(self._path(case).read_bytes())
+        return found
+
+    def _path(self, case: str) -> Path:
+        assert self._folder is not None  # looked at before
+        return self._folder / f"{self._problem}-{case.encode().hex()[:200]}.pickle"

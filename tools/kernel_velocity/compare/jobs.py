@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from kernel_velocity import config
-from kernel_velocity.compare import api as comparing
+from kernel_velocity.compare import api, process, selection
 from kernel_velocity.compare import inside as compare_inside
-from kernel_velocity.compare import selection as compare_selection
-from kernel_velocity.compare import torch_state
 from kernel_velocity.compare.arguments import ALL
 from kernel_velocity.compare.case import Progress
-from kernel_velocity.compare.compare_journal import Journal
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.result import Comparison
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.harness import reported
@@ -46,8 +44,8 @@ class Job:
         self._problem = loaded.problem
         self._tests = tests
         where = f"{self._problem.name} on {self._problem.device}"
-        self._implementations = compare_selection.implementations(loaded.implementations, args.implementations, where)
-        comparing.check_reference(settings, self._implementations)
+        self._implementations = selection.implementations(loaded.implementations, args.implementations, where)
+        api.check_reference(settings, self._implementations)
         self._settings = settings
 
     def check_fits(self) -> None:
@@ -58,11 +56,11 @@ class Job:
         """
         free = reported.free_memory(self._problem.device)
         for test in self._tests:
-            compare_selection.check_fits(self._problem, test, len(self._implementations), free)
+            selection.check_fits(self._problem, test, len(self._implementations), free)
 
     def compare(self, roofs: Roofs | None, progress: Progress, journal: Journal) -> Comparison:
         """Measure."""
-        found = comparing.compare(
+        found = api.compare(
             self._problem,
             self._implementations,
             cases=[test["name"] for test in self._tests],
@@ -92,7 +90,7 @@ def jobs(args: argparse.Namespace, device: str, settings: Settings, journal: Jou
     """
     whats, notes = _expanded(args.what), list[str]()
     loaded = [_loaded(what, device, args, journal, notes) for what in whats]
-    tests = compare_selection.cases_of([each.problem for each in loaded], args.sizes, args.dtype)
+    tests = selection.cases_of([each.problem for each in loaded], args.sizes, args.dtype)
     found = zip(whats, loaded, tests, strict=True)
     return [
         Job(what, each, tests=chosen, args=args, settings=settings, notes=notes)
@@ -112,7 +110,7 @@ def _loaded(what: str, device: str, args: argparse.Namespace, journal: Journal, 
 
     @contextmanager
     def around(name: str) -> Iterator[None]:
-        with journal.running("loaded", name), torch_state.set_back(partial(changed, name)):
+        with journal.running("loaded", name), process.set_back(partial(changed, name)):
             yield
 
     dead = [path.stem for path in args.solution if journal.died(path.stem) is not None]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernel_velocity import units
-from kernel_velocity.compare import compare_rows
-from kernel_velocity.compare.compare_rows import NONE
+from kernel_velocity.compare import table as compare_rows
 from kernel_velocity.compare.result import Comparison
+from kernel_velocity.compare.table import NONE
 from kernel_velocity.tables import columns
 
 
@@ -14,7 +14,7 @@ def table(comparison: Comparison) -> str:
     heads = ["problem", "case", "implementation", "n", "mean", "std", "min", "max", "p50", "p99"]
     lines = []
     for compared in comparison.compared:
-        for row in compare_rows.rows(compared):
+        for row in compare_rows.rows_of(compared):
             if row.spread is None:
                 continue
             found = row.spread
@@ -28,7 +28,7 @@ def one_lines(comparison: Comparison) -> str:
     """Return a line per implementation: `add_mul_exp float32-1M native: 61us (RSD 0.124; min -41%; max +182%)`."""
     lines = []
     for compared in comparison.compared:
-        for row in compare_rows.rows(compared):
+        for row in compare_rows.rows_of(compared):
             what = f"{compared.problem} {compared.case} {row.timed.implementation}"
             lines.append(f"{what}: {compare_rows.one_line(row)}")
     return "".join(f"{line}\n" for line in lines)

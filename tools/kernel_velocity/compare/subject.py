@@ -1,4 +1,7 @@
-"""One implementation on one test case while it is compared: bound, verified, timed round by round, verified again."""
+"""One implementation on one test case while it is compared: bound, verified, timed round by round, verified again.
+
+The inputs of a test case are everybody's: one that changes them is wrong, and must not make others so.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ from functools import partial
 from typing import Any
 
 from kernel_velocity.compare import accuracy as compare_accuracy
-from kernel_velocity.compare import torch_state
-from kernel_velocity.compare.compare_inputs import Shared
-from kernel_velocity.compare.compare_journal import Journal
+from kernel_velocity.compare import process
+from kernel_velocity.compare.isolation import Journal
 from kernel_velocity.compare.result import Accuracy, Timed
 from kernel_velocity.compare.rounds import Place, Taken, take_round, time_of_function
 from kernel_velocity.compare.settings import Settings
@@ -20,7 +22,7 @@ from kernel_velocity.errors import KernelVelocityError, UsageError, is_out_of_me
 from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.problem import Inputs, Problem
 from kernel_velocity.harness.timers import Call
-from kernel_velocity.stats import speedup as speed_ups
+from kernel_velocity.stats import speedup
 
 Bind = Callable[[Problem, str, Inputs], Bound]
 NATIVE = "native"
@@ -121,12 +123,12 @@ class Subject:
         elif place.device == "cuda":  # what is called is the whole function, but a caller waits for its launch, too
             self.waits.append(time_of_function(self.bound.call, place.device, taken.estimate))
         if place.device == "cuda":
-            self.tf32 |= torch_state.allows_tf32(importlib.import_module("torch"), os.environ)
+            self.tf32 |= process.allows_tf32(importlib.import_module("torch"), os.environ)
 
     def _attempt(self, doing: str, step: Callable[[], None]) -> None:
         """Take a step; note what it raises: an implementation is anybody's code, and costs the others nothing."""
         try:
-            with self.bench.journal.running(doing, self.name, self.bench.case), torch_state.set_back(self._changed):
+            with self.bench.journal.running(doing, self.name, self.bench.case), process.set_back(self._changed):
                 step()
         except UsageError:
             raise
@@ -174,10 +176,10 @@ class Subject:
     def _function(self) -> float | None:
         """Return the time of the whole function; on the CPU a call that allocates its outputs is the whole of it."""
         if self.waits:
-            return speed_ups.timing(self.waits).seconds
+            return speedup.timing(self.waits).seconds
         if not self.rounds or self.bound is None or not self._allocates():
             return None
-        return speed_ups.timing([each.estimate for each in self.rounds]).seconds
+        return speedup.timing([each.estimate for each in self.rounds]).seconds
 
     def _allocates(self) -> bool:
         """Return whether each call returns new outputs: then poisoning leaves nothing behind."""
@@ -218,3 +220,56 @@ def lost_device(device: str) -> str | None:
         return None
     except RuntimeError as error:
         return (str(error).splitlines() or ["it does not say why"])[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Inputs and what they looked like when they were made.
+
+    Attributes:
+        tensors: those among the inputs.
+        names: of the parameters that they are.
+        copies: of each, as it was made.
+    """
+
+    tensors: tuple[Any, ...]
+    names: tuple[str, ...]
+    copies: tuple[Any, ...]
+
+    def changed(self) -> list[str]:
+        """Return the names of the inputs that are not what they were."""
+        return [
+            name
+            for name, tensor, before in zip(self.names, self.tensors, self.copies, strict=True)
+            if not _same(tensor, before)
+        ]
+
+    def restore(self) -> None:
+        """Put the inputs back, in place, after an implementation changed some, their shapes too."""
+        for tensor, before in zip(self.tensors, self.copies, strict=True):
+            if not _same(tensor, before):
+                if tensor.shape != before.shape:
+                    tensor.resize_(before.shape)
+                tensor.copy_(before)
+
+
+def shared(problem: Problem, inputs: Inputs) -> Shared:
+    """Return the inputs of a case, to be watched."""
+    tensors = _tensors(inputs)
+    named = [str(each["name"]) for each in problem.parameters if each["pointer"] and each["const"]]
+    names = named if len(named) == len(tensors) else [f"input {number}" for number in range(1, len(tensors) + 1)]
+    return Shared(tensors=tensors, names=tuple(names), copies=tuple(each.clone() for each in tensors))
+
+
+def _tensors(inputs: Inputs) -> tuple[Any, ...]:
+    return tuple(each for each in inputs if hasattr(each, "data_ptr"))
+
+
+def _same(tensor: Any, before: Any) -> bool:
+    """Return whether two tensors are equal, NaN in the same places included."""
+    if tensor.shape != before.shape:
+        return False
+    differ = tensor != before
+    if tensor.is_floating_point():
+        differ &= ~((tensor != tensor) & (before != before))  # noqa: PLR0124 - NaN is unlike itself
+    return not bool(differ.any())

@@ -1,16 +1,23 @@
-"""A comparison as text for a terminal: what it ran on, a table per problem, speed-ups, errors, a closing line. Pure."""
+"""A comparison as text for a terminal: what it ran on, a table per problem, speed-ups, errors, a closing line. Pure.
+
+The figures of one implementation on one test case as text, one function for each column of the table. Pure.
+
+A table that fits the terminal: columns that are missed least are left out until it does. Pure.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from kernel_velocity import units
-from kernel_velocity.compare import compare_rows
-from kernel_velocity.compare.compare_columns import Column, fitting, text
-from kernel_velocity.compare.compare_rows import NONE, Row, blank_repeats
-from kernel_velocity.compare.result import Accuracy, Compared, Comparison
-from kernel_velocity.stats import speedup as speed_ups
+from kernel_velocity.compare.result import Accuracy, Compared, Comparison, Timed
+from kernel_velocity.roofline.model import percent as roofs_percent
+from kernel_velocity.stats import speedup
+from kernel_velocity.stats.speedup import Spread, Timing
+from kernel_velocity.tables import columns
 
 WIDEST = 160  # characters: more than that is no easier to read
 NARROWEST = 60
@@ -27,6 +34,14 @@ LEGEND: Mapping[str, str] = {  # of the columns that do not say it themselves
 }
 _SYSTEM = ("device", "caches", "clocks", "free memory", "load", "cores", "threads", "python", "torch", "cuda", "driver")
 _SETTINGS = ("preset", "rule", "parameters", "rounds", "warm-up", "sample", "tolerance", "reference")
+
+NONE = "-"
+BINS = 8  # of the histogram in a row
+MEGABYTE = 1e6
+CONSTANT = "all equal"
+
+GAP = 2  # blanks between columns, as `text_tables.columns` sets them
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def table(comparison: Comparison, width: int) -> str:
@@ -71,7 +86,7 @@ def _wrapped(head: str, said: Sequence[str], width: int) -> str:
 
 def problem(compared: Sequence[Compared], reference: str | None, width: int) -> list[str]:
     """Return the parts that belong to one problem: times, speed-ups, whole functions, errors, what has no time."""
-    rows = [row for each in compared for row in compare_rows.rows(each)]
+    rows = [row for each in compared for row in rows_of(each)]
     title = f"{compared[0].problem} on {compared[0].device}"
     return [
         f"{title}\n{times(rows, width)}",
@@ -87,18 +102,18 @@ def times(rows: Sequence[Row], width: int) -> str:
     named: Mapping[str, tuple[Callable[[Row], str], int | None]] = {
         "by": (lambda row: row.timed.implementation, None),
         "where": (lambda row: row.compared.memory or NONE, 7),
-        "MB": (lambda row: compare_rows.size(row.compared), 3),
+        "MB": (lambda row: size(row.compared), 3),
         "elements": (lambda row: f"{row.compared.elements:,}", 1),
-        "time ±95%": (compare_rows.time, None),
-        "mean ±std": (compare_rows.mean, 2),
-        "p50": (compare_rows.p50, 4),
-        "p99": (compare_rows.p99, 6),
-        _rates({row.compared.dtype for row in rows}): (compare_rows.rate, 12),
-        "GB/s": (compare_rows.bandwidth, 11),
-        "eff.": (compare_rows.efficiency, 10),
-        "bound": (compare_rows.bound, 9),
-        "cache": (compare_rows.cache_benefit, 8),
-        "samples": (compare_rows.histogram, 5),
+        "time ±95%": (time, None),
+        "mean ±std": (mean, 2),
+        "p50": (p50, 4),
+        "p99": (p99, 6),
+        _rates({row.compared.dtype for row in rows}): (rate, 12),
+        "GB/s": (bandwidth, 11),
+        "eff.": (efficiency, 10),
+        "bound": (bound, 9),
+        "cache": (cache_benefit, 8),
+        "samples": (histogram, 5),
     }
     found = [Column(head="case", cells=blank_repeats([row.compared.case for row in rows]))]
     found += [Column(head=head, cells=[cell(row) for row in rows], keep=keep) for head, (cell, keep) in named.items()]
@@ -119,8 +134,8 @@ def speed_up_table(compared: Sequence[Compared], reference: str | None, width: i
     """Return every pairwise speed-up with its error: a row per case, a column per pair, in blocks as wide as fit."""
     cells: dict[str, dict[str, str]] = {}
     for each in compared:
-        found = {row.timed.implementation: row.timing for row in compare_rows.rows(each) if row.timing is not None}
-        for pair in speed_ups.pairwise(found, reference):
+        found = {row.timed.implementation: row.timing for row in rows_of(each) if row.timing is not None}
+        for pair in speedup.pairwise(found, reference):
             cells.setdefault(f"{pair.faster} vs {pair.slower}", {})[each.case] = _speed_up(pair)
     if not cells:
         return ""
@@ -143,9 +158,9 @@ def _blocks(found: Sequence[Column], width: int) -> Iterator[list[Column]]:
     yield block
 
 
-def _speed_up(pair: speed_ups.SpeedUp) -> str:
+def _speed_up(pair: speedup.SpeedUp) -> str:
     """Return "2.31x ±0.02", or "1.01x ±0.02 ~" where it is not told from 1."""
-    said = f"{compare_rows.times(pair.ratio)}x"
+    said = f"{as_ratio(pair.ratio)}x"
     if pair.error is None:
         return said
     error = f"{pair.error:.2f}" if pair.error >= 0.005 else units.significant(pair.error)
@@ -154,14 +169,14 @@ def _speed_up(pair: speed_ups.SpeedUp) -> str:
 
 def _functions(rows: Sequence[Row], width: int) -> str:
     """Return the time in the whole function and its overhead; "" where none was measured."""
-    shown = [row for row in rows if compare_rows.function(row) != NONE]
+    shown = [row for row in rows if function(row) != NONE]
     if not shown:
         return ""
     found = [
         Column(head="whole function", cells=blank_repeats([row.compared.case for row in shown])),
         Column(head="implementation", cells=[row.timed.implementation for row in shown]),
-        Column(head="time", cells=[compare_rows.function(row) for row in shown]),
-        Column(head="outside the kernel", cells=[compare_rows.overhead(row) for row in shown]),
+        Column(head="time", cells=[function(row) for row in shown]),
+        Column(head="outside the kernel", cells=[overhead(row) for row in shown]),
     ]
     return text(found, width) + "\n  with allocation and checks; -: what is called is the whole function"
 
@@ -186,7 +201,7 @@ def _accuracies(rows: Sequence[Row], width: int) -> str:
         Column(head="result", cells=["right" if each.right else "FAIL" for _, each in pairs]),
     ]
     found += [
-        Column(head=head, cells=[compare_rows.figure(each, name) for _, each in pairs], keep=keep)
+        Column(head=head, cells=[figure(each, name) for _, each in pairs], keep=keep)
         for head, (name, keep) in heads.items()
     ]
     return text(found, width)
@@ -264,3 +279,235 @@ def _passing(found: Sequence[Accuracy]) -> str:
 def _known(details: Mapping[str, object], name: str) -> float | None:
     value = details.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """An implementation on a case; `timing` and `spread` are None where no time counts."""
+
+    compared: Compared
+    timed: Timed
+    timing: Timing | None
+    spread: Spread | None
+
+    @property
+    def samples(self) -> list[float]:
+        """All samples of all rounds, s."""
+        return [sample for each in self.timed.rounds for sample in each]
+
+
+def rows_of(compared: Compared) -> list[Row]:
+    """Return the rows of a case."""
+    return [row(compared, timed) for timed in compared.timed]
+
+
+def row(compared: Compared, timed: Timed) -> Row:
+    """Return one row: a wrong implementation has no time, whatever was measured before it was found wrong."""
+    counts = timed.failed is None and timed.missing is None and bool(timed.estimates)
+    samples = [sample for each in timed.rounds for sample in each]
+    return Row(
+        compared=compared,
+        timed=timed,
+        timing=speedup.timing(timed.estimates) if counts else None,
+        spread=speedup.spread(samples) if counts and samples else None,
+    )
+
+
+def time(found: Row) -> str:
+    """Return "61.2 µs ±0.4%", "61.2 µs" where too few rounds give an interval, FAIL, or n/a."""
+    if found.timing is None:
+        return "FAIL" if found.timed.failed is not None else "n/a"
+    half = found.timing.half_width
+    said = units.seconds(found.timing.seconds)
+    return said if half is None else f"{said} ±{percent(half)}"
+
+
+def percent(fraction: float) -> str:
+    """Return an error's fraction in percent with two digits: "0.41%", "12%"; never 0% unless it is 0."""
+    value = 100 * fraction
+    if value == 0:
+        return "0%"
+    digits = max(0, 1 - math.floor(math.log10(float(f"{value:.1e}"))))
+    return f"{value:.{min(digits, 4)}f}%" if value >= 5e-5 else "<0.0001%"
+
+
+def p50(found: Row) -> str:
+    """Return the median of all samples."""
+    return NONE if found.spread is None else units.seconds(found.spread.p50)
+
+
+def p99(found: Row) -> str:
+    """Return the 99th percentile of all samples."""
+    return NONE if found.spread is None else units.seconds(found.spread.p99)
+
+
+def mean(found: Row) -> str:
+    """Return mean and standard deviation of all samples, as published tables have them."""
+    if found.spread is None:
+        return NONE
+    said = units.seconds(found.spread.mean)
+    return said if found.spread.deviation is None else f"{said} ±{units.seconds(found.spread.deviation)}"
+
+
+def rate(found: Row) -> str:
+    """Return 10^9 operations per second."""
+    return _per_second(found.compared.flops, found.timing)
+
+
+def bandwidth(found: Row) -> str:
+    """Return GB/s (10^9 B/s)."""
+    return _per_second(found.compared.bytes, found.timing)
+
+
+def _per_second(amount: int | None, timing: Timing | None) -> str:
+    return NONE if amount is None or timing is None else units.significant(amount / timing.seconds / 1e9)
+
+
+def efficiency(found: Row) -> str:
+    """Return the share of the attainable rate, capped at 100%; with "!" where the roofline warns of it."""
+    roofline = found.timed.roofline
+    if roofline is None or found.timing is None:
+        return NONE
+    return roofs_percent(roofline.efficiency) + ("!" if roofline.impossible or roofline.warnings else "")
+
+
+def bound(found: Row) -> str:
+    """Return what binds: "memory", "compute"; "tf32" where it is TF32's peak that does."""
+    roofline = found.timed.roofline
+    if roofline is None or found.timing is None:
+        return NONE
+    return roofline.dtype if roofline.dtype == "tf32" and roofline.bound == "compute" else roofline.bound
+
+
+def cache_benefit(found: Row) -> str:
+    """Return how many times faster than DRAM alone would allow: "1.00x"."""
+    roofline = found.timed.roofline
+    return NONE if roofline is None or found.timing is None else f"{as_ratio(roofline.cache_benefit)}x"
+
+
+def as_ratio(ratio: float) -> str:
+    """Return a ratio with two decimals, or more digits where it is small; never 1 unless it is 1, never 0."""
+    said = f"{ratio:.2f}" if ratio >= 0.1 else units.significant(ratio)
+    if ratio != 1 and float(said) == 1:
+        return "1.00+" if ratio > 1 else "1.00-"
+    return said
+
+
+def histogram(found: Row) -> str:
+    """Return the samples from the fastest to the 99th percentile as blocks; what is slower counts in the last."""
+    if found.spread is None:
+        return NONE
+    if found.spread.min == found.spread.p99:
+        return CONSTANT
+    return bars(speedup.histogram(found.samples, BINS))
+
+
+def function(found: Row) -> str:
+    """Return the time in the whole function."""
+    return NONE if found.timed.function is None or found.timing is None else units.seconds(found.timed.function)
+
+
+def overhead(found: Row) -> str:
+    """Return what of the whole function lies outside the kernel; "within noise" where it is negative."""
+    if found.timing is None:
+        return NONE
+    outside = speedup.overhead(found.timed.function, found.timing.seconds)
+    if outside is None or outside == 0:  # 0: the call is the function, and was timed once
+        return NONE
+    return "within noise" if outside < 0 else units.seconds(outside)
+
+
+def figure(accuracy: Accuracy, name: str) -> str:
+    """Return an error figure of an output."""
+    return number(accuracy.details, name)
+
+
+def number(details: Mapping[str, object], name: str) -> str:
+    """Return a figure of details with three digits, "-" where there is none."""
+    value = details.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NONE
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "0" if value == 0 else f"{value:.3g}"
+
+
+def size(compared: Compared) -> str:
+    """Return the MB (10^6 bytes) of the largest tensor."""
+    return units.significant(compared.tensor_bytes / MEGABYTE)
+
+
+def blank_repeats(cells: Sequence[str]) -> list[str]:
+    """Return cells with those left blank that say what the one above said."""
+    return ["" if number and cell == cells[number - 1] else cell for number, cell in enumerate(cells)]
+
+
+def one_line(found: Row) -> str:
+    """Return "61us (RSD 0.124; min -41%; max +182%)": mean, standard deviation and extremes relative to it."""
+    if found.spread is None:
+        return f"FAIL: {found.timed.failed}" if found.timed.failed is not None else f"n/a: {found.timed.missing}"
+    spread, micro = found.spread, found.spread.mean * 1e6
+    mean_text = f"{micro:,.0f}us" if micro >= 10 else f"{units.significant(micro)}us"
+    if spread.deviation is None:
+        return f"{mean_text} (one sample)"
+    deviation = spread.deviation / spread.mean
+    rsd = "<0.001" if 0 < deviation < 0.0005 else f"{deviation:.3f}"
+    return f"{mean_text} (RSD {rsd}; min {_signed(spread.min / spread.mean)}; max {_signed(spread.max / spread.mean)})"
+
+
+def _signed(ratio: float) -> str:
+    """Return a ratio's distance from 1 with its sign: "-41%", "+0.3%"; 0% only for 1."""
+    distance = abs(ratio - 1)
+    if distance == 0:
+        return "0%"
+    shown = f"{100 * distance:.0f}%" if distance >= 0.01 else f"{100 * distance:.1f}%"
+    return ("-" if ratio < 1 else "+") + ("<0.1%" if shown == "0.0%" else shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of ready strings. `keep`: the higher, the later it is left out; None: never."""
+
+    head: str
+    cells: Sequence[str]
+    keep: int | None = None
+
+    @property
+    def width(self) -> int:
+        """How many characters it takes."""
+        return max(len(text) for text in (self.head, *self.cells))
+
+
+def fitting(found: Sequence[Column], width: int) -> list[Column]:
+    """Return the columns that fit into `width` characters, in their order; those never left out even where they do not.
+
+    Columns in which no cell says anything ("-" or blank) are left out first.
+    """
+    kept = [each for each in found if each.keep is None or any(cell not in ("", "-") for cell in each.cells)]
+    while sum(each.width for each in kept) + GAP * (len(kept) - 1) > width:
+        droppable = [each for each in kept if each.keep is not None]
+        if not droppable:
+            break
+        kept.remove(min(droppable, key=lambda each: each.keep or 0))
+    return kept
+
+
+def text(found: Sequence[Column], width: int) -> str:
+    """Return a table of the columns that fit, heads first, as aligned lines; the first column to the left."""
+    kept = fitting(found, width)
+    return columns(list(zip(*((each.head, *each.cells) for each in kept), strict=True)))
+
+
+def bars(counts: Sequence[int]) -> str:
+    """Return counts as a row of blocks; what is not empty shows, however little it is, and what is empty is a blank.
+
+    The outermost blanks are dots, so that alignment does not swallow them.
+    """
+    most = max(counts, default=0)
+    if most == 0:
+        return ""
+    shown = [" " if count == 0 else BLOCKS[min(count * len(BLOCKS) // most, len(BLOCKS) - 1)] for count in counts]
+    for edge in (0, -1):
+        if shown[edge] == " ":
+            shown[edge] = "·"
+    return "".join(shown)

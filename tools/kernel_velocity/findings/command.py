@@ -16,13 +16,12 @@ from typing import TextIO
 
 from kernel_velocity import units
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.findings import decisions
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import decisions, store
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, State, slug
 from kernel_velocity.findings.store import Stored
-from kernel_velocity.results import clone
+from kernel_velocity.results import git
 from kernel_velocity.results.git import SHORT
 
 UNKNOWN = "somebody"  # who decides, where neither git nor the system knows
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     args.repository = getattr(args, "repository", Path())
     if not args.results.is_dir():
         raise ResultsError(f"{args.results}: no such directory, asv's results_dir is wanted: name it with --results")
-    stored = findings_store.read(args.results)
+    stored = store.read(args.results)
     for problem in stored.problems:
         print(f"error: {problem}", file=err)
     now = datetime.now(UTC).replace(microsecond=0)
@@ -111,7 +110,7 @@ def _decide(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO
         decided = decisions.acknowledge(found, reason=args.reason, until=_day(args.until), who=_who(args), when=now)
     else:
         decided = decisions.reopen(found, reason=args.reason or "reopened", who=_who(args), when=now)
-    path = findings_store.write(args.results, decided)
+    path = store.write(args.results, decided)
     print(f"{decided.id}: {found.state.value} -> {decided.state.value}; commit {path}", file=out)
 
 
@@ -125,7 +124,7 @@ def _day(text: str) -> date:
 def _who(args: argparse.Namespace) -> str:
     if args.by:
         return str(args.by)
-    name = clone.git(args.repository, "config", "user.name").stdout.strip()
+    name = git.run(args.repository, "config", "user.name").stdout.strip()
     if name:
         return name
     try:
@@ -145,22 +144,22 @@ def _expect(args: argparse.Namespace, stored: Stored, now: datetime, out: TextIO
         who=_who(args),
         when=now,
     )
-    path = findings_store.write(args.results, wanted)
+    path = store.write(args.results, wanted)
     print(f"{units.count(len(commits), 'commit')} may change {args.bench or 'every series'}; commit {path}", file=out)
     for item in stored.findings:
         decided = decisions.expected(item, [wanted], when=now)
         if decided.state is State.EXPECTED and item.state is not State.EXPECTED:
-            path = findings_store.write(args.results, decided)
+            path = store.write(args.results, decided)
             print(f"{item.id}: {item.state.value} -> expected; commit {path}", file=out)
 
 
 def _commits(repository: Path, wanted: str) -> tuple[str, ...]:
     """Return the commits of a range along first parents, oldest first."""
     alone = [] if ".." in wanted else ["--no-walk"]
-    done = clone.git(repository, "rev-list", "--first-parent", "--reverse", *alone, "--end-of-options", wanted, "--")
+    done = git.run(repository, "rev-list", "--first-parent", "--reverse", *alone, "--end-of-options", wanted, "--")
     found = tuple(done.stdout.split())
     if done.returncode != 0 or not found:
-        raise UsageError(f"RANGE {wanted!r} names no commit of this repository; {clone.EXAMPLES}")
+        raise UsageError(f"RANGE {wanted!r} names no commit of this repository; {git.EXAMPLES}")
     return found
 
 

@@ -16,8 +16,7 @@ import tomli_w
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.findings import verdict_text
-from kernel_velocity.findings.store import FOLDER, SUFFIX
-from kernel_velocity.findings.toml_tables import load
+from kernel_velocity.findings.store import FOLDER, SUFFIX, load
 from kernel_velocity.findings.verdict import Failed, Verdict, exit_status
 
 NIGHTS = "nights"  # in the folder of the findings

@@ -15,11 +15,8 @@ import numpy as np
 from asv import step_detect
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats import two_samples as differing
-from kernel_velocity.stats.changepoints import edivisive as changepoints_edivisive
-from kernel_velocity.stats.changepoints import pelt as changepoints_pelt
-from kernel_velocity.stats.changepoints import vote as changepoints
-from kernel_velocity.stats.changepoints import windows as changepoints_windows
+from kernel_velocity.stats import two_samples
+from kernel_velocity.stats.changepoints import edivisive, pelt, vote, windows
 from kernel_velocity.stats.changepoints.drift import drift
 from kernel_velocity.stats.changepoints.screen import NEWEST, REFERENCE, screen
 from kernel_velocity.stats.changepoints.values import LEAST, Detector, is_there
@@ -133,9 +130,9 @@ class Confirmed(Screened):
             order = np.arange(2 * more) % 4  # A B B A
             a = np.append(a, noise[(order == 0) | (order == 3)])
             b = np.append(b, noise[(order == 1) | (order == 2)] + moved)
-            p = float(differing.mann_whitney(a[None], b[None])[0])
+            p = float(two_samples.mann_whitney(a[None], b[None])[0])
             effect = float(np.median(b) - np.median(a))
-            if p < differing.P and abs(effect) >= LEAST:
+            if p < two_samples.P and abs(effect) >= LEAST:
                 return effect > 0
             if p >= OPEN:
                 return None
@@ -216,27 +213,27 @@ def _weighted_t(back: FloatArray, ahead: FloatArray) -> float:
 
 
 def _vote(scene: Scene) -> Watcher:
-    return Fed(scene, changepoints.Vote())
+    return Fed(scene, vote.Vote())
 
 
 def _pelt(scene: Scene) -> Watcher:
-    return Fed(scene, changepoints_pelt.Pelt())
+    return Fed(scene, pelt.Pelt())
 
 
 def _edivisive(scene: Scene) -> Watcher:
-    return Fed(scene, changepoints_edivisive.EDivisive())
+    return Fed(scene, edivisive.EDivisive())
 
 
 def _two_window(scene: Scene) -> Watcher:
-    return Fed(scene, changepoints_windows.TwoWindow())
+    return Fed(scene, windows.TwoWindow())
 
 
 VOTE, CONFIRMED, DRIFT, ASV = "vote, 2 of 3", "screen + A/B re-run", "slow drift", "asv steps"
 CONTENDERS: Mapping[str, Contender] = {
     VOTE: Contender(watch=_vote),
-    changepoints_pelt.NAME: Contender(watch=_pelt),
-    changepoints_edivisive.NAME: Contender(watch=_edivisive),
-    changepoints_windows.NAME: Contender(watch=_two_window),
+    pelt.NAME: Contender(watch=_pelt),
+    edivisive.NAME: Contender(watch=_edivisive),
+    windows.NAME: Contender(watch=_two_window),
     "screen alone": Contender(watch=Screened, localises=False),
     CONFIRMED: Contender(watch=Confirmed, localises=False),
     DRIFT: Contender(watch=Drifting, localises=False),

@@ -1,20 +1,31 @@
-"""The work of scoring detectors, cut into jobs that processes share; what comes out does not depend on how."""
+"""The work of scoring detectors, cut into jobs that processes share; what comes out does not depend on how.
+
+Detectors at work: histories played to them commit by commit, and what they said of them. Seeded.
+
+Every contender sees the same histories, and a history with a step is the one without it, plus the step.
+
+The F-measure of change points against several annotators. Pure.
+
+As the Turing Change Point Dataset has it (van den Burg and Williams, arXiv:2003.06222): precision against the
+annotations of all taken together, recall as the mean over annotators; the series' first point counts as found by
+everybody, so that "nothing" is an answer that can be right.
+"""
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_velocity.lab.contenders import CONTENDERS, Scene
-from kernel_velocity.lab.detector_data import RealSeries, RealSet
-from kernel_velocity.lab.f_measure import f_measure
-from kernel_velocity.lab.score_noise import SYNTHETIC, Family, drifting, resampled
-from kernel_velocity.lab.score_online import Found, Silence, merged, reported, scene, search, silence
+from kernel_velocity.lab.contenders import CONTENDERS, SPARE, Alarm, Confirmed, Contender, Scene, Watcher
+from kernel_velocity.lab.detector_data import SYNTHETIC, Family, RealSeries, RealSet, drifting, resampled
 
 STEPS = (0.01, 0.02, 0.05, 0.10)
 SEARCHED = ("normal", "heavy tails")  # synthetic families that steps are planted in, beside the real ones
@@ -24,6 +35,12 @@ CHUNK = 25  # annotated series of a job
 QUIET, PLANTED = 0, 1  # parts of a seed
 
 Progress = Callable[[str, float], None]
+
+SAME_CHANGE = 5  # commits: reports no further apart are of one change
+BEFORE, AFTER = 60, 40  # commits of a history with a step: those before it, and those of its new level
+SOON = 10  # commits
+
+MARGIN = 5  # points that a change may be off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +115,6 @@ class AnnotatedJob:
 
 
 Job = SilenceJob | SearchJob | AnnotatedJob
-Result = Silence | tuple[Found, ...] | dict[str, float]
 
 
 def families(sets: Iterable[RealSet]) -> dict[str, Family]:
@@ -162,3 +178,127 @@ def _done(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, Result]]:
                 yield working[future], future.result()
         finally:  # interrupted: what has not begun is not begun
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silence:
+    """What was reported of histories in which nothing happened."""
+
+    commits: int
+    alarms: int
+    reruns: int | None  # rounds measured for confirmation; None for who confirms nothing
+
+    def __add__(self, other: Silence) -> Silence:
+        """Return both together."""
+        reruns = None if self.reruns is None or other.reruns is None else self.reruns + other.reruns
+        return Silence(commits=self.commits + other.commits, alarms=self.alarms + other.alarms, reruns=reruns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """How a planted step was found."""
+
+    delay: int | None  # commits after the new level's first one; None: not within AFTER
+    error: int | None  # |reported - true| index after AFTER commits; None: not reported then, or not localised
+
+
+Result = Silence | tuple[Found, ...] | dict[str, float]
+
+
+def scene(family: Family, seed: Sequence[int], size: int, step: float = 0.0, at: int | None = None) -> Scene:
+    """Return a history of `size` commits whose values rise by the factor 1 + step at commit `at`."""
+    path = family(np.random.default_rng(list(seed)), size + SPARE)
+    levels = np.zeros(size)
+    if at is not None:
+        levels[at:] = math.log1p(step)
+    return Scene(logs=tuple((path[:size] + levels).tolist()), levels=levels, spare=path[size:])
+
+
+def silence(contender: Contender, played: Scene) -> Silence:
+    """Play a history in which nothing happens, and count what is reported anew.
+
+    A report within MARGIN of an earlier one is that one, moved: a system that remembers its reports tells it once.
+    """
+    watcher = contender.watch(played)
+    known: set[int] = set()
+    alarms = 0
+    for size in range(contender.stride, len(played.logs) + 1, contender.stride):
+        for alarm in watcher.look(size):
+            alarms += all(abs(alarm.index - other) > SAME_CHANGE for other in known)
+            known.add(alarm.index)
+    reruns = watcher.reruns if isinstance(watcher, Confirmed) else None
+    return Silence(commits=len(played.logs), alarms=alarms, reruns=reruns)
+
+
+def search(contender: Contender, family: Family, seed: Sequence[int], step: float) -> Found:
+    """Play a history with a step upwards at commit BEFORE, and say when it was reported, and where in the end."""
+    played = scene(family, seed, BEFORE + AFTER, step, BEFORE)
+    watcher = contender.watch(played)
+    watcher.look(BEFORE)
+    delay = next((size - BEFORE - 1 for size in _sizes(contender) if _right(contender, watcher.look(size))), None)
+    if delay is not None and contender.stride > 1:
+        delay = _exact(contender, played, delay)
+    at_the_end = contender.watch(played).look(len(played.logs)) if contender.localises else []
+    errors = [abs(alarm.index - BEFORE) for alarm in _right(contender, at_the_end)]
+    return Found(delay=delay, error=min(errors, default=None))
+
+
+def _sizes(contender: Contender) -> Iterator[int]:
+    return iter(range(BEFORE + contender.stride, BEFORE + AFTER + 1, contender.stride))
+
+
+def _exact(contender: Contender, played: Scene, delay: int) -> int:
+    """Return the delay, looking at the commits that were passed over too. Only for who remembers no earlier look."""
+    for size in range(BEFORE + delay + 2 - contender.stride, BEFORE + delay + 1):
+        if _right(contender, contender.watch(played).look(size)):
+            return size - BEFORE - 1
+    return delay
+
+
+def _right(contender: Contender, alarms: list[Alarm]) -> list[Alarm]:
+    """Return the reports of the planted step: upwards, and at its place, or at a later commit where that is all."""
+    return [
+        alarm
+        for alarm in alarms
+        if alarm.rises and (abs(alarm.index - BEFORE) <= SAME_CHANGE if contender.localises else alarm.index >= BEFORE)
+    ]
+
+
+def reported(contender: Contender, played: Scene) -> list[int]:
+    """Return the indices that are reported of a whole history."""
+    watcher: Watcher = contender.watch(played)
+    return sorted({alarm.index for alarm in watcher.look(len(played.logs))})
+
+
+def merged(parts: Sequence[Silence]) -> Silence:
+    """Return several histories together; at least one."""
+    total = parts[0]
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def matched(wanted: Iterable[int], found: Iterable[int], margin: int = MARGIN) -> int:
+    """Return how many of the wanted points have one found within the margin; every found one serves once."""
+    left, count = set(found), 0
+    for point in sorted(set(wanted)):
+        near = [(abs(point - other), other) for other in left if abs(point - other) <= margin]
+        if near:
+            left.remove(min(near)[1])
+            count += 1
+    return count
+
+
+def f_measure(annotations: Sequence[AbstractSet[int]], found: Iterable[int], margin: int = MARGIN) -> float:
+    """Return the F1 of the found change points of a series.
+
+    Args:
+        annotations: indices of the first points of new levels, by annotator; at least one annotator.
+        found: those that a detector reports.
+        margin: points.
+    """
+    by_annotator = [{0, *points} for points in annotations]
+    reported = {0, *found}
+    precision = matched(set[int]().union(*by_annotator), reported, margin) / len(reported)
+    recall = statistics.fmean(matched(points, reported, margin) / len(points) for points in by_annotator)
+    return 2 * precision * recall / (precision + recall)

@@ -17,8 +17,8 @@ from typing import TextIO
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.stopping import RULES, Adaptive, AdaptiveRound, FixedTime
-from kernel_velocity.lab import replay_report as replay_tables
-from kernel_velocity.lab.mixtures import HELD_OUT, SECONDS, TUNING, mixtures, repetition, single_families
+from kernel_velocity.lab import replay_report
+from kernel_velocity.lab.noise import HELD_OUT, SECONDS, TUNING, mixtures, repetition, single_families
 from kernel_velocity.lab.rules import (
     Costs,
     MakeRule,
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     places = args.traces or ([RECORDED] if RECORDED.is_dir() else [])
     recorded = trace_files.files(places)
     found = prove(args.seed, full=args.full, recorded=recorded)
-    out.write(replay_tables.text(found))
+    out.write(replay_report.text(found))
     page: Path = importlib.import_module("kernel_velocity.lab.replay_page").write(found, args.out)
     print(f"page: {page.resolve().as_uri()}", file=out)
     return 0

@@ -25,20 +25,18 @@ from typing import TextIO
 
 from asv.config import Config
 
-from kernel_velocity import config, lock
-from kernel_velocity import files as atomic
+from kernel_velocity import config, files, lock
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness import blocks, telemetry, timing
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.spool import spool_path
 from kernel_velocity.harness.telemetry import GAUGES, Round
-from kernel_velocity.results import clone, failures
+from kernel_velocity.results import failures, git
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.runner import select as selection
-from kernel_velocity.runner.asv import run_asv
-from kernel_velocity.runner.asv_setup import environment_of, machine
+from kernel_velocity.runner import select
+from kernel_velocity.runner.asv import environment_of, machine, run_asv
 from kernel_velocity.runner.host import device
 from kernel_velocity.stats.adjust import Logs, RoundKey, deviations, usable
 
@@ -88,9 +86,9 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
     if args.rounds < 2:
         raise UsageError(f"--rounds {args.rounds}: at least 2 have a spread")
     with contextlib.chdir(args.root), lock.held(Path()):
-        (commit,) = clone.commits(Path(), args.commit)[:1]
+        (commit,) = git.commits(Path(), args.commit)[:1]
         method = timing.method(os.environ)
-        chosen = selection.select(config.suite(Path()), device(), args.tier, args.bench)
+        chosen = select.select(config.suite(Path()), device(), args.tier, args.bench)
         what = commit[:8] if (args.tier, args.bench) == ("core", None) else f"{commit[:8]}-{_digest(chosen)}"
         what += "" if args.rounds == ROUNDS else f"-{args.rounds}"
         folder = Path(".asv", "sessions", f"{environment_of(Config.load()).name}-{method}", what)
@@ -104,7 +102,7 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
         return read(folder)
 
 
-def _digest(chosen: selection.Selection) -> str:
+def _digest(chosen: select.Selection) -> str:
     """Return what tells sessions of other series apart."""
     return hashlib.sha256("\n".join(chosen.expressions()).encode()).hexdigest()[:8]
 
@@ -133,7 +131,7 @@ def _measure(commit: str, expressions: Sequence[str], rounds: int, kept: Path) -
         )
         if status not in (0, FAILED) or not spool.exists():
             raise NothingMeasured(f"asv run ended with status {status} (log: {LOG.absolute()})")
-        atomic.replace_text(kept, _joined(spool, means))
+        files.replace_text(kept, _joined(spool, means))
     finally:
         shutil.rmtree(Path(conf.results_dir, MACHINE), ignore_errors=True)
         for path in (spool, means, failures.spool_path(*here), session_facts.spool_path(*here)):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
-from kernel_velocity.nightly.regressions import grouped
-from kernel_velocity.nightly.suspects import EnvironmentEvent
+from kernel_velocity.nightly.suspects import EnvironmentEvent, grouped
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series.silence import Vanished

@@ -8,6 +8,8 @@
 
 Whatever interrupts it, the next start goes on: values, rounds and findings are kept as they come, the rest in a
 journal.
+
+What a night prints at its end, and the files that it writes of its verdict.
 """
 
 from __future__ import annotations
@@ -25,23 +27,30 @@ from asv.config import Config
 from kernel_velocity import config
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.findings import last_night as kept_verdicts
+from kernel_velocity.files import replace_text
+from kernel_velocity.findings import last_night, verdict_formats, verdict_text
+from kernel_velocity.findings import text as finding_text
+from kernel_velocity.findings.finding import slug
 from kernel_velocity.findings.verdict import Verdict, exit_status
-from kernel_velocity.nightly import conclude as night_concluding
-from kernel_velocity.nightly import journal as night_journal
-from kernel_velocity.nightly import measure as night_measuring
-from kernel_velocity.nightly import night_device, night_report
+from kernel_velocity.nightly import conclude, journal, measure, plan
+from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.measure import LOOKED_AT
-from kernel_velocity.results import clone
-from kernel_velocity.runner import select as selection
-from kernel_velocity.runner import track
-from kernel_velocity.runner.asv_setup import machine
+from kernel_velocity.results import git
+from kernel_velocity.runner import report, select, track
+from kernel_velocity.runner.asv import machine
 from kernel_velocity.runner.checks import measuring, seconds
 from kernel_velocity.runner.session import Session
 
 BUDGET = 120.0  # minutes
 TIER = "full"
 SETTINGS = ("bench", "rounds", "tier", "machine")  # of `track` that a night has, too
+
+FORMATS: Mapping[str, Callable[[Verdict], str]] = {
+    "markdown": verdict_text.as_markdown,
+    "json": verdict_formats.as_json,
+    "junit": verdict_formats.as_junit,
+    "atom": lambda verdict: verdict_formats.as_atom(verdict, feed=f"urn:kernel-velocity:{slug(verdict.title)}"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one; KV_DEVICE")
     parser.add_argument("--no-site", action="store_true", help="write no pages")
     parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
-    for name in night_report.FORMATS:
+    for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
 
@@ -77,11 +86,11 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         work, end, where = _measured(args, track.settings(args, os.environ), budget, out, err)
         runner = AsvRunner(root=Path.cwd(), device=where, err=err)
         left = _left(budget, time.monotonic() - began, out)
-        concluded = night_concluding.conclude(work, end.since, runner, budget=left, out=out)
+        concluded = conclude.conclude(work, end.since, runner, budget=left, out=out)
         try:
             unwritten = _written(concluded.verdict, reports, work, out, site=not args.no_site)
         finally:  # whatever becomes of files and pages
-            night_report.say(concluded, work, out)
+            print_verdict(concluded, work, out)
         if not concluded.unwritten:
             end.over(work)  # last: whoever ends this before has the next start tell everything again
         return exit_status(concluded.verdict) or (KernelVelocityError.exit_code if unwritten else 0)
@@ -108,9 +117,9 @@ def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: 
         print(f"\nDashboard: {work.publish(out).as_uri()}", file=out)
 
     steps: dict[str, Callable[[], object]] = {
-        "verdict": lambda: kept_verdicts.write(work.results, kept_verdicts.of(verdict, work.machine))
+        "verdict": lambda: last_night.write(work.results, last_night.of(verdict, work.machine))
     }
-    steps |= {name: partial(night_report.write, name, path, verdict) for name, path in reports.items()}
+    steps |= {name: partial(write_report, name, path, verdict) for name, path in reports.items()}
     steps |= {"site": publish} if site and work.has_results() else {}
     failed = []
     for name, write in steps.items():
@@ -128,7 +137,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
     Raises:
         UsageError: a file cannot be written there. It is looked at before hours of measuring.
     """
-    found = {name: path.absolute() for name in night_report.FORMATS if (path := getattr(args, name)) is not None}
+    found = {name: path.absolute() for name in FORMATS if (path := getattr(args, name)) is not None}
     for name, path in found.items():
         if path.name == "-" or path.is_dir() or not path.parent.is_dir():
             raise UsageError(f"--{name} {getattr(args, name)}: a file in a folder that exists is wanted")
@@ -137,21 +146,47 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 
 def _measured(
     args: argparse.Namespace, chosen: track.Settings, budget: float, out: TextIO, err: TextIO
-) -> tuple[Session, night_measuring.Kept, str]:
+) -> tuple[Session, measure.Kept, str]:
     """Choose the night's commits, or go on with those of a night that was cut off, and measure them on a device."""
     name, asked = machine(chosen.machine), args.device or os.environ.get("KV_DEVICE") or None
-    where = night_device.choose(asked, Path(Config.load().results_dir, name), time.time())
-    series = selection.select(config.suite(Path()), where, chosen.tier, chosen.bench)
+    where = plan.choose(asked, Path(Config.load().results_dir, name), time.time())
+    series = select.select(config.suite(Path()), where, chosen.tier, chosen.bench)
 
     def session(commits: tuple[str, ...]) -> Session:
         return Session(root=Path.cwd(), commits=commits, series=series, rounds=chosen.rounds, machine=name)
 
-    line = session(clone.newest(Path(), LOOKED_AT))
-    setting = night_measuring.setting(line, os.environ)
-    kept = night_measuring.Kept(night_journal.path_of(Path.cwd(), name, line.environment), setting)
-    night = night_measuring.begin(line, kept.journal, budget=budget, tier=chosen.tier, now=time.time(), out=out)
+    line = session(git.newest(Path(), LOOKED_AT))
+    setting = measure.setting(line, os.environ)
+    kept = measure.Kept(journal.path_of(Path.cwd(), name, line.environment), setting)
+    night = measure.begin(line, kept.journal, budget=budget, tier=chosen.tier, now=time.time(), out=out)
     kept.begun(night)
     work = session(night.commits)
     work.unreadable.update(line.unreadable)
-    night_measuring.measure(work, night, device=where, ceilings=not args.no_ceilings, out=out, err=err)
+    measure.measure(work, night, device=where, ceilings=not args.no_ceilings, out=out, err=err)
     return work, kept, where
+
+
+def write_report(name: str, path: Path, verdict: Verdict) -> None:
+    """Write a verdict in one of FORMATS; the file is never seen half written."""
+    replace_text(path, FORMATS[name](verdict))
+
+
+def print_verdict(concluded: Concluded, work: Session, out: TextIO) -> None:
+    """Print the comparison of the night's commits, the findings, and the verdict in the last line."""
+    verdict = concluded.verdict
+    table = report.speed_table(work.measurements(), tuple(reversed(work.commits)))
+    if table:
+        print(f"\n{table}", file=out)
+    for group, items in (("failed build", verdict.failed_builds), ("failed", verdict.failures)):
+        for failed in items:
+            print(f"{group}: {failed.what[:8] if group == 'failed build' else failed.what}: {failed.why}", file=out)
+    for text in (*verdict.errors, *(f"note: {note}" for note in verdict.notes)):
+        print(text, file=out)
+    for stale in verdict.stale:
+        print(f"note: {verdict_text.stale(stale)}", file=out)
+    for line in concluded.refuted:
+        print(f"refuted: {line}", file=out)
+    if verdict.findings:
+        print(f"\n{finding_text.table(verdict.findings)}", file=out)
+    said = f"{verdict.title}: {verdict_text.summary(verdict)} ({verdict.measured} series measured)"
+    print(f"\n{said}", file=out, flush=True)

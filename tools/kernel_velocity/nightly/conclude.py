@@ -13,27 +13,20 @@ from asv.config import Config
 
 from kernel_velocity.ab.confirm import Runner
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.findings import evidence, evidence_store, finding, perf_expected
-from kernel_velocity.findings import store as findings_store
+from kernel_velocity.findings import decisions, evidence, evidence_store, finding, store
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import OPEN, Finding
 from kernel_velocity.findings.verdict import Failed, Verdict
-from kernel_velocity.nightly import confirm as night_confirming
-from kernel_velocity.nightly import judge as night_judging
+from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.judge import Before
 from kernel_velocity.nightly.measure import LOOKED_AT
 from kernel_velocity.nightly.screen import look_back, shift
-from kernel_velocity.results import clone
-from kernel_velocity.results import git as history
-from kernel_velocity.results import reader as asv_results
-from kernel_velocity.results import records as recorded
+from kernel_velocity.results import git, reader, records
 from kernel_velocity.results.records import Commit
-from kernel_velocity.runner import report as run_report
+from kernel_velocity.runner import report
 from kernel_velocity.runner.session import Session
-from kernel_velocity.series import history as histories
-from kernel_velocity.series import measured
-from kernel_velocity.series import silence as absences
+from kernel_velocity.series import history, measured, silence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,27 +49,25 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     when = datetime.now(UTC).replace(microsecond=0)
     if not work.has_results():
         return Concluded(verdict=_of_nothing(work, when), refuted=())
-    stored = asv_results.read(results)
+    stored = reader.read(results)
     items, notes = measured.measurements(stored)
-    kept = findings_store.read(results)
-    past = history.read(work.root, _named(stored, kept.findings, work))
+    kept = store.read(results)
+    past = git.read(work.root, _named(stored, kept.findings, work))
     order = {sha: place for place, sha in enumerate(past.line)}
-    built, absent = histories.build(stored, items, order)
-    all_series = histories.undated(built, now := time.time())
-    told = absences.from_the_future(built, now, work.machine) + absences.renamed(all_series, work.machine)
+    built, absent = history.build(stored, items, order)
+    all_series = history.undated(built, now := time.time())
+    told = silence.from_the_future(built, now, work.machine) + silence.renamed(all_series, work.machine)
     here = [item for item in all_series if item.identity.machine == work.machine]
     said, expected_notes = expectations(work.root, past.commits.values())
-    suspected = night_judging.suspicions(
+    suspected = judge.suspicions(
         here, shift, look_back, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
     )
     taken = {(move.identity, move.bad.commit) for move in suspected.moves}
-    moves = (*suspected.moves, *night_confirming.pending(kept.findings, here, taken))
-    outcome = night_confirming.look_again(
-        moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True)
-    )
-    kept = findings_store.read(results)  # again: people decide while a night measures
+    moves = (*suspected.moves, *confirm.pending(kept.findings, here, taken))
+    outcome = confirm.look_again(moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True))
+    kept = store.read(results)  # again: people decide while a night measures
     before = Before(known=kept.findings, expectations=(*kept.expectations, *said), order=order, when=when)
-    found = night_judging.findings(outcome, suspected, all_series, absent, before)
+    found = judge.findings(outcome, suspected, all_series, absent, before)
     blocked, unwritten = write(results, work.machine, found, outcome.evidence, kept.findings)
     told += finding.beside_notes(found, order)
     verdict = Verdict(
@@ -87,8 +78,8 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
         comparisons=tuple(outcome.comparisons),
         failures=tuple(map(_failed, _failures(work))),
         failed_builds=_failed_builds(work),
-        stale=absences.stale(all_series, when.timestamp()),
-        superseded=absences.superseded(all_series),
+        stale=silence.stale(all_series, when.timestamp()),
+        superseded=silence.superseded(all_series),
         errors=(*kept.problems, *blocked, *unwritten, *work.unreadable.values()),
         notes=tuple(dict.fromkeys((*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes, *told))),
         commits=past.commits,
@@ -98,7 +89,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
 
 def expectations(root: Path, commits: Collection[Commit]) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:
     """Return what the messages of commits, and of those that merges among them brought, expect; and notes."""
-    return perf_expected.expectations(commits, history.merged(root, commits, saying=perf_expected.KEY))
+    return decisions.expectations(commits, git.merged(root, commits, saying=decisions.KEY))
 
 
 def write(
@@ -126,11 +117,11 @@ def _write(results: Path, found: Sequence[Finding], known: Sequence[Finding]) ->
     before = {item.id: item for item in known}
     blocked = []
     for item in found:
-        path = findings_store.path_of(results, item)
+        path = store.path_of(results, item)
         if item.id not in before and path.exists():
             blocked.append(f"{path}: cannot be read, so what this night found of it is not written down; mend the file")
         elif before.get(item.id) != item:
-            findings_store.write(results, item)
+            store.write(results, item)
     return blocked
 
 
@@ -153,7 +144,7 @@ def _title(work: Session) -> str:
 
 def _failed_builds(work: Session) -> tuple[Failed, ...]:
     """Return the commits that do not build: tonight's, and the newest that changed a kernel where it is given up."""
-    newest = clone.commits(work.root, None, most=1)
+    newest = git.commits(work.root, None, most=1)
     given_up = {
         sha: "did not build on earlier nights, and is not tried again (`make track AGAIN=1 RANGE=...` does)"
         for sha in newest
@@ -167,9 +158,9 @@ def _of_nothing(work: Session, when: datetime) -> Verdict:
     return Verdict(title=_title(work), when=when, measured=0, failed_builds=_failed_builds(work))
 
 
-def _named(stored: recorded.Recorded, found: Sequence[Finding], work: Session) -> set[str]:
+def _named(stored: records.Recorded, found: Sequence[Finding], work: Session) -> set[str]:
     """Return the commits whose messages are wanted: measured ones, what findings name, what may be blamed tonight."""
-    newest = clone.newest(work.root, LOOKED_AT)
+    newest = git.newest(work.root, LOOKED_AT)
     return {file.commit for file in stored.files} | {sha for item in found for sha in item.commits} | set(newest)
 
 
@@ -189,9 +180,9 @@ def _to_tell(found: Sequence[Finding], known: Sequence[Finding], since: float) -
 def _failures(work: Session) -> list[str]:
     measurements, failures = work.measurements(), work.failures()
     return [
-        *run_report.failed_lines(measurements, failures),
-        *run_report.error_lines(work.wrong_errors(), failures),
-        *run_report.short_lines(
+        *report.failed_lines(measurements, failures),
+        *report.error_lines(work.wrong_errors(), failures),
+        *report.short_lines(
             [item for item in measurements if item.commit in work.measured], work.rounds, work.reader.deaths
         ),
     ]

@@ -16,14 +16,13 @@ from kernel_velocity.findings import decisions, finding
 from kernel_velocity.findings.decisions import Expectation
 from kernel_velocity.findings.finding import Finding, Kind, State, Step
 from kernel_velocity.nightly import cases as finding_making
-from kernel_velocity.nightly import regressions
+from kernel_velocity.nightly import suspects
 from kernel_velocity.nightly.cases import Case
 from kernel_velocity.nightly.confirm import Outcome
-from kernel_velocity.nightly.late_moves import LookBack, late_moves
 from kernel_velocity.nightly.moves import Move, Screen, prepared
-from kernel_velocity.nightly.suspects import EnvironmentEvent
+from kernel_velocity.nightly.suspects import EnvironmentEvent, LookBack, late_moves
 from kernel_velocity.results.identity import DEVICE, Identity, Slot
-from kernel_velocity.series import silence as absences
+from kernel_velocity.series import silence
 from kernel_velocity.series.history import SeriesHistory, threshold
 from kernel_velocity.series.silence import Superseded
 from kernel_velocity.stats.sequential import Answer
@@ -69,7 +68,7 @@ def suspicions(
     notes: dict[str, None] = {}
     for place in _places(histories, since):
         at = [history for item in histories if (history := _until(item, place)) is not None]
-        found = regressions.screened(at, screen, line=line, since=since, known=steps)
+        found = suspects.screened(at, screen, line=line, since=since, known=steps)
         judged |= set(found.judged)
         notes |= dict.fromkeys(found.notes)
         dated = [_dated(event, histories, since) for event in found.events]
@@ -138,20 +137,20 @@ def findings(
     leaves out stays a suspect.
     """
     others = [one.p for one in outcome.comparisons if one.answer is not Answer.DIFFERENT and one.p is not None]
-    reported, doubtful = regressions.discoveries(outcome.cases, others)
+    reported, doubtful = suspects.discoveries(outcome.cases, others)
     new: list[Finding] = []
     for cases, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):
         new += finding_making.from_cases(cases, state=state, order=before.order, when=before.when, who=WHO)
     events = (_without(event, outcome.cases) for event in suspected.events)
     new += [finding_making.of_environment(event, when=before.when, who=WHO) for event in events if event is not None]
-    new += finding_making.of_vanished(absences.vanished(histories, absent, before.order), when=before.when, who=WHO)
+    new += finding_making.of_vanished(silence.vanished(histories, absent, before.order), when=before.when, who=WHO)
     found = {item.id: item for item in before.known}
     for item in new:
         whole = finding.joined(found.values(), item)
         found[whole.id] = whole
     steps = finding.known_steps([item for item in found.values() if item.kind is Kind.ENVIRONMENT], before.order)
     level = {history.identity: prepared(history, math.inf, steps) for history in histories}
-    ended = absences.superseded(histories)
+    ended = silence.superseded(histories)
     settled = (_unless_refuted(item, outcome, before.when) for item in found.values())
     return tuple(_as_of_today(item, level, ended, before) for item in settled)
 

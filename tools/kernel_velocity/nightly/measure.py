@@ -16,10 +16,10 @@ from typing import TextIO
 
 from kernel_velocity.harness import timing
 from kernel_velocity.nightly import journal as night_journal
-from kernel_velocity.nightly import plan as night_selection
+from kernel_velocity.nightly import plan
 from kernel_velocity.nightly.journal import Journal, Night
 from kernel_velocity.nightly.plan import Known, Plan, Why
-from kernel_velocity.results import clone
+from kernel_velocity.results import git
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.report import LIMITS
 from kernel_velocity.runner.session import Session
@@ -52,7 +52,7 @@ def begin(work: Session, journal: Journal, *, budget: float, tier: str, now: flo
             f"note: the night of {when} was cut off: too long ago to go on with, a new one judges its values", file=out
         )
     seconds = LIMITS[tier] * work.rounds / ROUNDS
-    chosen = night_selection.plan(known(work, journal), budget=budget, seconds_per_commit=seconds)
+    chosen = plan.plan(known(work, journal), budget=budget, seconds_per_commit=seconds)
     _say(chosen, out)
     wanted = {item.commit for item in chosen.commits}
     return Night(
@@ -72,7 +72,7 @@ def _say(chosen: Plan, out: TextIO) -> None:
 
 def changing(repository: Path) -> frozenset[str]:
     """Return those of the line's newest commits that touch what kernels are built from."""
-    return frozenset(clone.commits(repository, None, most=LOOKED_AT))
+    return frozenset(git.commits(repository, None, most=LOOKED_AT))
 
 
 def setting(work: Session, environ: Mapping[str, str]) -> str:
@@ -90,7 +90,7 @@ def known(work: Session, journal: Journal) -> list[Known]:
     touched = changing(work.root)
 
     def is_measured(commit: str) -> bool:
-        return work.is_measured(commit) or journal.incomplete.get(commit, 0) > night_selection.RETRIES
+        return work.is_measured(commit) or journal.incomplete.get(commit, 0) > plan.RETRIES
 
     return [
         Known(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kernel_velocity.findings.finding import Step
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, is_worse
 from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series.history import Observation, SeriesHistory, floor_of, threshold
@@ -58,7 +58,7 @@ class Move:
     @property
     def changes(self) -> Changes:
         """What the machine was before, and is."""
-        return session_facts.changes(self.good.facts, self.history.newest.facts)
+        return sessions.changes(self.good.facts, self.history.newest.facts)
 
 
 def prepared(history: SeriesHistory, since: float, known: Sequence[Step] = ()) -> SeriesHistory:

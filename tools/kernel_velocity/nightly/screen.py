@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernel_velocity.nightly.late_moves import Change
 from kernel_velocity.nightly.moves import Shift
-from kernel_velocity.stats import two_samples as differing
-from kernel_velocity.stats.changepoints import vote as changepoints
+from kernel_velocity.nightly.suspects import Change
+from kernel_velocity.stats import two_samples
+from kernel_velocity.stats.changepoints import vote
 from kernel_velocity.stats.changepoints.drift import drift
 from kernel_velocity.stats.changepoints.noise import difference_sigma
 from kernel_velocity.stats.changepoints.screen import NEWEST, Z1, Z3, Screening, screen
@@ -23,7 +23,7 @@ from kernel_velocity.stats.changepoints.screen import NEWEST, Z1, Z3, Screening,
 LOOK_BACK = 8  # values of a short history that the newest is held against
 FEW = 3  # values before the newest that say something of their scatter
 Z_FEW = 2.0  # sigmas; of few values sigma is hardly known, and a re-run is cheap
-LEAST = math.log1p(differing.LEAST)
+LEAST = math.log1p(two_samples.LEAST)
 # Log units; where there are not even FEW. Identical code differed by 1 to 3% between sessions on shared cores (README).
 BETWEEN_SESSIONS = 0.015
 
@@ -61,10 +61,10 @@ def look_back(values: Sequence[float], /) -> Change | None:
     slow = drift(values)
     if slow.found and slow.ratio is not None and slow.first is not None and slow.last is not None:
         return Change(effect=math.log(slow.ratio), good=slow.first, bad=slow.last)
-    points = changepoints.detect(values).points
+    points = vote.detect(values).points
     if not points:
         return None
     newest, first = points[-1], points[-2].index if len(points) > 1 else 0
-    good = max(newest.index - 1 - changepoints.MARGIN, first)
-    bad = min(newest.index + changepoints.MARGIN, len(values) - 1)
+    good = max(newest.index - 1 - vote.MARGIN, first)
+    bad = min(newest.index + vote.MARGIN, len(values) - 1)
     return Change(effect=newest.after - newest.before, good=good, bad=bad)

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.offline.manifest import Manifest
+from kernel_velocity.offline.pack import Manifest
 
 __all__ = ["LIMIT", "MANIFEST", "NAME", "Manifest", "read", "write"]
 

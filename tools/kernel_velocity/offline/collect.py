@@ -12,9 +12,8 @@ from typing import Any
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.offline import archive, summary
-from kernel_velocity.offline.manifest import Manifest
-from kernel_velocity.offline.node_slice import Node
-from kernel_velocity.offline.stages import MACHINE
+from kernel_velocity.offline.pack import Manifest
+from kernel_velocity.offline.stages import MACHINE, Node
 from kernel_velocity.results import ingest
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.series.measured import read

@@ -3,6 +3,8 @@
 The folder holds the repository as a git bundle, the wheels of the extra `node` of pyproject.toml for several Pythons,
 the two scripts that begin the run, and a manifest that says what belongs there, so that a copy that broke off is
 noticed before anything is measured. PyTorch is not in it: the node has one that fits its GPU.
+
+What a node's tar says of itself: which project, which commits, which machine.
 """
 
 from __future__ import annotations
@@ -10,23 +12,25 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from kernel_velocity.errors import HistoryError, UsageError
+from kernel_velocity.errors import HistoryError, ResultsError, UsageError
 from kernel_velocity.make_venv import extra
-from kernel_velocity.results import clone
+from kernel_velocity.results import git
 
-FORMAT = 1
-PROJECT = "kernel-velocity"
+PACK_FORMAT = 1
 LIMIT = 40_000_000  # bytes; what is copied to a node by hand stays small enough for any upload form
 BUNDLE = "repository.bundle"
 MANIFEST = "manifest.json"
@@ -38,6 +42,11 @@ EXTRA = "node"
 UNUSED = ("virtualenv", "distlib", "filelock", "platformdirs", "python-discovery")
 # pip matches these tags exactly. glibc 2.28 is RHEL 8's; an older node is refused by pip there, by name.
 PLATFORM_TAGS = ("manylinux1", "manylinux2010", "manylinux2014", *(f"manylinux_2_{n}" for n in (5, 12, 17, 24, 27, 28)))
+
+FORMAT = 1  # of the tar's layout; a reader refuses a higher one
+PROJECT = "kernel-velocity"
+SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # as kernel_velocity.runner.track has it for the name of a machine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +63,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Pack; return the exit status."""
     for note in _check(args.root):
         print(f"note: {note}", file=err)
-    commits = clone.commits(args.root, args.range)
+    commits = git.commits(args.root, args.range)
     _check_ancestors(args.root, commits)
     _check_replaceable(args.folder)
     new = args.folder.with_name(f".{args.folder.name}.new")
@@ -80,17 +89,17 @@ def _check(root: Path) -> list[str]:
     Raises:
         HistoryError: no clone, or a shallow one.
     """
-    clone.check_clone(root)
-    if clone.git(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+    git.check_clone(root)
+    if git.run(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
         raise HistoryError("a shallow clone cannot be packed: run `git fetch --unshallow` first")
-    changed = clone.git(root, "status", "--porcelain").stdout.splitlines()
+    changed = git.run(root, "status", "--porcelain").stdout.splitlines()
     more = f" and {len(changed) - 1} more" if changed[1:] else ""
     return [f"uncommitted changes do not travel, only commits: {changed[0][3:]}{more}"] if changed else []
 
 
 def _check_ancestors(root: Path, commits: Sequence[str]) -> None:
     for commit in commits:
-        if clone.git(root, "merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
+        if git.run(root, "merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
             raise UsageError(f"--range: {commit[:8]} is no ancestor of HEAD; check out a branch that has it")
 
 
@@ -110,7 +119,7 @@ def _fill(folder: Path, args: argparse.Namespace, commits: Sequence[str]) -> Non
     for name in SCRIPTS:
         shutil.copy(Path(__file__).parent / "node" / name, folder / name)
     manifest = {
-        "format": FORMAT,
+        "format": PACK_FORMAT,
         "project": PROJECT,
         "root": _git(args.root, "rev-list", "--max-parents=0", "HEAD").split()[-1],
         "head": _git(args.root, "rev-parse", "HEAD").strip(),
@@ -127,7 +136,7 @@ def _fill(folder: Path, args: argparse.Namespace, commits: Sequence[str]) -> Non
 
 
 def _git(root: Path, *args: str) -> str:
-    done = clone.git(root, *args)
+    done = git.run(root, *args)
     if done.returncode != 0:
         raise HistoryError(f"git {args[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     return done.stdout
@@ -195,3 +204,96 @@ def _replace(new: Path, folder: Path) -> None:
         folder.rename(old)
     new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The identity of what a node measured."""
+
+    root: str  # SHA of the repository's first commit: what makes two clones the same project
+    head: str  # SHA of the commit whose suite measured
+    commits: tuple[str, ...]  # SHAs that were asked for
+    machine: str  # the folder of results/ in the tar
+    node: Mapping[str, object]  # facts of the machine (offline/facts.py)
+    written: float  # Unix time, s
+
+    @property
+    def stamp(self) -> str:
+        """When it was written, in UTC, as a folder is named after it: "20261121-180355"."""
+        return datetime.fromtimestamp(self.written, UTC).strftime("%Y%m%d-%H%M%S")
+
+    @property
+    def gpus(self) -> frozenset[str]:
+        """The models of its GPUs; empty where none was seen."""
+        named = self.node.get("gpus")
+        return frozenset(map(str, named)) if isinstance(named, list | tuple) else frozenset()
+
+    def to_json(self) -> str:
+        """Return the text of manifest.json: one line, so that it is a line of a .jsonl too."""
+        data: dict[str, object] = {"format": FORMAT, "project": PROJECT, "root": self.root, "head": self.head}
+        data |= {"commits": list(self.commits), "machine": self.machine, "node": dict(self.node)}
+        return json.dumps(data | {"written": self.written}) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Manifest:
+        """Return the manifest of a text.
+
+        Args:
+            text: manifest.json. where: the tar, for messages.
+
+        Raises:
+            ResultsError: not a manifest, another project's, or of a newer format.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ResultsError(f"{where}: manifest.json: not JSON: {error}") from None
+        if not isinstance(data, dict) or data.get("project") != PROJECT:
+            got = data.get("project") if isinstance(data, dict) else data
+            raise ResultsError(f"{where}: manifest.json: project {PROJECT!r} is wanted, got {str(got)[:60]!r}")
+        _check_format(data.get("format"), where)
+        for key, good in _CHECKS.items():
+            if not good(data.get(key)):
+                raise ResultsError(
+                    f"{where}: manifest.json: {key}: {str(data.get(key, 'nothing'))[:60]!r} makes no sense"
+                )
+        return cls(
+            root=data["root"],
+            head=data["head"],
+            commits=tuple(data["commits"]),
+            machine=data["machine"],
+            node=data["node"],
+            written=float(data["written"]),
+        )
+
+
+def _check_format(number: Any, where: str) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ResultsError(f"{where}: manifest.json: format: a number from 1 on is wanted, got {str(number)[:60]!r}")
+    if number > FORMAT:
+        raise ResultsError(
+            f"{where}: written in format {number} by a newer kernel-velocity, this one reads up to {FORMAT}: "
+            "update this clone, then unpack again"
+        )
+
+
+def _is_sha(value: Any) -> bool:
+    return isinstance(value, str) and SHA.fullmatch(value) is not None
+
+
+def _is_time(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value < 253402300800  # no NaN either; the year 10000, where datetime ends
+    )
+
+
+_CHECKS = {
+    "root": _is_sha,
+    "head": _is_sha,
+    "commits": lambda value: isinstance(value, list) and all(map(_is_sha, value)),
+    "machine": lambda value: isinstance(value, str) and _FOLDER.fullmatch(value) is not None,
+    "node": lambda value: isinstance(value, dict),
+    "written": _is_time,
+}

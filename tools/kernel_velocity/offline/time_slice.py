@@ -24,9 +24,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.offline import child, collect, facts
 from kernel_velocity.offline.child import Clock, TerminatedError
-from kernel_velocity.offline.node_slice import TIME_IS_UP, Node
-from kernel_velocity.offline.stages import STAGES
-from kernel_velocity.offline.state import State, load
+from kernel_velocity.offline.stages import STAGES, TIME_IS_UP, Node, State, load
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 RESERVE = 45.0  # s of a slice kept for ending the stage and writing the tar

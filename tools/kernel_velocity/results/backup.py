@@ -17,7 +17,7 @@ from asv.results import Results
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
-from kernel_velocity.results import failures as failure_lines
+from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.join import StoredSeries
 from kernel_velocity.results.spool import line_of, text_of
@@ -62,12 +62,12 @@ def _without_broken(path: Path) -> list[str]:
 
 def _raised(root: Path, copy: Path) -> set[Series]:
     """Return the series that raised since the copy was made."""
-    spool = failure_lines.spool_path(root, copy.stem.partition("-")[2], StoredFile(copy).commit)
+    spool = failures.spool_path(root, copy.stem.partition("-")[2], StoredFile(copy).commit)
     began = copy.stat().st_mtime
     found = set()
     for text in filter(None, text_of(spool).split("\n")) if spool.exists() else []:
         try:
-            item = line_of(text, failure_lines.decode)
+            item = line_of(text, failures.decode)
         except ValueError:
             continue  # ingest, which comes next, reports it and sets it aside
         if item.time >= began and item.raised:

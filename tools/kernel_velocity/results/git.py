@@ -1,16 +1,42 @@
-"""Reads the repository: the commits along the first-parent line of HEAD, and whether they are all there."""
+"""Reads the repository: the commits along the first-parent line of HEAD, and whether they are all there.
+
+TODO.
+
+The commits that a user names on the command line: looked up, and listed. Reads the repository through git.
+
+The working tree as a commit that no branch knows, so that what is not committed yet can be built and measured.
+
+`git add` and `git commit` would touch the user's index and branch, `git stash create` leaves new files out. So a second
+index, in a file of our own (GIT_INDEX_FILE), takes the tree of HEAD and whatever differs from it, and `git commit-tree`
+makes an object of that. Nothing refers to it: `git gc` removes it after two weeks. Its dates are those of HEAD, so that
+the same content is the same commit, whose wheel and rounds are found again.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import git
 
-from kernel_velocity.errors import HistoryError
+from kernel_velocity.errors import HistoryError, UsageError
 from kernel_velocity.results.records import Commit, History
 
 SHORT = 8  # digits of a commit's hash, as asv names its files
+
+DEFAULT_COMMITS = 3
+EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
+_ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # what makes a git revision a set of commits
+
+
+MESSAGE = "Working tree, uncommitted"
+BUILT_FROM = ("kernels", "CMakeLists.txt")  # pyproject.toml changes mostly for other reasons than the build
+NOT_BUILT_FROM = "results"  # what was recorded changes no build
+INDEX = "kernel-velocity-index"
+_WHO = {"NAME": "kernel-velocity", "EMAIL": "kernel-velocity@localhost"}
 
 
 def read(repository: Path, wanted: Iterable[str]) -> History:
@@ -27,7 +53,7 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
         with git.Repo(repository, search_parent_directories=True) as repo:
             line = repo.git.rev_list("HEAD", "--first-parent").split()
             shallow = Path(repo.common_dir, "shallow").exists()
-            found = (commit(repo, sha) for sha in dict.fromkeys(wanted))
+            found = (commit_of(repo, sha) for sha in dict.fromkeys(wanted))
             commits = {item.sha: item for item in found if item is not None}
             tags = _tags(repo)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
@@ -52,7 +78,7 @@ def merged(repository: Path, merges: Iterable[Commit], *, saying: str) -> dict[s
     return {sha: tuple(item for item in items if item.sha != sha) for sha, items in found.items()}
 
 
-def between(repository: Path, base: str, head: str, *, saying: str) -> tuple[Commit, ...]:
+def announcing(repository: Path, base: str, head: str, *, saying: str) -> tuple[Commit, ...]:
     """Return the commits of `head` that `base` does not have, and whose messages have a line that begins so."""
     return _saying(repository, f"{base}..{head}", saying)
 
@@ -62,7 +88,7 @@ def _saying(repository: Path, wanted: str, saying: str) -> tuple[Commit, ...]:
     with git.Repo(repository, search_parent_directories=True) as repo:
         options = ("--regexp-ignore-case", "--basic-regexp", f"--grep=^{saying}")
         listed = repo.git.rev_list(*options, "--end-of-options", wanted, "--").split()
-        return tuple(item for sha in listed if (item := commit(repo, sha)) is not None)
+        return tuple(item for sha in listed if (item := commit_of(repo, sha)) is not None)
 
 
 def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -97,7 +123,7 @@ def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
     return {sha: tuple(sorted(names)) for sha, names in found.items()}
 
 
-def commit(repo: git.Repo, sha: str) -> Commit | None:
+def commit_of(repo: git.Repo, sha: str) -> Commit | None:
     """Return a commit, or None where the repository has none of that name."""
     try:
         found = repo.commit(sha)
@@ -116,3 +142,150 @@ def commit(repo: git.Repo, sha: str) -> Commit | None:
 def _text(message: str | bytes) -> str:
     """Return a message as text: GitPython hands out bytes where the encoding a commit names is unknown."""
     return message if isinstance(message, str) else message.decode("utf-8", "replace")
+
+
+def run(repository: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run git in a repository; the caller looks at the status.
+
+    Raises:
+        HistoryError: there is no git.
+    """
+    try:
+        return subprocess.run(["git", *args], cwd=repository, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise HistoryError("git is not installed: the commits to measure are taken from a git clone") from None
+
+
+def check_clone(repository: Path) -> list[str]:
+    """Return what a user should know about the clone, one line each.
+
+    Raises:
+        HistoryError: no git repository, or one without a commit.
+    """
+    asked = run(repository, "rev-parse", "--git-dir")
+    if asked.returncode != 0:
+        raise HistoryError(_refusal(repository, asked.stderr))
+    if run(repository, "rev-parse", "--verify", "-q", "HEAD").returncode != 0:
+        raise HistoryError(f"{repository.absolute()}: the repository has no commit yet; commit something to measure")
+    notes = []
+    if run(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+        count = run(repository, "rev-list", "--count", "HEAD").stdout.strip()
+        notes.append(f"shallow clone: only {count} commits are known here; `git fetch --unshallow` brings the rest")
+    changed = run(repository, "status", "--porcelain", "--", *BUILT_FROM).stdout.splitlines()
+    if changed:
+        name = changed[0][3:]
+        notes.append(f"uncommitted changes are not measured, commits are: {name}{' and more' if changed[1:] else ''}")
+    return notes
+
+
+def _refusal(repository: Path, said: str) -> str:
+    """Return why git does not take a folder for a repository, in its words where it is one (another user's)."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if not lines or "not a git repository" in lines[0]:
+        return f"{repository.absolute()}: no git repository; `make track` measures commits of a clone"
+    cures = [f"; run `{line}`" for line in lines if line.startswith("git config ")]
+    return f"{repository.absolute()}: git says: {lines[0]}{''.join(cures)}"
+
+
+def commits(repository: Path, wanted: str | None, *, most: int = DEFAULT_COMMITS) -> tuple[str, ...]:
+    """Return the commits to measure, newest first, along first parents (asv's trends show no others).
+
+    Args:
+        repository: a folder of the clone. wanted: a git range, or revisions for themselves alone; None: the
+            last commits that changed what kernels are built from, `most` of them at most.
+
+    Raises:
+        UsageError: `wanted` names no commit.
+    """
+    if wanted is None:
+        found = _listed(repository, f"-{most}", "HEAD", "--", *BUILT_FROM)
+        return found or _listed(repository, "-1", "HEAD", "--")
+    words = wanted.split()
+    alone = not any(map(_ASKS_FOR_SET.search, words))
+    if any(word.startswith("-") for word in words):
+        raise UsageError(f"RANGE={wanted!r} is an option of git; a range is wanted, {EXAMPLES}")
+    found = _listed(repository, *(["--no-walk"] if alone else []), *words, "--")
+    if not found:
+        raise UsageError(f"RANGE={wanted!r} names no commit of this repository; a git range is wanted, {EXAMPLES}")
+    return found
+
+
+def newest(repository: Path, most: int) -> tuple[str, ...]:
+    """Return the newest commits along the first parents of HEAD, newest first, whatever they changed."""
+    return _listed(repository, f"-{most}", "HEAD", "--")
+
+
+def _listed(repository: Path, *args: str) -> tuple[str, ...]:
+    done = run(repository, "rev-list", "--first-parent", *args)
+    return tuple(done.stdout.split()) if done.returncode == 0 else ()
+
+
+def resolve(repository: Path, role: str, revision: str) -> str:
+    """Return the SHA of the commit that a revision names.
+
+    Args:
+        role: what the commit is here, for the message, such as "BASE".
+
+    Raises:
+        UsageError: it names none.
+    """
+    done = run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    sha = done.stdout.strip()
+    if done.returncode != 0 or not sha:
+        raise UsageError(f"{role}={revision!r} names no commit of this repository; a branch, a tag or a SHA is wanted")
+    return sha
+
+
+def between(repository: Path, good: str, bad: str) -> tuple[str, ...]:
+    """Return the commits after `good` up to `bad`, oldest first, along first parents.
+
+    Raises:
+        UsageError: `good` is no ancestor of `bad`, or the same.
+    """
+    if good == bad:
+        raise UsageError(f"GOOD and BAD are the same commit ({good[:10]})")
+    if run(repository, "merge-base", "--is-ancestor", good, bad).returncode != 0:
+        raise UsageError(f"GOOD ({good[:10]}) is no ancestor of BAD ({bad[:10]}); a commit before BAD is wanted")
+    listed = run(repository, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").stdout.split()
+    return tuple(listed)
+
+
+def working_tree(root: Path) -> str:
+    """Return the SHA of a commit with the content of the working tree: HEAD's own where nothing differs.
+
+    What git ignores is left out, what it does not know yet is in.
+
+    Args:
+        root: the folder of asv.conf.json; a temporary index is written beside the user's, in git's own folder.
+
+    Raises:
+        HistoryError: git cannot do that, in its words.
+    """
+    index = root.absolute() / _git(root, {}, "rev-parse", "--git-path", f"{INDEX}-{os.getpid()}")
+    variables = {"GIT_INDEX_FILE": str(index)}
+    try:
+        _git(root, variables, "read-tree", "HEAD")
+        _git(root, variables, "add", "--all", "--", ":/")
+        # Not by `:(exclude)`: git fails where what is excluded is ignored as well
+        _git(root, variables, "reset", "--quiet", "HEAD", "--", f":/{NOT_BUILT_FROM}")
+        tree = _git(root, variables, "write-tree")
+    finally:
+        for path in (index, index.with_name(f"{index.name}.lock")):
+            path.unlink(missing_ok=True)
+    if tree == _git(root, {}, "rev-parse", "HEAD^{tree}"):
+        return _git(root, {}, "rev-parse", "HEAD")
+    date = _git(root, {}, "show", "-s", "--format=%cI", "HEAD")
+    who = {
+        f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in {**_WHO, "DATE": date}.items()
+    }
+    return _git(root, who, "commit-tree", tree, "-p", "HEAD", "-m", MESSAGE)
+
+
+def _git(root: Path, variables: dict[str, str], *args: str) -> str:
+    done = subprocess.run(
+        ["git", *args], cwd=root, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        said = next((line for line in done.stderr.splitlines() if line.strip()), "nothing")
+        raise HistoryError(f"the working tree cannot be made a commit: git {args[0]} says: {said}")
+    return done.stdout.strip()

@@ -7,6 +7,8 @@ first written where they belong and then removed from the spool, and a line that
     .asv/spool/<environment>/<commit>.jsonl  ->  results/<machine>/telemetry/<commit8>-<environment>.jsonl
 
 So do failures (`.failures.jsonl`) and what the machine was (`.sessions.jsonl`).
+
+Whose the lines in the spool are: they name no machine, and several machines' results may lie side by side.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import argparse
 import fcntl
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from kernel_velocity import config, lock
 from kernel_velocity.errors import ResultsError, UsageError
@@ -27,18 +29,18 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import spool_path
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import asv_file as stored_file
-from kernel_velocity.results import backup as kept_values
+from kernel_velocity.results import asv_file, backup
 from kernel_velocity.results import failures as failure_lines
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.failures import Failure
-from kernel_velocity.results.join import Change, Evidence, Settled, settle, still_true
-from kernel_velocity.results.ownership import Line, by_series, claimable, measured_here
+from kernel_velocity.results.join import TIME_SLACK, Change, Evidence, Settled, join, settle, still_true
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.results.spool import CLAIMED, append, claimed, decoded, text_of
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
+
+Line = TypeVar("Line", Round, Failure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,7 @@ def _waiting(spool: Path) -> list[tuple[str, str]]:
 
 def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -> list[StoredFile]:
     found = []
-    for path in stored_file.paths(results, environment, commit) if results.is_dir() else []:
+    for path in asv_file.paths(results, environment, commit) if results.is_dir() else []:
         try:
             stored = StoredFile(path)
         except ResultsError as error:
@@ -255,7 +257,45 @@ def _put_back_values(root: Path, err: TextIO) -> list[str]:
     """Put back what a run that was cut off left with less; not while one measures, whose copies they are."""
     try:
         with lock.held(root, measures=False):
-            return kept_values.put_back(root, root / "results")
+            return backup.put_back(root, root / "results")
     except UsageError as error:
         print(f"note: nothing is put back of a run that was cut off: {error}", file=err)
         return []
+
+
+def by_series(lines: Iterable[Line]) -> dict[Series, list[Line]]:
+    """Return lines by the series that they name, order kept."""
+    found: dict[Series, list[Line]] = {}
+    for item in lines:
+        found.setdefault((item.benchmark, item.params), []).append(item)
+    return found
+
+
+def measured_here(stored: Sequence[StoredFile], fresh: Sequence[Round], machine: str | None) -> StoredFile | None:
+    """Return the file of the machine that measured `fresh`: that of `machine`, else one that agrees with a round."""
+    if machine is not None:
+        return next((file for file in stored if file.path.parent.name == machine), None)
+    return next((file for file in stored if any(_agreeing(file, fresh))), None)
+
+
+def _agreeing(file: StoredFile, fresh: Sequence[Round]) -> Iterator[Round]:
+    new = by_series(fresh)
+    for series, stored in file.series():
+        yield from join(new.get(series, ()), stored)
+
+
+def claimable(file: StoredFile, fresh: Sequence[Round], *, known: bool, last: bool) -> list[Round]:
+    """Return the rounds that a file may rest on; dropped values cannot be compared, so that the machine decides.
+
+    All of them where the machine is `known` to be the file's; else those that agree with a value, and in the file that
+    was measured `last` those that began while it was.
+    """
+    if known:
+        return list(fresh)
+    agreeing = set(_agreeing(file, fresh))
+    began = {series: stored.started_at for series, stored in file.series()} if last else {}
+    for item in fresh:
+        start = began.get((item.benchmark, item.params))
+        if start is not None and start - TIME_SLACK <= item.time <= file.measured_at + TIME_SLACK:
+            agreeing.add(item)
+    return [item for item in fresh if item in agreeing]

@@ -21,11 +21,8 @@ from typing import Any, NoReturn
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.results import failures, stored_rows
-from kernel_velocity.results import sessions as session_facts
-from kernel_velocity.results import telemetry as telemetry_files
-from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, TrackedValue
-from kernel_velocity.results.stored_rows import StoredRow
+from kernel_velocity.results import failures, records, sessions, telemetry
+from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, StoredRow, TrackedValue
 
 _strict: Callable[[bytes], Any]
 try:
@@ -217,10 +214,10 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
         environment=environment,
         commit=commit,
         rows=tuple(found),
-        rounds=telemetry_files.read_rounds(beside / f"{path.stem}.jsonl", notes),
-        failures=telemetry_files.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
+        rounds=telemetry.read_rounds(beside / f"{path.stem}.jsonl", notes),
+        failures=telemetry.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
         tracked=tuple(tracked),
-        sessions=session_facts.read(path, notes),
+        sessions=sessions.read(path, notes),
         hardware=_hardware(data.get("params")),
     )
 
@@ -243,7 +240,7 @@ def _hardware(params: object) -> dict[str, str]:
 def _rows(name: str, row: Mapping[str, Any]) -> Iterator[StoredRow]:
     """Yield the row of a timing benchmark."""
     if name.rpartition(".")[2].startswith("time_"):
-        yield stored_rows.stored_row(name, row, _axes(_require(row, "params", list)), _began(row))
+        yield records.stored_row(name, row, _axes(_require(row, "params", list)), _began(row))
 
 
 def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
@@ -252,7 +249,7 @@ def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
         return
     params = row.get("params") or []
     combinations = list(itertools.product(*_axes(params))) if params else [("", "")]
-    column = stored_rows.column(row, "result", len(combinations))
+    column = records.column(row, "result", len(combinations))
     for (implementation, case), value in zip(combinations, column, strict=True):
         if not isinstance(value, int | float | None) or isinstance(value, bool):
             _refuse("result", "a number, null or NaN", value)

@@ -23,6 +23,8 @@ and what it saves against three operations in a row that move 280 MB:
     >>> traffic = memory_traffic(120e6, 7.5e-3, unfused_bytes=280e6)
     >>> f"{traffic.bandwidth / 1e9:.0f} GB/s, {traffic.reduction:.0%} less"
     '16 GB/s, 57% less'
+
+What caches gave a call: how many times faster it was than memory alone could have been. Pure; base units.
 """
 
 from __future__ import annotations
@@ -30,8 +32,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from kernel_velocity.roofline.cache_benefit import cache_benefit
 
 IMPOSSIBLE = 1.05  # times the roof: more than the error of measuring a ceiling (warned of where that is over 5%)
 BEYOND = 4  # last-level caches: what they hold of such a working set is a quarter at most
@@ -285,3 +285,33 @@ def memory_traffic(bytes_moved: float, seconds: float, unfused_bytes: float | No
         raise ValueError(f"{unfused_bytes!r} bytes of the unfused sequence: wanted a positive number, or None")
     reduction = None if unfused_bytes is None else 1 - bytes_moved / unfused_bytes
     return Traffic(bytes=bytes_moved, bandwidth=bytes_moved / seconds, unfused_bytes=unfused_bytes, reduction=reduction)
+
+
+def dram_seconds(bytes_moved: float, bandwidth: float) -> float:
+    """Return the s that a call takes at least whose every byte comes from memory.
+
+    Args:
+        bytes_moved: least memory traffic of one call, B. bandwidth: of memory, B/s.
+
+    Raises:
+        ValueError: a negative amount, or a bandwidth that is not positive.
+    """
+    if not bytes_moved >= 0 or not bandwidth > 0:
+        raise ValueError(f"memory's time of {bytes_moved!r} B at {bandwidth!r} B/s: wanted >= 0 B and > 0 B/s")
+    return bytes_moved / bandwidth
+
+
+def cache_benefit(bytes_moved: float, seconds: float, bandwidth: float) -> float:
+    """Return the DRAM-bound prediction over the measured time, at least 1: 1 where caches gave nothing.
+
+    Arithmetic is left out of the prediction on purpose: caches make no arithmetic faster.
+
+    Args:
+        bytes_moved: least memory traffic of one call, B. seconds: of one call. bandwidth: of memory, B/s.
+
+    Raises:
+        ValueError: an amount or a time that makes no sense.
+    """
+    if not seconds > 0:
+        raise ValueError(f"a call of {seconds!r} s: wanted a positive time")
+    return max(1.0, dram_seconds(bytes_moved, bandwidth) / seconds)

@@ -10,7 +10,7 @@ from asv.config import Config
 
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.cases import DEVICES
-from kernel_velocity.results import backup as kept_values
+from kernel_velocity.results import backup
 from kernel_velocity.runner.asv import run_asv
 
 MODULE = "device.py"  # of the suite; one without it has no such series
@@ -34,13 +34,13 @@ def measure(commit: str, stored: Path, *, machine: str, device: str, log: Path, 
     replace_text(hashes, f"{commit}\n")
     options = ["--machine", machine, "--show-stderr", "--bench", expression(device)]
     lines: list[str] = []
-    kept_values.keep(root, [stored])
+    backup.keep(root, [stored])
     try:
         status = run_asv(
             ["run", f"HASHFILE:{hashes}", *options], root=root, environment=os.environ, log=log, on_line=lines.append
         )
     finally:
-        for line in kept_values.put_back(root, stored.parents[1]):
+        for line in backup.put_back(root, stored.parents[1]):
             print(line, file=out)
     if status == 0:
         return None

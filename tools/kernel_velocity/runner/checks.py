@@ -13,7 +13,7 @@ from typing import TextIO
 from kernel_velocity import config, lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import gpu, timing
-from kernel_velocity.results import clone
+from kernel_velocity.results import git
 from kernel_velocity.runner.host import measuring_variables, torch_version
 
 
@@ -61,7 +61,7 @@ def measuring(root: Path, err: TextIO, *, worktree: bool = False) -> Iterator[No
     if torch_version() is None:
         raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
     with contextlib.chdir(root), lock.held(Path()):
-        for note in clone.check_clone(Path()):
+        for note in git.check_clone(Path()):
             if not (worktree and note.startswith("uncommitted")):
                 print(f"note: {note}", file=err)
         yield

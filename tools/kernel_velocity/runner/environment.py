@@ -35,9 +35,8 @@ from kernel_velocity import lock
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.results import sessions as session_facts
-from kernel_velocity.runner import build_info as toolchain
-from kernel_velocity.runner import fingerprint
+from kernel_velocity.results import sessions
+from kernel_velocity.runner import build_info, fingerprint
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
 
 PATH_FILE = "kernel-velocity.pth"
@@ -193,7 +192,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         if commit not in self._noted and not os.environ.get("KV_SPOOL"):
             self._noted.add(commit)
             found = fingerprint.session(self._began, self.unpacked(commit), os.environ)
-            append_line(session_facts.spool_path(Path.cwd(), self.name, commit), session_facts.encode(found))
+            append_line(sessions.spool_path(Path.cwd(), self.name, commit), sessions.encode(found))
 
     @property
     def installed_commit_hash(self) -> str | None:
@@ -230,7 +229,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             self._remember_failure(commit, output, log_path)
         with zipfile.ZipFile(wheels[0]) as wheel:
             wheel.extractall(self.unpacked(commit))
-        replace_text(Path(cache, TOOLCHAIN_FILE), toolchain.describe(os.environ))
+        replace_text(Path(cache, TOOLCHAIN_FILE), build_info.describe(os.environ))
         self._cache.finalize_cache_dir(commit)
 
     def _run_build(self) -> tuple[str, int]:
@@ -287,7 +286,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             return None
         path = self.unpacked(commit).with_name(TOOLCHAIN_FILE)
         then = path.read_text(encoding="utf-8") if path.exists() else ""
-        return None if then == toolchain.describe(os.environ) else then
+        return None if then == build_info.describe(os.environ) else then
 
     def failed_before(self, commit: str) -> bool:
         """Return whether a commit could not be built, by what is kept of it."""

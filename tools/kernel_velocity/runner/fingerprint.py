@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import sessions
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.runner.code_hashes import BUILD_INFO, code_hash
+from kernel_velocity.runner.build_info import BUILD_INFO, code_hash
 from kernel_velocity.runner.host import torch_version
 
 LIBRARY = BUILD_INFO.with_name("libkernel_velocity.so")
@@ -31,7 +31,7 @@ _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)  # torch/versio
 
 def record(results_file: Path, began: float, unpacked: Path, environ: Mapping[str, str]) -> None:
     """Keep beside a results file what the machine is now, and how its commit was built (arguments as `session`)."""
-    session_facts.append(results_file, session(began, unpacked, environ))
+    sessions.append(results_file, session(began, unpacked, environ))
 
 
 def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> SessionFacts:
@@ -69,7 +69,7 @@ def now(environ: Mapping[str, str]) -> dict[str, str]:
 
 def compilers(info: Mapping[str, Any]) -> dict[str, str]:
     """Return what a wheel was compiled with, from its build-info.json."""
-    found = {name: info.get(name.replace(" ", "_")) for name in sorted(session_facts.COMPILERS)}
+    found = {name: info.get(name.replace(" ", "_")) for name in sorted(sessions.COMPILERS)}
     return {name: text for name, text in found.items() if isinstance(text, str)}
 
 

@@ -29,8 +29,7 @@ from kernel_velocity import lock
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.device_figures import ID, device_id
-from kernel_velocity.roofline import ceilings as kept_ceilings
-from kernel_velocity.roofline import table as peaks_table
+from kernel_velocity.roofline import ceilings, table
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, roofs
 from kernel_velocity.roofline.table import Shown
@@ -57,23 +56,23 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if not args.read:
         with lock.held(args.root):  # beside a run of `make track` each would disturb the other
             print(f"measuring what {device} can do at most, about half a minute", file=err, flush=True)
-            kept_ceilings.keep(args.root, measure_document(device))
-    known = kept_ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
+            ceilings.keep(args.root, measure_document(device))
+    known = ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
     if not known:
         raise UsageError(f"--read: no ceilings of {device} are kept here yet; `kv peaks` measures them")
     shown = _newest(args.root, device, known)
-    print(_json(shown, known) if args.json else peaks_table.text(shown, known), file=out)
+    print(_json(shown, known) if args.json else table.text(shown, known), file=out)
     return 0
 
 
 def _newest(root: Path, device: str, known: Sequence[CeilingSession]) -> Shown:
     """Return the newest measurement: a whole document where `peaks` made it, else what asv recorded of it."""
-    began, document = kept_ceilings.newest_document(root, device) or (None, None)
+    began, document = ceilings.newest_document(root, device) or (None, None)
     if document is not None and began == known[-1].began:
-        return peaks_table.of_document(document)
+        return table.of_document(document)
     ours = document is not None and known[-1].figures.get(ID) in (None, device_id(document["name"]))
     name = document["name"] if document and ours else reported.name("cpu") if device == "cpu" else ""
-    return peaks_table.of_session(known[-1], device, name)
+    return table.of_session(known[-1], device, name)
 
 
 def latest_roofs(root: Path, device: str, name: str | None = None) -> Roofs | None:
@@ -86,7 +85,7 @@ def latest_roofs(root: Path, device: str, name: str | None = None) -> Roofs | No
         root: the folder of asv.conf.json. device: "cpu" or "cuda".
         name: of the device (`reported.name`), where there may be several; None: the one measured last.
     """
-    return roofs(kept_ceilings.sessions(root, device, machine=_machine(), name=name), device)
+    return roofs(ceilings.sessions(root, device, machine=_machine(), name=name), device)
 
 
 def measure_roofs(device: str) -> Roofs:
@@ -95,7 +94,7 @@ def measure_roofs(device: str) -> Roofs:
     Raises:
         UsageError: torch or the device is missing.
     """
-    found = roofs([kept_ceilings.session_of(measure_document(device), time.time())], device)
+    found = roofs([ceilings.session_of(measure_document(device), time.time())], device)
     if found is None:
         raise AssertionError("there is a session, so there are roofs")
     return found
@@ -133,7 +132,7 @@ def _json(shown: Shown, known: Sequence[CeilingSession]) -> str:
         "device": shown.device,
         "name": shown.name,
         "sessions": len(known),
-        "ceilings": [asdict(row) for row in peaks_table.rows(shown, known)],
+        "ceilings": [asdict(row) for row in table.rows(shown, known)],
         "warnings": list(shown.warnings),
     }
     return json.dumps(found, indent=1)

@@ -15,15 +15,14 @@ from asv.results import get_filename
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import failures as failure_lines
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import sessions
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.join import StoredSeries, join
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.results.ownership import by_series
 from kernel_velocity.results.spool import line_of, text_of
-from kernel_velocity.runner import fingerprint
-from kernel_velocity.runner import resume as going_on
+from kernel_velocity.runner import fingerprint, resume
 from kernel_velocity.runner.select import Selection, is_measured
 from kernel_velocity.series import measured
 
@@ -76,9 +75,9 @@ class Records:
 
     def kept_rounds(self, commit: str, rounds: int, method: str) -> int:
         """Return how many rounds of a commit a run of `rounds` can go on from: of a machine that is as it was."""
-        if session_facts.changes(self.facts(commit), fingerprint.now(os.environ)):
+        if sessions.changes(self.facts(commit), fingerprint.now(os.environ)):
             return 0
-        return going_on.kept_rounds(
+        return resume.kept_rounds(
             self.known(commit),
             by_series(self.rounds(commit)),
             self.series.series,
@@ -103,7 +102,7 @@ class Records:
 
     def facts(self, commit: str) -> Mapping[str, str] | None:
         """Return what the machine was when a commit was measured last; None: it is not known."""
-        last = session_facts.at(session_facts.read(self.path(commit), []), None)
+        last = sessions.at(sessions.read(self.path(commit), []), None)
         return None if last is None else last.facts
 
     def told(self, commit: str) -> Counter[Series]:

@@ -19,19 +19,14 @@ from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left, replace_text
 from kernel_velocity.harness import timing
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import backup as kept_values
+from kernel_velocity.results import backup, ingest
 from kernel_velocity.results import failures as failure_lines
-from kernel_velocity.results import ingest
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.runner import ceilings as ceiling_run
-from kernel_velocity.runner import fingerprint
-from kernel_velocity.runner import report as run_report
-from kernel_velocity.runner import resume as going_on
-from kernel_velocity.runner.asv import Reader, run_asv
-from kernel_velocity.runner.asv_setup import MEASURING_FOLDERS, environment_of
+from kernel_velocity.runner import ceilings, fingerprint, report, resume
+from kernel_velocity.runner.asv import MEASURING_FOLDERS, Reader, environment_of, run_asv
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.publish import write_site
 from kernel_velocity.runner.records import Records
@@ -125,7 +120,7 @@ class Session:
 
     def recover(self, out: TextIO) -> None:
         """Put back what a run that was killed took away, and remove what one left that keeps nothing in results/."""
-        for line in kept_values.put_back(self.root, self.results):
+        for line in backup.put_back(self.root, self.results):
             print(line, file=out)
         for folder in (self.results / name for name in MEASURING_FOLDERS):
             if folder.is_dir():
@@ -158,15 +153,15 @@ class Session:
         if not self.measured and not self.tracked:
             return
         self._began = time.time()
-        kept_values.keep(self.root, map(self.records.path, {*self.measured, *self.tracked}))
+        backup.keep(self.root, map(self.records.path, {*self.measured, *self.tracked}))
         kept = {
             commit: 0 if again else self.records.kept_rounds(commit, self.rounds, self._method)
             for commit in self.measured
         }
-        if line := going_on.said(kept, self.rounds, SHORT):
+        if line := resume.said(kept, self.rounds, SHORT):
             print(line, file=out)
         try:
-            for step in going_on.steps(kept, self.rounds):
+            for step in resume.steps(kept, self.rounds):
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
                 added = ["--append-samples"] if step.append else []
                 self._run(step.commits, [*rounds, *added], self.series.expressions(), out)
@@ -174,7 +169,7 @@ class Session:
                 self._run(self.tracked, ["--record-samples"], self.series.tracked_expressions(), out)
         finally:
             self._ended = time.time()
-            for line in kept_values.put_back(self.root, self.results, self.rounds):
+            for line in backup.put_back(self.root, self.results, self.rounds):
                 print(line, file=out)
             self._note_deaths()
 
@@ -199,7 +194,7 @@ class Session:
     def measure_ceilings(self, device: str, out: TextIO) -> None:
         """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured."""
         for commit in self.measured[:1]:
-            problem = ceiling_run.measure(
+            problem = ceilings.measure(
                 commit, self.records.path(commit), machine=self.machine, device=device, log=self._log, out=out
             )
             self.notes.update({} if problem is None else {problem: None})
@@ -288,9 +283,9 @@ class Session:
 
     def costs(self) -> list[Cost]:
         """Return what each commit cost in this run."""
-        wall = run_report.wall_clock(self.reader.steps, self._ended)
+        wall = report.wall_clock(self.reader.steps, self._ended)
         return [
-            run_report.cost(
+            report.cost(
                 commit, self.build_seconds.get(commit, 0.0), wall.get(commit[:SHORT], 0.0), self._rounds_of_run(commit)
             )
             for commit in reversed(self.measured)

@@ -22,11 +22,10 @@ from kernel_velocity import config, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness import gpu, timing
 from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
-from kernel_velocity.results import clone
+from kernel_velocity.results import git
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.runner import report as run_report
-from kernel_velocity.runner import select as selection
-from kernel_velocity.runner.asv_setup import OWN_FOLDERS, machine
+from kernel_velocity.runner import report, select
+from kernel_velocity.runner.asv import OWN_FOLDERS, machine
 from kernel_velocity.runner.host import NO_COMPILER, device, has_compiler, measuring_variables, torch_version
 from kernel_velocity.runner.session import Session
 
@@ -140,19 +139,19 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         return status
 
 
-def _check(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], selection.Selection]:
+def _check(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:
     """Look at everything that a run needs; return the device, the commits, newest first, and the series.
 
     Raises:
         KernelVelocityError: something is missing or unknown.
     """
-    for note in clone.check_clone(Path()):
+    for note in git.check_clone(Path()):
         print(f"note: {note}", file=out)
     if torch_version() is None:
         raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
-    commits = clone.commits(Path(), chosen.range)
+    commits = git.commits(Path(), chosen.range)
     where = device()
-    series = selection.select(config.suite(Path()), where, chosen.tier, chosen.bench)
+    series = select.select(config.suite(Path()), where, chosen.tier, chosen.bench)
     if not has_compiler():
         print(f"note: {NO_COMPILER}; only commits that are built already can be measured", file=out)
     print(
@@ -169,17 +168,17 @@ def _report(work: Session, tier: str, out: TextIO) -> int:
     oldest_first = tuple(reversed(work.commits))
     measurements = work.measurements()
     for text in (
-        run_report.cost_table(work.costs(), tier) if work.measured else "",
-        run_report.speed_table(measurements, oldest_first),
+        report.cost_table(work.costs(), tier) if work.measured else "",
+        report.speed_table(measurements, oldest_first),
     ):
         if text:
             print(f"\n{text}", file=out)
     failures = work.failures()
     failed = [
-        *run_report.failed_lines(measurements, failures),
-        *run_report.error_lines(work.wrong_errors(), failures),
+        *report.failed_lines(measurements, failures),
+        *report.error_lines(work.wrong_errors(), failures),
     ]
-    short = run_report.short_lines(
+    short = report.short_lines(
         [item for item in measurements if item.commit in work.measured], work.rounds, work.reader.deaths
     )
     for line in [
@@ -188,7 +187,7 @@ def _report(work: Session, tier: str, out: TextIO) -> int:
         *work.failed_builds.values(),
         *failed,
         *short,
-        *run_report.absent_lines(measurements, {**run_report.reasons(failures), **work.reader.skips}),
+        *report.absent_lines(measurements, {**report.reasons(failures), **work.reader.skips}),
     ]:
         print(line, file=out)
     out.flush()

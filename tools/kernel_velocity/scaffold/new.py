@@ -18,7 +18,7 @@ from kernel_velocity import config
 from kernel_velocity.compare.problems.file import problem_class
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.scaffold import files as new_files
+from kernel_velocity.scaffold import files
 from kernel_velocity.scaffold import signature as new_signature
 from kernel_velocity.scaffold.signature import DEFAULT, EXAMPLE, LONGEST, Signature
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--abi",
-        choices=new_files.ABIS,
+        choices=files.ABIS,
         default="kv",
         help='kv: a status, threads, a stream; solution: extern "C" void solution(...) as public challenges take it',
     )
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     root: Path = args.root
     config.check(root)
     check_name(args.name)
-    made = new_files.files(args.name, _signature(args), args.abi)
+    made = files.files(args.name, _signature(args), args.abi)
     _check_free(root, args.name, made)
     write_all(root, made)
     for path in made:
@@ -99,7 +99,7 @@ def check_name(name: str) -> None:
     if name.startswith("test"):
         raise UsageError(f"{name!r} would be taken for a test; call the kernel something else, such as my_{name}")
     reason = RESERVED.get(name)
-    if new_files.class_name(name) in CLASSES:
+    if files.class_name(name) in CLASSES:
         reason = "its class would be called like one of the suite's own"
     if reason is not None:
         raise UsageError(f"{name!r} is taken: {reason}; call the kernel something else, such as my_{name}")

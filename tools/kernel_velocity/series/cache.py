@@ -5,20 +5,31 @@ the file looked like when it was read (`Signature`), its values as arrays (serie
 read. A run changes it in transactions, so that one that is killed leaves what was there before.
 
 A cache that is damaged, of another results directory or repository, or made by other code than this is made anew.
+
+Brings a cache up to date with a results directory: only files that changed since they were read are read again.
+
+The code that a report is made by: what is kept between reports is only as good as long as it is the same.
+
+All of it, not a list: which modules a cached value follows from is more than anybody keeps in mind.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernel_velocity.series import makers
+from kernel_velocity.results import failures, reader, sessions
+from kernel_velocity.results.records import Benchmark, Machine
+from kernel_velocity.series import parallel
 from kernel_velocity.series.packing import ENTRY, FREED, ROUND, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
@@ -32,6 +43,10 @@ _SCHEMA = (
     "CREATE TABLE freed (path TEXT PRIMARY KEY, entries BLOB NOT NULL)",
     "CREATE TABLE fit (series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL)",
 )
+
+_BESIDE = (".jsonl", failures.SUFFIX, sessions.SUFFIX)  # in the folder `telemetry`, of the same stem
+
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,4 +203,104 @@ def remove(folder: Path) -> None:
 def _identity(results: Path, repository: Path) -> str:
     """Return what a cache has to be of: results directory, repository, format, and the code that made it."""
     where = [str(results.resolve()), str(repository.resolve())]
-    return json.dumps([*where, ENTRY.descr, ROUND.descr, FREED.descr, makers.digest()])
+    return json.dumps([*where, ENTRY.descr, ROUND.descr, FREED.descr, digest()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A results directory, but for its values."""
+
+    benchmarks: Mapping[str, Benchmark] | None  # None: benchmarks.json cannot be read
+    machines: tuple[Machine, ...]
+    commits: Mapping[str, str]  # path of a results file that could be read -> full SHA, in the order of reading
+    notes: tuple[str, ...]
+    hardware: Mapping[str, Mapping[str, str]]  # path -> what asv says that it ran on, of `commits`
+    signatures: Mapping[str, str]  # path -> what changes with the file and with what lies beside it, of `commits`
+    read: tuple[str, ...]  # paths of the results files that were read; the others were known
+
+    def hardware_of(self, machine: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yield (full SHA, hardware) of the results files of a machine."""
+        for path, facts in self.hardware.items():
+            if path.rpartition("/")[0] == machine:
+                yield self.commits[path], facts
+
+
+def update(cache: Cache, results: Path) -> Found:
+    """Read what changed, forget what is gone; `cache.save` makes it last.
+
+    Raises:
+        ResultsError: `results` is no directory.
+    """
+    known = cache.files()
+    notes: dict[str, tuple[str, ...]] = {}  # of machines, by folder, and of files, by path: in the order of reading
+    commits: dict[str, str] = {}
+    hardware: dict[str, Mapping[str, str]] = {}
+    machines: list[Machine] = []
+    signatures: dict[str, str] = {}
+    changed: list[Path] = []
+    for folder, paths in reader.folders(results):
+        own: list[str] = []
+        machines.append(reader.read_machine(folder, own))
+        notes[folder.name] = tuple(own)
+        looks, beside = _looks(folder), _looks(folder / "telemetry")
+        for path in paths:
+            signature, kept = _signature(path, looks, beside), known.pop(_name(path), None)
+            notes[_name(path)] = () if kept is None else kept.notes
+            commits[_name(path)] = "" if kept is None else kept.commit
+            hardware[_name(path)] = {} if kept is None else kept.hardware
+            signatures[_name(path)] = signature
+            if kept is None or kept.signature != signature:
+                changed.append(path)
+    for name in known:
+        cache.remove(name)
+    for read in parallel.read(tuple(changed), cache.names):
+        name = _name(read.path)
+        kept = Kept(signature=signatures[name], commit=read.commit, notes=read.notes, hardware=dict(read.hardware))
+        cache.put(name, kept, read.packed)
+        notes[name], commits[name], hardware[name] = kept.notes, kept.commit, kept.hardware
+    last: list[str] = []
+    readable = {name: sha for name, sha in commits.items() if sha}
+    benchmarks = reader.read_benchmarks(results / "benchmarks.json", last) if readable else {}
+    return Found(
+        benchmarks=benchmarks,
+        machines=tuple(machines),
+        commits=readable,
+        notes=(*(note for several in notes.values() for note in several), *last),
+        hardware={name: hardware[name] for name in readable},
+        signatures={name: signatures[name] for name in readable},
+        read=tuple(_name(path) for path in changed),
+    )
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def _looks(folder: Path) -> dict[str, str]:
+    """Return what says that a file is still the one that was read, by name; ctime changes whatever else is kept."""
+    if not folder.is_dir():
+        return {}
+    with os.scandir(folder) as listed:
+        found = {}
+        for entry in listed:
+            about = entry.stat()
+            found[entry.name] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}"
+    return found
+
+
+def _signature(path: Path, looks: Mapping[str, str], beside: Mapping[str, str]) -> str:
+    return "|".join([looks.get(path.name, ""), *(beside.get(f"{path.stem}{suffix}", "") for suffix in _BESIDE)])
+
+
+def sources(root: Path = _PACKAGE) -> tuple[Path, ...]:
+    """Return the files of this package: the analysis, and the measuring engine, whose statistics it shares."""
+    return tuple(sorted(root.rglob("*.py")))
+
+
+@cache
+def digest(root: Path = _PACKAGE) -> str:
+    """Return what changes whenever any of `sources` does; read once, as a running program's code stays as it is."""
+    found = hashlib.sha256()
+    for path in sources(root):
+        found.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return found.hexdigest()

@@ -2,23 +2,29 @@
 
 The same rules as `trends.compare`, which takes two measurements: a change is a ratio of speeds, new over old, of the
 adjusted times where both have one, between times taken by one method. An entry is an index into the columns.
+
+From measurements to trends: the changes along a series and the averages over test cases.
+
+Pure. A trend's order is the repository's first-parent order; a change is a ratio of speeds, new over old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import statistics
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_velocity.harness import cases
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, Interval, Measurement, Outcome, SeriesKey
 from kernel_velocity.series.columns import TIMES, Columns
-from kernel_velocity.series.trends import Change
 
-Entries = NDArray[np.int64]
+Indices = NDArray[np.int64]
 Truth = NDArray[np.bool_]
 Rows = NDArray[np.signedinteger] | slice
 NONE = -1  # no entry to compare with
@@ -29,7 +35,7 @@ _MEASURED = OUTCOMES.index(Outcome.MEASURED)
 class Changes:
     """The change of every entry against another one; all arrays have shape (commits,)."""
 
-    base: Entries  # the other entry; NONE where nothing can be compared
+    base: Indices  # the other entry; NONE where nothing can be compared
     ratio: FloatArray  # new rate / old rate; NaN where nothing can be compared
     adjusted: Truth  # whether adjusted times were compared
     overlapping: Truth  # whether the two intervals overlap
@@ -52,7 +58,7 @@ class Changes:
         )
 
 
-def against(series: Columns, base: Entries) -> Changes:
+def against(series: Columns, base: Indices) -> Changes:
     """Return the change of every entry against `base`, shape (commits,), NONE where there is none."""
     made = compared(Timed.of(vars(series), slice(None)), Timed.of(vars(series), base))
     both = made.both & (base != NONE)
@@ -134,7 +140,7 @@ def methods(series: Columns) -> list[int]:
     return several
 
 
-def before(series: Columns) -> Entries:
+def before(series: Columns) -> Indices:
     """Return, for every entry, the newest one before it that it can be compared with.
 
     Not the one measured last, whatever measured it: a single commit of another method would blind the next comparison.
@@ -142,7 +148,7 @@ def before(series: Columns) -> Entries:
     return at_or_before(series, series.place - 1)
 
 
-def at_or_before(series: Columns, places: NDArray[np.signedinteger]) -> Entries:
+def at_or_before(series: Columns, places: NDArray[np.signedinteger]) -> Indices:
     """Return, for every entry, the newest comparable one at or before a place of the line, and before itself.
 
     Args:
@@ -157,7 +163,7 @@ def at_or_before(series: Columns, places: NDArray[np.signedinteger]) -> Entries:
     return found
 
 
-def best_before(series: Columns) -> Entries:
+def best_before(series: Columns) -> Indices:
     """Return, for every entry, the fastest comparable one before it: by the adjusted time where there is one."""
     times = np.where(np.isnan(series.adjusted), series.seconds, series.adjusted)
     found = np.full(len(series), NONE, dtype=np.int64)
@@ -167,9 +173,75 @@ def best_before(series: Columns) -> Entries:
     return found
 
 
-def _running_best(times: FloatArray) -> Entries:
+def _running_best(times: FloatArray) -> Indices:
     """Return, for every entry, the place of the least of those before it, the first of equal ones."""
     least = np.minimum.accumulate(times)
     earlier = np.concatenate(([np.inf], least[:-1]))  # the least of all before
     holder = np.maximum.accumulate(np.where(times < earlier, np.arange(len(times)), NONE))
     return np.concatenate(([NONE], holder[:-1])).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A measurement's speed against the one measured before it in the same series."""
+
+    ratio: float  # new rate / old rate: 2.0 is twice as fast
+    against: str  # the other commit, full SHA
+    overlapping: bool | None  # whether the two intervals overlap; None where one is unknown
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether the two intervals are known and apart: a change that noise alone hardly makes."""
+        return self.overlapping is False
+
+
+def compare(new: Measurement, old: Measurement) -> Change | None:
+    """Return the change from `old` to `new`; None unless both have a time taken by one and the same method.
+
+    Of the adjusted times where both have one. A method that is unknown (a time without telemetry) is no ground to
+    refuse.
+    """
+    if new.seconds is None or old.seconds is None:
+        return None
+    if new.method is not None and old.method is not None and new.method != old.method:
+        return None
+    if new.adjusted is not None and old.adjusted is not None:
+        ratio = old.adjusted.seconds / new.adjusted.seconds
+        overlapping = _overlap(new.adjusted.interval, old.adjusted.interval)
+    else:
+        ratio, overlapping = old.seconds / new.seconds, _overlap(new.interval, old.interval)
+    return Change(ratio=ratio, against=old.commit, overlapping=overlapping)
+
+
+def newest_change(new: Measurement, earlier: Iterable[Measurement]) -> Change | None:
+    """Return the change against the first of `earlier`, newest first, that can be compared with; None without one."""
+    return next((change for old in earlier if (change := compare(new, old)) is not None), None)
+
+
+def _overlap(new: Interval | None, old: Interval | None) -> bool | None:
+    return None if new is None or old is None else new.low <= old.high and old.low <= new.high
+
+
+def telling(keys: Iterable[SeriesKey], applied: Container[SeriesKey]) -> Iterator[SeriesKey]:
+    """Yield the series that say something, where those of `applied` were more than n/a at some commit."""
+    every = tuple(keys)
+    known = {test_case(key) for key in every if key in applied}
+    return (key for key in every if key in applied or (test_case(key) in known and _can_exist(key)))
+
+
+def _can_exist(key: SeriesKey) -> bool:
+    """Return whether an implementation can exist on the device of its series."""
+    return key.implementation not in cases.ON_CUDA_ALONE or f".{cases.DEVICES['cuda']}." in key.benchmark
+
+
+def test_case(key: SeriesKey) -> tuple[str, ...]:
+    """Return what the implementations of one test case share."""
+    return key.machine, key.environment, key.benchmark, key.case
+
+
+def mean_change(changes: Sequence[Change]) -> float | None:
+    """Return the geometric mean of the speed ratios; None for none.
+
+    Geometric, so that twice as fast on one test case and half as fast on another cancel.
+    """
+    return None if not changes else math.exp(statistics.fmean(math.log(change.ratio) for change in changes))

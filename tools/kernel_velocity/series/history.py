@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernel_velocity.results import identity as series_identity
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, Slot, environment_of
 from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.results.records import Recorded, ResultsFile
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.stats import two_samples as differing
+from kernel_velocity.stats import two_samples
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
 LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
 # Sessions of identical code that a floor is made from. Of three, the t quantile alone is 9.9: a floor that hides all.
 FEWEST_SESSIONS = 5
 SLACK = 60.0  # s by which a clock may be set back in the night whose values it dates: what NTP steps by is far less
-LEAST = math.log1p(differing.LEAST)  # of log values: a smaller move is worth no word, whatever the floor
+LEAST = math.log1p(two_samples.LEAST)  # of log values: a smaller move is worth no word, whatever the floor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ def _tracked(recorded: Recorded, order: Mapping[str, int]) -> Iterator[tuple[Ide
 def _observation(
     file: ResultsFile, identity: Identity, value: float, measured: float | None, order: Mapping[str, int]
 ) -> Observation:
-    session: SessionFacts | None = session_facts.at(file.sessions, measured)
+    session: SessionFacts | None = sessions.at(file.sessions, measured)
     return Observation(
         commit=file.commit,
         place=order[file.commit],
@@ -172,7 +172,7 @@ def floor_of(identity: Identity, observations: Sequence[Observation]) -> float |
         if item.code is not None or identity.is_control:
             alike[item.code, tuple(sorted((item.facts or {}).items()))].append(item.value)
     most = max(alike.values(), key=len, default=[])
-    return differing.floor_of(most) if len(most) >= FEWEST_SESSIONS and statistics.pvariance(most) > 0 else None
+    return two_samples.floor_of(most) if len(most) >= FEWEST_SESSIONS and statistics.pvariance(most) > 0 else None
 
 
 def threshold(history: SeriesHistory) -> float:

@@ -16,6 +16,7 @@ from kernel_velocity.results.records import (
     History,
     Recorded,
     ResultsFile,
+    StoredValue,
     code_of,
     kept_rounds,
     left_out_notes,
@@ -23,7 +24,6 @@ from kernel_velocity.results.records import (
     twice,
     unshowable,
 )
-from kernel_velocity.results.stored_rows import StoredValue
 from kernel_velocity.stats.adjust_series import Place, fitted
 
 _LISTED = 5  # commits named in a note before it only counts them

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import records as recorded
+from kernel_velocity.results import records
 from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, Measurement
-from kernel_velocity.results.records import ResultsFile
-from kernel_velocity.results.stored_rows import StoredRow, StoredValue
+from kernel_velocity.results.records import ResultsFile, StoredRow, StoredValue
 
 NOTHING = 0  # the number of no text
 # of one value; times in s per call, `began` the Unix time of its last round, s; NaN: unknown, -1 rounds: unknown
@@ -129,7 +128,7 @@ def _fill_row(found: Entries, row: StoredRow, series: NDArray[np.int32], names: 
     if bounded.any():
         found["interval_method"][bounded] = names.texts.of(ASV_INTERVAL_METHOD)
     if measured.any():
-        found["remark"][measured] = names.remarks.of((None, (recorded.NO_TELEMETRY,)))
+        found["remark"][measured] = names.remarks.of((None, (records.NO_TELEMETRY,)))
     for name in ("seconds", "low", "high"):
         found[name] = getattr(row, name)
     found["began"] = np.where(measured, np.nan if row.began is None else row.began, np.nan)
@@ -141,9 +140,9 @@ def _fill_values(
     """Fill in the entries of a row, value by value; return their rounds, of entries from `start` on."""
     rounds: list[tuple[float, ...]] = []
     for place, (number, value) in enumerate(zip(series.tolist(), row.values(), strict=True)):
-        item = recorded.measurement(file, value, {})
-        kept = [] if item.method is None else recorded.kept_rounds(file, value, item.method)
-        code = recorded.code_of(file, value, kept) if kept else None
+        item = records.measurement(file, value, {})
+        kept = [] if item.method is None else records.kept_rounds(file, value, item.method)
+        code = records.code_of(file, value, kept) if kept else None
         found[place] = (*_entry(item, number, names.texts.of(code), names), _began(value, file))
         rounds += _rounds(start + place, kept, names.texts)
     return rounds

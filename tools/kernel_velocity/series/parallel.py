@@ -17,9 +17,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from kernel_velocity import forking as making_apart
-from kernel_velocity.results import reader as asv_results
-from kernel_velocity.series import packing as entries
+from kernel_velocity import forking
+from kernel_velocity.results import reader
+from kernel_velocity.series import packing
 from kernel_velocity.series.packing import ENTRY, ROUND, Names, Numbers, Packed
 
 FEWEST = 100  # files to a process; fewer are read sooner than another process has started
@@ -39,7 +39,7 @@ class Read:
 
 def read(paths: Sequence[Path], names: Names) -> Iterator[Read]:
     """Yield what results files say, in any order; what is new in them gets a number of `names`."""
-    processes = max(1, min(len(os.sched_getaffinity(0)), len(paths) // FEWEST)) if making_apart.is_possible() else 1
+    processes = max(1, min(len(os.sched_getaffinity(0)), len(paths) // FEWEST)) if forking.is_possible() else 1
     shares = [paths[first::processes] for first in range(processes)]
     with contextlib.ExitStack() as stack:
         helpers = [stack.enter_context(_helper(share)) for share in shares[1:]]
@@ -55,7 +55,7 @@ def _helper(paths: Sequence[Path]) -> Iterator[Callable[[Names], Iterator[Read]]
     Yields:
         what yields what the files say.
     """
-    with tempfile.TemporaryFile() as said, making_apart.begun(partial(_read_into, said, paths)) as end:
+    with tempfile.TemporaryFile() as said, forking.begun(partial(_read_into, said, paths)) as end:
 
         def read_(names: Names) -> Iterator[Read]:
             end()
@@ -79,9 +79,9 @@ def _read_into(said: IO[bytes], paths: Sequence[Path]) -> None:
 def read_one(path: Path, names: Names) -> Read:
     """Return what a results file says."""
     notes: list[str] = []
-    file = asv_results.read_file(path, notes)
+    file = reader.read_file(path, notes)
     nothing = Packed(entries=np.zeros(0, ENTRY), rounds=np.zeros(0, ROUND))
-    packed = nothing if file is None else entries.pack(file, names)
+    packed = nothing if file is None else packing.pack(file, names)
     return Read(
         path=path,
         commit="" if file is None else file.commit,
@@ -108,4 +108,4 @@ def _renumbering(theirs: Names, ours: Names) -> Callable[[Read], Read]:
 
 
 def _numbers(theirs: Numbers[Any], ours: Numbers[Any]) -> np.ndarray[Any, np.dtype[np.int32]]:
-    return np.array([entries.NOTHING, *(ours.of(thing) for thing in theirs.things)], np.int32)
+    return np.array([packing.NOTHING, *(ours.of(thing) for thing in theirs.things)], np.int32)

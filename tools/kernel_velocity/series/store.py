@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.results import git as history
+from kernel_velocity.results import git
 from kernel_velocity.results.measurement import OUTCOMES, Adjusted, Fit, Interval, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import History
-from kernel_velocity.series import adjusted_columns, cached_results, measured, trends
-from kernel_velocity.series import cache as report_cache
+from kernel_velocity.series import adjusted as adjusted_columns
+from kernel_velocity.series import cache as cached_results
+from kernel_velocity.series import changes, measured
 from kernel_velocity.series import layout as series_layout
-from kernel_velocity.series.cache import Cache
-from kernel_velocity.series.cached_results import Found
+from kernel_velocity.series.cache import Cache, Found
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns
 from kernel_velocity.series.layout import Layout
 from kernel_velocity.series.packing import NOTHING, Names, Numbers
@@ -51,7 +51,7 @@ class Store:
         parts = [(key, self.layout.part(number)) for number, key in enumerate(self.layout.keys)]
         outcome = self.layout.columns["outcome"]
         applied = {key for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
-        return tuple(trends.telling((key for key, part in parts if part.stop > part.start), applied))
+        return tuple(changes.telling((key for key, part in parts if part.stop > part.start), applied))
 
     @cached_property
     def places(self) -> frozenset[tuple[str, str]]:
@@ -240,14 +240,14 @@ def _with_cache(folder: Path, results: Path, repository: Path) -> Store:
         return _read(cache, results, repository, ())
     # damaged where it looked whole, or else it fails again
     except (sqlite3.DatabaseError, ValueError, LookupError, TypeError, OverflowError):
-        report_cache.remove(folder)
+        cached_results.remove(folder)
         return _read(Cache(folder, results, repository), results, repository, ())
 
 
 def _read(cache: Cache, results: Path, repository: Path, notes: tuple[str, ...]) -> Store:
     try:
         found = cached_results.update(cache, results)
-        past = history.read(repository, dict.fromkeys(found.commits.values()))
+        past = git.read(repository, dict.fromkeys(found.commits.values()))
         cache.save()
         order = {sha: place for place, sha in enumerate(past.line)}
         layout = series_layout.build(cache, found, order)

@@ -13,9 +13,8 @@ from kernel_velocity.findings.text import plain
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.roofline import model as roofline
-from kernel_velocity.series import changes as changes_along
-from kernel_velocity.series import trends
+from kernel_velocity.roofline import model
+from kernel_velocity.series import changes
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import Page
@@ -90,8 +89,8 @@ def _newest(found: Site, benchmark: str) -> tuple[Place, Measurement, Measuremen
             times = [int(index) for index in series.is_measured.nonzero()[0]]
             if key.implementation in CONTROLS or not times:
                 continue
-            now, base = series.measurement(times[-1], found.line), int(changes_along.before(series)[times[-1]])
-            before = None if base == changes_along.NONE else series.measurement(base, found.line)
+            now, base = series.measurement(times[-1], found.line), int(changes.before(series)[times[-1]])
+            before = None if base == changes.NONE else series.measurement(base, found.line)
             rank = (int(series.place[times[-1]]), cases.index(key.case), -(now.seconds or 0.0))
             known.append((rank, place, now, before))
     best = max(known, key=lambda item: item[0], default=None)
@@ -101,7 +100,7 @@ def _newest(found: Site, benchmark: str) -> tuple[Place, Measurement, Measuremen
 def badge(found: Site, place: Place, item: Measurement, before: Measurement | None) -> Badge:
     """Return the badge of a measured value."""
     kernel, device, _ = pages.parts(item.key.benchmark)
-    change = None if before is None else trends.compare(item, before)
+    change = None if before is None else changes.compare(item, before)
     share = _efficiency(found, place, device, item)
     beside = (f"{share} of the roof",) if share else (pages.change(change),) if change is not None else ()
     figure = " · ".join((pages.rate(item), *beside))
@@ -125,10 +124,10 @@ def _efficiency(found: Site, place: Place, device: str, item: Measurement) -> st
     roofs = found.roofs(place, device, item.commit)
     if roofs is None or item.seconds is None:
         return ""
-    placed = roofline.roofline(
+    placed = model.roofline(
         flops=item.flop, bytes=item.bytes_moved, seconds=item.seconds, roofs=roofs, dtype=item.key.dtype
     )
-    return "" if placed is None else roofline.percent(placed.efficiency)
+    return "" if placed is None else model.percent(placed.efficiency)
 
 
 def _shortened(text: str) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kernel_velocity import units
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome
-from kernel_velocity.site import text as pages
+from kernel_velocity.site import text
 
 Truth = NDArray[np.bool_]
 Texts = NDArray[np.str_]
@@ -88,10 +88,10 @@ def _interval(slowest: float, fastest: float, low: float, high: float, unit: str
 def changes(ratio: FloatArray, distinct: Truth) -> list[str]:
     """Return changes in words; "" where there is nothing to compare with."""
     pairs = zip(ratio.tolist(), distinct.tolist(), strict=True)
-    return ["" if isnan(one) else pages.change_text(one, sure) for one, sure in pairs]
+    return ["" if isnan(one) else text.change_text(one, sure) for one, sure in pairs]
 
 
 def tones(ratio: FloatArray, distinct: Truth) -> list[str]:
     """Return how changes are to be coloured; "" where there is nothing to compare with."""
     pairs = zip(ratio.tolist(), distinct.tolist(), strict=True)
-    return ["" if isnan(one) else pages.tone_of(one, sure) for one, sure in pairs]
+    return ["" if isnan(one) else text.tone_of(one, sure) for one, sure in pairs]

@@ -10,27 +10,23 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
-from kernel_velocity.findings import evidence_store
-from kernel_velocity.findings import last_night as kept_verdicts
+from kernel_velocity.findings import evidence_store, last_night
 from kernel_velocity.findings import store as findings_store
 from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import git as history
-from kernel_velocity.results import reader as asv_results
+from kernel_velocity.results import git, reader, telemetry
 from kernel_velocity.results import sessions as session_facts
-from kernel_velocity.results import telemetry as telemetry_files
 from kernel_velocity.results.measurement import Fit, Measurement, SeriesKey
 from kernel_velocity.results.records import Benchmark, Commit, Machine
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline import ceilings as kept_ceilings
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.roofline.roof_choice import Choice, Chooser
-from kernel_velocity.roofline.roofs import CeilingSession
+from kernel_velocity.roofline.roofs import CeilingSession, Choice, Chooser
 from kernel_velocity.series import store as site_store
 from kernel_velocity.series import tracked as tracked_series
-from kernel_velocity.series.change_finder import Finder
+from kernel_velocity.series.change_points import Finder
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.store import Store
 from kernel_velocity.series.tracked import Tracked
@@ -41,7 +37,7 @@ from kernel_velocity.stats.changepoints.values import ChangePoint
 
 CACHE = Path(".asv", "cache", "report")  # beside the results directory
 Sessions = tuple[tuple[str, SessionFacts], ...]  # commit, what the machine was
-Rounds = Mapping[telemetry_files.Place, Sequence[Round]]  # by benchmark, implementation, case
+Rounds = Mapping[telemetry.Place, Sequence[Round]]  # by benchmark, implementation, case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +237,7 @@ class Site:
 
     def rounds_at(self, place: Place, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
-        return telemetry_files.read_rounds(self._telemetry(place, commit), [])
+        return telemetry.read_rounds(self._telemetry(place, commit), [])
 
     def _telemetry(self, place: Place, commit: str) -> Path:
         return self.results / place.machine / "telemetry" / f"{Path(_file(place, commit)).stem}.jsonl"
@@ -257,7 +253,7 @@ class Site:
 
     @cached_property
     def _tracked(self) -> dict[SeriesKey, Tracked]:
-        return tracked_series.build(asv_results.files_with(self.results, tracked_series.METHODS), self.order)
+        return tracked_series.build(reader.files_with(self.results, tracked_series.METHODS), self.order)
 
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
@@ -265,13 +261,13 @@ class Site:
 
     @cached_property
     def _verdicts(self) -> tuple[tuple[KeptVerdict, ...], tuple[str, ...]]:
-        return kept_verdicts.read(self.results)
+        return last_night.read(self.results)
 
     @cached_property
     def _named(self) -> Mapping[str, Commit]:
         """The commits that findings name and that have no result: bisecting measures them without recording."""
         wanted = {sha for item in self.findings for sha in item.commits} - self.commits.keys()
-        return history.read(self.repository, wanted).commits if wanted else {}
+        return git.read(self.repository, wanted).commits if wanted else {}
 
     @cached_property
     def _stored(self) -> findings_store.Stored:
@@ -295,4 +291,4 @@ def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
 
 
 def _file(place: Place, commit: str) -> str:
-    return f"{place.machine}/{telemetry_files.stem(commit, place.environment)}.json"
+    return f"{place.machine}/{telemetry.stem(commit, place.environment)}.json"

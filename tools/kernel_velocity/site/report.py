@@ -19,26 +19,16 @@ from typing import TextIO
 import jinja2
 from jinja2.bccache import Bucket
 
-from kernel_velocity import forking as making_apart
+from kernel_velocity import forking
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.series import makers
-from kernel_velocity.series.change_finder import Records
-from kernel_velocity.site import badges, navigation, series_data
-from kernel_velocity.site import model as site
-from kernel_velocity.site.charts import documents as kept_documents
+from kernel_velocity.series import cache as makers
+from kernel_velocity.series.change_points import Records
+from kernel_velocity.site import badges, model, navigation, series_data
+from kernel_velocity.site.charts import documents
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import Builder, DataFile, Page, Part
-from kernel_velocity.site.pages import commit as commit_page
-from kernel_velocity.site.pages import compare as compare_page
-from kernel_velocity.site.pages import finding as finding_page
-from kernel_velocity.site.pages import findings as findings_page
-from kernel_velocity.site.pages import findings_data
-from kernel_velocity.site.pages import home as home_page
-from kernel_velocity.site.pages import kernel as kernel_page
-from kernel_velocity.site.pages import machines as machines_page
-from kernel_velocity.site.pages import measurement as measurement_page
-from kernel_velocity.site.pages import roofline as roofline_page
+from kernel_velocity.site.pages import commit, compare, finding, findings, home, kernel, machines, measurement, roofline
 from kernel_velocity.site.writer import INDEX, Writer, Written
 
 NEW = ".new-"  # begins the names of the folders that sites are made in
@@ -46,19 +36,18 @@ LONGEST = 3600.0  # s that no report takes
 TEMPLATES = Path(__file__).resolve().parents[1] / "html_templates"
 MODULES: tuple[Builder, ...] = (
     series_data,
-    home_page,
-    kernel_page,
-    commit_page,
-    compare_page,
-    finding_page,
-    findings_page,
-    findings_data,
-    roofline_page,
-    measurement_page,
-    machines_page,
+    home,
+    kernel,
+    commit,
+    compare,
+    finding,
+    findings,
+    roofline,
+    measurement,
+    machines,
     badges,
 )  # whose `build` makes a part of the site, in the order of its navigation
-LARGEST = (series_data, commit_page)  # what two processes begin with
+LARGEST = (series_data, commit)  # what two processes begin with
 FEWEST_APART = 50  # measured commits; the pages of fewer are made sooner than told from one process to another
 
 
@@ -115,7 +104,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
         ResultsError: `results` is no directory, or `out` is a file.
         HistoryError: `repository` is no git repository with a commit.
     """
-    found = site.read(results, repository, cache)
+    found = model.read(results, repository, cache)
     if out.exists() and not out.is_dir():
         raise ResultsError(f"{out}: a folder for the site is wanted, this is a file: name another with --out")
     out.mkdir(parents=True, exist_ok=True)
@@ -148,7 +137,7 @@ def _makers() -> str:
     """Return what changes with the code and the templates that make the pages, and with the libraries they use."""
     found = hashlib.sha256(f"jinja2 {jinja2.__version__}".encode())
     found.update(makers.digest().encode())
-    for path in sorted([*TEMPLATES.glob("*.*"), kept_documents.script()]):
+    for path in sorted([*TEMPLATES.glob("*.*"), documents.script()]):
         found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()
 
@@ -202,14 +191,14 @@ def _make_all(found: Site, writer: Writer) -> None:
         found.changes.keep({})
         return
 
-    parts = making_apart.Shared(_parts(found))
+    parts = forking.Shared(_parts(found))
 
     def make() -> tuple[Mapping[str, Written], Sequence[str], int, Mapping[SeriesKey, Records]]:
         part = writer.part()
         _make(found, part, parts)
         return part.files, part.fresh, part.made, found.changes.records
 
-    with making_apart.begun(make) as made:
+    with forking.begun(make) as made:
         _make(found, writer, parts)
         files, fresh, number, records = made()
         writer.add_part(files, fresh, number)
@@ -218,9 +207,9 @@ def _make_all(found: Site, writer: Writer) -> None:
 
 def _parts(found: Site) -> list[Part]:
     """Return what makes the parts of the site: the largest first, small ones last, so that none is waited for."""
-    small = [module for module in MODULES if module not in (*LARGEST, kernel_page)]
+    small = [module for module in MODULES if module not in (*LARGEST, kernel)]
     large = [module for module in MODULES if module in LARGEST]
-    kernels = kernel_page.parts(found) if kernel_page in MODULES else []
+    kernels = kernel.parts(found) if kernel in MODULES else []
     return [*(module.build for module in (*large, *small)), *kernels]
 
 
@@ -248,6 +237,6 @@ def _linked(found: Site) -> frozenset[str]:
 
 def _add_static(writer: Writer) -> None:
     """Add style, scripts and Bokeh's own script (from the installed package: no CDN)."""
-    sources = [*sorted((TEMPLATES / "static").iterdir()), kept_documents.script()]
+    sources = [*sorted((TEMPLATES / "static").iterdir()), documents.script()]
     for source in sources:
         writer.add(f"static/{source.name}", source.read_bytes())

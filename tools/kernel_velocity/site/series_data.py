@@ -28,7 +28,7 @@ from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
 from kernel_velocity.series.changes import Truth
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.site import text as pages
+from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import DataFile, series_name
 from kernel_velocity.site.writer import json_bytes
@@ -129,7 +129,7 @@ def _commit(found: Site, sha: str, asked: Sequence[Truth]) -> dict[str, Any]:
         "date": commit.date.isoformat(),
         "tags": list(found.tags.get(sha, ())),
         "places": [number for number, own in enumerate(asked) if own[found.order[sha]]],
-        "page": pages.commit_href(sha),
+        "page": text.commit_href(sha),
     }
 
 
@@ -147,7 +147,7 @@ def index(found: Site) -> dict[str, Any]:
 
 
 def _entry(found: Site, key: SeriesKey, place: int) -> dict[str, Any]:
-    kernel, device, state = pages.parts(key.benchmark)
+    kernel, device, state = text.parts(key.benchmark)
     known = found.benchmarks.get(key.benchmark)
     return {
         "name": series_name(key),

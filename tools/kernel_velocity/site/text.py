@@ -16,7 +16,7 @@ from kernel_velocity import units
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import SERIES_NAME, Benchmark, Commit, Machine
-from kernel_velocity.series.trends import Change
+from kernel_velocity.series.changes import Change
 
 _DIGITS_OF_MEMORY = 18  # of a machine's, bytes; longer is no number of them
 UNSURE = "≈"  # before a change that the intervals do not confirm; the pages explain it

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats import two_samples as differing
+from kernel_velocity.stats import two_samples
 
 LOOKS = (8, 16, 32, 64)  # rounds a side; even, so that each side goes first equally often
-FLOOR = differing.LEAST
+FLOOR = two_samples.LEAST
 CONFIDENCE = 0.95  # of the interval: two one-sided tests at 2.5% where it says "same"
 
 
@@ -111,8 +111,8 @@ def compare(
     """
     a, b = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     floor = max(floor, FLOOR)
-    moved, low, high = differing.shift(a, b, CONFIDENCE)
-    p = float(differing.mann_whitney(a[None], b[None])[0])
+    moved, low, high = two_samples.shift(a, b, CONFIDENCE)
+    p = float(two_samples.mann_whitney(a[None], b[None])[0])
     answer, reason = _answer(moved, low, high, p, floor)
     return Comparison(
         answer=answer,
@@ -132,13 +132,13 @@ def _answer(moved: float, low: float, high: float, p: float, floor: float) -> tu
     """Return the answer and why, from a change, its interval (logarithms), p and the floor."""
     limit = math.log1p(floor)
     within = f"{100 * floor:.3g}%"
-    if p < differing.P and abs(moved) >= limit:
-        return Answer.DIFFERENT, f"p < {differing.P:g}, and no less than {within}"
+    if p < two_samples.P and abs(moved) >= limit:
+        return Answer.DIFFERENT, f"p < {two_samples.P:g}, and no less than {within}"
     if -limit < low and high < limit:
         return Answer.SAME, f"the 95% interval lies within {within} either way"
     if abs(moved) < limit:
         return Answer.UNKNOWN, f"less than {within}, but the interval reaches further"
-    return Answer.UNKNOWN, f"{within} or more, but p is not below {differing.P:g}"
+    return Answer.UNKNOWN, f"{within} or more, but p is not below {two_samples.P:g}"
 
 
 def not_compared(obstacle: Obstacle, reason: str) -> Comparison:

@@ -38,7 +38,5 @@ def as_html(comparison: Comparison, roofs: Roofs | None = None) -> str:
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if absent:
         raise UsageError(f"--html: {', '.join(absent)} not installed; pages need the extra `track` (make venv)")
-    page: str = importlib.import_module("kernel_velocity.compare.formats.compare_formats_html").as_html(
-        comparison, roofs
-    )
+    page: str = importlib.import_module("kernel_velocity.compare.formats.html").as_html(comparison, roofs)
     return page

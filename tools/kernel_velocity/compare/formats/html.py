@@ -1,20 +1,29 @@
-"""What the page of a comparison is made of: ready strings and charts; the template computes nothing."""
+"""What the page of a comparison is made of: ready strings and charts; the template computes nothing.
+
+A comparison as one page that needs nothing else: style, script and Bokeh's own script stand in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import bokeh
+from markupsafe import Markup
 
 from kernel_velocity import units
 from kernel_velocity.compare.formats import charts
-from kernel_velocity.compare.formats import compare_formats_roofline as roofline_plot
-from kernel_velocity.compare.formats import compare_formats_words as words
+from kernel_velocity.compare.formats import charts as roofline_plot
+from kernel_velocity.compare.formats import figures as words
 from kernel_velocity.compare.formats.charts import Chart
 from kernel_velocity.compare.formats.figures import RIGHT, Row, by_problem, is_bad, reason, rows, speed_ups, status
 from kernel_velocity.compare.result import Comparison
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site.charts import palette
+from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.site.text import Cell
 
 HEADS = ("result", "time ± 95%", "mean of samples", "p50", "rate", "efficiency", "cache benefit", "whole function")
@@ -95,7 +104,7 @@ def build(comparison: Comparison, roofs: Roofs | None) -> Page:
             for (problem, device), group in by_problem(found).items()
         ),
         speeds=tuple(_speeds(comparison)),
-        roofline=roofline_plot.chart(found, roofs, colours),
+        roofline=roofline_plot.roofline_chart(found, roofs, colours),
         colours=tuple(colours.items()),
         details=tuple(
             _detail(row, colours[row.timed.implementation], anchors[id(row)]) for row in found if row.figures
@@ -209,3 +218,40 @@ def _counted(texts: Sequence[str]) -> str:
 
 def _figure(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def as_html(comparison: Comparison, roofs: Roofs | None = None) -> str:
+    """Return the page.
+
+    Args:
+        comparison: what was found.
+        roofs: of the device it ran on; without them the plot has what the rows' rooflines say of the roofs.
+    """
+    page = build(comparison, roofs)
+    text = (
+        page_templates()
+        .get_template("compare.html")
+        .render(page=page, style=_static("style.css"), paint=_static("chart_paint.js"), bokeh=_bokeh())
+    )
+    # JSON can hold half of a surrogate pair, UTF-8 cannot: it becomes a question mark
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _static(name: str) -> Markup:
+    """Return a file of our own, to stand in the page."""
+    return Markup((TEMPLATES / "static" / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _bokeh() -> Markup:
+    """Return Bokeh's script (from the installed package: no CDN)."""
+    path = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
+    return Markup(within_script(path.read_text(encoding="utf-8")))
+
+
+def within_script(text: str) -> str:
+    """Return JavaScript that cannot end, or swallow the end of, the element it stands in.
+
+    Neither sequence is JavaScript but in strings and regular expressions, where a backslash in them changes nothing.
+    """
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernel_velocity import units
-from kernel_velocity.compare.formats import compare_formats_words as words
+from kernel_velocity.compare.formats import figures
 from kernel_velocity.compare.formats.figures import MISSING, RIGHT, Row, by_problem, is_bad, rows, speed_ups, status
 from kernel_velocity.compare.result import Compared, Comparison
-from kernel_velocity.markdown_text import literal
 from kernel_velocity.stats.speedup import SpeedUp
+from kernel_velocity.tables import literal
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -56,7 +56,7 @@ def _ratios(compared: Compared, reference: str | None) -> str:
 
 
 def _pair(found: SpeedUp) -> str:
-    return f"{literal(found.faster)} over {literal(found.slower)} {words.speed_up(found)}"
+    return f"{literal(found.faster)} over {literal(found.slower)} {figures.speed_up(found)}"
 
 
 def _facts(title: str, facts: Mapping[str, str]) -> str:
@@ -74,11 +74,11 @@ def _table(heads: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
 
 def _timed(of: Callable[[Row], str]) -> Callable[[Row], str]:
     """Return a column that is a dash where there is no time."""
-    return lambda row: words.DASH if row.figures is None else of(row)
+    return lambda row: figures.DASH if row.figures is None else of(row)
 
 
 def _result(row: Row) -> str:
-    text = words.result(row)
+    text = figures.result(row)
     head, _, why = text.partition(": ")
     shown = f"**{head}**" if is_bad(row.timed) else head
     return f"{shown}: {literal(why)}" if why else shown
@@ -87,16 +87,16 @@ def _result(row: Row) -> str:
 _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "test case": lambda row: literal(row.compared.case),
     "implementation": lambda row: literal(row.timed.implementation),
-    "memory": lambda row: literal(words.memory(row)),
-    "per tensor": words.size,
+    "memory": lambda row: literal(figures.memory(row)),
+    "per tensor": figures.size,
     "elements": lambda row: f"{row.compared.elements:,}",
-    "time ± 95%": _timed(lambda row: words.time(row.figures) if row.figures else words.DASH),
-    "mean, sd": _timed(lambda row: words.mean(row.figures) if row.figures else words.DASH),
-    "rate": _timed(words.rate),
-    "bandwidth": _timed(lambda row: words.bandwidth(row.figures) if row.figures else words.DASH),
-    "efficiency": words.efficiency,
-    "bound": words.bound,
-    "cache benefit": words.cache_benefit,
-    "max error": words.error,
+    "time ± 95%": _timed(lambda row: figures.time(row.figures) if row.figures else figures.DASH),
+    "mean, sd": _timed(lambda row: figures.mean(row.figures) if row.figures else figures.DASH),
+    "rate": _timed(figures.rate),
+    "bandwidth": _timed(lambda row: figures.bandwidth(row.figures) if row.figures else figures.DASH),
+    "efficiency": figures.efficiency,
+    "bound": figures.bound,
+    "cache benefit": figures.cache_benefit,
+    "max error": figures.error,
     "result": _result,
 }

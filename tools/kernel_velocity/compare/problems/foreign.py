@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from kernel_velocity.compare.problems import problem_answers
+from kernel_velocity.compare.problems import file
 from kernel_velocity.compare.problems.file import in_one_line, made, problem_class
 from kernel_velocity.errors import UsageError, is_out_of_memory
 from kernel_velocity.harness.problem import Inputs, Problem, TestCase, Verdict
@@ -45,7 +45,7 @@ def load_file(path: Path, name: str | None, device: str, dtype: str) -> Problem:
             case does not.
     """
     found = problem_class(path, name)
-    problem_answers.parameters(path, found.parameters)
+    file.parameters(path, found.parameters)
     own: dict[str, Any] = {
         "__module__": found.__module__,
         "__doc__": found.__doc__,
@@ -71,24 +71,24 @@ class _Adapted(Problem):
     def generate_test_cases(self, *_dtype: Any) -> list[TestCase]:
         """Return the file's test cases; their inputs are checked when they are made."""
         with redirected(self.device):
-            cases = problem_answers.cases(self._kv_file, self._call("generate_test_cases", 0))
+            cases = file.cases(self._kv_file, self._call("generate_test_cases", 0))
         return [self._checked(case) for case in cases]
 
     def generate_sample(self, *_dtype: Any) -> TestCase:
         """Return the file's sample, checked likewise."""
         with redirected(self.device):
-            return self._checked(problem_answers.case(self._kv_file, self._call("generate_sample", 0)))
+            return self._checked(file.case(self._kv_file, self._call("generate_sample", 0)))
 
     def expected(self, *inputs: Any) -> Any:
         """Return what the file's reference computes, on the device that is asked for."""
         with redirected(self.device):
             found = self._call("expected", len(inputs), *inputs)
-        return problem_answers.outputs(self._of("reference_solution"), found)
+        return file.outputs(self._of("reference_solution"), found)
 
     def verify_result(self, expected: Any, actual: Any, *_dtype: Any) -> Verdict:
         """Return the file's own verdict."""
         with redirected(self.device):
-            return problem_answers.verdict(self._of("verify_result"), self._call("verify_result", 2, expected, actual))
+            return file.verdict(self._of("verify_result"), self._call("verify_result", 2, expected, actual))
 
     def get_flops(self, test_case: TestCase) -> int | None:
         """Return the file's own figure."""
@@ -108,15 +108,15 @@ class _Adapted(Problem):
 
     def get_extra_params(self, test_case: TestCase) -> list[Any]:
         """Return the file's trailing arguments."""
-        return problem_answers.listed(self._of("get_extra_params"), self._call("get_extra_params", 1, test_case))
+        return file.listed(self._of("get_extra_params"), self._call("get_extra_params", 1, test_case))
 
     def get_function_signature(self) -> dict[str, Any]:
         """Return the file's own signature."""
         name = "get_function_signature"
-        return problem_answers.signature(self._of(name), self._call(name, 0))
+        return file.signature(self._of(name), self._call(name, 0))
 
     def _amount(self, name: str, test_case: TestCase) -> int | None:
-        return problem_answers.amount(f"{self._of(name)} of {test_case['name']!r}", self._call(name, 1, test_case))
+        return file.amount(f"{self._of(name)} of {test_case['name']!r}", self._call(name, 1, test_case))
 
     def _of(self, method: str) -> str:
         return f"{self._kv_file}: {method}"

@@ -1,4 +1,9 @@
-"""What a live comparison works on: a problem, ours or a user's, and the implementations there are of it."""
+"""What a live comparison works on: a problem, ours or a user's, and the implementations there are of it.
+
+Whether the native library that lies in a source tree was built from what the tree holds now.
+
+Who edits a kernel and compares it without `make build` would time, and call right, the code of before.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,6 @@ from pathlib import Path
 
 from kernel_velocity import config
 from kernel_velocity.compare.problems import solutions as solution_files
-from kernel_velocity.compare.problems import stale_build
 from kernel_velocity.compare.problems.file import in_one_line
 from kernel_velocity.compare.problems.foreign import load_file
 from kernel_velocity.errors import UsageError
@@ -19,6 +23,8 @@ from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.problem import Inputs, Problem
 
 Binder = Callable[[Problem, str, Inputs], Bound]
+
+LIBRARY = Path("_native", "libkernel_velocity.so")
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ def _bind_compile(problem: Problem, case: str, inputs: Inputs) -> Bound:
 
 def _bind_native(problem: Problem, case: str, inputs: Inputs) -> Bound:
     if problem.kernel is not None:
-        stale_build.check(Path(str(importlib.import_module("kernels").__file__)).parent, problem.kernel)
+        check(Path(str(importlib.import_module("kernels").__file__)).parent, problem.kernel)
     return implementations.bind("native", problem, case, inputs, Path())
 
 
@@ -122,3 +128,26 @@ def _require_reference(problem: Problem, inputs: Inputs) -> None:
         if problem.device == "cuda" or "CUDA" not in str(error):
             raise
         raise NotImplementedError(f"the reference has a CUDA device written in: {in_one_line(error)}") from None
+
+
+def check(kernels: Path, kernel: str) -> None:
+    """Check the library in a folder of kernels against the sources of one of them, and what these may include.
+
+    An installed wheel has no sources, and a tree without a library says so itself when that is loaded.
+
+    Raises:
+        UsageError: a source was changed after the library was built.
+    """
+    library = kernels / LIBRARY
+    if not library.is_file():
+        return
+    own = [
+        path for folder in (kernel, "_native") for kind in ("*.cpp", "*.cu") for path in (kernels / folder).glob(kind)
+    ]
+    sources = [*own, *kernels.glob("*/*.h")]
+    newest = max(sources, key=lambda path: path.stat().st_mtime_ns, default=library)
+    if newest.stat().st_mtime_ns > library.stat().st_mtime_ns:
+        raise UsageError(
+            f"{newest.relative_to(kernels.parent)} was changed after the native library was built: run `make build`, "
+            "or what is compared is the code of before"
+        )

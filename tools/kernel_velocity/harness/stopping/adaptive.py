@@ -33,7 +33,7 @@ class Adaptive(StoppingRule):
     n_min: samples, waived when the time is up; n_floor never.
 
     The constants are for a single run, and were chosen on 3,693 mixtures of noise of the tuning namespace
-    (lab/mixtures.py, seeds 100 to 103, two traces each) and 400 more (104 and 105, ten each): against a fixed time
+    (lab/noise.py, seeds 100 to 103, two traces each) and 400 more (104 and 105, ten each): against a fixed time
     that costs as much in total, the median error is .93 times as large, p90 .81 times.
     """
 

@@ -27,7 +27,7 @@ class AdaptiveRound(StoppingRule):
     floor: what is left of the budget would not bring it to eps. t_min, t_max: seconds of timing. n_min: samples, waived
     when the time is up; n_floor never.
 
-    Chosen on 1,000 mixtures of noise of the tuning namespace (lab/mixtures.py, seed 2, two traces each). `adaptive`,
+    Chosen on 1,000 mixtures of noise of the tuning namespace (lab/noise.py, seed 2, two traces each). `adaptive`,
     for a single run, has a better measure of noise and better constants. This one stays as it is: series are recorded
     under its hash, in which it goes by the name that it had.
     """

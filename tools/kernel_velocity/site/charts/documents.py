@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.series import makers
+from kernel_velocity.series import cache
 
 NAME = "charts.json"
 MOST = 32  # documents kept, those asked for last; a site has a few
@@ -106,4 +106,4 @@ def script() -> Path:
 @functools.cache
 def _made_by() -> str:
     """Return what changes with Bokeh and with our code."""
-    return hashlib.sha256(makers.digest().encode() + script().read_bytes()).hexdigest()
+    return hashlib.sha256(cache.digest().encode() + script().read_bytes()).hexdigest()

@@ -1,27 +1,54 @@
-"""A commit's page: everything it changed, the surest and largest first, how it was built, and on what machine."""
+"""A commit's page: everything it changed, the surest and largest first, how it was built, and on what machine.
+
+A commit's page as data, for other tools: `data/commit-<first 12 digits of its hash>`.
+
+- `commit`, `page`, `parents`, `tags`; `last_tag`: the full SHA of the newest tagged commit before it, null for none;
+- `findings`: the ids of those that name it;
+- `places`: for each machine and environment with a value of it, `values`: how many there are, `compared`: of how many
+  there is one before, and how many are `changed`: `faster`, `slower`, `without a time now`;
+- `changed`: the page's first table, in its order, as columns of equal length: what the value is of (`series` is its
+  data file), `outcome`, times in s per call, `finding`; and `before`, `tag`, `best`, each with the `commit` that it is
+  compared with, the `ratio` of speeds, new over old, and whether the two intervals are `overlapping`.
+
+What did not change is counted here, and held by the series' own files. null: unknown, or there is none.
+
+A commit page's build and environment: what the sessions that measured it found, and what of it is new.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 from kernel_velocity.findings.finding import Affected, Finding
+from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Slot
+from kernel_velocity.results.measurement import OUTCOMES
 from kernel_velocity.results.records import Commit
+from kernel_velocity.results.sessions import COMPILERS, SessionFacts
+from kernel_velocity.series.changes import NONE
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import DataFile, Page
-from kernel_velocity.site.pages import commit_data, commit_values, home_findings
-from kernel_velocity.site.pages.commit_build import Build, Sessions
-from kernel_velocity.site.pages.commit_changes import Line
+from kernel_velocity.site.outputs import DataFile, Page, series_name
+from kernel_velocity.site.pages import commit_values, home
+from kernel_velocity.site.pages.commit_changes import Digests, Line
 from kernel_velocity.site.pages.commit_tables import Fold, Row, RowMaker
-from kernel_velocity.site.pages.commit_values import FAILED, NO_TAG, Values
-from kernel_velocity.site.pages.commits_kept import Digests
-from kernel_velocity.site.pages.home_findings import FindingLine
+from kernel_velocity.site.pages.commit_values import APART, FAILED, FIGURES, NO_TAG, OVERLAPPING, Against, Values
+from kernel_velocity.site.pages.home import FindingLine
+from kernel_velocity.site.series_data import significant
 from kernel_velocity.site.text import Place
+
+FORMAT = 1
+DIGITS = 12  # of the commit's hash in the file's name
+_KEY = ("machine", "environment", "benchmark", "implementation", "case")
+_OVERLAPPING = {OVERLAPPING: True, APART: False}  # None of the third state
+
+CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
+NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +99,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
             context=partial(maker.context, sha),
             inputs=maker.inputs(sha),
         )
-        yield DataFile(
-            name=commit_data.name(sha), value=partial(maker.data, sha), inputs=maker.inputs(sha, neighbours=False)
-        )
+        yield DataFile(name=name(sha), value=partial(maker.data, sha), inputs=maker.inputs(sha, neighbours=False))
     maker.digests.keep()
 
 
@@ -168,7 +193,7 @@ class Maker:
             parents=tuple((one[:SHORT], self._href(one)) for one in commit.parents),
             older=_link(older),
             newer=_link(newer),
-            findings=tuple(home_findings.line(item, found, self.pages) for item in self.findings.get(sha, ())),
+            findings=tuple(home.line(item, found, self.pages) for item in self.findings.get(sha, ())),
             lead=self._lead(commit, shown),
             heads=(f"speed, against {against}", *heads),
             quiet_heads=(f"against {against}", *heads),
@@ -184,7 +209,7 @@ class Maker:
         """Return the same as numbers."""
         place = self.found.order.get(sha)
         tag = NO_TAG if place is None else int(self.line.tags[place])
-        return commit_data.as_data(
+        return as_data(
             self.found.commits[sha],
             self._values(sha).asked(),
             self._rows(sha),
@@ -254,3 +279,146 @@ def _is_against(values: Values, parents: Sequence[str]) -> bool:
 def _affected(findings: Sequence[Finding]) -> dict[Slot, tuple[Finding, Affected]]:
     """Return, by slot of a series, the finding that it shows and how much."""
     return {item.identity.slot: (finding, item) for finding in findings for item in finding.affected}
+
+
+def name(sha: str) -> str:
+    """Return the name of a commit's data file."""
+    return f"commit-{sha[:DIGITS]}"
+
+
+def as_data(
+    commit: Commit,
+    shown: Values,
+    rows: RowMaker,
+    *,
+    places: Sequence[Place],
+    findings: Sequence[Finding],
+    tags: Sequence[str],
+    last_tag: str | None,
+) -> dict[str, Any]:
+    """Return what a commit's page says, as numbers.
+
+    Args:
+        shown: what was measured of it. rows: of its page. places: of the site. findings: that name it.
+        tags: its own. last_tag: full SHA.
+    """
+    own = [(place, shown.at(place.machine, place.environment)) for place in places]
+    return {
+        "format": FORMAT,
+        "commit": commit.sha,
+        "page": pages.commit_href(commit.sha),
+        "parents": list(commit.parents),
+        "tags": list(tags),
+        "last_tag": last_tag,
+        "findings": [item.id for item in findings],
+        "places": [_counted(place, values) for place, values in own if len(values)],
+        "changed": _changed(rows.ordered(shown[rows.is_first(shown)]), rows),
+    }
+
+
+def _counted(place: Place, values: Values) -> dict[str, Any]:
+    changed, compared = commit_values.counts(values)
+    ways = commit_values.ways(values)
+    said = {"machine": place.machine, "environment": place.environment, "values": len(values)}
+    return {**said, "compared": compared, "changed": changed, **ways}
+
+
+def _changed(values: Values, rows: RowMaker) -> dict[str, Any]:
+    keys = values.keys
+    return {
+        "series": list(map(series_name, keys)),
+        **{part: [getattr(key, part) for key in keys] for part in _KEY},
+        "outcome": [OUTCOMES[outcome].value for outcome in values.outcome.tolist()],
+        **{figure: significant(values.figure(figure)) for figure in FIGURES},
+        "before": _against(values.before, values.others),
+        "tag": _against(values.tag, values.others),
+        "best": _against(values.best, values.others),
+        "finding": [rows.finding_of(key) for key in keys],
+    }
+
+
+def _against(against: Against, others: Sequence[str]) -> Mapping[str, Any]:
+    return {
+        "commit": [None if other == NONE else others[other] for other in against.other.tolist()],
+        "ratio": significant(against.ratio),
+        "overlapping": [_OVERLAPPING.get(state) for state in against.state.tolist()],
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelBuild:
+    """One kernel of the commit's wheel."""
+
+    kernel: str
+    code: str  # hash of its machine code and Python files
+    ptxas: str  # registers and spills
+    against: str  # whether the commit before had the same code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """How the commit was built on a machine, and what that machine was."""
+
+    missing: str  # why nothing else here says anything; empty where something does
+    compilers: tuple[tuple[str, str], ...]
+    kernels: tuple[KernelBuild, ...]
+    changed: tuple[tuple[str, str, str], ...]  # fact, what it was, what it is
+    against: str  # the commit whose environment that is compared with; empty for none
+    facts: tuple[tuple[str, str], ...]
+
+
+def build_of(sessions: Sequence[SessionFacts], before: tuple[str, Sequence[SessionFacts]] | None) -> Build:
+    """Return the build and the environment of a commit on a machine.
+
+    Args:
+        sessions: that measured the commit. before: the newest commit before it of which a session is known, with them.
+    """
+    now = session_facts.at(sessions, None)
+    if now is None:
+        missing = "Neither build nor environment is recorded: it was measured before sessions noted them, or elsewhere."
+        return Build(missing=missing, compilers=(), kernels=(), changed=(), against="", facts=())
+    then = None if before is None else session_facts.at(before[1], None)
+    known = {name: text for name, text in now.facts.items() if name not in COMPILERS}
+    changes = {} if then is None else session_facts.changes(then.facts, now.facts)
+    return Build(
+        missing="",
+        compilers=tuple((name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)),
+        kernels=tuple(_kernel(name, now, then) for name in sorted(now.code)),
+        changed=tuple((name, old, new) for name, (old, new) in changes.items()),
+        against="" if before is None or then is None else before[0][:SHORT],
+        facts=tuple(sorted(known.items())),
+    )
+
+
+def _kernel(name: str, now: SessionFacts, then: SessionFacts | None) -> KernelBuild:
+    old = None if then is None else then.code.get(name)
+    same = NOT_RECORDED if old is None else "same code" if old == now.code[name] else "other code"
+    return KernelBuild(
+        kernel=name, code=now.code[name][:CODE_DIGITS], ptxas=now.ptxas.get(name, NOT_RECORDED), against=same
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """The sessions of a machine and environment, by the commit that they measured."""
+
+    by_commit: Mapping[str, Sequence[SessionFacts]]  # oldest first
+    before: Mapping[str, str]  # measured commit of the line -> the newest one before it that has sessions
+
+    @classmethod
+    def of(cls, sessions: Iterable[tuple[str, SessionFacts]], line: Sequence[str]) -> Sessions:
+        """Return (commit, session) pairs, oldest first, in order; `line` are the measured commits, oldest first."""
+        found: dict[str, list[SessionFacts]] = {}
+        for sha, session in sessions:
+            found.setdefault(sha, []).append(session)
+        before, newest = {}, None
+        for sha in line:
+            if newest is not None:
+                before[sha] = newest
+            newest = sha if sha in found else newest
+        return cls(by_commit=found, before=before)
+
+    def build(self, sha: str) -> Build:
+        """Return the build and the environment of a commit, and what of them is new."""
+        earlier = self.before.get(sha)
+        return build_of(self.by_commit.get(sha, ()), None if earlier is None else (earlier, self.by_commit[earlier]))

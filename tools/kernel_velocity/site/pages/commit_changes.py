@@ -2,29 +2,38 @@
 
 Against the commit measured before it, the last tag before it, and the fastest value of the series before it, by the
 rules of `changes_along`: what the commits' pages are made from.
+
+Digests of the commits' values, kept from one report to the next: what a new commit changes is its own page.
+
+A digest follows from the values of the commit and of those before it on the first-parent line: as long as none of
+their results files and adjusted times changed, nor which series are shown, it is what it was. One JSON file beside the
+cache, safe to delete.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel_velocity.files import replace_text
 from kernel_velocity.results.measurement import IntArray
-from kernel_velocity.series import changes as changes_along
-from kernel_velocity.series import series_blocks
-from kernel_velocity.series.changes import NONE, Entries, Timed, Truth
-from kernel_velocity.series.layout import Layout
+from kernel_velocity.series import cache, changes
+from kernel_velocity.series import layout as series_blocks
+from kernel_velocity.series.changes import NONE, Indices, Timed, Truth
+from kernel_velocity.series.layout import Block, Layout
 from kernel_velocity.series.packing import NOTHING
-from kernel_velocity.series.series_blocks import Block
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import series_name
-from kernel_velocity.site.pages import commits_beside
+from kernel_velocity.site.pages import commit_values
 from kernel_velocity.site.pages.commit_values import (
     APART,
     FAILED,
@@ -42,6 +51,8 @@ from kernel_velocity.site.pages.commit_values import (
 FEWEST = 2  # commits that are looked at together: a new one, and the one before it, whose page links to it
 MOST_VALUES = 400_000  # that are held at a time: 60 MB
 
+NAME = "commits.json"
+
 
 def tags_before(found: Site) -> IntArray:
     """Return, for every place of the first-parent line, the place of the newest tag before it; NO_TAG where none is."""
@@ -54,8 +65,8 @@ def tags_before(found: Site) -> IntArray:
 class _Stretch:
     """Some commits that follow each other among the measured ones, with their values."""
 
-    places: Entries  # of the commits on the line, ascending
-    first: Entries  # (commits + 1,) of each one's values, and the number of all
+    places: Indices  # of the commits on the line, ascending
+    first: Indices  # (commits + 1,) of each one's values, and the number of all
     values: Values  # those of a commit together, as the series are ordered
 
 
@@ -99,7 +110,7 @@ class Line:
 
     def beside(self, sha: str) -> Values:
         """Return what was measured of a commit beside the line."""
-        return commits_beside.beside(self.found, sha, self.tags.tolist())
+        return commit_values.beside(self.found, sha, self.tags.tolist())
 
     def digest(self, place: int) -> str:
         """Return what changes whenever `at` would say something else of the commit at a place."""
@@ -124,7 +135,7 @@ class Line:
             self._next *= 2
         return self._held
 
-    def _following(self, place: int) -> Entries:
+    def _following(self, place: int) -> Indices:
         """Return a place and those that are looked at with it."""
         measured, ends = self._measured
         first = int(np.searchsorted(measured, place, side="right"))
@@ -133,7 +144,7 @@ class Line:
         return np.concatenate([[place], measured[first : max(first, min(first + self._next - 1, most))]])
 
     @cached_property
-    def _measured(self) -> tuple[Entries, Entries]:
+    def _measured(self) -> tuple[Indices, Indices]:
         """Return the places that have values, ascending, and how many values there are up to each of them."""
         held = np.zeros(len(self.found.line), np.int64)
         for path, sha in self.found.store.found.commits.items():
@@ -142,7 +153,7 @@ class Line:
         places = np.flatnonzero(held)
         return places, np.cumsum(held[places])
 
-    def _made(self, places: Entries) -> _Stretch:
+    def _made(self, places: Indices) -> _Stretch:
         parts = [self._part(block, places) for block in self._blocks(places)]
         place = np.concatenate([part.place for part in parts] or [np.empty(0, np.int32)])
         order = np.argsort(place, kind="stable")
@@ -152,10 +163,10 @@ class Line:
             values=self._values(parts, order),
         )
 
-    def _blocks(self, places: Entries) -> Iterator[Block]:
+    def _blocks(self, places: Indices) -> Iterator[Block]:
         return series_blocks.blocks(self._layout, self._numbers, upto=int(places[-1]))
 
-    def _values(self, parts: Sequence[_Part], order: Entries) -> Values:
+    def _values(self, parts: Sequence[_Part], order: Indices) -> Values:
         """Return every result of a stretch; `order` puts those of a commit together."""
 
         def joined(name: str) -> Any:
@@ -186,7 +197,7 @@ class Line:
         number = int(self._layout.columns["remark"][slot])
         return (None, ()) if number == NOTHING else self.found.store.names.remarks[number]
 
-    def _part(self, block: Block, places: Entries) -> _Part:
+    def _part(self, block: Block, places: Indices) -> _Part:
         """Return the values of a block's series at some places."""
         own = np.flatnonzero(np.isin(block.places, places))
         slots = block.slots[:, own]
@@ -206,7 +217,7 @@ class Line:
             best=best,
         )
 
-    def _lost(self, slot: Entries, start: Entries) -> Truth:
+    def _lost(self, slot: Indices, start: Indices) -> Truth:
         """Return which values are no times although the one before is; without a reason, n/a was not asked for.
 
         Args:
@@ -228,14 +239,14 @@ class _Part:
 
     which: IntArray  # of the site's series
     place: IntArray  # of the commit on the line
-    slot: Entries  # where it lies in the layout
+    slot: Indices  # where it lies in the layout
     changed: Truth
     before: Against
     tag: Against
     best: Against
 
 
-def _bases(block: Block, own: Entries, tags: IntArray) -> tuple[Entries, Entries, Entries]:
+def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices, Indices]:
     """Return what some commits' values are compared with: the one before, at the last tag, the best; (series, own).
 
     Args:
@@ -254,15 +265,15 @@ def _bases(block: Block, own: Entries, tags: IntArray) -> tuple[Entries, Entries
     return before, tag, best_before
 
 
-def _slots(block: Block, columns: IntArray, upto: Entries) -> Entries:
+def _slots(block: Block, columns: IntArray, upto: Indices) -> Indices:
     """Return where the values lie whose columns are told by one of `columns` each; NONE where that is less than 0."""
     which = np.where(upto < 0, NONE, columns[:, upto])
     return np.where(which == NONE, NONE, np.take_along_axis(block.slots, which.astype(np.int64), axis=1))
 
 
-def _against(layout: Layout, new: Timed, base: Entries) -> Against:
+def _against(layout: Layout, new: Timed, base: Indices) -> Against:
     """Return the changes of values against those that lie at `base`; the other commit is a place on the line."""
-    made = changes_along.compared(new, series_blocks.timed(layout, base))
+    made = changes.compared(new, series_blocks.timed(layout, base))
     known = made.both & (base != NONE)
     state = np.where(made.unknown, UNKNOWN, np.where(made.overlapping, OVERLAPPING, APART))
     return Against(
@@ -270,3 +281,58 @@ def _against(layout: Layout, new: Timed, base: Entries) -> Against:
         ratio=np.where(known, made.ratio, np.nan),
         state=np.where(known, state, UNKNOWN).astype(np.uint8),
     )
+
+
+class Digests:
+    """The digests of a site's commits."""
+
+    def __init__(self, found: Site, line: Line) -> None:
+        """Take a site and its line; without a cache they last as long as this object."""
+        self._line = line
+        self._path = None if found.cache is None else found.cache / NAME
+        self._followed = _followed(found, line)
+        self._known = _read(self._path)
+        self._asked: dict[str, str] = {}
+
+    def of(self, place: int) -> str:
+        """Return the digest of the commit at a place that was measured (`Line.digest`)."""
+        followed = self._followed[place]
+        known = self._asked.get(followed) or self._known.get(followed)
+        found = self._asked[followed] = self._line.digest(place) if known is None else known
+        return found
+
+    def keep(self) -> None:
+        """Keep those that were asked for, for the next report."""
+        if self._path is not None and self._asked != self._known:
+            with contextlib.suppress(OSError):  # they are made again
+                replace_text(self._path, json.dumps(self._asked))
+
+
+def _read(path: Path | None) -> Mapping[str, str]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path is not None else None
+    except (OSError, ValueError):
+        return {}
+    is_whole = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
+    return found if is_whole and found is not None else {}
+
+
+def _followed(found: Site, line: Line) -> dict[int, str]:
+    """Return, for each place of the line that has results files, what tells whether its digest is still the same.
+
+    A file's signature tells its contents to whom it was read by: the numbers of series are those of one cache.
+    """
+    store = found.store
+    files: dict[int, list[str]] = {}
+    for path, sha in sorted(store.found.commits.items()):
+        if sha in found.order:
+            files.setdefault(found.order[sha], []).append(
+                f"{path} {store.found.signatures[path]} {store.adjusted.get(path)}"
+            )
+    made = hashlib.sha256(repr((cache.digest(), str(found.results.resolve()))).encode())
+    made.update(store.layout.shown.encode() + line.identities.tobytes())
+    told = {}
+    for place in sorted(files):
+        made.update(repr((place, found.line[place], files[place])).encode("utf-8", "surrogatepass"))
+        told[place] = f"{made.hexdigest()} {int(line.tags[place])}"
+    return told

@@ -14,7 +14,7 @@ import numpy as np
 from kernel_velocity.findings import finding as findings_finding
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import Affected, Finding, State
-from kernel_velocity.results import identity as series_identity
+from kernel_velocity.results import identity
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Slot
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, SeriesKey
@@ -99,7 +99,7 @@ class RowMaker:
         return values.changed | np.array([self._found(key) is not None for key in values.keys], np.bool_)
 
     def _found(self, key: SeriesKey) -> tuple[Finding, Affected] | None:
-        return self.findings.get(series_identity.of(key, None).slot) if self.findings else None
+        return self.findings.get(identity.of(key, None).slot) if self.findings else None
 
     def finding_of(self, key: SeriesKey) -> str | None:
         """Return the id of the finding that a series shows; None for none."""

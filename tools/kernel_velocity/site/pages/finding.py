@@ -6,19 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_velocity import units
-from kernel_velocity.findings import finding, verdict_text
-from kernel_velocity.findings import text as finding_text
+from kernel_velocity.findings import finding, text, verdict_text
 from kernel_velocity.findings.evidence import Evidence, Purpose
 from kernel_velocity.findings.finding import Finding
-from kernel_velocity.results import git as history
+from kernel_velocity.results import git
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import Commit
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import Page
-from kernel_velocity.site.pages import finding_attribution, finding_evidence, finding_series, finding_words
-from kernel_velocity.site.pages.finding_attribution import Sessions, Suspected
-from kernel_velocity.site.pages.finding_evidence import Bisected, Shown
+from kernel_velocity.site.pages import finding_evidence, finding_series, finding_words
+from kernel_velocity.site.pages.finding_evidence import Bisected, Sessions, Shown, Suspected
 from kernel_velocity.site.pages.finding_series import Series
 from kernel_velocity.site.pages.finding_words import Command
 from kernel_velocity.site.text import CommitLine
@@ -96,12 +94,14 @@ def build(found: Site) -> Iterator[Page]:
 
 def _known(found: Site) -> Known:
     named = _commits(found)
-    accused = dict.fromkeys(sha for item in found.findings for sha in finding_attribution.shown(item) if sha in named)
+    accused = dict.fromkeys(
+        sha for item in found.findings for sha in finding_evidence.shown_commits(item) if sha in named
+    )
     return Known(
         named=named,
-        touched=history.touched(found.repository, tuple(accused)),
+        touched=git.touched(found.repository, tuple(accused)),
         keys=finding_series.by_slot(found),
-        sessions=finding_attribution.sessions(found),
+        sessions=finding_evidence.sessions(found),
     )
 
 
@@ -109,11 +109,11 @@ def _commits(found: Site) -> Mapping[str, Commit]:
     """Return every commit that findings or their evidence name and that the repository has."""
     wanted: set[str] = set()
     for item in found.findings:
-        wanted |= {*finding_attribution.shown(item), *([item.anchor] if item.anchor else [])}
+        wanted |= {*finding_evidence.shown_commits(item), *([item.anchor] if item.anchor else [])}
         for kept in found.evidence(item.id)[0].values():
             wanted |= {sha for rerun in kept.reruns for sha in (rerun.before, rerun.after)}
             wanted |= {step.commit for path in kept.paths for step in path.tried} | {path.good for path in kept.paths}
-    return history.read(found.repository, wanted).commits if wanted else {}
+    return git.read(found.repository, wanted).commits if wanted else {}
 
 
 def of(found: Site, item: Finding, known: Known) -> FindingPage:
@@ -122,7 +122,7 @@ def of(found: Site, item: Finding, known: Known) -> FindingPage:
     reruns = [one for own in kept.values() for one in own.reruns]
     reruns.sort(key=lambda one: (one.purpose is Purpose.CULPRIT, -abs(one.effect or 0.0)))
     series, further = finding_series.shown(found, item, known.keys)
-    machine = finding_attribution.environment(known.sessions, item)
+    machine = finding_evidence.environment(known.sessions, item)
     left_out = max(0, len(reruns) - MOST_SHOWN) + sum(own.left_out for own in kept.values())
     return FindingPage(
         name=finding.finding_href(item.id),
@@ -134,19 +134,21 @@ def of(found: Site, item: Finding, known: Known) -> FindingPage:
         headline=finding_words.headline(item),
         subject=item.subject,
         accusation=verdict_text.accusation(item) if item.commits else "",
-        suspected=finding_attribution.suspected(item, known.named, known.touched, found.commits),
-        further=finding_attribution.further(item),
-        anchor=finding_attribution.line(item.anchor, known.named, found.commits),
+        suspected=finding_evidence.suspected(item, known.named, known.touched, found.commits),
+        further=finding_evidence.further(item),
+        anchor=finding_evidence.line(item.anchor, known.named, found.commits),
         anchor_short=(item.anchor or "")[:SHORT],
         found=f"{item.found:%Y-%m-%d %H:%M %Z}",
-        shown_by=finding_text.shown_by(item),
+        shown_by=text.shown_by(item),
         how=item.how,
         ruled_out=item.ruled_out,
         decide=finding_words.decisions(item),
         look=finding_words.looks(item),
         missing="" if reruns else finding_words.missing(item),
         unread=unread,
-        reruns=tuple(finding_evidence.shown(one, number >= UNFOLDED) for number, one in enumerate(reruns[:MOST_SHOWN])),
+        reruns=tuple(
+            finding_evidence.shown_rerun(one, number >= UNFOLDED) for number, one in enumerate(reruns[:MOST_SHOWN])
+        ),
         left_out=f"{units.count(left_out, 'further re-run')} not shown" if left_out > 0 else "",
         paths=tuple(finding_evidence.bisected(found, path, known.named) for own in kept.values() for path in own.paths),
         series=series,

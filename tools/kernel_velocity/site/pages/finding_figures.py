@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.findings import text as finding_text
+from kernel_velocity.findings import text
 from kernel_velocity.findings.evidence import Path, Rerun
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.site.charts.finding_axes import LEFT, RIGHT, WIDTH, Axis, Tick, ticks, vertical
-from kernel_velocity.stats import two_samples as differing
+from kernel_velocity.site.charts.small import AXES_WIDTH, LEFT, RIGHT, Axis, Tick, ticks, vertical
+from kernel_velocity.stats import two_samples
 
 _LEAST_RUNNING = 2  # rounds a side that a running ratio is made from
-_FEWEST = differing.FEWEST  # rounds a side from which the interval of the test's threshold is finite
+_FEWEST = two_samples.FEWEST  # rounds a side from which the interval of the test's threshold is finite
 _CALM_FROM = 4  # rounds a side from which the running ratio may stretch the axis: the first ones jump
 
 
@@ -86,7 +86,7 @@ class Trend:
 
 
 def _rounds_axis(rounds: int) -> tuple[Axis, tuple[Tick, ...]]:
-    axis = Axis(0.5, rounds + 0.5, LEFT, WIDTH - RIGHT)
+    axis = Axis(0.5, rounds + 0.5, LEFT, AXES_WIDTH - RIGHT)
     wanted = sorted({1, *(number for number in (2, 4, 8, 16, 32, 64) if number <= rounds), rounds})
     shown = [number for number in wanted if number in (1, rounds) or number <= rounds * 0.9]
     roomy = [number for number in shown if rounds <= 8 or number not in (2, 4) or number >= rounds / 8]
@@ -162,7 +162,7 @@ def ratio_figure(rerun: Rerun) -> RatioFigure | None:
     last = rerun.looks[-1] if rerun.looks else None
     return RatioFigure(
         label="the change of time after each round"
-        + ("" if last is None else f"; at the end {finding_text.change(last.ratio)}, p {last.p:.2g}"),
+        + ("" if last is None else f"; at the end {text.change(last.ratio)}, p {last.p:.2g}"),
         x_ticks=x_ticks,
         y_ticks=_change_ticks(y),
         line=" ".join(f"{x(rounds)},{y(middle)}" for rounds, middle, _, _ in running),
@@ -182,7 +182,7 @@ def ratio_figure(rerun: Rerun) -> RatioFigure | None:
 
 def _running(before: FloatArray, after: FloatArray, rounds: int) -> tuple[int, float, float, float]:
     """Return (rounds, change, low, high) of the first rounds: logarithms, the interval of the test's threshold."""
-    middle, low, high = differing.shift(before[:rounds], after[:rounds], 1 - differing.P)
+    middle, low, high = two_samples.shift(before[:rounds], after[:rounds], 1 - two_samples.P)
     return rounds, middle, low, high
 
 
@@ -192,7 +192,7 @@ def _bar(rounds: int, look: object, x: Axis, y: Axis) -> Bar:
         x=x(rounds),
         y=y(math.log(ratios["ratio"])),
         **{name: y(math.log(ratios[name])) for name in ("low", "high", "least", "most")},
-        title=f"after {rounds} rounds a side: {finding_text.change(ratios['ratio'])}, p {ratios['p']:.2g}",
+        title=f"after {rounds} rounds a side: {text.change(ratios['ratio'])}, p {ratios['p']:.2g}",
     )
 
 
@@ -274,7 +274,7 @@ def path_steps(path: Path, line: Sequence[str]) -> tuple[PathStep, ...]:
     """
     order = {step.commit: number for number, step in enumerate(path.tried, start=1)}
     verdicts = {step.commit: {True: "slow", False: "fast", None: "untold"}[step.slow] for step in path.tried}
-    x = Axis(0, max(len(line) - 1, 1), _TREND_EDGE * 4, 2 * WIDTH - _TREND_EDGE * 4)
+    x = Axis(0, max(len(line) - 1, 1), _TREND_EDGE * 4, 2 * AXES_WIDTH - _TREND_EDGE * 4)
     return tuple(
         PathStep(
             x=x(place),

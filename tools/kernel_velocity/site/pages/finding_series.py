@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.findings import text as finding_text
+from kernel_velocity.findings import text
 from kernel_velocity.findings.finding import Affected, Finding, Kind
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.identity import Identity, environment_of
@@ -72,9 +72,9 @@ def _series(found: Site, item: Finding, one: Affected, key: SeriesKey | None, pl
         name=str(one.identity),
         href="" if key is None else pages.trend_href(key),
         machine=one.identity.machine,
-        effect=finding_text.effect(one) if is_timed else "no value any more",
+        effect=text.effect(one) if is_timed else "no value any more",
         tone=tone,
-        test=finding_text.tested(one),
+        test=text.tested(one),
         trend=None if key is None else trend(found.series(key), places, one.identity),
     )
 

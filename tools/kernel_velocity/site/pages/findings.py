@@ -1,16 +1,24 @@
-"""The list of the findings: what waits for somebody first; filters by state, kind, machine and text live in the URL."""
+"""The list of the findings: what waits for somebody first; filters by state, kind, machine and text live in the URL.
+
+The findings as files, for other tools: a list of them, and each with its evidence.
+
+- `data/findings`: every finding, as `kv findings list --all --json` prints it, with the name of its page;
+- `data/finding-<id>`: one of them, with its re-runs and bisections by machine, as `results/findings/evidence` has them.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from kernel_velocity.findings import finding
+from kernel_velocity.findings import evidence_store, finding
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import Page
+from kernel_velocity.site.outputs import DataFile, Page
 from kernel_velocity.site.pages import finding_words
 
 NAME = "findings.html"
@@ -21,6 +29,8 @@ KINDS = (
     Kind.IMPROVEMENT,
 )  # of those that are open, most pressing first
 MOST_MACHINES = 3  # named in a row
+
+FORMAT = 1  # of these files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +65,14 @@ class FindingsPage:
     machines: tuple[str, ...]
 
 
-def build(found: Site) -> Iterator[Page]:
-    """Yield the list; it is there without a finding, too."""
+def build(found: Site) -> Iterator[Page | DataFile]:
+    """Yield the list, which is there without a finding too, and the data files of all findings."""
     yield Page(name=NAME, template="findings.html", context={"page": of(found)})
+    yield DataFile(name="findings", value={"format": FORMAT, "findings": [_listed(item) for item in found.findings]})
+    for item in found.findings:
+        kept, _ = found.evidence(item.id)
+        evidence = {machine: json.loads(evidence_store.as_text(own)) for machine, own in kept.items()}
+        yield DataFile(name=f"finding-{item.id}", value={"format": FORMAT, **_listed(item), "evidence": evidence})
 
 
 def of(found: Site) -> FindingsPage:
@@ -109,3 +124,7 @@ def _row(found: Site, item: Finding) -> Row:
         found=f"{item.found:%Y-%m-%d}",
         searched=" ".join((*words, *(text for _, text in subjects))).lower(),
     )
+
+
+def _listed(item: Finding) -> dict[str, Any]:
+    return {**finding_text.as_data(item), "page": finding.finding_href(item.id)}

@@ -19,13 +19,10 @@ from kernel_velocity.site.charts import palette
 from kernel_velocity.site.charts.documents import Document
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import DataFile, Page, Part
-from kernel_velocity.site.pages import kernel_chart as kernel_data
-from kernel_velocity.site.pages import kernel_figures, kernel_source, kernel_tables
-from kernel_velocity.site.pages.kernel_chart import Chart, Group
-from kernel_velocity.site.pages.kernel_figures import FigureRow
-from kernel_velocity.site.pages.kernel_quantities import AXES, GFLOPS
+from kernel_velocity.site.pages import kernel_chart, kernel_source, kernel_tables
+from kernel_velocity.site.pages.kernel_chart import AXES, GFLOPS, Chart, Group
 from kernel_velocity.site.pages.kernel_source import Version
-from kernel_velocity.site.pages.kernel_tables import Table
+from kernel_velocity.site.pages.kernel_tables import FigureRow, Table
 from kernel_velocity.site.text import CommitLine, Footnotes, Place
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
 
@@ -133,9 +130,9 @@ def _build(
         )
         yield from kernel_source.files(kernel, versions)
         for device, keys in sorted(devices.items()):
-            chart = kernel_data.chart(found, kernel, device, keys)
-            inputs = kernel_data.inputs(found, chart)
-            yield from kernel_data.files(chart, inputs)
+            chart = kernel_chart.chart(found, kernel, device, keys)
+            inputs = kernel_chart.inputs(found, chart)
+            yield from kernel_chart.files(chart, inputs)
             yield Page(
                 name=pages.kernel_href(kernel, device),
                 template="kernel.html",
@@ -150,9 +147,9 @@ def _context(found: Site, chart: Chart, versions: Sequence[Version]) -> dict[str
 
 
 def _document(implementations: tuple[str, ...]) -> Document:
-    from kernel_velocity.site.charts import trend as charts  # noqa: PLC0415 - Bokeh takes a second
+    from kernel_velocity.site.charts import trend  # noqa: PLC0415 - Bokeh takes a second
 
-    return charts.document(implementations)
+    return trend.document(implementations)
 
 
 def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
@@ -174,7 +171,7 @@ def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
         scales=SCALES,
         colours=tuple((name, hues[name], dash) for name, dash in palette.dashes(chart.implementations).items()),
         sections=tuple(sections),
-        figures=kernel_figures.rows(chart.figures, lambda sha: pages.commit_line(found.commits[sha])),
+        figures=kernel_tables.rows(chart.figures, lambda sha: pages.commit_line(found.commits[sha])),
         source=_source(chart.kernel, versions),
     )
 
@@ -196,7 +193,7 @@ def _section(found: Site, chart: Chart, group: Group) -> Section:
     tables = []
     for case in cases:
         recent = {key.implementation: rows for key, rows in group.recent.items() if key.case == case}
-        tables.append(kernel_tables.table(case, recent, lines, kernel_data.total(chart, group, case), notes))
+        tables.append(kernel_tables.table(case, recent, lines, kernel_chart.total(chart, group, case), notes))
     notes.marks((*chart.warnings.get(group.place, ()), *_too_short(chart, group)))
     marks = sorted(_marks(found, chart, group), key=lambda pair: -pair[0])
     return Section(

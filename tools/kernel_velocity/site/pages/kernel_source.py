@@ -78,7 +78,7 @@ def versions(
         return ()
     folder = PurePosixPath(FOLDER, kernel)
     with _repository(repository, folder) as repo:
-        found = ((history.commit(repo, sha), _files(repo, sha, folder)) for sha in wanted)
+        found = ((history.commit_of(repo, sha), _files(repo, sha, folder)) for sha in wanted)
         return tuple(Version(commit=commit, files=texts) for commit, texts in found if commit and texts)
 
 

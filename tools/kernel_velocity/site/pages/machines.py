@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_velocity import moments, units
+from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.device_figures import UNITS
 from kernel_velocity.results import machines as machine_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Machine
-from kernel_velocity.roofline import ceiling_history
-from kernel_velocity.roofline import table as peaks_table
+from kernel_velocity.roofline import ceilings as ceiling_history
+from kernel_velocity.roofline import table
 from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, of_newest, roof
 from kernel_velocity.site import text as pages
-from kernel_velocity.site.charts import small as small_charts
+from kernel_velocity.site.charts import small
 from kernel_velocity.site.charts.small import SmallChart
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import DataFile, Page
@@ -132,7 +132,7 @@ def _section(found: Site, machine: Machine, number: int) -> MachineSection:
         details=pages.details_of(machine),
         remarks=tuple(_remarks(found, machine, sessions, facts)),
         environments=tuple(_environment(found, place, recorded[place.environment]) for place in places),
-        facts=tuple(Fact(name=name, text=text, since=moments.utc(since)) for name, (text, since) in facts.items()),
+        facts=tuple(Fact(name=name, text=text, since=units.utc(since)) for name, (text, since) in facts.items()),
         changes=tuple(_changes(found, recorded)),
         devices=devices,
         missing="" if devices else "No ceilings are recorded, so there are no roofs to hold its kernels against.",
@@ -146,7 +146,7 @@ def _anywhere(machine: Machine) -> Place:
 
 def _environment(found: Site, place: Place, sessions: machine_facts.Sessions) -> Environment:
     times = [session.began for _, session in sessions]
-    first, last = (moments.utc(pick(times)) if times else "" for pick in (min, max))
+    first, last = (units.utc(pick(times)) if times else "" for pick in (min, max))
     return Environment(
         name=place.environment,
         series=f"{len(found.keys_at(place)):,}",
@@ -198,7 +198,7 @@ def _changes(found: Site, recorded: Mapping[str, machine_facts.Sessions]) -> lis
     changed.sort(key=lambda pair: -pair[1].began)
     return [
         Change(
-            when=moments.utc(item.began),
+            when=units.utc(item.began),
             environment=name,
             commit=item.commit[:SHORT],
             href=pages.commit_href(item.commit) if item.commit in found.commits else "",
@@ -220,7 +220,7 @@ def _device(found: Site, name: str, sessions: Sequence[CeilingSession]) -> Devic
         lead=_lead(used),
         warnings=used[-1].warnings,
         ceilings=tuple(_ceiling(name, each, used, ratios[each]) for each in shown),
-        titles=tuple(peaks_table.title(each) for each in shown),
+        titles=tuple(table.title(each) for each in shown),
         rows=tuple(rows[::-1][:LISTED]),
         further=f"{units.count(len(rows) - LISTED, 'older session')} in data/{NAME}.json" if len(rows) > LISTED else "",
     )
@@ -230,9 +230,9 @@ def _lead(used: Sequence[CeilingSession]) -> str:
     threads = used[-1].figures.get("threads")
     with_threads = f", with {units.count(int(threads), 'thread')}" if threads else ""
     if len(used) == 1:
-        when = moments.utc(used[0].began)
+        when = units.utc(used[0].began)
         return f"Measured once, {when}{with_threads}: only further sessions tell whether it was busy then."
-    return f"{len(used)} sessions{with_threads}, the newest {moments.utc(used[-1].began)}."
+    return f"{len(used)} sessions{with_threads}, the newest {units.utc(used[-1].began)}."
 
 
 def _values(sessions: Sequence[CeilingSession], name: str) -> list[float]:
@@ -243,17 +243,17 @@ def _ceiling(device: str, name: str, sessions: Sequence[CeilingSession], ratios:
     unit, values = UNITS[device.lower()][name], _values(sessions, name)
     top, ratio = roof(sessions, name), ratios[-1]
     has_moved = ceiling_history.has_moved(ratio)
-    drawn = small_charts.line(
+    drawn = small.line(
         [session.figures.get(name) for session in sessions],
         marked=[ceiling_history.has_moved(each) for each in ratios],
         level=top,
-        label=f"{peaks_table.title(name)} over {units.count(len(sessions), 'session')}",
+        label=f"{table.title(name)} over {units.count(len(sessions), 'session')}",
     )
-    low, high = (peaks_table.value(pick(values), unit, name) for pick in (min, max))
+    low, high = (table.value(pick(values), unit, name) for pick in (min, max))
     return Ceiling(
-        title=peaks_table.title(name),
-        newest=peaks_table.value(sessions[-1].figures.get(name), unit, name),
-        roof=peaks_table.value(top, unit, name),
+        title=table.title(name),
+        newest=table.value(sessions[-1].figures.get(name), unit, name),
+        roof=table.value(top, unit, name),
         why=ceiling_history.why(name, len(_values(sessions[-SESSIONS:], name))),
         moved="moved" if has_moved else "",
         change="" if ratio is None else finding_text.change(ratio),
@@ -273,7 +273,7 @@ def _cells(
     named = UNITS[device.lower()]
     return tuple(
         (
-            peaks_table.value(session.figures.get(name), named[name], name),
+            table.value(session.figures.get(name), named[name], name),
             ceiling_history.has_moved(ratios[name][index]),
         )
         for name in shown
@@ -282,7 +282,7 @@ def _cells(
 
 def _row(found: Site, session: CeilingSession, cells: tuple[tuple[str, bool], ...]) -> Row:
     return Row(
-        when=moments.utc(session.began),
+        when=units.utc(session.began),
         commit=session.commit[:SHORT],
         href=pages.commit_href(session.commit) if session.commit in found.commits else "",
         cells=cells,

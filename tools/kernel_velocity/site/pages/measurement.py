@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_velocity.harness.stopping.rule import Reason
 from kernel_velocity.results.measurement import MEANINGS, SeriesKey
-from kernel_velocity.site import rounds_data, traces_data
+from kernel_velocity.site import rounds_data
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import DataFile, Page, series_name
 
@@ -56,7 +56,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
         measured.setdefault(number, []).append(sha)
         yield file
     yield from rounds_data.fits(found)
-    traces = traces_data.read(found.repository)
+    traces = rounds_data.read(found.repository)
     yield from traces.files
     yield DataFile(name=INDEX, value=_index(found, measured, traces))
     words = Words(stops=dict(STOPS), flags=dict(FLAGS))
@@ -64,7 +64,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
     yield Page(name=f"{NAME}.html", template=f"{NAME}.html", context=context)
 
 
-def _index(found: Site, measured: Mapping[int, list[str]], traces: traces_data.Traces) -> dict[str, Any]:
+def _index(found: Site, measured: Mapping[int, list[str]], traces: rounds_data.Traces) -> dict[str, Any]:
     """Return which commits have rounds where (newest first, those beside the line last), and what has traces."""
     return {
         "format": FORMAT,

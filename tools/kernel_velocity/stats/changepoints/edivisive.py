@@ -3,13 +3,16 @@
 The energy statistic of Matteson and James, JASA 109(505), 2014, without their permutations; windows and t tests in
 their place as in Hunter (Fleming et al., ICPE 2023), with p < 1e-5 and 1%. A window
 begins at the last cut of the one before, or half a window on; only those that are not full are looked at again.
+
+Backward elimination: drop the weakest of proposed change points until all stand against their neighbours. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +20,7 @@ import numpy.typing as npt
 from scipy import special
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints.changepoints_elimination import Stretch, eliminate
-from kernel_velocity.stats.changepoints.noise import Side, least_sigma, plain, t_test
+from kernel_velocity.stats.changepoints.noise import Side, least_sigma, plain, t_test, yuen
 from kernel_velocity.stats.changepoints.values import (
     FEWEST_ALONE,
     LEAST,
@@ -43,6 +45,11 @@ P = 1e-5  # against the whole stretches between cuts
 # test for AR(1) noise: F1 on annotated series fell from .850 to .836, as old steps below notice look like correlation.
 FEWEST_A_SIDE = 6
 FEWEST = 2 * FEWEST_A_SIDE
+
+REACH = 100  # points a side that are compared: levels of long ago say little, and cost time
+
+Stretch = tuple[int, int, int]  # where the level before a change begins, the change, and where its level ends
+Test = Callable[[Stretch], Step]
 
 
 def detect(values: Values) -> Detection:
@@ -242,3 +249,51 @@ def _places(size: int) -> _Places:
         right_share=limit * np.where(pooled, common, 1 / (right * (right - 1))),
         rounding=64 * size * float(np.finfo(np.float64).eps),
     )
+
+
+def eliminate(places: Sequence[int], size: int, test: Test, stands: Callable[[Step], bool]) -> list[tuple[int, Step]]:
+    """Return the places that stand against the levels between their neighbours, with their steps.
+
+    Args:
+        places: proposed change points, ascending.
+        size: of the series.
+        test: compares the levels on both sides of a change.
+        stands: whether a step is to be kept; of those that are not, the one with the largest p goes first.
+    """
+    left = list(places)
+    while True:
+        steps = [test(stretch) for stretch in zip([0, *left], left, [*left[1:], size], strict=False)]
+        falling = [(step.p, number) for number, step in enumerate(steps) if not stands(step)]
+        if not falling:
+            return list(zip(left, steps, strict=True))
+        del left[max(falling)[1]]
+
+
+class YuenTests:
+    """Yuen's tests in a growing series; those of the last elimination are remembered, for the next one."""
+
+    def __init__(self, known: Mapping[Stretch, Step] = MappingProxyType({})) -> None:
+        """Begin with the tests that are known of the series."""
+        self._known: Mapping[Stretch, Step] = known
+        self.used = dict(known)  # of the last elimination, by what is compared: up to REACH points a side
+
+    def eliminate(
+        self, places: Sequence[int], logs: FloatArray, stands: Callable[[Step], bool]
+    ) -> list[tuple[int, Step]]:
+        """Return the places that stand, with their steps.
+
+        Args:
+            places: proposed change points, ascending, each level of two points or more.
+            logs: the whole series: the points of last time, and further ones.
+            stands: as for the function of this name.
+        """
+        self._known, self.used = self.used, {}
+        return eliminate(places, logs.size, lambda stretch: self._test(logs, stretch), stands)
+
+    def _test(self, logs: FloatArray, stretch: Stretch) -> Step:
+        start, place, end = max(stretch[0], stretch[1] - REACH), stretch[1], min(stretch[2], stretch[1] + REACH)
+        found = self.used.get((start, place, end)) or self._known.get((start, place, end))
+        if found is None:
+            found = yuen(logs[start:place], logs[place:end])
+        self.used[start, place, end] = found
+        return found

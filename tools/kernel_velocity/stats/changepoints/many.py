@@ -6,6 +6,8 @@ it takes hardly any. What may have changed, and be it for rounding, is left to t
 
 Series stand in rows that end with the same column, the newest point; of a place, the points before it, all rows have
 the same number of points behind it then.
+
+The change points of many series, from what is kept of them and from nothing: the same, to the last bit. Pure.
 """
 
 from __future__ import annotations
@@ -18,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints import edivisive as changepoints_edivisive
+from kernel_velocity.stats.changepoints import edivisive, incremental, windows
 from kernel_velocity.stats.changepoints import pelt as changepoints_pelt
-from kernel_velocity.stats.changepoints import windows as changepoints_windows
 from kernel_velocity.stats.changepoints.edivisive import HALF_ON, WINDOW, may_differ
 from kernel_velocity.stats.changepoints.incremental import Kept
 from kernel_velocity.stats.changepoints.noise import CLIP, HALF_WIDTH
@@ -83,13 +84,13 @@ def extended(series: Sequence[FloatArray], known: Sequence[Kept], more: int) -> 
 
 def _unmoved(taken: Rows, more: int) -> BoolArray:
     """Return in which series no place that can be looked at only now is a step of the two windows."""
-    width = changepoints_windows.BACK[1] + changepoints_windows.AHEAD
+    width = windows.BACK[1] + windows.AHEAD
     found = np.ones(len(taken.values), np.bool_)
     largest = np.abs(taken.values).max(axis=1, initial=0.0)
     for end in range(taken.values.shape[1] - more + 1, taken.values.shape[1] + 1):
-        moved, strengths = changepoints_windows.strengths(taken.values[:, end - width : end])
-        exact = changepoints_windows.inexactness(largest)
-        found &= (moved < LEAST - ROUNDING * (1 + largest)) | (strengths < changepoints_windows.T * (1 - exact))
+        moved, strengths = windows.strengths(taken.values[:, end - width : end])
+        exact = windows.inexactness(largest)
+        found &= (moved < LEAST - ROUNDING * (1 + largest)) | (strengths < windows.T * (1 - exact))
     return found
 
 
@@ -105,7 +106,7 @@ def _quiet(taken: Rows, start: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.in
     sizes = taken.sizes - start
     for size in np.unique(sizes[has_none]).tolist():
         which = np.flatnonzero(has_none & (sizes == size))
-        if size >= changepoints_edivisive.FEWEST:
+        if size >= edivisive.FEWEST:
             has_none[which] = ~may_differ(_windows(taken, which, start[which], size))
     return start, has_none
 
@@ -215,3 +216,43 @@ def _median_of_five(of: Sequence[FloatArray]) -> FloatArray:
     high = np.minimum(np.maximum(a, b), np.maximum(c, d))
     found: FloatArray = np.maximum(np.minimum(low, high), np.minimum(e, np.maximum(low, high)))
     return found
+
+
+def found(series: Sequence[FloatArray], known: Sequence[Kept | None]) -> list[Kept]:
+    """Return every series with its change points; the very object that is known of one that is as it was.
+
+    Args:
+        series: log values, NaN where there is none.
+        known: what is kept of each, whatever became of its values; None: nothing.
+    """
+    result: dict[int, Kept] = {}
+    for more, those in _grown(series, known).items():
+        if more == 0:
+            result |= {number: _longer(series[number], kept) for number, kept in those.items()}
+            continue
+        there = [series[number][~np.isnan(series[number])] for number in those]
+        reached = extended(there, [*those.values()], more)
+        for number, own in zip(those, reached, strict=True):
+            result[number] = incremental.found(series[number], own)
+    return [result.get(number) or incremental.found(values) for number, values in enumerate(series)]
+
+
+def _longer(values: FloatArray, kept: Kept) -> Kept:
+    """Return what is kept of a series that got no point, though maybe entries without one."""
+    if len(values) == kept.values:
+        return kept
+    return replace(kept, values=len(values), said=incremental.digest(values))
+
+
+def _grown(series: Sequence[FloatArray], known: Sequence[Kept | None]) -> dict[int, dict[int, Kept]]:
+    """Return the series that only got further points, a few or none, by how many."""
+    by_count: dict[int, dict[int, Kept]] = {}
+    for number, (values, kept) in enumerate(zip(series, known, strict=True)):
+        if kept is None or len(values) < kept.values:
+            continue
+        if incremental.digest(values[: kept.values]) != kept.said:
+            continue
+        more = int(np.count_nonzero(~np.isnan(values[kept.values :])))
+        if more == 0 or is_extension(kept.size, more):
+            by_count.setdefault(more, {})[number] = kept
+    return by_count

@@ -2,7 +2,7 @@
 
 Killick, Fearnhead and Eckley, JASA 107(500), 2012: the cheapest cut of the series into levels, each cut costing 2
 sigma^2 ln n. Spikes are clipped first, and every cut must then pass Yuen's test
-(stats/changepoints/changepoints_elimination.py).
+(stats/changepoints/edivisive.py).
 
 The noise and the penalty are taken from the first points (stats/growth.py): so the work for a point more does not grow
 with n, and what is found does not depend on how the points were dealt out.
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints.changepoints_elimination import Stretch, YuenTests
+from kernel_velocity.stats.changepoints.edivisive import Stretch, YuenTests
 from kernel_velocity.stats.changepoints.noise import HALF_WIDTH, clipped, difference_sigma
 from kernel_velocity.stats.changepoints.values import Detection, Observed, Step, Values, found_in, point, too_few
 from kernel_velocity.stats.growth import grown

@@ -15,9 +15,8 @@ from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 
-from kernel_velocity.stats.changepoints import edivisive as changepoints_edivisive
+from kernel_velocity.stats.changepoints import edivisive, windows
 from kernel_velocity.stats.changepoints import pelt as changepoints_pelt
-from kernel_velocity.stats.changepoints import windows as changepoints_windows
 from kernel_velocity.stats.changepoints.noise import restlessness, yuen
 from kernel_velocity.stats.changepoints.values import (
     LEAST,
@@ -61,8 +60,8 @@ class Vote:
         self._observed = Observed() if observed is None else observed
         self.detectors = detectors or (
             changepoints_pelt.Pelt(),
-            changepoints_edivisive.EDivisive(),
-            changepoints_windows.TwoWindow(),
+            edivisive.EDivisive(),
+            windows.TwoWindow(),
         )
         self.restless = dict(restless)  # by index
         # Of the last `detection`: what the detectors said that were asked, and what they agreed on, visits too
