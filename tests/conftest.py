@@ -6,8 +6,6 @@ import shutil
 import pytest
 
 from kernel_velocity import lock
-from tests import synthetic
-from tests.findings import synthetic_extras
 
 
 def pytest_addoption(parser):
@@ -65,6 +63,8 @@ def _why_no_native_kernel():
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
     """The synthetic tree, built once; nobody may change it."""
+    from tests import synthetic  # here, because a node that only measures has not what it imports
+
     return synthetic.build(tmp_path_factory.mktemp("built"))
 
 
@@ -96,12 +96,16 @@ def copied(copy_of, tmp_path):
 @pytest.fixture(scope="session")
 def whole_tree(tmp_path_factory):
     """A tree with everything that pages can show, to be read only."""
+    from tests.findings import synthetic_extras
+
     return synthetic_extras.whole(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="session")
 def hostile_tree(tmp_path_factory):
     """The same with names that want to be code, to be read only."""
+    from tests.findings import synthetic_extras
+
     return synthetic_extras.hostile(tmp_path_factory.mktemp("hostile"))
 
 
