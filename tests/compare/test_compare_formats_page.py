@@ -14,7 +14,6 @@ from kernel_velocity.compare.formats import html
 from kernel_velocity.compare.formats.charts import POINTS, POWER, TITLES, chart, charts, roofs_of
 from kernel_velocity.compare.formats.html import within_script
 from kernel_velocity.compare.result import Timed
-from kernel_velocity.errors import UsageError
 from kernel_velocity.stats.sample_shape import batches, correlogram
 from tests.compare.comparisons import (
     DRAM,
@@ -276,12 +275,6 @@ def test_it_needs_nothing_else(written):
     assert "stylesheet" not in head
     assert "static/" not in head
     assert text.startswith("<!doctype html>")
-
-
-def test_without_bokeh_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "bokeh" else object())
-    with pytest.raises(UsageError, match=r"bokeh not installed.*`track`"):
-        formats.as_html(comparison())
 
 
 def test_a_script_cannot_end_its_element():

@@ -18,7 +18,6 @@ from typing import Any
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.series import cache
 
@@ -95,11 +94,11 @@ def script() -> Path:
     """Return Bokeh's own script, from the installed package.
 
     Raises:
-        UsageError: it is not installed.
+        ModuleNotFoundError: it is not installed.
     """
     found = importlib.util.find_spec("bokeh")  # does not import it
     if found is None or found.origin is None:
-        raise UsageError("bokeh is not installed; pages need the extra `track` (make venv)")
+        raise ModuleNotFoundError("No module named 'bokeh'", name="bokeh")
     return Path(found.origin).parent / "server/static/js/bokeh.min.js"
 
 

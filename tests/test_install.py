@@ -1,0 +1,56 @@
+"""The wheel in an environment of its own, outside any checkout: what somebody gets who installs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# A package of the same name as the one under test here, as Hugging Face publishes one.
+OTHER = "def get_kernel(name):\n    return name\n"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def run(*command, status=0, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT / "tools")
+    (path,) = folder.glob("kernel_velocity-*.whl")
+    return path
+
+
+@pytest.fixture(params=[sys.executable, ROOT / ".venv312" / "bin" / "python"], ids=["this", "3.12"])
+def environment(request, tmp_path, wheel):
+    """Return the `bin` of an environment that has the wheel, and what it asks for, alone."""
+    if not Path(request.param).exists():
+        pytest.skip("no .venv312: .ci/run makes it")
+    run(request.param, "-m", "venv", tmp_path / "e")
+    run(tmp_path / "e/bin/python", "-m", "pip", "install", "-q", wheel)
+    return tmp_path / "e" / "bin"
+
+
+def test_wheel_writes_a_site_of_results_elsewhere(environment, tree, tmp_path):
+    elsewhere = {"cwd": tmp_path, "env": {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}}
+    (site,) = (environment.parent / "lib").glob("python3*/site-packages")
+    (site / "kernels").mkdir()
+    (site / "kernels" / "__init__.py").write_text(OTHER)
+    told = run(environment / "kv", "--help", **elsewhere)
+    assert told.stdout.startswith("usage: kv ")
+    where = ["--results", tree.results, "--repository", tree.repository, "--out", tmp_path / "site"]
+    told = run(environment / "kv", "report", *where, **elsewhere)
+    assert "12 series over 5 commits" in told.stdout
+    assert "matmul" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    asked = "import kernels; print(kernels.get_kernel('other'))"
+    assert run(environment / "python", "-c", asked, **elsewhere).stdout == "other\n"
+    run(environment / "python", "-m", "pip", "uninstall", "-qy", "bokeh")
+    lacking = run(environment / "kv", "report", *where, status=2, **elsewhere)
+    assert lacking.stderr.startswith("error: kv report needs bokeh, which is not installed: pip install 'bokeh>=")
+    assert lacking.stderr.count("\n") == 1
