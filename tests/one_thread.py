@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernel_velocity.__main__ import THREADS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(script, *arguments, status=0):

@@ -12,8 +12,8 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.results import failures, reader, sessions
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.results.records import NO_TELEMETRY
-from kernel_velocity.series import measured as series_measured
 from tests import synthetic
+from tests.series.one_by_one import measurements
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_without_benchmarks_json_times_are_still_read(tree, text, complaint):
     assert complaint in note
     assert "GFLOPS need it" in note
     assert found.benchmarks is None
-    items, notes = series_measured.measurements(found)
+    items, notes = measurements(found)
     assert notes == ()
     assert len(items) == 60
     assert all(item.gflops is None for item in items)
@@ -207,7 +207,7 @@ def test_failures_are_read_with_their_reason(tree, machine):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "nonsense\n")
     found, note = the_note(tree)
     assert f"{path.name}:3: not JSON" in note
-    items, _ = series_measured.measurements(found)
+    items, _ = measurements(found)
     (item,) = [item for item in items if item.reason is not None]
     assert (item.outcome, item.reason) == (Outcome.FAILED, "RuntimeError: later")
 
@@ -237,7 +237,7 @@ def test_folders_of_other_origin_are_not_machines(tree):
 def test_without_telemetry_asvs_value_counts_and_says_so(tree, machine):
     for path in (machine / "telemetry").iterdir():
         path.unlink()
-    items, _ = series_measured.measurements(read(tree))
+    items, _ = measurements(read(tree))
     measured = [item for item in items if item.outcome is Outcome.MEASURED]
     assert measured
     assert all(item.warnings == (NO_TELEMETRY,) and item.interval is not None for item in measured)
@@ -252,7 +252,7 @@ def test_without_telemetry_asvs_value_counts_and_says_so(tree, machine):
 )
 def test_values_without_a_place_are_kept_and_named(tree, change, complaint):
     edit(tree.results / "benchmarks.json", change)
-    items, (note,) = series_measured.measurements(read(tree))
+    items, (note,) = measurements(read(tree))
     assert note.startswith("matmul.Cpu.time_hot ")
     assert complaint in note
     assert {item.key.benchmark for item in items} == {"add_mul_exp.Cpu.time_hot"}
@@ -261,14 +261,14 @@ def test_values_without_a_place_are_kept_and_named(tree, change, complaint):
 def test_a_name_that_is_no_series_name_cannot_become_a_path(tree):
     row = [[1.0], [["'eager'"], ["'a'"]], "1"]
     edit(file_of(tree), lambda data: data["results"].update({"../../x.Cpu.time_hot": row}))
-    _, (note,) = series_measured.measurements(read(tree))
+    _, (note,) = measurements(read(tree))
     assert "is not named <kernel>.<Cpu|Cuda>.time_<state> (1 value kept, not shown)" in note
 
 
 def test_two_files_of_one_commit_are_not_added_up(tree):
     path = file_of(tree)
     path.with_name(path.stem + "-copy.json").write_text(path.read_text())
-    items, notes = series_measured.measurements(read(tree))
+    items, notes = measurements(read(tree))
     assert len(items) == 60
     assert all("stands in two files" in note for note in notes)
 

@@ -6,13 +6,13 @@ import pytest
 
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.results.records import OTHER_TELEMETRY
-from kernel_velocity.series import measured
 from tests.results.test_asv_results import edit, file_of, read
+from tests.series import one_by_one
 
 
 def of_native(tree):
     """Return what the newest commit measured of native matmul's first case."""
-    items, _ = measured.measurements(read(tree))
+    items, _ = one_by_one.measurements(read(tree))
     (item,) = [
         item
         for item in items
@@ -78,7 +78,7 @@ def test_a_measurement_with_gauges_has_an_adjusted_time(tree):
 
 def test_commits_of_one_code_are_adjusted_together(tree, monkeypatch):
     told = {}
-    monkeypatch.setattr(measured, "fitted", lambda rounds, code: told.update(code) or {})
+    monkeypatch.setattr(one_by_one, "fitted", lambda rounds, code: told.update(code) or {})
     stem = file_of(tree).parent / "telemetry" / file_of(tree).stem
     stem.with_name(f"{stem.name}.sessions.jsonl").write_text('{"t": 1.0, "facts": {}, "code": {"matmul": "abc"}}\n')
     of_native(tree)

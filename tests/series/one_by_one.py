@@ -1,14 +1,29 @@
 """Trends made one measurement at a time: what the columns of the site, made all at once, are held against."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import git, reader
-from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
-from kernel_velocity.results.records import History, Machine
-from kernel_velocity.series import measured
+from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey, round_interval
+from kernel_velocity.results.records import (
+    History,
+    Machine,
+    Recorded,
+    ResultsFile,
+    StoredValue,
+    code_of,
+    kept_rounds,
+    left_out_notes,
+    measurement,
+    twice,
+    unshowable,
+)
 from kernel_velocity.series.changes import Change, newest_change, telling
 from kernel_velocity.site.text import places
+from kernel_velocity.stats.adjust_series import Place, fitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +86,44 @@ def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
     return {key: trends[key] for key in telling(trends, applied)}
 
 
+def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """Return the measurement of every value that can be shown, and a note for each kind that cannot."""
+    found: dict[tuple[SeriesKey, str], Measurement] = {}
+    rounds: dict[Place, dict[str, Sequence[Round]]] = {}
+    code: dict[Place, dict[str, str]] = {}
+    left_out: Counter[str] = Counter()
+    for file, value in _values(recorded):
+        reason = unshowable(value.benchmark, value.version, recorded.benchmarks)
+        item = measurement(file, value, recorded.benchmarks or {})
+        if reason is None and (item.key, item.commit) in found:
+            reason = twice(item.commit, item.key.machine)
+        if reason is None:
+            found[item.key, item.commit] = item
+            if item.outcome is Outcome.MEASURED and item.method is not None:
+                kept = kept_rounds(file, value, item.method)
+                rounds.setdefault((item.key, item.method), {})[item.commit] = kept
+                known = code_of(file, value, kept)
+                code.setdefault((item.key, item.method), {}).update({} if known is None else {file.commit: known})
+        else:
+            left_out[f"{value.benchmark} {reason}"] += 1
+    for (key, _), series in fitted(rounds, code).items():
+        for commit, estimates in series.estimates.items():
+            adjusted = replace(fair(estimates), fit=series.fit)
+            found[key, commit] = replace(found[key, commit], adjusted=adjusted)
+    return tuple(found.values()), left_out_notes(left_out)
+
+
+def fair(estimates: Sequence[float]) -> Adjusted:
+    """Return the adjusted time of a commit from the adjusted estimates of its rounds, s."""
+    return Adjusted(seconds=statistics.median(estimates), interval=round_interval(estimates))
+
+
+def _values(recorded: Recorded) -> Iterator[tuple[ResultsFile, StoredValue]]:
+    for file in recorded.files:
+        for value in file.values:
+            yield file, value
+
+
 @dataclass(frozen=True, kw_only=True)
 class Everything:
     """What is recorded, as objects."""
@@ -79,7 +132,7 @@ class Everything:
     machines: tuple[Machine, ...]
     measurements: tuple[Measurement, ...]  # of commits that the repository has
     trends: Mapping[SeriesKey, Trend]
-    notes: tuple[str, ...]
+    problems: tuple[str, ...]  # what could not be read or shown
 
     @property
     def places(self):
@@ -96,6 +149,8 @@ def everything(tree):
     """Return what is recorded in a tree."""
     stored = reader.read(tree.results)
     past = git.read(tree.repository, (file.commit for file in stored.files))
-    items, notes = measured.read(tree.results, tree.repository)
-    trends = applicable(build(items, {sha: place for place, sha in enumerate(past.line)}))
-    return Everything(history=past, machines=stored.machines, measurements=items, trends=trends, notes=notes)
+    items, notes = measurements(stored)
+    shown = tuple(item for item in items if item.commit in past.commits)
+    trends = applicable(build(shown, {sha: place for place, sha in enumerate(past.line)}))
+    problems = (*stored.notes, *notes)
+    return Everything(history=past, machines=stored.machines, measurements=shown, trends=trends, problems=problems)

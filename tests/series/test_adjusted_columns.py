@@ -18,7 +18,7 @@ from kernel_velocity.series.layout import ADJUSTED
 from kernel_velocity.series.packing import ROUND
 from kernel_velocity.stats import growth
 from tests import large_tree, synthetic
-from tests.series.test_site_store import check, read
+from tests.series.test_past import check, read
 
 COMMITS = 9
 
@@ -101,7 +101,7 @@ def measured_again(path):
 
 def times(found):
     """Return the adjusted times of a site's layout, by series and commit."""
-    layout = found.store.layout
+    layout = found.past.layout
     return {
         (key, layout.commits[layout.commit[slot]]): [layout.columns[name][slot].tobytes() for name in ADJUSTED]
         for number, key in enumerate(layout.keys)
@@ -133,8 +133,8 @@ def test_reports_along_the_way_change_no_bit(built, arrivals, cuts, changes):
         shutil.rmtree(tree.results.parent / ".asv")
         fresh = read(tree)
         assert times(fresh) == told
-        assert fresh.store.fits == found.store.fits != {}
-        assert fresh.store.adjusted == found.store.adjusted
+        assert fresh.past.fits == found.past.fits != {}
+        assert fresh.past.adjusted == found.past.adjusted
 
 
 def told_nan():
@@ -157,7 +157,7 @@ def test_one_more_commit_costs_its_own_values_until_the_basis_grows(built, tmp_p
         bring_back(tree, [index])
         found = read(tree)
         moved = {pair for pair, value in before.items() if times(found)[pair] != value}
-        costs.append((found.store.computed > 20, sum(asked) > 20, bool(moved)))
+        costs.append((found.past.computed > 20, sum(asked) > 20, bool(moved)))
     assert costs == [(False,) * 3, (True,) * 3, (False,) * 3, (False,) * 3, (True,) * 3]
 
 

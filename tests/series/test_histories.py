@@ -7,6 +7,7 @@ import shutil
 from datetime import UTC, datetime
 
 import pytest
+from git import Repo
 
 from kernel_velocity.findings import decisions, finding, store
 from kernel_velocity.findings.finding import Affected, State
@@ -14,10 +15,9 @@ from kernel_velocity.findings.verdict import Verdict, exit_status
 from kernel_velocity.nightly import cases as finding_making
 from kernel_velocity.nightly import moves, suspects
 from kernel_velocity.nightly.cases import Case
-from kernel_velocity.results import failures, git, reader, sessions
-from kernel_velocity.results.measurement import Adjusted
+from kernel_velocity.results import failures, git, identity, reader, sessions
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series import history, measured, silence
+from kernel_velocity.series import history, past, silence
 from tests import synthetic
 from tests.findings.nights import screen
 
@@ -72,11 +72,9 @@ def scale(path, factor, later=0.0, only=lambda benchmark, implementation: True):
 
 def read(tree):
     """Return what a results directory says: the histories, what is absent, the line and its order."""
-    stored = reader.read(tree.results)
-    line = git.read(tree.repository, tree.commits).line
-    order = {sha: place for place, sha in enumerate(line)}
-    items, _ = measured.measurements(stored)
-    return *history.build(stored, items, order), line, order
+    found = past.open(tree.results, tree.repository)
+    histories = found.histories()
+    return histories.series, histories.absent, found.line, found.order
 
 
 def newest_path(tree):
@@ -276,19 +274,26 @@ def test_what_was_measured_after_now_is_of_no_night(nightly):
 
 
 def test_values_are_adjusted_where_they_can_be(nightly):
-    stored = reader.read(nightly.results)
-    items, _ = measured.measurements(stored)
-    fair = [dataclasses.replace(item, adjusted=Adjusted(seconds=2.0, interval=None)) for item in items]
-    for given, value in ((fair, math.log(2.0)), (items, math.log(items[0].seconds))):
-        found, _ = history.build(stored, given[:1], {items[0].commit: 0})
-        assert found[0].newest.value == value
+    (newest_path(nightly).parent / "telemetry" / f"{newest_path(nightly).stem}.jsonl").unlink()
+    found = past.open(nightly.results, nightly.repository)
+    values = {
+        (item.identity.slot, each.commit): each.value for item in found.histories().series for each in item.observations
+    }
+    items = [item for sha in nightly.commits for item in found.at(sha) if item.seconds is not None]
+    assert 0 < sum(item.adjusted is None for item in items) < len(items)
+    for item in items:
+        seconds = item.seconds if item.adjusted is None else item.adjusted.seconds
+        assert values[identity.of(item.key, item.method).slot, item.commit] == math.log(seconds)
 
 
 def test_commits_beside_the_line_are_left_out(nightly):
-    stored = reader.read(nightly.results)
-    items, _ = measured.measurements(stored)
-    found, _ = history.build(stored, items, {nightly.commits[0]: 0})
-    assert {len(item.observations) for item in found} == {1}
+    with Repo(nightly.repository) as repository:
+        repository.git.checkout("--detach", nightly.commits[0])
+        try:
+            items, *_ = read(nightly)
+        finally:
+            repository.git.checkout("-")
+    assert {len(item.observations) for item in items} == {1}
 
 
 def confirmed(move):

@@ -22,7 +22,7 @@ from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series import change_points as series_changes
-from kernel_velocity.series import tracked as tracked_series
+from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import report, series_data
 from kernel_velocity.site.charts.documents import Documents
@@ -117,18 +117,14 @@ class LargeSite:
     def documents(self):
         return Documents(None)
 
-    @property
-    def tracked_keys(self):
-        return tuple(self._errors)
-
-    def tracked(self, key):
-        return self._errors[key]
-
     @cached_property
-    def _errors(self):
+    def tracked(self):
         return {
-            key: tracked_series.Tracked(
-                key=key, place=np.arange(self.length, dtype=np.int32), value=np.full(self.length, 1.5e-7)
+            key: past.Tracked(
+                key=key,
+                place=np.arange(self.length, dtype=np.int32),
+                value=np.full(self.length, 1.5e-7),
+                began=np.full(self.length, np.nan),
             )
             for name in self.implementations
             for key in [

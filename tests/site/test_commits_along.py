@@ -1,7 +1,6 @@
 """Commits' values all at once are those of their series one by one; a site is the same whatever arrived when."""
 
 import itertools
-import json
 import shutil
 
 import git
@@ -15,7 +14,7 @@ from kernel_velocity.site.pages import commit, commit_changes, home, home_grid
 from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
 from kernel_velocity.stats import growth
 from tests import synthetic
-from tests.series.test_site_store import halve, path_of, rewrite
+from tests.series.test_past import halve, path_of, rewrite
 from tests.site.test_home_page import keep, skip
 from tests.site.test_pages import make_na, read
 
@@ -161,19 +160,6 @@ def test_of_a_new_commit_only_its_own_values_are_looked_at(tree, monkeypatch, te
     rewrite(path_of(tree, 2), halve)
     list(commit.build(read(tree)))
     assert asked == [4, *((0, 1) if telemetry else ()), 2, 3, 4]  # its rounds are of another run now
-
-
-@pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}', "\ud800"])
-def test_kept_digests_that_are_damaged_are_made_again(tree, text):
-    def inputs():
-        return [made.inputs for made in commit.build(read(tree))]
-
-    wanted = inputs()
-    path = read(tree).cache / commit_changes.NAME
-    whole = path.read_text()
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert inputs() == wanted
-    assert json.loads(path.read_text()) == json.loads(whole)
 
 
 def test_a_commits_data_are_its_page_as_numbers(tree):

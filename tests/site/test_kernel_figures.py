@@ -4,7 +4,7 @@ import numpy as np
 
 from kernel_velocity.harness import cases
 from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.series.tracked import Tracked
+from kernel_velocity.series.past import Tracked
 from kernel_velocity.site.pages import kernel_tables
 from tests.findings.nights import identity
 
@@ -21,7 +21,10 @@ def tracked(method, values, *, case="sm_90", benchmark="matmul.Cuda", machine="m
         version="1",
     )
     return Tracked(
-        key=key, place=np.array(list(values), dtype=np.int32), value=np.array(list(values.values()), dtype=float)
+        key=key,
+        place=np.array(list(values), dtype=np.int32),
+        value=np.array(list(values.values()), dtype=float),
+        began=np.full(len(values), np.nan),
     )
 
 

@@ -1,13 +1,13 @@
 """The tables and the data of a kernel's page: how much of a long history they hold, and that nothing is lost."""
 
 import dataclasses
+import types
 
 import git
 import numpy as np
 import pytest
 
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.series.tracked import Tracked
 from kernel_velocity.site import model
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.pages import kernel as kernel_page
@@ -136,11 +136,11 @@ def test_every_commit_that_data_names_is_one_of_the_line(long, made):
 
 
 def test_of_two_versions_of_errors_the_newest_counts(long):
-    errors = {key: long.tracked(key) for key in long.tracked_keys}
+    errors = dict(long.tracked)
     key = next(iter(errors))
     old = dataclasses.replace(key, version="0")
-    errors[old] = Tracked(key=old, place=np.array([3], dtype=np.int32), value=np.array([0.5]))
-    asked = type("Asked", (), {"tracked_keys": tuple(errors), "tracked": staticmethod(errors.__getitem__)})()
+    errors[old] = dataclasses.replace(errors[key], key=old)
+    asked = types.SimpleNamespace(tracked=errors)
     found = kernel_chart._errors(asked, "matmul", "Cuda")
     assert found[key.machine, key.environment, key.implementation, key.case].key == key
     assert kernel_chart._errors(asked, "matmul", "Cpu") == {}

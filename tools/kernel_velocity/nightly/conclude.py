@@ -22,11 +22,12 @@ from kernel_velocity.nightly import confirm, judge
 from kernel_velocity.nightly.judge import Before
 from kernel_velocity.nightly.measure import LOOKED_AT
 from kernel_velocity.nightly.screen import look_back, shift
-from kernel_velocity.results import git, reader, records
+from kernel_velocity.results import git
 from kernel_velocity.results.records import Commit
 from kernel_velocity.runner import report
 from kernel_velocity.runner.session import Session
-from kernel_velocity.series import history, measured, silence
+from kernel_velocity.series import history, past, silence
+from kernel_velocity.series.past import Past
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,25 +50,24 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
     when = datetime.now(UTC).replace(microsecond=0)
     if not work.has_results():
         return Concluded(verdict=_of_nothing(work, when), refuted=())
-    stored = reader.read(results)
-    items, notes = measured.measurements(stored)
+    recorded = past.open(results, work.root)
     kept = store.read(results)
-    past = git.read(work.root, _named(stored, kept.findings, work))
-    order = {sha: place for place, sha in enumerate(past.line)}
-    built, absent = history.build(stored, items, order)
-    all_series = history.undated(built, now := time.time())
-    told = silence.from_the_future(built, now, work.machine) + silence.renamed(all_series, work.machine)
+    known = git.read(work.root, _named(recorded, kept.findings, work))
+    order = recorded.order
+    histories = recorded.histories()
+    all_series = history.undated(histories.series, now := time.time())
+    told = silence.from_the_future(histories.series, now, work.machine) + silence.renamed(all_series, work.machine)
     here = [item for item in all_series if item.identity.machine == work.machine]
-    said, expected_notes = expectations(work.root, past.commits.values())
+    said, expected_notes = expectations(work.root, known.commits.values())
     suspected = judge.suspicions(
-        here, shift, look_back, line=past.line, since=since, known=finding.known_steps(kept.findings, order)
+        here, shift, look_back, line=known.line, since=since, known=finding.known_steps(kept.findings, order)
     )
     taken = {(move.identity, move.bad.commit) for move in suspected.moves}
     moves = (*suspected.moves, *confirm.pending(kept.findings, here, taken))
     outcome = confirm.look_again(moves, runner, budget=budget, say=lambda text: print(text, file=out, flush=True))
     kept = store.read(results)  # again: people decide while a night measures
     before = Before(known=kept.findings, expectations=(*kept.expectations, *said), order=order, when=when)
-    found = judge.findings(outcome, suspected, all_series, absent, before)
+    found = judge.findings(outcome, suspected, all_series, histories.absent, before)
     blocked, unwritten = write(results, work.machine, found, outcome.evidence, kept.findings)
     told += finding.beside_notes(found, order)
     verdict = Verdict(
@@ -81,8 +81,8 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
         stale=silence.stale(all_series, when.timestamp()),
         superseded=silence.superseded(all_series),
         errors=(*kept.problems, *blocked, *unwritten, *work.unreadable.values()),
-        notes=tuple(dict.fromkeys((*work.notes, *stored.notes, *notes, *expected_notes, *suspected.notes, *told))),
-        commits=past.commits,
+        notes=tuple(dict.fromkeys((*work.notes, *recorded.problems, *expected_notes, *suspected.notes, *told))),
+        commits=known.commits,
     )
     return Concluded(verdict=verdict, refuted=tuple(outcome.refuted.values()), unwritten=bool(unwritten))
 
@@ -158,10 +158,10 @@ def _of_nothing(work: Session, when: datetime) -> Verdict:
     return Verdict(title=_title(work), when=when, measured=0, failed_builds=_failed_builds(work))
 
 
-def _named(stored: records.Recorded, found: Sequence[Finding], work: Session) -> set[str]:
+def _named(recorded: Past, found: Sequence[Finding], work: Session) -> set[str]:
     """Return the commits whose messages are wanted: measured ones, what findings name, what may be blamed tonight."""
     newest = git.newest(work.root, LOOKED_AT)
-    return {file.commit for file in stored.files} | {sha for item in found for sha in item.commits} | set(newest)
+    return {*recorded.directory.commits.values()} | {sha for item in found for sha in item.commits} | set(newest)
 
 
 def _to_tell(found: Sequence[Finding], known: Sequence[Finding], since: float) -> tuple[Finding, ...]:

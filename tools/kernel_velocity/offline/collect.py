@@ -16,7 +16,7 @@ from kernel_velocity.offline.pack import Manifest
 from kernel_velocity.offline.stages import MACHINE, Node
 from kernel_velocity.results import ingest
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.series.measured import read
+from kernel_velocity.series import past
 
 TAR = archive.NAME
 SUMMARY = "summary.md"
@@ -129,4 +129,5 @@ def measured() -> tuple[Measurement, ...]:
     """Return what is recorded on this node."""
     if not (RESULTS / "benchmarks.json").exists():
         return ()
-    return tuple(item for item in read(RESULTS, Path())[0] if item.key.machine == MACHINE)
+    recorded = past.open(RESULTS, Path())
+    return tuple(item for commit in recorded.paths for item in recorded.at(commit) if item.key.machine == MACHINE)

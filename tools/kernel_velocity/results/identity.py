@@ -15,6 +15,7 @@ from kernel_velocity.harness.cases import CONTROLS, NATIVE
 from kernel_velocity.results.measurement import SeriesKey
 
 FIGURES = frozenset(f"track_{name}" for names in cases.FIGURES.values() for name in names)
+ERROR = "track_max_error"  # how the name of a series of errors ends
 DEVICE = "device"  # the first part of a ceiling's name
 _TORCH = re.compile(r"-torch[^-]*")  # in asv's name of an environment: "host-py3.11-torch2.13.0"
 

@@ -24,7 +24,7 @@ from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.results.spool import line_of, text_of
 from kernel_velocity.runner import fingerprint, resume
 from kernel_velocity.runner.select import Selection, is_measured
-from kernel_velocity.series import measured
+from kernel_velocity.series import past
 
 Line = TypeVar("Line", Round, Failure)
 
@@ -90,13 +90,13 @@ class Records:
     def measurements(self, commits: Collection[str], repository: Path) -> list[Measurement]:
         """Return what is recorded of some commits of a repository and of the chosen series."""
         wanted = set(self.series.series)
-        found, notes = measured.read(self.results, repository)
-        self.notes.update(dict.fromkeys(notes))
+        recorded = past.open(self.results, repository, commits=commits)
+        self.notes.update(dict.fromkeys(recorded.problems))
         return [
             item
-            for item in found
-            if item.commit in commits
-            and (item.key.machine, item.key.environment) == (self.machine, self.environment)
+            for commit in recorded.paths
+            for item in recorded.at(commit)
+            if (item.key.machine, item.key.environment) == (self.machine, self.environment)
             and (item.key.benchmark, (item.key.implementation, item.key.case)) in wanted
         ]
 

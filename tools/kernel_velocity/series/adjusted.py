@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import cached_property
@@ -27,8 +28,7 @@ from numpy.typing import NDArray
 
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.telemetry import GAUGES
-from kernel_velocity.results.measurement import Fit, SeriesKey, Signal
-from kernel_velocity.series import measured
+from kernel_velocity.results.measurement import Fit, SeriesKey, Signal, round_interval
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.layout import ADJUSTED, Layout
 from kernel_velocity.series.packing import FREED, NOTHING, ROUND, Entries
@@ -221,20 +221,26 @@ def _odd(key: SeriesKey) -> np.uint64:
 class Filled:
     """What was done."""
 
-    computed: int  # adjusted times that were computed
-    fits: Mapping[SeriesKey, Fit]  # how the newest value of each series was adjusted
-    digests: Mapping[str, str]  # of the adjusted times of each results file that has rounds
+    computed: int = 0  # adjusted times that were computed
+    fits: Mapping[SeriesKey, Fit] = field(default_factory=dict)  # how the newest value of each series was adjusted
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the adjusted times of a results file, by path
+
+
+def fill_nothing(layout: Layout) -> Filled:
+    """Say that no time is adjusted."""
+    for name in ADJUSTED:
+        for number in range(len(layout.keys)):
+            layout.columns[name][layout.part(number, on_line=False)] = math.nan
+    return Filled()
 
 
 def fill(cache: Cache, layout: Layout) -> Filled:
     """Fill in the adjusted times. `cache.save` makes them last."""
-    for name in ADJUSTED:
-        for number in range(len(layout.keys)):
-            layout.columns[name][layout.part(number, on_line=False)] = math.nan
+    fill_nothing(layout)
     timed = cache.with_rounds()
     work = _Work(cache, layout, tuple(path for path in layout.files if path in timed))
     if not work.paths:
-        return Filled(computed=0, fits={}, digests={})
+        return Filled()
     work.recall()
     series = Bases(cache, layout, work.paths, work.told, work.is_gauged).fitted()
     computed = work.free(series)
@@ -344,10 +350,10 @@ class _Work:
 
 
 def _times(estimates: Sequence[float]) -> list[float]:
-    """Return ADJUSTED of the adjusted estimates of a commit's rounds, s."""
-    fair = measured.fair(estimates)
-    bounds = fair.interval
-    return [fair.seconds, *((math.nan, math.nan) if bounds is None else (bounds.low, bounds.high))]
+    """Return ADJUSTED of the adjusted estimates of a commit's rounds, s: median, and the bounds of its interval."""
+    interval = round_interval(estimates)
+    bounds = (math.nan, math.nan) if interval is None else (interval.low, interval.high)
+    return [statistics.median(estimates), *bounds]
 
 
 class Seen(NamedTuple):

@@ -1,26 +1,33 @@
-"""From what is recorded to histories of series, which verdicts are made from: adjusted log values by commit. Pure."""
+"""Histories of series, from which verdicts are made: the logarithm of the adjusted value at each commit."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kernel_velocity.results import identity as series_identity
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, Slot, environment_of
-from kernel_velocity.results.measurement import Measurement, Outcome
-from kernel_velocity.results.records import Recorded, ResultsFile
+from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.results.telemetry import stem
 from kernel_velocity.stats import two_samples
+
+if TYPE_CHECKING:
+    from kernel_velocity.series.past import Past
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
 LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
 # Sessions of identical code that a floor is made from. Of three, the t quantile alone is 9.9: a floor that hides all.
 FEWEST_SESSIONS = 5
 SLACK = 60.0  # s by which a clock may be set back in the night whose values it dates: what NTP steps by is far less
+_NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
 LEAST = math.log1p(two_samples.LEAST)  # of log values: a smaller move is worth no word, whatever the floor
 
 
@@ -55,34 +62,83 @@ class SeriesHistory:
         return max((item.measured for item in self.observations if item.measured is not None), default=None)
 
 
-def build(
-    recorded: Recorded, items: Iterable[Measurement], order: Mapping[str, int]
-) -> tuple[tuple[SeriesHistory, ...], dict[Slot, tuple[str, ...]]]:
-    """Return the histories, and by slot of a series the commits at which it said that it does not apply.
+@dataclass(frozen=True, kw_only=True)
+class Histories:
+    """What is recorded, as verdicts see it."""
 
-    Args:
-        recorded: of a results directory. items: its measurements (`recorded.measurements`).
-        order: commit -> place on the first-parent line, older first; what was measured beside it is left out.
+    series: tuple[SeriesHistory, ...]  # by identity
+    absent: Mapping[Slot, tuple[str, ...]]  # the commits at which a slot said that it does not apply
+
+
+def build(past: Past) -> Histories:
+    """Return every series as verdicts see it.
+
+    Of a commit measured in two environments of one identity, the newer value counts. Commits beside the first-parent
+    line are left out.
     """
-    files = {(file.machine, file.environment, file.commit): file for file in reversed(recorded.files)}
-    grouped: dict[Identity, list[Observation]] = defaultdict(list)
+    observed: dict[Identity, list[Observation]] = defaultdict(list)
     absent: dict[Slot, list[str]] = defaultdict(list)
-    times = _times(recorded)
-    for item in items:
-        if item.commit not in order:
-            continue
-        file = files[item.key.machine, item.key.environment, item.commit]
-        if item.outcome is Outcome.NOT_APPLICABLE and item.reason is not None:  # else it was not asked for
-            absent[_identity(item).slot].append(item.commit)
-        elif item.seconds is not None:
-            value = item.adjusted.seconds if item.adjusted else item.seconds
-            place = (file, item.key.benchmark, item.key.implementation, item.key.case)
-            found = _observation(file, _identity(item), value, times[_key(*place)], order)
-            grouped[_identity(item)].append(found)
-    for identity, found in _tracked(recorded, order):
-        grouped[identity].append(found)
-    histories = tuple(_history(identity, found) for identity, found in sorted(grouped.items()))
-    return histories, {slot: tuple(commits) for slot, commits in absent.items()}
+    observe = _Observer(past)
+    columns, texts, remarks = past.layout.columns, past.names.texts, past.names.remarks
+    for number, key in enumerate(past.layout.keys):
+        part = past.layout.part(number)
+        seconds = np.where(np.isnan(columns["adjusted"][part]), columns["seconds"][part], columns["adjusted"][part])
+        rows = zip(
+            *(columns[name][part].tolist() for name in ("place", "outcome", "method", "remark", "began")),
+            seconds.tolist(),
+            strict=True,
+        )
+        for place, outcome, method, remark, began, value in rows:
+            identity = series_identity.of(key, texts[method] if method else None)
+            if not math.isnan(value):
+                observed[identity].append(observe(key, identity, place, value, began))
+            elif outcome == _NOT_APPLICABLE and remark and remarks[remark][0] is not None:  # else it was not asked for
+                absent[identity.slot].append(past.line[place])
+    for key, tracked in past.tracked.items():
+        identity = Identity(
+            machine=key.machine,
+            environment=environment_of(key.environment, key.implementation),
+            benchmark=key.benchmark,
+            implementation=key.implementation,
+            case=key.case,
+            version=key.version,
+            method="",
+        )
+        least = LEAST_FIGURE if identity.is_figure else LEAST_ERROR
+        for place, value, began in zip(
+            tracked.place.tolist(), tracked.value.tolist(), tracked.began.tolist(), strict=True
+        ):
+            observed[identity].append(observe(key, identity, place, max(value, least), began))
+    series = tuple(_history(identity, several) for identity, several in sorted(observed.items()))
+    return Histories(series=series, absent={slot: tuple(commits) for slot, commits in absent.items()})
+
+
+class _Observer:
+    """Makes observations, with the session that each value was measured in."""
+
+    def __init__(self, past: Past) -> None:
+        self._past = past
+        self._sessions: dict[tuple[str, str, int, float | None], SessionFacts | None] = {}
+
+    def __call__(self, key: SeriesKey, identity: Identity, place: int, value: float, began: float) -> Observation:
+        """Return the observation of a value, in its own unit, at a place on the line; `began` is NaN where unknown."""
+        measured = None if math.isnan(began) else began
+        session = self._session(key, place, measured)
+        return Observation(
+            commit=self._past.line[place],
+            place=place,
+            value=math.log(value),
+            measured=measured,
+            facts=None if session is None else session.facts,
+            code=None if session is None or identity.is_control else session.code.get(identity.kernel),
+        )
+
+    def _session(self, key: SeriesKey, place: int, measured: float | None) -> SessionFacts | None:
+        which = key.machine, key.environment, place, measured
+        if which not in self._sessions:
+            path = f"{key.machine}/{stem(self._past.line[place], key.environment)}.json"
+            self._sessions[which] = sessions.at(self._past.sessions_of(path), measured)
+        return self._sessions[which]
 
 
 def undated(items: Iterable[SeriesHistory], now: float) -> tuple[SeriesHistory, ...]:
@@ -99,60 +155,6 @@ def undated(items: Iterable[SeriesHistory], now: float) -> tuple[SeriesHistory, 
 
 def _undated(item: Observation, latest: float) -> Observation:
     return replace(item, measured=None) if item.measured is not None and item.measured > latest else item
-
-
-Key = tuple[str, str, str, str, str, str]  # machine, environment, commit, benchmark, implementation, case
-
-
-def _key(file: ResultsFile, benchmark: str, implementation: str, case: str) -> Key:
-    return file.machine, file.environment, file.commit, benchmark, implementation, case
-
-
-def _times(recorded: Recorded) -> dict[Key, float | None]:
-    """Return when each stored time was measured: when its last round began, else what asv says of it."""
-    found: dict[Key, float | None] = {}
-    for file in recorded.files:
-        for value in file.values:
-            rounds = file.rounds.get((value.benchmark, value.implementation, value.case), ())
-            began = max((item.time for item in rounds), default=value.began)
-            found.setdefault(_key(file, value.benchmark, value.implementation, value.case), began)
-    return found
-
-
-def _identity(item: Measurement) -> Identity:
-    return series_identity.of(item.key, item.method)
-
-
-def _tracked(recorded: Recorded, order: Mapping[str, int]) -> Iterator[tuple[Identity, Observation]]:
-    for file in recorded.files:
-        for item in file.tracked if file.commit in order else ():
-            if item.value is None or item.value < 0:
-                continue
-            identity = Identity(
-                machine=file.machine,
-                environment=environment_of(file.environment, item.implementation),
-                benchmark=item.benchmark,
-                implementation=item.implementation,
-                case=item.case,
-                version=item.version or "",
-                method="",
-            )
-            least = LEAST_FIGURE if identity.is_figure else LEAST_ERROR
-            yield identity, _observation(file, identity, max(item.value, least), item.began, order)
-
-
-def _observation(
-    file: ResultsFile, identity: Identity, value: float, measured: float | None, order: Mapping[str, int]
-) -> Observation:
-    session: SessionFacts | None = sessions.at(file.sessions, measured)
-    return Observation(
-        commit=file.commit,
-        place=order[file.commit],
-        value=math.log(value),
-        measured=measured,
-        facts=None if session is None else session.facts,
-        code=None if session is None or identity.is_control else session.code.get(identity.kernel),
-    )
 
 
 def _history(identity: Identity, found: Sequence[Observation]) -> SeriesHistory:

@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 
 from kernel_velocity.results import records
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
-from kernel_velocity.series.cache import Cache, Found
+from kernel_velocity.results.records import Benchmark
+from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.changes import NONE, Indices, Timed, Truth
 from kernel_velocity.series.columns import TIMES
 from kernel_velocity.series.packing import ENTRY, NOTHING, Entries, Series
+from kernel_velocity.series.reading import Directory
 
 BESIDE = np.iinfo(np.int32).max  # the place of a commit that is not on the first-parent line: behind all others
 ADJUSTED = tuple(name for name in TIMES if name.startswith("adjusted"))
@@ -98,17 +100,19 @@ class _Groups:
     is_merged: bool  # whether two stored series are one
 
 
-def build(cache: Cache, found: Found, order: Mapping[str, int]) -> Layout:
+def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layout:
     """Lay out everything in a cache that has a place on a trend or on a commit's page.
 
     Args:
-        cache: up to date. found: what `update` said of it. order: commit -> its place on the first-parent line.
+        cache: up to date. directory: what `reading.update` returned. order: commit -> its place on the first-parent
+        line.
     """
-    paths = sorted(found.commits, key=lambda path: (order.get(found.commits[path], BESIDE), found.commits[path]))
+    commits = directory.commits
+    paths = sorted(commits, key=lambda path: (order.get(commits[path], BESIDE), commits[path]))
     stored = np.zeros(len(cache.names.series.things) + 1, np.int64)
     for path in paths:
         stored += np.bincount(cache.entries(path)["series"], minlength=len(stored))
-    groups = _groups(cache.names.series.things, stored, found)
+    groups = _groups(cache.names.series.things, stored, directory.benchmarks)
     sizes = np.zeros(len(groups.keys), np.int64)
     np.add.at(sizes, groups.member[groups.member >= 0], stored[groups.member >= 0])
     start = np.concatenate([[0], np.cumsum(sizes)])
@@ -118,12 +122,11 @@ def build(cache: Cache, found: Found, order: Mapping[str, int]) -> Layout:
         left_out[text] += int(stored[number])
     held = Held(memory)
     filling = _Filling(held, columns, groups, start.copy(), left_out)
-    on_line = sum(found.commits[path] in order for path in paths)  # those of commits beside it are the last
+    on_line = sum(commits[path] in order for path in paths)  # those of commits beside it are the last
 
     def add(some: Sequence[str]) -> dict[str, NDArray[np.int32]]:
         return {
-            path: filling.add(cache.entries(path), found.commits[path], order.get(found.commits[path], BESIDE))
-            for path in some
+            path: filling.add(cache.entries(path), commits[path], order.get(commits[path], BESIDE)) for path in some
         }
 
     files = add(paths[:on_line])
@@ -145,21 +148,22 @@ def build(cache: Cache, found: Found, order: Mapping[str, int]) -> Layout:
     )
 
 
-def _groups(series: Sequence[Series], stored: NDArray[np.int64], found: Found) -> _Groups:
+def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Mapping[str, Benchmark] | None) -> _Groups:
     """Return which of the stored series are one.
 
     Args:
         series: by number, from 1 on. stored: how many values each number has; none where all its files are gone.
+        benchmarks: what benchmarks.json says; None: it cannot be read.
     """
     numbers: dict[SeriesKey, int] = {}
     member, reasons = np.full(len(stored), -1, np.int64), {}
     for number in np.flatnonzero(stored).tolist():
         machine, environment, benchmark, implementation, case, version = series[number - 1]
-        reason = records.unshowable(benchmark, version, found.benchmarks)
+        reason = records.unshowable(benchmark, version, benchmarks)
         if reason is not None:
             reasons[number] = f"{benchmark} {reason}"
             continue
-        known = (found.benchmarks or {}).get(benchmark)
+        known = (benchmarks or {}).get(benchmark)
         key = SeriesKey(
             machine=machine,
             environment=environment,

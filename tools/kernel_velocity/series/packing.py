@@ -1,6 +1,6 @@
-"""A results file as arrays: what the site's cache keeps of it, an entry for every value and one for every round.
+"""Pack a results file into arrays, as the cache stores it: an entry for each time, round and tracked value.
 
-Texts (remarks, methods, code, names of launches) and series are numbers in them; `Numbers` gives them out. Pure.
+Series and texts (remarks, methods, code, names of launches) are numbers in the arrays. `Numbers` assigns them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ ROUND = np.dtype(
         *((name, "<f8") for name in ("estimate", "core_gauge", "memory_gauge", "control_gauge")),
     ]
 )
+# of one value that is no time, such as an error or a ceiling; value in its own unit, `began` as above
+TRACKED = np.dtype([("series", "<i4"), ("value", "<f8"), ("began", "<f8")])
 # of one value: digests of its rounds (0: it has none) and of what they were freed by; what came out, s; NaN: nothing
 FREED = np.dtype(
     [
@@ -39,7 +41,7 @@ FREED = np.dtype(
         *((name, "<f8") for name in ("adjusted", "adjusted_low", "adjusted_high")),
     ]
 )
-Entries = NDArray[np.void]  # of ENTRY, ROUND or FREED
+Entries = NDArray[np.void]  # of ENTRY, ROUND, TRACKED or FREED
 Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and what to know about it
 Series = tuple[str, str, str, str, str, str | None]  # machine, environment, benchmark, implementation, case, version
 Thing = TypeVar("Thing", bound=Hashable)
@@ -76,6 +78,7 @@ class Packed:
 
     entries: Entries  # of ENTRY
     rounds: Entries  # of ROUND, by entry, each entry's by time
+    tracked: Entries  # of TRACKED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +113,16 @@ def pack(file: ResultsFile, names: Names) -> Packed:
         else:
             rounds += _fill_values(own, start, file, row, series=series, names=names)
         start += len(row.pairs)
-    return Packed(entries=entries, rounds=np.array(rounds, ROUND))
+    return Packed(
+        entries=entries, rounds=np.array(rounds, ROUND), tracked=np.array(list(_tracked(file, names)), TRACKED)
+    )
+
+
+def _tracked(file: ResultsFile, names: Names) -> Iterator[tuple[float, ...]]:
+    for item in file.tracked:
+        parameters = (item.benchmark, item.implementation, item.case, item.version)
+        number = names.series.of((file.machine, file.environment, *parameters))
+        yield number, np.nan if item.value is None else item.value, np.nan if item.began is None else item.began
 
 
 def _is_alone(file: ResultsFile, row: StoredRow) -> bool:
@@ -182,8 +194,3 @@ def _rounds(entry: int, kept: Sequence[Round], texts: Numbers[str]) -> Iterator[
             item.estimate,
             *(np.nan if gauge is None else gauge for gauge in gauges),
         )
-
-
-def unpack(entries: bytes, rounds: bytes) -> Packed:
-    """Return what was packed, from its bytes."""
-    return Packed(entries=np.frombuffer(entries, dtype=ENTRY), rounds=np.frombuffer(rounds, dtype=ROUND))

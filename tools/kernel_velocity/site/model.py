@@ -16,27 +16,23 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import git, reader, telemetry
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import git, telemetry
+from kernel_velocity.results.identity import ERROR, FIGURES
 from kernel_velocity.results.measurement import Fit, Measurement, SeriesKey
 from kernel_velocity.results.records import Benchmark, Commit, Machine
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline import ceilings as kept_ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.roofline.roofs import CeilingSession, Choice, Chooser
-from kernel_velocity.series import store as site_store
-from kernel_velocity.series import tracked as tracked_series
-from kernel_velocity.series.change_points import Finder
+from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.store import Store
-from kernel_velocity.series.tracked import Tracked
+from kernel_velocity.series.past import Past, Sessions, Tracked
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.charts.documents import Documents
 from kernel_velocity.site.text import Place
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
-CACHE = Path(".asv", "cache", "report")  # beside the results directory
-Sessions = tuple[tuple[str, SessionFacts], ...]  # commit, what the machine was
+TRACKED = frozenset({ERROR, *FIGURES})  # what pages show of what is no time
 Rounds = Mapping[telemetry.Place, Sequence[Round]]  # by benchmark, implementation, case
 
 
@@ -46,8 +42,7 @@ class Site:
 
     results: Path
     repository: Path
-    store: Store
-    cache: Path | None = None  # the folder of what is kept between reports
+    past: Past
     # Of what was asked for
     _sessions: dict[Place, Sessions] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ceilings: dict[tuple[str, str], tuple[CeilingSession, ...]] = field(
@@ -57,43 +52,48 @@ class Site:
     _series: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
+    def cache(self) -> Path | None:
+        """The folder of the cache."""
+        return self.past.folder
+
+    @property
     def machines(self) -> tuple[Machine, ...]:
         """Every machine's folder."""
-        return self.store.found.machines
+        return self.past.machines
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
         """The machines and environments that have measurements."""
-        return pages.places(self.machines, self.store.places)
+        return pages.places(self.machines, self.past.places)
 
     @property
     def benchmarks(self) -> Mapping[str, Benchmark]:
         """What benchmarks.json says of every timing benchmark."""
-        return self.store.found.benchmarks or {}
+        return self.past.benchmarks
 
     @property
     def commits(self) -> Mapping[str, Commit]:
         """The commits that have a result and that the repository has, by SHA."""
-        return self.store.past.commits
+        return self.past.commits
 
     @property
     def line(self) -> tuple[str, ...]:
         """The first-parent line of HEAD, oldest first; `Columns.place` counts along it."""
-        return self.store.past.line
+        return self.past.line
 
     @property
     def order(self) -> Mapping[str, int]:
         """SHA -> its place on `line`."""
-        return self.store.order
+        return self.past.order
 
     @cached_property
     def tags(self) -> Mapping[str, tuple[str, ...]]:
         """SHA -> the names of its tags, for commits on `line`; a release branch's tags are not."""
-        return {sha: names for sha, names in self.store.past.tags.items() if sha in self.order}
+        return {sha: names for sha, names in self.past.repository.tags.items() if sha in self.order}
 
     def tags_of(self, sha: str) -> tuple[str, ...]:
         """Return the names of a commit's tags, also of one beside `line`."""
-        return self.store.past.tags.get(sha, ())
+        return self.past.repository.tags.get(sha, ())
 
     @property
     def has_results(self) -> bool:
@@ -105,14 +105,14 @@ class Site:
     def notes(self) -> tuple[str, ...]:
         """What could not be read."""
         kept = (text for _, own in self._kept.values() for text in own)
-        return (*self.store.notes, *self._stored.problems, *kept, *self._verdicts[1])
+        return (*self.past.notes, *self._stored.problems, *kept, *self._verdicts[1])
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
         """Every series with a trend, by place, benchmark, and its place on the benchmark's axes."""
         return tuple(
             sorted(
-                self.store.keys,
+                self.past.keys,
                 key=lambda key: (
                     key.machine,
                     key.environment,
@@ -137,7 +137,7 @@ class Site:
     def series(self, key: SeriesKey) -> Columns:
         """Return one of `keys` as columns: views of what the store holds, the same ones each time."""
         if key not in self._series:
-            self._series[key] = self.store.series(key)
+            self._series[key] = self.past.columns(key)
         return self._series[key]
 
     def digest(self, key: SeriesKey, first: int = 0, last: int | None = None) -> str:
@@ -146,38 +146,29 @@ class Site:
         Args:
             first: the first entry of the series that counts. last: the one behind the last; None: all further ones.
         """
-        return self.store.digest(key, first, last)
+        return self.past.digest(key, first, last)
 
     def last_measured(self, key: SeriesKey) -> float | None:
         """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
-        return self.store.last_measured(key)
+        return self.past.last_measured(key)
 
     def change_points(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, tuple[ChangePoint, ...]]:
         """Return the change points of some of `keys`; their indices are entries of the series' columns."""
-        return self.changes.of(keys)
+        return self.past.change_points(keys)
 
     @cached_property
-    def changes(self) -> Finder:
-        """What finds change points, and keeps them."""
-        return Finder(self.keys, self.series, self.cache)
-
-    @property
-    def tracked_keys(self) -> tuple[SeriesKey, ...]:
-        """Every series of errors and of the compilers' figures (`tracked_series`)."""
-        return tuple(self._tracked)
-
-    def tracked(self, key: SeriesKey) -> Tracked:
-        """Return one of `tracked_keys` as columns."""
-        return self._tracked[key]
+    def tracked(self) -> Mapping[SeriesKey, Tracked]:
+        """Every series of errors and of the compilers' figures, where it has values."""
+        return {key: one for key, one in self.past.tracked.items() if key.benchmark.rpartition(".")[2] in TRACKED}
 
     def at(self, commit: str) -> tuple[Measurement, ...]:
         """Return everything measured of a commit, on all machines; also of one beside the first-parent line."""
-        return tuple(self.store.at(commit))
+        return tuple(self.past.at(commit))
 
     @cached_property
     def measured(self) -> tuple[str, ...]:
         """The commits that have a measurement and that the repository has: oldest first, those beside `line` last."""
-        return tuple(sorted(self.store.paths, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
+        return tuple(sorted(self.past.paths, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -217,15 +208,14 @@ class Site:
     def sessions(self, place: Place) -> Sessions:
         """Return (commit, what the machine was) of a place's sessions, oldest first; one without news left none."""
         if place not in self._sessions:
-            files = ((sha, self.results / _file(place, sha)) for sha in self.measured)
-            found = ((sha, session) for sha, file in files for session in session_facts.read(file, []))
-            self._sessions[place] = tuple(sorted(found, key=lambda pair: pair[1].began))
+            self._sessions[place] = self.past.sessions(place.machine, place.environment)
         return self._sessions[place]
 
     def hardware(self, machine: str) -> Sessions:
         """Return (commit, what asv says that a results file was measured on) of a machine's files, along `line`."""
-        own = sorted(self.store.found.hardware_of(machine), key=lambda pair: self.order.get(pair[0], len(self.line)))
-        return tuple((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in own)
+        files = self.past.directory.of_machine(machine)
+        ordered = sorted(files, key=lambda file: self.order.get(file.commit, len(self.line)))
+        return tuple((file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in ordered)
 
     def has_rounds(self, place: Place, commit: str) -> bool:
         """Return whether there is telemetry of a commit; of what, `rounds_at` says."""
@@ -233,7 +223,8 @@ class Site:
 
     def signature(self, place: Place, commit: str) -> str:
         """Return what changes whenever the files of a commit at a place do: results, rounds, failures, sessions."""
-        return self.store.found.signatures.get(_file(place, commit), "")
+        file = self.past.directory.files.get(_file(place, commit))
+        return "" if file is None else file.signature
 
     def rounds_at(self, place: Place, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
@@ -244,16 +235,12 @@ class Site:
 
     def fit(self, key: SeriesKey) -> Fit | None:
         """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
-        return self.store.fits.get(key)
+        return self.past.fits.get(key)
 
     @cached_property
     def documents(self) -> Documents:
         """What Bokeh draws."""
         return Documents(self.cache)
-
-    @cached_property
-    def _tracked(self) -> dict[SeriesKey, Tracked]:
-        return tracked_series.build(reader.files_with(self.results, tracked_series.METHODS), self.order)
 
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:
@@ -279,15 +266,13 @@ def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
 
     Args:
         results: asv's results directory. repository: a folder of the repository.
-        cache: the folder of what is kept of the results; None: `CACHE` beside the results directory.
+        cache: the folder of the cache; None: the usual one beside the results directory.
 
     Raises:
         ResultsError: `results` is no directory.
         HistoryError: `repository` is no git repository with a commit.
     """
-    folder = results.resolve().parent / CACHE if cache is None else cache
-    store = site_store.read(results, repository, folder)
-    return Site(results=results, repository=repository, store=store, cache=folder)
+    return Site(results=results, repository=repository, past=past.open(results, repository, folder=cache))
 
 
 def _file(place: Place, commit: str) -> str:

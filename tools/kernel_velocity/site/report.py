@@ -21,9 +21,8 @@ from jinja2.bccache import Bucket
 
 from kernel_velocity import forking
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.results.measurement import SeriesKey
-from kernel_velocity.series import cache as makers
-from kernel_velocity.series.change_points import Records
+from kernel_velocity.series.cache import code
+from kernel_velocity.series.change_points import New
 from kernel_velocity.site import badges, model, navigation, series_data
 from kernel_velocity.site.charts import documents
 from kernel_velocity.site.model import Site
@@ -98,7 +97,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
         results: asv's results directory.
         repository: a folder of the repository whose commits were measured.
         out: the site's folder; made where it does not exist. Files of other origin in it are left alone.
-        cache: the folder of what is kept of the results; None: `site.CACHE` beside them.
+        cache: the folder of what is kept of the results; None: the usual one beside them.
 
     Raises:
         ResultsError: `results` is no directory, or `out` is a file.
@@ -118,7 +117,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
         pages=sum(name.endswith(".html") for name in writer.files),
         commits=sum(name.startswith("commit-") for name in writer.files),
         series=len(found.keys),
-        read=len(found.store.found.read),
+        read=len(found.past.directory.read),
         made=writer.made,
         written=len(writer.fresh),
         notes=found.notes,
@@ -136,7 +135,7 @@ def _remove_leftovers(new: Path) -> None:
 def _makers() -> str:
     """Return what changes with the code and the templates that make the pages, and with the libraries they use."""
     found = hashlib.sha256(f"jinja2 {jinja2.__version__}".encode())
-    found.update(makers.digest().encode())
+    found.update(code().encode())
     for path in sorted([*TEMPLATES.glob("*.*"), documents.script()]):
         found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()
@@ -169,7 +168,7 @@ def _compiled(cache: Path | None) -> jinja2.BytecodeCache | None:
     folder = cache / "templates"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a cache that cannot be used has its note (`site_store.read`)
+    except OSError:  # a cache that cannot be used has its note (`past.open`)
         return None
     return _Compiled(str(folder))
 
@@ -188,21 +187,21 @@ def _make_all(found: Site, writer: Writer) -> None:
     _add_static(writer)
     if len(found.measured) < FEWEST_APART:
         _make(found, writer, _parts(found))
-        found.changes.keep({})
+        found.past.finder.save({})
         return
 
     parts = forking.Shared(_parts(found))
 
-    def make() -> tuple[Mapping[str, Written], Sequence[str], int, Mapping[SeriesKey, Records]]:
+    def make() -> tuple[Mapping[str, Written], Sequence[str], int, New]:
         part = writer.part()
         _make(found, part, parts)
-        return part.files, part.fresh, part.made, found.changes.records
+        return part.files, part.fresh, part.made, found.past.finder.new
 
     with forking.begun(make) as made:
         _make(found, writer, parts)
-        files, fresh, number, records = made()
+        files, fresh, number, new = made()
         writer.add_part(files, fresh, number)
-        found.changes.keep(records)
+        found.past.finder.save(new)
 
 
 def _parts(found: Site) -> list[Part]:

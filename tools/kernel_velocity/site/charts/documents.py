@@ -1,16 +1,13 @@
-"""Bokeh's documents, kept from one report to the next: importing Bokeh and making one takes a second each time.
+"""Store Bokeh's documents from one report to the next: importing Bokeh and making one takes a second each time.
 
-A document follows from the code that draws it, Bokeh and a few parameters, so that it is made again only where one of
-these changed. One JSON file beside the cache, safe to delete.
+A document follows from the code that draws it, Bokeh and a few parameters. It is made again when one of these changes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,59 +15,40 @@ from typing import Any
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from kernel_velocity.files import replace_text
 from kernel_velocity.series import cache
+from kernel_velocity.series.cache import Answers
 
-NAME = "charts.json"
-MOST = 32  # documents kept, those asked for last; a site has a few
+MOST = 32  # documents that are stored, the newest; a site has a few
 FIRST = 1001  # the number of a document's first model, as Bokeh counts them
 
 Document = dict[str, Any]  # what Bokeh.embed.embed_item takes
 
 
 class Documents:
-    """The documents of a site."""
+    """The documents of a site, stored from one report to the next."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Take the cache's folder; without one they last as long as this object."""
-        self._path = None if folder is None else folder / NAME
-        self._made_by = _made_by()
-        self._known = self._read()
+        """Take the cache's folder; without one every document is made."""
+        maker = hashlib.sha256(cache.code("harness", "site").encode() + script().read_bytes()).hexdigest()
+        self._answers = Answers(folder, "charts", maker)
+        self._got: dict[str, Markup] = {}
 
     def get(self, name: str, parameters: object, make: Callable[[], Document], *, first: int = FIRST) -> Markup:
-        """Return a document as JSON for a script element of a page, made by `make` unless it is known.
+        """Return a document as JSON for a script element of a page; `make` is called where it is not stored.
 
         Args:
             name: what it draws. parameters: everything else that it follows from: equal texts, equal documents.
             first: the number of its first model; those of a page's documents have to differ.
         """
         key = repr((name, parameters, first))
-        document = self._known.pop(key, None)
-        if document is not None:
-            self._known[key] = document  # the last of those asked for
-            return Markup(document)
-        text = htmlsafe_json_dumps(
-            numbered(make(), first), sort_keys=False
-        )  # it defines a model where it first names it
-        self._known[key] = str(text)
-        # Also what another process drew meanwhile
-        others = {other: drawn for other, drawn in self._read().items() if other not in self._known}
-        self._known = dict([*others.items(), *self._known.items()][-MOST:])
-        self._write()
-        return text
-
-    def _read(self) -> dict[str, str]:
-        try:
-            found = json.loads(self._path.read_text(encoding="utf-8")) if self._path is not None else None
-        except (OSError, ValueError):
-            return {}
-        known = found.get("documents") if isinstance(found, dict) and found.get("made by") == self._made_by else None
-        return known if isinstance(known, dict) else {}
-
-    def _write(self) -> None:
-        if self._path is not None:
-            with contextlib.suppress(OSError):  # they are made again
-                replace_text(self._path, json.dumps({"made by": self._made_by, "documents": self._known}))
+        if key not in self._got:
+            stored = self._answers.get([key]).get(key)
+            if stored is None:
+                # Not sorted: a document defines a model where it first names it
+                stored = htmlsafe_json_dumps(numbered(make(), first), sort_keys=False).encode()
+                self._answers.put({key: stored}, most=MOST)
+            self._got[key] = Markup(stored.decode())
+        return self._got[key]
 
 
 def numbered(document: Document, first: int) -> Document:
@@ -100,9 +78,3 @@ def script() -> Path:
     if found is None or found.origin is None:
         raise ModuleNotFoundError("No module named 'bokeh'", name="bokeh")
     return Path(found.origin).parent / "server/static/js/bokeh.min.js"
-
-
-@functools.cache
-def _made_by() -> str:
-    """Return what changes with Bokeh and with our code."""
-    return hashlib.sha256(cache.digest().encode() + script().read_bytes()).hexdigest()

@@ -100,7 +100,7 @@ def build(found: Site) -> Iterator[Page | DataFile]:
             inputs=maker.inputs(sha),
         )
         yield DataFile(name=name(sha), value=partial(maker.data, sha), inputs=maker.inputs(sha, neighbours=False))
-    maker.digests.keep()
+    maker.digests.save()
 
 
 @dataclass(frozen=True, kw_only=True)

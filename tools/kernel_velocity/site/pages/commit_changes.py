@@ -12,22 +12,19 @@ cache, safe to delete.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_velocity.files import replace_text
 from kernel_velocity.results.measurement import IntArray
 from kernel_velocity.series import cache, changes
 from kernel_velocity.series import layout as series_blocks
+from kernel_velocity.series.cache import Answers
 from kernel_velocity.series.changes import NONE, Indices, Timed, Truth
 from kernel_velocity.series.layout import Block, Layout
 from kernel_velocity.series.packing import NOTHING
@@ -80,7 +77,7 @@ class Line:
     def __init__(self, found: Site) -> None:
         """Take a site."""
         self.found, self.tags = found, tags_before(found)
-        self._layout = found.store.layout
+        self._layout = found.past.layout
         self._numbers = np.array([self._layout.numbers[key] for key in found.keys], np.int64)
         self._next = FEWEST
         self._held: _Stretch | None = None
@@ -92,7 +89,7 @@ class Line:
 
     @cached_property
     def _series(self) -> Series:
-        store, keys = self.found.store, self.found.keys
+        store, keys = self.found.past, self.found.keys
         flop = [store.flop(key) for key in keys]
         return Series(keys=keys, flop=np.array([np.nan if each is None else each for each in flop], np.float64))
 
@@ -115,7 +112,7 @@ class Line:
     def digest(self, place: int) -> str:
         """Return what changes whenever `at` would say something else of the commit at a place."""
         values, made = self.at(place), hashlib.sha256()
-        remark = self.found.store.said["remark"][self._layout.columns["remark"][values.slot]]
+        remark = self.found.past.said["remark"][self._layout.columns["remark"][values.slot]]
         columns: list[NDArray[Any]] = [values.outcome, values.figures, values.changed, remark]
         for against in (values.before, values.tag, values.best):
             columns += [against.other, against.ratio, against.state]
@@ -147,7 +144,7 @@ class Line:
     def _measured(self) -> tuple[Indices, Indices]:
         """Return the places that have values, ascending, and how many values there are up to each of them."""
         held = np.zeros(len(self.found.line), np.int64)
-        for path, sha in self.found.store.found.commits.items():
+        for path, sha in self.found.past.directory.commits.items():
             if sha in self.found.order:
                 held[self.found.order[sha]] += len(self._layout.files[path])
         places = np.flatnonzero(held)
@@ -195,7 +192,7 @@ class Line:
 
     def _remark(self, slot: int) -> Remark:
         number = int(self._layout.columns["remark"][slot])
-        return (None, ()) if number == NOTHING else self.found.store.names.remarks[number]
+        return (None, ()) if number == NOTHING else self.found.past.names.remarks[number]
 
     def _part(self, block: Block, places: Indices) -> _Part:
         """Return the values of a block's series at some places."""
@@ -223,7 +220,7 @@ class Line:
         Args:
             slot: where they lie. start: where the first value of the series of each lies.
         """
-        columns, has_reason = self._layout.columns, self.found.store.having[0] != NOTHING
+        columns, has_reason = self._layout.columns, self.found.past.having[0] != NOTHING
         outcome = columns["outcome"][slot]
         had = (slot > start) & (columns["outcome"][slot - 1] == MEASURED)
         told = (outcome == FAILED) | ((outcome != MEASURED) & has_reason[columns["remark"][slot]])
@@ -287,34 +284,26 @@ class Digests:
     """The digests of a site's commits."""
 
     def __init__(self, found: Site, line: Line) -> None:
-        """Take a site and its line; without a cache they last as long as this object."""
+        """Take a site and its line."""
         self._line = line
-        self._path = None if found.cache is None else found.cache / NAME
+        self._answers = Answers(found.cache, "commits", cache.code())
         self._followed = _followed(found, line)
-        self._known = _read(self._path)
-        self._asked: dict[str, str] = {}
+        self._known = {key: value.decode() for key, value in self._answers.get(self._followed.values()).items()}
+        self._new: dict[str, str] = {}
 
     def of(self, place: int) -> str:
         """Return the digest of the commit at a place that was measured (`Line.digest`)."""
         followed = self._followed[place]
-        known = self._asked.get(followed) or self._known.get(followed)
-        found = self._asked[followed] = self._line.digest(place) if known is None else known
-        return found
+        known = self._known.get(followed) or self._new.get(followed)
+        if known is None:
+            known = self._new[followed] = self._line.digest(place)
+        return known
 
-    def keep(self) -> None:
-        """Keep those that were asked for, for the next report."""
-        if self._path is not None and self._asked != self._known:
-            with contextlib.suppress(OSError):  # they are made again
-                replace_text(self._path, json.dumps(self._asked))
-
-
-def _read(path: Path | None) -> Mapping[str, str]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path is not None else None
-    except (OSError, ValueError):
-        return {}
-    is_whole = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
-    return found if is_whole and found is not None else {}
+    def save(self) -> None:
+        """Store the new ones, and remove those that none of the site's commits has any more."""
+        if self._new:
+            current = set(self._followed.values())
+            self._answers.put({key: value.encode() for key, value in self._new.items()}, keep=current.__contains__)
 
 
 def _followed(found: Site, line: Line) -> dict[int, str]:
@@ -322,15 +311,13 @@ def _followed(found: Site, line: Line) -> dict[int, str]:
 
     A file's signature tells its contents to whom it was read by: the numbers of series are those of one cache.
     """
-    store = found.store
+    past = found.past
     files: dict[int, list[str]] = {}
-    for path, sha in sorted(store.found.commits.items()):
-        if sha in found.order:
-            files.setdefault(found.order[sha], []).append(
-                f"{path} {store.found.signatures[path]} {store.adjusted.get(path)}"
-            )
-    made = hashlib.sha256(repr((cache.digest(), str(found.results.resolve()))).encode())
-    made.update(store.layout.shown.encode() + line.identities.tobytes())
+    for path, file in sorted(past.directory.files.items()):
+        if file.commit in found.order:
+            files.setdefault(found.order[file.commit], []).append(f"{path} {file.signature} {past.adjusted.get(path)}")
+    made = hashlib.sha256(str(found.results.resolve()).encode())
+    made.update(past.layout.shown.encode() + line.identities.tobytes())
     told = {}
     for place in sorted(files):
         made.update(repr((place, found.line[place], files[place])).encode("utf-8", "surrogatepass"))

@@ -457,7 +457,7 @@ def changes_over(
     Args:
         when: of `dates`. values: times, each of another of the site's series, and its entry there.
     """
-    layout = found.store.layout
+    layout = found.past.layout
     numbers = np.array([layout.numbers[key] for key, _ in values], np.int64)
     slots = layout.start[numbers] + np.array([entry for _, entry in values], np.int64)
     old = np.full((len(values), len(spans)), NONE, np.int64)

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from kernel_velocity.harness.cases import dtype_of
+from kernel_velocity.results import identity
 from kernel_velocity.results.measurement import IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import MEMORY, Roofs, dram_bandwidth, roofline
 from kernel_velocity.roofline.roofs import Choice
-from kernel_velocity.series import tracked
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.tracked import Tracked
+from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
 from kernel_velocity.site.outputs import DataFile, series_name
@@ -151,7 +151,7 @@ def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> C
         ),
         findings=kernel_marks.findings(found.findings, keys, sessions, found.order, line),
         tags=kernel_marks.tags(found.tags, found.order, line),
-        figures=kernel_tables.figures(map(found.tracked, found.tracked_keys), kernel, found.line),
+        figures=kernel_tables.figures(found.tracked.values(), kernel, found.line),
         warnings={
             place: known.warnings
             for place in places
@@ -212,14 +212,12 @@ def _series(
 
 def _errors(found: Site, kernel: str, device: str) -> dict[tuple[str, str, str, str], Tracked]:
     """Return the errors of a kernel by machine, environment, implementation and case: of the newest version of each."""
-    name = f"{kernel}.{device}.{tracked.ERROR}"
+    name = f"{kernel}.{device}.{identity.ERROR}"
     known: dict[tuple[str, str, str, str], Tracked] = {}
-    for key in found.tracked_keys:
-        if key.benchmark != name:
-            continue
-        own, slot = found.tracked(key), (key.machine, key.environment, key.implementation, key.case)
-        if slot not in known or own.place[-1] > known[slot].place[-1]:
-            known[slot] = own
+    for key, errors in found.tracked.items():
+        slot = (key.machine, key.environment, key.implementation, key.case)
+        if key.benchmark == name and (slot not in known or errors.place[-1] > known[slot].place[-1]):
+            known[slot] = errors
     return known
 
 

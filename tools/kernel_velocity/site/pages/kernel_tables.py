@@ -21,7 +21,7 @@ from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, Ser
 from kernel_velocity.series import changes as changes_along
 from kernel_velocity.series.changes import Changes
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.series.tracked import Tracked
+from kernel_velocity.series.past import Tracked
 from kernel_velocity.site import cells as result_texts
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.cells import Figures

@@ -1,9 +1,12 @@
 """Change points are those of each series by itself, whoever is asked for which; what was found is kept."""
 
+import sqlite3
+
 import pytest
 
 from kernel_velocity.series import change_points
-from kernel_velocity.series.change_points import NAME, Finder, Known
+from kernel_velocity.series.cache import NAME
+from kernel_velocity.series.change_points import Finder
 from kernel_velocity.stats.changepoints import incremental
 from tests.series import test_series_changes
 from tests.stepped_series import stepped
@@ -32,9 +35,10 @@ def finder(folder=None, names=SERIES):
     return Finder(tuple(names), SERIES.__getitem__, folder)
 
 
-def records(folder):
-    known = Known(folder)
-    return {name: known.record(name) for name in known.names()}
+def stored(folder):
+    """Return the stored answers by key."""
+    with sqlite3.connect(folder / NAME) as connection:
+        return dict(connection.execute("SELECT key, value FROM answer").fetchall())
 
 
 @pytest.mark.parametrize("asked", [["abcde"], ["e", "dcba"], ["aa", "ab", "ba", "cde"]])
@@ -49,17 +53,17 @@ def test_however_they_are_asked_for(monkeypatch, searches, asked, block):
 
 
 def test_what_two_found_is_kept_by_one(tmp_path, searches):
-    finder(tmp_path).keep({})
+    finder(tmp_path).save({})
     assert not list(tmp_path.iterdir())  # nothing was found
     whole = finder(tmp_path / "one")
     whole.of("abcde")
-    whole.keep({})
+    whole.save({})
     ours, theirs = finder(tmp_path / "two"), finder(tmp_path / "two")
     ours.of("ac")
     theirs.of("bde")
-    ours.keep(theirs.records)
-    assert records(tmp_path / "two") == records(tmp_path / "one")
-    assert len(records(tmp_path / "two")) == len(SERIES)
+    ours.save(theirs.new)
+    assert stored(tmp_path / "two") == stored(tmp_path / "one")
+    assert len(stored(tmp_path / "two")) == len(SERIES)
     searches.clear()
     assert finder(tmp_path / "two").of("abcde") == EXPECTED
     assert not searches
@@ -68,14 +72,14 @@ def test_what_two_found_is_kept_by_one(tmp_path, searches):
 def test_of_those_that_nobody_asked_for_it_keeps_what_there_is(tmp_path, searches, monkeypatch):
     first = finder(tmp_path)
     first.of("abc")
-    first.keep({})
-    before = records(tmp_path)
+    first.save({})
+    before = stored(tmp_path)
     changed = SERIES | {"a": SERIES["d"], "b": SERIES["e"]}
-    monkeypatch.setattr("tests.series.test_change_finder.SERIES", changed)
+    monkeypatch.setattr("tests.series.test_change_points.SERIES", changed)
     second = finder(tmp_path)
     second.of("a")
-    second.keep({})
-    after = records(tmp_path)
+    second.save({})
+    after = stored(tmp_path)
     changed_one = {name for name in before if "'a'" in name}
     assert len(changed_one) == 1 and after.keys() == before.keys()
     assert {name for name in before if after[name] != before[name]} == changed_one
@@ -84,13 +88,47 @@ def test_of_those_that_nobody_asked_for_it_keeps_what_there_is(tmp_path, searche
 def test_nothing_new_leaves_the_file_alone_and_something_forgets_the_series_that_are_gone(tmp_path):
     first = finder(tmp_path, "abcd")
     first.of("abcd")
-    first.keep({})
-    written = (tmp_path / NAME).stat().st_ino
+    first.save({})
+    written = (tmp_path / NAME).stat().st_mtime_ns
     fewer = finder(tmp_path, "ab")
     fewer.of("ab")
-    fewer.keep({})
-    assert (tmp_path / NAME).stat().st_ino == written
+    fewer.save({})
+    assert (tmp_path / NAME).stat().st_mtime_ns == written
     others = finder(tmp_path, "abe")
     others.of("abe")
-    others.keep({})
-    assert len(records(tmp_path)) == 3
+    others.save({})
+    assert len(stored(tmp_path)) == 3
+
+
+def damage(folder, statement):
+    with sqlite3.connect(folder / NAME) as connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "again"),
+    [
+        ("UPDATE answer SET value = zeroblob(length(value)) WHERE rowid = 2", 1),
+        ("UPDATE answer SET value = x'' WHERE rowid = 2", 1),
+        ("UPDATE made SET identity = 'other code'", len(SERIES)),
+        ("PRAGMA user_version = 99", len(SERIES)),
+        ("DROP TABLE answer", len(SERIES)),
+    ],
+)
+def test_damaged_answers_are_found_again(tmp_path, searches, statement, again):
+    first = finder(tmp_path)
+    assert first.of("abcde") == EXPECTED
+    first.save({})
+    damage(tmp_path, statement)
+    searches.clear()
+    second = finder(tmp_path)
+    assert second.of("abcde") == EXPECTED and len(searches) == again
+    second.save({})  # where the file cannot be used, nothing is stored
+
+
+def test_a_folder_that_cannot_be_used_is_no_obstacle(tmp_path):
+    (tmp_path / "file").write_text("")
+    ours = finder(tmp_path / "file")
+    assert ours.of("abcde") == EXPECTED
+    ours.save({})
+    assert (tmp_path / "file").read_text() == ""

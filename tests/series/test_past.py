@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.results import reader
-from kernel_velocity.series import cache as report_cache
-from kernel_velocity.series import layout, packing, parallel, store
+from kernel_velocity.series import cache, layout, packing, past, reading
 from kernel_velocity.series.columns import ByEntry
 from kernel_velocity.site import model
 from tests import large_tree, one_thread, synthetic
@@ -29,7 +28,7 @@ def read(tree):
 
 
 def cache_of(tree):
-    return tree.results.parent / model.CACHE / report_cache.NAME
+    return tree.results.parent / past.FOLDER / cache.NAME
 
 
 def said(found):
@@ -61,7 +60,7 @@ def check(tree, found=None, notes=()):
     check_same(series, {(point.measurement.key, point.measurement.commit): point.measurement for point in points})
     assert set(found.keys) == set(data.trends)
     assert (found.places, found.machines) == (data.places, data.machines)
-    assert found.notes == (*notes, *data.notes)
+    assert found.past.problems == (*notes, *data.problems)
     return found
 
 
@@ -85,14 +84,14 @@ def halve(data):
 
 
 def test_only_the_first_time_everything_is_read(tree):
-    assert check(tree).store.found.read == names(tree, 0, 1, 2, 3, 4)
-    assert check(tree).store.found.read == ()
+    assert check(tree).past.directory.read == names(tree, 0, 1, 2, 3, 4)
+    assert check(tree).past.directory.read == ()
 
 
 def test_a_results_file_that_changed_is_read_again_and_no_other(tree):
     read(tree)
     rewrite(path_of(tree, 1), halve)
-    assert check(tree).store.found.read == names(tree, 1)
+    assert check(tree).past.directory.read == names(tree, 1)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".failures.jsonl", ".sessions.jsonl"])
@@ -101,11 +100,11 @@ def test_so_is_one_beside_which_something_changed(tree, suffix):
     beside = path_of(tree, 2).parent / "telemetry" / f"{path_of(tree, 2).stem}{suffix}"
     beside.write_text("" if suffix == ".jsonl" else "not a line of it\n")
     found = check(tree)
-    assert found.store.found.read == names(tree, 2)
+    assert found.past.directory.read == names(tree, 2)
     assert len(found.notes) == (suffix != ".jsonl")
-    assert check(tree).store.found.read == ()  # its note is kept
+    assert check(tree).past.directory.read == ()  # its note is kept
     beside.unlink()
-    assert check(tree).store.found.read == names(tree, 2)
+    assert check(tree).past.directory.read == names(tree, 2)
 
 
 def test_a_file_put_back_with_its_old_time_and_size_is_seen(tree):
@@ -114,13 +113,13 @@ def test_a_file_put_back_with_its_old_time_and_size_is_seen(tree):
     rewrite(path_of(tree, 1), halve)
     read(tree)
     old.replace(path_of(tree, 1))
-    assert check(tree).store.found.read == names(tree, 1)
+    assert check(tree).past.directory.read == names(tree, 1)
     text = path_of(tree, 1).read_text()
     before = path_of(tree, 1).stat()
     path_of(tree, 1).write_text(text.replace("0.00", "0.01"))
     os.utime(path_of(tree, 1), ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path_of(tree, 1).stat().st_size == before.st_size
-    assert check(tree).store.found.read == names(tree, 1)
+    assert check(tree).past.directory.read == names(tree, 1)
 
 
 def test_what_is_removed_is_gone_and_what_comes_back_is_back(tree):
@@ -128,9 +127,9 @@ def test_what_is_removed_is_gone_and_what_comes_back_is_back(tree):
     text = path_of(tree, 3).read_text()
     path_of(tree, 3).unlink()
     found = check(tree)
-    assert (found.store.found.read, tree.commits[3] in found.measured) == ((), False)
+    assert (found.past.directory.read, tree.commits[3] in found.measured) == ((), False)
     path_of(tree, 3).write_text(text)
-    assert check(tree).store.found.read == names(tree, 3)
+    assert check(tree).past.directory.read == names(tree, 3)
     shutil.rmtree(tree.results / synthetic.MACHINE)
     assert check(tree).keys == ()
 
@@ -139,7 +138,7 @@ def test_commits_beside_the_line_move_with_it(tree):
     read(tree)
     git.Repo(tree.repository).git.reset("--hard", tree.commits[2])
     found = check(tree)
-    assert found.store.found.read == ()
+    assert found.past.directory.read == ()
     assert found.measured[:3] == tree.commits[:3]
     assert set(found.measured[3:]) == set(tree.commits[3:])
 
@@ -150,7 +149,7 @@ def test_a_deepened_clone_shifts_all_places(tree, tmp_path):
     assert len(check(shifted).measured) == 3
     clone.git.fetch("--unshallow")
     found = check(shifted)
-    assert (found.store.found.read, found.measured) == ((), tree.commits)
+    assert (found.past.directory.read, found.measured) == ((), tree.commits)
 
 
 def test_benchmarks_json_counts_as_it_is_now(tree):
@@ -162,7 +161,7 @@ def test_benchmarks_json_counts_as_it_is_now(tree):
     rewrite(benchmarks, lambda data: data.pop("add_mul_exp.Cpu.time_hot"))
     check(tree)
     benchmarks.write_text("")
-    assert check(tree).store.found.read == ()
+    assert check(tree).past.directory.read == ()
 
 
 def test_a_value_of_no_version_is_of_todays_and_one_in_two_files_counts_once(tree):
@@ -178,7 +177,7 @@ def test_an_unreadable_file_is_a_note_from_the_cache_too(tree):
     path_of(tree, 0).write_text("{")
     for wanted in (names(tree, 0, 1, 2, 3, 4), ()):
         found = check(tree)
-        assert found.store.found.read == wanted
+        assert found.past.directory.read == wanted
         assert path_of(tree, 0).name in found.notes[0]
 
 
@@ -188,7 +187,7 @@ def test_a_file_that_was_put_right_leaves_nothing_behind(tree):
     read(tree)
     path_of(tree, 0).write_text(good)
     found = read(tree)
-    assert set(found.store.layout.keys) == set(found.keys)  # of the cache's names, those that a file still has
+    assert set(found.past.layout.keys) == set(found.keys)  # of the cache's names, those that a file still has
 
 
 def truncate(path):
@@ -226,15 +225,15 @@ def change_the_identity(path):
 def test_a_damaged_cache_or_another_versions_is_made_anew(tree, damage):
     read(tree)
     damage(cache_of(tree))
-    assert len(check(tree).store.found.read) == 5
-    assert check(tree).store.found.read == ()
+    assert len(check(tree).past.directory.read) == 5
+    assert check(tree).past.directory.read == ()
 
 
 def test_another_repositorys_cache_is_made_anew(tree, tmp_path):
     read(tree)
     shutil.copytree(tree.repository, tmp_path / "copy")
     other = dataclasses.replace(tree, repository=tmp_path / "copy")
-    assert len(check(other).store.found.read) == 5
+    assert len(check(other).past.directory.read) == 5
 
 
 def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
@@ -250,18 +249,18 @@ def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
         return packed[0]
 
     with monkeypatch.context() as patch:
-        patch.setattr(parallel.packing, "pack", pack)
+        patch.setattr(reading.packing, "pack", pack)
         with pytest.raises(KeyboardInterrupt):
             read(tree)
-    assert [path.name for path in cache_of(tree).parent.iterdir()] == [report_cache.NAME]
-    assert check(tree).store.found.read == names(tree, 1, 2, 3)
+    assert [path.name for path in cache_of(tree).parent.iterdir()] == [cache.NAME]
+    assert check(tree).past.directory.read == names(tree, 1, 2, 3)
 
 
 def test_where_no_cache_can_be_everything_is_read_and_a_note_says_so(tree, tmp_path):
     (tmp_path / "file").write_text("")
     for _ in range(2):
         found = model.read(tree.results, tree.repository, tmp_path / "file")
-        assert len(found.store.found.read) == 5
+        assert len(found.past.directory.read) == 5
         (note,) = found.notes
         assert note.startswith("the cache cannot be used, so everything was read anew: ")
         check(tree, found, notes=(note,))
@@ -271,11 +270,11 @@ def full(*_given):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def full_to_sqlite(cache, save=report_cache.Cache.save):
+def full_to_sqlite(opened, save=cache.Cache.save):
     """Save a cache; on the disk SQLite says that there is no room."""
-    if cache.folder is not None:
+    if opened.folder is not None:
         raise sqlite3.OperationalError("database or disk is full")
-    save(cache)
+    save(opened)
 
 
 def full_once(monkeypatch):
@@ -289,7 +288,7 @@ def full_once(monkeypatch):
 
 
 def full_to_sqlite_always(monkeypatch):
-    monkeypatch.setattr(report_cache.Cache, "save", full_to_sqlite)
+    monkeypatch.setattr(cache.Cache, "save", full_to_sqlite)
 
 
 @pytest.mark.parametrize("what", [full_once, full_to_sqlite_always])
@@ -318,13 +317,13 @@ def test_the_scratch_file_has_no_holes(tree, monkeypatch):
 
 def test_beside_a_report_that_is_writing_everything_is_read(tree, monkeypatch):
     read(tree)
-    monkeypatch.setattr(report_cache, "_PATIENCE", 0.05)
+    monkeypatch.setattr(cache, "_PATIENCE", 0.05)
     with sqlite3.connect(cache_of(tree), isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         found = read(tree)
-    assert len(found.store.found.read) == 5
+    assert len(found.past.directory.read) == 5
     assert "locked" in found.notes[0]
-    assert check(tree).store.found.read == ()
+    assert check(tree).past.directory.read == ()
 
 
 @pytest.mark.parametrize("machine", ["<i>&\N{ROCKET}\u202e", os.fsdecode(b"m\xff"), "x" * 200, "a'; DROP TABLE file"])
@@ -332,7 +331,7 @@ def test_no_name_is_more_than_a_name(tmp_path, machine):
     tree = synthetic.build(tmp_path, machine=machine)
     for _ in range(2):
         found = check(tree)
-    assert found.store.found.read == ()
+    assert found.past.directory.read == ()
     assert found.keys[0].machine == machine
 
 
@@ -347,15 +346,15 @@ def gauged(tmp_path_factory):
 
 def test_adjusted_times_are_computed_of_changed_series_only(gauged):
     found = check(gauged)
-    assert found.store.computed == sum(item.rounds is not None for item in said(found)[1].values()) > 150
+    assert found.past.computed == sum(item.rounds is not None for item in said(found)[1].values()) > 150
     assert sum(item.adjusted is not None for item in said(found)[1].values()) > 50
-    assert check(gauged).store.computed == 0
+    assert check(gauged).past.computed == 0
     folder = gauged.results / large_tree.MACHINE / "telemetry"
     path = folder / f"{gauged.commits[2][:8]}-{large_tree.ENVIRONMENT}.jsonl"
     kept = [line for line in path.read_text().splitlines(keepends=True) if not _is_of(line, "eager", "float32-1M")]
     path.write_text("".join(kept))
     whole = 40 - 2  # of the file, as it was read again
-    assert check(gauged).store.computed == whole + 2 * 3  # and of two series, their other three commits
+    assert check(gauged).past.computed == whole + 2 * 3  # and of two series, their other three commits
 
 
 def _is_of(line, *params):
@@ -363,7 +362,7 @@ def _is_of(line, *params):
 
 
 def test_what_entries_have_is_a_mapping():
-    found = ByEntry(store.np.array([0, 7, 0, 8], dtype="i4"), str)
+    found = ByEntry(np.array([0, 7, 0, 8], dtype="i4"), str)
     assert dict(found) == {1: "7", 3: "8"}
     assert list(found.items()) == [(1, "7"), (3, "8")]
     assert (len(found), found.get(0), found.get(4), found.get(-1)) == (2, None, None, None)
@@ -373,23 +372,23 @@ def test_what_entries_have_is_a_mapping():
 READ = """
 import os, sys
 from pathlib import Path
-from kernel_velocity.series import parallel as reading_apart
+from kernel_velocity.series import reading
 from kernel_velocity.site import model as site
 from kernel_velocity.errors import KernelVelocityError
 os.sched_getaffinity = lambda _: {0, 1}
-reading_apart.FEWEST, read_one, here = 2, reading_apart.read_one, os.getpid()
+reading.FEWEST, read_one, here = 2, reading._read, os.getpid()
 results, repository, cache, fails = sys.argv[1:]
 
-def read(path, names):
+def read(path, signature, names):
     if os.getpid() != here:
         os.write(1, b"elsewhere\\n")
         if fails:
             os._exit(3)
-    return read_one(path, names)
+    return read_one(path, signature, names)
 
-reading_apart.read_one = read
+reading._read = read
 try:
-    print(len(site.read(Path(results), Path(repository), Path(cache)).store.found.read))
+    print(len(site.read(Path(results), Path(repository), Path(cache)).past.directory.read))
 except KernelVelocityError as error:
     print(error)
 """
@@ -404,7 +403,7 @@ def read_by_several(tree, cache, *, fails=False):
 def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, tmp_path):
     assert read_by_several(gauged, tmp_path) == ["elsewhere", "elsewhere", "4"]
     again = model.read(gauged.results, gauged.repository, tmp_path)
-    assert again.store.found.read == ()
+    assert again.past.directory.read == ()
     check(gauged, again)
 
 
@@ -479,3 +478,36 @@ def test_a_series_digest_is_of_what_is_said_whatever_the_cache_calls_it(tree):
     assert [key.case for key in before if before[key] != wrong[key]] == ["float32-256x256x256"]
     assert not any(method[key] == wrong[key] for key in before)
     assert digests("wrong result", "aaaa") == before
+
+
+def test_values_that_are_no_times_are_series_too(tree):
+    for index, error in ((0, 1e-7), (3, 2e-7), (4, None)):
+        rewrite(path_of(tree, index), lambda data, error=error: data["results"].update(tracked_rows(error)))
+    copy = path_of(tree, 3).with_stem(f"{path_of(tree, 3).stem}-again")
+    shutil.copy(path_of(tree, 3), copy)
+    rewrite(max(copy, path_of(tree, 3)), lambda data: data["results"].update(tracked_rows(3e-7)))  # the first counts
+    for found in (past.open(tree.results, tree.repository), past.open(tree.results, tree.repository)):  # and stored
+        (errors,) = found.tracked.values()
+        assert (errors.key.benchmark, errors.key.implementation) == ("matmul.Cpu.track_max_error", "native")
+        assert errors.place.tolist() == [0, 3]
+        assert errors.value.tolist() == [1e-7, 2e-7]
+        assert errors.began.tolist() == [5.0, 5.0]
+
+
+def tracked_rows(error):
+    """Return rows with one value of 0 or more, which comes second."""
+    axes = [["'eager'", "'native'"], ["'a'"]]
+    return {"matmul.Cpu.track_max_error": [[-1.0, error], axes, "1", 5000, 1.0, None, None]}
+
+
+def test_only_some_commits_can_be_read(tree, monkeypatch):
+    whole = past.open(tree.results, tree.repository)
+    asked = []
+    monkeypatch.setattr(
+        reader, "read_file", lambda path, notes, read=reader.read_file: asked.append(path) or read(path, notes)
+    )
+    found = past.open(tree.results, tree.repository, commits=[tree.commits[1], tree.commits[3]])
+    assert sorted(asked) == sorted([path_of(tree, 1), path_of(tree, 3)])
+    assert set(found.commits) == {tree.commits[1], tree.commits[3]}
+    for sha in found.commits:
+        assert [dataclasses.replace(item, adjusted=None) for item in whole.at(sha)] == list(found.at(sha))

@@ -1,0 +1,70 @@
+"""Answers that reports store for one another, and the code that they depend on."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity.series import cache
+from kernel_velocity.series.cache import Answers
+
+
+def test_answers_of_a_kind_come_back_until_its_code_changes(tmp_path):
+    points, charts = Answers(tmp_path, "change points", "1"), Answers(tmp_path, "charts", "1")
+    assert points.get(["a"]) == {}
+    points.put({"a": b"1", "b": b""})
+    charts.put({"a": b"chart"})
+    assert Answers(tmp_path, "change points", "1").get(["b", "a", "c"]) == {"a": b"1", "b": b""}
+    newer = Answers(tmp_path, "change points", "2")
+    assert newer.get(["a"]) == {}
+    newer.put({"c": b"3"})
+    assert newer.get("abc") == {"c": b"3"}
+    assert points.get(["a"]) == {}
+    assert charts.get(["a"]) == {"a": b"chart"}
+
+
+def test_more_keys_than_a_query_takes(tmp_path):
+    many = {str(number): str(number).encode() for number in range(2 * cache._AT_ONCE + 1)}
+    answers = Answers(tmp_path, "k", "1")
+    answers.put(many)
+    assert answers.get(many) == many
+
+
+def test_answers_that_are_not_wanted_any_more_go(tmp_path):
+    answers = Answers(tmp_path, "k", "1")
+    answers.put({"a": b"1", "b": b"2"})
+    answers.put({"c": b"3"}, keep="bc".__contains__)
+    assert answers.get("abc") == {"b": b"2", "c": b"3"}
+    answers.put({"d": b"4"}, most=2)
+    assert answers.get("abcd") == {"c": b"3", "d": b"4"}
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + bytes(200)])
+def test_damaged_file_has_no_answers(tmp_path, content):
+    (tmp_path / cache.NAME).write_bytes(content)
+    answers = Answers(tmp_path, "k", "1")
+    assert answers.get(["a"]) == {}
+    answers.put({"a": b"1"})
+    assert answers.get(["a"]) == ({} if content else {"a": b"1"})
+
+
+def test_code_of_a_room_changes_with_its_files_alone(tmp_path):
+    def digests(number, **texts):
+        folder = tmp_path / str(number)
+        for name, text in {"stats/a.py": "", "site/b.py": "", "units.py": "", **texts}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        return [cache.code(*rooms, package=folder) for rooms in (("stats",), ("site", "stats"), ())]
+
+    before = digests(1)
+    changes = [{"stats/a.py": "1"}, {"site/b.py": "1"}, {"units.py": "1"}]
+    changed = [
+        [new != old for new, old in zip(digests(2 + n, **each), before, strict=True)] for n, each in enumerate(changes)
+    ]
+    assert changed == [[True, True, True], [False, True, True], [False, False, True]]
+
+
+def test_all_that_a_report_imports_counts():
+    names = [name for name in sys.modules if name.startswith("kernel_velocity.")]
+    loaded = {Path(path) for name in names if (path := getattr(sys.modules[name], "__file__", None))}
+    assert len(loaded) > 100 and loaded <= set(cache._PACKAGE.rglob("*.py"))

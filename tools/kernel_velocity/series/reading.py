@@ -1,0 +1,200 @@
+"""Bring the cache up to date with a results directory: read the results files that changed, forget those that are gone.
+
+A first report reads thousands of files, of 10 ms and more each, so several processes read them. Each numbers series
+and texts by itself. Here these numbers become those of the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from kernel_velocity import forking
+from kernel_velocity.results import failures, reader, sessions
+from kernel_velocity.results.records import Benchmark, Machine
+from kernel_velocity.series import packing
+from kernel_velocity.series.cache import Cache, FileFacts
+from kernel_velocity.series.packing import ENTRY, ROUND, TRACKED, Names, Numbers, Packed
+
+FEWEST = 100  # files to a process; fewer are read sooner than another process has started
+_AT_ONCE = 16  # files that are sent back together, with what their numbers stand for
+_BESIDE = (".jsonl", failures.SUFFIX, sessions.SUFFIX)  # in the folder `telemetry`, of the same stem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directory:
+    """A results directory, without its values. Paths are "<machine>/<file>"."""
+
+    benchmarks: Mapping[str, Benchmark] | None  # None: benchmarks.json cannot be read
+    machines: tuple[Machine, ...]
+    files: Mapping[str, FileFacts]  # by path, of the results files that could be read, in the order of reading
+    notes: tuple[str, ...]
+    read: tuple[str, ...]  # paths of the results files that were read now; the cache had the others
+
+    @property
+    def commits(self) -> dict[str, str]:
+        """Path -> full SHA."""
+        return {path: facts.commit for path, facts in self.files.items()}
+
+    def of_machine(self, machine: str) -> Iterator[FileFacts]:
+        """Yield the facts of the results files of a machine."""
+        yield from (facts for path, facts in self.files.items() if path.rpartition("/")[0] == machine)
+
+
+def update(cache: Cache, results: Path, commits: Collection[str] | None = None) -> Directory:
+    """Read what changed, and forget what is gone; `cache.save` makes it last.
+
+    Args:
+        commits: full SHAs; with them, no results file of another commit is read, nor any machine without one.
+
+    Raises:
+        ResultsError: `results` is no directory.
+    """
+    cached = cache.files()
+    files: dict[str, FileFacts | None] = {}  # in the order of reading; None: to be read
+    notes: dict[str, list[str]] = {}  # by machine
+    machines: list[Machine] = []
+    signatures: dict[Path, str] = {}  # of the files to be read
+    prefixes = None if commits is None else {sha[:8] for sha in commits}
+    for folder, paths in reader.folders(results):
+        wanted = [path for path in paths if prefixes is None or path.name[:8] in prefixes]
+        if prefixes is not None and not wanted:
+            continue
+        machines.append(reader.read_machine(folder, notes.setdefault(folder.name, [])))
+        looks, beside = _looks(folder), _looks(folder / "telemetry")
+        for path in wanted:
+            signature, facts = _signature(path, looks, beside), cached.pop(_name(path), None)
+            files[_name(path)] = facts if facts is not None and facts.signature == signature else None
+            if files[_name(path)] is None:
+                signatures[path] = signature
+    for name in cached:
+        cache.remove(name)
+    for path, facts, packed in _read_all(signatures, cache.names):
+        cache.put(_name(path), facts, packed)
+        files[_name(path)] = facts
+    known = {name: facts for name, facts in files.items() if facts is not None}
+    for name, facts in known.items():
+        notes[name.rpartition("/")[0]] += facts.notes
+    readable = {
+        name: facts for name, facts in known.items() if facts.commit and (commits is None or facts.commit in commits)
+    }
+    last: list[str] = []
+    benchmarks = reader.read_benchmarks(results / "benchmarks.json", last) if readable else {}
+    return Directory(
+        benchmarks=benchmarks,
+        machines=tuple(machines),
+        files=readable,
+        notes=(*(note for several in notes.values() for note in several), *last),
+        read=tuple(map(_name, signatures)),
+    )
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def _looks(folder: Path) -> dict[str, str]:
+    """Return, by name, what changes when a file does; ctime changes whatever else is preserved."""
+    if not folder.is_dir():
+        return {}
+    with os.scandir(folder) as entries:
+        found = {}
+        for entry in entries:
+            about = entry.stat()
+            found[entry.name] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}"
+    return found
+
+
+def _signature(path: Path, looks: Mapping[str, str], beside: Mapping[str, str]) -> str:
+    return "|".join([looks.get(path.name, ""), *(beside.get(f"{path.stem}{suffix}", "") for suffix in _BESIDE)])
+
+
+Read = tuple[Path, FileFacts, Packed]
+
+
+def _read_all(signatures: Mapping[Path, str], names: Names) -> Iterator[Read]:
+    """Yield what results files contain, in any order; what is new in them gets a number of `names`."""
+    pairs = list(signatures.items())
+    processes = max(1, min(len(os.sched_getaffinity(0)), len(pairs) // FEWEST)) if forking.is_possible() else 1
+    shares = [pairs[first::processes] for first in range(processes)]
+    with contextlib.ExitStack() as stack:
+        helpers = [stack.enter_context(_helper(share)) for share in shares[1:]]
+        yield from (_read(path, signature, names) for path, signature in shares[0])
+        for read in helpers:
+            yield from read(names)
+
+
+def _read(path: Path, signature: str, names: Names) -> Read:
+    notes: list[str] = []
+    file = reader.read_file(path, notes)
+    if file is None:
+        packed = Packed(entries=np.zeros(0, ENTRY), rounds=np.zeros(0, ROUND), tracked=np.zeros(0, TRACKED))
+    else:
+        packed = packing.pack(file, names)
+    facts = FileFacts(
+        signature=signature,
+        commit="" if file is None else file.commit,
+        notes=tuple(notes),
+        hardware={} if file is None else file.hardware,
+        sessions=() if file is None else tuple(map(sessions.encode, file.sessions)),
+    )
+    return path, facts, packed
+
+
+@contextlib.contextmanager
+def _helper(pairs: Sequence[tuple[Path, str]]) -> Iterator[Callable[[Names], Iterator[Read]]]:
+    """Read files in another process, which writes to a file: a full pipe would make it wait.
+
+    Yields:
+        a function that yields what the files contain.
+    """
+    with tempfile.TemporaryFile() as stream, forking.begun(partial(_read_into, stream, pairs)) as end:
+
+        def read(names: Names) -> Iterator[Read]:
+            end()
+            stream.seek(0)
+            for _ in range(0, len(pairs), _AT_ONCE):
+                several, theirs = pickle.load(stream)
+                yield from map(_renumbering(theirs, names), several)
+
+        yield read
+
+
+def _read_into(stream: IO[bytes], pairs: Sequence[tuple[Path, str]]) -> None:
+    """Read files, and pickle what they contain, with what its numbers stand for."""
+    for start in range(0, len(pairs), _AT_ONCE):
+        names = Names()
+        several = [_read(path, signature, names) for path, signature in pairs[start : start + _AT_ONCE]]
+        pickle.dump((several, names), stream)
+    stream.flush()
+
+
+def _renumbering(theirs: Names, ours: Names) -> Callable[[Read], Read]:
+    """Return a function that replaces the numbers of another process in a file by ours."""
+    series, texts, remarks = (
+        _numbers(getattr(theirs, kind), getattr(ours, kind)) for kind in ("series", "texts", "remarks")
+    )
+    columns = {"series": series, "remark": remarks} | dict.fromkeys(("method", "interval_method", "code"), texts)
+
+    def renumber(read: Read) -> Read:
+        packed = read[2]
+        for name, numbers in columns.items():
+            packed.entries[name] = numbers[packed.entries[name]]
+        packed.rounds["launch"] = texts[packed.rounds["launch"]]
+        packed.tracked["series"] = series[packed.tracked["series"]]
+        return read
+
+    return renumber
+
+
+def _numbers(theirs: Numbers[Any], ours: Numbers[Any]) -> np.ndarray[Any, np.dtype[np.int32]]:
+    return np.array([packing.NOTHING, *(ours.of(thing) for thing in theirs.things)], np.int32)
