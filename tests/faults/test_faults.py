@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kernel_velocity.results import sessions
+from kernel_velocity.results import lines
 from tests.faults.tiny import FASTER, GOOD, TORCH, plant
 
 CRASHING = "import os\ndef scale(x):\n    os.kill(os.getpid(), 11)\n"
@@ -40,7 +40,7 @@ def test_good_commits_end_with_the_page_and_status_0(tiny):
     assert "Faster" in page(tiny)
     for word in ("build", "set-up", "warm-up", "timing"):
         assert lines_with(done.stdout, "cost, s", word)
-    (session,) = sessions.read(tiny.results / f"{new[:8]}-{tiny.environment}.json", [])
+    (session,) = lines.read_sessions(tiny.results / f"{new[:8]}-{tiny.environment}.json", [])
     assert session.facts["torch"] == TORCH and session.code == {}  # its wheel has no build-info.json
 
 

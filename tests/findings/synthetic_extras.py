@@ -18,7 +18,7 @@ from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
 from kernel_velocity.harness import device_figures
 from kernel_velocity.harness.nvml import GpuActivity
-from kernel_velocity.results import failures, sessions
+from kernel_velocity.results import failures, lines
 from kernel_velocity.results.identity import Identity, environment_of
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
@@ -196,7 +196,7 @@ def add_sessions(tree: Tree, machine=MACHINE, facts=None) -> None:
     for index, path in _files(tree, machine):
         known = {**(FACTS if facts is None else facts), **({"driver": "560.28"} if index >= 3 else {})}
         code = {"add_mul_exp": f"{index:064x}", "matmul": f"{int(index >= synthetic.STEP_AT):064x}"}
-        sessions.append(path, SessionFacts(began=BEGAN + STEP * index - 60, facts=known, code=code))
+        lines.append_session(path, SessionFacts(began=BEGAN + STEP * index - 60, facts=known, code=code))
 
 
 def add_failure(tree: Tree, machine, error) -> None:

@@ -4,7 +4,7 @@ import json
 
 from asv.results import iter_results
 
-from kernel_velocity.results import sessions
+from kernel_velocity.results.lines import append_session, read_sessions
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.site import report
 from tests import synthetic
@@ -46,14 +46,14 @@ def test_what_the_sessions_of_both_sides_found_is_kept(tmp_path, home):
 
     def edit(folder):
         for path in (folder / "results").glob("*/*-*.json"):
-            sessions.append(path, there)
+            append_session(path, there)
 
     run(home, packed_after(tmp_path, home, lambda folder: None, "plain.tar.xz"))
-    sessions.append(results_path(home, 0), here)
+    append_session(results_path(home, 0), here)
     path = results_path(home, 0)
     change(path, field="result", to=lambda values: [None for _ in values])  # so that the tar has something to give
     assert run(home, packed_after(tmp_path, home, edit))[0] == 0
-    assert sessions.read(path, []) == (here, there)
+    assert read_sessions(path, []) == (here, there)
 
 
 def test_asv_finds_exactly_the_results(home, tar):

@@ -13,7 +13,7 @@ from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import append_line, spool_path
-from kernel_velocity.results import backup, failures, ingest, sessions
+from kernel_velocity.results import backup, failures, ingest, lines, sessions
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.sessions import SessionFacts
 from tests.results.spooled import (
@@ -79,18 +79,18 @@ def test_what_the_machine_was_moves_beside_the_rounds_of_its_session(tmp_path):
     session(tmp_path, 4.0, governor="performance")
     session(tmp_path, 7.0, governor="powersave")  # has measured nothing yet
     assert ingest.ingest(tmp_path, now=10.0).waiting == 1
-    assert [each.began for each in sessions.read(path, [])] == [4.0]
+    assert [each.began for each in lines.read_sessions(path, [])] == [4.0]
     session(tmp_path, 4.0, governor="performance")  # a line that was moved already, as an interruption leaves it
     spool(tmp_path, at(5.0, 1.0))
     ingest.ingest(tmp_path, now=10.0)
-    assert [each.facts for each in sessions.read(path, [])] == [{"governor": "performance"}]
+    assert [each.facts for each in lines.read_sessions(path, [])] == [{"governor": "performance"}]
 
 
 def test_what_the_machine_was_is_not_kept_where_nothing_was_measured(tmp_path):
     path = write_result(tmp_path, [None, 1.0], [None, [1.0]])
     session(tmp_path, 4.0, governor="performance")
     assert ingest.ingest(tmp_path, now=10.0).waiting == 1
-    assert sessions.read(path, []) == ()
+    assert lines.read_sessions(path, []) == ()
     assert ingest.ingest(tmp_path, now=4.0 + ingest.GRACE + 1).pruned == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity.results import sessions
+from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.sessions import SessionFacts, SessionLineError
 
 TEXTS = st.dictionaries(st.text(max_size=10), st.text(max_size=10), max_size=4)
@@ -47,19 +47,19 @@ def test_unknown_keys_are_ignored():
 def test_only_what_changed_is_kept(tmp_path):
     file = tmp_path / "bench-1" / "abc-env.json"
     for session in (FIRST, dataclasses.replace(FIRST, began=150.0), SECOND, dataclasses.replace(FIRST, began=300.0)):
-        sessions.append(file, session)
-    assert [session.began for session in sessions.read(file, [])] == [100.0, 200.0, 300.0]
-    assert sessions.beside(file) == tmp_path / "bench-1" / "telemetry" / "abc-env.sessions.jsonl"
+        lines.append_session(file, session)
+    assert [session.began for session in lines.read_sessions(file, [])] == [100.0, 200.0, 300.0]
+    assert lines.beside(file, sessions.SUFFIX) == tmp_path / "bench-1" / "telemetry" / "abc-env.sessions.jsonl"
 
 
 def test_a_malformed_line_is_named_kept_and_costs_no_other(tmp_path):
     file = tmp_path / "bench-1" / "abc-env.json"
-    sessions.append(file, FIRST)
-    path = sessions.beside(file)
+    lines.append_session(file, FIRST)
+    path = lines.beside(file, sessions.SUFFIX)
     path.write_text(path.read_text() + "{broken")  # a disk that was full
-    sessions.append(file, SECOND)
+    lines.append_session(file, SECOND)
     notes = []
-    assert sessions.read(file, notes) == (FIRST, SECOND)
+    assert lines.read_sessions(file, notes) == (FIRST, SECOND)
     assert notes[0].startswith("bench-1/telemetry/abc-env.sessions.jsonl:2: not JSON: ")
     assert "{broken\n" in path.read_text()
 

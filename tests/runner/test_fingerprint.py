@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernel_velocity.results import sessions
+from kernel_velocity.results import lines, sessions
 from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.build_info import code_hash
 
@@ -124,7 +124,7 @@ def test_a_record_holds_the_machine_the_compilers_and_the_code(tmp_path):
     (folder / "build-info.json").write_text(json.dumps(info))
     file = tmp_path / "results" / "bench-1" / "abc-env.json"
     fingerprint.record(file, 5.0, tmp_path / "unpacked", {})
-    (session,) = sessions.read(file, [])
+    (session,) = lines.read_sessions(file, [])
     assert session.began == 5.0
     assert session.code == {"matmul": code_hash(tmp_path / "unpacked", "matmul")} and session.code["matmul"]
     assert session.facts["cxx compiler version"] == "12.2" and "cuda compiler version" not in session.facts
@@ -142,7 +142,7 @@ def test_the_library_of_a_wheel_says_which_instructions_it_runs(tmp_path):
     shutil.copy(Path(kernels.__file__).parent / "_native" / library.name, library)
     file = tmp_path / "results" / "bench-1" / "abc-env.json"
     fingerprint.record(file, 5.0, tmp_path / "unpacked", {})
-    (session,) = sessions.read(file, [])
+    (session,) = lines.read_sessions(file, [])
     assert session.facts["isa"] == kernels.cpu_isa()
 
 

@@ -57,4 +57,4 @@ def test_a_line_that_is_none_is_noted_and_costs_no_other(records, more):
     (found,) = records.rounds(COMMIT)
     assert found == telemetry.decode(telemetry.encode(known))
     (note,) = records.notes
-    assert note.startswith(f"{beside}: malformed line: ")
+    assert note.startswith(f"{beside.parts[-3]}/telemetry/{beside.name}:2: ")

@@ -15,7 +15,7 @@ from kernel_velocity.findings.verdict import Verdict, exit_status
 from kernel_velocity.nightly import cases as finding_making
 from kernel_velocity.nightly import moves, suspects
 from kernel_velocity.nightly.cases import Case
-from kernel_velocity.results import failures, git, identity, reader, sessions
+from kernel_velocity.results import failures, git, identity, lines, reader, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import history, past, silence
 from tests import synthetic
@@ -39,7 +39,7 @@ def built(tmp_path_factory):
         path = synthetic.write_commit(results, sha, 10 + number)
         scale(path, 1.0, later=(number + 1) * 86400)
         code = {"matmul": f"m{number}", "add_mul_exp": f"a{number}"}
-        sessions.append(path, SessionFacts(began=0.0, facts=FACTS, code=code))
+        lines.append_session(path, SessionFacts(began=0.0, facts=FACTS, code=code))
     return synthetic.Tree(repository=repository, results=results, commits=shas)
 
 
@@ -130,7 +130,7 @@ def test_a_slower_kernel_is_a_suspect_and_its_commit_the_candidate(nightly):
 
 def test_the_same_with_the_code_of_before_accuses_nobody(nightly):
     scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
-    beside = sessions.beside(newest_path(nightly))
+    beside = lines.beside(newest_path(nightly), sessions.SUFFIX)
     beside.write_text(beside.read_text().replace(f"m{COMMITS - 1}", f"m{COMMITS - 2}"))
     found = night(nightly)
     assert found.suspects == () and len(found.events) == 1

@@ -8,7 +8,7 @@ from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import device_id, version
 from kernel_velocity.harness.nvml import GpuActivity
 from kernel_velocity.harness.traces import FORMAT as TRACE_FORMAT
-from kernel_velocity.results import sessions
+from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.site import model, report
 from kernel_velocity.site.outputs import Page
@@ -58,7 +58,7 @@ def add_ceilings(tree, index, *, machine=synthetic.MACHINE, device="Cpu", began=
 def add_session(tree, index, *, machine=synthetic.MACHINE, **changes):
     """Record what a session that measured a commit found."""
     session = SessionFacts(began=BEGAN + STEP * index, facts=FACTS | changes, code={})
-    sessions.append(results_file(tree, index, machine), session)
+    lines.append_session(results_file(tree, index, machine), session)
 
 
 def add_gauges(tree, index, *, busy=1.3, on_gpu=False):

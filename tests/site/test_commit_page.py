@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.findings.finding import Kind, State
-from kernel_velocity.results import sessions
+from kernel_velocity.results import lines
 from kernel_velocity.results.measurement import OUTCOMES
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.runner import fingerprint
@@ -30,7 +30,7 @@ def names(rows):
 
 def session(tree, index, **said):
     path = tree.results / synthetic.MACHINE / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
-    sessions.append(path, SessionFacts(began=100.0 + index, **said))
+    lines.append_session(path, SessionFacts(began=100.0 + index, **said))
 
 
 def change_of(values, row):

@@ -12,7 +12,7 @@ import pytest
 from kernel_velocity.findings import last_night, store
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
-from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.site import model, report
@@ -61,7 +61,7 @@ def sessions(tree, *facts):
     """Keep what the machine was for the first commits, one each."""
     for index, (sha, said) in enumerate(zip(tree.commits, facts, strict=False)):
         path = tree.results / synthetic.MACHINE / f"{sha[:8]}-{synthetic.ENVIRONMENT}.json"
-        session_facts.append(path, SessionFacts(began=100.0 + index, facts=said))
+        lines.append_session(path, SessionFacts(began=100.0 + index, facts=said))
 
 
 @pytest.mark.parametrize(("status", "tone"), [(0, "clean"), (10, "bad"), (2, "bad"), (11, "doubt"), (30, "doubt")])

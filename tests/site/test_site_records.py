@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from kernel_velocity.results import telemetry
+from kernel_velocity.results import lines
 from kernel_velocity.site import model
 from tests import synthetic
 from tests.site import machine_records
@@ -26,7 +26,7 @@ def read(tree):
 def test_files_are_named_as_asv_names_them(environment):
     from asv.results import get_filename
 
-    assert get_filename("m", "c" * 40, environment) == f"m/{telemetry.stem('c' * 40, environment)}.json"
+    assert get_filename("m", "c" * 40, environment) == f"m/{lines.stem('c' * 40, environment)}.json"
 
 
 def test_sessions_of_a_place_in_their_order(tree):

@@ -30,6 +30,7 @@ from kernel_velocity.harness.stopping import from_environment, method_hash
 from kernel_velocity.offline import archive
 from kernel_velocity.offline.pack import SHA, Manifest
 from kernel_velocity.results import failures, git, merge
+from kernel_velocity.results import lines as line_files
 from kernel_velocity.results import merge as rows
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import StoredFile
@@ -299,7 +300,7 @@ def _side(path: Path) -> _Side:
     rounds, failed = merge.rounds(lines[".jsonl"]), merge.told(lines[failures.SUFFIX])
     try:
         found = rows.rows(results, rounds, failed)
-        return _Side(results=results, rows=found, lines=lines, sessions=session_facts.read(path, []))
+        return _Side(results=results, rows=found, lines=lines, sessions=line_files.read_sessions(path, []))
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise ResultsError(f"{path}: its columns do not fit together: {type(error).__name__}: {error}") from None
 
@@ -324,7 +325,7 @@ def _write(path: Path, here: _Side, there: _Side, merged: Mapping[str, MergedRow
         before = here.lines.get(suffix, "")
         text = merge.merge_lines(before, there.lines[suffix], taken, decode, gone)
         _replace(path.parent / "telemetry" / f"{path.stem}{suffix}", text)
-    _replace(session_facts.beside(path), session_facts.merged(here.sessions, there.sessions))
+    _replace(line_files.beside(path, session_facts.SUFFIX), session_facts.merged(here.sessions, there.sessions))
     replace_text(path, rows.text(here.results))
 
 

@@ -49,8 +49,6 @@ class StoredFile:
             raise ResultsError(f"{path}: not a results file of asv: {error}") from None
         self._check()
         self.commit: str = self._results.commit_hash
-        self.telemetry_path = path.parent / "telemetry" / f"{path.stem}.jsonl"
-        self.failures_path = path.parent / "telemetry" / f"{path.stem}.failures.jsonl"
 
     def _check(self) -> None:
         for name in self._results.get_all_result_keys():

@@ -17,10 +17,9 @@ from asv.results import Results
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
-from kernel_velocity.results import failures
+from kernel_velocity.results import failures, lines
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.join import StoredSeries
-from kernel_velocity.results.spool import line_of, text_of
 
 FOLDER = Path(".asv", "track-before")
 
@@ -38,15 +37,15 @@ def put_back(root: Path, results: Path, rounds: float = math.inf) -> list[str]:
     A series that now has the `rounds` that were asked for keeps them, even where it had more. So does one that raised:
     an implementation found wrong has no time.
     """
-    lines = []
+    told = []
     for copy in sorted((root / FOLDER).glob("*/*.json")):
         path = results / copy.parent.name / copy.name
         if copy.stat().st_size == 0:
-            lines += _without_broken(path)
+            told += _without_broken(path)
         elif count := _put_back(copy, path, rounds, _raised(root, copy)):
-            lines.append(f"{path.name}: what was recorded before of {count} series is put back, this run got less")
+            told.append(f"{path.name}: what was recorded before of {count} series is put back, this run got less")
         copy.unlink()
-    return lines
+    return told
 
 
 def _without_broken(path: Path) -> list[str]:
@@ -64,15 +63,8 @@ def _raised(root: Path, copy: Path) -> set[Series]:
     """Return the series that raised since the copy was made."""
     spool = failures.spool_path(root, copy.stem.partition("-")[2], StoredFile(copy).commit)
     began = copy.stat().st_mtime
-    found = set()
-    for text in filter(None, text_of(spool).split("\n")) if spool.exists() else []:
-        try:
-            item = line_of(text, failures.decode)
-        except ValueError:
-            continue  # ingest, which comes next, reports it and sets it aside
-        if item.time >= began and item.raised:
-            found.add((item.benchmark, item.params))
-    return found
+    waiting = lines.read(spool, failures.decode, [])  # ingest, which comes next, reports what is malformed
+    return {(item.benchmark, item.params) for item in waiting if item.time >= began and item.raised}
 
 
 def _put_back(copy: Path, path: Path, rounds: float, raised: Container[Series]) -> int:

@@ -29,14 +29,14 @@ from kernel_velocity.files import replace_text
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.spool import spool_path
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import asv_file, backup
+from kernel_velocity.results import asv_file, backup, lines
 from kernel_velocity.results import failures as failure_lines
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.join import TIME_SLACK, Change, Evidence, Settled, join, settle, still_true
+from kernel_velocity.results.lines import CLAIMED, append, claimed, decoded
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.results.spool import CLAIMED, append, claimed, decoded, text_of
 
 GRACE = 86400.0  # s; a round belongs to a stored result minutes after it ended, a day is a safe multiple
 
@@ -153,7 +153,7 @@ def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Ro
     newest = max((item.time for item in rounds), default=-math.inf)
     for session in waiting:
         if session.began <= newest:
-            session_facts.append(file.path, session)
+            lines.append_session(file.path, session)
     return [session for session in waiting if session.began > newest]
 
 
@@ -169,8 +169,9 @@ def _settle(
     file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
 ) -> tuple[set[Round], set[Failure]]:
     """Write the telemetry and failures of one results file; return the fresh lines that it took."""
-    kept = by_series(_read(file.telemetry_path, telemetry.decode, tally.problems))
-    kept_failures = by_series(_read(file.failures_path, failure_lines.decode, tally.problems))
+    rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, failure_lines.SUFFIX))
+    kept = by_series(decoded(rounds_path, lines.texts(rounds_path), telemetry.decode, tally.problems))
+    kept_failures = by_series(decoded(failures_path, lines.texts(failures_path), failure_lines.decode, tally.problems))
     new, new_failures = by_series(fresh), by_series(failed)
     known = dict(file.series())
     changed: list[str] = []
@@ -188,8 +189,8 @@ def _settle(
         failed_now = settled.change is Change.WITHDRAW or (stored.failed and settled.change is Change.NONE)
         now = replace(stored, failed=failed_now)
         kept_failures[series] = still_true(list(failures), settled.rounds, now)
-    _write(file.telemetry_path, kept, telemetry.encode)
-    _write(file.failures_path, kept_failures, failure_lines.encode)
+    _write(rounds_path, kept, telemetry.encode)
+    _write(failures_path, kept_failures, failure_lines.encode)
     if changed:
         file.save()
     tally.restored += changed
@@ -214,20 +215,13 @@ def _words(series: Series) -> str:
     return f"{series[0]} ({', '.join(series[1])})"
 
 
-def _read(path: Path, decode: Callable[[str], Line], problems: list[str]) -> list[Line]:
-    """Return the lines of a file beside the results."""
-    if not path.exists():
-        return []
-    return decoded(path, filter(None, text_of(path).split("\n")), decode, problems)
-
-
 def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
     """Write a file beside the results, in order of time, if that changes it; one that would be empty is removed."""
     ordered = sorted((item for items in lines.values() for item in items), key=lambda item: item.time)
     text = "".join(f"{encode(item)}\n" for item in ordered)
     if not text:
         path.unlink(missing_ok=True)
-    elif not path.exists() or text_of(path) != text:
+    elif not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
         replace_text(path, text)
 
 

@@ -14,14 +14,14 @@ import ast
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.results import failures, records, sessions, telemetry
+from kernel_velocity.results import failures, lines, records
 from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, StoredRow, TrackedValue
 
 _strict: Callable[[bytes], Any]
@@ -208,28 +208,17 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
             tracked += _tracked(name, named)
         except ResultsError as error:
             notes.append(f"{where}: {name}: {error}; it is left out")
-    beside = path.parent / "telemetry"
     return ResultsFile(
         machine=path.parent.name,
         environment=environment,
         commit=commit,
         rows=tuple(found),
-        rounds=telemetry.read_rounds(beside / f"{path.stem}.jsonl", notes),
-        failures=telemetry.read_failures(beside / f"{path.stem}{failures.SUFFIX}", notes),
+        rounds=lines.read_rounds(lines.beside(path, lines.ROUNDS), notes),
+        failures=lines.read_failures(lines.beside(path, failures.SUFFIX), notes),
         tracked=tuple(tracked),
-        sessions=sessions.read(path, notes),
+        sessions=lines.read_sessions(path, notes),
         hardware=_hardware(data.get("params")),
     )
-
-
-def files_with(results: Path, methods: Collection[str]) -> Iterator[ResultsFile]:
-    """Yield the results files that say something of any method, one at a time: all of them may be gigabytes."""
-    wanted = re.compile("|".join(map(re.escape, methods)).encode())
-    for _, paths in folders(results):
-        for path in paths:
-            found = read_file(path, []) if wanted.search(path.read_bytes()) else None
-            if found is not None:
-                yield found
 
 
 def _hardware(params: object) -> dict[str, str]:

@@ -8,18 +8,17 @@ measured the commit and found something else than the one before:
 
 `t` is when the session began (Unix time, s), `facts` what `fingerprint` says of the machine, `code` what identifies the
 code of each kernel as it was built (`code_hashes`), `ptxas` what the CUDA compiler said of it where there was one.
-Decoding is pure; `append` and `read` open the one file.
+Pure.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_velocity import bounds
-from kernel_velocity.files import replace_text
 
 SUFFIX = ".sessions.jsonl"
 # Facts of how a commit was built; no series but those of our own code shows them.
@@ -96,42 +95,12 @@ def changes(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -
     }
 
 
-def beside(results_file: Path) -> Path:
-    """Return where the sessions that measured a results file are kept."""
-    return results_file.parent / "telemetry" / f"{results_file.stem}{SUFFIX}"
-
-
 def spool_path(root: Path, environment: str, commit: str) -> Path:
     """Return where the sessions of a commit wait to be ingested."""
     return root / ".asv" / "spool" / environment / f"{commit}{SUFFIX}"
-
-
-def append(results_file: Path, session: SessionFacts) -> None:
-    """Add a session unless it found what the last one there did; the file is never seen half written."""
-    path = beside(results_file)
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    known = read(results_file, [])
-    if known and replace(known[-1], began=session.began) == session:
-        return
-    ended = text if not text or text.endswith("\n") else text + "\n"
-    replace_text(path, f"{ended}{encode(session)}\n")
 
 
 def merged(*sides: Iterable[SessionFacts]) -> str:
     """Return the text of a file with the sessions of all sides, oldest first, each once."""
     ordered = sorted((session for side in sides for session in side), key=lambda session: session.began)
     return "".join(f"{line}\n" for line in dict.fromkeys(map(encode, ordered)))
-
-
-def read(results_file: Path, notes: list[str]) -> tuple[SessionFacts, ...]:
-    """Return the sessions that measured a results file, in the order kept; `notes` gets a line for what is none."""
-    path = beside(results_file)
-    if not path.exists():
-        return ()
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
-        try:
-            found += [decode(line)] if line else []
-        except SessionLineError as error:
-            notes.append(f"{path.parent.parent.name}/telemetry/{path.name}:{number}: {error}; it is left out")
-    return tuple(found)

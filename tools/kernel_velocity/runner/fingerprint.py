@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity.results import sessions
+from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.runner.build_info import BUILD_INFO, code_hash
 from kernel_velocity.runner.host import torch_version
@@ -31,7 +31,7 @@ _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)  # torch/versio
 
 def record(results_file: Path, began: float, unpacked: Path, environ: Mapping[str, str]) -> None:
     """Keep beside a results file what the machine is now, and how its commit was built (arguments as `session`)."""
-    sessions.append(results_file, session(began, unpacked, environ))
+    lines.append_session(results_file, session(began, unpacked, environ))
 
 
 def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> SessionFacts:

@@ -14,14 +14,12 @@ from asv.results import get_filename
 
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures as failure_lines
-from kernel_velocity.results import sessions
+from kernel_velocity.results import failures, lines, sessions
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.join import StoredSeries, join
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.results.spool import line_of, text_of
 from kernel_velocity.runner import fingerprint, resume
 from kernel_velocity.runner.select import Selection, is_measured
 from kernel_velocity.series import past
@@ -102,7 +100,7 @@ class Records:
 
     def facts(self, commit: str) -> Mapping[str, str] | None:
         """Return what the machine was when a commit was measured last; None: it is not known."""
-        last = sessions.at(sessions.read(self.path(commit), []), None)
+        last = sessions.at(lines.read_sessions(self.path(commit), []), None)
         return None if last is None else last.facts
 
     def told(self, commit: str) -> Counter[Series]:
@@ -111,22 +109,14 @@ class Records:
 
     def failures(self, commit: str) -> list[Failure]:
         """Return the recorded failures of a commit."""
-        return self._decoded(self._beside(commit, ".failures.jsonl"), failure_lines.decode)
+        return self._read(commit, failures.SUFFIX, failures.decode)
 
     def rounds(self, commit: str) -> list[Round]:
         """Return the recorded rounds of a commit."""
-        return self._decoded(self._beside(commit, ".jsonl"), telemetry.decode)
+        return self._read(commit, lines.ROUNDS, telemetry.decode)
 
-    def _beside(self, commit: str, suffix: str) -> Path:
-        stored = self.path(commit)
-        return stored.parent / "telemetry" / f"{stored.stem}{suffix}"
-
-    def _decoded(self, path: Path, decode: Callable[[str], Line]) -> list[Line]:
-        """Return the lines of a file beside the results; malformed ones are noted and passed over."""
-        found = []
-        for text in filter(None, text_of(path).split("\n")) if path.exists() else []:
-            try:
-                found.append(line_of(text, decode))
-            except ValueError as error:
-                self.notes[f"{path}: malformed line: {error}"] = None
+    def _read(self, commit: str, suffix: str, decode: Callable[[str], Line]) -> list[Line]:
+        notes: list[str] = []
+        found = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
+        self.notes.update(dict.fromkeys(notes))
         return found

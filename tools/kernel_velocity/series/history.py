@@ -14,9 +14,9 @@ import numpy as np
 from kernel_velocity.results import identity as series_identity
 from kernel_velocity.results import sessions
 from kernel_velocity.results.identity import Identity, Slot, environment_of
+from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.results.telemetry import stem
 from kernel_velocity.stats import two_samples
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results import git, sessions
 from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import (
     OUTCOMES,
     Adjusted,
@@ -33,7 +34,6 @@ from kernel_velocity.results.measurement import (
 )
 from kernel_velocity.results.records import Benchmark, Commit, History, Machine
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.results.telemetry import stem
 from kernel_velocity.series import adjusted, cache, changes, layout, reading
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns

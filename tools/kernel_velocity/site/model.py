@@ -16,7 +16,7 @@ from kernel_velocity.findings.evidence import Evidence
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import git, telemetry
+from kernel_velocity.results import git, lines
 from kernel_velocity.results.identity import ERROR, FIGURES
 from kernel_velocity.results.measurement import Fit, Measurement, SeriesKey
 from kernel_velocity.results.records import Benchmark, Commit, Machine
@@ -33,7 +33,7 @@ from kernel_velocity.site.text import Place
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
 TRACKED = frozenset({ERROR, *FIGURES})  # what pages show of what is no time
-Rounds = Mapping[telemetry.Place, Sequence[Round]]  # by benchmark, implementation, case
+Rounds = Mapping[lines.Place, Sequence[Round]]  # by benchmark, implementation, case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +228,7 @@ class Site:
 
     def rounds_at(self, place: Place, commit: str) -> Rounds:
         """Return the rounds that telemetry has of a commit, by benchmark, implementation and case."""
-        return telemetry.read_rounds(self._telemetry(place, commit), [])
+        return lines.read_rounds(self._telemetry(place, commit), [])
 
     def _telemetry(self, place: Place, commit: str) -> Path:
         return self.results / place.machine / "telemetry" / f"{Path(_file(place, commit)).stem}.jsonl"
@@ -276,4 +276,4 @@ def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
 
 
 def _file(place: Place, commit: str) -> str:
-    return f"{place.machine}/{telemetry.stem(commit, place.environment)}.json"
+    return f"{place.machine}/{lines.stem(commit, place.environment)}.json"
