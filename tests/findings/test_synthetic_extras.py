@@ -4,11 +4,11 @@ import pytest
 
 from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Kind, State
-from kernel_velocity.results import reader
 from kernel_velocity.site import model
 from tests import synthetic
 from tests.findings import synthetic_extras
 from tests.findings.synthetic_extras import HOSTILE, Names
+from tests.series.one_by_one import recorded
 
 
 @pytest.mark.parametrize(("fixture", "names"), [("whole_tree", Names()), ("hostile_tree", HOSTILE)])
@@ -23,7 +23,7 @@ def test_a_whole_tree_has_all_that_the_pages_can_show(request, fixture, names):
     by_machine = {place.machine: place for place in found.places}
     assert found.roofs(by_machine[names.machine], "Cpu").peaks["float32"] == pytest.approx(90e9, rel=0.05)
     assert found.roofs(by_machine[names.other], "Cuda").peaks["tf32"] == pytest.approx(400e12, rel=0.05)
-    files = [file for file in reader.read(tree.results).files if file.machine != "odd"]
+    files = [file for file in recorded(tree.results).files if file.machine != "odd"]
     assert all(file.sessions for file in files)
     assert any(value.benchmark.endswith("track_max_error") for file in files for value in file.tracked)
     assert any(item.error == names.error for file in files for each in file.failures.values() for item in each)

@@ -13,7 +13,7 @@ from kernel_velocity.results import failures, reader, sessions
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.results.records import NO_TELEMETRY
 from tests import synthetic
-from tests.series.one_by_one import measurements
+from tests.series.one_by_one import measurements, recorded
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def edit(path, change):
 
 
 def read(tree):
-    return reader.read(tree.results)
+    return recorded(tree.results)
 
 
 def the_note(tree):
@@ -224,7 +224,7 @@ def test_a_damaged_description_of_a_machine_is_named(tree, machine, text):
 def test_a_results_directory_that_is_none_is_an_error(tmp_path, name):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match="no such directory, asv's results_dir is wanted: run `make track`"):
-        reader.read(tmp_path / name)
+        recorded(tmp_path / name)
 
 
 def test_folders_of_other_origin_are_not_machines(tree):

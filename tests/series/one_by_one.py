@@ -4,14 +4,26 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import git, reader
-from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey, round_interval
+from kernel_velocity.results.measurement import (
+    OUTCOMES,
+    Adjusted,
+    Interval,
+    Measurement,
+    Outcome,
+    SeriesKey,
+    round_interval,
+)
 from kernel_velocity.results.records import (
+    Benchmark,
     History,
     Machine,
-    Recorded,
     ResultsFile,
     StoredValue,
     code_of,
@@ -21,7 +33,8 @@ from kernel_velocity.results.records import (
     twice,
     unshowable,
 )
-from kernel_velocity.series.changes import Change, newest_change, telling
+from kernel_velocity.series.changes import Change, alike, compare, telling
+from kernel_velocity.series.columns import TIMES, Columns
 from kernel_velocity.site.text import places
 from kernel_velocity.stats.adjust_series import Place, fitted
 
@@ -50,6 +63,11 @@ class Trend:
     def latest(self) -> Point:
         """The newest point that is not n/a; the newest where all are."""
         return next((point for point in reversed(self.points) if point.is_applicable), self.points[-1])
+
+
+def newest_change(new: Measurement, earlier: Iterable[Measurement]) -> Change | None:
+    """Return the change against the first of `earlier`, newest first, that can be compared with; None without one."""
+    return next((change for old in earlier if (change := compare(new, old)) is not None), None)
 
 
 def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict[SeriesKey, Trend]:
@@ -84,6 +102,31 @@ def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
     """
     applied = {key for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
     return {key: trends[key] for key in telling(trends, applied)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """Everything that a results directory says."""
+
+    benchmarks: Mapping[str, Benchmark] | None  # None: benchmarks.json cannot be read
+    machines: tuple[Machine, ...]
+    files: tuple[ResultsFile, ...]
+    notes: tuple[str, ...]
+
+
+def recorded(results: Path) -> Recorded:
+    """Return what `results` holds; what cannot be read is named in the notes.
+
+    Raises:
+        ResultsError: `results` is not a directory.
+    """
+    notes: list[str] = []
+    machines, files = [], []
+    for folder, paths in reader.folders(results):
+        machines.append(reader.read_machine(folder, notes))
+        files += [found for path in paths if (found := reader.read_file(path, notes)) is not None]
+    benchmarks = reader.read_benchmarks(results / "benchmarks.json", notes) if files else {}
+    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(notes))
 
 
 def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
@@ -147,10 +190,65 @@ class Everything:
 
 def everything(tree):
     """Return what is recorded in a tree."""
-    stored = reader.read(tree.results)
+    stored = recorded(tree.results)
     past = git.read(tree.repository, (file.commit for file in stored.files))
     items, notes = measurements(stored)
     shown = tuple(item for item in items if item.commit in past.commits)
     trends = applicable(build(shown, {sha: place for place, sha in enumerate(past.line)}))
     problems = (*stored.notes, *notes)
     return Everything(history=past, machines=stored.machines, measurements=shown, trends=trends, problems=problems)
+
+
+def columns_of(items: Sequence[Measurement], order: Mapping[str, int]) -> Columns:
+    """Return the measurements of one series (>= 1), each of another commit, as columns.
+
+    Args:
+        items: in any order; those of commits beside the first-parent line are left out.
+        order: commit -> its place on the first-parent line.
+    """
+    kept = sorted((item for item in items if item.commit in order), key=lambda item: order[item.commit])
+    methods = tuple(dict.fromkeys(item.method for item in kept if item.method is not None))
+    rows = [_times(item) for item in kept]
+    numbers: dict[str, Any] = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in TIMES}
+    return Columns(
+        key=items[0].key,
+        place=np.array([order[item.commit] for item in kept], dtype=np.int32),
+        outcome=np.array([OUTCOMES.index(item.outcome) for item in kept], dtype=np.int32),
+        rounds=np.array([-1 if item.rounds is None else item.rounds for item in kept], dtype=np.int32),
+        method=np.array([-1 if item.method is None else methods.index(item.method) for item in kept], dtype=np.int32),
+        methods=methods,
+        interval_methods={i: item.interval.method for i, item in enumerate(kept) if item.interval is not None},
+        reasons={i: item.reason for i, item in enumerate(kept) if item.reason is not None},
+        warnings={i: item.warnings for i, item in enumerate(kept) if item.warnings},
+        flop=items[0].flop,
+        bytes_moved=items[0].bytes_moved,
+        **numbers,
+    )
+
+
+def _times(item: Measurement) -> dict[str, float]:
+    adjusted = item.adjusted
+    low, high = _bounds(item.interval)
+    adjusted_low, adjusted_high = _bounds(None if adjusted is None else adjusted.interval)
+    return {
+        "seconds": np.nan if item.seconds is None else item.seconds,
+        "low": low,
+        "high": high,
+        "adjusted": np.nan if adjusted is None else adjusted.seconds,
+        "adjusted_low": adjusted_low,
+        "adjusted_high": adjusted_high,
+    }
+
+
+def _bounds(interval: Interval | None) -> tuple[float, float]:
+    return (np.nan, np.nan) if interval is None else (interval.low, interval.high)
+
+
+def best_before(series):
+    """Return, for every entry, the fastest comparable one before it, the first of equal ones; -1: there is none."""
+    times = np.where(np.isnan(series.adjusted), series.seconds, series.adjusted)
+    found = []
+    for entry, method in enumerate(series.method):
+        others = [other for other in range(entry) if alike(series, method)[other]]
+        found.append(min(others, key=times.__getitem__, default=-1))
+    return np.array(found)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome
 from kernel_velocity.series import changes as changes_along
-from kernel_velocity.series import columns
-from tests.series.one_by_one import build
+from tests.series.one_by_one import build, columns_of
 from tests.series.test_columns import KEY, LINE, ORDER
 
 TIMES = st.sampled_from([1.0, 1.01, 1.5, 2.0, 4.0])
@@ -23,7 +22,7 @@ def interval(middle, width):
 @st.composite
 def series(draw):
     places = draw(st.lists(st.integers(0, len(LINE) - 1), unique=True, min_size=1, max_size=12))
-    return columns.of([draw(_measurement(LINE[place])) for place in places], ORDER)
+    return columns_of([draw(_measurement(LINE[place])) for place in places], ORDER)
 
 
 @st.composite
@@ -66,23 +65,6 @@ def test_what_is_before_is_what_a_trend_compares_with(found):
 
 
 @settings(max_examples=25)
-@given(series())
-def test_nothing_comparable_before_is_better_than_the_best(found):
-    items = [found.measurement(index, LINE) for index in range(len(found))]
-    best = changes_along.best_before(found)
-
-    def time(item):
-        return item.adjusted.seconds if item.adjusted else item.seconds
-
-    for index, item in enumerate(items):
-        earlier = [other for other in items[:index] if changes_along.compare(item, other) is not None]
-        if item.seconds is not None and earlier:
-            assert time(items[best[index]]) == min(map(time, earlier))
-        elif item.seconds is not None:
-            assert changes_along.against(found, best).at(index, [one.commit for one in items]) is None
-
-
-@settings(max_examples=25)
 @given(series(), st.integers(-1, len(LINE)))
 def test_at_or_before_a_place_means_so_and_before_oneself(found, place):
     got = changes_along.at_or_before(found, np.full(len(found), place))
@@ -102,7 +84,7 @@ def test_a_change_of_unknown_intervals_is_not_distinct():
     items = [
         Measurement(key=KEY, commit=LINE[place], outcome=Outcome.MEASURED, seconds=1.0 + place) for place in (0, 1)
     ]
-    found = columns.of(items, ORDER)
+    found = columns_of(items, ORDER)
     changes = changes_along.against(found, changes_along.before(found))
     assert changes.ratio[1] == pytest.approx(0.5) and math.isnan(changes.ratio[0])
     assert not changes.distinct.any()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome, SeriesKey
-from kernel_velocity.series import columns
+from tests.series.one_by_one import columns_of
 
 KEY = SeriesKey(
     machine="m", environment="e", benchmark="k.Cpu.time_hot", implementation="native", case="c", version="1"
@@ -51,7 +51,7 @@ def _measurement(sha):
 
 @given(measurements())
 def test_measurements_come_back_from_columns_in_the_order_of_the_history(items):
-    found = columns.of(items, ORDER)
+    found = columns_of(items, ORDER)
     assert [found.measurement(index, LINE) for index in range(len(found))] == sorted(
         items, key=lambda item: ORDER[item.commit]
     )
@@ -59,7 +59,7 @@ def test_measurements_come_back_from_columns_in_the_order_of_the_history(items):
 
 @given(measurements())
 def test_rates_are_those_of_the_measurements(items):
-    found = columns.of(items, ORDER)
+    found = columns_of(items, ORDER)
     wanted = [
         np.nan if item.gflops is None else item.gflops for item in sorted(items, key=lambda one: ORDER[one.commit])
     ]
@@ -76,10 +76,10 @@ def test_adjusted_times_come_back_too():
         interval=inner,
         adjusted=Adjusted(seconds=1.05, interval=inner),
     )
-    assert columns.of([item], ORDER).measurement(0, LINE) == item
+    assert columns_of([item], ORDER).measurement(0, LINE) == item
 
 
 def test_commits_beside_the_line_have_no_entry():
     items = [Measurement(key=KEY, commit=sha, outcome=Outcome.FAILED) for sha in (LINE[5], "f" * 40)]
-    found = columns.of(items, ORDER)
+    found = columns_of(items, ORDER)
     assert (len(found), found.entry(5), found.entry(4), found.entry(29)) == (1, 0, None, None)

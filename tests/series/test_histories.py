@@ -15,7 +15,7 @@ from kernel_velocity.findings.verdict import Verdict, exit_status
 from kernel_velocity.nightly import cases as finding_making
 from kernel_velocity.nightly import moves, suspects
 from kernel_velocity.nightly.cases import Case
-from kernel_velocity.results import failures, git, identity, lines, reader, sessions
+from kernel_velocity.results import failures, git, identity, lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import history, past, silence
 from tests import synthetic
@@ -176,7 +176,7 @@ def test_a_row_of_track_without_a_value_for_each_combination_is_named(nightly):
         None,
     ]
     path.write_text(json.dumps(data))
-    (note,) = reader.read(nightly.results).notes
+    (note,) = past.open(nightly.results, nightly.repository).notes
     assert "matmul.Cpu.track_max_error: result: a list of 2" in note
 
 

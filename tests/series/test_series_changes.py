@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 
 from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey
-from kernel_velocity.series import change_points, columns
+from kernel_velocity.series import change_points
+from tests.series.one_by_one import columns_of
 from tests.stepped_series import stepped
 
 KEY = SeriesKey(
@@ -29,7 +30,7 @@ def series(logs, *, adjusted=None, methods=None, missing=()):
                 method=None if failed else (methods[index] if methods else "m"),
             )
         )
-    return columns.of(items, {str(index): index for index in range(len(items))})
+    return columns_of(items, {str(index): index for index in range(len(items))})
 
 
 def test_a_planted_step_is_found_at_its_entry():

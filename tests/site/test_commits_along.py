@@ -14,6 +14,7 @@ from kernel_velocity.site.pages import commit, commit_changes, home, home_grid
 from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
 from kernel_velocity.stats import growth
 from tests import synthetic
+from tests.series.one_by_one import best_before, newest_change
 from tests.series.test_past import halve, path_of, rewrite
 from tests.site.test_home_page import keep, skip
 from tests.site.test_pages import make_na, read
@@ -49,7 +50,7 @@ def test_commits_are_compared_as_along_each_series(tree, monkeypatch, most_serie
             bases = (
                 (values.before, changes.before(series)),
                 (values.tag, changes.at_or_before(series, tags[series.place])),
-                (values.best, changes.best_before(series)),
+                (values.best, best_before(series)),
             )
             for got, base in bases:
                 wanted = changes.against(series, base)
@@ -80,7 +81,7 @@ def test_changes_over_days_are_those_of_the_newest_value_that_old(tree):
                 if (series.place[at] <= span.tag if span.days is None else entry and series.place[at] <= 4 - span.days)
             ]
             earlier = (series.measurement(at, found.line) for at in reversed(old))
-            assert change == changes.newest_change(new, earlier)
+            assert change == newest_change(new, earlier)
     assert len({change is None for row in told for change in row}) == 2
 
 

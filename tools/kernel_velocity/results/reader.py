@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.results import failures, lines, records
-from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, Recorded, ResultsFile, StoredRow, TrackedValue
+from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, ResultsFile, StoredRow, TrackedValue
 
 _strict: Callable[[bytes], Any]
 try:
@@ -33,21 +33,6 @@ except ImportError:  # a machine that only measures has none
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
 _AXES = 2  # implementation, case (contract)
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-
-
-def read(results: Path) -> Recorded:
-    """Return what `results` holds; what cannot be read is named in the notes.
-
-    Raises:
-        ResultsError: `results` is not a directory.
-    """
-    notes: list[str] = []
-    machines, files = [], []
-    for folder, paths in folders(results):
-        machines.append(read_machine(folder, notes))
-        files += [found for path in paths if (found := read_file(path, notes)) is not None]
-    benchmarks = read_benchmarks(results / "benchmarks.json", notes) if files else {}
-    return Recorded(benchmarks=benchmarks, machines=tuple(machines), files=tuple(files), notes=tuple(notes))
 
 
 def folders(results: Path) -> Iterator[tuple[Path, list[Path]]]:

@@ -112,16 +112,6 @@ class ResultsFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
-    """Everything that a results directory says."""
-
-    benchmarks: Mapping[str, Benchmark] | None  # None: benchmarks.json cannot be read
-    machines: tuple[Machine, ...]
-    files: tuple[ResultsFile, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Commit:
     """A commit. Message and author are what somebody typed: data, to be escaped wherever they are shown."""
 

@@ -163,24 +163,6 @@ def at_or_before(series: Columns, places: NDArray[np.signedinteger]) -> Indices:
     return found
 
 
-def best_before(series: Columns) -> Indices:
-    """Return, for every entry, the fastest comparable one before it: by the adjusted time where there is one."""
-    times = np.where(np.isnan(series.adjusted), series.seconds, series.adjusted)
-    found = np.full(len(series), NONE, dtype=np.int64)
-    for method in methods(series):
-        rows = series.method == method
-        found[rows] = _running_best(np.where(alike(series, method), times, np.inf))[rows]
-    return found
-
-
-def _running_best(times: FloatArray) -> Indices:
-    """Return, for every entry, the place of the least of those before it, the first of equal ones."""
-    least = np.minimum.accumulate(times)
-    earlier = np.concatenate(([np.inf], least[:-1]))  # the least of all before
-    holder = np.maximum.accumulate(np.where(times < earlier, np.arange(len(times)), NONE))
-    return np.concatenate(([NONE], holder[:-1])).astype(np.int64)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """A measurement's speed against the one measured before it in the same series."""
@@ -211,11 +193,6 @@ def compare(new: Measurement, old: Measurement) -> Change | None:
     else:
         ratio, overlapping = old.seconds / new.seconds, _overlap(new.interval, old.interval)
     return Change(ratio=ratio, against=old.commit, overlapping=overlapping)
-
-
-def newest_change(new: Measurement, earlier: Iterable[Measurement]) -> Change | None:
-    """Return the change against the first of `earlier`, newest first, that can be compared with; None without one."""
-    return next((change for old in earlier if (change := compare(new, old)) is not None), None)
 
 
 def _overlap(new: Interval | None, old: Interval | None) -> bool | None:

@@ -141,51 +141,6 @@ def _between(values: Mapping[int, Any], first: int, last: int | None) -> Mapping
     return {entry - first: value for entry, value in values.items() if first <= entry < end} if values else values
 
 
-def of(items: Sequence[Measurement], order: Mapping[str, int]) -> Columns:
-    """Return the measurements of one series (>= 1), each of another commit, as columns.
-
-    Args:
-        items: in any order; those of commits beside the first-parent line are left out.
-        order: commit -> its place on the first-parent line.
-    """
-    kept = sorted((item for item in items if item.commit in order), key=lambda item: order[item.commit])
-    methods = tuple(dict.fromkeys(item.method for item in kept if item.method is not None))
-    rows = [_times(item) for item in kept]
-    numbers: dict[str, Any] = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in TIMES}
-    return Columns(
-        key=items[0].key,
-        place=np.array([order[item.commit] for item in kept], dtype=np.int32),
-        outcome=np.array([OUTCOMES.index(item.outcome) for item in kept], dtype=np.int32),
-        rounds=np.array([-1 if item.rounds is None else item.rounds for item in kept], dtype=np.int32),
-        method=np.array([-1 if item.method is None else methods.index(item.method) for item in kept], dtype=np.int32),
-        methods=methods,
-        interval_methods={i: item.interval.method for i, item in enumerate(kept) if item.interval is not None},
-        reasons={i: item.reason for i, item in enumerate(kept) if item.reason is not None},
-        warnings={i: item.warnings for i, item in enumerate(kept) if item.warnings},
-        flop=items[0].flop,
-        bytes_moved=items[0].bytes_moved,
-        **numbers,
-    )
-
-
-def _times(item: Measurement) -> dict[str, float]:
-    adjusted = item.adjusted
-    low, high = _bounds(item.interval)
-    adjusted_low, adjusted_high = _bounds(None if adjusted is None else adjusted.interval)
-    return {
-        "seconds": np.nan if item.seconds is None else item.seconds,
-        "low": low,
-        "high": high,
-        "adjusted": np.nan if adjusted is None else adjusted.seconds,
-        "adjusted_low": adjusted_low,
-        "adjusted_high": adjusted_high,
-    }
-
-
-def _bounds(interval: Interval | None) -> tuple[float, float]:
-    return (np.nan, np.nan) if interval is None else (interval.low, interval.high)
-
-
 def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
