@@ -19,7 +19,7 @@ from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.changepoints import edivisive, pelt, vote, windows
 from kernel_velocity.stats.changepoints.drift import drift
 from kernel_velocity.stats.changepoints.screen import NEWEST, REFERENCE, screen
-from kernel_velocity.stats.changepoints.values import LEAST, Detector, is_there
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT, Detection, Values, observed
 
 RERUNS = (8, 8)  # a side: first, and once more where the first leave it open: 16 in all
 OPEN = 0.05  # p below which a re-run that confirms nothing is repeated
@@ -64,14 +64,13 @@ class Contender:
 class Fed:
     """A detector of ours."""
 
-    def __init__(self, scene: Scene, detector: Detector) -> None:
-        self._scene, self._detector, self._size = scene, detector, 0
+    def __init__(self, scene: Scene, detect: Callable[[Values], Detection]) -> None:
+        self._scene, self._detect = scene, detect
 
     def look(self, size: int) -> list[Alarm]:
         """Return what it reports after `size` commits."""
-        self._detector.extend(self._scene.logs[self._size : size])
-        self._size = size
-        return [Alarm(index=point.index, rises=point.rises) for point in self._detector.detection().points]
+        points = self._detect(self._scene.logs[:size]).points
+        return [Alarm(index=point.index, rises=point.rises) for point in points]
 
 
 class Drifting:
@@ -132,7 +131,7 @@ class Confirmed(Screened):
             b = np.append(b, noise[(order == 1) | (order == 2)] + moved)
             p = float(two_samples.mann_whitney(a[None], b[None])[0])
             effect = float(np.median(b) - np.median(a))
-            if p < two_samples.P and abs(effect) >= LEAST:
+            if p < two_samples.P and abs(effect) >= MIN_EFFECT:
                 return effect > 0
             if p >= OPEN:
                 return None
@@ -171,11 +170,9 @@ class Perfherder:
 
     def look(self, size: int) -> list[Alarm]:
         """Return what it reports after `size` commits: places that pass, and whose neighbours do not pass better."""
-        for index in range(self._read, size):
-            value = self._logs[index]
-            if is_there(value):
-                self._places.append(index)
-                self._values.append(math.exp(value))
+        logs, indices = observed(self._logs[self._read : size])
+        self._places += (self._read + indices).tolist()
+        self._values += [math.exp(value) for value in logs]
         self._read = size
         while len(self._t) + PERFHERDER_AHEAD <= len(self._values):
             self._t.append(self._next())
@@ -213,19 +210,19 @@ def _weighted_t(back: FloatArray, ahead: FloatArray) -> float:
 
 
 def _vote(scene: Scene) -> Watcher:
-    return Fed(scene, vote.Vote())
+    return Fed(scene, vote.detect)
 
 
 def _pelt(scene: Scene) -> Watcher:
-    return Fed(scene, pelt.Pelt())
+    return Fed(scene, pelt.detect)
 
 
 def _edivisive(scene: Scene) -> Watcher:
-    return Fed(scene, edivisive.EDivisive())
+    return Fed(scene, edivisive.detect)
 
 
 def _two_window(scene: Scene) -> Watcher:
-    return Fed(scene, windows.TwoWindow())
+    return Fed(scene, windows.detect)
 
 
 VOTE, CONFIRMED, DRIFT, ASV = "vote, 2 of 3", "screen + A/B re-run", "slow drift", "asv steps"

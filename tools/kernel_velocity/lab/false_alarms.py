@@ -22,6 +22,8 @@ from itertools import permutations
 from typing import TextIO
 
 import numpy as np
+from asv import _stats
+from asv_runner import statistics as asv_statistics
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.cases import CONTROLS
@@ -222,13 +224,19 @@ class Rate:
         return self.different / self.pairs
 
 
+def asv_differs(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Return what asv says of two sets of samples, s: its own function, with its own threshold."""
+    both = [asv_statistics.compute_stats(list(samples), 1)[1] for samples in (a, b)]
+    return bool(_stats.is_different(list(a), list(b), *both))
+
+
 def by_asv(values: FloatArray, change: float) -> Matrix:
     """Judge all pairs of sessions by asv's own test; all samples of a session are one set."""
     flat = np.exp(values.reshape(values.shape[0], -1))
     found = np.zeros((len(flat), len(flat)))
     for i, j in permutations(range(len(flat)), 2):
         if change or i < j:
-            found[i, j] = two_samples.asv_differs(flat[i].tolist(), (flat[j] * (1 + change)).tolist())
+            found[i, j] = asv_differs(flat[i].tolist(), (flat[j] * (1 + change)).tolist())
     medians = np.median(flat, axis=1)
     return _in_direction(found, medians, change) if change else found + found.T
 

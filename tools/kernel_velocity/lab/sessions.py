@@ -38,7 +38,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.runner import select
 from kernel_velocity.runner.asv import environment_of, machine, run_asv
 from kernel_velocity.runner.host import device
-from kernel_velocity.stats.adjust import Logs, RoundKey, deviations, usable
+from kernel_velocity.stats.adjust import Logs, RoundKey, deviations, is_usable
 
 LOG = Path(".asv", "logs", "sessions.log")
 FAILED = 2  # asv's status where a benchmark failed and the others were measured
@@ -237,7 +237,8 @@ def signals(sessions: Sessions) -> dict[Series, list[Logs]]:
     gauges = [_logs(sessions, attrgetter(name)) for name in GAUGES]
     found: dict[Series, list[Logs]] = {}
     for series in values:
-        own = usable([gauge.get(series, {}) for gauge in gauges], values[series])
+        read = [gauge.get(series, {}) for gauge in gauges]
+        own: list[Logs] = [deviations([gauge]) for gauge in read if is_usable(gauge, values[series])]
         controls = [
             value for other, value in values.items() if other[1][0] in CONTROLS and _state(other) == _state(series)
         ]

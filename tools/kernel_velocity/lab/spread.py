@@ -18,7 +18,7 @@ from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.lab import sessions as identical_sessions
 from kernel_velocity.lab.sessions import Sessions
 from kernel_velocity.results.asv_file import Series
-from kernel_velocity.stats.adjust import Logs, RoundKey, adjust
+from kernel_velocity.stats.adjust import Logs, RoundKey, adjusted, slopes
 from kernel_velocity.tables import columns
 
 DEFAULT_SESSIONS = 10
@@ -83,35 +83,35 @@ def _row(series: Series, values: Logs, signals: Sequence[Logs]) -> Row:
     )
     if not signals or not all({session for session, _ in signal} >= set(raw) for signal in signals):
         return row
-    adjusted, betas = out_of_sample(values, signals)
+    freed, betas = out_of_sample(values, signals)
     return replace(
         row,
-        adjusted=statistics.stdev(medians(adjusted).values()),
+        adjusted=statistics.stdev(medians(freed).values()),
         betas=tuple(statistics.fmean(found) for found in zip(*betas, strict=True)),
-        explained=adjust(values, signals, code=dict.fromkeys(raw, IDENTICAL)).explained,
+        explained=slopes(values, signals, dict.fromkeys(raw, IDENTICAL))[1],
     )
 
 
 def out_of_sample(values: Logs, signals: Sequence[Logs]) -> tuple[dict[RoundKey, float], list[tuple[float, ...]]]:
     """Return every session adjusted with betas that were fitted on the others, and those betas. All ran the same."""
-    adjusted: dict[RoundKey, float] = {}
+    freed: dict[RoundKey, float] = {}
     code = dict.fromkeys(medians(values), IDENTICAL)
     betas = []
     for left_out in medians(values):
         others = {key: value for key, value in values.items() if key[0] != left_out}
-        fit = adjust(values, signals, fitted_on=others, code=code)
-        betas.append(fit.betas)
-        adjusted |= {key: value for key, value in fit.values.items() if key[0] == left_out}
-    return adjusted, betas
+        betas.append(slopes(others, signals, code)[0])
+        own = {key: value for key, value in values.items() if key[0] == left_out}
+        freed |= adjusted(own, signals, betas[-1])
+    return freed, betas
 
 
 def table(found: Sequence[Row]) -> str:
     """Return the rows as text: spread in percent, one standard deviation between sessions."""
     cells = [["series", "time", "raw", "adjusted", "betas", "R^2"]]
     for row in found:
-        adjusted = "-" if row.adjusted is None else f"{row.adjusted:.2%}"
+        freed = "-" if row.adjusted is None else f"{row.adjusted:.2%}"
         betas = " ".join(f"{beta:.2f}" for beta in row.betas) or "-"
         explained = "-" if row.explained is None else f"{row.explained:.2f}"
         name = f"{row.series[0]} {' '.join(row.series[1])}"
-        cells.append([name, f"{row.seconds * 1e3:.3f} ms", f"{row.raw:.2%}", adjusted, betas, explained])
+        cells.append([name, f"{row.seconds * 1e3:.3f} ms", f"{row.raw:.2%}", freed, betas, explained])
     return columns(cells)

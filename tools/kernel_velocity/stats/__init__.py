@@ -1,1 +1,13 @@
-"""Mathematics only: two samples, adjusting, speed-ups, change points."""
+"""Mathematics only: adjusting, speed-ups, tests of two samples, change points. No file, no clock, no commit.
+
+May import harness, the leaves and results (its data types).
+
+adjust.py         slopes of a series on gauges and controls
+adjust_series.py  adjusts recorded series: fits on their first commits, adjusted times of all
+growth.py         how many first entries of a growing history an estimate uses
+two_samples.py    Mann-Whitney, Hodges-Lehmann, Welch, and the floor between sessions
+sequential.py     the sequential test of an A/B session
+speedup.py        times, speed-ups with errors, figures of samples
+sample_shape.py   autocorrelation by lag, batches for a least-squares line
+changepoints/     detectors of change points, and their vote
+"""

@@ -1,64 +1,45 @@
-"""Adjusting: freeing a series of what the machine did to it, by what it did to something that no commit can change.
+"""Correct a series for machine noise, using signals that no commit can change. Pure.
 
-Such witnesses are the gauges, fixed work timed beside the very samples of a round (harness/gauges.py), and
-the controls, PyTorch's implementations measured in the same session. Of each the deviation from its median is a signal,
+A signal is a gauge (fixed work timed beside the samples of a round, harness/gauges.py) or the controls (PyTorch's
+implementations, measured in the same session), as the deviation of its log seconds from its median:
 
-    adjusted = log t - sum over signals of beta * deviation in that round
+    adjusted = log t - sum over signals of slope * deviation in that round
 
-with the betas fitted per series, and shrunk to 0 where the series does not move with the signal. Pure.
+Slopes are fitted per series, and shrunk to 0 where the series does not move with the signal.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from kernel_velocity.harness.statistics import FloatArray
 
-RoundKey = tuple[str, str]  # session, launch: what was measured under one key shared a process and its seconds
-
-Logs = Mapping[RoundKey, float]  # log of seconds, by round
-
-Code = Mapping[str, str]  # what ran in a session or commit; those that it does not name ran something of their own
-NOT_KNOWN: Code = {}
+RoundKey = tuple[str, str]  # session (or commit) and launch: one key is one process
+Logs = Mapping[RoundKey, float]  # log seconds, by round
+Code = Mapping[
+    str, str
+]  # session (or commit) -> identity of the code that ran; a session not in it ran code of its own
+NO_CODE: Code = {}
 
 IntArray = np.ndarray[tuple[int], np.dtype[np.intp]]
 
 HUBER = 1.345  # residuals beyond so many standard deviations count less: 95% efficient where the noise is normal
 NORMAL_MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 ITERATIONS = 20  # of reweighting; it has settled to .1% after ten
-WHOLE = 0.9  # share of the rounds that a gauge must have been read in; those without it are not adjusted
+MIN_COVERAGE = 0.9  # share of the rounds in which a gauge must have been read; rounds without it are not adjusted
 MIN_ROUNDS = 8  # per signal: a slope of fewer points is noise; with fewer rounds the last signals are not used
 
 
-@dataclass(frozen=True)
-class Adjusted:
-    """A series freed of what its signals tell."""
-
-    betas: tuple[float, ...]  # one per signal; 0: not adjusted by it
-    explained: float | None  # share of the variance of the rounds (R^2); None where nothing was fitted
-    values: Logs
-    warnings: tuple[str, ...] = ()
-
-
-def usable(gauges: Sequence[Logs], series: Logs) -> list[Logs]:
-    """Return, as signals, the gauges that `is_usable`."""
-    return [deviations([gauge]) for gauge in gauges if is_usable(gauge, series)]
-
-
 def is_usable(gauge: Logs, series: Logs) -> bool:
-    """Return whether a gauge was read in nearly all rounds of the series.
-
-    One that was now and then read in time, because it takes long, would leave out most of the rounds.
-    """
-    return bool(gauge) and len(gauge) >= WHOLE * len(series)
+    """Return whether a gauge was read in nearly all rounds of the series, so that few rounds go unadjusted."""
+    return bool(gauge) and len(gauge) >= MIN_COVERAGE * len(series)
 
 
 def centre(values: Logs) -> float:
-    """Return what a control or a gauge reads as a rule: its median over some rounds (>= 1)."""
+    """Return the usual reading of a control or a gauge: the median over some rounds (>= 1)."""
     return statistics.median(values.values())
 
 
@@ -67,45 +48,62 @@ def deviations(controls: Sequence[Logs], centres: Sequence[float] | None = None)
 
     Args:
         controls: log seconds.
-        centres: of each control; by default those of the rounds at hand.
+        centres: one per control; by default the medians of the given rounds.
     """
-    found: dict[RoundKey, list[float]] = {}
+    by_round: dict[RoundKey, list[float]] = {}
     for control, middle in zip(controls, map(centre, controls) if centres is None else centres, strict=True):
         for key, value in control.items():
-            found.setdefault(key, []).append(value - middle)
-    return {key: statistics.fmean(values) for key, values in found.items()}
+            by_round.setdefault(key, []).append(value - middle)
+    return {key: statistics.fmean(values) for key, values in by_round.items()}
 
 
-def slopes(series: Logs, signals: Sequence[Logs], code: Code = NOT_KNOWN) -> tuple[tuple[float, ...], float | None]:
-    """Return (shrunk slopes of the series on the signals, share of the rounds' variance that they explain).
+def adjusted(series: Logs, signals: Sequence[Logs], slopes: Sequence[float]) -> dict[RoundKey, float]:
+    """Return adjusted log seconds. A round that lacks some signals is adjusted by the others, one without any left out.
 
-    Fitted on how rounds of the same code differ, never on how codes do. Where sessions are known to have run the same,
-    how these differ tells most: a signal's own noise, which flattens slopes, is averaged out in their means. Huber's
-    M-estimate, because a round that went wrong (page faults, a crash of a neighbour) differs by factors.
-
-    A slope b with standard error s is multiplied by b^2 / (b^2 + s^2), the empirical Bayes estimate under a normal
-    prior about 0 whose variance is estimated by b^2: near 1 where the signal explains the series, near 0 where not.
+    Args:
+        series: log seconds.
+        signals: deviations.
+        slopes: one per signal.
     """
-    keys = list(series)
-    for signal in signals:
-        keys = [key for key in keys if key in signal]
+    result = {}
+    for key, value in series.items():
+        moves = [slope * signal[key] for slope, signal in zip(slopes, signals, strict=True) if key in signal]
+        if moves:
+            result[key] = value - sum(moves)
+    return result
+
+
+def slopes(series: Logs, signals: Sequence[Logs], code: Code = NO_CODE) -> tuple[tuple[float, ...], float | None]:
+    """Return the shrunk slopes of the series on the signals, and the share of the rounds' variance they explain.
+
+    The fit compares rounds of the same code, so a change of the code moves no slope. Where several sessions are known
+    to have run the same code, their differences tell most: the signal's own noise, which flattens slopes, is averaged
+    out in their means. Huber's M-estimate keeps rounds that went wrong by factors (page faults, a neighbour's crash)
+    from deciding.
+
+    A slope b with standard error s is multiplied by b^2 / (b^2 + s^2): the empirical Bayes estimate under a normal
+    prior about 0 whose variance is estimated by b^2. It is near 1 where the signal explains the series, else near 0.
+
+    Returns:
+        one slope per signal, 0 where it is not used; None where nothing was fitted.
+    """
+    keys = [key for key in series if all(key in signal for signal in signals)]
     shrunk = np.zeros(len(signals))
-    used = signals[: len(keys) // MIN_ROUNDS]  # too few rounds for all are enough for the first ones
-    if not used:
-        return tuple(map(float, shrunk)), None
-    codes = np.unique([code.get(key[0], key[0]) for key in keys], return_inverse=True)[1]
-    y = _centred(np.array([[series[key]] for key in keys]), codes)[:, 0]
-    x = _centred(np.array([[signal[key] for signal in used] for key in keys]), codes)
-    moves = x.any(axis=0)  # a gauge that never moved tells nothing, and keeps none of the others from telling
-    found = _shrunk(x[:, moves], y, len(keys) - int(moves.sum()) - int(codes.max()) - 1)
-    if found is None:
-        return tuple(map(float, shrunk)), None
-    shrunk[: len(used)][moves], explained = found
+    used = signals[: len(keys) // MIN_ROUNDS]
+    explained = None
+    if used:
+        codes = np.unique([code.get(session, session) for session, _ in keys], return_inverse=True)[1]
+        y = _centred(np.array([[series[key]] for key in keys]), codes)[:, 0]
+        x = _centred(np.array([[signal[key] for signal in used] for key in keys]), codes)
+        moves = x.any(axis=0)  # a gauge that never moved is left out, and the others are still used
+        fit = _shrunk(x[:, moves], y, len(keys) - int(moves.sum()) - int(codes.max()) - 1)
+        if fit is not None:
+            shrunk[: len(used)][moves], explained = fit
     return tuple(map(float, shrunk)), explained
 
 
 def _shrunk(x: FloatArray, y: FloatArray, freedom: int) -> tuple[FloatArray, float] | None:
-    """Return (shrunk slopes, share explained); None where the columns of x cannot be told apart, or y never moves."""
+    """Return (shrunk slopes, share explained); None where the columns of x are collinear, or y is constant."""
     fitted, weights = _huber_positive(x, y)
     gram = (x * weights[:, None]).T @ x
     if not x.size or np.linalg.matrix_rank(gram) < x.shape[1] or not y.any() or freedom < 1:
@@ -129,15 +127,15 @@ def _centred(values: FloatArray, codes: IntArray) -> FloatArray:
 
 
 def _huber_positive(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return `_huber`'s answer with the slopes below 0 left out: what slows a gauge down makes no kernel faster."""
-    kept = np.arange(x.shape[1])
+    """Return `_huber` without the negative slopes: what slows a gauge down makes no kernel faster."""
+    columns = np.arange(x.shape[1])
     while True:
-        slopes_, weights = _huber(x[:, kept], y)
-        if not (slopes_ < 0).any():
+        partial, weights = _huber(x[:, columns], y)
+        if not (partial < 0).any():
             break
-        kept = np.delete(kept, int(np.argmin(slopes_)))
+        columns = np.delete(columns, int(np.argmin(partial)))
     fitted = np.zeros(x.shape[1])
-    fitted[kept] = slopes_
+    fitted[columns] = partial
     return fitted, weights
 
 
@@ -153,32 +151,3 @@ def _huber(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
             break
         weights = np.asarray(np.minimum(1.0, HUBER * scale / np.maximum(size, scale * 1e-9)))
     return fitted, weights
-
-
-def adjust(series: Logs, signals: Sequence[Logs], fitted_on: Logs | None = None, code: Code = NOT_KNOWN) -> Adjusted:
-    """Return the series adjusted by the signals of the same rounds.
-
-    A round without one of several signals is adjusted by the others; rounds without any are left out.
-
-    Args:
-        series: log seconds per call of the series to adjust.
-        signals: deviations of the witnesses.
-        fitted_on: rounds that the betas are fitted on; all of `series` by default. For an honest figure of how well
-            adjusting works, fit on other sessions than those judged.
-        code: what ran in the sessions or commits, where that is known.
-    """
-    betas, explained = slopes(series if fitted_on is None else fitted_on, signals, code)
-    found = {key: value for key, value in series.items() if not signals or any(key in signal for signal in signals)}
-    lacking = sum(not all(key in signal for signal in signals) for key in found)
-    left_out = len(series) - len(found)
-    warnings = [f"{left_out} of {len(series)} rounds have no control"] * bool(left_out)
-    warnings += [f"{lacking} of {len(series)} rounds lack one of {len(signals)} controls"] * bool(lacking)
-    return Adjusted(
-        betas,
-        explained,
-        {
-            key: value - sum(beta * signal.get(key, 0.0) for beta, signal in zip(betas, signals, strict=True))
-            for key, value in found.items()
-        },
-        tuple(warnings),
-    )

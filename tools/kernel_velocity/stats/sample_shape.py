@@ -1,7 +1,4 @@
-"""What two charts of a comparison's page draw: autocorrelation by lag, and batches of samples for a least-squares line.
-
-Pure.
-"""
+"""Compute two charts of samples: autocorrelation by lag, and batches for a least-squares line. Pure."""
 
 from __future__ import annotations
 
@@ -13,27 +10,26 @@ from kernel_velocity.harness import statistics
 from kernel_velocity.harness.statistics import FloatArray
 
 LAGS = 40
+MIN_SAMPLES = 16  # of a round
 BATCHES = 40  # of growing length
 
 
 def correlogram(rounds: Sequence[FloatArray]) -> tuple[list[int], list[float]]:
-    """Return lags from 1 and the rounds' mean autocorrelation at each; empty where no round has enough samples."""
-    long = [one for one in rounds if one.size >= 16]
-    if not long:
-        return [], []
-    found: dict[int, float] = {}
-    for lag in range(1, min(LAGS, min(one.size for one in long) // 4) + 1):
-        values = [value for one in long if (value := statistics.autocorrelation(one, lag)) is not None]
+    """Return lags from 1 and the rounds' mean autocorrelation at each; empty if no round has enough samples."""
+    long = [samples for samples in rounds if samples.size >= MIN_SAMPLES]
+    means: dict[int, float] = {}
+    for lag in range(1, min([LAGS, *(samples.size // 4 for samples in long)]) + 1):
+        values = [value for samples in long if (value := statistics.autocorrelation(samples, lag)) is not None]
         if values:
-            found[lag] = float(np.mean(values))
-    return list(found), list(found.values())
+            means[lag] = float(np.mean(values))
+    return list(means), list(means.values())
 
 
 def batches(values: FloatArray) -> tuple[list[int], list[float]]:
-    """Return the lengths and the total times of batches of k, 2k, 3k, ... samples in a row, at most BATCHES of them.
+    """Return the lengths and the total times of batches of k, 2k, 3k, ... successive samples, at most BATCHES of them.
 
-    No sample is in two batches, so that their times are as independent as the samples are; k lets BATCHES of them use
-    the samples up. The slope of time over length is what Haskell's criterion reports.
+    No sample is in two batches, so that their times are as independent as the samples are. k is chosen so that BATCHES
+    of them use up the samples. The slope of time over length is what Haskell's criterion reports.
     """
     step = max(1, -(-2 * values.size // (BATCHES * (BATCHES + 1))))
     counts: list[int] = []

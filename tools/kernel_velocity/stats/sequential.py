@@ -1,20 +1,20 @@
-"""Is one commit slower than another? The sequential test of an A/B session: two sets of rounds in, an answer out. Pure.
+"""Test in sequence whether one commit is slower than another, from two sets of rounds of an A/B session. Pure.
 
-Both sets were measured in turns (A B, B A, ...) on one machine within minutes, each round a fresh process. They are
-looked at after LOOKS rounds a side, and each time there are three answers:
+Both sets were measured in turns (A B, B A, ...) on one machine within minutes, each round in a fresh process. The test
+looks at them after LOOKS rounds a side, and each time there are three answers:
 
     different   the exact Mann-Whitney test says so (p < .001), and the change is no smaller than the floor
-    same        the whole 95% interval of the change lies within the floor: a statement, not the absence of one
-    unknown     neither; there is more to measure, as long as there is time
+    same        the whole 95% interval of the change lies within the floor
+    unknown     neither: there is more to measure, as long as there is time
 
 **The floor** is 1%, or what the caller knows identical code to differ by *within* such a session. It is not the floor
-between sessions (`differing.floor_of`, 1 to 11% on shared cores): that one is for values measured hours apart, which
-differ by the machine's mood. Here both sides share the mood, so it would only hide changes.
+between sessions (`two_samples.floor_of`, 1 to 11% on shared cores): values measured hours apart differ by the state of
+the machine. Both sides of a session share that state, so that floor would only hide changes.
 
 **Errors of the whole sequence**, not of one look. Four looks at .1% are .4% at most, whatever the noise, as long as the
-rounds of identical code could as well have been exchanged. Simulated (tests/stats/test_ab_test.py, five kinds of noise,
-20,000 sequences each, floor aside): .35% with normal rounds, .28% and less with the others. A change as large as the
-floor is called "same" in 7% of sequences at most, one half as large again in none of 1,200.
+rounds of identical code could as well have been exchanged. Simulated (tests/stats/test_two_samples.py, five kinds of
+noise, 20,000 sequences each, floor aside): .35% with normal rounds, .28% and less with the others. A change as large as
+the floor is called "same" in 7% of sequences at most, one half as large again in none of 1,200.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONFIDENCE = 0.95  # of the interval: two one-sided tests at 2.5% where it says 
 
 
 class Answer(enum.Enum):
-    """What the test says."""
+    """An answer of the test."""
 
     DIFFERENT = "different"
     SAME = "same"
@@ -43,7 +43,7 @@ class Answer(enum.Enum):
 
 
 class Obstacle(enum.Enum):
-    """Why there is nothing to compare."""
+    """A reason why a series cannot be compared."""
 
     NOT_BUILT = "does not build"
     FAILED = "failed"
@@ -54,17 +54,17 @@ class Obstacle(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What is known of one series between two commits. Unknown is None; ratios are time after / time before."""
+    """One series compared between two commits. Unknown is None; ratios are time after / time before."""
 
     answer: Answer
     reason: str
-    rounds: int = 0  # a side, that the answer rests on
+    rounds: int = 0  # a side, behind the answer
     ratio: float | None = None  # above 1: slower
     low: float | None = None  # 95% interval of the ratio
     high: float | None = None
     p: float | None = None
     floor: float = FLOOR  # relative change that counts
-    adjusted: bool = False  # freed of what gauges or controls read in the same rounds
+    adjusted: bool = False  # whether the rounds were adjusted by gauges or controls
     obstacle: Obstacle | None = None
     next_look: int | None = None  # rounds a side at which an unknown one is looked at again
 
@@ -80,18 +80,14 @@ class Comparison:
 
     @property
     def suspect(self) -> bool:
-        """Whether it leans to slower: not settled, but by the floor or more, and its 95% interval has no "as fast"."""
-        return (
-            self.answer is Answer.UNKNOWN
-            and self.ratio is not None
-            and self.low is not None
-            and self.ratio >= 1 + self.floor
-            and self.low > 1
-        )
+        """Whether it is probably slower: unknown, but by the floor or more, and with a 95% interval above 1."""
+        if self.answer is not Answer.UNKNOWN or self.ratio is None or self.low is None:
+            return False
+        return self.ratio >= 1 + self.floor and self.low > 1
 
     @property
     def unseen(self) -> bool:
-        """Whether it was to be measured, and has too few rounds for a single look: it may be anything."""
+        """Whether it should have been measured, and has too few rounds for a single look."""
         return self.answer is Answer.UNKNOWN and self.obstacle is None and self.p is None
 
 
@@ -102,12 +98,13 @@ def compare(
     floor: float = FLOOR,
     adjusted: bool = False,
 ) -> Comparison:
-    """Return what one look says of two sets of rounds.
+    """Return the answer of one look at two sets of rounds.
 
     Args:
-        before, after: log seconds per call, one of each round, as many of one as of the other, at least FEWEST.
+        before: log seconds per call, one of each round, at least 7.
+        after: as many.
         floor: relative change that counts; at least FLOOR is taken.
-        adjusted: whether the values are adjusted; it is only passed on.
+        adjusted: whether the values are adjusted; it becomes a field of the result.
     """
     a, b = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     floor = max(floor, FLOOR)
@@ -129,7 +126,7 @@ def compare(
 
 
 def _answer(moved: float, low: float, high: float, p: float, floor: float) -> tuple[Answer, str]:
-    """Return the answer and why, from a change, its interval (logarithms), p and the floor."""
+    """Return the answer and its reason, from a change, its interval (logarithms), p and the floor."""
     limit = math.log1p(floor)
     within = f"{100 * floor:.3g}%"
     if p < two_samples.P and abs(moved) >= limit:
@@ -147,5 +144,5 @@ def not_compared(obstacle: Obstacle, reason: str) -> Comparison:
 
 
 def known_same(reason: str) -> Comparison:
-    """Return the comparison of a series whose code is the same on both sides: nothing has to be measured."""
+    """Return the comparison of a series whose code is the same on both sides, so that it is not measured."""
     return Comparison(answer=Answer.SAME, reason=reason)

@@ -1,4 +1,4 @@
-"""From the rounds of implementations to times with errors, speed-ups with errors, figures of samples. Pure; seconds."""
+"""Times of implementations with errors, their speed-ups with errors, and figures of samples. Pure; seconds."""
 
 from __future__ import annotations
 
@@ -12,51 +12,36 @@ import numpy as np
 
 from kernel_velocity.results.measurement import Interval, round_interval
 
-FEWEST_FOR_ERROR = 2  # rounds: one has no spread
-CLEAR = 2.0  # times its error that a speed-up must lie from 1 to be called one
+CLEAR = 2.0  # errors that a speed-up must differ from 1 by to be called one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """The rounds of one implementation together, s per call.
+    """The rounds of one implementation together, s per call."""
 
-    Attributes:
-        seconds: the median of the rounds' estimates.
-        error: their standard error, standard deviation (n - 1) over the root of n; None below 2 rounds.
-        interval: 95%, over the rounds, never over their samples; None below 3 rounds.
-        rounds: how many.
-    """
-
-    seconds: float
-    error: float | None
-    interval: Interval | None
+    seconds: float  # median of the rounds' estimates
+    error: float | None  # standard error: standard deviation (n - 1) over the root of n; None below 2 rounds
+    interval: Interval | None  # 95%, over the rounds, never over their samples; None below 3 rounds
     rounds: int
 
     @property
     def half_width(self) -> float | None:
-        """The larger side of the interval, relative to the time; None where there is no interval."""
+        """The larger side of the interval, relative to the time; None without an interval."""
         return larger_side(self.seconds, self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedUp:
-    """How many times faster `faster` is than `slower`, as they are named: below 1 it is slower.
+    """The speed-up of one implementation over another; below 1, `faster` is the slower one."""
 
-    Attributes:
-        faster: the implementation whose time divides.
-        slower: the one it is compared with.
-        ratio: time of `slower` over time of `faster`.
-        error: standard error of the ratio; None where one of the two has none.
-    """
-
-    faster: str
+    faster: str  # the implementation whose time divides
     slower: str
-    ratio: float
-    error: float | None
+    ratio: float  # time of `slower` over time of `faster`
+    error: float | None  # standard error of the ratio; None if one of the two has none
 
     @property
     def clear(self) -> bool | None:
-        """Whether the ratio differs from 1 by more than CLEAR errors; None where the error is not known."""
+        """Whether the ratio differs from 1 by more than CLEAR errors; None without an error."""
         return None if self.error is None else abs(self.ratio - 1) > CLEAR * self.error
 
 
@@ -74,12 +59,12 @@ class Spread:
 
 
 def larger_side(seconds: float, interval: Interval | None) -> float | None:
-    """Return how far an interval (s) reaches from the value within it, relative to that; None where there is none."""
+    """Return the larger distance of an interval's ends (s) from the value, relative to it; None without an interval."""
     return None if interval is None else max(interval.high - seconds, seconds - interval.low) / seconds
 
 
 def timing(estimates: Sequence[float]) -> Timing:
-    """Return the time that the estimates of rounds (one or more, s) stand for.
+    """Return the time of the estimates of rounds (one or more, s).
 
     Raises:
         ValueError: no estimates.
@@ -87,15 +72,15 @@ def timing(estimates: Sequence[float]) -> Timing:
     n = len(estimates)
     if n == 0:
         raise ValueError("the time of no rounds: wanted at least one estimate")
-    error = statistics.stdev(estimates) / math.sqrt(n) if n >= FEWEST_FOR_ERROR else None
+    error = statistics.stdev(estimates) / math.sqrt(n) if n > 1 else None
     return Timing(seconds=statistics.median(estimates), error=error, interval=round_interval(estimates), rounds=n)
 
 
 def speed_up(faster: str, slower: str, times: Mapping[str, Timing]) -> SpeedUp:
     """Return the speed-up of one implementation over another, its error propagated to first order.
 
-    For A/B with independent errors sA, sB: (A/B) sqrt((sA/A)^2 + (sB/B)^2). Interleaved rounds share what the machine
-    does, so that errors are correlated, and this is an upper estimate for those that move together.
+    For A/B with independent errors sA, sB: (A/B) sqrt((sA/A)^2 + (sB/B)^2). Interleaved rounds share the state of the
+    machine, so that their errors are correlated, and this is an upper estimate.
     """
     a, b = times[slower], times[faster]
     ratio = a.seconds / b.seconds
@@ -114,9 +99,9 @@ def pairwise(times: Mapping[str, Timing], reference: str | None = None) -> Itera
 
 
 def overhead(function: float | None, seconds: float) -> float | None:
-    """Return the s per call of a whole function that lie outside its kernel; None where the function is not known.
+    """Return the s per call of a whole function outside its kernel; None if the function was not measured.
 
-    Both are measured: where there is next to no overhead, noise can make the difference negative.
+    Both are measured, so that noise can make a small overhead negative.
     """
     return None if function is None else function - seconds
 
@@ -143,18 +128,18 @@ def spread(samples: Sequence[float]) -> Spread:
 
 
 def histogram(samples: Sequence[float], bins: int) -> tuple[int, ...]:
-    """Return how many samples lie in each of `bins` equal parts from the least to the 99th percentile.
+    """Return the counts of samples in `bins` equal parts from the least to the 99th percentile.
 
-    What lies above that percentile is counted in the last part. All equal samples lie in the first.
+    Samples above that percentile count in the last part; if all are equal, they are in the first.
 
     Raises:
         ValueError: no samples, or no bins.
     """
     if bins < 1:
         raise ValueError(f"a histogram of {bins} bins: wanted at least one")
-    found = spread(samples)
-    width = (found.p99 - found.min) / bins
+    figures = spread(samples)
+    width = (figures.p99 - figures.min) / bins
     counts = [0] * bins
     for sample in samples:
-        counts[min(int((sample - found.min) / width), bins - 1) if width > 0 else 0] += 1
+        counts[min(int((sample - figures.min) / width), bins - 1) if width > 0 else 0] += 1
     return tuple(counts)

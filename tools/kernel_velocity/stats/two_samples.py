@@ -1,8 +1,8 @@
-"""Do two sets of round estimates differ? Asv's own test, and ours. Pure; log seconds in, p values and booleans out.
+"""Test whether two sets of round estimates differ. Pure; log seconds in, p values and booleans out.
 
-Ours has two conditions: the values must differ by more than chance within the sessions allows (the exact Mann-Whitney
-test; with few rounds Welch's t test, as the former cannot reach its threshold there), and their medians by more than
-identical code does between sessions, the series' own floor.
+Sets differ under two conditions: by more than chance within the sessions allows (the exact Mann-Whitney test; with few
+rounds, where it cannot reach its threshold, Welch's t test), and in their medians by more than identical code does
+between sessions: the floor of the series.
 """
 
 from __future__ import annotations
@@ -20,24 +20,16 @@ from kernel_velocity.harness.statistics import FloatArray
 FEWEST = 7  # rounds a side from which the exact test can reach P: 7 against 7 gives .0006 at least, 6 against 6 .002
 P = 1e-3
 P_WELCH = 0.01  # with fewer rounds
-LEAST = 0.01  # relative change that is worth a word, whatever the floor
+LEAST = 0.01  # smallest relative change that is reported, whatever the floor
 CONFIDENCE = 0.99  # of the floor, two-sided, under a t distribution
-
-
-def asv_differs(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Return what asv says of two sets of samples, s: its own function, with its own threshold."""
-    from asv import _stats  # noqa: PLC0415 - all of asv takes a fifth of a second, and a report asks nothing of it
-    from asv_runner import statistics as asv_statistics  # noqa: PLC0415
-
-    stats = [asv_statistics.compute_stats(list(samples), 1)[1] for samples in (a, b)]
-    return bool(_stats.is_different(list(a), list(b), *stats))
 
 
 def mann_whitney(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the two-sided exact p values of rows of `a` against the same rows of `b`.
 
     Args:
-        a: (k, n); b: (k, m). Ties count half, and U is rounded towards no difference.
+        a: (k, n).
+        b: (k, m). Ties count half, and U is rounded towards no difference.
     """
     n, m = a.shape[1], b.shape[1]
     above = (a[:, :, None] > b[:, None, :]).sum(axis=(1, 2)) + 0.5 * (a[:, :, None] == b[:, None, :]).sum(axis=(1, 2))
@@ -47,14 +39,16 @@ def mann_whitney(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def shift(a: FloatArray, b: FloatArray, confidence: float) -> tuple[float, float, float]:
-    """Return (estimate, low, high) of how far `b` lies above `a`: Hodges and Lehmann's, with its exact interval.
+    """Return (estimate, low, high) of the shift of `b` against `a`: Hodges and Lehmann's, with its exact interval.
 
-    The estimate is the median of all differences of a value of `b` and one of `a`; the interval those differences by
-    which `b` could be shifted without the two-sided Mann-Whitney test at 1 - confidence telling the sets apart (Hodges
-    and Lehmann, Annals of Mathematical Statistics 34(2), 1963). So it and `mann_whitney` cannot contradict each other.
+    The estimate is the median of all differences of a value of `b` and one of `a`. The interval holds the shifts that
+    the two-sided Mann-Whitney test at 1 - confidence does not reject, so that it cannot contradict `mann_whitney`
+    (Hodges and Lehmann, Annals of Mathematical Statistics 34(2), 1963).
 
     Args:
-        a: (n,); b: (m,). With too few values for the confidence the bounds are infinite.
+        a: (n,).
+        b: (m,). With too few values for the confidence the bounds are infinite.
+        confidence: of the interval.
     """
     differences = np.sort((b[:, None] - a[None, :]).ravel())
     lower = np.cumsum(_counts(a.size, b.size)) / math.comb(a.size + b.size, a.size)
@@ -65,7 +59,7 @@ def shift(a: FloatArray, b: FloatArray, confidence: float) -> tuple[float, float
 
 @cache
 def _counts(n: int, m: int) -> FloatArray:
-    """Return how many of the arrangements of n and m values have U = 0, 1, ..., n m.
+    """Return the number of arrangements of n and m values with U = 0, 1, ..., n m.
 
     The coefficients of the Gaussian binomial (n + m over n): Mann and Whitney, Annals of Mathematical Statistics 18(1),
     1947, by its product form, (1 - q^(m+1)) ... (1 - q^(m+n)) / ((1 - q) ... (1 - q^n)).
@@ -87,15 +81,16 @@ def welch(a: FloatArray, b: FloatArray) -> FloatArray:
         t = (a.mean(axis=1) - b.mean(axis=1)) / np.sqrt(va + vb)
         freedom = (va + vb) ** 2 / (va**2 / (n - 1) + vb**2 / (m - 1))
         p = 2 * special.stdtr(freedom, -np.abs(t))
-    return np.asarray(np.where(np.isnan(p), 1.0, p))  # two constants: equal, or not to be told from so few
+    return np.asarray(np.where(np.isnan(p), 1.0, p))  # two constants: equal, or too few values to tell
 
 
 def differs(a: FloatArray, b: FloatArray, floors: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return whether rows of `a` and the same rows of `b` differ.
 
     Args:
-        a: (k, n) log seconds; b: (k, m).
-        floors: (k,), what identical code differs by between sessions, relative.
+        a: (k, n) log seconds.
+        b: (k, m).
+        floors: (k,) relative change between sessions of identical code.
     """
     exact = min(a.shape[1], b.shape[1]) >= FEWEST
     significant = mann_whitney(a, b) < P if exact else welch(a, b) < P_WELCH
@@ -104,11 +99,11 @@ def differs(a: FloatArray, b: FloatArray, floors: FloatArray) -> np.ndarray[tupl
 
 
 def floor_of(medians: Sequence[float] | FloatArray) -> float:
-    """Return how far apart the log medians of two sessions of identical code lie at most, at CONFIDENCE.
+    """Return the largest difference to expect of the log medians of two sessions of identical code, at CONFIDENCE.
 
-    The t quantile for the sessions at hand, times their standard deviation, times the root of two for a difference.
-    The deviation is the larger of the usual one and of a robust one: false alarms are worse than a change found later,
-    so a single wild session does raise the floor.
+    The t quantile for the sessions at hand, times their standard deviation, times the root of two for a difference. The
+    deviation is the larger of the usual one and of a robust one, so that a single wild session raises the floor: false
+    alarms are worse than a change found later.
 
     Raises:
         ValueError: fewer than three sessions.

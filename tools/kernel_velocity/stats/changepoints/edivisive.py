@@ -1,18 +1,17 @@
-"""Windowed E-divisive: cuts where the energy distance of two halves is largest, kept where a t test holds. Pure.
+"""Windowed E-divisive: cuts where the energy distance of two sides is largest, kept if a t test confirms them. Pure.
 
-The energy statistic of Matteson and James, JASA 109(505), 2014, without their permutations; windows and t tests in
-their place as in Hunter (Fleming et al., ICPE 2023), with p < 1e-5 and 1%. A window
-begins at the last cut of the one before, or half a window on; only those that are not full are looked at again.
+The energy statistic of Matteson and James, JASA 109(505), 2014, without their permutations. In their place windows and
+t tests as in Hunter (Fleming et al., ICPE 2023), with p < 1e-5 and 1%. A window begins at the last cut of the one
+before, or half a window on. Full windows are searched once; only the rest of the series is searched again.
 
-Backward elimination: drop the weakest of proposed change points until all stand against their neighbours. Pure.
+The proposed cuts must then stand against their neighbours (`noise.eliminate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -20,17 +19,16 @@ import numpy.typing as npt
 from scipy import special
 
 from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.stats.changepoints.noise import Side, least_sigma, plain, t_test, yuen
+from kernel_velocity.stats.changepoints.noise import Side, Stretch, eliminate, least_sigma, plain, t_test
 from kernel_velocity.stats.changepoints.values import (
     FEWEST_ALONE,
-    LEAST,
-    LEAST_SIGMA,
+    MIN_EFFECT,
+    MIN_SIGMA,
     Detection,
     Observed,
     Step,
     Values,
-    found_in,
-    point,
+    observed,
     too_few,
     windows_of,
 )
@@ -38,7 +36,7 @@ from kernel_velocity.stats.changepoints.values import (
 NAME = "e-divisive"
 WINDOW = 50
 HALF_ON = WINDOW // 2  # points from one window to the next where the one has no cut
-AT_ONCE = 32  # windows that are looked at together, at most: those behind a cut are looked at in vain
+AT_ONCE = 32  # windows searched together, at most: those behind a cut are searched in vain
 P_WEAK = 1e-3  # of a cut within its window
 P = 1e-5  # against the whole stretches between cuts
 # Note: with 3, bursts of two slow commits made the vote report 5 per 1000 commits; with 6, none. Tried to inflate the
@@ -46,125 +44,92 @@ P = 1e-5  # against the whole stretches between cuts
 FEWEST_A_SIDE = 6
 FEWEST = 2 * FEWEST_A_SIDE
 
-REACH = 100  # points a side that are compared: levels of long ago say little, and cost time
-
-Stretch = tuple[int, int, int]  # where the level before a change begins, the change, and where its level ends
-Test = Callable[[Stretch], Step]
-
-
-def detect(values: Values) -> Detection:
-    """Return the change points of a whole series of log values."""
-    return found_in(EDivisive(), values)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reached:
-    """How far the search for cuts came, and the tests of the last elimination."""
+    """The state of the search for cuts, and the tests of the last elimination."""
 
     start: int = 0  # of the first window that is not full
     cuts: tuple[int, ...] = ()  # of the full windows
     tests: Mapping[Stretch, Step] = field(default_factory=dict)
-    is_quiet: bool = False  # whether the window that is not full is known to have no cut
+    is_quiet: bool = False  # whether the window that is not full is known to have no cut (many.py)
 
 
-class EDivisive:
-    """Windowed E-divisive, fed and asked."""
+def detect(values: Values) -> Detection:
+    """Return the change points of a series of log values."""
+    return search(observed(values))[0]
 
-    def __init__(self, observed: Observed | None = None, reached: Reached | None = None) -> None:
-        """Begin: with no point, or with points and how far the search came in them."""
-        self._observed = Observed() if observed is None else observed
-        reached = reached or Reached()
-        self._sums, self._squares = [0.0], [0.0]  # of the points before each place, from the first one
-        self._start, self._cuts = reached.start, list(reached.cuts)
-        self._known, self._used = reached.tests, dict(reached.tests)
-        self._is_quiet = reached.is_quiet
-        self.all_stand = False  # whether the answer was all cuts of the full windows, and no more
-        self._search()
 
-    def extend(self, values: Values) -> None:
-        """Take further log values."""
-        self._observed.extend(values)
-        self._is_quiet = False
-        self._search()
+def search(series: Observed, known: Reached | None = None) -> tuple[Detection, Reached]:
+    """Return the change points and the state of the search, continued from a known state."""
+    logs, known = series.logs, known or Reached()
+    start, cuts = known.start, list(known.cuts)
+    while logs.size - start >= WINDOW:
+        more, start = _first_cuts(logs, start)
+        cuts += more
+    rest = [] if known.is_quiet else cut(logs[start:])
+    places = spaced(sorted({*cuts, *(start + place for place in rest)}))
+    steps, tests = eliminate(places, logs.size, Levels(logs).compare, stands, known=known.tests)
+    warnings = too_few(FEWEST, "change points by E-divisive", logs.size)
+    found = Detection(points=series.points(steps, NAME), warnings=warnings)
+    return found, Reached(start=start, cuts=tuple(cuts), tests=tests)
 
-    def reached(self) -> Reached:
-        """Return how far the search came."""
-        return Reached(start=self._start, cuts=tuple(self._cuts), tests=self._used)
 
-    def _search(self) -> None:
-        logs = self._observed.logs
-        fresh = logs[len(self._sums) - 1 :] - logs[:1]
-        for sums, more in ((self._sums, fresh), (self._squares, fresh * fresh)):  # one after the other, as sums go on
-            sums.extend(np.concatenate(([sums.pop()], more)).cumsum().tolist())
-        while logs.size - self._start >= WINDOW:
-            self._look(windows_of(logs[self._start :], WINDOW, HALF_ON)[:AT_ONCE])
+def _first_cuts(logs: FloatArray, start: int) -> tuple[list[int], int]:
+    """Return the cuts of the first full window from `start` on that has some, and where the next window begins."""
+    windows = windows_of(logs[start:], WINDOW, HALF_ON)[:AT_ONCE]
+    for number in np.flatnonzero(may_differ(windows)).tolist():
+        if cuts := _split(windows[number]):
+            start += number * HALF_ON
+            return [start + place for place in cuts], start + max(cuts[-1], HALF_ON)
+    return [], start + len(windows) * HALF_ON
 
-    def _look(self, windows: FloatArray) -> None:
-        """Take the cuts of full windows, each half a window on, up to the first that has one: the next begins there."""
-        for number in np.flatnonzero(may_differ(windows)).tolist():
-            if found := _split(windows[number]):
-                start = self._start + number * HALF_ON
-                self._cuts += [start + place for place in found]
-                self._start = start + max(found[-1], HALF_ON)
-                return
-        self._start += len(windows) * HALF_ON
 
-    def detection(self) -> Detection:
-        """Return what is found in all points so far."""
-        size = self._observed.size
-        rest = [] if self._is_quiet else cut(self._observed.logs[self._start :])
-        places = spaced(sorted({*self._cuts, *(self._start + place for place in rest)}))
-        self._known, self._used = self._used, {}
-        standing = eliminate(places, size, self.test, stands)
-        self.all_stand = not rest and len(standing) == len(places)
-        return Detection(
-            points=tuple(point(self._observed.index(place), step, NAME) for place, step in standing),
-            warnings=too_few(FEWEST, "change points by E-divisive", size),
-        )
+class Levels:
+    """Compares levels of a series, each in constant time by running sums."""
 
-    def test(self, stretch: Stretch) -> Step:
-        """Compare the levels on both sides of a change; of one that was looked at before, what came out is known."""
-        found = self._used.get(stretch) or self._known.get(stretch)
-        if found is None:
-            found = self._tested(stretch)
-        self._used[stretch] = found
-        return found
+    def __init__(self, logs: FloatArray) -> None:
+        """Take the series."""
+        self._logs = logs
+        fresh = logs - logs[:1]
+        self._sums, self._squares = (np.concatenate(([0.0], more)).cumsum().tolist() for more in (fresh, fresh * fresh))
 
-    def _tested(self, stretch: Stretch) -> Step:
+    def compare(self, stretch: Stretch) -> Step:
+        """Compare the levels on both sides of a change."""
         start, place, end = stretch
-        logs = self._observed.logs
-        least = least_sigma(logs[max(start, place - WINDOW) : place], logs[place : min(end, place + WINDOW)])
-        return _t_test(self._side(start, place, least), self._side(place, end, least))
+        near = self._logs[max(start, place - WINDOW) : place], self._logs[place : min(end, place + WINDOW)]
+        least = least_sigma(*near)
+        return _t_test(self.side(start, place, least), self.side(place, end, least))
 
-    def _side(self, start: int, end: int, least: float) -> Side:
-        """Return a stretch, in constant time."""
+    def side(self, start: int, end: int, least: float) -> Side:
+        """Return a stretch, as `plain`."""
         size, total = end - start, self._sums[end] - self._sums[start]
         mean = total / size  # from the series' first point, as all the sums are
         squared = max(self._squares[end] - self._squares[start] - total * mean, least**2 * (size - 1))
-        return Side(mean=mean + float(self._observed.logs[0]), squared=squared, kept=size, size=size)
+        return Side(mean=mean + float(self._logs[0]), squared=squared, kept=size, size=size)
 
 
 def _t_test(first: Side, second: Side) -> Step:
-    """Compare two levels; a young one has no variance of its own: Welch's t then has hardly a degree of freedom."""
+    """Compare two levels. A young one has no variance of its own: Welch's t has hardly a degree of freedom then."""
     return t_test(first, second, pooled=min(first.size, second.size) < FEWEST_ALONE)
 
 
 def stands(step: Step) -> bool:
     """Return whether a cut is kept."""
-    return step.p < P and abs(step.after - step.before) >= LEAST
+    return step.p < P and abs(step.after - step.before) >= MIN_EFFECT
 
 
 def spaced(places: Sequence[int]) -> list[int]:
     """Return the places without those less than FEWEST_A_SIDE behind the one before: two windows saw one cut."""
-    kept: list[int] = []
+    result: list[int] = []
     for place in places:
-        if not kept or place - kept[-1] >= FEWEST_A_SIDE:
-            kept.append(place)
-    return kept
+        if not result or place - result[-1] >= FEWEST_A_SIDE:
+            result.append(place)
+    return result
 
 
 def cut(logs: FloatArray) -> list[int]:
-    """Return the cuts of one window, ascending: the best one first, then those of both sides of it."""
+    """Return the cuts of one window, ascending: the best one, and those of both sides of it."""
     return _split(logs) if logs.size >= FEWEST and may_differ(logs[None])[0] else []
 
 
@@ -174,7 +139,7 @@ def _split(logs: FloatArray) -> list[int]:
     least = least_sigma(logs)
     if _t_test(plain(logs[:place], least), plain(logs[place:], least)).p >= P_WEAK:
         return []
-    return [*cut(logs[:place]), place, *(place + each for each in cut(logs[place:]))]
+    return [*cut(logs[:place]), place, *(place + behind for behind in cut(logs[place:]))]
 
 
 def best_cut(logs: FloatArray) -> int:
@@ -182,8 +147,8 @@ def best_cut(logs: FloatArray) -> int:
     size = logs.size
     distances = np.abs(logs[:, None] - logs)
     sums = distances.cumsum(axis=0).cumsum(axis=1)
-    each = slice(FEWEST_A_SIDE - 1, size - FEWEST_A_SIDE)
-    left, upper = sums.diagonal()[each], sums[each, -1]
+    places = slice(FEWEST_A_SIDE - 1, size - FEWEST_A_SIDE)
+    left, upper = sums.diagonal()[places], sums[places, -1]
     between = upper - left
     right = sums[-1, -1] - 2 * upper + left
     n = np.arange(FEWEST_A_SIDE, size - FEWEST_A_SIDE + 1)
@@ -193,11 +158,10 @@ def best_cut(logs: FloatArray) -> int:
 
 
 def may_differ(windows: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return in which windows of one size the t test of `_split` can hold at any place; in maybe some more.
+    """Return in which windows of one size the t test of `_split` can pass at any place, and maybe in some more.
 
-    The t test takes a fraction of the time of the search for the best cut, and of all windows at once next to none. Its
-    variances come from running sums, which are cheap and not exact: what rounding may have done to them is allowed for,
-    and no scatter is taken for larger than it surely is.
+    It takes next to no time for all windows at once, the search for the best cut much. Its variances come from running
+    sums, with a margin for their rounding, and with the least scatter that `least_sigma` allows.
 
     Args:
         windows: (w, n) log values, n >= FEWEST.
@@ -205,31 +169,31 @@ def may_differ(windows: FloatArray) -> npt.NDArray[np.bool_]:
     Returns:
         (w,)
     """
-    known = _places(windows.shape[1])
+    of = _places(windows.shape[1])
     values = windows - windows[:, :1]
     sums, squares = values.cumsum(axis=1), (values * values).cumsum(axis=1)
-    each = slice(FEWEST_A_SIDE - 1, windows.shape[1] - FEWEST_A_SIDE)
+    places = slice(FEWEST_A_SIDE - 1, windows.shape[1] - FEWEST_A_SIDE)
     total, total_squares = sums[:, -1:], squares[:, -1:]
-    left, right = sums[:, each], total - sums[:, each]
-    before, after = left / known.left, right / known.right
-    lost = known.rounding * total_squares
-    left_rest = np.maximum(squares[:, each] - left * before - lost, known.left_least)
-    right_rest = np.maximum(total_squares - squares[:, each] - right * after - lost, known.right_least)
-    moved = np.abs(after - before) + known.rounding * (np.abs(windows[:, :1]) + np.sqrt(total_squares))
-    may: npt.NDArray[np.bool_] = moved * moved > left_rest * known.left_share + right_rest * known.right_share
+    left, right = sums[:, places], total - sums[:, places]
+    before, after = left / of.left, right / of.right
+    lost = of.rounding * total_squares
+    left_rest = np.maximum(squares[:, places] - left * before - lost, of.left_least)
+    right_rest = np.maximum(total_squares - squares[:, places] - right * after - lost, of.right_least)
+    moved = np.abs(after - before) + of.rounding * (np.abs(windows[:, :1]) + np.sqrt(total_squares))
+    may: npt.NDArray[np.bool_] = moved * moved > left_rest * of.left_share + right_rest * of.right_share
     return np.asarray(may.any(axis=1))
 
 
 class _Places(NamedTuple):
-    """What `may_differ` knows of the places in windows of a size; arrays have shape (places,)."""
+    """The places of cuts in windows of one size, for `may_differ`; arrays have shape (places,)."""
 
     left: FloatArray  # points
     right: FloatArray
-    left_least: FloatArray  # sums of squared deviations
+    left_least: FloatArray  # least sums of squared deviations
     right_least: FloatArray
     left_share: FloatArray  # of those in the squared difference of the means that is just significant
     right_share: FloatArray
-    rounding: float  # relative error of running sums, with much to spare
+    rounding: float  # relative error of running sums, with a wide margin
 
 
 @cache
@@ -243,57 +207,9 @@ def _places(size: int) -> _Places:
     return _Places(
         left=left,
         right=right,
-        left_least=(left - 1) * LEAST_SIGMA**2,
-        right_least=(right - 1) * LEAST_SIGMA**2,
+        left_least=(left - 1) * MIN_SIGMA**2,
+        right_least=(right - 1) * MIN_SIGMA**2,
         left_share=limit * np.where(pooled, common, 1 / (left * (left - 1))),
         right_share=limit * np.where(pooled, common, 1 / (right * (right - 1))),
         rounding=64 * size * float(np.finfo(np.float64).eps),
     )
-
-
-def eliminate(places: Sequence[int], size: int, test: Test, stands: Callable[[Step], bool]) -> list[tuple[int, Step]]:
-    """Return the places that stand against the levels between their neighbours, with their steps.
-
-    Args:
-        places: proposed change points, ascending.
-        size: of the series.
-        test: compares the levels on both sides of a change.
-        stands: whether a step is to be kept; of those that are not, the one with the largest p goes first.
-    """
-    left = list(places)
-    while True:
-        steps = [test(stretch) for stretch in zip([0, *left], left, [*left[1:], size], strict=False)]
-        falling = [(step.p, number) for number, step in enumerate(steps) if not stands(step)]
-        if not falling:
-            return list(zip(left, steps, strict=True))
-        del left[max(falling)[1]]
-
-
-class YuenTests:
-    """Yuen's tests in a growing series; those of the last elimination are remembered, for the next one."""
-
-    def __init__(self, known: Mapping[Stretch, Step] = MappingProxyType({})) -> None:
-        """Begin with the tests that are known of the series."""
-        self._known: Mapping[Stretch, Step] = known
-        self.used = dict(known)  # of the last elimination, by what is compared: up to REACH points a side
-
-    def eliminate(
-        self, places: Sequence[int], logs: FloatArray, stands: Callable[[Step], bool]
-    ) -> list[tuple[int, Step]]:
-        """Return the places that stand, with their steps.
-
-        Args:
-            places: proposed change points, ascending, each level of two points or more.
-            logs: the whole series: the points of last time, and further ones.
-            stands: as for the function of this name.
-        """
-        self._known, self.used = self.used, {}
-        return eliminate(places, logs.size, lambda stretch: self._test(logs, stretch), stands)
-
-    def _test(self, logs: FloatArray, stretch: Stretch) -> Step:
-        start, place, end = max(stretch[0], stretch[1] - REACH), stretch[1], min(stretch[2], stretch[1] + REACH)
-        found = self.used.get((start, place, end)) or self._known.get((start, place, end))
-        if found is None:
-            found = yuen(logs[start:place], logs[place:end])
-        self.used[start, place, end] = found
-        return found

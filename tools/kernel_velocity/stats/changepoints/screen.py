@@ -1,6 +1,6 @@
-"""The screen: does the newest point look unlike those before it? Cheap and sensitive: it asks for a second look. Pure.
+"""Screen the newest point of a series: does it look unlike those before it? Pure; log values.
 
-It reads the last 43 points, so a point more costs the same, however many there are.
+The screen is cheap and sensitive, and only calls for a second look. It reads the last 43 points that are present.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_velocity.stats.changepoints.noise import difference_sigma, iqr_sigma
-from kernel_velocity.stats.changepoints.values import is_there, tail, too_few
+from kernel_velocity.stats.changepoints.values import observed
 
 REFERENCE = 40  # points before the newest ones
 NEWEST = 3
-FEWEST = 10  # points of a reference: their quartiles are hardly worth the name
+FEWEST = 10  # points of a reference: the quartiles of fewer mean little
 Z1 = 3.0  # sigmas of the newest point
 Z3 = 2.5  # sigmas of the median of the newest three
 
 
 @dataclass(frozen=True, kw_only=True)
 class Screening:
-    """What the screen says of the last point of a series. Levels are log values, z in standard deviations."""
+    """The screen of the last point. All are None if it is missing, or has too few points before it."""
 
-    index: int | None  # of the last point in the input; None: it is missing
-    level: float | None = None  # of the reference; None with z1 and z3: too little to say
-    sigma: float | None = None
-    z1: float | None = None
-    z3: float | None = None
-    warnings: tuple[str, ...] = ()
+    level: float | None = None  # of the reference, log
+    sigma: float | None = None  # of the reference
+    z1: float | None = None  # sigmas of the last point from the level
+    z3: float | None = None  # sigmas of the median of the last three
 
     @property
     def alarm(self) -> bool:
-        """Return whether the point wants a second look."""
+        """Return whether the point calls for a second look."""
         return self.z1 is not None and self.z3 is not None and (abs(self.z1) > Z1 or abs(self.z3) > Z3)
 
     @property
@@ -45,23 +43,15 @@ class Screening:
 
 
 def screen(values: Sequence[float | None]) -> Screening:
-    """Hold the last point of a series of log values, and the median of the last three, against the 40 before them.
+    """Compare the last point of a series, and the median of the last three, with the 40 points before them.
 
     Raises:
-        ValueError: a value that is read is infinite.
+        ValueError: a value is infinite.
     """
-    if not values or not is_there(values[-1]):
-        return Screening(index=None, warnings=("no value at the last point",))
-    last, observed = len(values) - 1, tail(values, REFERENCE + NEWEST)
-    reference, newest = observed.logs[:-NEWEST], observed.logs[-NEWEST:]
-    if reference.size < FEWEST:
-        return Screening(index=last, warnings=too_few(FEWEST + NEWEST, "the screen", observed.size))
+    logs, indices = observed(values).last(REFERENCE + NEWEST)
+    reference, newest = logs[:-NEWEST], logs[-NEWEST:]
+    if reference.size < FEWEST or indices[-1] != len(values) - 1:
+        return Screening()
     level, sigma = float(np.median(reference)), max(iqr_sigma(reference), difference_sigma(reference))
-    return Screening(
-        index=last,
-        level=level,
-        sigma=sigma,
-        z1=float(newest[-1] - level) / sigma,
-        z3=float(np.median(newest) - level) / sigma,
-        warnings=too_few(REFERENCE + NEWEST, "a full reference", observed.size),
-    )
+    z1, z3 = float(newest[-1] - level) / sigma, float(np.median(newest) - level) / sigma
+    return Screening(level=level, sigma=sigma, z1=z1, z3=z3)

@@ -1,8 +1,7 @@
-"""What every detector of change points takes and returns. Pure; log values in, frozen values out.
+"""The values that detectors of change points take, and the change points that they return. Pure.
 
-Values are natural logarithms (of adjusted seconds, say), one a commit, oldest first; None and NaN are missing: they
-are skipped, and every index is one of the input. A detector is fed by `extend`, as often as new points come, and asked
-by `detection`; how the points were dealt out makes no difference.
+Values are natural logarithms (of adjusted seconds, say), one a commit, oldest first. None and NaN mean missing: they
+are skipped. An index counts all values, a place only those that are present.
 """
 
 from __future__ import annotations
@@ -10,16 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from kernel_velocity.harness.statistics import FloatArray
 
-LEAST = math.log1p(0.01)  # a change of less than 1% is not worth a word, as in stats/two_samples.py
-LEAST_SIGMA = 0.001  # a tenth of that: no benchmark repeats better between sessions, whatever a few points say
-FEWEST_ALONE = 12  # points that have a scatter of their own; that of fewer is pooled, and a level of fewer is young
+MIN_EFFECT = math.log1p(0.01)  # a change of less than 1% is not reported, as in stats/two_samples.py
+MIN_SIGMA = 0.001  # a tenth of that: no benchmark repeats better between sessions, whatever a few points say
+FEWEST_ALONE = 12  # points with a scatter of their own; the scatter of fewer is pooled, and a level of fewer is young
 INTERVAL = 0.975  # quantile of a two-sided 95% interval
 
 Values = Iterable[float | None]
@@ -32,7 +32,7 @@ class ChangePoint:
     index: int  # of the first point of the new level, in the input
     before: float
     after: float
-    low: float  # 95% interval of the ratio, for this place; that the place was searched for is not in it
+    low: float  # 95% interval of the ratio for this place; the search for the place is not accounted for
     high: float
     p: float  # two-sided, of the detector's own test at this place
     detectors: tuple[str, ...]  # which found it
@@ -62,117 +62,82 @@ class Step:
 
     @classmethod
     def of(cls, *, means: Sequence[float], error: float, freedom: float, sizes: tuple[int, int]) -> Step:
-        """Return the t test of two means whose difference has a standard error, with its degrees of freedom."""
+        """Return the t test of two means, given the standard error of their difference and its degrees of freedom."""
         before, after = means
         p = 2 * float(special.stdtr(freedom, -abs(after - before) / error))
         return cls(before=before, after=after, sizes=sizes, error=error, freedom=freedom, p=p)
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Return the 95% interval of the ratio."""
+    def strength(self) -> float:
+        """Return |t|."""
+        return abs(self.after - self.before) / self.error
+
+    def point(self, index: int, detector: str) -> ChangePoint:
+        """Return the change point at an index of the input."""
         half = float(special.stdtrit(self.freedom, INTERVAL)) * self.error
-        return _exp(self.after - self.before - half), _exp(self.after - self.before + half)
+        # The interval of few points may be wider than floats are.
+        low, high = (math.exp(min(self.after - self.before + side, 700.0)) for side in (-half, half))
+        return ChangePoint(
+            index=index,
+            before=self.before,
+            after=self.after,
+            low=low,
+            high=high,
+            p=self.p,
+            detectors=(detector,),
+            warnings=too_few(FEWEST_ALONE, "the old level", self.sizes[0])
+            + too_few(FEWEST_ALONE, "the new level", self.sizes[1]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detection:
-    """What a detector found in a series, oldest first, and what it could not look at."""
+    """The change points of a series, oldest first, and warnings of too few points."""
 
     points: tuple[ChangePoint, ...]
     warnings: tuple[str, ...] = ()
 
 
-def _exp(difference: float) -> float:
-    return math.exp(min(difference, 700.0))  # an interval of few points may be wider than floats are
+class Observed(NamedTuple):
+    """The values of a series that are present."""
 
-
-class Detector(Protocol):
-    """A detector that is fed and asked."""
-
-    def extend(self, values: Values) -> None:
-        """Take further points."""
-
-    def detection(self) -> Detection:
-        """Return what is found in all points so far."""
-
-
-class Observed:
-    """The points that are there, with their indices in the input; grows in amortised constant time a point."""
-
-    def __init__(self, first: int = 0) -> None:
-        """Begin with no point; the next value of the input is the one at index `first`."""
-        self._logs = np.empty(64)
-        self._indices = np.empty(64, dtype=np.int64)
-        self._next = first
-        self.size = 0
-
-    @property
-    def logs(self) -> FloatArray:
-        """Return the (size,) log values; a view."""
-        return self._logs[: self.size]
-
-    def index(self, place: int) -> int:
-        """Return the index in the input of the point at `place` among those that are there."""
-        return int(self._indices[place])
+    logs: FloatArray  # (places,)
+    indices: npt.NDArray[np.int64]  # (places,) where each is in the input
 
     def place(self, index: int) -> int:
-        """Return how many points are there before the one at `index` of the input."""
-        return int(np.searchsorted(self._indices[: self.size], index))
+        """Return how many values are present before an index of the input."""
+        return int(np.searchsorted(self.indices, index))
 
-    def extend(self, values: Values) -> None:
-        """Take further points.
+    def last(self, count: int) -> Observed:
+        """Return the last `count` (>= 1) of them, or all if there are fewer."""
+        return Observed(self.logs[-count:], self.indices[-count:])
 
-        Raises:
-            ValueError: a value is infinite, which no logarithm of a measured time is; nothing of `values` is taken.
-        """
-        found = as_logs(values)
-        indices, is_finite = np.arange(self._next, self._next + found.size), np.isfinite(found)
-        if not is_finite.all():
-            wrong = indices[np.isinf(found)]
-            if wrong.size:
-                raise ValueError(f"value {wrong[0]} is infinite; wanted the log of a positive number, or None")
-            found, indices = found[is_finite], indices[is_finite]
-        end = self.size + found.size
-        self._reserve(end)
-        self._logs[self.size : end], self._indices[self.size : end] = found, indices
-        self.size, self._next = end, self._next + is_finite.size
-
-    def _reserve(self, size: int) -> None:
-        if size > self._logs.size:
-            capacity = max(size, 2 * self._logs.size)
-            self._logs = np.concatenate([self.logs, np.empty(capacity - self.size)])
-            rest = np.empty(capacity - self.size, dtype=np.int64)
-            self._indices = np.concatenate([self._indices[: self.size], rest])
+    def points(self, steps: Iterable[tuple[int, Step]], detector: str) -> tuple[ChangePoint, ...]:
+        """Return the steps at some places as change points."""
+        return tuple(step.point(int(self.indices[place]), detector) for place, step in steps)
 
 
-def as_logs(values: Values) -> FloatArray:
-    """Return values as an array, NaN for None; an array as it is."""
-    return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+def observed(values: Values) -> Observed:
+    """Return the values that are present.
 
-
-def is_there(value: float | None) -> TypeGuard[float]:
-    """Return whether there is a value: neither None nor NaN."""
-    return value is not None and not math.isnan(value)
-
-
-def tail(values: Sequence[float | None], count: int) -> Observed:
-    """Return the last `count` points that are there, or as many as there are, without reading any before them."""
-    begin, have = len(values), 0
-    while begin and have < count:
-        begin -= 1
-        have += is_there(values[begin])
-    observed = Observed(first=begin)
-    observed.extend(values[begin:])
-    return observed
+    Raises:
+        ValueError: a value is infinite, which no logarithm of a measured time is.
+    """
+    logs = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    infinite = np.flatnonzero(np.isinf(logs))
+    if infinite.size:
+        raise ValueError(f"value {infinite[0]} is infinite; wanted the log of a positive number, or None")
+    indices = np.flatnonzero(~np.isnan(logs))
+    return Observed(logs[indices], indices)
 
 
 def windows_of(values: FloatArray, size: int, step: int = 1) -> FloatArray:
-    """Return all windows of `size` values, each `step` behind the one before: (windows, size), a view.
+    """Return all windows of `size` values, `step` apart: (windows, size), a view.
 
-    As numpy's `sliding_window_view`, which takes longer than most of what is done with the windows.
+    Note: numpy's `sliding_window_view` takes longer than most of what is done with the windows.
 
     Args:
-        values: float64, without gaps in memory.
+        values: float64, contiguous.
         size: values of a window.
         step: values from one window to the next.
     """
@@ -180,28 +145,6 @@ def windows_of(values: FloatArray, size: int, step: int = 1) -> FloatArray:
     return np.ndarray((max(count, 0), size), np.float64, values, 0, (step * item, item))
 
 
-def found_in(detector: Detector, values: Values) -> Detection:
-    """Return what a fresh detector finds in a whole series."""
-    detector.extend(values)
-    return detector.detection()
-
-
 def too_few(wanted: int, what: str, have: int) -> tuple[str, ...]:
-    """Return the warning that `what` needs more points; none where there are enough."""
+    """Return the warning that `what` needs more points; none if there are enough."""
     return () if have >= wanted else (f"need >= {wanted} points for {what}, have {have}",)
-
-
-def point(index: int, step: Step, detector: str) -> ChangePoint:
-    """Return a step at a place of the input as a detector's change point."""
-    low, high = step.interval
-    return ChangePoint(
-        index=index,
-        before=step.before,
-        after=step.after,
-        low=low,
-        high=high,
-        p=step.p,
-        detectors=(detector,),
-        warnings=too_few(FEWEST_ALONE, "the old level", step.sizes[0])
-        + too_few(FEWEST_ALONE, "the new level", step.sizes[1]),
-    )

@@ -1,0 +1,317 @@
+"""Adjusting by signals: the machine's share goes, the change of a commit stays."""
+
+import dataclasses
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.results.measurement import SeriesKey
+from kernel_velocity.stats import adjust, adjust_series
+from kernel_velocity.stats.adjust import MIN_ROUNDS, deviations, slopes
+from kernel_velocity.stats.growth import grown
+
+KEYS = [(f"s{session}", f"r{round_}") for session in range(10) for round_ in range(8)]
+CODE = {f"s{session}": "old" if session < 5 else "new" for session in range(10)}
+
+
+def planted(seed=0, *, common=0.03, noise=0.002, beta=1.0, step=0.0):
+    """Return (series, controls) that share a factor of every round; the series has a step at session 5."""
+    rng = random.Random(seed)
+    sessions = {f"s{session}": rng.gauss(0, common) for session in range(10)}
+    factor = {key: sessions[key[0]] + rng.gauss(0, 2 / 3 * common) for key in KEYS}
+    controls = [{key: 1.0 + factor[key] + rng.gauss(0, noise) for key in KEYS} for _ in range(4)]
+    series = {
+        key: -3.0 + beta * factor[key] + (step if CODE[key[0]] == "new" else 0.0) + rng.gauss(0, noise) for key in KEYS
+    }
+    return series, controls
+
+
+def test_common_factor_is_removed():
+    series, controls = planted()
+    signal = deviations(controls)
+    betas, explained = slopes(series, [signal])
+    assert betas == pytest.approx((1,), abs=0.05) and explained > 0.98
+    assert statistics.stdev(series.values()) > 0.02
+    assert statistics.stdev(adjust.adjusted(series, [signal], betas).values()) < 0.004
+
+
+def test_signals_that_say_nothing_are_not_used():
+    series, controls = planted(beta=0.0)
+    signal = deviations(controls)
+    betas, explained = slopes(series, [signal])
+    assert abs(betas[0]) < 0.05 and explained < 0.1
+    still = dict.fromkeys(KEYS, 0.0)
+    assert slopes(series, [still]) == ((0.0,), None)
+    assert slopes(series, [signal, signal]) == ((0.0, 0.0), None)  # the two cannot be told apart
+    assert slopes(dict.fromkeys(KEYS, 1.0), [signal]) == ((0.0,), None)
+    series, controls = planted()
+    (beta,), explained = slopes(series, [deviations(controls)])
+    assert slopes(series, [still, deviations(controls)]) == ((0.0, beta), explained)
+
+
+@pytest.mark.parametrize("code", [{}, CODE])
+def test_step_of_the_series_moves_no_slope(code):
+    (series, controls), (unmoved, _) = planted(step=0.05), planted()
+    signals = [deviations(controls)]
+    assert slopes(series, signals, code)[0] == pytest.approx(slopes(unmoved, signals, code)[0])
+    assert slopes(series, signals, {"s3": "x", "s7": "y"}) == slopes(series, signals)  # the others have their own code
+
+
+@given(st.floats(-20, 20), st.floats(-20, 20))
+def test_units_do_not_matter(shift, control_shift):
+    series, controls = planted()
+    moved = {key: value + shift for key, value in series.items()}
+    signal = deviations([{key: value + control_shift for key, value in control.items()} for control in controls])
+    betas, explained = slopes(moved, [signal])
+    still, wanted = slopes(series, [deviations(controls)])
+    assert (*betas, explained) == pytest.approx((*still, wanted), rel=1e-6)
+
+
+@pytest.mark.parametrize(("read", "usable"), [(80, True), (72, True), (71, False), (0, False)])
+def test_gauge_must_be_read_in_nine_rounds_of_ten(read, usable):
+    assert adjust.is_usable(dict.fromkeys(KEYS[:read], -5.0), dict.fromkeys(KEYS, -3.0)) == usable
+
+
+def test_every_signal_needs_eight_rounds():
+    series, controls = planted()
+    signals = [deviations(controls[:2]), deviations(controls[2:])]
+
+    def first(count):
+        return dict(list(series.items())[:count])
+
+    (beta,), explained = slopes(first(2 * MIN_ROUNDS - 1), signals[:1])
+    assert beta > 0
+    assert slopes(first(2 * MIN_ROUNDS - 1), signals) == ((beta, 0.0), explained)  # enough for one of the two
+    assert slopes(first(MIN_ROUNDS - 1), signals) == ((0.0, 0.0), None)
+    assert 0.0 not in slopes(first(2 * MIN_ROUNDS), signals)[0]
+
+
+def test_each_signal_has_its_own_slope_and_none_below_zero():
+    rng = random.Random(3)
+    first, second = ({key: rng.gauss(0, 0.02) for key in KEYS} for _ in range(2))
+    series = {key: 0.8 * first[key] + 0.3 * second[key] + rng.gauss(0, 0.0005) for key in KEYS}
+    betas, _ = slopes(series, [first, second])
+    assert betas == pytest.approx((0.8, 0.3), abs=0.02)
+    assert statistics.stdev(adjust.adjusted(series, [first, second], betas).values()) < 0.001
+    series = {key: 0.8 * first[key] - 0.3 * second[key] for key in KEYS}
+    assert slopes(series, [first, second])[0] == (pytest.approx(0.8, abs=0.1), 0)
+    assert slopes({key: -value for key, value in first.items()}, [first])[0] == (0,)
+
+
+def test_rounds_that_went_wrong_move_no_slope():
+    series, controls = planted()
+    signal = deviations(controls)
+    wrong = {key: value + (KEYS.index(key) % 16 == 0) for key, value in series.items()}
+    assert slopes(wrong, [signal])[0] == pytest.approx(slopes(series, [signal])[0], abs=0.03)
+
+
+@pytest.mark.parametrize("size", [0.001, 0.1, 1.0])
+def test_slope_is_shrunk_by_its_standard_error(size):
+    """Least squares by hand: deviations -4 to 4 but not 0, b = .5, and residuals of +-size that they cannot explain."""
+    steps, signs = (-4, -3, -2, -1, 1, 2, 3, 4), (-1, 1, 1, -1, 1, -1, -1, 1)
+    signal = {key: float(step) for key, step in zip(KEYS, steps * 10, strict=True)}
+    series = {key: 0.5 * step + size * sign for key, step, sign in zip(KEYS, steps * 10, signs * 10, strict=True)}
+    squared_error = 80 * size**2 / (80 - 1 - 10) / 600  # 80 rounds less one slope and ten centres; the sum of squares
+    betas, explained = slopes(series, [signal])
+    assert betas == pytest.approx((0.5 * 0.25 / (0.25 + squared_error),))
+    assert explained == pytest.approx(1 - 80 * size**2 / (150 + 80 * size**2))
+
+
+def test_round_that_lacks_a_signal_is_adjusted_by_the_others():
+    series = {("s", "a"): 1.0, ("s", "b"): 2.0, ("s", "c"): 3.0}
+    signals = [{("s", "a"): 0.1, ("s", "b"): 0.2}, {("s", "a"): 0.4}]
+    assert adjust.adjusted(series, signals, (0.5, 2.0)) == {("s", "a"): 1.0 - (0.05 + 0.8), ("s", "b"): 1.9}
+
+
+def test_sessions_of_one_code_are_compared():
+    rng = random.Random(5)
+    mood = {f"s{session}": rng.gauss(0, 0.03) for session in range(10)}
+    signal = {key: mood[key[0]] + rng.gauss(0, 0.01) for key in KEYS}  # with noise of the gauge's own in each reading
+    series = {key: mood[key[0]] + rng.gauss(0, 0.001) for key in KEYS}
+    assert slopes(series, [signal])[0][0] < 0.2  # within a session there is only that noise
+    assert slopes(series, [signal], dict.fromkeys(mood, "same"))[0] == (pytest.approx(1, abs=0.15),)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(-30, 5), st.floats(-1, 1)), min_size=1, max_size=40))
+def test_rounds_are_centred_by_the_median_of_their_code(rounds):
+    codes = np.unique([code for code, *_ in rounds], return_inverse=True)[1]
+    values = np.array([own for _, *own in rounds])
+    wanted = values - np.array([np.median(values[codes == code], axis=0) for code in codes])
+    assert (adjust._centred(values, codes) == wanted).all()
+
+
+@pytest.mark.parametrize(("size", "expected"), [(6, 6), (16, 16), (17, 16), (18, 18), (19, 18), (63, 57), (900, 826)])
+def test_basis_grows_by_an_eighth(size, expected):
+    assert grown(size) == expected
+
+
+# Recorded series.
+KEY = SeriesKey(
+    machine="box", environment="e", benchmark="k.Cpu.time_hot", implementation="native", case="c", version="1"
+)
+PLACE = KEY, "m"
+BUSY = 1.4  # times slower beside a busy neighbour
+
+
+def rounds(seconds, seed, *, gauges=True, factor=lambda rng: BUSY if rng.random() < 0.4 else 1.0):
+    """Return 8 rounds, some of them beside a busy neighbour that the gauge feels twice as much as the kernel."""
+    rng = random.Random(seed)
+    found = []
+    for number in range(8):
+        busy = factor(rng)
+        found.append(
+            Round(
+                benchmark=KEY.benchmark,
+                params=(KEY.implementation, KEY.case),
+                time=1000.0 * seed + number,
+                estimate=seconds * math.sqrt(busy) * math.exp(rng.gauss(0, 0.002)),
+                n=9,
+                batch=1,
+                spent=0.1,
+                stop="budget",
+                method="m",
+                launch=f"{seed}-{number}",
+                core_gauge=3e-5 * busy if gauges else None,
+            )
+        )
+    return found
+
+
+def history(count, **how):
+    return {f"c{number}": rounds(1e-3, number + 1, **how) for number in range(count)}
+
+
+def changed(recorded, **fields):
+    """Return a history with other values of some fields, each given by the round."""
+    return {
+        commit: [dataclasses.replace(item, **{name: of(item) for name, of in fields.items()}) for item in items]
+        for commit, items in recorded.items()
+    }
+
+
+def adjusted(recorded, others=(), **how):
+    """Return the adjusted estimates of a series, by commit; none if it is not adjusted."""
+    return adjust_series.adjusted({PLACE: recorded, **dict(others)}, **how).get(PLACE, {})
+
+
+def medians(found):
+    return {commit: statistics.median(values) for commit, values in found.items()}
+
+
+def test_gauge_takes_out_the_machine_and_leaves_the_commits_change():
+    recorded = history(6)
+    recorded |= {f"c{number}": rounds(0.95e-3, number + 1) for number in (3, 4, 5)}
+    recorded["c6"] = rounds(0.95e-3, 7, factor=lambda rng: BUSY * (1 + 0.01 * rng.random()))  # all of it disturbed
+    raw = medians({commit: [item.estimate for item in items] for commit, items in recorded.items()})
+    assert max(raw.values()) / min(raw.values()) > 1.1
+    expected = {f"c{number}": 1e-3 if number < 3 else 0.95e-3 for number in range(7)}
+    assert medians(adjusted(recorded)) == pytest.approx(expected, rel=0.005)
+    by_control = changed(recorded, core_gauge=lambda item: 3e-5, control_gauge=lambda item: item.core_gauge * 20)
+    assert medians(adjusted(by_control)) == pytest.approx(expected, rel=0.005)
+
+
+def test_series_without_gauges_is_adjusted_by_controls_of_the_same_seconds():
+    native = history(4, gauges=False)
+    eager = changed(native, estimate=lambda item: item.estimate * 3)
+    control = dataclasses.replace(KEY, implementation="eager")
+    found = adjust_series.adjusted({PLACE: native, (control, "m"): eager})
+    assert set(found) == {PLACE}  # a control is not adjusted: nothing would be left of it
+    values = [value for commit in found[PLACE].values() for value in commit]
+    assert max(values) / min(values) < 1.001
+    for other in (
+        (control, "another method"),
+        (dataclasses.replace(control, benchmark="k.Cpu.time_cold"), "m"),
+        (dataclasses.replace(control, benchmark="k.Cuda.time_hot"), "m"),
+        (dataclasses.replace(control, environment="another torch"), "m"),
+        (dataclasses.replace(control, machine="elsewhere"), "m"),
+    ):
+        assert adjusted(native, {other: eager}) == {}
+
+
+def test_rounds_of_one_launch_are_told_apart():
+    assert len(adjusted(changed({"c0": rounds(1e-3, 1)}, launch=lambda item: "one"))["c0"]) == 8
+
+
+def test_commit_with_a_round_without_gauges_is_left_raw():
+    recorded = history(5)
+    recorded["c2"][3] = dataclasses.replace(recorded["c2"][3], core_gauge=None)
+    assert set(adjusted(recorded)) == {"c0", "c1", "c3", "c4"}
+
+
+def test_gauge_that_was_seldom_read_is_not_used():
+    recorded = history(5)
+    seldom = changed(recorded, control_gauge=lambda item: item.time * 1e-6 if item.time > 2000 else None)
+    assert adjusted(seldom) == adjusted(recorded) != {}
+
+
+def test_series_with_nothing_to_adjust_by_is_left_raw():
+    assert adjusted({"c0": rounds(1e-3, 1, gauges=False)}) == {}
+    assert adjusted(changed({"c0": rounds(1e-3, 1)}, core_gauge=lambda item: 3e-5)) == {}
+
+
+def test_commits_of_the_same_code_are_compared():
+    rng = random.Random(4)
+    moods = {1000.0 * number: math.exp(rng.gauss(0, 0.03)) for number in range(1, 9)}
+    recorded = changed(
+        history(8),
+        estimate=lambda item: 1e-3 * moods[item.time // 1000 * 1000] * math.exp(rng.gauss(0, 0.001)),
+        core_gauge=lambda item: 3e-5 * moods[item.time // 1000 * 1000] * rng.gauss(1, 0.01),
+    )
+
+    def spread(found):
+        return statistics.stdev(math.log(value) for value in medians(found).values())
+
+    raw = {commit: [item.estimate for item in items] for commit, items in recorded.items()}
+    apart = adjusted(recorded) or raw
+    assert spread(adjusted(recorded, code={PLACE: dict.fromkeys(recorded, "same code")})) < 0.5 * spread(apart)
+
+
+def measured(count, *, gauges):
+    """Return what `fitted` takes: a history measured commit by commit, and controls if it has no gauges.
+
+    The neighbour of each commit is busier than that of the last; one of the controls is not as old as the others.
+    """
+    native = {
+        f"c{number}": rounds(
+            1e-3, number + 1, gauges=gauges, factor=lambda rng, at=number: 1 + at * 0.01 + rng.random()
+        )
+        for number in range(count)
+    }
+    if gauges:
+        return {PLACE: native}
+    eager = changed(native, estimate=lambda item: item.estimate * random.Random(item.launch).gauss(3, 0.01))
+    young = {commit: items for commit, items in eager.items() if commit not in ("c0", "c1", "c2", "c3")}
+    controls = {"eager": eager, "compile": young}
+    beside = {(dataclasses.replace(KEY, implementation=name), "m"): each for name, each in controls.items()}
+    return {PLACE: native, **beside}
+
+
+@pytest.mark.parametrize("gauges", [True, False])
+@pytest.mark.parametrize(("before", "after", "moves"), [(16, 17, False), (17, 18, True), (18, 19, False)])
+def test_old_values_stay_the_same_until_the_basis_grows(gauges, before, after, moves):
+    old, new = (adjust_series.fitted(measured(count, gauges=gauges))[PLACE] for count in (before, after))
+    assert len(new.estimates) == after
+    assert (old.fit != new.fit) == moves
+    assert (old.estimates != {commit: new.estimates[commit] for commit in old.estimates}) == moves
+
+
+@settings(max_examples=20)
+@given(st.permutations(range(19)), st.booleans())
+def test_order_of_commits_and_rounds_does_not_matter(order, gauges):
+    recorded = measured(19, gauges=gauges)  # of which 18 are the basis
+    shuffled = {f"c{number}": recorded[PLACE][f"c{number}"][::-1] for number in order}
+    assert adjust_series.fitted({**recorded, PLACE: shuffled}) == adjust_series.fitted(recorded)
+
+
+def test_gauges_of_the_basis_are_used():
+    """A gauge that fails later, or comes later, changes no old value."""
+    recorded = measured(17, gauges=True)[PLACE]
+    wanted = adjusted(recorded)
+    recorded["c16"] = [dataclasses.replace(item, core_gauge=None, memory_gauge=3e-5) for item in recorded["c16"]]
+    assert adjusted(recorded) == {commit: wanted[commit] for commit in wanted if commit != "c16"}

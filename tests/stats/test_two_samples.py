@@ -1,0 +1,284 @@
+"""Do two sets differ: p values and shifts against scipy, floors by hand, and the sequential test with its errors."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from kernel_velocity.stats import sequential, two_samples
+from kernel_velocity.stats.sequential import LOOKS, Answer, compare
+from kernel_velocity.stats.two_samples import differs, floor_of, mann_whitney, welch
+
+SIZES = st.integers(1, 12)
+
+
+@st.composite
+def untied(draw):
+    """Draw two sets of values in any order of each other, none twice."""
+    n, m = draw(SIZES), draw(SIZES)
+    values = np.array(draw(st.permutations(range(n + m))), dtype=float)
+    return values[:n], values[n:]
+
+
+@given(untied())
+def test_mann_whitney_is_scipys_exact_one(sets):
+    a, b = sets
+    wanted = stats.mannwhitneyu(a, b, method="exact").pvalue
+    assert mann_whitney(a[None], b[None]) == pytest.approx([wanted], rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "m"), [(7, 30), (64, 64)])
+def test_mann_whitney_tests_every_row_by_itself(n, m):
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(0, 1, (5, n)), rng.normal(0.5, 1, (5, m))
+    wanted = [stats.mannwhitneyu(x, y, method="exact").pvalue for x, y in zip(a, b, strict=True)]
+    assert mann_whitney(a, b) == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize(("rounds", "p"), [(6, 2 / 924), (7, 2 / 3432), (8, 2 / 12870)])
+def test_seven_rounds_can_be_significant(rounds, p):
+    a = np.arange(rounds, dtype=float)[None]
+    assert mann_whitney(a, a + 100) == pytest.approx([p])
+    assert (p < two_samples.P) == (rounds >= two_samples.FEWEST)
+
+
+SETS = st.lists(st.integers(0, 4), min_size=1, max_size=9)
+
+
+@given(SETS, SETS)
+def test_ties_are_conservative(a, b):
+    """Were the ties between the sets broken in favour of the difference, p would not be larger."""
+    a, b = np.array(a, dtype=float), np.array(b, dtype=float)
+    above = float(((a[:, None] > b) + 0.5 * (a[:, None] == b)).sum())
+    broken = a + (0.1 if above > a.size * b.size / 2 else -0.1)
+    (tied,), (least,) = mann_whitney(a[None], b[None]), mann_whitney(broken[None], b[None])
+    assert 0 < least <= tied <= 1
+    assert tied == mann_whitney(b[None], a[None])[0]
+
+
+def test_half_a_tie_is_rounded_to_no_difference():
+    """7 against 7 of which one value is in both: U is half, and counts as 1, which 4 of 3432 arrangements reach."""
+    a, b = np.arange(7.0)[None], np.arange(6.0, 13.0)[None]
+    assert mann_whitney(a, b) == pytest.approx([4 / 3432])
+    assert mann_whitney(np.ones((1, 7)), np.ones((1, 7))) == [1.0]
+
+
+VALUES = st.lists(st.floats(-10, 10).map(lambda value: round(value, 3)), min_size=2, max_size=12)
+
+
+@pytest.mark.filterwarnings("ignore:Precision loss:RuntimeWarning")  # scipy's, about one constant set
+@given(VALUES, VALUES)
+def test_welch_is_scipys(a, b):
+    a, b = np.array(a), np.array(b)
+    wanted = 1.0 if a.std() < 1e-6 and b.std() < 1e-6 else stats.ttest_ind(a, b, equal_var=False).pvalue
+    assert welch(a[None], b[None]) == pytest.approx([wanted], rel=1e-6, abs=1e-12)
+
+
+def rounds(centre, spread=0.001, count=8):
+    """Return a row of rounds about a centre, which is their median."""
+    return np.linspace(centre - spread, centre + spread, count)[None]
+
+
+@pytest.mark.parametrize(
+    ("moved", "floor", "wanted"),
+    [
+        (0.05, 0.02, True),
+        (-0.05, 0.02, True),
+        (0.05, 0.06, False),
+        (-0.05, 0.06, False),
+        (0.012, 0.0, True),
+        (0.008, 0.0, False),  # less than 1%, whatever the floor
+    ],
+)
+def test_difference_exceeds_floor_and_one_percent(moved, floor, wanted):
+    a, b = rounds(0.0), rounds(moved)
+    assert mann_whitney(a, b) < two_samples.P
+    assert differs(np.concatenate([a, a]), np.concatenate([b, a]), np.array([floor, 0.0])).tolist() == [wanted, False]
+
+
+def test_difference_as_large_as_the_floor_counts():
+    assert differs(np.zeros((1, 8)), np.full((1, 8), 0.03), np.array([0.03])).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("count", "spread", "moved", "wanted"),
+    [(8, 0.1, 0.05, False), (4, 0.01, 0.03, True), (6, 0.018, 0.03, True), (4, 0.02, 0.03, False)],
+)
+def test_difference_exceeds_chance_by_welch_if_rounds_are_few(count, spread, moved, wanted):
+    a, b = rounds(0.0, spread, count), rounds(moved, spread, count)
+    assert mann_whitney(a, b) > two_samples.P
+    assert differs(a, b, np.zeros(1)).tolist() == [wanted]
+
+
+@pytest.mark.parametrize(("n", "m", "wanted"), [(7, 7, False), (6, 7, True), (7, 6, True)])
+def test_smaller_set_decides_which_test(n, m, wanted):
+    """One value of each lies beyond one of the other: too near for the exact test, far enough for Welch's."""
+    a, b = rounds(0.0, spread=0.0026, count=n), rounds(0.014, spread=0.0026, count=m)
+    a[0, -1], b[0, 0] = 0.012, 0.0115
+    assert welch(a, b) < two_samples.P_WELCH and mann_whitney(a, b) > two_samples.P
+    assert differs(a, b, np.zeros(1)).tolist() == [wanted]
+
+
+def test_floor_by_hand():
+    # Deviation .01; robust .01 * 1.4826, which is larger; t(2 degrees, .995) = 9.92484; sqrt(2)
+    assert floor_of([0.0, 0.01, 0.02]) == pytest.approx(9.92484 * 0.01 * 1.482602 * math.sqrt(2), rel=1e-5)
+    # Robust 0; the usual one .05 / sqrt(5); t(4, .995) = 4.60409
+    assert floor_of([0.0, 0.0, 0.0, 0.0, 0.05]) == pytest.approx(4.60409 * 0.05 / math.sqrt(5) * math.sqrt(2), rel=1e-5)
+    assert floor_of([-3.0] * 5) == 0
+    with pytest.raises(ValueError, match="a floor of 2 sessions; wanted 3 or more"):
+        floor_of([1.0, 2.0])
+
+
+@pytest.mark.parametrize("sessions", [5, 23])
+def test_floor_is_rarely_exceeded_by_identical_code(sessions):
+    """In at most 1% of cases; with many sessions not in far fewer, else changes would hide below it."""
+    rng = np.random.default_rng(sessions)
+    beyond = [abs(values[0] - values[1]) > floor_of(values[2:]) for values in rng.normal(0, 0.01, (4000, sessions + 2))]
+    assert (0.002 if sessions > 20 else 0) < np.mean(beyond) < 0.013
+
+
+@given(untied(), st.sampled_from([0.8, 0.95, 0.99]))
+def test_interval_of_a_shift_holds_what_the_test_does_not_reject(sets, confidence):
+    a, b = (values + 0.3 * np.sin(values) for values in sets)  # so that no two differences are equal
+    estimate, low, high = two_samples.shift(a, b, confidence)
+    assert low <= estimate <= high
+    differences = np.sort((b[:, None] - a[None, :]).ravel())
+    between = np.concatenate([[differences[0] - 1], (differences[1:] + differences[:-1]) / 2, [differences[-1] + 1]])
+    for moved in between[np.r_[True, np.diff(between) > 1e-9]]:
+        (p,) = mann_whitney(a[None] + moved, b[None])
+        assert (p > 1 - confidence) == (low < moved < high)
+
+
+def test_estimate_of_a_shift_is_the_median_difference():
+    a, b = np.array([0.0, 1.0, 2.0]), np.array([10.0, 11.0, 50.0])
+    assert two_samples.shift(a, b, 0.95) == (10.0, -math.inf, math.inf)  # too few values for an interval
+
+
+# The sequential test.
+ROUNDS = st.lists(st.floats(-0.05, 0.05), min_size=8, max_size=8)
+APART = np.linspace(-0.004, 0.004, 8)
+
+
+@given(ROUNDS, ROUNDS, st.floats(-20, 3))
+def test_swapping_sides_inverts_the_ratio_and_the_unit_does_not_matter(a, b, unit):
+    one, other, moved = compare(a, b), compare(b, a), compare(np.array(a) + unit, np.array(b) + unit)
+    assert (one.answer, one.p) == (other.answer, other.p)
+    assert [one.ratio, one.low, one.high] == pytest.approx([1 / other.ratio, 1 / other.high, 1 / other.low])
+    assert [one.ratio, one.low, one.high] == pytest.approx([moved.ratio, moved.low, moved.high])
+
+
+@given(ROUNDS, ROUNDS)
+def test_answers_mean_what_they_say(a, b):
+    found = compare(a, b)
+    assert found.low <= found.ratio <= found.high
+    if found.answer is Answer.DIFFERENT:
+        assert found.p < 1e-3 and abs(math.log(found.ratio)) >= math.log(1.01) and not found.low < 1 < found.high
+    if found.answer is Answer.SAME:
+        assert found.low > 1 / 1.01 and found.high < 1.01
+    assert (found.next_look is None) == (found.answer is not Answer.UNKNOWN)
+
+
+def test_more_seconds_are_slower():
+    found = compare(APART, APART + math.log(1.03))
+    assert found.slower and not found.faster and found.ratio == pytest.approx(1.03)
+    assert compare(APART, APART - math.log(1.03)).faster
+
+
+@pytest.mark.parametrize(("change", "answer"), [(0.0099, Answer.UNKNOWN), (0.0101, Answer.DIFFERENT)])
+def test_certain_change_below_the_floor_is_not_different(change, answer):
+    found = compare(APART / 4, APART / 4 + math.log1p(change))
+    assert found.p < two_samples.P and found.answer is answer
+
+
+def test_given_floor_counts_if_above_one_percent():
+    assert compare(APART, APART + 0.03, floor=0.05).answer is Answer.SAME
+    assert compare(APART, APART + 0.03, floor=0.0).floor == sequential.FLOOR
+
+
+def test_unknown_names_its_reason_and_the_next_look():
+    scattered = np.linspace(-0.1, 0.1, 8)
+    found = compare(scattered, scattered + 0.005)
+    assert (found.answer, found.next_look, found.suspect) == (Answer.UNKNOWN, 16, False)
+    assert found.reason == "less than 1%, but the interval reaches further"
+    found = compare(scattered / 5, scattered / 5 + 0.024)
+    assert found.answer is Answer.UNKNOWN and found.suspect and found.low > 1
+    assert found.reason == "1% or more, but p is not below 0.001"
+    assert not compare(scattered / 5, scattered / 5 - 0.024).suspect  # faster
+    last = np.linspace(-0.5, 0.5, LOOKS[-1])
+    assert compare(last, last + 0.01).next_look is None
+
+
+# Rounds of identical code as machines give them: (sequences, rounds, 2 sides) log seconds.
+def normal(rng, shape):
+    return rng.normal(0, 0.02, shape)
+
+
+def heavy_tailed(rng, shape):
+    """Student's t with three degrees of freedom: now and then a round is off by 10%."""
+    return 0.012 * rng.standard_t(3, shape)
+
+
+def bimodal(rng, shape):
+    """Two states of the machine, 4% apart, that a process falls into by chance."""
+    return rng.normal(0, 0.005, shape) + 0.04 * (rng.random(shape) < 0.3)
+
+
+def drifting(rng, shape):
+    """The machine becomes 10% slower over the session, both sides alike."""
+    return rng.normal(0, 0.01, shape) + np.linspace(0, 0.1, shape[1])[None, :, None]
+
+
+def autocorrelated(rng, shape):
+    """A state that lasts for some rounds (AR(1), .8 from one process to the next, in the order A B B A)."""
+    sequences, rounds_, _ = shape
+    steps = rng.normal(0, 0.015, (sequences, 2 * rounds_))
+    for index in range(1, 2 * rounds_):
+        steps[:, index] += 0.8 * steps[:, index - 1]
+    in_order = steps.reshape(sequences, rounds_, 2)
+    in_order[:, 1::2] = in_order[:, 1::2, ::-1]
+    return in_order
+
+
+FAMILIES = pytest.mark.parametrize("family", [normal, heavy_tailed, bimodal, drifting, autocorrelated])
+
+
+def sequences(family, number, seed):
+    """Return (before, after), each (number, rounds of the last look)."""
+    values = family(np.random.default_rng(seed), (number, LOOKS[-1], 2))
+    return values[:, :, 0], values[:, :, 1]
+
+
+def first_answers(family, number, seed, change=0.0):
+    """Yield the first answer of each sequence that is not unknown, or None."""
+    for a, b in zip(*sequences(family, number, seed), strict=True):
+        found = (compare(a[:look], b[:look] + math.log1p(change)) for look in LOOKS)
+        yield next((item for item in found if item.answer is not Answer.UNKNOWN), None)
+
+
+@FAMILIES
+def test_identical_code_is_hardly_ever_called_different(family):
+    """At .4% at most for the whole sequence, more than 6 of 400 come about once in 500 runs; the seed is fixed."""
+    wrong = sum(found is not None and found.answer is Answer.DIFFERENT for found in first_answers(family, 400, seed=1))
+    assert wrong <= 6
+
+
+@pytest.mark.slow
+@FAMILIES
+def test_errors_of_the_whole_sequence(family):
+    """The errors that stats/sequential.py states, on 20,000 sequences of every family."""
+    ever = 0
+    for seed in range(10):
+        before, after = sequences(family, 2000, seed)
+        called = [mann_whitney(before[:, :look], after[:, :look]) < two_samples.P for look in LOOKS]
+        ever += int(np.any(called, axis=0).sum())
+    assert ever / 20_000 <= 0.004
+
+
+def test_three_percent_is_found_and_two_percent_is_never_the_same():
+    found = list(first_answers(normal, 200, seed=3, change=0.03))
+    assert sum(item is not None and item.slower for item in found) >= 195
+    small = list(first_answers(normal, 200, seed=4, change=0.02))
+    assert not any(item is not None and item.answer is Answer.SAME for item in small)
