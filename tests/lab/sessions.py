@@ -17,24 +17,9 @@ GAUGE = 2e-5  # s of the gauge of the core, undisturbed
 COPY = 7e-5  # s of the gauge of memory
 
 
-def series(implementation="native", kernel="matmul", state="hot"):
+def series(implementation="native", kernel="matmul"):
     """Return the name of a generated series."""
-    return f"{kernel}.Cpu.time_{state}", (implementation, CASE)
-
-
-def rounds(session, factors, rng, *, kernels=("matmul",), implementations=("native",), noise=0.002, gauges=True):
-    """Return the rounds of one session, each slowed by its factor, which the gauge of the core shows.
-
-    Args:
-        noise: relative standard deviation of a round; a tenth of it is that of the gauge of the core.
-        gauges: whether there are any.
-    """
-    return [
-        _round(session, number, series(implementation, kernel), factor, rng, noise=noise, gauges=gauges)
-        for number, factor in enumerate(factors)
-        for kernel in kernels
-        for implementation in implementations
-    ]
+    return f"{kernel}.Cpu.time_hot", (implementation, CASE)
 
 
 def _round(session, number, named, factor, rng, *, noise, gauges):
@@ -54,32 +39,61 @@ def _round(session, number, named, factor, rng, *, noise, gauges):
             core_gauge=core if gauges else None,
             memory_gauge=memory if gauges else None,
             method="m",
-            launch=f"{session}-{9 - number}",  # as little in order as the real ones
+            launch=f"{session}-{9 - number}",  # in as little order as the real ones
         ),
         tuple(estimate * math.exp(rng.gauss(0, noise)) for _ in range(BLOCKS)),
     )
 
 
-def sessions(number, *, common=0.0, changes=(), seed=0, count=8, **layout):
-    """Return so many sessions of `count` rounds by name, each slowed by a factor of its own.
+def sessions(
+    number,
+    *,
+    common=0.0,
+    changes=(),
+    seed=0,
+    count=8,
+    kernels=("matmul",),
+    implementations=("native",),
+    noise=0.002,
+    gauges=True,
+):
+    """Return sessions by name, each slowed by a factor of its own, which the gauge of the core shows.
 
     Args:
-        common: relative standard deviation of the factors; of those of a session's rounds about its own it is a third.
+        number: of sessions.
+        common: relative standard deviation of the factors; within a session it is a third.
         changes: further factors, of the first sessions, that no gauge shows.
-        layout: what `rounds` takes.
+        seed: of all.
+        count: rounds of a session.
+        kernels: whose series there are.
+        implementations: of each kernel.
+        noise: relative standard deviation of a round; that of the gauge of the core is a tenth.
+        gauges: whether there are any.
     """
     rng = random.Random(seed)
-    found = {}
+    result = {}
     for session in range(number):
         centre = rng.gauss(0, common)
         factors = [math.exp(centre + rng.gauss(0, common / 3)) for _ in range(count)]
+        rounds = [
+            _round(session, place, series(implementation, kernel), factor, rng, noise=noise, gauges=gauges)
+            for place, factor in enumerate(factors)
+            for kernel in kernels
+            for implementation in implementations
+        ]
         change = changes[session] if session < len(changes) else 1.0
-        found[f"{session:02}"] = [slowed(item, change) for item in rounds(session, factors, rng, **layout)]
-    return found
+        result[f"{session:02}"] = [slowed(item, change) for item in rounds]
+    return result
+
+
+def changed(measured, **fields):
+    """Return a round with other telemetry, or other blocks."""
+    means = fields.pop("blocks", measured.blocks)
+    return Measured(dataclasses.replace(measured.round, **fields), means)
 
 
 def slowed(measured, factor):
-    """Return a round that took so many times as long, without a gauge's noticing."""
+    """Return a round that took so many times as long, which no gauge shows."""
     means = tuple(value * factor for value in measured.blocks)
     return changed(measured, estimate=measured.round.estimate * factor, blocks=means)
 
@@ -93,15 +107,7 @@ def write(found, folder, *, compressed=False):
     """Write sessions as files; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, measured in found.items():
-        text = "".join(f"{line(item)}\n" for item in measured)
-        if compressed:
-            (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-        else:
-            (folder / f"{name}.jsonl").write_text(text)
+        text = "".join(f"{line(item)}\n" for item in measured).encode()
+        path = folder / (f"{name}.jsonl.gz" if compressed else f"{name}.jsonl")
+        path.write_bytes(gzip.compress(text, mtime=0) if compressed else text)
     return folder
-
-
-def changed(measured, **fields):
-    """Return a round with other telemetry, or other blocks."""
-    means = fields.pop("blocks", measured.blocks)
-    return Measured(dataclasses.replace(measured.round, **fields), means)

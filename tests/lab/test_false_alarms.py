@@ -1,26 +1,154 @@
-"""The command, from files of generated sessions to its tables."""
+"""False alarms: pairs of sessions by hand, and the command from files of generated sessions to its tables."""
 
 import io
+import itertools
+import math
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.lab import false_alarms, sessions
-from kernel_velocity.lab.false_alarms import ADJUSTED, CONFIRMING, LAYOUTS, OURS, RAW, TESTS, judge
+from kernel_velocity.lab.false_alarms import (
+    ADJUSTED,
+    CONFIRMING,
+    LAYOUTS,
+    OURS,
+    RAW,
+    TESTS,
+    by_asv,
+    by_intervals,
+    by_ours,
+    judge,
+    power,
+    rate,
+)
+from kernel_velocity.results.measurement import round_interval
 from tests.golden import check_golden
 from tests.lab import sessions as generated
 from tests.lab.sessions import changed, series
 
 GOLDEN = Path(__file__).parent / "golden" / "false_alarms.txt"
 NAMES = [str(layout) for layout in LAYOUTS]
+APART = 0.05
+JUDGES = pytest.mark.parametrize("test", [by_asv, by_intervals, by_ours])
 
 
+def values(*centres, spread=0.001, rounds=8, samples=1, seed=1):
+    """Return (sessions, rounds, samples) log seconds about these centres."""
+    noise = np.random.default_rng(seed).normal(0, spread, (len(centres), rounds, samples))
+    return np.log(1e-3) + np.array(centres)[:, None, None] + noise
+
+
+def matrix(number, *pairs):
+    """Return the matrix of a test that calls these pairs of sessions different."""
+    found = np.zeros((number, number))
+    for i, j in pairs:
+        found[i, j] = found[j, i] = 1
+    return found
+
+
+@JUDGES
+def test_session_that_is_apart_differs_from_all_others(test):
+    found = test(values(0.0, 0.0, APART, 0.0, 0.0, 0.0), 0.0)
+    assert found.tolist() == matrix(6, *((2, other) for other in (0, 1, 3, 4, 5))).tolist()
+    scattered = test(values(*np.random.default_rng(2).normal(0, 0.01, 8)), 0.0)
+    assert (scattered == scattered.T).all() and not scattered.diagonal().any()
+
+
+@JUDGES
+@pytest.mark.parametrize("change", [0.05, -0.05])
+def test_change_is_planted_into_the_second_of_a_pair(test, change):
+    """Session 0 has it already: slowed by it, the others are equal to it, and itself differs twice as much."""
+    found = test(values(math.log1p(change), 0.0, 0.0, 0.0, 0.0, 0.0), change)
+    assert found[1:, 0].all() and not found[0, 1:].any() and not found.diagonal().any()
+
+
+@JUDGES
+def test_planted_change_is_found_and_identical_code_is_not(test):
+    same = values(*[0.0] * 10, spread=0.0005)
+    assert power(test(same, 0.05)) == 1.0
+    assert rate([test(same, 0.0)]).different == 0
+
+
+@JUDGES
+def test_change_found_for_the_other_side_is_no_success(test):
+    """Session 0 is so much faster that, slowed by 1%, it still reads as the faster one."""
+    apart = values(-0.2, 0.0, 0.0, 0.0, 0.0, 0.0, spread=0.0005)
+    assert test(apart, 0.0)[1:, 0].all()
+    assert not test(apart, 0.01)[1:, 0].any() and test(apart, 0.01)[0, 1:].all()
+
+
+def test_asvs_samples_of_a_session_are_one_set():
+    """2 rounds of 5 samples: by the rounds alone nothing could be said."""
+    assert by_asv(values(0.0, APART, rounds=2, samples=5), 0.0).tolist() == [[0, 1], [1, 0]]
+
+
+def test_floor_of_a_pair_is_that_of_the_other_sessions():
+    """With the wild session among them, six sessions have a floor of 7%, and it would hide itself."""
+    found = by_ours(values(0.0, 0.0, 0.0, 0.0, 0.0, APART, spread=0.0005), 0.0)
+    assert found[5, :5].all() and found[:5, 5].all()
+    scattered = values(*np.random.default_rng(3).normal(0, 0.03, 12))
+    assert rate([by_asv(scattered, 0.0)]).share > 0.5  # it sees only the rounds
+    assert rate([by_ours(scattered, 0.0)]).share < 0.05
+
+
+def test_intervals_are_those_of_the_pages():
+    sample = values(0.0, 0.002, 0.004, 0.0015, 0.0, spread=0.001, seed=3)
+    shown = [round_interval(np.exp(row[:, 0]).tolist()) for row in sample]
+    wanted = [[one.high < other.low or other.high < one.low for other in shown] for one in shown]
+    assert by_intervals(sample, 0.0).astype(bool).tolist() == wanted
+    assert 0 < sum(map(sum, wanted)) < 20
+
+
+def test_share_is_over_all_pairs_of_all_series():
+    found = rate([matrix(4, (0, 1), (0, 2)), matrix(4, (2, 3))])
+    assert (found.different, found.pairs, found.share) == (3, 12, 0.25)
+    assert rate([matrix(9, (0, 1), (0, 2), (5, 6))], seed=4).different == 3
+
+
+@pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1), (0, 2)], [(0, 1), (2, 3)], [(0, 1), (1, 2), (0, 2)]])
+def test_bound_is_that_of_all_resamples(pairs):
+    """With 4 sessions there are 256."""
+    found = matrix(4, *pairs)
+    shares = []
+    for drawn in itertools.product(range(4), repeat=4):
+        compared = [(i, j) for i, j in itertools.permutations(drawn, 2) if i != j]
+        if compared:
+            shares.append(sum(found[pair] for pair in compared) / len(compared))
+    bound = rate([found]).bound
+    assert np.mean(np.array(shares) <= bound + 1e-9) >= 0.94
+    assert np.mean(np.array(shares) < bound - 1e-9) <= 0.96
+
+
+def test_bound_is_over_sessions():
+    odd = matrix(10, *((0, other) for other in range(1, 10)))
+    scattered = matrix(10, *((i, (i + 1) % 10) for i in range(9)))
+    assert rate([odd]).share == rate([scattered]).share == 0.2
+    assert rate([odd]).bound > rate([scattered]).bound + 0.08
+    assert rate([odd] * 6).bound == pytest.approx(rate([odd]).bound)  # the same sessions are drawn for all series
+    assert rate([matrix(5, *itertools.combinations(range(5), 2))]).bound == 1
+
+
+def test_bound_without_alarms_is_by_disjoint_pairs():
+    found = rate([np.zeros((7, 7)), np.zeros((7, 7))])
+    assert (found.different, found.pairs, found.bound) == (0, 42, 0)
+    assert (1 - found.unseen) ** 6 == pytest.approx(0.05)  # six pairs without an alarm happen in 5% of cases
+
+
+def test_power_is_the_mean_over_ordered_pairs():
+    found = np.zeros((3, 3))
+    found[0, 1] = found[0, 2] = found[2, 0] = 1
+    assert power(found) == 0.5
+
+
+# From sessions to tables.
 @pytest.fixture
-def said(tmp_path):
-    """Return a function that writes sessions and returns what the command says of them: status, output, errors."""
+def command(tmp_path):
+    """Return a function that writes sessions and returns the command's status, output and errors."""
 
     def run(found, folder="sessions", **how):
         out, err = io.StringIO(), io.StringIO()
@@ -30,221 +158,135 @@ def said(tmp_path):
     return run
 
 
-def of(found, layout, test, values):
-    (item,) = (item for item in found if (item.layout, item.test, item.values) == (layout, test, values))
+def of(judged, layout, test, kind):
+    (item,) = (item for item in judged if (item.layout, item.test, item.values) == (layout, test, kind))
     return item
 
 
-def covered(found, layout):
-    """Return the series that a layout was judged by, which every test and both kinds of values share."""
-    (same,) = {item.series for item in found if item.layout == layout} or {()}
-    return same
+def powers(judged, layout, kind, change):
+    (value,) = of(judged, layout, "ours", kind).powers[change].values()
+    return value
 
 
-def replaced(found, name, change, chosen):
+def layouts_of(judged, one):
+    """Return the layouts in which a series is judged, by all tests and kinds of values alike."""
+    by_layout = {layout: {one in item.by_series for item in judged if item.layout == layout} for layout in LAYOUTS}
+    assert all(len(found) < 2 for found in by_layout.values())
+    return [str(layout) for layout, found in by_layout.items() if found == {True}]
+
+
+def replaced(found, name, change, chosen=lambda item: item.series == series()):
     """Return the sessions with other rounds of the first series in one of them."""
     return found | {name: [change(item) if chosen(item) else item for item in found[name]]}
 
 
-def test_golden(said, accept):
-    status, out, err = said(
-        generated.sessions(7, common=0.01, kernels=("add", "matmul"), implementations=("native", "eager"))
-    )
+def test_golden(command, accept):
+    found = generated.sessions(7, common=0.01, kernels=("add", "matmul"), implementations=("native", "eager"))
+    status, out, err = command(found)
     assert (status, err) == (0, "")
     check_golden(GOLDEN, out, accept=accept)
+    assert command(found, "again", compressed=True)[1] == out
 
 
-def test_the_same_sessions_give_the_same_tables(said):
-    found = generated.sessions(6, common=0.01)
-    assert said(found) == said(found, "again", compressed=True)
-
-
-def test_every_layout_is_judged_by_every_test_raw_and_adjusted():
+def test_every_test_judges_every_layout_raw_and_adjusted(command):
     found = judge(generated.sessions(5))
     kinds = {(item.layout, item.test, item.values) for item in found}
     assert len(found) == len(kinds) == (len(LAYOUTS) - 1) * len(TESTS) * 2
-    assert CONFIRMING not in {item.layout for item in found}  # that asks for sixteen rounds
-
-
-def test_more_rounds_find_more():
-    """Where rounds scatter and nothing else does, sixteen say more of a session than eight."""
-    found = judge(generated.sessions(10, noise=0.02, count=16))
-    eight, sixteen = (of(found, layout, "ours", RAW).powers[0.05][0] for layout in (OURS, CONFIRMING))
-    assert eight < 0.6 < sixteen
-
-
-def test_sessions_of_sixteen_rounds_are_judged_by_both_layouts(said):
-    _, out, _ = said(generated.sessions(5, count=16))
+    assert CONFIRMING not in {item.layout for item in found}  # that needs sixteen rounds
+    assert list(found[0].by_series) == [series()]
+    _, out, _ = command(generated.sessions(5, count=16, implementations=("native", "eager", "compile")))
     assert [line.split(":")[1].split(",")[0] for line in out.splitlines() if line.startswith("by series")] == [
         " 8 x 1",
         " 16 x 1",
     ]
+    assert not any(name in out for name in ("eager", "compile"))
 
 
-def test_controls_are_not_judged():
-    found = judge(generated.sessions(5, implementations=("native", "eager", "compile")))
-    assert covered(found, OURS) == (series(),)
+def test_more_rounds_find_more():
+    """Where rounds scatter and nothing else does."""
+    found = judge(generated.sessions(10, noise=0.02, count=16))
+    assert powers(found, OURS, RAW, 0.05) < 0.6 < powers(found, CONFIRMING, RAW, 0.05)
 
 
-def test_a_factor_that_the_gauges_show_makes_alarms_only_where_nothing_is_adjusted():
+def test_adjusting_takes_out_what_the_gauges_show():
     found = judge(generated.sessions(10, common=0.05))
     assert of(found, OURS, "asv's", RAW).alarms.share > 0.5
-    assert of(found, OURS, "ours", ADJUSTED).alarms.different == 0
     assert of(found, OURS, "asv's", ADJUSTED).alarms.share < 0.2
+    assert of(found, OURS, "ours", ADJUSTED).alarms.different == 0
+    for layout in (OURS, LAYOUTS[1]):  # of 16 blocks, which are adjusted as their rounds are
+        assert powers(found, layout, RAW, 0.05) < 0.2 and powers(found, layout, ADJUSTED, 0.05) == 1
 
 
-def test_what_the_gauges_show_hides_a_change_only_where_nothing_is_adjusted():
-    found = judge(generated.sessions(10, common=0.05))
-    assert of(found, OURS, "ours", RAW).powers[0.05][0] < 0.2
-    assert of(found, OURS, "ours", ADJUSTED).powers[0.05][0] == 1
-
-
-def test_blocks_are_adjusted_as_their_rounds_are():
-    found = judge(generated.sessions(10, common=0.05))
-    sixteen = LAYOUTS[1]
-    assert of(found, sixteen, "ours", RAW).powers[0.05][0] < 0.2
-    assert of(found, sixteen, "ours", ADJUSTED).powers[0.05][0] == 1
-
-
-def test_a_planted_change_is_found_by_its_size():
-    powers = of(judge(generated.sessions(8)), OURS, "ours", RAW).powers
-    assert [powers[change][0] for change in (0.02, 0.03, 0.05)] == [1, 1, 1]
-    assert powers[0.01][0] < 1
-
-
-def test_a_session_that_no_gauge_explains_is_an_alarm_in_all_its_pairs():
+def test_planted_change_is_found_by_its_size():
     found = judge(generated.sessions(8, changes=[1.2]))
-    assert of(found, OURS, "ours", ADJUSTED).alarms.different == 7
+    assert of(found, OURS, "ours", ADJUSTED).alarms.different == 7  # of the session that no gauge explains
+    found = judge(generated.sessions(8))
+    assert [powers(found, OURS, RAW, change) for change in (0.02, 0.03, 0.05)] == [1, 1, 1]
+    assert powers(found, OURS, RAW, 0.01) < 1
 
 
-def test_every_series_has_its_own_line(said):
+def test_every_series_has_a_row(command):
     found = generated.sessions(8, kernels=("add", "matmul"))
-    wild = replaced(found, "03", lambda item: generated.slowed(item, 1.2), lambda item: item.series == series())
-    _, out, _ = said(wild)
-    calm, odd = (line.split() for line in out.splitlines()[-2:])
+    wild = replaced(found, "03", lambda item: generated.slowed(item, 1.2))
+    calm, odd = (line.split() for line in command(wild)[1].splitlines()[-2:])
     assert (calm[0], odd[0]) == ("add.Cpu.time_hot", "matmul.Cpu.time_hot")
     assert (calm[3:7], odd[3], odd[5]) == (["0%", "<52.7%", "0%", "<52.7%"], "25.0%", "25.0%")
-    judged = judge(wild)
-    assert of(judged, OURS, "ours", RAW).alarms.share == 7 / 56
 
 
 @pytest.mark.parametrize(
-    ("blocks", "left"),
-    [
-        (16, NAMES),
-        (15, ["2 x 5", "4 x 1", "8 x 1", "16 x 1"]),
-        (4, ["4 x 1", "8 x 1", "16 x 1"]),
-        (0, ["4 x 1", "8 x 1", "16 x 1"]),
-    ],
+    ("blocks", "left"), [(16, NAMES), (15, [NAMES[0], *NAMES[2:]]), (4, NAMES[2:]), (0, NAMES[2:])]
 )
-def test_a_series_with_too_few_blocks_is_left_out_of_a_layout(blocks, left):
-    def cut(item):
-        return changed(item, blocks=item.blocks[:blocks])
-
+def test_series_with_too_few_blocks_is_left_out_of_a_layout(blocks, left):
     found = generated.sessions(5, kernels=("add", "matmul"), count=16)
-    found = judge(replaced(found, "02", cut, lambda item: item.series == series()))
-    assert [str(layout) for layout in LAYOUTS if series() in covered(found, layout)] == left
-    assert all(series(kernel="add") in covered(found, layout) for layout in LAYOUTS)
+    judged = judge(replaced(found, "02", lambda item: changed(item, blocks=item.blocks[:blocks])))
+    assert layouts_of(judged, series()) == left
+    assert layouts_of(judged, series(kernel="add")) == NAMES
 
 
-@pytest.mark.parametrize(
-    ("rounds", "left"), [(16, NAMES), (8, NAMES[:-1]), (7, NAMES[:-2]), (3, ["2 x 5"]), (1, []), (0, [])]
-)
-def test_a_series_with_too_few_rounds_in_a_session_is_left_out_of_a_layout(rounds, left):
+@pytest.mark.parametrize(("rounds", "left"), [(16, NAMES), (15, NAMES[:-1]), (7, NAMES[:-2]), (3, ["2 x 5"]), (0, [])])
+def test_series_with_too_few_rounds_is_left_out_of_a_layout(rounds, left):
     found = generated.sessions(5, kernels=("add", "matmul"), count=16)
     kept = [item for item in found["02"] if item.series == series()][:rounds]
     found["02"] = [item for item in found["02"] if item.series != series()] + kept
     judged = judge(found)
-    assert [str(layout) for layout in LAYOUTS if series() in covered(judged, layout)] == left
-    assert all(series(kernel="add") in covered(judged, layout) for layout in LAYOUTS)
+    assert layouts_of(judged, series()) == left
+    assert layouts_of(judged, series(kernel="add")) == NAMES
 
 
-def test_without_blocks_the_layouts_of_single_values_are_left(said):
-    found = {name: [changed(item, blocks=()) for item in rounds] for name, rounds in generated.sessions(5).items()}
-    status, out, _ = said(found)
-    assert status == 0
-    assert {" ".join(line.split()[:3]) for line in out.splitlines()[2:10]} == {"4 x 1", "8 x 1"}
+def test_series_with_rounds_without_gauges_has_no_adjusted_figures(command):
+    def bare(item):
+        return changed(item, core_gauge=None, memory_gauge=None)
 
+    def one(item):
+        return item.series == series() and item.round.launch == "2-3"
 
-def test_a_round_without_a_gauge_leaves_its_series_raw(said):
-    """Its adjusted figures are not known."""
-    found = generated.sessions(5, kernels=("add", "matmul"))
-    gone = replaced(
-        found,
-        "02",
-        lambda item: changed(item, core_gauge=None, memory_gauge=None),
-        lambda item: item.series == series() and item.round.launch == "2-3",
-    )
-    status, out, err = said(gone)
+    status, out, err = command(replaced(generated.sessions(5, kernels=("add", "matmul")), "02", bare, one))
     assert (status, err) == (0, "")
-    line = out.splitlines()[-1].split()
-    assert line[0] == "matmul.Cpu.time_hot"
-    assert [text == "-" for text in line[3:]] == [False, False, True, True, *[False, True] * 3]
-
-
-def test_without_any_adjusted_series_the_raw_ones_are_shown(said):
-    gone = replaced(
-        generated.sessions(5),
-        "02",
-        lambda item: changed(item, core_gauge=None, memory_gauge=None),
-        lambda item: item.round.launch == "2-3",
-    )
-    status, out, err = said(gone)
-    assert (status, err) == (0, "")
-    assert "10 pairs" in out
+    cells = out.splitlines()[-1].split()
+    assert cells[0] == "matmul.Cpu.time_hot"
+    assert [text == "-" for text in cells[3:]] == [False, False, True, True, *[False, True] * 3]
+    _, out, _ = command({name: list(map(bare, rounds)) for name, rounds in generated.sessions(5).items()}, "none")
+    assert not any(line.split()[4:5] == ["adjusted"] for line in out.splitlines())
     assert out.splitlines()[-1].split()[3:7] == ["0%", "<77.6%", "-", "-"]
-    assert out.splitlines()[-1].count(" -") == 5
 
 
-def test_the_first_rounds_count_whatever_their_order_in_the_file():
+def test_first_rounds_count_whatever_their_order_in_the_file():
     found = generated.sessions(5, common=0.01, count=16)
     shuffled = {name: random.Random(name).sample(rounds, len(rounds)) for name, rounds in found.items()}
-    values = sessions.logs(found)[series()]
+    logs = sessions.logs(found)[series()]
     for layout in LAYOUTS:
-        one, other = (false_alarms._array(layout, series(), values, each) for each in (found, shuffled))
+        one, other = (false_alarms.array(layout, series(), logs, each) for each in (found, shuffled))
         assert one.shape == (5, layout.rounds, layout.samples)
         assert one.tolist() == other.tolist()
-    first = false_alarms._array(LAYOUTS[2], series(), values, found)[1, :, 0]
-    assert first.tolist() == [values["01", launch] for launch in ("1-9", "1-8", "1-7", "1-6")]
+    first = false_alarms.array(LAYOUTS[2], series(), logs, found)[1, :, 0]
+    assert first.tolist() == [logs["01", launch] for launch in ("1-9", "1-8", "1-7", "1-6")]
 
 
-@pytest.mark.parametrize("number", [1, 4])
-def test_too_few_sessions(said, number):
-    status, out, err = said(generated.sessions(number))
-    assert (status, out) == (2, "")
-    assert err == f"error: {number} sessions: at least 5 say how often identical code differs\n"
-
-
-def test_too_few_sessions_to_measure_is_a_usage_error():
-    err = io.StringIO()
-    assert main(["lab", "false-alarms", "--sessions", "4"], io.StringIO(), err) == 2
-    assert err.getvalue() == "error: --sessions 4: at least 5 say something\n"
-
-
-def test_no_whole_series(said):
+def test_too_little_is_an_error(command):
+    status, out, err = command(generated.sessions(4))
+    assert (status, out, err) == (2, "", "error: 4 sessions: at least 5 say how often identical code differs\n")
     found = generated.sessions(5)
-    found["03"] = found["03"][:-1]
-    status, out, err = said(found)
-    assert (status, out) == (2, "")
-    assert err == "error: no series has 8 rounds in every one of 5 sessions\n"
-
-
-def test_only_controls_are_no_series():
+    with pytest.raises(ResultsError, match="no series has 8 rounds in every one of 5 sessions"):
+        judge(found | {"03": found["03"][:-1]})
     with pytest.raises(ResultsError, match="no series has 8 rounds"):
         judge(generated.sessions(5, implementations=("eager",)))
-
-
-def test_an_absent_folder(tmp_path):
-    err = io.StringIO()
-    assert main(["lab", "false-alarms", "--read", str(tmp_path / "absent")], io.StringIO(), err) == 2
-    assert err.getvalue().startswith(f"error: {tmp_path / 'absent'}: no sessions")
-
-
-def test_a_series_with_nothing_to_adjust_by_has_no_adjusted_row(said):
-    bare = {
-        name: [changed(item, core_gauge=None, memory_gauge=None) for item in rounds]
-        for name, rounds in generated.sessions(5).items()
-    }
-    _, out, _ = said(bare)
-    assert not any(line.split()[4:5] == ["adjusted"] for line in out.splitlines())
-    assert out.splitlines()[-1].split()[5:7] == ["-", "-"]

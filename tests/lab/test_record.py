@@ -1,4 +1,4 @@
-"""Recording: a fresh process for each folder, what fails in one does not end the others, one run at a time."""
+"""Recording: a fresh process for each folder; one failed series does not end the others; one run at a time."""
 
 import argparse
 import io
@@ -13,61 +13,45 @@ from kernel_velocity.results import traces
 from kernel_velocity.runner import live
 
 
-def parsed(*argv):
-    parser = argparse.ArgumentParser()
-    record.add_arguments(parser)
-    return parser.parse_args([str(arg) for arg in argv])
-
-
 @pytest.fixture
-def started(monkeypatch, tmp_path):
-    """Stand in for the measuring processes: note what each was asked, answer with the planned statuses."""
-    calls, statuses = [], []
+def run(monkeypatch, tmp_path):
+    """Return a function that runs the command with stand-ins that end with planned statuses.
 
-    def run(stage, argv, out, err):
-        calls.append((stage, list(argv), os.environ.get(lock.HOLDER)))
-        return statuses.pop(0) if statuses else 0
+    It returns the command's status, its output, and the calls: stage, arguments, holder of the lock.
+    """
+
+    def command(*argv, statuses=()):
+        calls, left = [], list(statuses)
+
+        def measure(stage, arguments, out, err):
+            calls.append((stage, list(arguments), os.environ.get(lock.HOLDER)))
+            return left.pop(0) if left else 0
+
+        monkeypatch.setattr(live, "run", measure)
+        parser, out = argparse.ArgumentParser(), io.StringIO()
+        record.add_arguments(parser)
+        return record.run(parser.parse_args([str(arg) for arg in argv]), out, io.StringIO()), out.getvalue(), calls
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(live, "run", run)
     monkeypatch.setattr(record.host, "device", lambda: "cpu")
     monkeypatch.delenv(lock.HOLDER, raising=False)
-    return calls, statuses
+    return command
 
 
-def test_every_process_has_its_folder(started):
-    calls, _ = started
-    out = io.StringIO()
-    assert record.run(parsed("--processes", 2, "--seconds", 0.5, "--bench", "matmul"), out, io.StringIO()) == 0
+def test_every_process_has_its_folder_and_the_machine_to_itself(run):
+    status, out, calls = run("--processes", 2, "--seconds", 0.5, "--bench", "matmul")
     folders = [str(traces.TRACES / f"process-0{number}") for number in (1, 2)]
-    assert [call[:2] for call in calls] == [
-        ("traces", [folder, "--device=cpu", "--seconds=0.5", "--bench=matmul"]) for folder in folders
-    ]
-    assert out.getvalue() == f"process 1/2: {folders[0]}\nprocess 2/2: {folders[1]}\n"
+    options = ["--device=cpu", "--seconds=0.5", "--bench=matmul"]
+    assert calls == [("traces", [folder, *options], str(os.getpid())) for folder in folders]
+    assert (status, out) == (0, f"process 1/2: {folders[0]}\nprocess 2/2: {folders[1]}\n")
 
 
-def test_nobody_else_measures_meanwhile(started):
-    calls, _ = started
-    record.run(parsed("--processes", 1), io.StringIO(), io.StringIO())
-    assert calls[0][2] == str(os.getpid())
+@pytest.mark.parametrize(("statuses", "status", "count"), [([0, 20, 0], 20, 3), ([20, 2, 0], 2, 2), ([130], 130, 1)])
+def test_failed_series_does_not_end_the_command_and_another_error_does(run, statuses, status, count):
+    found, _, calls = run("--processes", 3, statuses=statuses)
+    assert (found, len(calls)) == (status, count)
 
 
-def test_a_failed_series_is_reported_in_the_end(started):
-    calls, statuses = started
-    statuses[:] = [0, 20, 0]
-    assert record.run(parsed("--processes", 3), io.StringIO(), io.StringIO()) == 20
-    assert len(calls) == 3
-
-
-@pytest.mark.parametrize("status", [2, 22, 130, -9])
-def test_any_other_error_ends_it(started, status):
-    calls, statuses = started
-    statuses[:] = [20, status, 0]
-    assert record.run(parsed("--processes", 3), io.StringIO(), io.StringIO()) == status
-    assert len(calls) == 2
-
-
-def test_a_process_is_wanted(started):
+def test_number_of_processes_must_be_positive(run):
     with pytest.raises(UsageError, match="--processes 0: wanted at least 1"):
-        record.run(parsed("--processes", 0), io.StringIO(), io.StringIO())
-    assert not started[0]
+        run("--processes", 0)

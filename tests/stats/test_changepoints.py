@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from kernel_velocity.lab.detector_data import bimodal
+from kernel_velocity.lab.histories import bimodal
 from kernel_velocity.stats.changepoints import edivisive, pelt, vote, windows
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, ChangePoint, Detection
 from kernel_velocity.stats.changepoints.vote import FEWEST_VISITS, LOOK_BACK, PASSING, is_visit

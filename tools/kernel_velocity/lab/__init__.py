@@ -1,4 +1,20 @@
-"""Are our methods any good: stopping rules, detectors of change points, false alarms. ``kv lab <step>``."""
+"""Are our methods any good: stopping rules, detectors of change points, false alarms. ``kv lab <step>``.
+
+May import the rooms up to nightly and site; no room imports it.
+
+record.py           kv lab record: raw traces of every kernel
+replay.py           kv lab replay: every stopping rule on the same traces, as tables
+replay_page.py      the page of a replay
+rules.py            errors and costs of a stopping rule on traces
+noise.py            synthetic traces: families of noise, and mixtures of them
+sessions.py         sessions of identical code: measured, read, adjusted
+spread.py           kv lab spread: how far apart sessions are
+false_alarms.py     kv lab false-alarms: how often a test calls them different
+score_detectors.py  kv lab score-detectors: the tables
+scoring.py          plays histories to detectors, and counts
+contenders.py       the detectors that are scored
+histories.py        noise of a history, and files of real series
+"""
 
 STEPS = {  # step -> its module, and what it does
     "record": ("lab.record", "record raw traces of every kernel, a file for each process"),
@@ -9,7 +25,7 @@ STEPS = {  # step -> its module, and what it does
         "estimate the false-alarm rate and the power from repeated sessions of one commit",
     ),
     "score-detectors": (
-        "lab.detectors",
-        "how often detectors of change points report a change that is none, and what they miss: asv's and ours",
+        "lab.score_detectors",
+        "count the false alarms of change-point detectors, asv's and ours, and the changes that they miss",
     ),
 }

@@ -1,6 +1,6 @@
-"""The detectors that are scored: ours, and what others use. Each is fed a scene commit by commit, as a nightly run is.
+"""The detectors that are scored: ours, and others'. Each watches a scene commit by commit, as a nightly run does.
 
-A scene is a benchmark's history with a known truth; only the confirmation looks at the truth, as re-measuring does.
+A scene is a benchmark's history with a known truth. Only the confirmation uses the truth, as re-measuring does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 from asv import step_detect
@@ -21,111 +21,95 @@ from kernel_velocity.stats.changepoints.drift import drift
 from kernel_velocity.stats.changepoints.screen import NEWEST, REFERENCE, screen
 from kernel_velocity.stats.changepoints.values import MIN_EFFECT, Detection, Values, observed
 
-RERUNS = (8, 8)  # a side: first, and once more where the first leave it open: 16 in all
+RERUNS = (8, 8)  # a side: first, and once more if the first leave it open: 16 in all
 OPEN = 0.05  # p below which a re-run that confirms nothing is repeated
-SPARE = 40 * 2 * sum(RERUNS)  # points of noise that a scene holds for re-runs: those of 40 of them
+SPARE = 40 * 2 * sum(RERUNS)  # points of noise in a scene for re-runs: those of 40 of them
 ANCHOR = 20  # commits before the suspect
 PERFHERDER_BACK, PERFHERDER_AHEAD, PERFHERDER_T = (12, 24), 12, 7.0  # its defaults (treeherder, perfalert)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scene:
-    """A history: what was measured, and what is true."""
+class Scene(NamedTuple):
+    """A history: the measured values, and the truth."""
 
     logs: tuple[float | None, ...]
-    levels: FloatArray  # the true log levels
-    spare: FloatArray  # noise that re-runs see; empty for a real series
+    levels: FloatArray  # true log levels
+    spare: FloatArray  # noise for re-runs; empty for a real series
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Alarm:
-    """What a contender reports: the first point of a new level, or the commit that looks unlike those before it."""
+    """A report: the first point of a new level, or the commit that looks unlike those before it."""
 
     index: int
     rises: bool
 
 
-class Watcher(Protocol):
-    """A contender at work on one scene."""
-
-    def look(self, size: int) -> list[Alarm]:
-        """Return what it reports after `size` commits; called with ascending sizes."""
+Look = Callable[[int], list[Alarm]]  # returns the reports after some commits; called with ascending numbers
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contender:
+class Contender(NamedTuple):
     """One way to detect changes."""
 
-    watch: Callable[[Scene], Watcher]
+    watch: Callable[[Scene], Look]
     localises: bool = True  # whether it names the first point of a new level, not just a suspect
-    stride: int = 1  # commits between two looks: more than 1 where a look takes long
+    stride: int = 1  # commits between two looks: more than 1 if a look takes long
 
 
-class Fed:
-    """A detector of ours."""
+def _ours(detect: Callable[[Values], Detection]) -> Contender:
+    def watch(scene: Scene) -> Look:
+        return lambda size: [Alarm(point.index, point.rises) for point in detect(scene.logs[:size]).points]
 
-    def __init__(self, scene: Scene, detect: Callable[[Values], Detection]) -> None:
-        self._scene, self._detect = scene, detect
-
-    def look(self, size: int) -> list[Alarm]:
-        """Return what it reports after `size` commits."""
-        points = self._detect(self._scene.logs[:size]).points
-        return [Alarm(index=point.index, rises=point.rises) for point in points]
+    return Contender(watch)
 
 
-class Drifting:
-    """The check for slow drift; an alarm is of the last commit."""
+def _drifting(scene: Scene) -> Look:
+    def look(size: int) -> list[Alarm]:
+        line = drift(scene.logs[:size])
+        return [Alarm(size - 1, (line.ratio or 1.0) > 1)] if line.found else []
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-
-    def look(self, size: int) -> list[Alarm]:
-        """Return what it reports after `size` commits."""
-        found = drift(self._scene.logs[:size])
-        return [Alarm(index=size - 1, rises=(found.ratio or 1.0) > 1)] if found.found else []
+    return look
 
 
-class Screened:
-    """The screen alone."""
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene, self._since = scene, 0
-
-    def look(self, size: int) -> list[Alarm]:
-        """Return what it reports after `size` commits."""
-        found = screen(self._scene.logs[max(self._since, size - REFERENCE - NEWEST) : size])
-        return [Alarm(index=size - 1, rises=bool(found.rises))] if found.alarm else []
+def _screened(scene: Scene, since: int, size: int) -> list[Alarm]:
+    """Return the alarm of the screen at the last of `size` commits, by those from `since` on."""
+    screening = screen(scene.logs[max(since, size - REFERENCE - NEWEST) : size])
+    return [Alarm(size - 1, bool(screening.rises))] if screening.alarm else []
 
 
-class Confirmed(Screened):
+class Confirmed:
     """The screen, and an A/B re-run of the suspect against the commit ANCHOR before it whenever it fires.
 
     A model, not a measurement: both sides are re-run in one night, interleaved ABBA, and one path of the history's
-    noise runs through the re-runs, though a night has less. What a night has in common falls out, as it would. After
-    a confirmed change the screen begins anew.
+    noise runs through the re-runs, though a night has less. The common part of a night cancels, as it would. After a
+    confirmed change the screen begins anew.
     """
 
     def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+        self._scene, self._since, self._taken = scene, 0, 0
         self._confirmed: list[Alarm] = []
-        self.reruns = 0  # measured, both sides together
-        self._taken = 0
 
-    def look(self, size: int) -> list[Alarm]:
-        """Return what it has confirmed after `size` commits."""
-        for alarm in super().look(size):
+    @property
+    def reruns(self) -> int:
+        """Return the rounds that were re-measured, both sides together."""
+        return self._taken
+
+    def __call__(self, size: int) -> list[Alarm]:
+        """Return the confirmed changes."""
+        for alarm in _screened(self._scene, self._since, size):
             rises = self._rerun(alarm.index, max(alarm.index - ANCHOR, self._since))
             if rises is not None:
-                self._confirmed.append(Alarm(index=alarm.index, rises=rises))
+                self._confirmed.append(Alarm(alarm.index, rises))
                 self._since = size
         return list(self._confirmed)
 
     def _rerun(self, suspect: int, anchor: int) -> bool | None:
-        """Return the direction of a confirmed change, None for none."""
+        """Return whether a confirmed change rises; None if none is confirmed."""
         moved = float(self._scene.levels[suspect] - self._scene.levels[anchor])
         a, b = np.empty(0), np.empty(0)
         for more in RERUNS:
-            noise = self._noise(2 * more)
+            start = self._taken % (self._scene.spare.size - 2 * more + 1)
+            self._taken += 2 * more
+            noise = self._scene.spare[start : start + 2 * more]
             order = np.arange(2 * more) % 4  # A B B A
             a = np.append(a, noise[(order == 0) | (order == 3)])
             b = np.append(b, noise[(order == 1) | (order == 2)] + moved)
@@ -137,62 +121,44 @@ class Confirmed(Screened):
                 return None
         return None
 
-    def _noise(self, size: int) -> FloatArray:
-        self.reruns += size
-        start = self._taken % (self._scene.spare.size - size + 1)
-        self._taken += size
-        return self._scene.spare[start : start + size]
 
+def _asv_steps(scene: Scene) -> Look:
+    """Watch by asv's own step detection, as its graphs show it: without the threshold of its regressions page."""
+    values = [None if value is None else math.exp(value) for value in scene.logs]
 
-class AsvSteps:
-    """asv's own step detection, as its graphs show it: every step, without the threshold of its regressions page."""
-
-    def __init__(self, scene: Scene) -> None:
-        self._values = [None if value is None else math.exp(value) for value in scene.logs]
-
-    def look(self, size: int) -> list[Alarm]:
-        """Return what it reports after `size` commits."""
-        if not any(value is not None for value in self._values[:size]):
+    def look(size: int) -> list[Alarm]:
+        if not any(value is not None for value in values[:size]):
             return []
-        steps = step_detect.detect_steps(self._values[:size])
-        return [Alarm(index=int(new[0]), rises=bool(new[2] > old[2])) for old, new in pairwise(steps)]
+        steps = step_detect.detect_steps(values[:size])
+        return [Alarm(int(new[0]), bool(new[2] > old[2])) for old, new in pairwise(steps)]
+
+    return look
 
 
 class Perfherder:
     """The rule of Mozilla's Perfherder: Student's t of two windows, nearer points weighing more, larger than 7."""
 
     def __init__(self, scene: Scene) -> None:
-        self._logs = scene.logs
-        self._places: list[int] = []
-        self._values: list[float] = []
+        self._scene = scene
         self._t: list[float] = []  # of every place that has its points ahead
-        self._calm, self._read = 0, 0
+        self._calm = 0  # places since the last change
 
-    def look(self, size: int) -> list[Alarm]:
-        """Return what it reports after `size` commits: places that pass, and whose neighbours do not pass better."""
-        logs, indices = observed(self._logs[self._read : size])
-        self._places += (self._read + indices).tolist()
-        self._values += [math.exp(value) for value in logs]
-        self._read = size
-        while len(self._t) + PERFHERDER_AHEAD <= len(self._values):
-            self._t.append(self._next())
+    def __call__(self, size: int) -> list[Alarm]:
+        """Return the places that pass and whose neighbours do not pass better."""
+        logs, indices = observed(self._scene.logs[:size])
+        values = np.exp(logs)
+        for place in range(len(self._t), values.size - PERFHERDER_AHEAD + 1):
+            reach = min(PERFHERDER_BACK[1], max(self._calm, PERFHERDER_BACK[0]))  # back to the last change
+            back, ahead = values[max(place - reach, 0) : place][::-1], values[place : place + PERFHERDER_AHEAD]
+            self._t.append(_weighted_t(back, ahead) if place else 0.0)
+            self._calm = 0 if abs(self._t[-1]) > PERFHERDER_T else self._calm + 1
         strength = [abs(t) for t in self._t]
         return [
-            Alarm(index=self._places[place], rises=self._t[place] > 0)
+            Alarm(int(indices[place]), self._t[place] > 0)
             for place in range(PERFHERDER_BACK[0], len(strength))
             if strength[place] > PERFHERDER_T
             and strength[place] >= max(strength[place - 1], *strength[place + 1 : place + 2], 0.0)
         ]
-
-    def _next(self) -> float:
-        """Return t at the next place: back to the last change, but 12 to 24 points."""
-        place = len(self._t)
-        reach = min(PERFHERDER_BACK[1], max(self._calm, PERFHERDER_BACK[0]))
-        back = self._values[max(place - reach, 0) : place][::-1]
-        ahead = self._values[place : place + PERFHERDER_AHEAD]
-        t = _weighted_t(np.array(back), np.array(ahead)) if back else 0.0
-        self._calm = 0 if abs(t) > PERFHERDER_T else self._calm + 1
-        return t
 
 
 def _weighted_t(back: FloatArray, ahead: FloatArray) -> float:
@@ -209,31 +175,15 @@ def _weighted_t(back: FloatArray, ahead: FloatArray) -> float:
     return moved / math.sqrt(sum(variances))
 
 
-def _vote(scene: Scene) -> Watcher:
-    return Fed(scene, vote.detect)
-
-
-def _pelt(scene: Scene) -> Watcher:
-    return Fed(scene, pelt.detect)
-
-
-def _edivisive(scene: Scene) -> Watcher:
-    return Fed(scene, edivisive.detect)
-
-
-def _two_window(scene: Scene) -> Watcher:
-    return Fed(scene, windows.detect)
-
-
 VOTE, CONFIRMED, DRIFT, ASV = "vote, 2 of 3", "screen + A/B re-run", "slow drift", "asv steps"
 CONTENDERS: Mapping[str, Contender] = {
-    VOTE: Contender(watch=_vote),
-    pelt.NAME: Contender(watch=_pelt),
-    edivisive.NAME: Contender(watch=_edivisive),
-    windows.NAME: Contender(watch=_two_window),
-    "screen alone": Contender(watch=Screened, localises=False),
-    CONFIRMED: Contender(watch=Confirmed, localises=False),
-    DRIFT: Contender(watch=Drifting, localises=False),
-    ASV: Contender(watch=AsvSteps, stride=4),
-    "Perfherder t": Contender(watch=Perfherder),
+    VOTE: _ours(vote.detect),
+    pelt.NAME: _ours(pelt.detect),
+    edivisive.NAME: _ours(edivisive.detect),
+    windows.NAME: _ours(windows.detect),
+    "screen alone": Contender(lambda scene: lambda size: _screened(scene, 0, size), localises=False),
+    CONFIRMED: Contender(Confirmed, localises=False),
+    DRIFT: Contender(_drifting, localises=False),
+    ASV: Contender(_asv_steps, stride=4),
+    "Perfherder t": Contender(Perfherder),
 }

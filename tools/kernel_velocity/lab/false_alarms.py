@@ -1,14 +1,11 @@
 """``kv lab false-alarms``: how often identical code is called different from one session to another.
 
-Measures sessions of one commit (or reads recorded ones), compares each with each, and prints how often a test said
-"different": asv's, the pages' (intervals apart) and ours, on raw and on adjusted values, in several layouts of rounds
-and samples; and how often it found a change that was planted. A session is adjusted with betas of the others; a pair's
-floor is that of the others.
+Measures sessions of one commit (or reads recorded ones), compares every pair, and prints how often a test calls the
+two different, in several layouts of rounds and samples, on raw and on adjusted values: asv's test, the pages'
+(intervals apart) and ours. It also prints how often each finds a planted change. A session is adjusted with slopes
+fitted on the others; the floor of a pair is that of the other sessions.
 
-How often sessions of identical code are called different, and how often a planted change is. Pure, seeded.
-
-Every pair of sessions of a series is compared, by a test, in a layout of rounds and samples. Resampling within one
-session would be a permutation test, which cannot fail: what is resampled here, for the bounds, are whole sessions.
+Resampling within one session would be a permutation test, which cannot fail: the bounds resample whole sessions.
 """
 
 from __future__ import annotations
@@ -19,18 +16,17 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 from asv import _stats
-from asv_runner import statistics as asv_statistics
+from asv_runner.statistics import compute_stats
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.statistics import FloatArray, t_975
 from kernel_velocity.lab import sessions as identical_sessions
-from kernel_velocity.lab.sessions import Measured, Sessions
-from kernel_velocity.lab.spread import out_of_sample
+from kernel_velocity.lab.sessions import Sessions, out_of_sample
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.adjust import Logs
@@ -45,21 +41,57 @@ RESAMPLES = 10_000
 BOUND = 0.95  # of the one-sided upper bound
 SEED = 20
 
-Judge = Callable[[FloatArray, float], "Matrix"]  # of (sessions, rounds, samples) log seconds and a relative change
-Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]  # [i, j]: session j, slowed, called different from session i
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]  # [i, j]: session j, slowed, is called different from i
+Judge = Callable[[FloatArray, float], Matrix]  # of (sessions, rounds, samples) log seconds and a relative change
+
+
+class Layout(NamedTuple):
+    """How many rounds a comparison has, and how many samples of each."""
+
+    rounds: int
+    samples: int
+
+    def __str__(self) -> str:
+        return f"{self.rounds} x {self.samples}"
+
+
+LAYOUTS = (
+    Layout(2, 5),  # asv's own default
+    Layout(4, 16),
+    Layout(4, 1),
+    Layout(8, 1),  # ours
+    Layout(16, 1),  # ours, when a change is to be confirmed
+)
+OURS, CONFIRMING = LAYOUTS[-2:]
+
+
+class Rate(NamedTuple):
+    """How often a test called pairs different."""
+
+    different: int
+    pairs: int
+    bound: float  # 95% upper bound, bootstrap over sessions; 0 if nothing was called different
+    unseen: float  # 95% upper bound if nothing was, from pairs that share no session
+
+    def __str__(self) -> str:
+        return percent(self.bound) if self.different else f"<{percent(self.unseen)}"
+
+    @property
+    def share(self) -> float:
+        """Return the share of the pairs."""
+        return self.different / self.pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What one test made of one layout of one kind of values."""
+    """One test on one layout of one kind of values."""
 
     layout: Layout
     test: str
     values: str  # raw or adjusted
-    series: tuple[Series, ...]
     alarms: Rate
-    by_series: tuple[Rate, ...]
-    powers: Mapping[float, Sequence[float]]  # change -> share found, per series
+    by_series: Mapping[Series, Rate]
+    powers: Mapping[float, Mapping[Series, float]]  # change -> share of pairs in which it was found, by series
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,15 +102,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure or read the sessions, print the tables."""
     sessions = identical_sessions.obtain(args, MIN_SESSIONS, out, err)
-    found = judge(sessions)
-    layouts = [layout for layout in (OURS, CONFIRMING) if any(item.layout == layout for item in found)]
-    tables = [summary(found, len(sessions)), *(by_series(found, layout) for layout in layouts)]
+    judged = judge(sessions)
+    layouts = [layout for layout in (OURS, CONFIRMING) if any(item.layout == layout for item in judged)]
+    tables = [summary(judged, len(sessions)), *(by_series(judged, layout) for layout in layouts)]
     print("\n\n".join(map(aligned, tables)), file=out)
     return 0
 
 
 def judge(sessions: Sessions) -> list[Judged]:
-    """Return what every test makes of every layout of raw and adjusted values.
+    """Return the judgement of every test on every layout of raw and adjusted values.
 
     Raises:
         ResultsError: too few sessions, or no series that has all its rounds in all of them.
@@ -86,61 +118,61 @@ def judge(sessions: Sessions) -> list[Judged]:
     if len(sessions) < MIN_SESSIONS:
         raise ResultsError(f"{len(sessions)} sessions: at least {MIN_SESSIONS} say how often identical code differs")
     logs, signals = identical_sessions.logs(sessions), identical_sessions.signals(sessions)
-    found = []
-    for kind in (RAW, ADJUSTED):
-        values = {
-            series: logs[series] if kind == RAW else out_of_sample(logs[series], signals[series])[0]
-            for series in sorted(logs)
-            if series[1][0] not in CONTROLS and (kind == RAW or signals[series])
-        }
+    ours = [series for series in sorted(logs) if series[1][0] not in CONTROLS]
+    kinds: dict[str, dict[Series, Logs]] = {
+        RAW: {series: logs[series] for series in ours},
+        ADJUSTED: {series: out_of_sample(logs[series], signals[series])[0] for series in ours if signals[series]},
+    }
+    result = []
+    for kind, values in kinds.items():
         for layout in LAYOUTS:
-            arrays = {series: _array(layout, series, value, sessions) for series, value in values.items()}
-            whole = {series: array for series, array in arrays.items() if array is not None}
-            found += [_judged(layout, kind, test, whole) for test in TESTS if whole]
-    if not any(item.layout == OURS for item in found):
+            arrays = {series: array(layout, series, values[series], sessions) for series in values}
+            whole = {series: each for series, each in arrays.items() if each is not None}
+            result += [_judged(layout, kind, test, whole) for test in TESTS if whole]
+    if not any(item.layout == OURS for item in result):
         raise ResultsError(f"no series has {OURS.rounds} rounds in every one of {len(sessions)} sessions")
-    return found
+    return result
 
 
 def _judged(layout: Layout, kind: str, test: str, arrays: Mapping[Series, FloatArray]) -> Judged:
-    judge = TESTS[test]
-    same = [judge(array, 0.0) for array in arrays.values()]
+    same = {series: TESTS[test](array, 0.0) for series, array in arrays.items()}
     return Judged(
         layout=layout,
         test=test,
         values=kind,
-        series=tuple(arrays),
-        alarms=rate(same),
-        by_series=tuple(rate([matrix]) for matrix in same),
-        powers={change: power([judge(array, change) for array in arrays.values()]) for change in CHANGES},
+        alarms=rate([*same.values()]),
+        by_series={series: rate([matrix]) for series, matrix in same.items()},
+        powers={
+            change: {series: power(TESTS[test](array, change)) for series, array in arrays.items()}
+            for change in CHANGES
+        },
     )
 
 
-def _array(layout: Layout, series: Series, values: Logs, sessions: Sessions) -> FloatArray | None:
-    """Return (sessions, rounds, samples) log seconds of a series; None where a session has less than the layout."""
-    found = []
+def array(layout: Layout, series: Series, values: Logs, sessions: Sessions) -> FloatArray | None:
+    """Return (sessions, rounds, samples) log seconds of a series; None if a session has less than the layout.
+
+    Several samples of a round are means of its blocks, adjusted as its estimate was.
+    """
+    rows = []
     for name, rounds in sessions.items():
-        items = sorted(
-            (item for item in rounds if item.series == series and (name, item.round.launch) in values),
-            key=lambda item: item.round.time,
-        )[: layout.rounds]
-        if len(items) < layout.rounds or (layout.samples > 1 and any(len(i.blocks) < layout.samples for i in items)):
+        own = [item for item in rounds if item.series == series and (name, item.round.launch) in values]
+        first = sorted(own, key=lambda item: item.round.time)[: layout.rounds]
+        if len(first) < layout.rounds or (layout.samples > 1 and any(len(i.blocks) < layout.samples for i in first)):
             return None
-        found.append([_samples(item, values[name, item.round.launch], layout.samples) for item in items])
-    return np.array(found)
+        row = []
+        for item in first:
+            value = values[name, item.round.launch]
+            moved = value - np.log(item.round.estimate)
+            parts = np.array_split(np.array(item.blocks), layout.samples)
+            row.append([value] if layout.samples == 1 else [float(np.log(part.mean()) + moved) for part in parts])
+        rows.append(row)
+    return np.array(rows)
 
 
-def _samples(item: Measured, value: float, count: int) -> list[float]:
-    """Return log seconds of a round whose estimate is `value`: it alone, or means of blocks, moved as it was."""
-    if count == 1:
-        return [value]
-    moved = value - np.log(item.round.estimate)
-    return [float(np.log(part.mean()) + moved) for part in np.array_split(np.array(item.blocks), count)]
-
-
-def summary(found: Sequence[Judged], sessions: int) -> Table:
-    """Return what every test made of every layout: false alarms over all series, power in the median over them."""
-    ours = next(item for item in found if item.layout == OURS)
+def summary(judged: Sequence[Judged], sessions: int) -> Table:
+    """Return every test on every layout: false alarms over all series, power as the median over them."""
+    ours = next(item for item in judged if item.layout == OURS)
     note = (
         f"{sessions} sessions of identical code, {ours.alarms.pairs} pairs; bound: 95%, bootstrap over sessions, where "
         "none differed (<) from disjoint pairs; found: planted changes, median over the series"
@@ -152,102 +184,54 @@ def summary(found: Sequence[Judged], sessions: int) -> Table:
             str(item.layout),
             item.test,
             item.values,
-            str(len(item.series)),
+            str(len(item.by_series)),
             percent(item.alarms.share),
-            _bound(item.alarms),
-            *(percent(statistics.median(item.powers[change])) for change in CHANGES),
+            str(item.alarms),
+            *(percent(statistics.median(item.powers[change].values())) for change in CHANGES),
         ]
-        for item in sorted(found, key=lambda item: (LAYOUTS.index(item.layout), item.test, item.values == ADJUSTED))
+        for item in sorted(judged, key=lambda item: (LAYOUTS.index(item.layout), item.test, item.values == ADJUSTED))
     ]
     return Table("false alarms", note, heads, rows)
 
 
-def by_series(found: Sequence[Judged], layout: Layout) -> Table:
-    """Return, for our test in a layout, every series by itself."""
-    ours = {item.values: item for item in found if (item.layout, item.test) == (layout, "ours")}
+def by_series(judged: Sequence[Judged], layout: Layout) -> Table:
+    """Return our test in a layout, series by series."""
+    ours = {item.values: item for item in judged if (item.layout, item.test) == (layout, "ours")}
     heads = ["series", "raw", "bound", "adjusted", "bound"]
     heads += [f"+{change:.0%} {kind}" for change in CHANGES[1:] for kind in (RAW, ADJUSTED)]
     rows = []
-    for series in ours[RAW].series:
-        raw, adjusted = (_figures(ours.get(kind), series) for kind in (RAW, ADJUSTED))
-        powers = [power for both in zip(raw[2:], adjusted[2:], strict=True) for power in both]
-        rows.append([f"{series[0]} {' '.join(series[1])}", *raw[:2], *adjusted[:2], *powers])
+    for series in ours[RAW].by_series:
+        name = f"{series[0]} {' '.join(series[1])}"
+        both = [ours[kind] if kind in ours and series in ours[kind].by_series else None for kind in (RAW, ADJUSTED)]
+        rates = [None if item is None else item.by_series[series] for item in both]
+        cells = [
+            cell for found in rates for cell in (["-", "-"] if found is None else [percent(found.share), str(found)])
+        ]
+        powers = [
+            percent(None if item is None else item.powers[change][series]) for change in CHANGES[1:] for item in both
+        ]
+        rows.append([name, *cells, *powers])
     return Table("by series", f"{layout}, our test: called different, and found when planted", heads, rows)
 
 
-def _figures(judged: Judged | None, series: Series) -> list[str]:
-    """Return share and bound of a series and its powers; unknown where rounds of it were left out."""
-    if judged is None or series not in judged.series:
-        return [percent(None)] * (2 + len(CHANGES[1:]))
-    index = judged.series.index(series)
-    found = judged.by_series[index]
-    return [percent(found.share), _bound(found), *(percent(judged.powers[change][index]) for change in CHANGES[1:])]
-
-
-def _bound(found: Rate) -> str:
-    return percent(found.bound) if found.different else f"<{percent(found.unseen)}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """How many rounds a comparison has, and how many samples of each."""
-
-    rounds: int
-    samples: int
-
-    def __str__(self) -> str:
-        return f"{self.rounds} x {self.samples}"
-
-
-LAYOUTS = (
-    Layout(rounds=2, samples=5),  # asv's own default
-    Layout(rounds=4, samples=16),
-    Layout(rounds=4, samples=1),
-    Layout(rounds=8, samples=1),  # ours
-    Layout(rounds=16, samples=1),  # ours, when a change is to be confirmed
-)
-OURS, CONFIRMING = LAYOUTS[-2:]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """How often a test called pairs different."""
-
-    different: int
-    pairs: int
-    bound: float  # 95% upper bound, bootstrap over sessions; 0 where nothing was called different
-    unseen: float  # 95% upper bound where nothing was, from pairs that share no session
-
-    @property
-    def share(self) -> float:
-        """Return the share of the pairs."""
-        return self.different / self.pairs
-
-
-def asv_differs(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Return what asv says of two sets of samples, s: its own function, with its own threshold."""
-    both = [asv_statistics.compute_stats(list(samples), 1)[1] for samples in (a, b)]
-    return bool(_stats.is_different(list(a), list(b), *both))
-
-
 def by_asv(values: FloatArray, change: float) -> Matrix:
-    """Judge all pairs of sessions by asv's own test; all samples of a session are one set."""
+    """Judge all pairs of sessions by asv's own test and threshold; all samples of a session are one set."""
     flat = np.exp(values.reshape(values.shape[0], -1))
     found = np.zeros((len(flat), len(flat)))
     for i, j in permutations(range(len(flat)), 2):
         if change or i < j:
-            found[i, j] = asv_differs(flat[i].tolist(), (flat[j] * (1 + change)).tolist())
-    medians = np.median(flat, axis=1)
-    return _in_direction(found, medians, change) if change else found + found.T
+            a, b = flat[i].tolist(), (flat[j] * (1 + change)).tolist()
+            found[i, j] = _stats.is_different(a, b, *(compute_stats(samples, 1)[1] for samples in (a, b)))
+    return _in_direction(found, np.median(flat, axis=1), change) if change else found + found.T
 
 
 def _in_direction(found: Matrix, medians: FloatArray, change: float) -> Matrix:
-    """Return what was found without what was found to be a change for the other side, which is no success."""
+    """Return the pairs called different for the right side: a change found for the other side is no success."""
     return np.asarray(found * ((medians[None, :] * (1 + change) - medians[:, None]) * change > 0))
 
 
 def by_intervals(values: FloatArray, change: float) -> Matrix:
-    """Judge all pairs as the pages do: their intervals over rounds lie apart. It knows of no other session."""
+    """Judge all pairs as the pages do, without other sessions: their intervals over rounds lie apart."""
     rounds = values.mean(axis=2)
     number = rounds.shape[1]
     middle, centre = np.median(rounds, axis=1), rounds.mean(axis=1)
@@ -275,13 +259,13 @@ TESTS: Mapping[str, Judge] = {"asv's": by_asv, "intervals": by_intervals, "ours"
 
 
 def rate(matrices: Sequence[Matrix], seed: int = SEED) -> Rate:
-    """Return how often the pairs of all series were called different, bound by resampling sessions.
+    """Return how often the pairs of all series were called different, with bounds by resampling sessions.
 
     A resample draws as many sessions as there are, the same for all series, and compares all its pairs of different
-    ones: a session that is unlike the others is in none, in some or in many of them. Of what never happened no
-    bootstrap knows; there the n pairs that share no session, none of which differed, give 1 - .05^(1/n), the series
-    taken as independent. Of rare events the bound is too narrow: simulated with 25 sessions, it held the true rate in
-    63% (normal noise) to 85% (heavy tails) of cases.
+    ones: a session that is unlike the others is in none, in some or in many of them. If nothing was called different,
+    a bootstrap tells nothing; there the n pairs that share no session give 1 - .05^(1/n), the series taken as
+    independent. For rare events the bound is too narrow: simulated with 25 sessions, it held the true rate in 63%
+    (normal noise) to 85% (heavy tails) of cases.
     """
     total = np.sum(matrices, axis=0)
     number = len(total)
@@ -297,6 +281,6 @@ def rate(matrices: Sequence[Matrix], seed: int = SEED) -> Rate:
     )
 
 
-def power(matrices: Sequence[Matrix]) -> list[float]:
-    """Return, per series, in what share of the pairs a planted change was found."""
-    return [float(matrix.sum() / (len(matrix) * (len(matrix) - 1))) for matrix in matrices]
+def power(matrix: Matrix) -> float:
+    """Return the share of the ordered pairs in which a planted change was found."""
+    return float(matrix.sum() / (len(matrix) * (len(matrix) - 1)))

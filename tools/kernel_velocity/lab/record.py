@@ -1,7 +1,7 @@
-"""``kv lab record``: raw traces of every kernel, in several fresh processes, for `kv lab replay`.
+"""``kv lab record``: record raw traces of every kernel, in several fresh processes, for `kv lab replay`.
 
-A folder for each process, `.asv/traces/process-01` and so on, a file for each series in it; a file that is there is not
-recorded again, so that a command that was cut off goes on where it was. Remove the folder to record anew.
+Each process has a folder, `.asv/traces/process-01` and so on, with a file for each series. A file that exists is not
+recorded again, so that an interrupted command resumes. Remove the folder to record anew.
 """
 
 from __future__ import annotations
@@ -15,28 +15,22 @@ from kernel_velocity.errors import BenchmarkFailed, UsageError
 from kernel_velocity.results.traces import TRACES
 from kernel_velocity.runner import host, live
 
-DEFAULT_PROCESSES = 3
-DEFAULT_SECONDS = 2.0  # s of every trace: as long as the longest that our own rule takes
+PROCESSES = 3
+SECONDS = 2.0  # of every trace: as long as the longest that our own rule takes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     live.add_bench(parser)
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=DEFAULT_PROCESSES,
-        help=f"fresh processes to have traces of in the end (default {DEFAULT_PROCESSES})",
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=DEFAULT_SECONDS, help=f"wall time of a trace (default {DEFAULT_SECONDS:g})"
-    )
+    text = f"fresh processes to have traces of in the end (default {PROCESSES})"
+    parser.add_argument("--processes", type=int, default=PROCESSES, help=text)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"wall time of a trace (default {SECONDS:g})")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Record in one process after the other; return the status of the first in which something failed, else 0.
+    """Record in one process after the other; return the status of the first in which a series failed, else 0.
 
-    A series that fails leaves the others' traces, and further processes are tried; after any other error, they are not.
+    A failed series keeps the others' traces, and further processes are started. Any other error ends the command.
     """
     if args.processes < 1:
         raise UsageError(f"--processes {args.processes}: wanted at least 1")

@@ -1,10 +1,9 @@
-"""The page of a replay: its tables, and error against time as a chart that can be read value by value."""
+"""The page of a replay: its tables, and error against time as a chart."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.plotting import figure
 
 from kernel_velocity.files import replace_text
-from kernel_velocity.lab.replay_report import FOOTNOTES, tables
-from kernel_velocity.lab.rules import Proof
+from kernel_velocity.lab.replay import FOOTNOTES, Result
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.tables import Table, percent
@@ -24,16 +22,18 @@ MARKS = {"tuning": "circle", "held out": "square", "recorded": "triangle"}
 COLOURS = dict(zip(MARKS, palette.COLOURS.values(), strict=False))
 
 
-@dataclass(frozen=True)
-class Page:
-    """The page's data."""
+def write(results: Sequence[Result], tables: Sequence[Table], folder: Path) -> Path:
+    """Write the page, its style and Bokeh's script into `folder`, which is created if missing; return the page."""
+    page = {"tables": tables, "footnotes": FOOTNOTES, "chart": _chart(results)}
+    (folder / "static").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(TEMPLATES / "static" / "style.css", folder / "static" / "style.css")
+    script = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
+    shutil.copyfile(script, folder / "static" / script.name)
+    replace_text(folder / "index.html", page_templates().get_template("replay.html").render(page=page))
+    return folder / "index.html"
 
-    tables: Sequence[Table]
-    footnotes: Sequence[str]
-    chart: Mapping[str, Any]  # what Bokeh.embed.embed_item takes
 
-
-def _chart(found: Proof) -> Mapping[str, Any]:
+def _chart(results: Sequence[Result]) -> Mapping[str, Any]:
     """Return error against time per trace, a mark for every rule and set, both axes logarithmic."""
     plot = figure(
         height=460,
@@ -46,8 +46,8 @@ def _chart(found: Proof) -> Mapping[str, Any]:
         active_drag=None,
     )
     plot.toolbar.logo = None
-    for each in found.results:
-        shown = [summary for summary in each.summaries if summary.median > 0]  # a logarithm has no place for 0
+    for result in results:
+        shown = [summary for summary in result.summaries if summary.median > 0]  # 0 has no logarithm
         source = ColumnDataSource(
             {
                 "x": [summary.total / summary.traces for summary in shown],
@@ -56,19 +56,8 @@ def _chart(found: Proof) -> Mapping[str, Any]:
                 "p90": [percent(summary.p90) for summary in shown],
             }
         )
-        marks = {"size": 9, "color": COLOURS[each.title], "marker": MARKS[each.title], "legend_label": each.title}
-        plot.scatter("x", "y", source=source, **marks)
+        marks = {"size": 9, "color": COLOURS[result.title], "marker": MARKS[result.title]}
+        plot.scatter("x", "y", source=source, legend_label=result.title, **marks)
     plot.legend.click_policy = "hide"
     plot.add_tools(HoverTool(tooltips=[("rule", "@rule"), ("time", "@x s"), ("median", "@y %"), ("p90", "@p90")]))
     return dict(json_item(plot))
-
-
-def write(found: Proof, folder: Path) -> Path:
-    """Write the page, its style and Bokeh's script below `folder`, made where it does not exist; return the page."""
-    page = Page(tables(found), FOOTNOTES, _chart(found))
-    (folder / "static").mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(TEMPLATES / "static" / "style.css", folder / "static" / "style.css")
-    script = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
-    shutil.copyfile(script, folder / "static" / script.name)
-    replace_text(folder / "index.html", page_templates().get_template("replay.html").render(page=page))
-    return folder / "index.html"

@@ -1,10 +1,10 @@
-"""Replaying stopping rules on traces: what each takes, what it says, and how far off that is. Pure."""
+"""Replay stopping rules on traces: the cost of each, and the error of its estimates. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from kernel_velocity.harness.statistics import autocorrelation, half_width, trim
 from kernel_velocity.harness.stopping import Stop, StoppingRule, without_burn_in
 from kernel_velocity.results.traces import Trace
 
-ENDED = "trace ended"  # reason of ours: the rule wanted more than was recorded
+ENDED = "trace ended"  # reason if the rule wanted more than was recorded
 CLOSE = 0.005  # relative error that counts as close
 RESAMPLES = 1000
 PERCENTILE = 0.9
@@ -20,12 +20,11 @@ PERCENTILE = 0.9
 MakeRule = Callable[[], StoppingRule]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a rule made of one trace. Times in s; error and half-width relative to the truth and the estimate."""
+class Outcome(NamedTuple):
+    """One rule on one trace. Times in s; errors relative to the truth."""
 
     source: str
-    estimate: float  # as the harness takes it: 10% trimmed mean without the burn-in
+    estimate: float  # of the harness: 10% trimmed mean without the burn-in
     error: float
     error_of_mean: float  # of the plain mean of all that the rule kept
     covered: bool | None  # whether estimate and half-width include the truth; None: too few samples for a half-width
@@ -36,13 +35,12 @@ class Outcome:
     correlation_kept: float | None  # of those behind the estimate
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
+class Summary(NamedTuple):
     """One rule over many traces. Errors and shares as fractions, times in s; unknown is None."""
 
     rule: str
     traces: int
-    median: float
+    median: float  # of the errors
     p90: float
     median_of_mean: float
     close: float  # share of traces with an error within CLOSE
@@ -54,143 +52,107 @@ class Summary:
 
 
 def replay(rule: StoppingRule, trace: Trace) -> Outcome:
-    """Return what a rule makes of a trace."""
+    """Return the outcome of a rule on a trace."""
     rule.start()
     position, end = 0, len(trace.samples)
     while not isinstance(decision := rule.decide(), Stop) and position < end:
         portion = trace.samples[position : position + decision.n]
         rule.add(portion, sum(portion) * trace.batch)
         position += len(portion)
-    reason = decision.reason.value if isinstance(decision, Stop) else ENDED
-    return _outcome(trace, rule, trace.samples[:position], reason)
-
-
-def _outcome(trace: Trace, rule: StoppingRule, taken: Sequence[float], reason: str) -> Outcome:
-    kept_by_rule = rule.samples or taken  # nothing yet, where the trace ended as a rule had dropped its first phase
-    kept = np.asarray(without_burn_in(kept_by_rule))
-    estimate = trimmed_mean(kept)
-    width = half_width(kept)
+    taken = trace.samples[:position]
+    by_rule = rule.samples or taken  # none yet, where the trace ended as a rule had dropped its first phase
+    kept = np.asarray(without_burn_in(by_rule))
+    estimate, width = trimmed_mean(kept), half_width(kept)
     return Outcome(
         source=trace.source,
         estimate=estimate,
         error=abs(estimate / trace.truth - 1),
-        error_of_mean=abs(float(np.mean(kept_by_rule)) / trace.truth - 1),
+        error_of_mean=abs(float(np.mean(by_rule)) / trace.truth - 1),
         covered=None if width is None else abs(estimate - trace.truth) <= width * estimate,
         spent=rule.spent,
         n=len(taken),
-        reason=reason,
+        reason=decision.reason.value if isinstance(decision, Stop) else ENDED,
         correlation=autocorrelation(taken),
         correlation_kept=autocorrelation(kept),
     )
 
 
 def summary(rule: str, outcomes: Sequence[Outcome]) -> Summary:
-    """Return a rule's figures over its outcomes, of which there is at least one."""
-    errors = [each.error for each in outcomes]
-    covered = [each.covered for each in outcomes if each.covered is not None]
+    """Return a rule's figures over its outcomes (>= 1)."""
+    errors = [outcome.error for outcome in outcomes]
+    covered = [outcome.covered for outcome in outcomes if outcome.covered is not None]
     return Summary(
         rule=rule,
         traces=len(outcomes),
         median=float(np.median(errors)),
         p90=float(np.quantile(errors, PERCENTILE)),
-        median_of_mean=float(np.median([each.error_of_mean for each in outcomes])),
+        median_of_mean=float(np.median([outcome.error_of_mean for outcome in outcomes])),
         close=float(np.mean([error <= CLOSE for error in errors])),
-        total=sum(each.spent for each in outcomes),
+        total=sum(outcome.spent for outcome in outcomes),
         coverage=float(np.mean(covered)) if covered else None,
-        reasons=tuple(Counter(each.reason for each in outcomes).most_common()),
-        correlation=_median(each.correlation for each in outcomes),
-        correlation_kept=_median(each.correlation_kept for each in outcomes),
+        reasons=tuple(Counter(outcome.reason for outcome in outcomes).most_common()),
+        correlation=_median(outcome.correlation for outcome in outcomes),
+        correlation_kept=_median(outcome.correlation_kept for outcome in outcomes),
     )
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    present = [value for value in values if value is not None]
+    return float(np.median(present)) if present else None
 
 
-class Costs:
-    """What stopping every trace at the same time would cost in total, for times half a percent apart."""
+def equal_time(traces: Iterable[Trace], longest: float, totals: Mapping[str, float]) -> dict[str, float]:
+    """Return the time per trace, s, that costs each total, or up to half a percent more, if all traces stop at it.
 
-    def __init__(self, longest: float) -> None:
-        self._times = np.geomspace(longest / 1e4, longest, 2000)
-        self._totals = np.zeros(2000)
+    A trace is stopped by the first sample that ends at or after the time, or by its last. `fixed_time` gets this time
+    when it is compared at equal total time, so that it never gets less than the other rule.
 
-    def add(self, trace: Trace) -> None:
-        """Take a trace in: it is stopped by the first sample that ends at or after the time, or by its last."""
+    Args:
+        traces: all traces.
+        longest: time that is tried, s; returned if no time costs the total.
+        totals: by rule, s.
+    """
+    times = np.geomspace(longest / 1e4, longest, 2000)
+    costs = np.zeros(2000)
+    for trace in traces:
         spent = np.cumsum(trace.samples) * trace.batch
-        self._totals += spent[np.minimum(np.searchsorted(spent, self._times), spent.size - 1)]
-
-    def time_for(self, total: float) -> float:
-        """Return the time per trace, s, that costs `total` s or up to half a percent more; the longest if none does.
-
-        It is what `fixed_time` gets when it is compared at equal total time: never less than the other rule.
-        """
-        return float(self._times[min(int(np.searchsorted(self._totals, total)), self._times.size - 1)])
+        costs += spent[np.minimum(np.searchsorted(spent, times), spent.size - 1)]
+    return {
+        rule: float(times[min(int(np.searchsorted(costs, total)), times.size - 1)]) for rule, total in totals.items()
+    }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Two rules on the same traces, by paired bootstrap over sources: how often the first is worse."""
+def worse(first: Sequence[Outcome], second: Sequence[Outcome], seed: int) -> tuple[float, float]:
+    """Return the shares of resamples in which the first rule has the larger median error, and 90th percentile.
 
-    first: str
-    second: str
-    worse_median: float  # share of resamples in which the first rule's median error is larger
-    worse_p90: float
+    The resamples are a paired bootstrap over sources, each with all its repetitions.
 
-
-def compare(first: str, second: str, outcomes: Mapping[str, Sequence[Outcome]], seed: int) -> Comparison:
-    """Return how often `first` is worse than `second` when sources are drawn anew, each with all its repetitions."""
+    Args:
+        first: outcomes of the one rule.
+        second: of the other, on the same traces.
+        seed: of the resamples.
+    """
     rng = np.random.default_rng([seed, RESAMPLES])
-    sources = [each.source for each in outcomes[first]]
+    sources = [outcome.source for outcome in first]
     groups = [np.flatnonzero(np.asarray(sources) == source) for source in dict.fromkeys(sources)]
-    errors = np.asarray([[each.error for each in outcomes[name]] for name in (first, second)])
-    worse = np.zeros(2)
+    errors = np.asarray([[outcome.error for outcome in outcomes] for outcomes in (first, second)])
+    count = np.zeros(2)
     for _ in range(RESAMPLES):
         drawn = errors[:, np.concatenate([groups[index] for index in rng.integers(0, len(groups), len(groups))])]
         figures = np.quantile(drawn, (0.5, PERCENTILE), axis=1)  # rows: median, p90
-        worse += figures[:, 0] > figures[:, 1]
-    return Comparison(
-        first=first, second=second, worse_median=float(worse[0] / RESAMPLES), worse_p90=float(worse[1] / RESAMPLES)
-    )
+        count += figures[:, 0] > figures[:, 1]
+    return float(count[0] / RESAMPLES), float(count[1] / RESAMPLES)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repeatability:
-    """How far apart repetitions of a rule are, beside what they cost: medians over sources."""
+def repeatability(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+    """Return the relative standard deviation of a rule's estimates of one source, and the mean time of a repetition, s.
 
-    rule: str
-    deviation: float  # relative standard deviation of the estimates of one source
-    seconds: float  # mean time of a repetition
-
-
-def repeatability(rule: str, outcomes: Sequence[Outcome]) -> Repeatability:
-    """Return the spread of a rule's estimates over repetitions of the same source; at least two of each."""
+    Both are medians over sources, of which each has at least two repetitions.
+    """
     by_source: dict[str, list[Outcome]] = {}
-    for each in outcomes:
-        by_source.setdefault(each.source, []).append(each)
-    spreads = [
-        float(np.std([each.estimate for each in group], ddof=1) / np.mean([each.estimate for each in group]))
-        for group in by_source.values()
-    ]
-    times = [float(np.mean([each.spent for each in group])) for group in by_source.values()]
-    return Repeatability(rule=rule, deviation=float(np.median(spreads)), seconds=float(np.median(times)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """Every rule on one set of traces."""
-
-    title: str
-    traces: int
-    summaries: tuple[Summary, ...]
-    comparisons: tuple[Comparison, ...]  # of each of our rules with `fixed_time` at equal total time
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """All that one replay found."""
-
-    seed: int
-    results: tuple[Result, ...]
-    families: Mapping[str, Mapping[str, float]]  # family -> rule -> median relative error
-    repeatabilities: tuple[Repeatability, ...]
+    for outcome in outcomes:
+        by_source.setdefault(outcome.source, []).append(outcome)
+    estimates = [[outcome.estimate for outcome in group] for group in by_source.values()]
+    times = [float(np.mean([outcome.spent for outcome in group])) for group in by_source.values()]
+    deviation = np.median([float(np.std(group, ddof=1) / np.mean(group)) for group in estimates])
+    return float(deviation), float(np.median(times))
