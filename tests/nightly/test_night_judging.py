@@ -449,6 +449,6 @@ def test_errors_that_moved_with_the_code_alone_are_the_commit_s():
 def test_a_step_that_many_values_place_late_is_looked_for_before_it_too():
     levels = [0.0] * 40 + [math.log(1.04)] * 36
     seen = look_back([item.value for item in night_of(60, levels, noise=0.012).observations])
-    ((placed,),) = [vote.detect([item.value for item in night_of(60, levels, noise=0.012).observations]).points]
+    ((placed,),) = [vote.detect([item.value for item in night_of(60, levels, noise=0.012).observations])]
     assert placed.index > 40  # the vote names the commit after
     assert seen.good < 40 <= seen.bad

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_velocity.stats.changepoints import edivisive, incremental, many, pelt, vote, windows
+from kernel_velocity.stats.growth import grown
 from tests.stepped_series import stepped
 
 SERIES = st.tuples(
@@ -30,7 +31,7 @@ def series_of(form):
 
 
 def from_nothing(values):
-    return vote.detect(values).points
+    return vote.detect(values)
 
 
 def continued(values, *, behind):
@@ -57,6 +58,7 @@ def test_one_point_at_a_time_through_steps_and_changes_of_the_noise_basis():
     for end in range(111, values.size + 1):
         (known,) = many.found([values[:end]], [known])
         assert known.found == from_nothing(values[:end]), end
+        assert known.reached.by_pelt.basis == grown(end)
     assert [point.index for point in known.found] == [70, 140]
 
 

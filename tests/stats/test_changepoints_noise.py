@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernel_velocity.stats.changepoints import noise
-from kernel_velocity.stats.changepoints.values import MIN_SIGMA
+from kernel_velocity.stats.changepoints.values import MIN_SIGMA, Step
 
 VALUES = st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=40)
 
@@ -70,6 +70,7 @@ def test_t_test_is_scipys(seed, n, m, pooled):
     point = step.point(0, "t")
     assert point.p == pytest.approx(expected.pvalue)
     assert (math.log(point.low), math.log(point.high)) == pytest.approx((interval.low, interval.high))
+    assert point.high < Step.of(means=(0, 1), error=1e3, freedom=1, sizes=(2, 2)).point(0, "t").high < math.inf
 
 
 @pytest.mark.parametrize("seed", range(5))

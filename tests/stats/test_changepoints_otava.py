@@ -30,7 +30,7 @@ SERIES = {
 def test_cuts_are_those_of_otava(name):
     answer = json.loads(GOLDEN.read_text(encoding="utf-8"))[name]
     assert edivisive.best_cut(np.array(answer["values"][:WINDOW])) == answer["best"]
-    assert [point.index for point in edivisive.detect(answer["values"]).points] == answer["cuts"]
+    assert [point.index for point in edivisive.detect(answer["values"])] == answer["cuts"]
 
 
 def test_golden_file_is_otavas(accept):

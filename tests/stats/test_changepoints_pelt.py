@@ -101,6 +101,6 @@ def test_ruptures_agrees(seed):
 @pytest.mark.parametrize("scale", [0.5, 2.0, 5.0])
 def test_scale_makes_no_difference(scale):
     values = stepped(0.0, 0.04, 0.015, sigma=0.01, seed=2)
-    points, scaled = pelt.detect(values).points, pelt.detect(values * scale).points
+    points, scaled = pelt.detect(values), pelt.detect(values * scale)
     assert [point.index for point in scaled] == [point.index for point in points] and len(points) == 2
     assert [point.p for point in scaled] == pytest.approx([point.p for point in points])

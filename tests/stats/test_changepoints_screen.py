@@ -121,12 +121,19 @@ def test_drift_needs_twenty_points():
     assert drift(creeping(size=FEWEST)).p is not None
 
 
-@settings(max_examples=20, deadline=None)
-@given(seed=SEEDS, holes=st.lists(st.integers(0, 79), max_size=5))
-def test_drift_skips_missing_points_and_keeps_their_time(seed, holes):
-    holed, whole = drift(with_holes(creeping(seed=seed), holes)), drift(creeping(seed=seed))
-    assert (holed.first, holed.last) == (20 + sum(hole <= 20 for hole in holes), 79 + len(holes))
-    assert (holed.ratio, holed.p) == (whole.ratio, whole.p) or max(holes) > 20
+def test_drift_skips_missing_points_and_keeps_their_time():
+    values = with_holes(np.append(np.zeros(20), 0.001 * np.arange(60)), [5, 30, 30, 31])
+    found = drift(values)
+    assert (found.first, found.last) == (21, 83)
+    line = [0.001 * index if 20 < index < 50 or index > 60 else None for index in range(80)]
+    assert drift(line).ratio == pytest.approx(math.exp(0.001 * 58))
+
+
+def test_correlated_residuals_make_a_drift_less_certain():
+    rng = np.random.default_rng(0)
+    rest = 0.01 * np.repeat(rng.standard_normal(10), 6)
+    line = 0.0005 * np.arange(60)
+    assert drift((line + rest).tolist()).p > 10 * drift((line + rng.permutation(rest)).tolist()).p
 
 
 @settings(max_examples=20, deadline=None)

@@ -19,7 +19,7 @@ from kernel_velocity.stats import two_samples
 from kernel_velocity.stats.changepoints import edivisive, pelt, vote, windows
 from kernel_velocity.stats.changepoints.drift import drift
 from kernel_velocity.stats.changepoints.screen import NEWEST, REFERENCE, screen
-from kernel_velocity.stats.changepoints.values import MIN_EFFECT, Detection, Values, observed
+from kernel_velocity.stats.changepoints.values import MIN_EFFECT, Points, Values, observed
 
 RERUNS = (8, 8)  # a side: first, and once more if the first leave it open: 16 in all
 OPEN = 0.05  # p below which a re-run that confirms nothing is repeated
@@ -55,9 +55,9 @@ class Contender(NamedTuple):
     stride: int = 1  # commits between two looks: more than 1 if a look takes long
 
 
-def _ours(detect: Callable[[Values], Detection]) -> Contender:
+def _ours(detect: Callable[[Values], Points]) -> Contender:
     def watch(scene: Scene) -> Look:
-        return lambda size: [Alarm(point.index, point.rises) for point in detect(scene.logs[:size]).points]
+        return lambda size: [Alarm(point.index, point.rises) for point in detect(scene.logs[:size])]
 
     return Contender(watch)
 

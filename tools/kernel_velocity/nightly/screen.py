@@ -61,7 +61,7 @@ def look_back(values: Sequence[float], /) -> Change | None:
     slow = drift(values)
     if slow.found and slow.ratio is not None and slow.first is not None and slow.last is not None:
         return Change(effect=math.log(slow.ratio), good=slow.first, bad=slow.last)
-    points = vote.detect(values).points
+    points = vote.detect(values)
     if not points:
         return None
     newest, first = points[-1], points[-2].index if len(points) > 1 else 0

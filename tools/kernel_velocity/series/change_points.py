@@ -51,7 +51,7 @@ def logs(columns: Columns) -> Logs:
 
 def within(series: Logs) -> tuple[ChangePoint, ...]:
     """Return the change points of a series, as `of`."""
-    return joined(vote.detect(values).points for values in by_method(series).values())
+    return joined(vote.detect(values) for values in by_method(series).values())
 
 
 def by_method(series: Logs) -> dict[int, FloatArray]:

@@ -9,7 +9,7 @@ The proposed cuts must then stand against their neighbours (`noise.eliminate`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -24,12 +24,11 @@ from kernel_velocity.stats.changepoints.values import (
     FEWEST_ALONE,
     MIN_EFFECT,
     MIN_SIGMA,
-    Detection,
     Observed,
+    Points,
     Step,
     Values,
     observed,
-    too_few,
     windows_of,
 )
 
@@ -55,12 +54,12 @@ class Reached:
     is_quiet: bool = False  # whether the window that is not full is known to have no cut (many.py)
 
 
-def detect(values: Values) -> Detection:
-    """Return the change points of a series of log values."""
+def detect(values: Values) -> Points:
+    """Return the change points of a series of log values, oldest first."""
     return search(observed(values))[0]
 
 
-def search(series: Observed, known: Reached | None = None) -> tuple[Detection, Reached]:
+def search(series: Observed, known: Reached | None = None) -> tuple[Points, Reached]:
     """Return the change points and the state of the search, continued from a known state."""
     logs, known = series.logs, known or Reached()
     start, cuts = known.start, list(known.cuts)
@@ -68,11 +67,9 @@ def search(series: Observed, known: Reached | None = None) -> tuple[Detection, R
         more, start = _first_cuts(logs, start)
         cuts += more
     rest = [] if known.is_quiet else cut(logs[start:])
-    places = spaced(sorted({*cuts, *(start + place for place in rest)}))
+    places = [*cuts, *(start + place for place in rest)]
     steps, tests = eliminate(places, logs.size, Levels(logs).compare, stands, known=known.tests)
-    warnings = too_few(FEWEST, "change points by E-divisive", logs.size)
-    found = Detection(points=series.points(steps, NAME), warnings=warnings)
-    return found, Reached(start=start, cuts=tuple(cuts), tests=tests)
+    return series.points(steps, NAME), Reached(start=start, cuts=tuple(cuts), tests=tests)
 
 
 def _first_cuts(logs: FloatArray, start: int) -> tuple[list[int], int]:
@@ -117,15 +114,6 @@ def _t_test(first: Side, second: Side) -> Step:
 def stands(step: Step) -> bool:
     """Return whether a cut is kept."""
     return step.p < P and abs(step.after - step.before) >= MIN_EFFECT
-
-
-def spaced(places: Sequence[int]) -> list[int]:
-    """Return the places without those less than FEWEST_A_SIDE behind the one before: two windows saw one cut."""
-    result: list[int] = []
-    for place in places:
-        if not result or place - result[-1] >= FEWEST_A_SIDE:
-            result.append(place)
-    return result
 
 
 def cut(logs: FloatArray) -> list[int]:

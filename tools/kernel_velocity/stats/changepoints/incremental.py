@@ -21,7 +21,7 @@ import orjson
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.stats.changepoints import edivisive, pelt, vote
 from kernel_velocity.stats.changepoints.noise import Stretch
-from kernel_velocity.stats.changepoints.values import ChangePoint, Step, observed
+from kernel_velocity.stats.changepoints.values import ChangePoint, Points, Step, observed
 
 _LENGTH = struct.Struct("<I")  # of the JSON, bytes
 _NULL = b"null"  # what orjson writes for a number that JSON does not have
@@ -34,7 +34,7 @@ class Kept:
     values: int  # of the input, with missing ones
     said: bytes  # digest of them
     size: int  # values that are present
-    found: tuple[ChangePoint, ...]
+    found: Points
     reached: vote.Reached
 
 
@@ -46,8 +46,8 @@ def found(values: FloatArray, known: Kept | None = None) -> Kept:
         known: the state of the detectors in these values (`many.extended`); None: begin with the first point.
     """
     series = observed(values)
-    detection, reached = vote.search(series, None if known is None else known.reached)
-    return Kept(values=len(values), said=digest(values), size=series.logs.size, found=detection.points, reached=reached)
+    points, reached = vote.search(series, None if known is None else known.reached)
+    return Kept(values=len(values), said=digest(values), size=series.logs.size, found=points, reached=reached)
 
 
 def digest(values: FloatArray) -> bytes:
@@ -100,7 +100,7 @@ def _tests(tests: Sequence[Any]) -> Mapping[Stretch, Step]:
     return {tuple(stretch): Step(**{**step, "sizes": tuple(step["sizes"])}) for stretch, step in tests}
 
 
-def _points(points: Sequence[Any]) -> tuple[ChangePoint, ...]:
+def _points(points: Sequence[Any]) -> Points:
     return tuple(
         ChangePoint(**{**each, "detectors": tuple(each["detectors"]), "warnings": tuple(each["warnings"])})
         for each in points

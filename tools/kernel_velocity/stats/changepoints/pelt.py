@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.stats.changepoints.noise import HALF_WIDTH, Stretch, clipped, difference_sigma, eliminate, yuen
-from kernel_velocity.stats.changepoints.values import Detection, Observed, Step, Values, observed, too_few
+from kernel_velocity.stats.changepoints.values import Observed, Points, Step, Values, observed
 from kernel_velocity.stats.growth import grown
 
 NAME = "pelt"
@@ -48,12 +48,12 @@ class Reached:
     tests: Mapping[Stretch, Step] = field(default_factory=dict)  # of the elimination
 
 
-def detect(values: Values) -> Detection:
-    """Return the change points of a series of log values."""
+def detect(values: Values) -> Points:
+    """Return the change points of a series of log values, oldest first."""
     return search(observed(values))[0]
 
 
-def search(series: Observed, known: Reached | None = None) -> tuple[Detection, Reached | None]:
+def search(series: Observed, known: Reached | None = None) -> tuple[Points, Reached | None]:
     """Return the change points and the state of the search.
 
     Args:
@@ -62,7 +62,7 @@ def search(series: Observed, known: Reached | None = None) -> tuple[Detection, R
     """
     logs = series.logs
     if logs.size < FEWEST:
-        return Detection(points=(), warnings=too_few(FEWEST, "change points by PELT", logs.size)), None
+        return (), None
     if known is None:
         basis = grown(logs.size)
         sigma = difference_sigma(logs[:basis])
@@ -76,7 +76,7 @@ def search(series: Observed, known: Reached | None = None) -> tuple[Detection, R
         known=known.tests,
         reach=REACH,
     )
-    return Detection(points=series.points(steps, NAME)), replace(known, tests=tests)
+    return series.points(steps, NAME), replace(known, tests=tests)
 
 
 def penalty(sigma: float, basis: int) -> float:

@@ -90,12 +90,7 @@ class Step:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Detection:
-    """The change points of a series, oldest first, and warnings of too few points."""
-
-    points: tuple[ChangePoint, ...]
-    warnings: tuple[str, ...] = ()
+Points = tuple[ChangePoint, ...]
 
 
 class Observed(NamedTuple):
@@ -112,7 +107,7 @@ class Observed(NamedTuple):
         """Return the last `count` (>= 1) of them, or all if there are fewer."""
         return Observed(self.logs[-count:], self.indices[-count:])
 
-    def points(self, steps: Iterable[tuple[int, Step]], detector: str) -> tuple[ChangePoint, ...]:
+    def points(self, steps: Iterable[tuple[int, Step]], detector: str) -> Points:
         """Return the steps at some places as change points."""
         return tuple(step.point(int(self.indices[place]), detector) for place, step in steps)
 

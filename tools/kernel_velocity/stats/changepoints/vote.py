@@ -20,8 +20,8 @@ from kernel_velocity.stats.changepoints.noise import restlessness, yuen
 from kernel_velocity.stats.changepoints.values import (
     MIN_EFFECT,
     ChangePoint,
-    Detection,
     Observed,
+    Points,
     Values,
     observed,
 )
@@ -49,18 +49,18 @@ PRIOR = 0.5  # Jeffreys', of leaving and of staying
 class Reached:
     """The state of the three detectors in a series, from which the next vote continues."""
 
-    by_windows: tuple[ChangePoint, ...] | None = None  # None: to be searched anew
+    by_windows: Points | None = None  # None: to be searched anew
     by_edivisive: edivisive.Reached = field(default_factory=edivisive.Reached)
     by_pelt: pelt.Reached | None = None  # None: to be searched anew
     restless: Mapping[int, float | None] = field(default_factory=dict)  # scatter before each step, by index
 
 
-def detect(values: Values) -> Detection:
-    """Return the change points of a series of log values."""
+def detect(values: Values) -> Points:
+    """Return the change points of a series of log values, oldest first."""
     return search(observed(values))[0]
 
 
-def search(series: Observed, known: Reached | None = None) -> tuple[Detection, Reached]:
+def search(series: Observed, known: Reached | None = None) -> tuple[Points, Reached]:
     """Return the change points and the state of the detectors, continued from a known state.
 
     A step has a vote if it is larger than the scatter of the points before it (`restlessness`), for which there must be
@@ -77,16 +77,14 @@ def search(series: Observed, known: Reached | None = None) -> tuple[Detection, R
         scatter = restless[point.index]
         return 0.0 if scatter is None else abs(point.after - point.before) / scatter
 
-    by_windows = windows.search(series) if known.by_windows is None else Detection(points=known.by_windows)
+    by_windows = windows.search(series) if known.by_windows is None else known.by_windows
     by_edivisive, edivisive_reached = edivisive.search(series, known.by_edivisive)
-    by_pelt, pelt_reached = Detection(points=()), known.by_pelt
-    has_vote = [point for point in (*by_edivisive.points, *by_windows.points) if loudness(point) >= 1]
-    if any(_counts(point) for point in has_vote) or series.logs.size < pelt.FEWEST:
-        by_pelt, pelt_reached = pelt.search(
-            series, known.by_pelt
-        )  # not else: it has no majority, and takes the longest
-    found = by_pelt, by_edivisive, by_windows
-    votes = [[point for point in each.points if loudness(point) >= 1] for each in found]
+    by_pelt: Points = ()
+    pelt_reached = known.by_pelt
+    if any(loudness(point) >= 1 and _counts(point) for point in (*by_edivisive, *by_windows)):
+        # Only then: else PELT has no majority, and it takes the longest
+        by_pelt, pelt_reached = pelt.search(series, known.by_pelt)
+    votes = [[point for point in points if loudness(point) >= 1] for points in (by_pelt, by_edivisive, by_windows)]
     agreed = [
         point
         for point, before, after in _levels(series, joined(votes))
@@ -102,14 +100,10 @@ def search(series: Observed, known: Reached | None = None) -> tuple[Detection, R
         and _counts(point)
     ]
     steps = _levels(series, sorted((*agreed, *loud), key=lambda point: point.index))
-    detection = Detection(
-        points=tuple(point for point, before, after in steps if not is_visit(before, after, point)),
-        warnings=tuple(warning for each in found for warning in each.warnings),
+    points = tuple(point for point, before, after in steps if not is_visit(before, after, point))
+    return points, Reached(
+        by_windows=by_windows, by_edivisive=edivisive_reached, by_pelt=pelt_reached, restless=restless
     )
-    reached = Reached(
-        by_windows=by_windows.points, by_edivisive=edivisive_reached, by_pelt=pelt_reached, restless=restless
-    )
-    return detection, reached
 
 
 def _levels(series: Observed, points: Sequence[ChangePoint]) -> Iterator[tuple[ChangePoint, FloatArray, FloatArray]]:
@@ -120,7 +114,7 @@ def _levels(series: Observed, points: Sequence[ChangePoint]) -> Iterator[tuple[C
         yield point, series.logs[start:place], series.logs[place:end]
 
 
-def joined(found: Sequence[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
+def joined(found: Sequence[Sequence[ChangePoint]]) -> Points:
     """Return the change points that VOTES detectors agree on: within MARGIN points, and in direction.
 
     Changes of less than MIN_EFFECT have no vote. Place, levels and p are those of the detector named first.

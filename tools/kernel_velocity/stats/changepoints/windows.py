@@ -17,12 +17,11 @@ from kernel_velocity.stats.changepoints.noise import SAME, least_sigma, plain, t
 from kernel_velocity.stats.changepoints.values import (
     MIN_EFFECT,
     MIN_SIGMA,
-    Detection,
     Observed,
+    Points,
     Step,
     Values,
     observed,
-    too_few,
     windows_of,
 )
 
@@ -30,15 +29,14 @@ NAME = "two-window"
 BACK = (12, 24)  # points, fewest and most
 AHEAD = 12
 T = 6.0
-FEWEST = BACK[0] + AHEAD
 
 
-def detect(values: Values) -> Detection:
-    """Return the change points of a series of log values."""
+def detect(values: Values) -> Points:
+    """Return the change points of a series of log values, oldest first."""
     return search(observed(values))
 
 
-def search(series: Observed) -> Detection:
+def search(series: Observed) -> Points:
     """Return the steps that have no stronger one less than AHEAD places away."""
     logs = series.logs
     inexact = inexactness(np.abs(logs).max(initial=0.0))
@@ -56,8 +54,7 @@ def search(series: Observed) -> Detection:
             left = [(place, t) for place, t in left if abs(place - strongest) >= AHEAD]
         else:
             left = left[len(near) :]
-    points = series.points(sorted(steps.items()), NAME)
-    return Detection(points=points, warnings=too_few(FEWEST, "two windows", logs.size))
+    return series.points(sorted(steps.items()), NAME)
 
 
 def step_at(logs: FloatArray, place: int) -> Step:
