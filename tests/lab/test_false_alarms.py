@@ -158,19 +158,16 @@ def command(tmp_path):
     return run
 
 
-def of(judged, layout, test, kind):
-    (item,) = (item for item in judged if (item.layout, item.test, item.values) == (layout, test, kind))
-    return item
-
-
 def powers(judged, layout, kind, change):
-    (value,) = of(judged, layout, "ours", kind).powers[change].values()
+    (value,) = judged[layout, "ours", kind].powers[change].values()
     return value
 
 
 def layouts_of(judged, one):
     """Return the layouts in which a series is judged, by all tests and kinds of values alike."""
-    by_layout = {layout: {one in item.by_series for item in judged if item.layout == layout} for layout in LAYOUTS}
+    by_layout = {
+        layout: {one in item.by_series for key, item in judged.items() if key[0] == layout} for layout in LAYOUTS
+    }
     assert all(len(found) < 2 for found in by_layout.values())
     return [str(layout) for layout, found in by_layout.items() if found == {True}]
 
@@ -190,10 +187,8 @@ def test_golden(command, accept):
 
 def test_every_test_judges_every_layout_raw_and_adjusted(command):
     found = judge(generated.sessions(5))
-    kinds = {(item.layout, item.test, item.values) for item in found}
-    assert len(found) == len(kinds) == (len(LAYOUTS) - 1) * len(TESTS) * 2
-    assert CONFIRMING not in {item.layout for item in found}  # that needs sixteen rounds
-    assert list(found[0].by_series) == [series()]
+    assert set(found) == set(itertools.product(LAYOUTS[:-1], TESTS, (RAW, ADJUSTED)))  # not 16 rounds: there are 8
+    assert {tuple(item.by_series) for item in found.values()} == {(series(),)}
     _, out, _ = command(generated.sessions(5, count=16, implementations=("native", "eager", "compile")))
     assert [line.split(":")[1].split(",")[0] for line in out.splitlines() if line.startswith("by series")] == [
         " 8 x 1",
@@ -210,16 +205,16 @@ def test_more_rounds_find_more():
 
 def test_adjusting_takes_out_what_the_gauges_show():
     found = judge(generated.sessions(10, common=0.05))
-    assert of(found, OURS, "asv's", RAW).alarms.share > 0.5
-    assert of(found, OURS, "asv's", ADJUSTED).alarms.share < 0.2
-    assert of(found, OURS, "ours", ADJUSTED).alarms.different == 0
+    assert found[OURS, "asv's", RAW].alarms.share > 0.5
+    assert found[OURS, "asv's", ADJUSTED].alarms.share < 0.2
+    assert found[OURS, "ours", ADJUSTED].alarms.different == 0
     for layout in (OURS, LAYOUTS[1]):  # of 16 blocks, which are adjusted as their rounds are
         assert powers(found, layout, RAW, 0.05) < 0.2 and powers(found, layout, ADJUSTED, 0.05) == 1
 
 
 def test_planted_change_is_found_by_its_size():
     found = judge(generated.sessions(8, changes=[1.2]))
-    assert of(found, OURS, "ours", ADJUSTED).alarms.different == 7  # of the session that no gauge explains
+    assert found[OURS, "ours", ADJUSTED].alarms.different == 7  # of the session that no gauge explains
     found = judge(generated.sessions(8))
     assert [powers(found, OURS, RAW, change) for change in (0.02, 0.03, 0.05)] == [1, 1, 1]
     assert powers(found, OURS, RAW, 0.01) < 1

@@ -13,8 +13,8 @@ from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.stopping import RULES, CoefficientOfVariation, FixedCount, FixedTime, ReactiveBenchmarking
 from kernel_velocity.lab import replay as command
-from kernel_velocity.lab.noise import HELD_OUT, TUNING
-from kernel_velocity.lab.rules import ENDED, Outcome, equal_time, repeatability, replay, summary, worse
+from kernel_velocity.lab.noise import HELD_OUT, TUNING, mixtures
+from kernel_velocity.lab.rules import ENDED, Outcome, equal_time, repeatability, replay, worse
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import Trace
 
@@ -63,18 +63,24 @@ def test_trace_that_is_too_short_is_a_reason():
     assert found.estimate == pytest.approx(trimmed_mean(samples[2:]))
 
 
-def test_summary_is_over_all_traces():
-    errors = [0.001, 0.002, 0.004, 0.006, 0.1]
-    found = summary("x", [outcome(error) for error in errors])
-    assert (found.median, found.p90) == (0.004, pytest.approx(np.quantile(errors, 0.9)))
-    assert found.close == 0.6
-    assert (found.total, found.traces) == (5.0, 5)
-    assert found.median_of_mean == 0.008
-    assert found.reasons == (("converged", 5),)
-    assert (found.correlation, found.correlation_kept) == (0.5, None)
-    half = [outcome(covered=True), outcome(covered=False), outcome(covered=None)]
-    assert summary("x", half).coverage == 0.5
-    assert summary("x", half[2:]).coverage is None
+def test_columns_are_over_all_traces():
+    covered = [True, False, None, None, None]
+    found = [
+        outcome(error, covered=each) for error, each in zip([0.001, 0.002, 0.004, 0.006, 0.1], covered, strict=True)
+    ]
+    cells = {head: cell(found) for head, cell in command.COLUMNS.items()}
+    assert cells == {
+        "median error": "0.400%",
+        "p90": "6.24%",
+        "within .5%": "60.0%",
+        "total time": "5.00 s",
+        "coverage": "50.0%",  # of the intervals that exist
+        "of the mean": "0.800%",
+        "lag 1": "0.50",
+        "kept": "-",
+        "stopped by": "converged 5",
+    }
+    assert command.COLUMNS["coverage"](found[2:]) == "-"
 
 
 def test_equal_time_costs_as_much_or_little_more():
@@ -201,12 +207,13 @@ def test_seed_must_not_be_negative():
 def test_full_replay_is_two_hundred_mixtures_ten_times():
     sets = dict(command.sets(5, [], full=True))
     assert {title: each.namespace for title, each in sets.items()} == {"tuning": TUNING, "held out": HELD_OUT}
-    assert {(each.mixtures, each.repetitions, each.seed) for each in sets.values()} == {(200, 10, 5)}
+    assert {(each.mixtures.keywords["count"], each.repetitions, each.seed) for each in sets.values()} == {(200, 10, 5)}
     assert set(RULES) | {"fixed_time, 1 s", "fixed_time, 2 s"} == set(command.CONTENDERS)
 
 
 def test_every_rule_sees_the_same_traces():
-    first, second = (list(command.Synthetic(namespace=HELD_OUT, seed=0, mixtures=2, repetitions=2)) for _ in range(2))
+    traces = command.Synthetic(mixtures=partial(mixtures, count=2), seed=0, repetitions=2)
+    first, second = list(traces), list(traces)
     assert [each.samples for each in first] == [each.samples for each in second]
     assert [each.source for each in first] == ["000", "000", "001", "001"]
     assert len({tuple(each.samples[:5]) for each in first}) == 4

@@ -14,8 +14,7 @@ import argparse
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from typing import NamedTuple, TextIO
 
 import numpy as np
@@ -82,16 +81,15 @@ class Rate(NamedTuple):
         return self.different / self.pairs
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
+class Judged(NamedTuple):
     """One test on one layout of one kind of values."""
 
-    layout: Layout
-    test: str
-    values: str  # raw or adjusted
     alarms: Rate
     by_series: Mapping[Series, Rate]
     powers: Mapping[float, Mapping[Series, float]]  # change -> share of pairs in which it was found, by series
+
+
+Judgements = Mapping[tuple[Layout, str, str], Judged]  # by layout, test, and whether values are raw or adjusted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,13 +101,13 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Measure or read the sessions, print the tables."""
     sessions = identical_sessions.obtain(args, MIN_SESSIONS, out, err)
     judged = judge(sessions)
-    layouts = [layout for layout in (OURS, CONFIRMING) if any(item.layout == layout for item in judged)]
+    layouts = [layout for layout in (OURS, CONFIRMING) if (layout, "ours", RAW) in judged]
     tables = [summary(judged, len(sessions)), *(by_series(judged, layout) for layout in layouts)]
     print("\n\n".join(map(aligned, tables)), file=out)
     return 0
 
 
-def judge(sessions: Sessions) -> list[Judged]:
+def judge(sessions: Sessions) -> Judgements:
     """Return the judgement of every test on every layout of raw and adjusted values.
 
     Raises:
@@ -123,30 +121,23 @@ def judge(sessions: Sessions) -> list[Judged]:
         RAW: {series: logs[series] for series in ours},
         ADJUSTED: {series: out_of_sample(logs[series], signals[series])[0] for series in ours if signals[series]},
     }
-    result = []
-    for kind, values in kinds.items():
-        for layout in LAYOUTS:
-            arrays = {series: array(layout, series, values[series], sessions) for series in values}
-            whole = {series: each for series, each in arrays.items() if each is not None}
-            result += [_judged(layout, kind, test, whole) for test in TESTS if whole]
-    if not any(item.layout == OURS for item in result):
+    judged = {}
+    for layout, (kind, values) in product(LAYOUTS, kinds.items()):
+        arrays = {series: array(layout, series, values[series], sessions) for series in values}
+        whole = {series: each for series, each in arrays.items() if each is not None}
+        for test in TESTS if whole else ():
+            same = {series: TESTS[test](each, 0.0) for series, each in whole.items()}
+            judged[layout, test, kind] = Judged(
+                rate([*same.values()]),
+                {series: rate([matrix]) for series, matrix in same.items()},
+                {
+                    change: {series: power(TESTS[test](each, change)) for series, each in whole.items()}
+                    for change in CHANGES
+                },
+            )
+    if (OURS, "ours", RAW) not in judged:
         raise ResultsError(f"no series has {OURS.rounds} rounds in every one of {len(sessions)} sessions")
-    return result
-
-
-def _judged(layout: Layout, kind: str, test: str, arrays: Mapping[Series, FloatArray]) -> Judged:
-    same = {series: TESTS[test](array, 0.0) for series, array in arrays.items()}
-    return Judged(
-        layout=layout,
-        test=test,
-        values=kind,
-        alarms=rate([*same.values()]),
-        by_series={series: rate([matrix]) for series, matrix in same.items()},
-        powers={
-            change: {series: power(TESTS[test](array, change)) for series, array in arrays.items()}
-            for change in CHANGES
-        },
-    )
+    return judged
 
 
 def array(layout: Layout, series: Series, values: Logs, sessions: Sessions) -> FloatArray | None:
@@ -170,47 +161,44 @@ def array(layout: Layout, series: Series, values: Logs, sessions: Sessions) -> F
     return np.array(rows)
 
 
-def summary(judged: Sequence[Judged], sessions: int) -> Table:
+def summary(judged: Judgements, sessions: int) -> Table:
     """Return every test on every layout: false alarms over all series, power as the median over them."""
-    ours = next(item for item in judged if item.layout == OURS)
     note = (
-        f"{sessions} sessions of identical code, {ours.alarms.pairs} pairs; bound: 95%, bootstrap over sessions, where "
-        "none differed (<) from disjoint pairs; found: planted changes, median over the series"
+        f"{sessions} sessions of identical code, {judged[OURS, 'ours', RAW].alarms.pairs} pairs; bound: 95%, bootstrap "
+        "over sessions, where none differed (<) from disjoint pairs; found: planted changes, median over the series"
     )
     heads = ["rounds x samples", "test", "values", "series", "called different", "bound"]
     heads += [f"+{change:.0%} found" for change in CHANGES]
     rows = [
         [
-            str(item.layout),
-            item.test,
-            item.values,
-            str(len(item.by_series)),
+            *map(str, (*key, len(item.by_series))),
             percent(item.alarms.share),
             str(item.alarms),
             *(percent(statistics.median(item.powers[change].values())) for change in CHANGES),
         ]
-        for item in sorted(judged, key=lambda item: (LAYOUTS.index(item.layout), item.test, item.values == ADJUSTED))
+        for key in product(LAYOUTS, TESTS, (RAW, ADJUSTED))
+        if (item := judged.get(key)) is not None
     ]
     return Table("false alarms", note, heads, rows)
 
 
-def by_series(judged: Sequence[Judged], layout: Layout) -> Table:
+def by_series(judged: Judgements, layout: Layout) -> Table:
     """Return our test in a layout, series by series."""
-    ours = {item.values: item for item in judged if (item.layout, item.test) == (layout, "ours")}
     heads = ["series", "raw", "bound", "adjusted", "bound"]
     heads += [f"+{change:.0%} {kind}" for change in CHANGES[1:] for kind in (RAW, ADJUSTED)]
     rows = []
-    for series in ours[RAW].by_series:
-        name = f"{series[0]} {' '.join(series[1])}"
-        both = [ours[kind] if kind in ours and series in ours[kind].by_series else None for kind in (RAW, ADJUSTED)]
-        rates = [None if item is None else item.by_series[series] for item in both]
-        cells = [
-            cell for found in rates for cell in (["-", "-"] if found is None else [percent(found.share), str(found)])
-        ]
-        powers = [
-            percent(None if item is None else item.powers[change][series]) for change in CHANGES[1:] for item in both
-        ]
-        rows.append([name, *cells, *powers])
+    for series in judged[layout, "ours", RAW].by_series:
+        shares, powers = [], []
+        for kind in (RAW, ADJUSTED):
+            item = judged.get((layout, "ours", kind))
+            if item is not None and series in item.by_series:
+                shares += [percent(item.by_series[series].share), str(item.by_series[series])]
+                powers.append([percent(item.powers[change][series]) for change in CHANGES[1:]])
+            else:  # rounds of it were left out
+                shares += ["-", "-"]
+                powers.append(["-"] * len(CHANGES[1:]))
+        cells = [cell for both in zip(*powers, strict=True) for cell in both]
+        rows.append([f"{series[0]} {' '.join(series[1])}", *shares, *cells])
     return Table("by series", f"{layout}, our test: called different, and found when planted", heads, rows)
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TextIO
 
@@ -19,7 +21,7 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.stopping import RULES, Adaptive, AdaptiveRound, FixedTime
 from kernel_velocity.lab import rules
 from kernel_velocity.lab.noise import HELD_OUT, SECONDS, TUNING, Mixture, mixtures, repetition, single_families
-from kernel_velocity.lab.rules import MakeRule, Outcome, Summary
+from kernel_velocity.lab.rules import MakeRule, Outcome
 from kernel_velocity.results import traces as trace_files
 from kernel_velocity.results.traces import TRACES, Trace
 from kernel_velocity.tables import Table, aligned, percent
@@ -31,24 +33,24 @@ REPETITIONS = 15  # of every mixture of the repeatability
 REPEATED = 4  # mixtures
 FAMILY_REPETITIONS = 5
 OUT = Path(".asv", "replay")
+CLOSE = 0.005  # relative error
 OURS = (Adaptive.name, AdaptiveRound.name)  # each is compared with a fixed time that costs as much in total
 CONTENDERS: Mapping[str, MakeRule] = {
     **RULES,
     "fixed_time, 1 s": partial(FixedTime, t_max=1.0),
     "fixed_time, 2 s": partial(FixedTime, t_max=2.0),
 }
-COLUMNS = (
-    "rule",
-    "median error",
-    "p90",
-    "within .5%",
-    "total time",
-    "coverage",
-    "of the mean",
-    "lag 1",
-    "kept",
-    "stopped by",
-)
+COLUMNS: Mapping[str, Callable[[Sequence[Outcome]], str]] = {  # cells of a rule, from its outcomes
+    "median error": lambda all_: percent(rules.median(all_, "error")),
+    "p90": lambda all_: percent(rules.p90(all_)),
+    "within .5%": lambda all_: percent(rules.share(outcome.error <= CLOSE for outcome in all_)),
+    "total time": lambda all_: seconds(sum(outcome.spent for outcome in all_)),
+    "coverage": lambda all_: percent(rules.share(outcome.covered for outcome in all_)),
+    "of the mean": lambda all_: percent(rules.median(all_, "error_of_mean")),
+    "lag 1": lambda all_: _plain(rules.median(all_, "correlation")),
+    "kept": lambda all_: _plain(rules.median(all_, "correlation_kept")),
+    "stopped by": lambda all_: ", ".join(f"{why} {n}" for why, n in Counter(one.reason for one in all_).most_common()),
+}
 FOOTNOTES = (
     "error: |estimate - truth| / truth, the estimate being the harness's (10% trimmed mean without the first fifth) of "
     "what the rule kept; of the mean: median error of the plain mean of the same samples",
@@ -62,20 +64,16 @@ FOOTNOTES = (
 class Synthetic:
     """Traces of mixtures, made anew for every iteration: all at once would not fit into memory."""
 
-    namespace: int
+    mixtures: Callable[[int, int], Iterable[Mixture]]  # of a namespace and a seed
+    namespace: int = HELD_OUT
     seed: int
-    mixtures: int
     repetitions: int
 
     def __iter__(self) -> Iterator[Trace]:
-        for mixture in mixtures(self.namespace, self.seed, self.mixtures):
-            yield from _traces(mixture, self.namespace, self.seed, self.repetitions)
-
-
-def _traces(mixture: Mixture, namespace: int, seed: int, repetitions: int) -> Iterator[Trace]:
-    for number in range(repetitions):
-        samples = mixture.trace(repetition(namespace, seed, mixture.name, number))
-        yield Trace(source=mixture.name, samples=samples.tolist(), batch=1, truth=mixture.truth)
+        for mixture in self.mixtures(self.namespace, self.seed):
+            for number in range(self.repetitions):
+                samples = mixture.trace(repetition(self.namespace, self.seed, mixture.name, number))
+                yield Trace(source=mixture.name, samples=samples.tolist(), batch=1, truth=mixture.truth)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +81,7 @@ class Result:
     """Every rule on one set of traces."""
 
     title: str
-    traces: int
-    summaries: tuple[Summary, ...]
+    outcomes: Mapping[str, Sequence[Outcome]]  # by rule
     worse: Mapping[str, tuple[float, float]]  # our rules against `fixed_time` at equal total time (`rules.worse`)
 
 
@@ -121,7 +118,8 @@ def sets(seed: int, recorded: list[Path], *, full: bool) -> Iterator[tuple[str, 
     """
     count, repetitions = (FULL_MIXTURES, FULL_REPETITIONS) if full else (DEFAULT_MIXTURES, DEFAULT_REPETITIONS)
     for title, namespace in (("tuning", TUNING), ("held out", HELD_OUT)):
-        yield title, Synthetic(namespace=namespace, seed=seed, mixtures=count, repetitions=repetitions)
+        made = partial(mixtures, count=count)
+        yield title, Synthetic(mixtures=made, namespace=namespace, seed=seed, repetitions=repetitions)
     if recorded:
         yield "recorded", list(trace_files.read(recorded))
 
@@ -141,12 +139,8 @@ def result(title: str, traces: Iterable[Trace], seed: int) -> Result:
     times = rules.equal_time(traces, SECONDS, {name: sum(each.spent for each in found[name]) for name in OURS})
     equal = {name: f"fixed_time, equal to {name}" for name in OURS}
     found |= outcomes(traces, {equal[name]: partial(FixedTime, t_max=time) for name, time in times.items()})
-    return Result(
-        title=title,
-        traces=len(found[OURS[0]]),
-        summaries=tuple(rules.summary(name, each) for name, each in found.items()),
-        worse={name: rules.worse(found[name], found[equal[name]], seed) for name in OURS},
-    )
+    worse = {name: rules.worse(found[name], found[equal[name]], seed) for name in OURS}
+    return Result(title=title, outcomes=found, worse=worse)
 
 
 def _result_table(found: Result) -> Table:
@@ -154,37 +148,32 @@ def _result_table(found: Result) -> Table:
         f"{name} is worse in the median in {percent(median)}, in p90 in {percent(p90)}"
         for name, (median, p90) in found.worse.items()
     )
-    note = f"{found.traces} traces; paired bootstrap over what was measured, with a fixed time that costs as much: "
-    rows = [_row(each) for each in sorted(found.summaries, key=lambda each: each.median)]
-    return Table(found.title, f"{note}{compared} of resamples", COLUMNS, rows)
+    traces = len(found.outcomes[OURS[0]])
+    note = f"{traces} traces; paired bootstrap over what was measured, with a fixed time that costs as much: "
+    order = sorted(found.outcomes, key=lambda name: rules.median(found.outcomes[name], "error") or 0.0)
+    rows = [[name, *(cell(found.outcomes[name]) for cell in COLUMNS.values())] for name in order]
+    return Table(found.title, f"{note}{compared} of resamples", ["rule", *COLUMNS], rows)
 
 
-def _row(found: Summary) -> tuple[str, ...]:
-    return (
-        found.rule,
-        *(percent(share) for share in (found.median, found.p90, found.close)),
-        seconds(found.total),
-        *(percent(share) for share in (found.coverage, found.median_of_mean)),
-        *("-" if value is None else f"{value:.2f}" for value in (found.correlation, found.correlation_kept)),
-        ", ".join(f"{reason} {count}" for reason, count in found.reasons),
-    )
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _families(seed: int) -> Table:
     """Return every rule's median error on every family of noise alone."""
-    errors: dict[str, dict[str, float]] = {name: {} for name in CONTENDERS}
-    for mixture in single_families(HELD_OUT, seed):
-        found = outcomes(_traces(mixture, HELD_OUT, seed, FAMILY_REPETITIONS), CONTENDERS)
-        for name in CONTENDERS:
-            errors[name][mixture.name] = rules.summary(name, found[name]).median
-    order = sorted(errors, key=lambda name: max(errors[name].values()))
-    rows = [[name, *map(percent, errors[name].values())] for name in order]
-    return Table("one family of noise at a time", "median error, held out", ["rule", *errors[order[0]]], rows)
+    traces = Synthetic(mixtures=single_families, seed=seed, repetitions=FAMILY_REPETITIONS)
+    medians = {}
+    for name, found in outcomes(traces, CONTENDERS).items():
+        families = {family: list(group) for family, group in groupby(found, key=lambda outcome: outcome.source)}
+        medians[name] = {family: rules.median(group, "error") or 0.0 for family, group in families.items()}
+    order = sorted(medians, key=lambda name: max(medians[name].values()))
+    rows = [[name, *map(percent, medians[name].values())] for name in order]
+    return Table("one family of noise at a time", "median error, held out", ["rule", *medians[order[0]]], rows)
 
 
 def _repeatability(seed: int) -> Table:
     """Return how far apart repetitions of every rule are, and their time."""
-    traces = Synthetic(namespace=HELD_OUT, seed=seed, mixtures=REPEATED, repetitions=REPETITIONS)
+    traces = Synthetic(mixtures=partial(mixtures, count=REPEATED), seed=seed, repetitions=REPETITIONS)
     found = {name: rules.repeatability(each) for name, each in outcomes(traces, CONTENDERS).items()}
     return Table(
         f"{REPETITIONS} repetitions",

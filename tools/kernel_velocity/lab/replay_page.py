@@ -13,6 +13,7 @@ from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.plotting import figure
 
 from kernel_velocity.files import replace_text
+from kernel_velocity.lab import rules
 from kernel_velocity.lab.replay import FOOTNOTES, Result
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.report import TEMPLATES, page_templates
@@ -47,13 +48,15 @@ def _chart(results: Sequence[Result]) -> Mapping[str, Any]:
     )
     plot.toolbar.logo = None
     for result in results:
-        shown = [summary for summary in result.summaries if summary.median > 0]  # 0 has no logarithm
+        medians = {name: rules.median(each, "error") for name, each in result.outcomes.items()}
+        shown = {name: median for name, median in medians.items() if median}  # 0 has no logarithm
+        outcomes = [result.outcomes[name] for name in shown]
         source = ColumnDataSource(
             {
-                "x": [summary.total / summary.traces for summary in shown],
-                "y": [100 * summary.median for summary in shown],
-                "rule": [summary.rule for summary in shown],
-                "p90": [percent(summary.p90) for summary in shown],
+                "x": [sum(outcome.spent for outcome in each) / len(each) for each in outcomes],
+                "y": [100 * median for median in shown.values()],
+                "rule": [*shown],
+                "p90": [percent(rules.p90(each)) for each in outcomes],
             }
         )
         marks = {"size": 9, "color": COLOURS[result.title], "marker": MARKS[result.title]}

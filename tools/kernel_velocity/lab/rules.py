@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ from kernel_velocity.harness.stopping import Stop, StoppingRule, without_burn_in
 from kernel_velocity.results.traces import Trace
 
 ENDED = "trace ended"  # reason if the rule wanted more than was recorded
-CLOSE = 0.005  # relative error that counts as close
 RESAMPLES = 1000
 PERCENTILE = 0.9
 
@@ -33,22 +31,6 @@ class Outcome(NamedTuple):
     reason: str
     correlation: float | None  # lag-1, of all samples that were taken
     correlation_kept: float | None  # of those behind the estimate
-
-
-class Summary(NamedTuple):
-    """One rule over many traces. Errors and shares as fractions, times in s; unknown is None."""
-
-    rule: str
-    traces: int
-    median: float  # of the errors
-    p90: float
-    median_of_mean: float
-    close: float  # share of traces with an error within CLOSE
-    total: float
-    coverage: float | None
-    reasons: tuple[tuple[str, int], ...]
-    correlation: float | None  # medians over traces
-    correlation_kept: float | None
 
 
 def replay(rule: StoppingRule, trace: Trace) -> Outcome:
@@ -77,28 +59,21 @@ def replay(rule: StoppingRule, trace: Trace) -> Outcome:
     )
 
 
-def summary(rule: str, outcomes: Sequence[Outcome]) -> Summary:
-    """Return a rule's figures over its outcomes (>= 1)."""
-    errors = [outcome.error for outcome in outcomes]
-    covered = [outcome.covered for outcome in outcomes if outcome.covered is not None]
-    return Summary(
-        rule=rule,
-        traces=len(outcomes),
-        median=float(np.median(errors)),
-        p90=float(np.quantile(errors, PERCENTILE)),
-        median_of_mean=float(np.median([outcome.error_of_mean for outcome in outcomes])),
-        close=float(np.mean([error <= CLOSE for error in errors])),
-        total=sum(outcome.spent for outcome in outcomes),
-        coverage=float(np.mean(covered)) if covered else None,
-        reasons=tuple(Counter(outcome.reason for outcome in outcomes).most_common()),
-        correlation=_median(outcome.correlation for outcome in outcomes),
-        correlation_kept=_median(outcome.correlation_kept for outcome in outcomes),
-    )
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    present = [value for value in values if value is not None]
+def median(outcomes: Iterable[Outcome], name: str) -> float | None:
+    """Return the median of a field over the outcomes that have one; None if none has."""
+    present = [value for outcome in outcomes if (value := getattr(outcome, name)) is not None]
     return float(np.median(present)) if present else None
+
+
+def p90(outcomes: Iterable[Outcome]) -> float:
+    """Return the 90th percentile of the errors."""
+    return float(np.quantile([outcome.error for outcome in outcomes], PERCENTILE))
+
+
+def share(values: Iterable[bool | None]) -> float | None:
+    """Return the share of the values that are true; None if none is known."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def equal_time(traces: Iterable[Trace], longest: float, totals: Mapping[str, float]) -> dict[str, float]:

@@ -24,7 +24,6 @@ STEPS = (0.01, 0.02, 0.05, 0.10)
 SEARCHED = ("normal", "heavy tails")  # synthetic families that steps are planted in, beside the real ones
 CREEPING = "creeping"  # the family whose level is not constant
 NOTHING = "report nothing"
-CHUNK = 25  # annotated series of a task
 QUIET, PLANTED = 0, 1  # parts of a seed
 
 MARGIN = 5  # commits: reports no further apart are of one change
@@ -80,13 +79,12 @@ def score(plan: Plan, sets: Mapping[str, Sequence[RealSeries]], progress: Progre
     # A pool of one thread does the work in this process
     pool: Executor = ThreadPoolExecutor(1) if processes == 1 else ProcessPoolExecutor(processes, mp_context=spawn)
     with pool:
-        annotated = {part: [one for one in series if one.annotations is not None] for part, series in sets.items()}
         measures = {
-            (name, part, start): pool.submit(measure, name, series[start : start + CHUNK])
-            for part, series in annotated.items()
-            for start in range(0, len(series), CHUNK)
+            (name, part, one.name): pool.submit(measure, name, one)
+            for part, series in sets.items()
+            for one in series
             for name in (NOTHING, *CONTENDERS)
-            if name == NOTHING or CONTENDERS[name].localises
+            if one.annotations is not None and (name == NOTHING or CONTENDERS[name].localises)
         }
         found = {
             (name, family, step): pool.submit(search, name, draw, step, plan)
@@ -110,8 +108,8 @@ def score(plan: Plan, sets: Mapping[str, Sequence[RealSeries]], progress: Progre
         finally:  # if interrupted, tasks that have not begun are cancelled
             pool.shutdown(cancel_futures=True)
     f_measures: dict[tuple[str, str], dict[str, float]] = {}
-    for (name, part, _), chunk in measures.items():
-        f_measures.setdefault((name, part), {}).update(chunk.result())
+    for (name, part, series_name), task in measures.items():
+        f_measures.setdefault((name, part), {})[series_name] = task.result()
     return Scores(
         plan=plan,
         families=tuple(noise),
@@ -183,14 +181,11 @@ def _right(contender: Contender, alarms: Iterable[Alarm]) -> list[Alarm]:
     ]
 
 
-def measure(name: str, series: Sequence[RealSeries]) -> dict[str, float]:
-    """Return the F1 of a contender, or of NOTHING, on annotated series, by their names."""
-    result = {}
-    for one in series:
-        played = Scene(one.logs, np.zeros(len(one.logs)), np.empty(0))
-        reports = [] if name == NOTHING else CONTENDERS[name].watch(played)(len(one.logs))
-        result[one.name] = f_measure(one.annotations or (), {alarm.index for alarm in reports})
-    return result
+def measure(name: str, series: RealSeries) -> float:
+    """Return the F1 of a contender, or of NOTHING, on an annotated series."""
+    played = Scene(series.logs, np.zeros(len(series.logs)), np.empty(0))
+    reports = [] if name == NOTHING else CONTENDERS[name].watch(played)(len(series.logs))
+    return f_measure(series.annotations or (), {alarm.index for alarm in reports})
 
 
 def f_measure(annotations: Sequence[AbstractSet[int]], found: AbstractSet[int], margin: int = MARGIN) -> float:

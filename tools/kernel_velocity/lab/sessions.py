@@ -23,7 +23,7 @@ from typing import NamedTuple, TextIO
 
 from asv.config import Config
 
-from kernel_velocity import config, files, lock
+from kernel_velocity import bounds, config, files, lock
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
 from kernel_velocity.harness import blocks, telemetry, timing
 from kernel_velocity.harness.cases import CONTROLS
@@ -192,16 +192,12 @@ def _rounds(path: Path) -> list[Measured]:
 def _measured(line: str) -> Measured:
     item = telemetry.decode(line)
     for key, seconds in (("e", item.estimate), *((telemetry.KEYS[name], getattr(item, name)) for name in GAUGES)):
-        if seconds is not None and not _is_time(seconds):  # its logarithm is taken
+        if seconds is not None and not bounds.is_time(seconds):  # its logarithm is taken
             raise TelemetryError(f"{key}: a positive time is wanted, got {seconds!r}")
     means = json.loads(line).get("blocks", [])
-    if not isinstance(means, list) or not all(_is_time(mean) for mean in means):
+    if not isinstance(means, list) or not all(map(bounds.is_time, means)):
         raise TelemetryError(f"blocks: a list of positive times is wanted, got {means!r}")
     return Measured(item, tuple(means))
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def logs(sessions: Sessions, name: str = "estimate") -> dict[Series, Logs]:
