@@ -59,7 +59,7 @@ def planted(monkeypatch, tmp_path):
         "problems.load": {"load": load},
         "formats": {
             "as_json": lambda found: json.dumps([each.case for each in found.compared]) + "\n",
-            "as_csv": lambda found: "case\n",
+            "as_markdown": lambda found: "case\n",
             "as_html": lambda found, roofs: f"page, DRAM {roofs.levels[-1].bandwidth:g}\n",
         },
     }.items():
@@ -170,11 +170,11 @@ def test_stats_and_oneline(planted):
 
 
 def test_files_are_written_and_standard_output_carries_one_format(planted, tmp_path):
-    code, out, err = run("doubling", *QUICK, "--json", "-", "--csv", str(tmp_path / "a.csv"))
+    code, out, err = run("doubling", *QUICK, "--json", "-", "--markdown", str(tmp_path / "a.md"))
     assert code == 0
     assert json.loads(out) == ["float32-small", "float32-large"]
     assert "doubling on cpu" in err
-    assert (tmp_path / "a.csv").read_text() == "case\n"
+    assert (tmp_path / "a.md").read_text() == "case\n"
     run("doubling", *QUICK, "--html", str(tmp_path / "a.html"))
     assert (tmp_path / "a.html").read_text() == "page, DRAM 1e+14\n"
 
@@ -195,9 +195,9 @@ def test_files_are_written_and_standard_output_carries_one_format(planted, tmp_p
         (("doubling", "--tolerance=-1"), "--tolerance"),
         (("doubling", "--tolerance", "much"), "--tolerance"),
         (("doubling", "--device", "tpu"), "--device"),
-        (("doubling", "--json", "-", "--csv", "-"), "standard output"),
+        (("doubling", "--json", "-", "--markdown", "-"), "standard output"),
         (("doubling", "--json", "nowhere/to/a.json"), "--json nowhere/to/a.json"),
-        (("doubling", "--csv", "."), "--csv ."),
+        (("doubling", "--markdown", "."), "--markdown ."),
         ((), "PROBLEM"),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_pipe_or_a_device_is_not_replaced(planted, tmp_path):
     assert planted.measured == []
 
 
-@pytest.mark.parametrize("name", ["json", "csv", "markdown", "html", "gbench", "nvbench", "profile"])
+@pytest.mark.parametrize("name", ["json", "markdown", "html", "gbench", "nvbench", "profile"])
 def test_a_place_that_takes_no_file_is_refused_before_anything_is_measured(planted, name):
     code, out, err = run("doubling", *QUICK, f"--{name}", "/proc/new")  # there nobody makes a file, root neither
     assert (code, out) == (2, "") and planted.problem.made == []
@@ -232,7 +232,7 @@ def test_an_interrupted_comparison_leaves_its_files_as_they_were(planted, tmp_pa
     folder = tmp_path / "reports"
     folder.mkdir()
     (folder / "old.json").write_text("old")
-    written = [f"--json={folder / 'old.json'}", f"--csv={folder / 'new.csv'}", f"--profile={folder / 'new'}"]
+    written = [f"--json={folder / 'old.json'}", f"--markdown={folder / 'new.md'}", f"--profile={folder / 'new'}"]
     assert run("doubling", *QUICK, *written)[0] == 130
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"old.json": "old"}
 

@@ -90,7 +90,7 @@ def test_what_python_code_prints_goes_to_standard_error(tmp_path):
         "        print('while verified')\n        return bool(torch.equal(expected, actual)), {}\n"
     )
     out, err = io.StringIO(), io.StringIO()
-    quick = ["--rounds=1", "--iters=1", "--device=cpu", "--no-roofline", "--implementations=eager,mine", "--csv=-"]
+    quick = ["--rounds=1", "--iters=1", "--device=cpu", "--no-roofline", "--implementations=eager,mine", "--json=-"]
     assert main(["compare", str(tmp_path / "p.py"), f"--solution={tmp_path / 'mine.py'}", *quick], out, err) == 0
     assert "while" not in out.getvalue()
     for said in ("while loaded", "while computed", "while verified"):

@@ -1,8 +1,6 @@
-"""What a comparison is written as: figures, JSON, CSV, Markdown."""
+"""What a comparison is written as: figures, JSON, Markdown."""
 
-import csv
 import dataclasses
-import io
 import json
 import math
 import re
@@ -19,7 +17,7 @@ from kernel_velocity.compare.formats.figures import figures, rows, speed_ups, st
 from kernel_velocity.compare.formats.json import SCHEMA, VERSION, plain, strict_json
 from kernel_velocity.compare.result import Accuracy, Timed
 from kernel_velocity.tables import literal
-from tests.compare.comparisons import HOSTILE, NAN, case, comparison, hostile, timed, with_rows
+from tests.compare.comparisons import NAN, case, comparison, hostile, timed, with_rows
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden" / "compare_formats"
@@ -38,9 +36,9 @@ def results():
     return strict(formats.as_json(comparison()))["results"]
 
 
-@pytest.mark.parametrize("name", ["as_json", "as_csv", "as_markdown", "as_gbench", "as_nvbench"])
+@pytest.mark.parametrize("name", ["as_json", "as_markdown", "as_gbench", "as_nvbench"])
 def test_golden(name, accept):
-    ending = {"as_csv": "csv", "as_markdown": "md"}.get(name, "json")
+    ending = {"as_markdown": "md"}.get(name, "json")
     text = getattr(formats, name)(comparison())
     check_golden(GOLDEN / f"{name}.{ending}", text, accept=accept)
     assert text.endswith("\n")
@@ -170,42 +168,6 @@ def test_any_value_becomes_strict_json(value):
     strict(strict_json({"value": value}).encode("utf-8").decode("utf-8"))
 
 
-# CSV -----------------------------------------------------------------------------------------------------------------
-
-
-def read_csv(found):
-    return list(csv.DictReader(io.StringIO(formats.as_csv(found))))
-
-
-def test_csv_has_the_columns_of_published_tables_and_their_units():
-    first = read_csv(comparison())[0]
-    assert first["memory location"] == "DRAM"
-    assert float(first["data size [MB per tensor]"]) == 20
-    assert first["elements"] == "5000000"
-    values = np.asarray(sum(comparison().compared[0].timed[0].rounds, ()))
-    assert float(first["mean [ms]"]) == pytest.approx(values.mean() * 1e3)
-    assert float(first["standard deviation [ms]"]) == pytest.approx(values.std(ddof=1) * 1e3)
-    assert float(first["efficiency [%]"]) == pytest.approx(42.86, rel=0.05)  # 60 MB in 14 ms of 10 GB/s
-    assert first["rounds"] == "8"
-
-
-def test_csv_leaves_unknown_empty_and_says_why():
-    rows_found = read_csv(comparison())
-    assert len(rows_found) == 9
-    missing = rows_found[2]
-    assert (missing["mean [ms]"], missing["rate [GFLOPS]"], missing["bound"]) == ("", "", "")
-    assert (missing["result"], missing["reason"]) == ("n/a", "no CUDA device")
-    assert rows_found[6]["maximum absolute error"] == "nan"
-    assert rows_found[6]["result"] == "WRONG"
-
-
-def test_csv_text_is_no_formula_and_stays_on_its_line():
-    first, _ = read_csv(hostile())
-    assert first["test case"].startswith("'=1+1")
-    assert "\n" not in first["problem"]
-    assert first["problem"] == " ".join(HOSTILE.splitlines())
-
-
 # Markdown ------------------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +221,7 @@ def test_no_text_leaves_its_span(text):
 # All -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["as_json", "as_csv", "as_markdown", "as_gbench", "as_nvbench"])
+@pytest.mark.parametrize("name", ["as_json", "as_markdown", "as_gbench", "as_nvbench"])
 def test_nothing_measured_is_written_too(name):
     empty = dataclasses.replace(comparison(), compared=())
     assert getattr(formats, name)(empty).endswith("\n")

@@ -44,10 +44,6 @@ def asked(monkeypatch):
         "profile": {"profile": profile},
         "nsight": {"find": find, "ncu": ncu, "table": table, "Ours": types.SimpleNamespace},
         "profiled_call": {"command": lambda *what, **how: (*what, how["device"], *how["solutions"])},
-        "integer_products": {
-            "measure": lambda device: (device,),
-            "table": lambda found: Table("Integer products", found[0], ["shape"], [["1024"]]),
-        },
     }
     for name, functions in planted.items():
         module = types.ModuleType(f"kernel_velocity.compare.{name}")
@@ -99,10 +95,6 @@ def test_what_nsight_compute_cannot_see_is_a_line(asked):
     asked.why = "no kernel was profiled"
     assert looked("--ncu").count("n/a: Nsight Compute on ") == 2
     assert asked.counted[0][1:] == (None, False)
-
-
-def test_integer_products(asked):
-    assert looked("--tops") == "\nInteger products: cpu\nshape\n1024\n"
 
 
 @pytest.mark.parametrize(

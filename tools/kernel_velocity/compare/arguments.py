@@ -10,7 +10,7 @@ from kernel_velocity.compare.settings import PRESETS
 from kernel_velocity.harness.stopping import RULES
 
 ALL = "all"
-FORMATS = ("json", "csv", "markdown", "html", "gbench", "nvbench")
+FORMATS = ("json", "markdown", "html", "gbench", "nvbench")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

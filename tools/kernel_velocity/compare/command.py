@@ -90,7 +90,7 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
     finally:
         bar.clear()
     code = _report(merged(found), args, roofs, out, err)
-    if args.profile is not None or args.ncu is not None or args.tops:
+    if args.profile is not None or args.ncu is not None:
         with process.prepared(device, chosen.threads):
             inside = [job.inside(one) for job, one in zip(asked, found, strict=True)]
             compare_inside.look(inside, args, device, _for_tables(args, out, err), journal)

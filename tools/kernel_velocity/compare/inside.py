@@ -1,4 +1,4 @@
-"""Looking inside after a comparison: PyTorch's profiler, Nsight Compute, 8-bit integer products.
+"""Looking inside after a comparison: PyTorch's profiler, Nsight Compute.
 
 Of each problem the last test case compared is looked into, with every implementation that has a time.
 """
@@ -48,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     inside.add_argument("--ncu", nargs="?", const="", metavar="PATH", help="Nsight Compute's counters (where it is)")
     inside.add_argument("--set", choices=("full",), help="with --ncu: collect the full set of sections")
-    inside.add_argument("--tops", action="store_true", help="8-bit integer products of 1024, 2048, 4096")
 
 
 def check(args: argparse.Namespace) -> None:
@@ -82,9 +81,6 @@ def _texts(inside: Sequence[Inside], args: argparse.Namespace, device: str, jour
                 yield text
             if args.ncu is not None:
                 yield _counted(each, row, args.ncu or None, full=args.set == "full")
-    if args.tops:
-        products = importlib.import_module("kernel_velocity.compare.integer_products")
-        yield aligned(products.table(products.measure(device)))
 
 
 def _profiled(inside: Inside, row: Row, folder: Path) -> str:

@@ -1,7 +1,6 @@
-"""What a live comparison is written as: JSON, CSV, Markdown, HTML, and the JSON of Google Benchmark and of nvbench.
+"""What a live comparison is written as: JSON, Markdown, HTML, and the JSON of Google Benchmark and of nvbench.
 
     as_json(comparison, samples=False)   formats/json.py says which keys there are
-    as_csv(comparison)                   a row per implementation and test case, units in the header
     as_markdown(comparison)              tables for the comment of a pull request
     as_gbench(comparison)                for Google Benchmark's compare/command.py
     as_nvbench(comparison)               for nvbench's nvbench_compare.py
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 
-from kernel_velocity.compare.formats.csv import as_csv
 from kernel_velocity.compare.formats.google_benchmark import as_gbench
 from kernel_velocity.compare.formats.json import as_json
 from kernel_velocity.compare.formats.markdown import as_markdown
@@ -22,7 +20,7 @@ from kernel_velocity.compare.formats.nvbench import as_nvbench
 from kernel_velocity.compare.result import Comparison
 from kernel_velocity.roofline.model import Roofs
 
-__all__ = ["as_csv", "as_gbench", "as_html", "as_json", "as_markdown", "as_nvbench"]
+__all__ = ["as_gbench", "as_html", "as_json", "as_markdown", "as_nvbench"]
 
 
 def as_html(comparison: Comparison, roofs: Roofs | None = None) -> str:

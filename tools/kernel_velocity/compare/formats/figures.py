@@ -19,9 +19,6 @@ from kernel_velocity.stats.speedup import SpeedUp, larger_side, overhead, pairwi
 RIGHT, WRONG, FAILED, MISSING = "right", "WRONG", "FAILED", "n/a"
 UNVERIFIED = "not verified"
 MAXIMUM_KEYS = ("max_absolute_error", "max_difference")  # the second: what public challenges report
-MEAN_KEYS = ("mean_absolute_error", "mean_difference")
-RELATIVE_KEYS = ("max_relative_error",)
-TOTAL_KEYS = ("total_error",)
 
 DASH = "–"
 MEGABYTE = 1e6  # bytes
