@@ -1,28 +1,30 @@
-"""The engine of the live comparison: verified before and after, interleaved, refused before allocated."""
+"""The engine: verified before and after, interleaved, refused before allocated, kept apart from one another."""
 
+import math
+import sys
+import types
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from kernel_velocity.compare import rounds as compare_rounds
-from kernel_velocity.compare import subject
+from kernel_velocity.compare import case as compare_cases
+from kernel_velocity.compare import isolation, rounds, subject
 from kernel_velocity.compare.api import compare, time_function
 from kernel_velocity.compare.case import order
+from kernel_velocity.compare.isolation import Journal, Step
+from kernel_velocity.compare.rounds import Round, take_round, time_of_function
 from kernel_velocity.compare.settings import Settings
-from kernel_velocity.errors import UsageError
+from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import reported
-from kernel_velocity.harness.stopping import FixedCount
-from kernel_velocity.roofline.model import Level, Roofs
-from tests.compare.live_comparisons import ELEMENTS, Doubling, DoublingBytes, returning, writing
+from kernel_velocity.harness.accuracy import parse_tolerance
+from kernel_velocity.harness.machine import HostActivity
+from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
+from kernel_velocity.roofline.model import Roofs
+from tests.compare.doubling import EAGER, ELEMENTS, QUICK, ROOFS, Doubling, DoublingBytes, doing, returning, writing
+from tests.harness import pretend_cuda
 
 torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
-
-QUICK = Settings(rounds=2, rule=partial(FixedCount, n=5), warmups=1)
-EAGER = {"eager": returning(lambda x: x * 2)}
-ROOFS = Roofs(
-    levels=(Level(name="L2", size=1 << 20, bandwidth=1e15), Level(name="DRAM", size=None, bandwidth=1e14)),
-    peaks={"float32": 1e15},
-)
 
 
 def one(problem, bind, settings=QUICK):
@@ -32,262 +34,47 @@ def one(problem, bind, settings=QUICK):
     return compared.timed[1]
 
 
+def timed_of(problem, implementations, **given):
+    (compared,) = compare(problem, implementations, cases="small", settings=QUICK, **given).compared
+    return {each.implementation: each for each in compared.timed}
+
+
 def set_at(index, value):
-    def spoil(out):
-        out.view(-1)[index] = value
-
-    return spoil
+    return lambda out: out.__setitem__(index, value)
 
 
-def add_at(index, value):
-    def spoil(out):
-        out.view(-1)[index] += value
-
-    return spoil
+# What is right -------------------------------------------------------------------------------------------------------
 
 
-def short_of_the_last(problem, case, inputs):
-    """Bind a kernel that leaves the last element as it was."""
-    bound = writing()(problem, case, inputs)
-    out = bound.output()
-
-    def call():
-        torch.mul(inputs[0][:-1], 2, out=out[:-1])
-
-    return type(bound)(call, bound.output, bound.poison)
-
-
-def test_what_is_right_is_timed_in_every_round():
+def test_right_output_is_timed_in_every_round():
     found = one(Doubling(), writing())
-    assert (found.failed, found.missing) == (None, None)
+    assert (found.failed, found.missing, found.stops) == (None, None, ("complete", "complete"))
     assert [len(samples) for samples in found.rounds] == [5, 5]
     assert len(found.estimates) == 2 and all(0 < each < 1 for each in found.estimates)
-    assert found.stops == ("complete", "complete")
     (accuracy,) = found.accuracy
     assert accuracy.right and accuracy.output == "out" and accuracy.details["max_absolute_error"] == 0
 
 
 def test_rounds_of_the_history_are_the_default(monkeypatch):
     monkeypatch.setenv("KV_PATIENCE", "0")
-    settings = Settings(rounds=1, rule=partial(FixedCount, n=10))
-    found = one(Doubling(), writing(), settings)
+    found = one(Doubling(), writing(), Settings(rounds=1, rule=partial(FixedCount, n=10)))
     assert [len(samples) for samples in found.rounds] == [8]  # without the burn-in
-    assert found.stops == ("complete",)
 
 
-@pytest.mark.parametrize(
-    ("problem", "bind", "said"),
-    [
-        (Doubling, writing(set_at(317, float("nan"))), "317"),
-        (Doubling, writing(set_at(3, float("inf"))), "3"),
-        (DoublingBytes, writing(add_at(41, 1)), "41"),
-        (Doubling, returning(lambda x: x[:-1] * 2), f"({ELEMENTS - 1},)"),
-        (Doubling, returning(lambda x: (x * 2).reshape(2, -1)), "(2, 500)"),
-        (Doubling, returning(lambda x: None), "wrong"),
-        (Doubling, short_of_the_last, f"{ELEMENTS - 1}"),
-        (DoublingBytes, short_of_the_last, f"{ELEMENTS - 1}"),
-    ],
-    ids=["nan", "infinity", "off by one", "short", "reshaped", "nothing", "last float", "last int8"],
-)
-def test_what_is_wrong_is_named_and_not_timed(problem, bind, said):
-    found = one(problem(), bind)
-    assert found.failed is not None and "out is wrong" in found.failed and said in found.failed
-    assert "before timing" in found.failed
-    assert found.rounds == () and found.roofline is None
-    assert not found.accuracy[0].right
-
-
-def test_a_kernel_that_changes_its_inputs_is_named_and_harms_no_other():
-    def greedy(problem, case, inputs):
-        bound = writing()(problem, case, inputs)
-        return type(bound)(lambda: (bound.call(), inputs[0].add_(1)), bound.output, bound.poison)
-
-    found = compare(Doubling(), {"greedy": greedy, **EAGER}, cases="small", settings=QUICK).compared[0].timed
-    assert found[0].failed == "it changed its inputs: x (before timing)"
-    assert found[1].failed is None and len(found[1].rounds) == 2
-
-
-class Unseeded(Doubling):
-    """Its inputs are others each time, and one of them is NaN."""
-
-    def create(self, name, n):
-        values = torch.rand(n)
-        values[7] = float("nan")
-        return (values,)
-
-
-@pytest.mark.parametrize("change", [lambda x: x.mul_(2), lambda x: x.copy_(x.flip(0)), lambda x: x.resize_(3)])
-def test_inputs_are_put_back_whatever_became_of_them(change):
-    def greedy(problem, case, inputs):
-        bound = writing()(problem, case, inputs)
-        return type(bound)(lambda: (bound.call(), change(inputs[0])), bound.output, bound.poison)
-
-    found = compare(Unseeded(), {"greedy": greedy, "good": writing()}, cases="small", settings=QUICK)
-    bad, good = found.compared[0].timed
-    assert bad.failed == "it changed its inputs: x (before timing)"
-    assert good.failed is None and good.accuracy[0].details.get("nan", 0) == 0
-
-
-@pytest.mark.parametrize("late_first", [True, False])
-def test_who_changes_inputs_while_timed_is_named_and_nobody_else(late_first):
-    def late(problem, case, inputs):
-        bound, calls = writing()(problem, case, inputs), []
-
-        def call():
-            bound.call()
-            calls.append(1)
-            if len(calls) == 4:
-                inputs[0].add_(1)
-
-        return type(bound)(call, bound.output, bound.poison)
-
-    both = {"late": late, "good": writing()}
-    chosen = both if late_first else dict(reversed(both.items()))
-    timed = {
-        each.implementation: each
-        for each in compare(Doubling(), chosen, cases="small", settings=QUICK).compared[0].timed
-    }
-    assert timed["late"].failed == "it changed its inputs: x (while timed)"
-    assert timed["good"].failed is None and timed["good"].accuracy[0].right
-
-
-def test_a_reference_that_works_in_place_is_refused():
-    class InPlace(Doubling):
-        def reference_solution(self, *inputs):
-            return inputs[0].mul_(2)
-
-    with pytest.raises(UsageError, match=r"its reference changes its inputs \(x\)"):
-        compare(InPlace(), {"mine": writing()}, cases="small", settings=QUICK)
-
-
-@pytest.mark.parametrize("error", [SystemExit(0), NotImplementedError("no more")])
-def test_who_gives_up_while_timed_has_failed(error):
-    def tired(problem, case, inputs):
-        bound, calls = writing()(problem, case, inputs), []
-
-        def call():
-            bound.call()
-            calls.append(1)
-            if len(calls) > 3:
-                raise error
-
-        return type(bound)(call, bound.output, bound.poison)
-
-    found = one(Doubling(), tired)
-    assert found.missing is None
-    assert found.failed.startswith(f"raised {type(error).__name__}")
-
-
-def test_a_problem_that_lets_nan_pass_does_not_decide_on_it():
-    class Lax(Doubling):
-        def verify_result(self, expected, actual):
-            return True, {}
-
-    assert "nan" in one(Lax(), writing(set_at(5, float("nan")))).failed
-    assert one(Lax(), writing(add_at(5, 1.0))).failed is None  # what is finite is the problem's to judge
-
-
-def test_a_problem_that_refuses_what_tolerances_allow_decides():
-    class Strict(Doubling):
-        def verify_result(self, expected, actual):
-            return bool((expected == actual).all()), {"mismatches": int((expected != actual).sum())}
-
-    found = one(Strict(), writing(add_at(49, 1e-5)))  # 98 and a step of float32 (7.6e-6)
-    assert "mismatches 1" in found.failed
-
-
-def test_a_kernel_that_is_right_only_once_is_wrong():
-    calls = []
-
-    def spoil(out):
-        calls.append(1)
-        if len(calls) > 8:
-            out[-1] = 0
-
-    found = one(Doubling(), writing(spoil))
-    assert "after timing" in found.failed and found.roofline is None
-
-
-def test_what_an_earlier_call_wrote_does_not_count():
-    def lazy(problem, case, inputs):
-        bound = writing()(problem, case, inputs)
-        todo = [bound.call]
-        return type(bound)(lambda: todo and todo.pop()(), bound.output, bound.poison)
-
-    found = one(Doubling(), lazy)
-    assert "after timing" in found.failed and f"{ELEMENTS} of {ELEMENTS}" in found.failed
-
-
-def test_a_tolerance_decides_in_place_of_the_problem():
-    from kernel_velocity.harness.accuracy import parse_tolerance
-
-    lax = Settings(rounds=1, rule=partial(FixedCount, n=2), warmups=0, tolerance=parse_tolerance("1"))
-    assert one(DoublingBytes(), writing(add_at(41, 1)), lax).failed is None
-    assert one(DoublingBytes(), writing(add_at(41, 2)), lax).failed is not None
-
-
-def test_what_raises_costs_the_others_nothing():
-    def refuse(problem, case, inputs):
-        raise NotImplementedError("needs a CUDA device")
-
-    def crash(problem, case, inputs):
-        raise ZeroDivisionError("by zero")
-
-    (compared,) = compare(Doubling(), {"a": refuse, "b": crash, **EAGER}, cases="small", settings=QUICK).compared
-    missing, failed, eager = compared.timed
-    assert (missing.missing, missing.failed) == ("needs a CUDA device", None)
-    assert failed.failed == "raised ZeroDivisionError: by zero"
-    assert len(eager.rounds) == 2
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_every_implementation_is_as_often_the_first(count):
-    names = list(range(count))
-    rounds = [order(names, number) for number in range(2 * count)]
-    assert all(sorted(each) == names for each in rounds)
-    assert sorted(each[0] for each in rounds) == sorted(2 * names)
-    assert rounds[:count] == [each[::-1] for each in rounds[count:]]
-    assert order([], 3) == []
-
-
-def test_implementations_take_turns(monkeypatch):
-    taken = []
-
-    def take(call, rule, place, warmups):
-        call()
-        return compare_rounds.Taken(samples=(1e-6,), estimate=1e-6, stop="complete", flags=(), ended=0.0)
-
-    monkeypatch.setattr(subject, "take_round", take)
-
-    def named(name):
-        return returning(lambda x: (taken.append(name), x * 2)[1])
-
-    settings = Settings(rounds=4, rule=partial(FixedCount, n=1), warmups=0)
-    compare(Doubling(), {name: named(name) for name in "abc"}, cases="small", settings=settings)
-    assert "".join(taken[3:-3]) == "abcbcacabcba"  # between the two verifications
-
-
-def test_progress_goes_from_nothing_to_all():
-    told = []
-    compare(Doubling(), EAGER, settings=QUICK, progress=lambda what, done: told.append((what, done)))
-    shares = [done for _, done in told]
-    assert shares == sorted(shares) and shares[0] == 0 and 0.5 < shares[-1] < 1
-    assert any("float32-large round 2/2 eager" in what for what, _ in told)
-
-
-def test_a_case_says_what_it_is():
+def test_case_has_its_figures():
     found = compare(Doubling(), EAGER, cases="large", settings=QUICK, roofs=ROOFS)
     (compared,) = found.compared
     assert (compared.problem, compared.case, compared.device) == ("doubling", "float32-large", "cpu")
     assert (compared.dtype, compared.dims, compared.elements) == ("float32", (2000,), 2000)
     assert (compared.tensor_bytes, compared.flops, compared.bytes, compared.memory) == (8000, 2000, 16000, "L2")
-    assert compared.timed[0].roofline.bandwidth == pytest.approx(16000 / sorted(compared.timed[0].estimates)[0], rel=1)
-    assert found.settings["reference"] == "eager" and found.settings["rounds"] == "2"
-    assert found.environment["torch"] == torch.__version__
-    assert found.took > 0
+    eager = compared.timed[0].roofline
+    assert eager.bandwidth == pytest.approx(compared.bytes * eager.achieved / compared.flops)
+    assert found.settings["reference"] == "eager" and found.environment["torch"] == torch.__version__
+    without = compare(Doubling(), EAGER, cases="small", settings=QUICK)
+    assert without.compared[0].timed[0].roofline is None and without.took > 0
 
 
-def test_what_computes_in_int8_has_the_peak_in_int8_over_it_whatever_it_writes():
+def test_int8_product_lies_below_the_peak_in_int8_whatever_it_writes():
     class Widening(DoublingBytes):
         """x (n,) int8 -> out = 2 x as int32, as products of int8 are."""
 
@@ -297,57 +84,227 @@ def test_what_computes_in_int8_has_the_peak_in_int8_over_it_whatever_it_writes()
     peaks = Roofs(levels=(), peaks={"int8": 1e3, "int32": 1e12})
     found = compare(Widening(), {"eager": returning(lambda x: x.int() * 2)}, cases="large", settings=QUICK, roofs=peaks)
     (compared,) = found.compared
-    assert compared.dtype == "int8"
-    assert compared.timed[0].roofline.attainable == pytest.approx(1e3)
+    assert compared.dtype == "int8" and compared.timed[0].roofline.attainable == pytest.approx(1e3)
 
 
-def test_without_roofs_there_is_no_roofline():
-    (compared,) = compare(Doubling(), EAGER, cases="small", settings=QUICK).compared
-    assert compared.timed[0].roofline is None
+def test_tf32_products_lie_below_tf32s_peak(monkeypatch):
+    """On the CPU nothing is multiplied in TF32: what PyTorch allows is put into place."""
+    taken = subject.Subject._take_round
+
+    def take(self):
+        taken(self)
+        self.tf32 = self.name == "mine"
+
+    monkeypatch.setattr(subject.Subject, "_take_round", take)
+    roofs = replace(ROOFS, peaks={"float32": 1e3, "tf32": 1e20})
+    eager, mine = (each.roofline for each in timed_of(Doubling(), {**EAGER, "mine": writing()}, roofs=roofs).values())
+    assert (eager.dtype, eager.bound, mine.dtype, mine.bound) == ("float32", "compute", "tf32", "memory")
 
 
-def test_a_call_that_allocates_is_the_whole_function():
-    from kernel_velocity.stats.speedup import timing
+class ManyPasses(Doubling):
+    """Says that it passes over its data a thousand times."""
 
-    (compared,) = compare(Doubling(), {**EAGER, "mine": writing()}, cases="small", settings=QUICK).compared
-    eager, mine = compared.timed
-    assert eager.function == timing(eager.estimates).seconds
-    assert mine.function is None
+    def get_bytes(self, test_case):
+        return 8000 * test_case["dims"][0]
 
 
-def test_the_native_function_is_timed_with_its_allocation(monkeypatch):
-    import sys
-    import types
+class InPlace(Doubling):
+    """Says that a call reads and writes one tensor."""
 
-    module = types.ModuleType("kernels.doubling")
-    called = []
-    module.doubling = lambda x: (called.append(1), x * 2)[1]
-    monkeypatch.setitem(sys.modules, "kernels.doubling", module)
-
-    class Native(Doubling):
-        kernel = "doubling"
-
-    (compared,) = compare(Native(), {"native": writing()}, cases="small", settings=QUICK).compared
-    assert compared.timed[0].function > 0
-    assert len(called) > 2 * 3  # in each of the rounds
+    def get_footprint(self, test_case):
+        return 4 * test_case["dims"][0]
 
 
-def test_sizes_that_do_not_fit_are_refused_before_anything_is_allocated(monkeypatch):
+@pytest.mark.parametrize(("problem", "footprint"), [(Doubling, 8000), (ManyPasses, 8000), (InPlace, 4000)])
+def test_footprint_is_no_traffic(problem, footprint):
+    (compared,) = compare(problem(), EAGER, cases="small", settings=QUICK, roofs=ROOFS).compared
+    assert (compared.footprint, compared.memory) == (footprint, "L2")
+    assert not compared.timed[0].roofline.impossible
+
+
+def test_footprint_counts_shared_memory_once():
+    x, test = torch.ones(10), Doubling().generate_test_cases()[0]
+    assert compare_cases.footprint(Doubling(), test, [x, x[:2], torch.ones(3)]) == 40 + 12
+
+
+def test_history_goes_by_the_footprint_too(monkeypatch):
+    from benchmarks import add_mul_exp
+
+    monkeypatch.setattr(add_mul_exp.AddMulExp, "get_footprint", lambda self, test: 7)
+    made = type("Again", (add_mul_exp.Cpu,), {})
+    assert set(made.footprints.values()) == {7} and made.bytes == add_mul_exp.Cpu.bytes
+    assert made()._working_set(made.time_hot, "float32-1M") == 7
+    assert made()._working_set(made.time_cold, "float32-1M") == math.inf
+
+
+# What is wrong -------------------------------------------------------------------------------------------------------
+
+
+def short_of_the_last(problem, case, inputs):
+    """Bind a kernel that leaves the last element as it was."""
+    bound = writing()(problem, case, inputs)
+    out = bound.output()
+    return type(bound)(lambda: torch.mul(inputs[0][:-1], 2, out=out[:-1]), bound.output, bound.poison)
+
+
+@pytest.mark.parametrize(
+    ("problem", "bind", "words"),
+    [
+        (Doubling, writing(set_at(317, math.nan)), "317"),
+        (Doubling, writing(set_at(3, math.inf)), "3"),
+        (DoublingBytes, writing(lambda out: out[41].add_(1)), "41"),
+        (Doubling, returning(lambda x: x[:-1] * 2), f"({ELEMENTS - 1},)"),
+        (Doubling, returning(lambda x: (x * 2).reshape(2, -1)), "(2, 500)"),
+        (Doubling, returning(lambda x: None), "wrong"),
+        (DoublingBytes, short_of_the_last, f"{ELEMENTS - 1}"),
+    ],
+    ids=["nan", "infinity", "off by one", "short", "reshaped", "nothing", "last"],
+)
+def test_wrong_output_is_named_and_not_timed(problem, bind, words):
+    found = one(problem(), bind)
+    assert "out is wrong" in found.failed and words in found.failed and "before timing" in found.failed
+    assert found.rounds == () and found.roofline is None and not found.accuracy[0].right
+
+
+class Unseeded(Doubling):
+    """Its inputs are others each time, and one of them is NaN."""
+
+    def create(self, name, n):
+        values = torch.rand(n)
+        values[7] = math.nan
+        return (values,)
+
+
+@pytest.mark.parametrize("change", [lambda x: x.mul_(2), lambda x: x.copy_(x.flip(0)), lambda x: x.resize_(3)])
+def test_changed_inputs_are_put_back(change):
+    found = timed_of(Unseeded(), {"greedy": doing(lambda x, call: change(x)), "good": writing()})
+    assert found["greedy"].failed == "it changed its inputs: x (before timing)"
+    assert found["good"].failed is None and len(found["good"].rounds) == 2
+
+
+@pytest.mark.parametrize("names", [("late", "good"), ("good", "late")])
+def test_inputs_changed_while_timed_blame_nobody_else(names):
+    both = {"late": doing(lambda x, call: x.add_(1) if call == 4 else None), "good": writing()}
+    found = timed_of(Doubling(), {name: both[name] for name in names})
+    assert found["late"].failed == "it changed its inputs: x (while timed)"
+    assert found["good"].failed is None and found["good"].accuracy[0].right
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), NotImplementedError("no more")])
+def test_giving_up_while_timed_is_a_failure(error):
+    def tire(x, call):
+        if call > 3:
+            raise error
+
+    found = one(Doubling(), doing(tire))
+    assert found.missing is None and found.failed.startswith(f"raised {type(error).__name__}")
+
+
+def test_right_only_once_is_wrong():
+    calls = []
+    spoiled = one(Doubling(), writing(lambda out: (calls.append(1), len(calls) > 8 and out[-1:].zero_())))
+    assert "after timing" in spoiled.failed and spoiled.roofline is None
+
+    def lazy(problem, case, inputs):
+        bound = writing()(problem, case, inputs)
+        todo = [bound.call]
+        return type(bound)(lambda: todo and todo.pop()(), bound.output, bound.poison)
+
+    stale = one(Doubling(), lazy)  # what an earlier call wrote does not count
+    assert "after timing" in stale.failed and f"{ELEMENTS} of {ELEMENTS}" in stale.failed
+
+
+def test_errors_cost_the_others_nothing():
+    def refuse(problem, case, inputs):
+        raise NotImplementedError("needs a CUDA device")
+
+    def crash(problem, case, inputs):
+        raise ZeroDivisionError("by zero")
+
+    missing, failed, eager = timed_of(Doubling(), {"a": refuse, "b": crash, **EAGER}).values()
+    assert (missing.missing, missing.failed) == ("needs a CUDA device", None)
+    assert failed.failed == "raised ZeroDivisionError: by zero"
+    assert len(eager.rounds) == 2
+
+
+def test_pytorchs_settings_are_put_back_and_noted():
+    def spoil(x, call):
+        torch.set_num_threads(3)
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(True)
+
+    seen, drawn = set(), []
+
+    def look(x, call):
+        seen.add((torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()))
+        drawn.append(torch.rand(1).item())
+
+    three = {"one": doing(look), "greedy": doing(spoil), "next": doing(look)}
+    found = compare(Doubling(), three, cases="small", settings=QUICK)
+    assert seen == {(1, torch.float32, False)}
+    assert drawn[0] == drawn[1]  # each draws the same random numbers as it is verified
+    assert all(each.failed is None for each in found.compared[0].timed)
+    assert [each for each in found.warnings if "greedy" in each] == [
+        f"doubling: greedy changes PyTorch's {what}; it was put back for the others"
+        for what in ("threads from 1 to 3", "default dtype from float32 to float64", "grad mode from off to on")
+    ]
+
+
+# Turns, progress, reference ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_order_makes_everyone_as_often_the_first(count):
+    names = list(range(count))
+    turns = [order(names, number) for number in range(2 * count)]
+    assert sorted(each[0] for each in turns) == sorted(2 * names)
+    assert turns[:count] == [each[::-1] for each in turns[count:]]
+    assert order([], 3) == []
+
+
+def test_implementations_take_turns(monkeypatch):
+    taken = []
+
+    def take(call, rule, device, **given):
+        call()
+        return Round(samples=(1e-6,), estimate=1e-6, stop="complete", flags=(), ended=0.0)
+
+    monkeypatch.setattr(subject, "take_round", take)
+    three = {name: doing(lambda x, call, name=name: taken.append(name)) for name in "abc"}
+    compare(Doubling(), three, cases="small", settings=Settings(rounds=4))
+    assert "".join(taken[3:-3]) == "abcbcacabcba"  # between the two verifications
+
+
+def test_progress_goes_from_nothing_to_all():
+    calls = []
+    compare(Doubling(), EAGER, settings=QUICK, progress=lambda what, done: calls.append((what, done)))
+    shares = [done for _, done in calls]
+    assert shares == sorted(shares) and shares[0] == 0 and 0.5 < shares[-1] < 1
+    assert any("float32-large round 2/2 eager" in what for what, _ in calls)
+
+
+@pytest.mark.parametrize("reference", [None, "native"])
+def test_reference_without_a_time_is_a_warning(reference):
+    both = {"native": writing(lambda out: out.fill_(3)), **EAGER, "other": writing()}
+    found = compare(Doubling(), both, cases="small", settings=replace(QUICK, reference=reference))
+    assert (
+        "doubling float32-small: the reference native has no time there, so speed-ups are relative to eager "
+        "and whoever comes first of two"
+    ) in found.warnings
+    right = compare(Doubling(), {**EAGER, "other": writing()}, cases="small", settings=QUICK)
+    assert not any("reference" in each for each in right.warnings)
+
+
+# Refused -------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_that_does_not_suffice_is_refused_before_anything_is_allocated(monkeypatch):
     monkeypatch.setattr(reported, "free_memory", lambda device: 3 * 8 * 2 * ELEMENTS)  # the large one needs all of it
     problem = Doubling()
     with pytest.raises(UsageError, match=r"doubling float32-large: needs about .* free on cpu"):
         compare(problem, EAGER, settings=QUICK)
     assert problem.made == []
     assert len(compare(problem, EAGER, cases="small", settings=QUICK).compared) == 1
-
-
-def test_a_problem_that_raises_is_one_line():
-    class Broken(Doubling):
-        def reference_solution(self, *inputs):
-            raise AssertionError("Torch not compiled with CUDA enabled")
-
-    with pytest.raises(UsageError, match="doubling float32-small: its reference raised AssertionError: Torch not comp"):
-        compare(Broken(), EAGER, settings=QUICK)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 bytes")])
@@ -359,34 +316,204 @@ def test_memory_that_runs_out_all_the_same_is_one_line(error):
         compare(Doubling(), {"big": bind}, cases="small", settings=QUICK)
 
 
-def test_a_device_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UsageError, match="--device cuda: PyTorch sees no CUDA device"):
-        compare(Doubling("cuda"), EAGER, settings=QUICK)
+def no_cuda(*inputs):
+    raise AssertionError("Torch not compiled with CUDA enabled")
 
 
-def test_an_unknown_reference():
-    with pytest.raises(UsageError, match="--reference 'fast': not among the implementations compared: eager"):
-        compare(Doubling(), EAGER, settings=Settings(reference="fast"))
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (no_cuda, "doubling float32-small: its reference raised AssertionError: Torch not compiled"),
+        (lambda x: x.mul_(2), r"its reference changes its inputs \(x\)"),
+    ],
+)
+def test_reference_that_raises_or_works_in_place_is_refused(reference, words):
+    problem = Doubling()
+    problem.reference_solution = reference
+    with pytest.raises(UsageError, match=words):
+        compare(problem, EAGER, settings=QUICK)
 
 
-def test_on_cuda_events_time_rounds_and_functions_are_waited_for(monkeypatch):
-    from tests.harness import pretend_cuda
+# Accuracy: who decides -----------------------------------------------------------------------------------------------
 
+
+def judging(verdict, problem=Doubling):
+    found = problem()
+    found.verify_result = verdict
+    return found
+
+
+def test_problem_decides_on_what_is_finite():
+    lax = judging(lambda expected, actual: (True, {}))
+    assert "nan" in one(lax, writing(set_at(5, math.nan))).failed
+    assert one(lax, writing(lambda out: out[5].add_(1.0))).failed is None
+    strict = judging(lambda expected, actual: (torch.equal(expected, actual), {"mismatches": 1}))
+    assert "mismatches 1" in one(strict, writing(lambda out: out[49].add_(1e-5))).failed  # 98 and a step of float32
+
+
+def test_tolerance_decides_in_place_of_the_problem():
+    lax = replace(QUICK, tolerance=parse_tolerance("1"))
+    assert one(DoublingBytes(), writing(lambda out: out[41].add_(1)), lax).failed is None
+    assert one(DoublingBytes(), writing(lambda out: out[41].add_(2)), lax).failed is not None
+
+
+# The whole function, and rounds --------------------------------------------------------------------------------------
+
+
+def test_function_of_a_call_that_allocates_is_the_call():
+    found = timed_of(Doubling(), {**EAGER, "mine": writing()})
+    assert found["eager"].function == sum(found["eager"].estimates) / 2
+    assert found["mine"].function is None
+
+
+def test_function_of_the_native_kernel_is_timed_with_its_allocation(monkeypatch):
+    module, called = types.ModuleType("kernels.doubling"), []
+    module.doubling = lambda x: (called.append(1), x * 2)[1]
+    monkeypatch.setitem(sys.modules, "kernels.doubling", module)
+    monkeypatch.setattr(Doubling, "kernel", "doubling")
+    assert timed_of(Doubling(), {"native": writing()})["native"].function > 0
+    assert len(called) > 2 * 3  # in each of the rounds
+
+
+def test_function_on_cuda_is_waited_for_and_rounds_are_timed_by_events(monkeypatch):
     synchronised = pretend_cuda.plant(monkeypatch, torch)
-    monkeypatch.setattr(compare_rounds, "TorchEvents", pretend_cuda.HostEvents)
-    (compared,) = compare(Doubling("cuda"), EAGER, cases="small", settings=QUICK).compared
-    (eager,) = compared.timed
-    assert (compared.device, eager.failed, len(eager.rounds)) == ("cuda", None, 2)
-    assert eager.function is not None and eager.power == ()
-    assert synchronised
+    monkeypatch.setattr(rounds, "TorchEvents", pretend_cuda.HostEvents)
+    eager = timed_of(Doubling("cuda"), EAGER)["eager"]
+    assert (eager.failed, len(eager.rounds), eager.power) == (None, 2, ())
+    assert eager.function is not None and synchronised
 
 
-def test_one_function_is_timed_with_an_interval(monkeypatch):
+def test_function_that_is_slow_has_few_samples():
+    calls = []
+    time_of_function(partial(calls.append, 1), "cpu", per_call=0.5)
+    assert len(calls) == 1 + rounds.FEWEST
+
+
+class Counting:
+    """A timer whose samples are 1, 2, 3, ... µs; it calls what it times."""
+
+    by_wall = False
+
+    def __init__(self):
+        self.flags, self.batches, self.taken = set(), set(), 0
+
+    def samples(self, call, batch, n):
+        for _ in range(batch * n):
+            call()
+        self.batches.add(batch)
+        self.taken += n
+        return [(self.taken - n + number + 1) * 1e-6 for number in range(n)]
+
+
+@pytest.fixture
+def timer(monkeypatch):
+    counting = Counting()
+    monkeypatch.setattr(rounds.timing, "plain", lambda device: counting)
+    return counting
+
+
+def test_round_as_published_has_warm_ups_and_a_sample_is_a_call(timer):
+    calls = []
+    found = take_round(partial(calls.append, 1), FixedCount(n=20), "cpu", warmups=7)
+    assert len(calls) == 7 + 20 and timer.batches == {1}
+    assert found.samples == pytest.approx([number * 1e-6 for number in range(1, 21)])  # no burn-in is left out
+    assert (found.estimate, found.stop, found.power) == (pytest.approx(10.5e-6), "complete", None)
+
+
+def test_round_keeps_what_a_rule_does_not_drop(timer):
+    rule = ReactiveBenchmarking(runs=10, min_time=1e-6, max_time=1e-5)
+    found = take_round(lambda: None, rule, "cpu", warmups=0)
+    assert len(found.samples) >= 5 and found.samples[0] > 10e-6
+
+
+def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
+    timer.flags.add("underfed")
+    monkeypatch.setattr(rounds, "activity", lambda *_: HostActivity(99, None, None, contended=True))
+    assert take_round(lambda: None, FixedCount(n=2), "cpu", warmups=0).flags == ("underfed", "contended")
+
+
+def test_round_of_the_history_waits_for_quiet_cores(monkeypatch):
+    asked, real = [], rounds.gate.on_cpu
+
+    def on_cpu(working_set, folder, environ):
+        asked.append((working_set, environ["KV_THREADS"]))
+        return real(working_set, folder, {**environ, "KV_PATIENCE": "0"})
+
+    monkeypatch.setattr(rounds.gate, "on_cpu", on_cpu)
+    take_round(lambda: sum(range(1000)), FixedCount(n=10), "cpu", working_set=4.0, threads=2)
+    assert asked == [(4.0, "2")]
+
+
+def test_time_function_has_an_interval(monkeypatch):
     monkeypatch.setenv("KV_PATIENCE", "0")
-    values = list(range(2000))
-    found = time_function(lambda: sum(values), rule="fixed", rounds=3)
+    found = time_function(lambda: sum(range(2000)), rule="fixed", rounds=3)
     assert 1e-6 < found.seconds < 1e-2
     assert found.interval.low <= found.seconds <= found.interval.high
-    with pytest.raises(UsageError, match="--rule slow"):
-        time_function(lambda: None, rule="slow")
+
+
+# Processes that end --------------------------------------------------------------------------------------------------
+
+
+def test_journal_of_an_earlier_process_is_taken_over(tmp_path):
+    journal, called = Journal(tmp_path), []
+    (tmp_path / "step.json").write_text("{}")
+    journal.bury(Step(doing="timed", implementation="mine", case="float32-small"), "died of SIGSEGV")
+    both = {**EAGER, "mine": lambda *_: called.append(1)}
+    found = compare(Doubling(), both, cases="small", settings=QUICK, journal=journal)
+    dead = found.compared[0].timed[1]
+    assert (dead.failed, called) == ("its process died of SIGSEGV while it was timed", [])
+    again = compare(Doubling(), {"eager": both["mine"], "mine": both["mine"]}, cases="small", journal=journal)
+    assert (again.compared, called) == (found.compared, [])
+
+
+def test_journal_has_every_step_of_an_implementation(tmp_path):
+    journal, seen = Journal(tmp_path), set()
+
+    def bind(problem, case, inputs):
+        seen.add(journal.step().doing)
+        return doing(lambda x, call: seen.add(journal.step().doing))(problem, case, inputs)
+
+    compare(Doubling(), {"mine": bind}, cases="small", settings=QUICK, journal=journal)
+    assert seen == {"set up", "verified before timing", "timed", "verified after timing"}
+    assert journal.step() is None
+
+
+@pytest.fixture
+def losing(monkeypatch):
+    """Make an implementation that raises; after that the device answers with an error as often as `left` says."""
+    state = types.SimpleNamespace(left=0, ended=[])
+    error = RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")
+
+    def synchronize(device):
+        if state.left:
+            state.left -= 1
+            raise error
+
+    def leave(status):
+        raise KeyboardInterrupt(status)  # stands for the end of the process
+
+    def bind(problem, case, inputs):
+        state.left = state.errors
+        raise error
+
+    monkeypatch.setattr(subject, "synchronize", synchronize)
+    monkeypatch.setattr(isolation.os, "_exit", leave)
+    state.bind = bind
+    return state
+
+
+def test_device_that_is_lost_ends_the_process_and_the_next_one_knows(tmp_path, losing):
+    losing.errors, journal = 2, Journal(tmp_path)
+    with pytest.raises(KeyboardInterrupt, match="70"):
+        compare(Doubling(), {"mine": losing.bind}, cases="small", settings=QUICK, journal=journal)
+    step = journal.step()
+    assert (step.implementation, step.case, step.doing) == ("mine", "float32-small", "set up")
+    assert step.how == "lost the device (CUDA error: an illegal memory access was encountered)"
+    with pytest.raises(KernelVelocityError, match="mine float32-small: the device is lost to this process: CUDA error"):
+        compare(Doubling(), {"mine": losing.bind}, cases="small", settings=QUICK)
+
+
+def test_device_that_reports_an_error_once_is_not_lost(losing):
+    losing.errors = 1
+    found = timed_of(Doubling(), {"mine": losing.bind, **EAGER})
+    assert "illegal memory access" in found["mine"].failed and found["eager"].failed is None

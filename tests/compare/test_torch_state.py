@@ -1,24 +1,28 @@
 """What an implementation sets of PyTorch is put back and said, whatever it is."""
 
+import os
+
 import pytest
 
-from kernel_velocity.compare import process
+from kernel_velocity.compare import torch_state
 
 torch = pytest.importorskip("torch", reason="these are PyTorch's settings")
 
 
 def changes(do):
-    """Return what is said of a change, after looking that nothing is left of it."""
-    before = [setting.read(torch) for setting in process.SETTINGS]
-    said = []
-    with process.set_back(said.append):
+    """Return what is noted of a change, after looking that nothing is left of it, an error or not."""
+    before = [read(torch) for read, _ in torch_state.SETTINGS.values()]
+    notes = []
+    with pytest.raises(RuntimeError, match="done"), torch_state.set_back(notes.append):
         do()
-    assert [setting.read(torch) for setting in process.SETTINGS] == before
-    return said
+        raise RuntimeError("done")
+    assert [read(torch) for read, _ in torch_state.SETTINGS.values()] == before
+    assert torch.utils._device.CURRENT_DEVICE is None  # no mode is left behind
+    return notes
 
 
 @pytest.mark.parametrize(
-    ("do", "said"),
+    ("do", "note"),
     [
         (lambda: torch.set_num_threads(torch.get_num_threads() + 3), "threads from"),
         (lambda: torch.set_default_dtype(torch.float64), "default dtype from float32 to float64"),
@@ -29,57 +33,58 @@ def changes(do):
         ),
         (lambda: torch.set_float32_matmul_precision("high"), "precision of float32 products from highest to high"),
         (lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True), "precision of float32 products"),
-        (lambda: torch.manual_seed(3), "state of random numbers"),
         (lambda: torch.rand(3), "state of random numbers"),
     ],
 )
-def test_each_setting_is_put_back_and_said(do, said):
-    found = changes(do)
-    assert len(found) == 1 and found[0].startswith(said)
+def test_set_back_puts_every_setting_back_and_says_so(do, note):
+    (found,) = changes(do)
+    assert found.startswith(note)
 
 
-def test_an_older_pytorch_has_fewer_settings(monkeypatch):
+def test_set_back_of_nothing_says_nothing():
+    assert changes(lambda: torch.ones(3).sum()) == []
+
+
+def test_set_back_with_an_older_pytorch(monkeypatch):
     monkeypatch.delattr(torch, "get_default_device")
     threads = torch.get_num_threads()
     assert changes(lambda: torch.set_num_threads(threads + 1)) == [f"threads from {threads} to {threads + 1}"]
 
 
-def test_nothing_is_said_of_nothing():
-    assert changes(lambda: torch.ones(3).sum()) == []
-
-
-def test_it_is_put_back_after_an_error_too():
-    before, said = torch.get_num_threads(), []
-    with pytest.raises(RuntimeError), process.set_back(said.append):
-        torch.set_num_threads(before + 1)
-        raise RuntimeError
-    assert (torch.get_num_threads(), said) == (before, [f"threads from {before} to {before + 1}"])
-
-
-def test_the_cpu_as_default_device_leaves_no_mode_behind():
-    with process.set_back(lambda _: None):
-        torch.set_default_device("meta")
-    assert torch.utils._device.CURRENT_DEVICE is None
+def test_prepared_leaves_pytorch_as_it_was(monkeypatch):
+    monkeypatch.setenv("KV_THREADS", "7")
+    newer, before = torch.backends.cuda.matmul, torch.get_num_threads()
+    torch.set_grad_enabled(True)
+    had = getattr(newer, "fp32_precision", None)
+    if had is not None:  # a precision that only the newer settings have
+        newer.fp32_precision = "tf32"
+    try:
+        with torch_state.prepared("cpu", 2):
+            assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("2", 2, False)
+            assert had is None or newer.fp32_precision == "ieee"
+        assert (os.environ["KV_THREADS"], torch.get_num_threads(), torch.is_grad_enabled()) == ("7", before, True)
+        assert had is None or newer.fp32_precision == "tf32"
+    finally:
+        if had is not None:
+            newer.fp32_precision = had
 
 
 @pytest.mark.parametrize(
     ("do", "override", "allowed"),
     [
         (lambda: None, None, False),
-        (lambda: torch.set_float32_matmul_precision("high"), None, True),
         (lambda: torch.set_float32_matmul_precision("medium"), None, True),
-        (lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True), None, True),
         (lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"), None, True),
         (lambda: setattr(torch.backends, "fp32_precision", "tf32"), None, True),
         (lambda: None, "1", True),
         (lambda: torch.set_float32_matmul_precision("high"), "0", False),
     ],
 )
-def test_whether_products_may_be_taken_in_tf32(do, override, allowed):
-    with process.set_back(lambda _: None):
+def test_tf32_is_allowed_as_pytorch_and_the_driver_say(do, override, allowed):
+    with torch_state.set_back(lambda _: None):
         torch.set_float32_matmul_precision("highest")
         if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
             torch.backends.cuda.matmul.fp32_precision = "none"
         do()
-        found = process.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
+        found = torch_state.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
     assert found is allowed

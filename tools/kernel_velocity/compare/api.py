@@ -38,36 +38,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
 
 from kernel_velocity.compare import selection, system
 from kernel_velocity.compare import settings as compare_settings
 from kernel_velocity.compare.case import Progress, compare_case
+from kernel_velocity.compare.implementations import binders
 from kernel_velocity.compare.isolation import Journal
-from kernel_velocity.compare.process import prepared
 from kernel_velocity.compare.result import Compared, Comparison
-from kernel_velocity.compare.rounds import Place, take_round
+from kernel_velocity.compare.rounds import take_round
 from kernel_velocity.compare.settings import Settings
-from kernel_velocity.compare.subject import Bind
+from kernel_velocity.compare.solutions import Bind
+from kernel_velocity.compare.torch_state import prepared
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import implementations as harness
-from kernel_velocity.harness import reported, timing
-from kernel_velocity.harness.problem import Problem
+from kernel_velocity.harness import reported
+from kernel_velocity.harness.problem import Problem, TestCase
 from kernel_velocity.harness.timers import Call
-from kernel_velocity.harness.under_test import root_folder
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.stats import speedup
 
+__all__ = ["Job", "binders", "compare", "time_function"]
 
-def binders(*names: str) -> dict[str, Bind]:
-    """Return what binds the harness's implementations of these names ("eager", "compile", ...) to inputs."""
-    folder = root_folder({}) / ".asv" / "cache" / "aoti"
-
-    def bind(name: str, problem: Problem, case: str, inputs: Any) -> harness.Bound:
-        return harness.bind(name, problem, case, inputs, folder)
-
-    return {name: partial(bind, name) for name in names}
+ONE_PROCESS = "rounds share one process: what differs between processes (about 1%) is not in the intervals"
 
 
 def compare(
@@ -81,7 +73,7 @@ def compare(
     progress: Progress = lambda what, done: None,
     journal: Journal | None = None,
 ) -> Comparison:
-    """Compare implementations of a problem on its device, `problem.device`; return what was found.
+    """Compare implementations of a problem on its device, `problem.device`.
 
     Args:
         problem: what is computed; its test cases, its reference.
@@ -90,87 +82,91 @@ def compare(
         dtype: only cases of that dtype.
         settings: rounds, rule, tolerance, ...; None: those of the history.
         roofs: the machine's ceilings (runner/peaks.py); None: no roofline.
-        progress: told what is being done, and which share is.
-        journal: what an earlier process wrote of the same comparison, and this one goes on with; None: nothing.
+        progress: called with what is being done, and the share of all that is done.
+        journal: what an earlier process wrote of the same comparison, which this one takes over; None: nothing.
 
     Raises:
         UsageError: no such case, the device is not there, a case does not fit into memory, an unknown reference.
     """
-    chosen, log = settings or Settings(), journal or Journal()
-    check_reference(chosen, implementations)
-    began = time.time()
+    chosen = settings or Settings()
     with prepared(problem.device, chosen.threads):
-        tests = selection.cases(problem, cases, dtype)
-        for test in tests:  # all, before the first is allocated
-            selection.check_fits(problem, test, len(implementations), reported.free_memory(problem.device))
-        environment = system.environment(problem.device, chosen.threads)
-        found = []
-        for number, test in enumerate(tests):
-            part = _part(progress, f"{problem.name} {test['name']}", number, len(tests))
-            compared = log.kept(test["name"])
+        (tests,) = selection.cases([problem], cases, dtype)
+        job = Job(problem=problem, implementations=implementations, tests=tests, settings=chosen)
+        return job.compare(roofs, progress, journal or Journal())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A problem, its implementations and its test cases, ready to be compared; inside `prepared`.
+
+    Raises:
+        UsageError: the reference is not compared, or a case does not fit into memory; nothing is allocated yet.
+    """
+
+    problem: Problem
+    implementations: Mapping[str, Bind]
+    tests: Sequence[TestCase]
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        reference = self.settings.reference
+        if reference is not None and reference not in self.implementations:
+            there = ", ".join(self.implementations)
+            raise UsageError(f"--reference {reference!r}: not among the implementations compared: {there}")
+        free = reported.free_memory(self.problem.device)
+        for test in self.tests:
+            selection.check_fits(self.problem, test, len(self.implementations), free)
+
+    @property
+    def reference(self) -> str:
+        """Return the implementation that speed-ups are relative to."""
+        return self.settings.reference or next(iter(self.implementations), "none")
+
+    def compare(self, roofs: Roofs | None, progress: Progress, journal: Journal) -> Comparison:
+        """Compare on every test case; those that the journal has are taken over."""
+        problem, began, found = self.problem, time.time(), list[Compared]()
+        environment = system.environment(problem.device, self.settings.threads)
+        for number, test in enumerate(self.tests):
+            name, count = test["name"], len(self.tests)
+
+            def part(what: str, done: float, name: str = name, number: int = number, count: int = count) -> None:
+                progress(f"{problem.name} {name} {what}", (number + done) / count)
+
+            compared = journal.kept(name)
             if compared is None:
                 compared = compare_case(
-                    *(problem, implementations, test),
-                    settings=chosen,
+                    *(problem, self.implementations, test),
+                    settings=self.settings,
                     roofs=roofs,
                     began=began,
                     progress=part,
-                    journal=log,
+                    journal=journal,
                 )
-                log.keep(compared)
+                journal.keep(compared)
             found.append(compared)
-    return Comparison(
-        compared=tuple(found),
-        environment=environment,
-        settings=described(chosen, implementations),
-        began=began,
-        took=time.time() - began,
-        warnings=(*warnings(environment, roofs, found), *without_reference(found, chosen, implementations)),
-    )
+        notes = [f"{problem.name}: {note}" for each in found for timed in each.timed for note in timed.notes]
+        allocator = environment["allocator"]
+        warnings = [ONE_PROCESS, *([f"allocator: {allocator}"] if allocator == system.NO_ALLOCATOR else []), *notes]
+        warnings += [*(roofs.warnings if roofs is not None else ()), *self._without_reference(found)]
+        return Comparison(
+            compared=tuple(found),
+            environment=environment,
+            settings={**self.settings.described(), "reference": self.reference},
+            began=began,
+            took=time.time() - began,
+            warnings=tuple(dict.fromkeys(warnings)),  # those of each case are the same
+            roofs=roofs,
+        )
 
-
-def without_reference(
-    compared: Sequence[Compared], settings: Settings, implementations: Mapping[str, Bind]
-) -> Iterator[str]:
-    """Yield a line for each case on which the reference has no time, and others have."""
-    reference = described(settings, implementations)["reference"]
-    for each in compared:
-        timed = [one.implementation for one in each.timed if one.failed is None and one.estimates]
-        if timed and reference not in timed:
-            yield (
-                f"{each.problem} {each.case}: the reference {reference} has no time there, "
-                f"so speed-ups are relative to {timed[0]} and whoever comes first of two"
-            )
-
-
-def described(settings: Settings, implementations: Mapping[str, Bind]) -> dict[str, str]:
-    """Return the settings as text, the implementation that speed-ups are relative to among them."""
-    return {**settings.described(), "reference": settings.reference or next(iter(implementations), "none")}
-
-
-def check_reference(settings: Settings, implementations: Mapping[str, Bind]) -> None:
-    """Refuse a reference that is not compared.
-
-    Raises:
-        UsageError: there is no such implementation.
-    """
-    if settings.reference is not None and settings.reference not in implementations:
-        there = ", ".join(implementations)
-        raise UsageError(f"--reference {settings.reference!r}: not among the implementations compared: {there}")
-
-
-def warnings(environment: Mapping[str, str], roofs: Roofs | None, compared: Sequence[Compared] = ()) -> tuple[str, ...]:
-    """Return what a reader must know about all of a comparison, each once."""
-    found = ["rounds share one process: what differs between processes (about 1%) is not in the intervals"]
-    if "not set" in environment.get("allocator", ""):
-        found.append(f"allocator: {environment['allocator']}")
-    found += [f"{each.problem}: {note}" for each in compared for timed in each.timed for note in timed.notes]
-    return tuple(dict.fromkeys((*found, *(roofs.warnings if roofs is not None else ()))))  # of each case the same
-
-
-def _part(progress: Progress, what: str, number: int, count: int) -> Progress:
-    """Return the progress of one part of several."""
-    return lambda text, done: progress(f"{what} {text}", (number + done) / count)
+    def _without_reference(self, compared: Sequence[Compared]) -> Iterator[str]:
+        """Yield a line for each case on which the reference has no time, and others have."""
+        for each in compared:
+            timed = [one.implementation for one in each.timed if one.failed is None and one.estimates]
+            if timed and self.reference not in timed:
+                yield (
+                    f"{each.problem} {each.case}: the reference {self.reference} has no time there, "
+                    f"so speed-ups are relative to {timed[0]} and whoever comes first of two"
+                )
 
 
 def time_function(
@@ -188,6 +184,6 @@ def time_function(
     Raises:
         UsageError: an unknown rule, no rounds.
     """
-    named = compare_settings.settings(environ={}, rule=rule, rounds=rounds, threads=threads)
-    place = Place(device=device, working_set=0, threads=threads, new_timer=timing.plain)
-    return speedup.timing([take_round(call, named.rule(), place).estimate for _ in range(named.rounds)])
+    chosen = compare_settings.settings(environ={}, rule=rule, rounds=rounds, threads=threads)
+    taken = (take_round(call, chosen.rule(), device, threads=threads) for _ in range(chosen.rounds))
+    return speedup.timing([each.estimate for each in taken])

@@ -1,6 +1,6 @@
 """``kv compare``: implementations of a problem side by side, on the working tree, without git history.
 
-Every implementation is verified before and after it is timed; they take turns in rounds, in a process of their own that
+Every implementation is verified before and after it is timed. They take turns in rounds, in a process of their own that
 one of them may end (compare/isolation.py). The exit status is 1 when one is wrong, 2 for a mistake of the user's,
 22 when there was nothing to measure.
 """
@@ -8,93 +8,116 @@ one of them may end (compare/isolation.py). The exit status is 1 when one is wro
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from kernel_velocity import lock
-from kernel_velocity.compare import inside as compare_inside
-from kernel_velocity.compare import isolation, process, settings, statistics, table
-from kernel_velocity.compare.arguments import FORMATS, add_arguments
+from kernel_velocity import config, lock
+from kernel_velocity.compare import (
+    formats,
+    implementations,
+    isolation,
+    nsight,
+    selection,
+    settings,
+    statistics,
+    table,
+    torch_state,
+)
+from kernel_velocity.compare.api import Job
 from kernel_velocity.compare.isolation import Journal
-from kernel_velocity.compare.jobs import jobs
+from kernel_velocity.compare.profile import profile
 from kernel_velocity.compare.result import Comparison
-from kernel_velocity.compare.settings import Settings
+from kernel_velocity.compare.settings import PRESETS, Settings
+from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
+from kernel_velocity.harness.implementations import Bound
+from kernel_velocity.harness.problem import Inputs, Problem
+from kernel_velocity.harness.stopping import RULES
+from kernel_velocity.harness.tolerance import parse_tolerance
 from kernel_velocity.harness.under_test import root_folder
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.runner import host, peaks
 
-__all__ = ["add_arguments", "merged", "run", "status"]
-
+ALL = "all"
+FORMATS = ("json", "markdown", "html", "gbench", "nvbench")
+TRACES = Path(".asv", "profiles")
+DTYPE = "float32"  # of definitions that make their cases for one dtype
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
 WIDE = 160  # characters, where there is no terminal to ask
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add("what", nargs="+", metavar="PROBLEM", help=f"a kernel, a file with a Problem, or {ALL}")
+    text = "a shared library, or a Python file, with a `solution`; may be repeated"
+    add("--solution", action="append", type=Path, default=[], metavar="FILE", help=text)
+    add("--device", choices=("cpu", "cuda"), help="default: cuda where there is a GPU")
+    text = "test cases: names or regular expressions, commas between"
+    add("--sizes", "--cases", dest="sizes", metavar="NAMES", help=text)
+    add("--dtype", help="only test cases of that dtype, such as float32")
+    add("--implementations", metavar="NAMES", help="names or regular expressions, commas between")
+    add("--reference", metavar="NAME", help="the implementation that speed-ups are relative to (default: the first)")
+    add("--tolerance", help="what is right: 1e-3, rtol=1e-3,atol=1e-5, epsilon; integers: 1 allows off by one")
+    add("--threads", type=int, help="of the CPU (default: KV_THREADS, else 1)")
+
+    add = parser.add_argument_group("how it is measured").add_argument
+    add("--rounds", type=int, help="how often each takes its turn (default 8)")
+    add("--rule", metavar="NAME", help=f"stopping rule of a round: {', '.join(sorted(RULES))}")
+    add("--warmups", type=int, help="calls before the first sample; a sample is then one call")
+    add("--iters", type=int, help=f"samples of a round, one call each, behind {settings.WARMUPS} warm-ups")
+    add("--preset", metavar="NAME", help=f"a published way of measuring: {', '.join(PRESETS)}")
+    text = "no efficiency: the machine's ceilings are neither read nor measured"
+    add("--no-roofline", action="store_true", help=text)
+
+    add = parser.add_argument_group("looking inside (the last test case of each problem)").add_argument
+    add("--profile", nargs="?", type=Path, const=TRACES, metavar="FOLDER", help=f"PyTorch's profiler ({TRACES})")
+    add("--ncu", nargs="?", const="", metavar="PATH", help="Nsight Compute's counters (where it is)")
+
+    add = parser.add_argument_group("what is printed and written").add_argument
+    text = "also mean, its bootstrap interval, std, min, max, p50, p99, outliers and modes of all samples"
+    add("--stats", action="store_true", help=text)
+    text = "instead of tables a line each: 61us (RSD 0.124; min -41%%; max +182%%)"
+    add("--oneline", action="store_true", help=text)
+    add("--quiet", action="store_true", help="no progress bar, no notes")
+    text = "write the comparison in that form; -: to standard output, tables to standard error"
+    for name in FORMATS:
+        add(f"--{name}", metavar="FILE", help=text)
+
+
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Compare, print, write; return the exit status.
 
+    Where this is a command (its main module has `console`), in a process of its own, else in this one.
+
     Raises:
-        UsageError: an option, a problem or a size that cannot be, or another run measures here; nothing was measured.
+        UsageError: an impossible option, problem or size, or another run measures here; nothing was measured.
     """
     chosen = _settings(args, os.environ)
     _check_files(args)
-    compare_inside.check(args)
-    with lock.held(root_folder(os.environ)):  # neither disturbs what is measured here, nor is disturbed by it
-        return _measured(args, chosen, out, err)
-
-
-def _measured(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
-    """Compare in a process of its own where this is a command, else in this one; return the exit status."""
-    if process.is_command() and out is sys.stdout:
+    if hasattr(sys.modules["__main__"], "console") and out is sys.stdout:
         if isolation.JOURNAL not in os.environ:
-            environment = process.environment(str(chosen.threads))
-            # A crash is reported by us, in a line: Python's own report of it is forty.
-            return isolation.run(process.command(), environment | {"PYTHONFAULTHANDLER": ""}, err)
+            threads = str(chosen.threads)
+            environ = {**os.environ, **host.measuring_variables(threads), "KV_THREADS": threads}
+            environ["PYTHONFAULTHANDLER"] = ""  # a crash is reported by us, in a line: Python's own report is forty
+            return isolation.run([sys.executable, *sys.orig_argv[1:]], environ, root_folder(os.environ), err)
         out = isolation.take_standard_output()
     try:
         with redirect_stdout(err):  # what a user's Python code prints, where this is no process of its own
             return _compare(args, chosen, out, err)
     finally:
         out.flush()
-
-
-def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
-    """Compare in this process, print, write; return the exit status."""
-    device = args.device or host.device()
-    folder = os.environ.get(isolation.JOURNAL)
-    journal = Journal(Path(folder) if folder else None)
-    with process.prepared(device, chosen.threads):
-        asked = jobs(args, device, chosen, journal)
-        for job in asked:  # every size, before the first is allocated or anything is measured
-            job.check_fits()
-        roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
-    bar = ProgressBar(err, shown=not args.quiet and err.isatty())
-    found = []
-    try:
-        for number, job in enumerate(asked):
-            found.append(job.compare(roofs, bar.part(number, len(asked)), journal.part(number)))
-    except KeyboardInterrupt:
-        print("interrupted: a comparison keeps nothing", file=err)
-        return INTERRUPTED
-    finally:
-        bar.clear()
-    code = _report(merged(found), args, roofs, out, err)
-    if args.profile is not None or args.ncu is not None:
-        with process.prepared(device, chosen.threads):
-            inside = [job.inside(one) for job, one in zip(asked, found, strict=True)]
-            compare_inside.look(inside, args, device, _for_tables(args, out, err), journal)
-    return code
 
 
 def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
@@ -105,62 +128,118 @@ def _settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """
     threads = str(args.threads) if args.threads is not None else environ.get("KV_THREADS") or None
     host.measuring_variables(threads)  # refuses what is no number of threads
-    return settings.settings(
-        environ=environ,
-        preset=args.preset,
-        rule=args.rule,
-        warmups=args.warmups,
-        iters=args.iters,
-        rounds=args.rounds,
-        tolerance=_tolerance(args.tolerance),
-        reference=args.reference,
-        threads=int(threads or 1),
-    )
-
-
-def _tolerance(text: str | None) -> Any:
-    """Return the tolerance that was asked for; None: none was.
-
-    Raises:
-        UsageError: it is no tolerance.
-    """
-    if text is None:
-        return None
     try:
-        return importlib.import_module("kernel_velocity.harness.accuracy").parse_tolerance(text)
+        tolerance = None if args.tolerance is None else parse_tolerance(args.tolerance)
     except ValueError as error:
         raise UsageError(f"--tolerance: {error}") from None
+    names = ("preset", "rule", "warmups", "iters", "rounds", "reference")
+    options = {name: getattr(args, name) for name in names}
+    return settings.settings(environ=environ, tolerance=tolerance, threads=int(threads or 1), **options)
 
 
 def _check_files(args: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, before anything is measured.
+    """Refuse files that cannot be written, and programs that are not there, before anything is measured.
 
     Raises:
         UsageError: no such folder, a folder in the file's place, no leave to write there, or standard output asked for
-            twice.
+            twice; Nsight Compute is not installed.
     """
     targets = {name: target for name in FORMATS if (target := getattr(args, name)) is not None}
     if list(targets.values()).count("-") > 1:
         raise UsageError("standard output (-) can take one format only: give the others a file")
-    for name, target in targets.items():
-        path = Path(target)
-        if target != "-" and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise UsageError(f"--{name} {target}: wanted a file in a folder that is there")
-        if target != "-" and path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
-            raise UsageError(f"--{name} {target}: is there and no plain file; wanted one, or - for standard output")
-        if target != "-":
-            _try_to_write(path, f"--{name} {target}")
+    for name, path in {name: Path(target) for name, target in targets.items() if target != "-"}.items():
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise UsageError(f"--{name} {path}: wanted a file in a folder that is there")
+        if path.exists() and not path.is_file():  # it would be replaced: a device, a pipe
+            raise UsageError(f"--{name} {path}: is there and no plain file; wanted one, or - for standard output")
+        _try_to_write(path, f"--{name} {path}")
     if args.profile is not None:  # made where it is not there yet
+        if args.profile.exists() and not args.profile.is_dir():
+            raise UsageError(f"--profile {args.profile}: is a file; wanted a folder for traces")
         whole = args.profile.absolute()
         there = next(folder for folder in (whole, *whole.parents) if folder.exists())
         _try_to_write(there / "trace", f"--profile {args.profile}")
+    if args.ncu is not None:
+        nsight.find(args.ncu)
 
 
-def _try_to_write(path: Path, asked: str) -> None:
+def _try_to_write(path: Path, option: str) -> None:
     try:
         try_to_write(path)
     except OSError as error:
-        raise UsageError(f"{asked}: cannot be written ({error.strerror}); name another place") from None
+        raise UsageError(f"{option}: cannot be written ({error.strerror}); name another place") from None
+
+
+def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
+    """Compare in this process, print, write; return the exit status."""
+    device = args.device or host.device()
+    folder = os.environ.get(isolation.JOURNAL)
+    journal = Journal(Path(folder) if folder else None)
+    tables = err if "-" in [getattr(args, name) for name in FORMATS] else out
+    with torch_state.prepared(device, chosen.threads):
+        jobs, notes = _jobs(args, device, chosen, journal)
+        # A mistake in a user's file is reported before the lock is taken. Neither disturbs what another run measures.
+        with lock.held(root_folder(os.environ)):
+            roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
+            bar = ProgressBar(err, shown=not args.quiet and err.isatty())
+            found = []
+            try:
+                for number, job in enumerate(jobs.values()):
+                    found.append(job.compare(roofs, bar.part(number, len(jobs)), journal.part(number)))
+            except KeyboardInterrupt:
+                print("interrupted: a comparison keeps nothing", file=err)
+                return INTERRUPTED
+            finally:
+                bar.clear()
+            comparison = merged(found, notes)
+            _report(comparison, args, tables, out)
+            for (what, job), each in zip(jobs.items(), found, strict=True):
+                for text in _looks_inside(what, job, each, args, journal):
+                    tables.write(f"\n{text}\n")
+                    tables.flush()  # the next look may end the process
+    return status(comparison)
+
+
+def _jobs(
+    args: argparse.Namespace, device: str, chosen: Settings, journal: Journal
+) -> tuple[dict[str, Job], list[str]]:
+    """Return what is to be compared by the user's name of the problem, and what loading changed in the process.
+
+    A problem of which no case was asked for is left out, where others have some. A solution that ended an earlier
+    process while it was loaded is not loaded again.
+
+    Raises:
+        UsageError: a problem, case, implementation or reference that is not there, a case that does not fit in memory.
+    """
+    kernels = [str(problem.kernel) for problem in config.suite(Path()).problems()]
+    whats = list(dict.fromkeys(name for what in args.what for name in (kernels if what == ALL else [what])))
+    dead = {path: _dead for path in args.solution if journal.death(path.stem) is not None}
+    paths = [path for path in args.solution if path not in dead]
+    notes: list[str] = []
+
+    @contextmanager
+    def around(name: str) -> Iterator[None]:
+        with journal.running("loaded", name), torch_state.set_back(partial(note, name)):
+            yield
+
+    def note(name: str, change: str) -> None:
+        notes.append(f"{name} changes PyTorch's {change} as it is loaded; put back: let each call set what it needs")
+
+    loaded = [implementations.load(what, device, paths, args.dtype or DTYPE, around) for what in whats]
+    tests = selection.cases([problem for problem, _ in loaded], args.sizes, args.dtype)
+    jobs = {}
+    for what, (problem, ours), chosen_tests in zip(whats, loaded, tests, strict=True):
+        binders: dict[str, Bind] = {**ours, **{path.stem: bind for path, bind in dead.items()}}
+        where = f"{problem.name} on {problem.device}"
+        names = selection.matching("--implementations", args.implementations, list(binders), where)
+        if chosen_tests:
+            chosen_binders = {name: binders[name] for name in names}
+            jobs[what] = Job(problem=problem, implementations=chosen_binders, tests=chosen_tests, settings=chosen)
+    return jobs, notes
+
+
+def _dead(problem: Problem, case: str, inputs: Inputs) -> Bound:
+    raise AssertionError("a solution that died while it was loaded is not bound")
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
@@ -179,29 +258,31 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
     return peaks.latest_roofs(root, device, name)
 
 
-def merged(found: Sequence[Comparison]) -> Comparison:
+def merged(found: Sequence[Comparison], notes: Sequence[str] = ()) -> Comparison:
     """Return the comparisons of several problems as one; the first says what they ran on."""
-    first = found[0]
     return replace(
-        first,
+        found[0],
         compared=tuple(each for comparison in found for each in comparison.compared),
         took=sum(comparison.took for comparison in found),
-        warnings=tuple(dict.fromkeys(each for comparison in found for each in comparison.warnings)),
+        warnings=tuple(dict.fromkeys((*notes, *(each for comparison in found for each in comparison.warnings)))),
     )
 
 
-def _report(found: Comparison, args: argparse.Namespace, roofs: Roofs | None, out: TextIO, err: TextIO) -> int:
-    """Print and write what was found; return the exit status."""
-    to = _for_tables(args, out, err)
-    to.write(statistics.one_lines(found) if args.oneline else table.table(found, _width(to)))
+def _report(comparison: Comparison, args: argparse.Namespace, tables: TextIO, out: TextIO) -> None:
+    """Print and write a comparison."""
+    width = _width(tables)
+    tables.write(statistics.one_lines(comparison) if args.oneline else table.table(comparison, width))
     if args.stats:
-        to.write("\n" + statistics.table(found))
+        tables.write("\n" + statistics.table(comparison, width))
     for name in FORMATS:
         if (target := getattr(args, name)) is not None:
-            _write(_formatted(name, found, roofs), target, out)
-    for stream in (to, out):
-        stream.flush()  # what is looked into next may end the process
-    return status(found)
+            text: str = getattr(formats, f"as_{name}")(comparison)
+            if target == "-":
+                out.write(text)
+            else:
+                replace_text(Path(target), text)
+    for stream in (tables, out):
+        stream.flush()  # a look inside may end the process
 
 
 def _width(to: TextIO) -> int:
@@ -215,28 +296,31 @@ def _width(to: TextIO) -> int:
     return int(wanted) if wanted.isdigit() and int(wanted) else os.get_terminal_size(to.fileno()).columns or WIDE
 
 
-def _for_tables(args: argparse.Namespace, out: TextIO, err: TextIO) -> TextIO:
-    """Return where tables are printed: beside a format on standard output, standard error."""
-    return err if "-" in [getattr(args, name) for name in FORMATS] else out
+def _looks_inside(
+    what: str, job: Job, comparison: Comparison, args: argparse.Namespace, journal: Journal
+) -> Iterator[str]:
+    """Yield what profilers see of every implementation with a time on the last test case of a problem."""
+    for row in comparison.rows():
+        name, case = row.timed.implementation, row.compared.case
+        if row.compared is not comparison.compared[-1] or row.timing is None:
+            continue
+        if args.profile is not None:
+            with journal.running("profiled", name, case, again=False):
+                text = profile(job.problem, name, case, args.profile, job.implementations[name])
+            yield text
+        if args.ncu is not None:
+            command = nsight.child_command(what, row, args.solution, args.dtype or DTYPE)
+            try:
+                launches = nsight.ncu(command, args.ncu)
+            except UsageError as error:  # the others have theirs
+                yield f"n/a: Nsight Compute on {name} {case}: {error}"
+            else:
+                yield nsight.report(launches, row)
 
 
-def _formatted(name: str, found: Comparison, roofs: Roofs | None) -> str:
-    formats = importlib.import_module("kernel_velocity.compare.formats")
-    write = getattr(formats, f"as_{name}")
-    made: str = write(found, roofs) if name == "html" else write(found)
-    return made
-
-
-def _write(text: str, target: str, out: TextIO) -> None:
-    if target == "-":
-        out.write(text)
-    else:
-        replace_text(Path(target), text)
-
-
-def status(found: Comparison) -> int:
+def status(comparison: Comparison) -> int:
     """Return the exit status: 1 where an implementation is wrong, 22 where nothing has a time, else 0."""
-    timed = [each for compared in found.compared for each in compared.timed]
+    timed = [row.timed for row in comparison.rows()]
     if any(each.failed is not None for each in timed):
         return WRONG
     return 0 if any(each.estimates for each in timed) else NothingMeasured.exit_code

@@ -1,20 +1,13 @@
-"""The process that a comparison runs in: started anew where an implementation ends it, and its standard output guarded.
+"""The process that a comparison runs in, started anew where an implementation ends it, and its journal.
 
 A segmentation fault in a user's library takes its process along. So the command measures in a process of its own, which
-writes down what it does (compare/isolation.py). Where that process dies in an implementation, the next one takes
-over what is finished, counts the implementation as failed, and measures the rest of its test case anew: what it did to
-the memory of the others nobody knows.
-
-What a comparison writes down as it goes, so that another process can go on where it was ended.
-
-An implementation is anybody's machine code, and can end the process that calls it. What it was doing then stands in the
-journal; the process that started it (compare/isolation.py) adds how it ended, and starts the next one, which takes
-over the test cases that are finished and leaves out what died.
+writes its steps into a journal. Where that process dies in an implementation, the parent adds how it ended and starts
+the next one. That takes over the test cases that are finished, counts the implementation as failed, and measures the
+rest of its test case anew: the memory of the other implementations may be damaged.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
@@ -23,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
+from kernel_velocity import lock
 from kernel_velocity.compare.result import Compared
 from kernel_velocity.errors import KernelVelocityError
 from kernel_velocity.files import replace_text
@@ -38,27 +32,30 @@ from kernel_velocity.files import replace_text
 PATIENCE = 1.0
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
+GIVEN_UP = 70  # exit status of a process that ended itself
 JOURNAL = "COMPARE_JOURNAL"  # environment variable: the folder of the journal, for the process that measures
 # Signals that somebody sends, and that say nothing of the code that runs.
 ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
-GIVEN_UP = 70  # exit status of a process that ended itself
 
-
-def run(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
+def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: TextIO) -> int:
     """Run a comparison's command until it ends by itself; return its exit status.
+
+    Each process takes the lock when it has read what it is to compare. Between two of them the lock is held here.
 
     Args:
         command: of the process that measures. environ: its environment; it gets JOURNAL, too.
-        err: gets a line for every implementation that ended it.
+        root: the folder whose lock is held.
+        err: gets a line for every implementation that ended the process.
 
     Raises:
         KernelVelocityError: it died outside of any implementation.
     """
-    with tempfile.TemporaryDirectory(prefix="compare-") as folder:
+    with tempfile.TemporaryDirectory(prefix="compare-") as folder, ExitStack() as stack:
         journal = Journal(Path(folder))
         while True:
-            status = _wait(command, {**environ, JOURNAL: folder}, err)
+            holder = {name: value for name, value in os.environ.items() if name == lock.HOLDER}
+            status = _wait(command, {**environ, **holder, JOURNAL: folder}, err)
             step = journal.step()
             if step is None and status >= 0:
                 return status
@@ -74,6 +71,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
             if not step.again:
                 return WRONG
             journal.bury(step, how)
+            stack.enter_context(lock.held(root))
 
 
 def ended(status: int) -> str:
@@ -84,32 +82,41 @@ def ended(status: int) -> str:
         name = signal.Signals(-status).name
     except ValueError:  # a real-time signal
         return f"died of signal {-status}"
-    said = "out of memory?" if name == "SIGKILL" else signal.strsignal(-status)
-    return f"died of {name} ({said})"
+    return f"died of {name} ({'out of memory?' if name == 'SIGKILL' else signal.strsignal(-status)})"
 
 
 def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
     """Run a process, with our standard streams; return its exit status. What would end us ends it first."""
     sys.stdout.flush()
     sys.stderr.flush()
-    with _passed_on(signal.SIGTERM) as to, subprocess.Popen(command, env=environ) as process:
-        to.append(process)
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the terminal interrupts both
-            _stop(process, err)
-            return INTERRUPTED
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        for process in processes:
+            process.send_signal(number)
+
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        with subprocess.Popen(command, env=environ) as process:
+            processes.append(process)
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # the terminal interrupts both
+                _stop(process, err)
+                return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
-    """Say that an interrupted process is being stopped, and wait for it; kill it where it does not end by itself."""
+    """Wait for an interrupted process, and say so; kill it where it does not end by itself."""
     line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
     try:
         print(f"{line_break}interrupted: stopping what runs; Ctrl-C again kills it at once", file=err, flush=True)
         for ask in (False, True):
             if ask:
                 process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE)
                 return
     except KeyboardInterrupt:  # once more
@@ -117,22 +124,6 @@ def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
     process.kill()
     process.wait()
     print("interrupted: what ran did not stop, and was killed; a comparison keeps nothing", file=err, flush=True)
-
-
-@contextlib.contextmanager
-def _passed_on(number: signal.Signals) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Pass a signal on to the processes of the list that it gives."""
-    to: list[subprocess.Popen[bytes]] = []
-
-    def pass_on(_number: int, _frame: FrameType | None) -> None:
-        for process in to:
-            process.send_signal(number)
-
-    before = signal.signal(number, pass_on)
-    try:
-        yield to
-    finally:
-        signal.signal(number, before)
 
 
 def take_standard_output() -> TextIO:
@@ -154,8 +145,8 @@ class Step:
         doing: in words that follow "while it was": "verified before timing".
         implementation: whose code runs; None: that of the problem.
         problem: its number in the comparison. case: name of the test case, "" before the first.
-        again: whether the comparison can be gone on with without it.
-        how: what became of the process, where it knew; "": it did not.
+        again: whether the comparison can go on without the implementation.
+        how: how the process ended, where it knew; "": it did not.
     """
 
     doing: str
@@ -167,7 +158,7 @@ class Step:
 
 
 class Journal:
-    """The journal in a folder; None: nothing is written, and nothing was."""
+    """The journal of a problem's comparison, in a folder; None: nothing is written, and nothing was."""
 
     def __init__(self, folder: Path | None = None, problem: int = 0) -> None:
         self._folder, self._problem = folder, problem
@@ -196,46 +187,45 @@ class Journal:
         if self._folder is not None:
             (self._folder / "step.json").write_text(json.dumps(asdict(step)), encoding="utf-8")
 
+    def _read(self, name: str) -> Any:
+        """Return a file of the journal; None: it is not there."""
+        if self._folder is None or not (path := self._folder / name).exists():
+            return None
+        return json.loads(path.read_text(encoding="utf-8"))
+
     def step(self) -> Step | None:
         """Return what was being done when the process ended; None: nothing of note."""
-        if self._folder is None or not (path := self._folder / "step.json").exists():
-            return None
-        return Step(**json.loads(path.read_text(encoding="utf-8")))
+        step = self._read("step.json")
+        return None if step is None else Step(**step)
 
     def bury(self, step: Step, how: str) -> None:
         """Note how a process ended in a step, and that nothing is being done now."""
-        if self._folder is None:
-            return
-        deaths = [(asdict(step), how) for step, how in (*self._deaths(), (step, how))]
-        replace_text(self._folder / "deaths.json", json.dumps(deaths))
-        (self._folder / "step.json").unlink()
+        if self._folder is not None:
+            deaths = [*(self._read("deaths.json") or ()), (asdict(step), how)]
+            replace_text(self._folder / "deaths.json", json.dumps(deaths))
+            (self._folder / "step.json").unlink()
 
-    def died(self, implementation: str, case: str = "") -> str | None:
+    def death(self, implementation: str, case: str = "") -> str | None:
         """Return how an implementation ended the process on a case, or before the first; None: it did not."""
-        for step, how in self._deaths():
+        for fields, how in self._read("deaths.json") or ():
+            step = Step(**fields)
             here = not step.case or (step.problem, step.case) == (self._problem, case)
             if here and step.implementation == implementation:
                 return f"its process {how} while it was {step.doing}"
         return None
 
-    def _deaths(self) -> list[tuple[Step, str]]:
-        if self._folder is None or not (path := self._folder / "deaths.json").exists():
-            return []
-        return [(Step(**step), how) for step, how in json.loads(path.read_text(encoding="utf-8"))]
-
     def keep(self, compared: Compared) -> None:
         """Write a finished test case down; one that cannot be written is measured again where need be."""
         if self._folder is not None:
             with suppress(pickle.PicklingError, TypeError, AttributeError):  # details of a user's own check
-                self._path(compared.case).write_bytes(pickle.dumps(compared))
+                self._path(self._folder, compared.case).write_bytes(pickle.dumps(compared))
 
     def kept(self, case: str) -> Compared | None:
         """Return a finished test case; None: it is not."""
-        if self._folder is None or not self._path(case).exists():
+        if self._folder is None or not (path := self._path(self._folder, case)).exists():
             return None
-        found: Compared = pickle.loads(self._path(case).read_bytes())
-        return found
+        compared: Compared = pickle.loads(path.read_bytes())
+        return compared
 
-    def _path(self, case: str) -> Path:
-        assert self._folder is not None  # looked at before
-        return self._folder / f"{self._problem}-{case.encode().hex()[:200]}.pickle"
+    def _path(self, folder: Path, case: str) -> Path:
+        return folder / f"{self._problem}-{case.encode().hex()[:200]}.pickle"

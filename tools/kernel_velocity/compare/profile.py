@@ -22,54 +22,24 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernel_velocity import units
+from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness.implementations import Bound
-from kernel_velocity.harness.problem import Inputs, Problem
+from kernel_velocity.harness.problem import Problem
 from kernel_velocity.harness.timers import Call
-
-Binder = Callable[[Problem, str, Inputs], Bound]  # problem, name of a test case, its inputs
 
 CALLS = 10
 WARM_UPS = 3  # a first call compiles, allocates, loads modules
 LINES = 15  # of the table
 COLUMN = 60  # characters of an operation's name: the names of CUDA kernels have hundreds
-# Open with https://ui.perfetto.dev or chrome://tracing
-SUFFIX = ".trace.json"
+SUFFIX = ".trace.json"  # opened with https://ui.perfetto.dev or chrome://tracing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """What was seen of some calls.
-
-    Attributes:
-        implementation, case: whose calls they were.
-        table: the costliest operations, as text, over all calls.
-        trace: file in the format of Chrome's trace viewer.
-        calls: how many there were, warm-up left out.
-    """
-
-    implementation: str
-    case: str
-    table: str
-    trace: Path
-    calls: int
-
-    def text(self) -> str:
-        """Return the table under a line that says what it is."""
-        head = f"{self.implementation} on {self.case}, {units.count(self.calls, 'call')}; trace: {self.trace}"
-        return f"{head}\n{self.table}"
-
-
-def profile(
-    problem: Problem, implementation: str, case: str, folder: Path, *, bind: Binder, calls: int = CALLS
-) -> Profile:
-    """Profile an implementation on a test case.
+def profile(problem: Problem, implementation: str, case: str, folder: Path, bind: Bind) -> str:
+    """Profile an implementation on a test case; return the table under a line that says what it is.
 
     Args:
         problem: what is computed; its device says which activities are recorded.
@@ -77,31 +47,28 @@ def profile(
         case: name of the test case.
         folder: where the trace is written; made where it does not exist.
         bind: binds the implementation to the inputs.
-        calls: how many are profiled.
 
     Raises:
-        UsageError: no PyTorch, no such device, or fewer than one call.
+        UsageError: no PyTorch, no such device.
         KeyError: no such test case.
         NotImplementedError: the implementation does not exist here: n/a.
     """
-    found = problem.test_case(case)
     name = "-".join((problem.name, problem.device, case, implementation))
     trace = folder / (re.sub(r"[^\w.-]", "_", name, flags=re.ASCII) + SUFFIX)
-    require_torch(problem.device)
-    bound = bind(problem, case, found["create_inputs"]())
-    table = profile_call(bound.call, device=problem.device, trace=trace, name=implementation, calls=calls)
-    return Profile(implementation=implementation, case=case, table=table, trace=trace, calls=calls)
+    bound = bind(problem, case, problem.test_case(case)["create_inputs"]())
+    table = profile_call(bound.call, device=problem.device, trace=trace, name=implementation)
+    return f"{implementation} on {case}, {units.count(CALLS, 'call')}; trace: {trace}\n{table}"
 
 
 def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", calls: int = CALLS) -> str:
-    """Profile a call: write its trace, return the table of its costliest operations.
+    """Profile a call: write its trace, return the table of its costliest operations over all calls.
 
     Args:
         call: takes no arguments.
         device: "cpu" or "cuda".
         trace: file to be written.
         name: of the region around every call.
-        calls: how many are profiled, after WARM_UPS that are not.
+        calls: how many are profiled, after WARM_UPS that are not; 1 or more.
 
     Raises:
         UsageError: no PyTorch, no such device, or fewer than one call.
@@ -123,10 +90,12 @@ def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", ca
                 with profiler.record_function(name):
                     call()
             synchronise()
-    _write_trace(found, trace)
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    temporary = trace.with_name(f".new-{trace.name}")  # the profiler takes its format from the ending
+    found.export_chrome_trace(str(temporary))
+    temporary.replace(trace)
     sort = "self_cuda_time_total" if device == "cuda" else "self_cpu_time_total"
-    events = found.key_averages()
-    return str(events.table(sort_by=sort, row_limit=LINES, max_name_column_width=COLUMN)).rstrip()
+    return str(found.key_averages().table(sort_by=sort, row_limit=LINES, max_name_column_width=COLUMN)).rstrip()
 
 
 def require_torch(device: str) -> Any:
@@ -136,7 +105,7 @@ def require_torch(device: str) -> Any:
         UsageError: it is not installed, or sees no such device.
     """
     try:
-        torch = importlib.import_module("torch")  # the measured half's: only a live command touches it, and lazily
+        torch = importlib.import_module("torch")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -144,11 +113,3 @@ def require_torch(device: str) -> Any:
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError("PyTorch sees no CUDA device: use --device cpu, or a machine with a GPU")
     return torch
-
-
-def _write_trace(found: Any, trace: Path) -> None:
-    """Write the trace through a temporary file; the profiler takes its format from the ending."""
-    trace.parent.mkdir(parents=True, exist_ok=True)
-    temporary = trace.with_name(f".new-{trace.name}")
-    found.export_chrome_trace(str(temporary))
-    temporary.replace(trace)

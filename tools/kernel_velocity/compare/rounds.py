@@ -1,16 +1,14 @@
-"""One round of one implementation in a live comparison, its samples kept; and the time of its whole function.
+"""One round of one implementation, its samples kept; and the time of its whole function.
 
-A round is that of the history (`sampling.measure`: warm-up by time, batches, the gate), or, with a fixed number of
-warm-up calls, what published scripts do: a sample is one call, nothing is left out.
+A round is that of the history (`sampling.measure`: warm-up by time, batches, quiet-core filter). With a fixed number
+of warm-up calls it is what published scripts do: a sample is one call, and all samples count.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 from time import perf_counter, time
 
@@ -24,13 +22,13 @@ from kernel_velocity.harness.timers import Call, HostTimer, SyncTimer, Timer
 from kernel_velocity.harness.under_test import root_folder
 
 FUNCTION_SAMPLES = 21  # of a whole function in each round; the median counts
-FUNCTION_SECONDS = 0.1  # s that they may take, and then three samples
+FUNCTION_SECONDS = 0.1  # s that they may take; else there are FEWEST
 FEWEST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """What one round found. `samples` are s per call, in order, without burn-in; `power` in W, None on the CPU."""
+class Round:
+    """What one round measured. `samples` are s per call, in order, without burn-in; `power` in W, None on the CPU."""
 
     samples: tuple[float, ...]
     estimate: float  # s per call, 10%-per-side trimmed mean of the samples
@@ -40,44 +38,46 @@ class Taken:
     power: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where rounds are taken: the device, the bytes that a call touches, the CPU's threads, what makes its timer."""
-
-    device: str
-    working_set: float  # bytes
-    threads: int = 1
-    new_timer: Callable[[str], Timer] = timing.plain
-
-
-def take_round(call: Call, rule: StoppingRule, place: Place, warmups: int | None = None) -> Taken:
+def take_round(
+    call: Call,
+    rule: StoppingRule,
+    device: str,
+    *,
+    working_set: float = 0.0,
+    threads: int = 1,
+    warmups: int | None = None,
+) -> Round:
     """Take one round of `call`.
 
     Args:
         call: what is timed; on CUDA it launches on the current stream.
         rule: decides when it stops.
-        place: device and what else is the same for all rounds.
+        device: "cpu" or "cuda".
+        working_set: bytes that a call touches.
+        threads: CPU threads that the call uses.
         warmups: calls before the first sample, each sample then one call; None: as a round of the history.
 
     Raises:
         ValueError: the timer returned a time that is zero, negative or not finite.
     """
-    timer = place.new_timer(place.device)
+    timer = timing.plain(device)
     before, clock = read_counters(), perf_counter()
     # Every look at the GPU is at the ends of the round: samples between would need a file of their own.
-    with gpu.GpuWatch(gpu.uuid() if place.device == "cuda" else None, None, Path(os.devnull)) as watch:
+    with gpu.GpuWatch(gpu.uuid() if device == "cuda" else None, None, Path(os.devnull)) as watch:
         if warmups is None:
-            estimate, stop, flags = _as_in_the_history(call, rule, place, timer, watch.look)
-            samples = without_burn_in(rule.samples)
+            environ = {**os.environ, "KV_THREADS": str(threads)}
+            folder = root_folder(os.environ) / ".asv" / "cache" / "gauge"
+            with gate.on_cpu(working_set, folder, environ) if device == "cpu" else nullcontext() as quiet:
+                result = measure(call, timer, rule, watch.look, quiet)
+            samples, stop, flags = without_burn_in(rule.samples), result.stop, result.flags
         else:
-            stop = _as_published(call, rule, timer, warmups, watch.look)
+            stop = _sample_calls(call, rule, timer, warmups, watch.look)
             samples, flags = rule.samples, tuple(sorted(timer.flags))
-            estimate = trimmed_mean(samples)
     host = activity(before, read_counters(), perf_counter() - clock)
     contended = ("contended",) if host.contended else ()
-    return Taken(
+    return Round(
         samples=tuple(samples),
-        estimate=estimate,
+        estimate=trimmed_mean(samples),
         stop=stop,
         flags=tuple(dict.fromkeys((*flags, *contended, *watch.flags))),
         ended=time(),
@@ -85,21 +85,9 @@ def take_round(call: Call, rule: StoppingRule, place: Place, warmups: int | None
     )
 
 
-def _as_in_the_history(
-    call: Call, rule: StoppingRule, place: Place, timer: Timer, look: Call
-) -> tuple[float, str, tuple[str, ...]]:
-    """Return estimate, reason to stop and flags of a round, on the CPU behind the gate."""
-    environ = {**os.environ, "KV_THREADS": str(place.threads)}
-    folder = root_folder(os.environ) / ".asv" / "cache" / "gauge"
-    gated = gate.on_cpu(place.working_set, folder, environ) if place.device == "cpu" else nullcontext()
-    with gated as quiet:
-        found = measure(call, timer, rule, look, quiet)
-    return found.estimate, found.stop, found.flags
-
-
-def _as_published(call: Call, rule: StoppingRule, timer: Timer, warmups: int, look: Call) -> str:
+def _sample_calls(call: Call, rule: StoppingRule, timer: Timer, warmups: int, look: Call) -> str:
     """Fill the rule with samples of one call each; return its reason to stop."""
-    for _ in repeat(None, warmups):
+    for _ in range(warmups):
         call()
     look()
     rule.start()
@@ -114,7 +102,7 @@ def _as_published(call: Call, rule: StoppingRule, timer: Timer, warmups: int, lo
 def time_of_function(function: Call, device: str, per_call: float) -> float:
     """Return the s per call that a caller waits for a whole function: the median of FUNCTION_SAMPLES, hot.
 
-    On CUDA each call is waited for, on the CPU short calls are batched so that the clock resolves them.
+    On CUDA each call is waited for; on the CPU short calls are batched so that the clock resolves them.
 
     Args:
         function: allocates its outputs, checks its arguments, and computes.
@@ -125,5 +113,5 @@ def time_of_function(function: Call, device: str, per_call: float) -> float:
     limit = 1 if device == "cuda" else timer.batch_limit
     batch = batch_for(per_call, tick=timer.tick(), overhead=timer.overhead(), limit=limit)
     count = FUNCTION_SAMPLES if FUNCTION_SAMPLES * batch * per_call <= FUNCTION_SECONDS else FEWEST
-    timer.samples(function, 1, 1)  # memory of its own is mapped
+    timer.samples(function, 1, 1)  # maps the memory that it allocates
     return sorted(timer.samples(function, batch, count))[count // 2]

@@ -1,4 +1,4 @@
-"""How a comparison measures: rounds, rule, warm-ups, the published presets; what the user said, checked."""
+"""How a comparison measures: rounds, rule, warm-ups, the published presets; the user's options, checked."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.stopping import FixedCount, StoppingRule, VariationOfRates, from_environment
+from kernel_velocity.harness.tolerance import Tolerance
 
 WARMUPS = 10  # calls before a fixed number of samples: as scripts around fused kernels have it
 
 MakeRule = Callable[[], StoppingRule]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Preset:
     """A published way of measuring: warm-up calls, then one call per sample until the rule stops."""
 
@@ -27,15 +28,13 @@ class Preset:
 
 # What others' scripts do, so that their numbers can be had again; ours are the rounds of the history.
 PRESETS: Mapping[str, Preset] = {
-    "fused": Preset(warmups=10, rule=partial(FixedCount, n=100), source="scripts around fused kernels: 10/100"),
-    "chapter": Preset(warmups=50, rule=partial(FixedCount, n=1000), source="textbook chapters on kernels: 50/1000"),
-    "comppare": Preset(warmups=100, rule=partial(FixedCount, n=100), source="ComPPare's defaults: 100/100"),
+    "fused": Preset(10, partial(FixedCount, n=100), "scripts around fused kernels: 10/100"),
+    "chapter": Preset(50, partial(FixedCount, n=1000), "textbook chapters on kernels: 50/1000"),
+    "comppare": Preset(100, partial(FixedCount, n=100), "ComPPare's defaults: 100/100"),
     # `futhark bench --runs` has 10 as its default, behind one warm-up run.
-    "futhark": Preset(warmups=1, rule=partial(FixedCount, n=10), source="futhark bench: 1 warm-up, 10 runs"),
+    "futhark": Preset(1, partial(FixedCount, n=10), "futhark bench: 1 warm-up, 10 runs"),
     # Published with ten products of 5000 x 5000 matrices as warm-up; here ten calls of what is timed.
-    "tensara": Preset(
-        warmups=10, rule=VariationOfRates, source="Tensara: 5 to 20 runs, until the CV of GFLOPS is below 1%"
-    ),
+    "tensara": Preset(10, VariationOfRates, "Tensara: 5 to 20 runs, until the CV of GFLOPS is below 1%"),
 }
 
 
@@ -48,46 +47,46 @@ class Settings:
         rule: makes the stopping rule of a round.
         warmups: calls before the first sample of a round; then a sample is one call, and all samples count. None: as
             rounds of the history, warm-up by time, batches, a burn-in left out.
-        preset: whose way of measuring this is; None: ours, or the user's own.
-        tolerance: what counts as right, of harness/accuracy.py; None: the problem decides.
+        preset: the published way of measuring that this is; None: ours, or the user's own.
+        tolerance: what counts as right; None: the problem decides.
         reference: the implementation that speed-ups are relative to; None: the first.
         threads: of the CPU.
+
+    Raises:
+        UsageError: a number that is too small.
     """
 
     rounds: int = ROUNDS
     rule: MakeRule = field(default=partial(from_environment, {}))
     warmups: int | None = None
     preset: str | None = None
-    tolerance: Any = None
+    tolerance: Tolerance | None = None
     reference: str | None = None
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "threads"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} = {getattr(self, name)}: wanted at least 1")
-        if self.warmups is not None and self.warmups < 0:
-            raise UsageError(f"warmups = {self.warmups}: wanted 0 or more")
+        for name, value, least in (
+            ("rounds", self.rounds, 1),
+            ("threads", self.threads, 1),
+            ("warmups", self.warmups, 0),
+        ):
+            if value is not None and value < least:
+                raise UsageError(f"--{name} {value}: wanted {least} or more")
 
     def described(self) -> dict[str, str]:
         """Return the settings as text, by name."""
         rule = self.rule()
-        said = {
+        texts = {
             "rule": rule.name,
             "parameters": ", ".join(f"{name} {value:g}" for name, value in rule.parameters().items()),
             "rounds": str(self.rounds),
             "warm-up": "by time, 50 ms or more" if self.warmups is None else f"{self.warmups} calls",
             "sample": "a batch of calls that the clock resolves" if self.warmups is None else "one call",
-            "tolerance": "the problem's own" if self.tolerance is None else _tolerance_text(self.tolerance),
+            "tolerance": f"{self.tolerance} ({self.tolerance.source})" if self.tolerance else "the problem's own",
             "threads": str(self.threads),
         }
-        if self.preset is not None:
-            said["preset"] = f"{self.preset} ({PRESETS[self.preset].source})"
-        return said
-
-
-def _tolerance_text(tolerance: Any) -> str:
-    return f"{tolerance} ({tolerance.source})"
+        preset = {} if self.preset is None else {"preset": f"{self.preset} ({PRESETS[self.preset].source})"}
+        return texts | preset
 
 
 def settings(
@@ -119,22 +118,16 @@ def settings(
     if rule is not None and iters is not None:
         raise UsageError(f"--rule {rule} and --iters {iters}: a fixed number of samples is a rule of its own; take one")
     if iters is not None and iters < 1:
-        raise UsageError(f"--iters {iters}: wanted at least 1")
-    if warmups is not None and warmups < 0:
-        raise UsageError(f"--warmups {warmups}: wanted 0 or more")
-    if rounds is not None and rounds < 1:
-        raise UsageError(f"--rounds {rounds}: wanted at least 1")
-    published = PRESETS.get(preset or "")
+        raise UsageError(f"--iters {iters}: wanted 1 or more")
+    published = None if preset is None else PRESETS[preset]
+    make: MakeRule = partial(_named, rule, dict(environ))
     if iters is not None:
-        make: MakeRule = partial(FixedCount, n=iters)
-        warmups = WARMUPS if warmups is None and published is None else warmups
+        make = partial(FixedCount, n=iters)
     elif rule is None and published is not None:
         make = published.rule
-    else:
-        make = partial(_named, rule, dict(environ))
-    if warmups is None and published is not None:
-        warmups = published.warmups
-    make()  # a name or a parameter that is wrong is said before anything is measured
+    make()  # an unknown name or parameter is refused before anything is measured
+    if warmups is None and (published is not None or iters is not None):
+        warmups = WARMUPS if published is None else published.warmups
     return Settings(rule=make, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **others)
 
 
@@ -145,7 +138,6 @@ def _named(rule: str | None, environ: Mapping[str, str]) -> StoppingRule:
         UsageError: no such rule, or not one of its parameters.
     """
     try:
-        return from_environment({**environ, "KV_RULE": rule} if rule is not None else environ)
+        return from_environment(environ if rule is None else {**environ, "KV_RULE": rule})
     except ValueError as error:
-        said = str(error)
-        raise UsageError(said.replace("KV_RULE:", f"--rule {rule}:") if rule is not None else said) from None
+        raise UsageError(str(error) if rule is None else str(error).replace("KV_RULE:", f"--rule {rule}:")) from None

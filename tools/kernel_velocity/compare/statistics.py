@@ -1,34 +1,107 @@
-"""All samples of a comparison in figures: `--stats`, and `--oneline` as `futhark bench` prints it. Pure."""
+"""All samples of an implementation in figures: `--stats`, and `--oneline` as `futhark bench` prints it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from kernel_velocity import units
-from kernel_velocity.compare import table as compare_rows
-from kernel_velocity.compare.result import Comparison
-from kernel_velocity.compare.table import NONE
+from kernel_velocity.compare import text
+from kernel_velocity.compare.result import Comparison, Row
+from kernel_velocity.compare.table import NONE, wrapped
+from kernel_velocity.harness import statistics
+from kernel_velocity.stats.speedup import Spread
 from kernel_velocity.tables import columns
 
+FEWEST = 8  # rounds: a bootstrap of 8 values covers 91% (normal) to 84% (lognormal) where it should cover 95
+HEADS = (
+    "problem",
+    "case",
+    "implementation",
+    "n",
+    "n eff.",
+    "mean",
+    "95% (bootstrap)",
+    "std",
+    "min",
+    "max",
+    "p50",
+    "p99",
+)
+LEGEND = (
+    "n eff.: as many independent samples have as precise a mean",
+    f"95%: of the mean, BCa bootstrap over rounds, from {FEWEST} rounds on",
+    "outliers: beyond 1.5 quartile ranges, and their share of the variance",
+    "mvalue: 2 for one mode, 4 for two alike",
+)
 
-def table(comparison: Comparison) -> str:
-    """Return mean, standard deviation, min, max, p50, p99 of all samples of each implementation, as a table."""
-    heads = ["problem", "case", "implementation", "n", "mean", "std", "min", "max", "p50", "p99"]
-    lines = []
-    for compared in comparison.compared:
-        for row in compare_rows.rows_of(compared):
-            if row.spread is None:
-                continue
-            found = row.spread
-            values = (found.mean, found.deviation, found.min, found.max, found.p50, found.p99)
-            shown = [NONE if value is None else "0" if value == 0 else units.seconds(value) for value in values]
-            lines.append([compared.problem, compared.case, row.timed.implementation, f"{found.n:,}", *shown])
-    return columns([heads, *lines]) + "\n" if lines else "no samples\n"
+
+def table(comparison: Comparison, width: int) -> str:
+    """Return the figures of all samples of each implementation as a table, with its legend."""
+    lines = [_line(row, row.spread) for row in comparison.rows() if row.spread is not None]
+    if not lines:
+        return "no samples\n"
+    return columns([[*HEADS, "outliers", "mvalue"], *lines]) + f"\n{wrapped('  ', LEGEND, width)}\n"
+
+
+def _line(row: Row, spread: Spread) -> list[str]:
+    samples, interval = row.timed.samples, bootstrap_interval(row.timed.rounds)
+    independent = statistics.effective_sample_size(samples).value
+    mvalue = statistics.modality(samples).value
+    outliers = statistics.outliers(samples)
+    return [
+        *(row.compared.problem, row.compared.case, row.timed.implementation, f"{spread.n:,}"),
+        NONE if independent is None else f"{independent:,.0f}",
+        _seconds(spread.mean),
+        NONE if interval is None else " to ".join(map(_seconds, interval)),
+        *map(_seconds, (spread.deviation, spread.min, spread.max, spread.p50, spread.p99)),
+        f"{outliers.count} ({units.share(outliers.variance_share or 0.0)})" if outliers.count else f"{outliers.count}",
+        NONE if mvalue is None else f"{mvalue:.1f}",
+    ]
+
+
+def _seconds(value: float | None) -> str:
+    return NONE if value is None else "0" if value == 0 else units.seconds(value)
+
+
+def bootstrap_interval(rounds: Sequence[Sequence[float]]) -> tuple[float, float] | None:
+    """Return the 95% interval of the mean of all samples, s: BCa bootstrap (Efron 1987), seeded.
+
+    Whole rounds are drawn, since the samples of a round depend on each other. None below FEWEST rounds, and where all
+    rounds have the same mean.
+    """
+    means = [float(np.mean(samples)) for samples in rounds if samples]
+    if len(means) < FEWEST or len(set(means)) == 1:
+        return None
+    from scipy.stats import bootstrap  # noqa: PLC0415 - takes half a second
+
+    found = bootstrap((means,), np.mean, method="BCa", random_state=0).confidence_interval
+    return float(found.low), float(found.high)
 
 
 def one_lines(comparison: Comparison) -> str:
-    """Return a line per implementation: `add_mul_exp float32-1M native: 61us (RSD 0.124; min -41%; max +182%)`."""
-    lines = []
-    for compared in comparison.compared:
-        for row in compare_rows.rows_of(compared):
-            what = f"{compared.problem} {compared.case} {row.timed.implementation}"
-            lines.append(f"{what}: {compare_rows.one_line(row)}")
-    return "".join(f"{line}\n" for line in lines)
+    """Return a line per implementation: "add_mul_exp float32-1M native: 61us (RSD 0.124; min -41%; max +182%)"."""
+    return "".join(f"{text.name(row)}: {one_line(row)}\n" for row in comparison.rows())
+
+
+def one_line(row: Row) -> str:
+    """Return mean, standard deviation and extremes relative to it: "61us (RSD 0.124; min -41%; max +182%)"."""
+    if row.spread is None:
+        return f"{'n/a' if row.timed.failed is None else 'FAIL'}: {row.timed.reason}"
+    spread, micro = row.spread, row.spread.mean * 1e6
+    mean = f"{micro:,.0f}us" if micro >= 10 else f"{units.significant(micro)}us"
+    if spread.deviation is None:
+        return f"{mean} (one sample)"
+    deviation = spread.deviation / spread.mean
+    rsd = "<0.001" if 0 < deviation < 0.0005 else f"{deviation:.3f}"
+    return f"{mean} (RSD {rsd}; min {_signed(spread.min / spread.mean)}; max {_signed(spread.max / spread.mean)})"
+
+
+def _signed(ratio: float) -> str:
+    """Return a ratio's distance from 1 with its sign: "-41%", "+0.3%"; 0% only for 1."""
+    distance = abs(ratio - 1)
+    if distance == 0:
+        return "0%"
+    shown = f"{100 * distance:.0f}%" if distance >= 0.01 else f"{100 * distance:.1f}%"
+    return ("-" if ratio < 1 else "+") + ("<0.1%" if shown == "0.0%" else shown)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from kernel_velocity import config
-from kernel_velocity.compare.problems.file import problem_class
+from kernel_velocity.compare.problem_file import problem_class
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.scaffold import files

@@ -1,14 +1,14 @@
-"""A comparison in Google Benchmark's JSON, so that its compare/command.py reads it.
+"""A comparison in Google Benchmark's JSON, so that its compare.py reads it.
 
-The form is that of google/benchmark's src/json_reporter.cc (schema version 1), and what its tools/gbench/report.py asks
-of it: `name`, `time_unit`, `real_time` and `cpu_time` of every entry, `run_type` and `aggregate_name` where it tells
-repetitions from aggregates. A round is a repetition; its name is problem/device/test case/implementation, so that
+The form is that of google/benchmark's src/json_reporter.cc (schema version 1). Its tools/gbench/report.py asks for
+`name`, `time_unit`, `real_time` and `cpu_time` of every entry, and for `run_type` and `aggregate_name` where it tells
+repetitions from aggregates. A round is a repetition. Its name is problem/device/test case/implementation, so that
 `compare.py filters FILE eager native` sets two implementations of one file side by side.
 
-What differs, and is said in the context: `cpu_time` repeats `real_time` (one clock is read, and compare.py leaves
-out entries without it); `iterations` are a round's samples. An implementation without a time is an entry with
-`error_occurred` whose `time_unit` is null: compare.py then leaves the pair out, where a time of 0, as the C++ library
-writes it, would be compared.
+The context says what differs: `cpu_time` repeats `real_time` (one clock is read, and compare.py leaves out entries
+without it), and `iterations` are a round's samples. An implementation without a time is an entry with `error_occurred`
+and a `time_unit` of null: compare.py then leaves the pair out. The C++ library writes a time of 0, which would be
+compared.
 """
 
 from __future__ import annotations
@@ -18,18 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from kernel_velocity.compare.formats.figures import Row, reason, rows, status
 from kernel_velocity.compare.formats.json import strict_json
-from kernel_velocity.compare.result import Comparison
+from kernel_velocity.compare.result import Comparison, Row
 
-UNIT = "ns"
+Reduce = Callable[[Sequence[float]], float]
+
 NANOSECONDS = 1e9  # in a second
-SCHEMA_VERSION = 1
-CPU_TIME = "the same as real_time: one clock is read"
-ITERATIONS = "samples of the round"
-
-# name -> (function of a list, unit of the result); with one round there is no spread to aggregate
-AGGREGATES: Mapping[str, tuple[Callable[[Sequence[float]], float], str]] = {
+# name -> (function of the rounds, unit of the result); with one round there is no spread to aggregate
+AGGREGATES: Mapping[str, tuple[Reduce, str]] = {
     "mean": (statistics.fmean, "time"),
     "median": (statistics.median, "time"),
     "stddev": (statistics.stdev, "time"),
@@ -39,94 +35,56 @@ AGGREGATES: Mapping[str, tuple[Callable[[Sequence[float]], float], str]] = {
 
 def as_gbench(comparison: Comparison) -> str:
     """Return the comparison as Google Benchmark writes one: `context` and `benchmarks`, times in ns."""
-    families: dict[str, int] = {}
-    members: dict[str, int] = {}
-    benchmarks: list[dict[str, Any]] = []
-    for row in rows(comparison):
-        problem = row.compared.problem
-        family = families.setdefault(problem, len(families))
-        members[problem] = members.get(problem, -1) + 1
-        benchmarks += _entries(row, {"family_index": family, "per_family_instance_index": members[problem]})
-    return strict_json({"context": _context(comparison), "benchmarks": benchmarks})
-
-
-def run_name(row: Row) -> str:
-    """Return what an entry is called: problem/device/test case/implementation."""
-    return "/".join((row.compared.problem, row.compared.device, row.compared.case, row.timed.implementation))
-
-
-def _context(comparison: Comparison) -> dict[str, Any]:
-    """Return the context: what the library writes of it and is known, and the environment under our own name."""
-    return {
+    context = {
         "date": datetime.fromtimestamp(comparison.began, UTC).isoformat(timespec="seconds"),
         "executable": "kv compare",
-        "json_schema_version": SCHEMA_VERSION,
-        "cpu_time": CPU_TIME,
-        "iterations": ITERATIONS,
+        "json_schema_version": 1,
+        "cpu_time": "the same as real_time: one clock is read",
+        "iterations": "samples of the round",
         "kernel-velocity": {"environment": comparison.environment, "settings": comparison.settings},
     }
+    families: dict[str, list[Row]] = {}
+    benchmarks: list[dict[str, Any]] = []
+    for row in comparison.rows():
+        family = families.setdefault(row.compared.problem, [])
+        index = list(families).index(row.compared.problem)
+        benchmarks += _entries(row, {"family_index": index, "per_family_instance_index": len(family)})
+        family.append(row)
+    return strict_json({"context": context, "benchmarks": benchmarks})
 
 
 def _entries(row: Row, place: Mapping[str, int]) -> list[dict[str, Any]]:
-    timed, name = row.timed, run_name(row)
-    common = {**place, "run_name": name, "repetitions": max(1, len(timed.estimates)), "threads": 1}
-    if row.figures is None:
-        return [_failed(row, {"name": name, **common})]
+    compared, timed = row.compared, row.timed
+    name = f"{compared.problem}/{compared.device}/{compared.case}/{timed.implementation}"
+    common = {"name": name, **place, "run_name": name, "repetitions": max(1, len(timed.estimates)), "threads": 1}
+    repetition = {**common, "run_type": "iteration", "repetition_index": 0}
+    if row.timing is None:
+        why = {"error_occurred": True, "error_message": timed.reason or timed.status, "time_unit": None}
+        return [{**repetition, **why}]
+    label = {"label": compared.memory} if compared.memory else {}
     samples = [len(each) for each in timed.rounds] or [1] * len(timed.estimates)
-    found = [
-        {
-            "name": name,
-            **common,
-            "run_type": "iteration",
-            "repetition_index": index,
-            "iterations": samples[index] if index < len(samples) else 1,
-            **_times(estimate * NANOSECONDS),
-            **_counters(row, [estimate], statistics.fmean),
-            **({"label": row.compared.memory} if row.compared.memory else {}),
-        }
-        for index, estimate in enumerate(timed.estimates)
+    entries = [
+        {**repetition, "repetition_index": index, "iterations": count}
+        | _figures(row, [estimate], statistics.fmean, NANOSECONDS)
+        | label
+        for index, (estimate, count) in enumerate(zip(timed.estimates, samples, strict=True))
     ]
-    return found + (_aggregates(row, {"name": name, **common}) if len(timed.estimates) > 1 else [])
+    if len(entries) == 1:
+        return entries
+    for aggregate, (reduce, unit) in AGGREGATES.items():
+        kind = {"run_type": "aggregate", "aggregate_name": aggregate, "aggregate_unit": unit}
+        figures = _figures(row, timed.estimates, reduce, NANOSECONDS if unit == "time" else 1.0)
+        entries.append({**common, "name": f"{name}_{aggregate}", **kind, "iterations": len(samples), **figures})
+    return entries
 
 
-def _times(value: float) -> dict[str, Any]:
-    return {"real_time": value, "cpu_time": value, "time_unit": UNIT}
-
-
-def _failed(row: Row, common: Mapping[str, Any]) -> dict[str, Any]:
-    message = reason(row.timed) or status(row.timed)
-    return {
-        **common,
-        "run_type": "iteration",
-        "repetition_index": 0,
-        "error_occurred": True,
-        "error_message": message,
-        "time_unit": None,
-    }
-
-
-def _aggregates(row: Row, common: Mapping[str, Any]) -> list[dict[str, Any]]:
-    estimates = row.timed.estimates
-    return [
-        {
-            **common,
-            "name": f"{common['run_name']}_{name}",
-            "run_type": "aggregate",
-            "aggregate_name": name,
-            "aggregate_unit": unit,
-            "iterations": len(estimates),
-            **_times(of(estimates) * (NANOSECONDS if unit == "time" else 1.0)),
-            **_counters(row, estimates, of),
-        }
-        for name, (of, unit) in AGGREGATES.items()
-    ]
-
-
-def _counters(row: Row, estimates: Sequence[float], of: Callable[[Sequence[float]], float]) -> dict[str, float]:
-    """Return the user counters: each rate's statistic over the rounds, as the library aggregates counters."""
+def _figures(row: Row, estimates: Sequence[float], reduce: Reduce, scale: float) -> dict[str, Any]:
+    """Return the times, and user counters: each rate's statistic over the rounds, as the library aggregates them."""
     work = {
         "bytes_per_second": row.compared.bytes,
         "items_per_second": row.compared.elements,
         "flops_per_second": row.compared.flops,
     }
-    return {name: of([amount / estimate for estimate in estimates]) for name, amount in work.items() if amount}
+    counters = {name: reduce([amount / each for each in estimates]) for name, amount in work.items() if amount}
+    value = reduce(estimates) * scale
+    return {"real_time": value, "cpu_time": value, "time_unit": "ns", **counters}

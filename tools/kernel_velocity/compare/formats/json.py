@@ -18,7 +18,6 @@ Of a result, one per implementation and test case:
     flags, accuracy     accuracy: output, right, details, for each output
     roofline            the fields of roofline/model.py's Roofline
     power               [s since the start, W] pairs
-    samples_s           the samples of every round, where they are asked for
 
 What is unknown is null. JSON has no NaN and no infinity: such a number is the string "NaN", "Infinity" or "-Infinity",
 which Python's float() and JavaScript's Number() read, so that an error of NaN cannot pass for an unknown one.
@@ -32,29 +31,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from kernel_velocity.compare.formats.figures import (
-    Figures,
-    Row,
-    interval_method,
-    is_bad,
-    reason,
-    rows,
-    speed_ups,
-    status,
-)
-from kernel_velocity.compare.result import Comparison
+from kernel_velocity.compare.result import Comparison, Row
 
 SCHEMA = "kernel-velocity/compare"
 VERSION = 1
 
 
-def as_json(comparison: Comparison, *, samples: bool = False) -> str:
-    """Return the comparison as the module describes it, with a line break at the end.
-
-    Args:
-        comparison: what was found.
-        samples: whether every sample is written, too.
-    """
+def as_json(comparison: Comparison) -> str:
+    """Return the comparison as the module describes it, with a line break at the end."""
     document = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -63,12 +47,12 @@ def as_json(comparison: Comparison, *, samples: bool = False) -> str:
         "environment": comparison.environment,
         "settings": comparison.settings,
         "warnings": comparison.warnings,
-        "right": not any(is_bad(timed) for compared in comparison.compared for timed in compared.timed),
-        "results": [_result(row, samples) for row in rows(comparison)],
+        "right": not any(row.timed.is_bad for row in comparison.rows()),
+        "results": [_result(row) for row in comparison.rows()],
         "speed_ups": [
-            {"problem": compared.problem, "name": compared.case, "device": compared.device, **asdict(each)}
+            {"problem": compared.problem, "name": compared.case, "device": compared.device, **asdict(pair)}
             for compared in comparison.compared
-            for each in speed_ups(compared, comparison.settings.get("reference"))
+            for pair in compared.speed_ups(comparison.settings.get("reference"))
         ],
     }
     return strict_json(document)
@@ -85,67 +69,52 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if value is None or isinstance(value, str | bool | int):
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _not_finite(value)
     item = getattr(value, "item", None)  # a number of numpy's, or a tensor of one
-    if callable(item) and getattr(value, "size", 1) == 1:
-        return plain(item())
-    return str(value)
+    return plain(item()) if callable(item) and getattr(value, "size", 1) == 1 else str(value)
 
 
-def _not_finite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
-
-
-def _result(row: Row, samples: bool) -> dict[str, Any]:
-    compared, timed, found = row.compared, row.timed, row.figures
-    result = {
+def _result(row: Row) -> dict[str, Any]:
+    compared, timed, timing = row.compared, row.timed, row.timing
+    same = ("device", "dtype", "dims", "elements", "tensor_bytes", "flops", "bytes", "footprint", "memory")
+    return {
         "name": compared.case,
         "test_id": row.number,
-        "gflops": None if found is None or found.rate is None else found.rate / 1e9,
-        "runtime_ms": None if found is None else found.seconds * 1e3,
+        "gflops": None if row.rate is None else row.rate / 1e9,
+        "runtime_ms": None if timing is None else timing.seconds * 1e3,
         "problem": compared.problem,
         "implementation": timed.implementation,
-        "device": compared.device,
-        "dtype": compared.dtype,
-        "dims": compared.dims,
-        "elements": compared.elements,
-        "tensor_bytes": compared.tensor_bytes,
-        "flops": compared.flops,
-        "bytes": compared.bytes,
-        "footprint": compared.footprint,
-        "memory": compared.memory,
-        "status": status(timed),
-        "reason": reason(timed) or None,
-        "seconds": None if found is None else _seconds(found),
-        "bytes_per_second": None if found is None else found.bandwidth,
+        **{name: getattr(compared, name) for name in same},
+        "status": timed.status,
+        "reason": timed.reason or None,
+        "seconds": _seconds(row),
+        "bytes_per_second": row.bandwidth,
         "estimates_s": timed.estimates,
         "stops": timed.stops,
         "flags": timed.flags,
         "function_s": timed.function,
-        "overhead_s": None if found is None else found.overhead,
+        "overhead_s": row.overhead,
         "accuracy": [asdict(each) for each in timed.accuracy],
         "roofline": None if timed.roofline is None else asdict(timed.roofline),
         "power": timed.power,
     }
-    return result | ({"samples_s": timed.rounds} if samples else {})
 
 
-def _seconds(found: Figures) -> dict[str, Any]:
+def _seconds(row: Row) -> dict[str, Any] | None:
+    if row.timing is None or row.spread is None:
+        return None
+    spread = row.spread
     return {
-        "value": found.seconds,
-        "low": None if found.interval is None else found.interval.low,
-        "high": None if found.interval is None else found.interval.high,
-        "method": interval_method(found),
-        "mean": found.mean,
-        "std": found.std,
-        "min": found.minimum,
-        "p50": found.p50,
-        "p99": found.p99,
-        "max": found.maximum,
-        "samples": found.samples,
+        "value": row.timing.seconds,
+        **{name: getattr(row.timing.interval, name, None) for name in ("low", "high", "method")},
+        "mean": spread.mean,
+        "std": spread.deviation,
+        "min": spread.min,
+        "p50": spread.p50,
+        "p99": spread.p99,
+        "max": spread.max,
+        "samples": spread.n,
     }

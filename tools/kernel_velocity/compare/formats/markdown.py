@@ -1,102 +1,96 @@
 """A comparison as Markdown tables, ready for the comment of a pull request.
 
-Whatever is not ours (names, environment, reasons) stands in code spans (`markdown_text.literal`).
+Foreign text (names, environment, reasons) stands in code spans (`tables.literal`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kernel_velocity import units
-from kernel_velocity.compare.formats import figures
-from kernel_velocity.compare.formats.figures import MISSING, RIGHT, Row, by_problem, is_bad, rows, speed_ups, status
-from kernel_velocity.compare.result import Compared, Comparison
-from kernel_velocity.stats.speedup import SpeedUp
+from kernel_velocity.compare import text
+from kernel_velocity.compare.result import MISSING, RIGHT, Comparison, Row
 from kernel_velocity.tables import literal
+
+DASH = "–"
 
 
 def as_markdown(comparison: Comparison) -> str:
     """Return the comparison as GitHub-flavoured Markdown: verdict, a table per problem, speed-ups, environment."""
-    parts = [_verdict(comparison)]
-    for group in by_problem(rows(comparison)).values():
-        parts += _problem(group, comparison.settings.get("reference"))
-    if comparison.warnings:
-        parts.append("\n".join(f"- note: {literal(text)}" for text in comparison.warnings))
+    parts = [_verdict(list(comparison.rows()))]
+    for (problem, device), rows in comparison.problems().items():
+        parts += [f"### {literal(problem)} on {literal(device)}", _table(rows)]
+        parts.append(_speed_ups(rows, comparison.settings.get("reference")))
+    parts.append("\n".join(f"- note: {literal(each)}" for each in comparison.warnings))
     parts += [_facts("Environment", comparison.environment), _facts("Settings", comparison.settings)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _verdict(comparison: Comparison) -> str:
+def _verdict(rows: Sequence[Row]) -> str:
     """Return the first line: whether every implementation is right, and which is not."""
-    bad = [row for row in rows(comparison) if is_bad(row.timed)]
+    bad = [row for row in rows if row.timed.is_bad]
     if not bad:
-        checked = [status(row.timed) for row in rows(comparison) if status(row.timed) != MISSING]
-        right = sum(each == RIGHT for each in checked)
+        checked = [row for row in rows if row.timed.status != MISSING]
+        right = sum(row.timed.status == RIGHT for row in checked)
         return f"**{right} of {units.count(len(checked), 'result')} verified and right.**"
     names = ", ".join(f"{literal(row.timed.implementation)} on {literal(row.compared.case)}" for row in bad)
     return f"**FAIL: {units.count(len(bad), 'result')} wrong or failed: {names}**"
 
 
-def _problem(found: Sequence[Row], reference: str | None) -> list[str]:
-    first = found[0].compared
-    compared = list({id(row.compared): row.compared for row in found}.values())
-    ratios = [_ratios(each, reference) for each in compared]
-    lines = [line for line in ratios if line]
-    speeds = ["Times faster, ± one standard error over rounds:", "\n".join(lines)]
-    return [
-        f"### {literal(first.problem)} on {literal(first.device)}",
-        _table(list(_COLUMNS), [[of(row) for of in _COLUMNS.values()] for row in found]),
-        *(speeds if lines else []),
-    ]
+def _table(rows: Sequence[Row]) -> str:
+    rule = ["---"] * 2 + ["---:"] * (len(COLUMNS) - 3) + ["---"]  # names to the left, numbers to the right
+    lines = [list(COLUMNS), rule, *([cell(row) or DASH for cell in COLUMNS.values()] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _ratios(compared: Compared, reference: str | None) -> str:
-    found = speed_ups(compared, reference)
-    return f"- {literal(compared.case)}: {'; '.join(map(_pair, found))}" if found else ""
+def _time(row: Row) -> str:
+    half = text.half_width(row.timing)
+    return "" if row.timing is None else units.seconds(row.timing.seconds) + (f" ± {half}" if half else "")
 
 
-def _pair(found: SpeedUp) -> str:
-    return f"{literal(found.faster)} over {literal(found.slower)} {figures.speed_up(found)}"
+def _mean(row: Row) -> str:
+    if row.spread is None:
+        return ""
+    deviation = "" if row.spread.deviation is None else f", sd {units.seconds(row.spread.deviation)}"
+    return f"{units.seconds(row.spread.mean)}{deviation}"
+
+
+def _result(row: Row) -> str:
+    status = f"**{row.timed.status}**" if row.timed.is_bad else row.timed.status
+    return f"{status}: {literal(row.timed.reason)}" if row.timed.reason else status
+
+
+COLUMNS: Mapping[str, Callable[[Row], str]] = {
+    "test case": lambda row: literal(row.compared.case),
+    "implementation": lambda row: literal(row.timed.implementation),
+    "memory": lambda row: literal(row.compared.memory or DASH),
+    "per tensor": lambda row: f"{text.megabytes(row)} MB",
+    "elements": lambda row: f"{row.compared.elements:,}",
+    "time ± 95%": _time,
+    "mean, sd": _mean,
+    "rate": text.rate,
+    "bandwidth": text.bandwidth,
+    "efficiency": text.efficiency,
+    "bound": text.bound,
+    "cache benefit": text.cache_benefit,
+    "max error": text.error,
+    "result": _result,
+}
+
+
+def _speed_ups(rows: Sequence[Row], reference: str | None) -> str:
+    lines = []
+    for compared in {id(row.compared): row.compared for row in rows}.values():
+        pairs = [
+            f"{literal(pair.faster)} over {literal(pair.slower)} {text.speed_up(pair)}"
+            for pair in compared.speed_ups(reference)
+        ]
+        lines += [f"- {literal(compared.case)}: {'; '.join(pairs)}"] if pairs else []
+    return "\n".join(["Times faster, ± one standard error over rounds:", "", *lines]) if lines else ""
 
 
 def _facts(title: str, facts: Mapping[str, str]) -> str:
     if not facts:
         return ""
-    lines = [f"- {literal(name)}: {literal(text)}" for name, text in facts.items()]
+    lines = [f"- {literal(name)}: {literal(value)}" for name, value in facts.items()]
     return "\n".join([f"<details><summary>{title}</summary>", "", *lines, "", "</details>"])
-
-
-def _table(heads: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
-    rule = ["---"] * 2 + ["---:"] * (len(heads) - 3) + ["---"]  # names to the left, numbers to the right
-    lines = [heads, rule, *cells]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _timed(of: Callable[[Row], str]) -> Callable[[Row], str]:
-    """Return a column that is a dash where there is no time."""
-    return lambda row: figures.DASH if row.figures is None else of(row)
-
-
-def _result(row: Row) -> str:
-    text = figures.result(row)
-    head, _, why = text.partition(": ")
-    shown = f"**{head}**" if is_bad(row.timed) else head
-    return f"{shown}: {literal(why)}" if why else shown
-
-
-_COLUMNS: Mapping[str, Callable[[Row], str]] = {
-    "test case": lambda row: literal(row.compared.case),
-    "implementation": lambda row: literal(row.timed.implementation),
-    "memory": lambda row: literal(figures.memory(row)),
-    "per tensor": figures.size,
-    "elements": lambda row: f"{row.compared.elements:,}",
-    "time ± 95%": _timed(lambda row: figures.time(row.figures) if row.figures else figures.DASH),
-    "mean, sd": _timed(lambda row: figures.mean(row.figures) if row.figures else figures.DASH),
-    "rate": _timed(figures.rate),
-    "bandwidth": _timed(lambda row: figures.bandwidth(row.figures) if row.figures else figures.DASH),
-    "efficiency": figures.efficiency,
-    "bound": figures.bound,
-    "cache benefit": figures.cache_benefit,
-    "max error": figures.error,
-    "result": _result,
-}

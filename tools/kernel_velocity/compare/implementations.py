@@ -1,42 +1,23 @@
-"""What a live comparison works on: a problem, ours or a user's, and the implementations there are of it.
-
-Whether the native library that lies in a source tree was built from what the tree holds now.
-
-Who edits a kernel and compares it without `make build` would time, and call right, the code of before.
-"""
+"""What is compared: a problem, ours or a user's, and the implementations there are of it."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kernel_velocity import config
-from kernel_velocity.compare.problems import solutions as solution_files
-from kernel_velocity.compare.problems.file import in_one_line
-from kernel_velocity.compare.problems.foreign import load_file
+from kernel_velocity.compare import solutions as solution_files
+from kernel_velocity.compare.problem_file import in_one_line, load_file
+from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import benchmark, cases, implementations, live_compile
+from kernel_velocity.harness import cases, implementations, live_compile
 from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.problem import Inputs, Problem
 
-Binder = Callable[[Problem, str, Inputs], Bound]
-
 LIBRARY = Path("_native", "libkernel_velocity.so")
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A problem on its device, and its implementations by name, the reference first.
-
-    An implementation takes (problem, name of the case, inputs) and returns them bound. It raises NotImplementedError
-    where it does not exist here (n/a), UsageError where the user's files do not fit together.
-    """
-
-    problem: Problem
-    implementations: Mapping[str, Binder]
 
 
 def load(
@@ -45,8 +26,8 @@ def load(
     solutions: Sequence[Path] = (),
     dtype: str = "float32",
     around: Callable[[str], AbstractContextManager[object]] = nullcontext,
-) -> Loaded:
-    """Return a problem and its implementations.
+) -> tuple[Problem, dict[str, Bind]]:
+    """Return a problem on its device, and its implementations by name, the reference first; inside `prepared`.
 
     Args:
         what: a kernel of ours ("matmul"), or the path of a Python file with a Problem class: ours, or a public
@@ -57,30 +38,19 @@ def load(
         dtype: torch's name of the element type that older definitions ask for.
         around: makes a context from a solution's name, for while it is loaded: that runs code of its own.
 
-    Sets torch's threads (KV_THREADS, else 1) for this process.
-
     Raises:
-        UsageError: one line that says what does not fit: no such kernel, file or device; the file does not import or
-            its class lacks something; a solution does not load; two are called alike.
+        UsageError: one line that says what does not fit: no such kernel or file; the file does not import or its class
+            lacks something; a solution does not load; two are called alike.
     """
-    if device not in cases.DEVICES:
-        raise UsageError(f"device {device!r}: there are {' and '.join(cases.DEVICES)}")
-    try:
-        benchmark.prepare_torch(device)
-    except NotImplementedError as error:
-        raise UsageError(f"device {device}: {error}") from None
     problem = _problem(what, device, dtype)
-    found: dict[str, Binder] = {"eager": _bind_eager, "compile": _bind_compile}
-    if problem.kernel is not None:
-        found["native"] = _bind_native
-    if problem.kernel is not None and "triton" in cases.implementations_on(device):
-        found["triton"] = _bind_triton
+    names = cases.implementations_on(device) if problem.kernel is not None else cases.CONTROLS
+    found = binders(*names)
     for path in solutions:
         if path.stem in found:
             raise UsageError(f"{path}: there is an implementation {path.stem!r} already; give the file another name")
         with around(path.stem):
             found[path.stem] = solution_files.binder(path, problem)
-    return Loaded(problem, found)
+    return problem, found
 
 
 def _problem(what: str, device: str, dtype: str) -> Problem:
@@ -96,27 +66,22 @@ def _problem(what: str, device: str, dtype: str) -> Problem:
     return problem
 
 
-def _bind_eager(problem: Problem, case: str, inputs: Inputs) -> Bound:
-    _require_reference(problem, inputs)
-    return implementations.bind("eager", problem, case, inputs, Path())
+def binders(*names: str) -> dict[str, Bind]:
+    """Return what binds implementations of these names to inputs: "eager", "compile", "native", "triton"."""
+    return {name: partial(_bind, name) for name in names}
 
 
-def _bind_compile(problem: Problem, case: str, inputs: Inputs) -> Bound:
-    _require_reference(problem, inputs)
-    return live_compile.bind(problem, case, inputs)
+def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
+    if name in cases.CONTROLS:
+        _try_reference(problem, inputs)
+    if name == "compile":
+        return live_compile.bind(problem, case, inputs)
+    if name == cases.NATIVE and problem.kernel is not None:
+        check_build(Path(str(importlib.import_module("kernels").__file__)).parent, problem.kernel)
+    return implementations.bind(name, problem, case, inputs, Path())
 
 
-def _bind_native(problem: Problem, case: str, inputs: Inputs) -> Bound:
-    if problem.kernel is not None:
-        check(Path(str(importlib.import_module("kernels").__file__)).parent, problem.kernel)
-    return implementations.bind("native", problem, case, inputs, Path())
-
-
-def _bind_triton(problem: Problem, case: str, inputs: Inputs) -> Bound:
-    return implementations.bind("triton", problem, case, inputs, Path())
-
-
-def _require_reference(problem: Problem, inputs: Inputs) -> None:
+def _try_reference(problem: Problem, inputs: Inputs) -> None:
     """Run the reference once. A device that is written into it is not redirected: that would be timed with it.
 
     Raises:
@@ -130,10 +95,11 @@ def _require_reference(problem: Problem, inputs: Inputs) -> None:
         raise NotImplementedError(f"the reference has a CUDA device written in: {in_one_line(error)}") from None
 
 
-def check(kernels: Path, kernel: str) -> None:
+def check_build(kernels: Path, kernel: str) -> None:
     """Check the library in a folder of kernels against the sources of one of them, and what these may include.
 
-    An installed wheel has no sources, and a tree without a library says so itself when that is loaded.
+    Who edits a kernel and compares it without `make build` would time, and call right, the code of before. An
+    installed wheel has no sources, and a tree without a library says so itself when that is loaded.
 
     Raises:
         UsageError: a source was changed after the library was built.
@@ -141,10 +107,8 @@ def check(kernels: Path, kernel: str) -> None:
     library = kernels / LIBRARY
     if not library.is_file():
         return
-    own = [
-        path for folder in (kernel, "_native") for kind in ("*.cpp", "*.cu") for path in (kernels / folder).glob(kind)
-    ]
-    sources = [*own, *kernels.glob("*/*.h")]
+    kinds = [f"{folder}/*.{ending}" for folder in (kernel, "_native") for ending in ("cpp", "cu")]
+    sources = [path for kind in (*kinds, "*/*.h") for path in kernels.glob(kind)]
     newest = max(sources, key=lambda path: path.stat().st_mtime_ns, default=library)
     if newest.stat().st_mtime_ns > library.stat().st_mtime_ns:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""A comparison whose process an implementation ends: who it was and how is said, the others keep their results."""
+"""A comparison whose process an implementation ends: it is named, and the others keep their results."""
 
 import io
 import json
@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
+from kernel_velocity import lock
 from kernel_velocity.compare import isolation
 from kernel_velocity.compare.isolation import Journal, Step
 from kernel_velocity.errors import KernelVelocityError
@@ -19,28 +19,33 @@ from tests.compare.live_comparisons import case, timed
 
 ROOT = Path(__file__).parents[2]
 
-# A comparison without PyTorch: notes what it does, ends as it is told, and says what was noted before.
+# A comparison without PyTorch: notes what it does, ends as it should, and says what was noted before.
 CHILD = """
 import os, sys, signal, time
 from pathlib import Path
-sys.path.insert(0, {root!r})
 from kernel_velocity.compare.isolation import Journal
 journal = Journal(Path(os.environ["COMPARE_JOURNAL"]))
-died = journal.died("mine", "small")
-print("began", died, flush=True)
+died = journal.death("mine", "small")
+print("began", died, os.environ.get("KV_LOCK_HOLDER"), flush=True)
 if died is None:
     {body}
 sys.exit(7)
 """
 
 
-def child(body):
-    return [sys.executable, "-c", CHILD.format(root=str(ROOT), body=textwrap.indent(body, "    ").lstrip())]
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a child with such a body; return the exit status and what was printed on standard error."""
+    monkeypatch.delenv(lock.HOLDER, raising=False)
+    monkeypatch.setenv(lock.FOLDER, str(tmp_path))
 
+    def run(body):
+        err = io.StringIO()
+        text = CHILD.format(body=textwrap.indent(body, "    ").lstrip())
+        environ = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+        return isolation.run([sys.executable, "-c", text], environ, tmp_path, err), err.getvalue()
 
-def run(body):
-    err = io.StringIO()
-    return isolation.run(child(body), dict(os.environ), err), err.getvalue()
+    return run
 
 
 def in_a_step(what, **more):
@@ -51,21 +56,18 @@ def in_a_step(what, **more):
 @pytest.mark.parametrize(
     ("ends", "how"),
     [
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "died of SIGSEGV (Segmentation fault)"),
-        ("os.abort()", "died of SIGABRT (Aborted)"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "died of SIGKILL (out of memory?)"),
-        ("os._exit(3)", "was ended by it with exit status 3"),
-        ("os._exit(0)", "was ended by it with exit status 0"),
+        (in_a_step("os.kill(os.getpid(), signal.SIGSEGV)"), "died of SIGSEGV (Segmentation fault)"),
+        (in_a_step("os.kill(os.getpid(), signal.SIGKILL)"), "died of SIGKILL (out of memory?)"),
+        (in_a_step("os._exit(0)"), "was ended by it with exit status 0"),
+        ("journal.give_up('timed', 'mine', 'small', 'lost the device (CUDA error)')", "lost the device (CUDA error)"),
     ],
 )
-def test_whoever_ends_the_process_is_named_and_the_next_process_knows(ends, how, capfd):
-    assert run(in_a_step(ends)) == (7, f"mine on small: its process {how} while it was timed\n")
-    assert capfd.readouterr().out.splitlines() == ["began None", f"began its process {how} while it was timed"]
-
-
-def test_who_gave_up_said_why(capfd):
-    status, err = run("journal.give_up('timed', 'mine', 'small', 'lost the device (CUDA error)')")
-    assert (status, err) == (7, "mine on small: its process lost the device (CUDA error) while it was timed\n")
+def test_death_in_an_implementation_is_named_and_the_next_process_knows(run, ends, how, capfd):
+    assert run(ends) == (7, f"mine on small: its process {how} while it was timed\n")
+    holder = os.getpid()  # between two processes the lock is held by the first one's parent
+    expected = ["began None None", f"began its process {how} while it was timed {holder}"]
+    assert capfd.readouterr().out.splitlines() == expected
+    assert lock.HOLDER not in os.environ
 
 
 @pytest.mark.parametrize(
@@ -75,16 +77,19 @@ def test_who_gave_up_said_why(capfd):
         (in_a_step("sys.exit(2)"), 2),  # an error that Python cleaned up after
         (in_a_step("os.kill(os.getpid(), signal.SIGTERM)"), 128 + signal.SIGTERM),
         (in_a_step("os._exit(130)"), 130),
+        ("while True: os.kill(os.getppid(), signal.SIGTERM); time.sleep(0.1)", 128 + signal.SIGTERM),
     ],
-    ids=["end", "error", "asked to end", "interrupted"],
+    ids=["end", "error", "asked to end", "interrupted", "passed on"],
 )
-def test_what_ends_otherwise_is_not_started_again(body, status, capfd):
+def test_other_ends_start_nothing_again(run, body, status, capfd):
+    before = signal.getsignal(signal.SIGTERM)
     assert run(body) == (status, "")
-    assert capfd.readouterr().out == "began None\n"
+    assert capfd.readouterr().out == "began None None\n"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "words"),
     [
         ("os.abort()", r"the comparison's process died of SIGABRT \(Aborted\), while no implementation ran"),
         (
@@ -93,78 +98,66 @@ def test_what_ends_otherwise_is_not_started_again(body, status, capfd):
         ),
     ],
 )
-def test_a_death_that_is_nobodys_is_an_error(body, said):
-    with pytest.raises(KernelVelocityError, match=said):
+def test_death_outside_of_implementations_is_an_error(run, body, words):
+    with pytest.raises(KernelVelocityError, match=words):
         run(body)
 
 
-def test_who_dies_after_the_report_fails_the_comparison(capfd):
+def test_death_after_the_report_fails_the_comparison(run, capfd):
     status, err = run(in_a_step("os.abort()", again=False))
     assert (status, err) == (1, "mine on small: its process died of SIGABRT (Aborted) while it was timed\n")
-    assert capfd.readouterr().out == "began None\n"
-
-
-def test_a_request_to_end_is_passed_on(capfd):
-    before = signal.getsignal(signal.SIGTERM)
-    ask = "while True: os.kill(os.getppid(), signal.SIGTERM); time.sleep(0.1)"
-    assert run(ask) == (128 + signal.SIGTERM, "")
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert capfd.readouterr().out == "began None None\n"
 
 
 STOPPING = "interrupted: stopping what runs; Ctrl-C again kills it at once\n"
 KILLED = "interrupted: what ran did not stop, and was killed; a comparison keeps nothing\n"
 CTRL_C = "os.kill(os.getppid(), signal.SIGINT)"
+DEAF = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; "
 
 
-def test_an_interrupted_process_that_ends_is_not_killed(capfd):
-    asked = f"signal.signal(signal.SIGINT, lambda *_: sys.exit(130)); {CTRL_C}; time.sleep(60)"
-    assert run(in_a_step(asked)) == (130, STOPPING)
+@pytest.mark.parametrize(
+    ("body", "patience", "printed"),
+    [
+        (f"{CTRL_C}; sys.exit(130)", 50, STOPPING),
+        (f"signal.signal(signal.SIGINT, lambda *_: os._exit(130)); {CTRL_C}; time.sleep(60)", 2, STOPPING),
+        (f"{DEAF}time.sleep(60)", 0.2, STOPPING + KILLED),
+        (f"{DEAF}time.sleep(0.5); {CTRL_C}; time.sleep(60)", 50, STOPPING + KILLED),
+    ],
+    ids=["it ends", "when asked", "it loops for ever", "twice"],
+)
+@pytest.mark.usefixtures("capfd")
+def test_interruption_ends_what_runs(run, monkeypatch, body, patience, printed):
+    monkeypatch.setattr(isolation, "PATIENCE", patience)
+    assert run(in_a_step(body)) == (130, printed)
 
 
-def test_a_solution_that_loops_for_ever_is_said_to_be_stopped_and_is_killed_soon(capfd):
-    began = time.monotonic()
-    assert run(in_a_step(f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; time.sleep(60)")) == (
-        130,
-        STOPPING + KILLED,
-    )
-    assert time.monotonic() - began < 8  # twice one second, and the start of a Python
-
-
-def test_a_second_interruption_kills_at_once(monkeypatch, capfd):
-    monkeypatch.setattr(isolation, "PATIENCE", 50)
-    began = time.monotonic()
-    twice = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; time.sleep(0.5); {CTRL_C}; time.sleep(60)"
-    assert run(in_a_step(twice)) == (130, STOPPING + KILLED)
-    assert time.monotonic() - began < 30
-
-
-def test_the_journal_takes_over_what_is_finished(tmp_path):
+def test_journal_keeps_finished_cases(tmp_path):
     compared = case("float32-1M", 1_000_000, timed("eager", 1e-3))
     journal = Journal(tmp_path).part(1)
     assert journal.kept("float32-1M") is None
     journal.keep(compared)
     assert Journal(tmp_path, 1).kept("float32-1M") == compared
     assert Journal(tmp_path, 0).kept("float32-1M") is None  # another problem's case of that name
-    odd = timed("eager", 1e-3, notes=(lambda: None,))
-    journal.keep(case("a/b\n" * 200, 1, odd))  # cannot be written: measured again
-    assert journal.kept("a/b\n" * 200) is None
+    odd = case("a/b\n" * 200, 1, timed("eager", 1e-3, notes=(lambda: None,)))
+    journal.keep(odd)  # cannot be written: measured again
+    assert journal.kept(odd.case) is None
 
 
-def test_deaths_are_of_a_case_or_of_all(tmp_path):
+def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):
     journal = Journal(tmp_path)
+    with pytest.raises(RuntimeError), journal.running("x", "y"):
+        raise RuntimeError
+    assert journal.step() is None  # raising is no death
     for step in (
         Step(doing="timed", implementation="mine", problem=1, case="small"),
         Step(doing="loaded", implementation="other"),
     ):
-        with pytest.raises(RuntimeError), journal.running("x", "y"):
-            raise RuntimeError
-        assert journal.step() is None  # raising is no death
         (tmp_path / "step.json").write_text("{}")
         journal.bury(step, "died")
-    assert journal.part(1).died("mine", "small") == "its process died while it was timed"
-    assert journal.part(1).died("mine", "large") is None
-    assert journal.part(0).died("mine", "small") is None
-    assert journal.part(3).died("other", "any") == journal.died("other") == "its process died while it was loaded"
+    assert journal.part(1).death("mine", "small") == "its process died while it was timed"
+    assert journal.part(1).death("mine", "large") is None
+    assert journal.part(0).death("mine", "small") is None
+    assert journal.part(3).death("other", "any") == journal.death("other") == "its process died while it was loaded"
 
 
 PROBLEM = """
@@ -189,48 +182,40 @@ class Twice(Problem):
     def verify_result(self, expected, actual):
         return bool(torch.equal(expected, actual)), {}
 """
-CRASHES = """
+SOLUTIONS = {
+    "crashes": """
 import ctypes
 def solution(x, out, n):
     if n == 20:
         ctypes.string_at(0)
     out.copy_(x * 2)
-"""
-SPEAKS = """
+""",
+    "speaks": """
 import os, torch
 torch.set_default_dtype(torch.float64)
 def solution(x, out, n):
     print("the solution speaks")
     os.write(1, b"and so does machine code\\n")
     out.copy_(x * 2)
-"""
-DIES_AT_ONCE = "import os\nos.abort()\n"
+""",
+    "aborts": "import os\nos.abort()\n",
+}
 
 
 @pytest.mark.slow
-def test_a_crash_costs_the_others_nothing_and_what_they_print_spoils_no_document(tmp_path):
-    files = {"twice.py": PROBLEM, "crashes.py": CRASHES, "speaks.py": SPEAKS, "aborts.py": DIES_AT_ONCE}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    solutions = [f"--solution={tmp_path / name}" for name in ("crashes.py", "speaks.py", "aborts.py")]
-    quick = [
+def test_crash_costs_the_others_nothing_and_prints_spoil_no_document(tmp_path):
+    for name, text in {"twice": PROBLEM, **SOLUTIONS}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "kernel_velocity", "compare", str(tmp_path / "twice.py"), "--json=-"]
+    command += [f"--solution={tmp_path / name}.py" for name in SOLUTIONS]
+    command += [
         "--rounds=2",
         "--iters=3",
         "--device=cpu",
         "--no-roofline",
-        "--implementations=eager,crashes,speaks,aborts",
+        f"--implementations=eager,{','.join(SOLUTIONS)}",
     ]
-    command = [
-        sys.executable,
-        "-m",
-        "kernel_velocity",
-        "compare",
-        str(tmp_path / "twice.py"),
-        *solutions,
-        *quick,
-        "--json=-",
-    ]
-    own_lock = {**os.environ, "ASV_CONF_DIR": str(tmp_path)}
+    own_lock = {**os.environ, "ASV_CONF_DIR": str(tmp_path), "PYTHONPATH": str(ROOT / "tools")}
     done = subprocess.run(command, cwd=ROOT, env=own_lock, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)

@@ -1,0 +1,77 @@
+"""Every output against its reference: who decides, what is said."""
+
+from typing import ClassVar
+
+import pytest
+
+from kernel_velocity.compare.accuracy import in_words, verify
+from kernel_velocity.harness.accuracy import compare_outputs, parse_tolerance, verdict
+from tests.compare.doubling import Doubling
+
+torch = pytest.importorskip("torch", reason="outputs are torch tensors")
+
+
+class Two(Doubling):
+    """x -> (double, half); its own check looks at both."""
+
+    parameters: ClassVar = tuple(
+        {"name": name, "type": "float", "pointer": True, "const": name == "x"} for name in ("x", "double", "half")
+    )
+
+    def verify_result(self, expected, actual):
+        return all(torch.equal(want, have) for want, have in zip(expected, actual, strict=True)), {}
+
+
+def pair(double=2.0, half=0.5):
+    return torch.full((4,), double), torch.full((4,), half)
+
+
+def found(problem, actual, expected=None, tolerance=None):
+    return verify(problem, expected or pair(), actual, tolerance)
+
+
+def test_outputs_have_figures_under_their_names():
+    double, half = found(Two(), pair(half=0.75))
+    assert (double.output, double.right, half.output, half.right) == ("double", True, "half", False)
+    assert half.details["max_absolute_error"] == 0.25
+    assert in_words((double, half)).startswith("half is wrong: ")
+    assert [(each.output, each.right) for each in found(Two(), pair()[:1])] == [("double", True), ("half", False)]
+
+
+def test_outputs_are_all_wrong_where_nothing_says_which():
+    problem = Two()
+    problem.verify_result = lambda expected, actual: (False, {"sum": 3.0})
+    refused = found(problem, pair())
+    assert [each.right for each in refused] == [False, False]
+    assert "the problem's own check refuses it: sum 3" in in_words(refused)
+
+
+def test_problem_that_says_which_output_is_wrong_is_believed():
+    class Exact(Two):
+        def verify_result(self, expected, actual):
+            return verdict(compare_outputs(expected, actual, parse_tolerance("0"), self.output_names()))
+
+    double, half = found(Exact(), pair(half=0.5 + 2.0**-24))  # right by the default of float32
+    assert (double.right, half.right) == (True, False)
+    assert half.details["why"] == "4 of 4 elements wrong, the first at (0,): got 0.50000006, wanted 0.5"
+
+
+def test_problem_that_allows_more_than_the_default_is_believed():
+    problem = Doubling()
+    problem.verify_result = lambda expected, actual: (True, {"allowed": 1})
+    values = torch.tensor([1.0]), torch.tensor([1.5])
+    (lax,) = verify(problem, *values, None)
+    assert lax.right and lax.details["max_absolute_error"] == 0.5 and lax.details["allowed"] == 1
+    assert lax.details["why"] is None and "rtol" not in lax.details  # the default's verdict is not carried over
+    (strict,) = verify(problem, *values, parse_tolerance("1e-3"))
+    assert not strict.right
+
+
+def test_numbers_that_the_harness_does_not_compare_are_the_problems_to_judge():
+    values, problem = torch.tensor([1 + 2j]), Doubling()
+    problem.verify_result = lambda expected, actual: (torch.equal(expected, actual), {"norm": 0.0})
+    (right,) = verify(problem, values, values, None)
+    assert right.right and right.details["norm"] == 0.0
+    assert not verify(problem, values, values * 2, None)[0].right
+    with pytest.raises(ValueError, match="complex"):
+        verify(problem, values, values, parse_tolerance("1e-3"))

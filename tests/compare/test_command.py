@@ -1,0 +1,312 @@
+"""`kv compare`: options, exit status, what is written where."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from kernel_velocity import lock
+from kernel_velocity.__main__ import main
+from kernel_velocity.compare import command, nsight
+from kernel_velocity.compare.command import merged, status
+from kernel_velocity.compare.result import Timed
+from kernel_velocity.errors import UsageError
+from kernel_velocity.harness import reported
+from tests.compare.doubling import EAGER, ROOFS, Doubling, writing
+from tests.compare.live_comparisons import case, comparison, timed
+from tests.suite import SUITE
+
+torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("--rounds", "2", "--iters", "3", "--device", "cpu")
+
+
+@pytest.fixture
+def planted(monkeypatch, tmp_path):
+    """Plant a problem with implementations, and ceilings; return what was asked of them."""
+    asked = types.SimpleNamespace(loaded=[], measured=[], kept=ROOFS, problems={"doubling": Doubling()})
+    asked.implementations = {**EAGER, "native": writing()}
+
+    def load(what, device, solutions, dtype, around):
+        if what == "gone":
+            raise UsageError("no problem 'gone'")
+        asked.loaded.append((what, device, list(solutions), dtype))
+        problem = asked.problems.get(what, asked.problems["doubling"])
+        problem.device = device
+        return problem, asked.implementations
+
+    def keep(root, document):
+        asked.measured.append(document)
+        asked.kept = ROOFS
+
+    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken
+    monkeypatch.delenv(lock.HOLDER, raising=False)
+    monkeypatch.setenv(lock.FOLDER, str(tmp_path))
+    monkeypatch.setattr(command.implementations, "load", load)
+    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: asked.kept)
+    monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
+    monkeypatch.setattr(command.ceilings, "keep", keep)
+    return asked
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def run(*argv, err=None):
+    out, err = io.StringIO(), err or io.StringIO()
+    return main(["compare", *argv], out, err), out.getvalue(), err.getvalue()
+
+
+def test_comparison_from_start_to_end(planted):
+    code, out, err = run("doubling", *QUICK, "--stats")
+    assert (code, err) == (0, "")
+    for words in (
+        "system: device",
+        "doubling on cpu",
+        "float32-small",
+        "native vs eager",
+        "efficiency",
+        "4 of 4 outputs",
+    ):
+        assert words in out
+    assert "n eff." in out
+    assert planted.loaded == [("doubling", "cpu", [], "float32")] and planted.measured == []
+
+
+def test_options_choose_sizes_implementations_and_reference(planted):
+    options = ("--sizes", "small", "--implementations", "nat,eager", "--reference", "native", "--oneline", *QUICK)
+    code, out, _ = run("doubling", *options)
+    assert code == 0
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        f"doubling float32-small {name}" for name in ("eager", "native")
+    ]
+    assert all("us (RSD " in line for line in out.splitlines())
+    run("mine.py", "--solution", "a.so", "--solution", "b.py", "--dtype", "float32", *QUICK)
+    assert planted.loaded[-1] == ("mine.py", "cpu", [Path("a.so"), Path("b.py")], "float32")
+
+
+def test_all_means_every_kernel(planted):
+    assert run("all", "add_mul_exp", "--sizes", "small", *QUICK)[0] == 0
+    assert [what for what, *_ in planted.loaded] == [problem.name for problem in SUITE.problems()]
+
+
+def test_problem_without_the_sizes_asked_for_is_left_out(planted):
+    planted.problems["other"] = other = Doubling()
+    other.name, other.sizes = "other", {"odd": 3}
+    out = run("doubling", "other", "--sizes", "small", *QUICK)[1]
+    assert "doubling on cpu" in out and "other on cpu" not in out
+    out = run("doubling", "other", "--sizes", "small,odd", *QUICK)[1]
+    assert "doubling on cpu" in out and "other on cpu" in out
+
+
+def test_wrong_is_status_one_and_nothing_measured_is_22(planted):
+    planted.implementations["native"] = writing(lambda out: out.__setitem__(-1, 7))
+    code, out, _ = run("doubling", *QUICK)
+    assert code == 1
+    assert "FAIL: doubling float32-small native: out is wrong" in out and "(999,)" in out
+
+    def refuse(problem, case, inputs):
+        raise NotImplementedError("no GPU")
+
+    planted.implementations.clear()
+    planted.implementations["triton"] = refuse
+    code, out, _ = run("doubling", *QUICK)
+    assert code == 22 and "n/a: doubling float32-small triton: no GPU" in out
+
+
+@pytest.mark.parametrize(
+    ("timings", "expected"),
+    [
+        ([timed("a", 1e-3), Timed(implementation="b", missing="no GPU")], 0),
+        ([timed("a", 1e-3), Timed(implementation="b", failed="wrong")], 1),
+        ([Timed(implementation="b", missing="no GPU")], 22),
+    ],
+)
+def test_status(timings, expected):
+    assert status(comparison(case("float32-1M", 10**6, *timings))) == expected
+
+
+def test_interruption_keeps_nothing_and_leaves_files_as_they_were(planted, tmp_path):
+    def interrupt(problem, case, inputs):
+        raise KeyboardInterrupt
+
+    planted.implementations["native"] = interrupt
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    (folder / "old.json").write_text("old")
+    written = [f"--json={folder / 'old.json'}", f"--markdown={folder / 'new.md'}", f"--profile={folder / 'new'}"]
+    assert run("doubling", *QUICK, *written) == (130, "", "interrupted: a comparison keeps nothing\n")
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"old.json": "old"}
+
+
+def test_ceilings_are_measured_where_none_are_kept(planted):
+    planted.kept = None
+    _, out, err = run("doubling", *QUICK, "--no-roofline")
+    assert planted.measured == [] and err == "" and "efficiency" not in out
+    _, out, err = run("doubling", *QUICK)
+    assert planted.measured == ["cpu"] and "measuring them first" in err and "efficiency" in out
+    assert run("doubling", *QUICK)[2] == "" and planted.measured == ["cpu"]  # they are kept
+    planted.kept = None
+    assert run("doubling", *QUICK, "--quiet")[2] == ""
+
+
+def test_another_run_ends_it_before_anything_is_measured_and_after_mistakes(planted, tmp_path, monkeypatch):
+    with lock.held(tmp_path):
+        monkeypatch.delenv(lock.HOLDER)
+        code, out, err = run("doubling", *QUICK, "--quiet")
+        mistake = run("gone", *QUICK)
+    assert (code, out, planted.problems["doubling"].made, planted.measured) == (2, "", [], [])
+    assert err.startswith("error: another run is measuring in this clone") and len(err.splitlines()) == 1
+    assert mistake == (2, "", "error: no problem 'gone'\n")
+    assert run("doubling", *QUICK)[0] == 0
+
+
+def test_files_are_written_and_standard_output_carries_one_format(planted, tmp_path):
+    code, out, err = run("doubling", *QUICK, "--json", "-", "--markdown", str(tmp_path / "a.md"))
+    assert code == 0 and len(json.loads(out)["results"]) == 4
+    assert "doubling on cpu" in err
+    assert (tmp_path / "a.md").read_text().startswith("**4 of 4 results verified and right.**")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("gone",), "no problem 'gone'"),
+        (("doubling", "--sizes", "huge"), "--sizes 'huge': nothing of doubling on cpu matches"),
+        (("doubling", "--implementations", "triton"), "--implementations 'triton': nothing of doubling"),
+        (("doubling", "--reference", "fast"), "--reference 'fast': not among the implementations compared"),
+        (("doubling", "--dtype", "float16"), "--dtype float16: doubling on cpu: no case of that dtype; of float32"),
+        (("doubling", "--rule", "soon"), "--rule soon: no stopping rule"),
+        (("doubling", "--rounds", "many"), "invalid int value"),
+        (("doubling", "--threads", "0"), "KV_THREADS='0'"),
+        (("doubling", "--tolerance", "much"), "--tolerance"),
+        (("doubling", "--device", "tpu"), "--device"),
+        (("doubling", "--json", "-", "--markdown", "-"), "standard output"),
+        (("doubling", "--json", "nowhere/to/a.json"), "--json nowhere/to/a.json: wanted a file in a folder"),
+        (("doubling", "--markdown", "."), "--markdown ."),
+        (("doubling", "--profile", __file__), "is a file; wanted a folder for traces"),
+        (("doubling", "--profile", "/proc/new"), "--profile /proc/new: cannot be written ("),
+        (("doubling", "--json", "/proc/new"), "--json /proc/new: cannot be written ("),  # root cannot, either
+        (("doubling", "--ncu", "/nowhere"), "--ncu=/nowhere: no program"),
+        ((), "PROBLEM"),
+    ],
+)
+def test_mistakes_are_one_line_before_anything_is_measured(planted, argv, words):
+    code, out, err = run(*argv, *([] if "--device" in argv else ["--device", "cpu"]), "--quiet")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and err.count("\n") == 1 and words in err
+    assert planted.problems["doubling"].made == [] and planted.measured == []
+
+
+def test_pipe_or_device_is_not_replaced(planted, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, out, err = run("doubling", "--device", "cpu", "--json", str(pipe))
+    assert (code, out) == (2, "") and pipe.is_fifo()
+    assert err.startswith(f"error: --json {pipe}: is there and no plain file")
+
+
+def test_gpu_or_memory_that_is_not_there_is_refused(planted, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    code, out, err = run("doubling", "--device", "cuda")
+    assert (code, out) == (2, "") and "--device cuda: PyTorch sees no CUDA device" in err
+    monkeypatch.setattr(reported, "free_memory", lambda device: 1000)
+    code, out, err = run("doubling", *QUICK)
+    assert (code, out) == (2, "") and "needs about" in err
+    assert planted.problems["doubling"].made == [] and planted.measured == []
+
+
+def test_progress_is_for_terminals(planted):
+    text = run("doubling", *QUICK, err=Terminal())[2]
+    assert "round 2/2" in text and text.endswith("\r\x1b[K")
+    assert run("doubling", *QUICK, "--quiet", err=Terminal())[2] == ""
+
+
+def test_table_is_as_wide_as_its_terminal(monkeypatch):
+    monkeypatch.setattr(Terminal, "fileno", lambda self: 7)
+    asked = []
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: asked.append(number) or os.terminal_size((91, 24)))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert (command._width(Terminal()), asked) == (91, [7])
+    monkeypatch.setenv("COLUMNS", "77")
+    assert command._width(Terminal()) == 77
+    assert command._width(io.StringIO()) == command.WIDE
+
+
+def test_several_problems_are_one_comparison():
+    found = [
+        comparison(case("a-1", 1, timed("x", 1.0)), warnings=("w",)),
+        comparison(case("b-1", 1, timed("x", 1.0)), warnings=("w", "v")),
+    ]
+    both = merged(found, ["n"])
+    assert [each.case for each in both.compared] == ["a-1", "b-1"]
+    assert both.warnings == ("n", "w", "v") and both.took == pytest.approx(sum(each.took for each in found))
+
+
+# Looking inside ------------------------------------------------------------------------------------------------------
+
+
+def test_profile_is_of_what_has_a_time_on_the_last_case(planted, tmp_path):
+    planted.implementations["native"] = writing(lambda out: out.__setitem__(-1, 7))
+    code, out, _ = run("doubling", *QUICK, "--profile", str(tmp_path / "traces"))
+    assert code == 1 and "eager on float32-large, 10 calls; trace: " in out
+    assert [path.name for path in (tmp_path / "traces").iterdir()] == ["doubling-cpu-float32-large-eager.trace.json"]
+
+
+def test_ncu_stands_beside_our_figures_or_says_why_not(planted, tmp_path, monkeypatch):
+    program, asked = tmp_path / "ncu", []
+    program.touch(0o755)
+
+    def ncu(child, path):
+        asked.append((child[3:], path))
+        if "native" in child:
+            raise UsageError("no kernel was profiled")
+        return [("kernel", {nsight.DURATION: 1e-6})]
+
+    monkeypatch.setattr(nsight, "ncu", ncu)
+    code, out, _ = run("doubling", *QUICK, f"--ncu={program}", "--solution=a.so", "--dtype=float32")
+    assert code == 0
+    what = ["float32-large", "--device", "cpu", "--dtype=float32", "--solution=a.so"]
+    assert asked == [(["doubling", name, *what], str(program)) for name in ("eager", "native")]
+    assert "eager on float32-large\nNsight Compute: " in out
+    assert "n/a: Nsight Compute on native float32-large: no kernel was profiled\n" in out
+
+
+# As a user types it --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("lock_of_its_own")
+def test_prints_of_python_code_go_to_standard_error(tmp_path):
+    (tmp_path / "mine.py").write_text("print('while loaded')\ndef solution(x, out, n):\n    out.copy_(2 * x)\n")
+    (tmp_path / "p.py").write_text(
+        "import torch\nfrom tests.compare.doubling import Doubling\n"
+        "class P(Doubling):\n"
+        "    def reference_solution(self, x):\n        print('while computed')\n        return 2 * x\n"
+        "    def verify_result(self, expected, actual):\n"
+        "        print('while verified')\n        return bool(torch.equal(expected, actual)), {}\n"
+    )
+    options = ["--implementations=eager,mine", "--no-roofline", "--json=-", f"--solution={tmp_path / 'mine.py'}"]
+    code, out, err = run(str(tmp_path / "p.py"), *QUICK, *options)
+    assert code == 0 and json.loads(out)["right"]
+    assert not [words for words in ("while loaded", "while computed", "while verified") if words not in err]
+
+
+def test_command_as_a_user_types_it(tmp_path):
+    argv = ["compare", "matmul", "--sizes", "float32-128x128x128", "--implementations", "eager,native", "--no-roofline"]
+    argv += ["--rounds", "3", "--iters", "5", "--device", "cpu", "--json", str(tmp_path / "a.json")]
+    done = subprocess.run(
+        [sys.executable, "-m", "tools", *argv], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "allocator keeps freed memory" in done.stdout  # it has started itself anew
+    assert "native vs eager" in done.stdout and "2 of 2 outputs right" in done.stdout
+    names = {row["implementation"] for row in json.loads((tmp_path / "a.json").read_text())["results"]}
+    assert names == {"eager", "native"}

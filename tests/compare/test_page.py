@@ -1,0 +1,228 @@
+"""The page of a comparison: its data, its charts, and the page in a browser, offline."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("bokeh", reason="pages are drawn with Bokeh (extra track)")
+
+from kernel_velocity.compare import formats
+from kernel_velocity.compare.formats import html
+from kernel_velocity.compare.formats.charts import CHARTS, POINTS, charts
+from kernel_velocity.compare.result import Timed
+from kernel_velocity.stats.sample_shape import batches, correlogram
+from tests.compare.live_comparisons import HOSTILE, ROOFS, case, comparison, hostile, timed, whole
+from tests.site.test_browser import chromium, tab  # noqa: F401 - fixtures
+
+
+@pytest.fixture(scope="module")
+def page():
+    return html.build(whole())
+
+
+def drawn(*rounds, **given):
+    """Return the charts of samples by title."""
+    row = Timed(implementation="a", rounds=rounds, estimates=tuple(float(np.mean(one)) for one in rounds), **given)
+    return {each.title: each for each in charts(row, "#123456")}
+
+
+# The page's data -----------------------------------------------------------------------------------------------------
+
+
+def test_page_says_what_was_found(page):
+    assert (page["title"], page["failed"]) == ("add_mul_exp, quantize_int8", True)
+    assert page["verdict"] == "FAIL: 2 results wrong or failed: native on float32-50M, mine on float32-50M"
+    assert page["when"] == "2023-11-14 22:13 UTC, 12.3 s"
+    assert page["notes"] == whole().warnings
+    assert [table["problem"] for table in page["tables"]] == ["add_mul_exp", "quantize_int8"]
+    assert len(page["details"]) == 8
+
+
+def test_page_lines(page):
+    lines = page["tables"][0]["lines"]
+    assert [line["span"] for line in lines] == [4, 0, 0, 0, 4, 0, 0, 0]
+    assert lines[2]["where"] == "L3 · 4.00 MB per tensor · 1,000,000 elements"
+    assert [(cell.text, cell.detail) for cell in lines[2]["cells"]] == [
+        ("right", "maximum error 3.05e-05"),
+        ("361 µs", "± 2.5%"),
+        ("368 µs", "sd 28.2 µs"),
+        ("363 µs", "p99 541 µs"),
+        ("8.31 GFLOPS", "33.2 GB/s"),
+        ("100.0%", "memory, L3"),
+        ("2.40x", ""),
+        ("364 µs", "+2.30 µs"),
+    ]
+    impossible = lines[5]["cells"][5]
+    assert (impossible.text, impossible.tone) == ("100.0% (impossible: 1.30 of the roof)", "failed")
+
+
+def test_page_lines_without_a_time_say_why(page):
+    lines = page["tables"][0]["lines"]
+    results = [(each.text, each.detail[:12], each.tone) for each in (line["cells"][0] for line in lines)]
+    assert results[3] == ("n/a", "Triton needs", "n/a") and lines[3]["anchor"] == ""
+    assert results[6:] == [("WRONG", "out is wrong", "failed"), ("FAILED", "raised ZeroD", "failed")]
+    assert page["tables"][1]["lines"][0]["cells"][1].detail == "no interval"
+
+
+def test_page_facts_have_stops_flags_warnings_and_errors(page):
+    facts = dict(page["details"][2]["facts"])
+    assert (facts["rounds stopped"], facts["flags"]) == ("3 x converged", "contended")
+    assert facts["output out"].startswith("right: max_absolute_error 3.05e-05, ")
+    assert dict(page["details"][4]["facts"])["roofline"] == "above the roof"
+
+
+def test_roofline_chart_has_every_roof_and_every_point(page):
+    text = json.dumps(page["roofline"].document)
+    for wanted in ("L2 40.0 GB/s", "DRAM 10.0 GB/s", "float32 100 GFLOPS", "FLOP per byte", "@{implementation}"):
+        assert wanted in text
+    assert text.count('"4.17 GFLOPS"') == 1 and "safe}" not in text
+    assert "Not measured: L1." in page["roofline"].caption
+    two = comparison(*(case("c", 10**6, timed("a", 1e-3), problem=name) for name in "pq"))
+    without = html.build(two)["roofline"]
+    assert "Marks: circle p, square q. The peak rate was not measured" in without.caption
+    alone = html.build(comparison(case("c", 10**6, timed("a", 1e-3, roofline=None)), roofs=ROOFS))
+    assert alone["roofline"] is None
+
+
+# Charts --------------------------------------------------------------------------------------------------------------
+
+
+def test_charts_of_a_row_that_has_everything():
+    found = drawn(*([1 + 0.1 * (k % 7) for k in range(40)] for _ in range(3)), power=((0.0, 10.0), (1.0, 30.0)))
+    assert [*found] == [*CHARTS, "Power over time"]
+    assert all(each.document is not None for each in found.values())
+    assert found["Power over time"].caption.startswith("mean 20.0 W, highest 30.0 W")
+
+
+def test_charts_captions_have_the_figures():
+    found = drawn((1e-3,) * 4 + (3e-3,) * 4, (2e-3,) * 8)
+    assert "median 2.00 ms (line), mean 2.00 ms (dashed)" in found["Histogram"].caption
+    assert found["Time series"].caption.startswith("16 samples of 2 rounds")
+    assert "Gini coefficient 0.1875" in found["Lorenz curve"].caption  # 48 * (3 - 1) of 16 * 32
+    slope = drawn((2e-3,) * 500)["Least-squares line"].caption
+    assert slope.startswith("slope 2.00 ms") and "R² 1.00000" in slope
+
+
+def test_charts_of_an_outlier_mention_it():
+    values = (*np.linspace(1.0, 1.1, 400).tolist(), 50.0)
+    assert "samples up to 50.0 s not drawn" in drawn(values)["Histogram"].caption
+
+
+@pytest.mark.parametrize(
+    ("samples", "title", "caption"),
+    [
+        ((1.0, 2.0, 3.0), "Histogram", "needs 8 samples, have 3"),
+        ((1.0, 2.0, 3.0), "Autocorrelation", "needs rounds of at least 16"),
+        ((1.0, 2.0, 3.0), "Least-squares line", "needs 6 samples"),
+        ((1.0,), "Lag plot", "needs 2 samples in a round"),
+        ((), "Lorenz curve", "needs 2 samples, have 0"),
+        ((1.0,) * 50, "Density", "all samples are equal: the clock is too coarse"),
+    ],
+)
+def test_charts_without_enough_samples_say_so(samples, title, caption):
+    found = (
+        drawn(samples)[title]
+        if samples
+        else {each.title: each for each in charts(Timed(implementation="a"), "")}[title]
+    )
+    assert found.document is None and found.caption.startswith(caption)
+
+
+def test_charts_of_a_long_series_are_thinned():
+    text = json.dumps(drawn(tuple(np.linspace(1, 2, 50_000).tolist()))["Time series"].document)
+    assert len(text) < 50_000 < 16 * 2 * POINTS * 2  # two columns of 8 bytes, as base64
+
+
+def test_correlogram():
+    lags, values = correlogram([np.tile([1.0, -1.0], 100)])
+    assert lags[:2] == [1, 2]
+    assert values[:2] == pytest.approx([-0.995, 0.99])
+    assert correlogram([np.ones(100)]) == correlogram([np.arange(3.0)]) == ([], [])
+
+
+def test_batches_use_every_sample_once():
+    values = np.arange(1000, dtype=float)
+    counts, totals = batches(values)
+    used = sum(counts)
+    assert 900 < used <= 1000  # the last batch may not fit
+    assert sum(totals) == pytest.approx(values[:used].sum())
+    assert counts == sorted(set(counts))
+    assert batches(np.ones(6)) == ([1, 2, 3], [1.0, 2.0, 3.0])
+
+
+# The page itself -----------------------------------------------------------------------------------------------------
+
+
+def few():
+    """Return a comparison of few rows: the browser draws every chart of them."""
+    return comparison(
+        case(
+            "float32-5M",
+            5_000_000,
+            timed("eager", 14e-3),
+            timed("native", 6e-3, power=((0.0, 20.0), (0.5, 41.5), (1.0, 44.0))),
+            dataclasses.replace(timed("once", 4e-3, rounds=1), rounds=((4e-3, 4.1e-3, 3.9e-3),)),
+            Timed(implementation="triton", missing="no CUDA device"),
+        ),
+        roofs=ROOFS,
+    )
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("comparison")
+    for name, found in (("plain", few()), ("hostile", hostile())):
+        (folder / f"{name}.html").write_text(formats.as_html(found), encoding="utf-8")
+    return folder
+
+
+def test_page_needs_nothing_else(written):
+    text = (written / "plain.html").read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>") and 'src="' not in text.split("</head>")[1]
+    assert not [word for word in ("stylesheet", "static/") if word in text.split("<script>")[0]]
+    assert html.within_script("'</script>' + '<!--'") == "'<\\/script>' + '<\\!--'"
+    assert "\ud800" not in formats.as_html(comparison(warnings=("\ud800",)))
+
+
+def draw_all(tab, path):  # noqa: F811
+    """Open a page and every row of it, and wait for the charts."""
+    tab.goto(path.as_uri())
+    tab.evaluate("document.querySelectorAll('details').forEach((row) => { row.open = true; })")
+    for figure in tab.locator("figure.plot:has(.canvas)").all():
+        figure.scroll_into_view_if_needed()
+    tab.wait_for_function(
+        "[...document.querySelectorAll('figure.plot')].every((each) => !each.querySelector('.canvas') ||"
+        " each.dataset.state === 'ready')"
+    )
+
+
+def test_page_draws_every_chart_in_the_readers_colours(tab, written):  # noqa: F811
+    colour = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
+    tab.emulate_media(color_scheme="light")
+    draw_all(tab, written / "plain.html")
+    ready = tab.locator("figure.plot[data-state=ready]").count()
+    assert ready == 1 + 7 + 8 + 3  # of the roofline, eager, native with its power, and once, which has few samples
+    assert tab.evaluate("Bokeh.documents.length") == ready
+    light = tab.evaluate(colour)
+    tab.emulate_media(color_scheme="dark")
+    tab.wait_for_function(f"{colour} !== {light!r}")
+
+
+def test_page_shows_hostile_text_and_fits_a_phone(tab, written):  # noqa: F811
+    tab.set_viewport_size({"width": 360, "height": 800})
+    draw_all(tab, written / "hostile.html")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    assert tab.evaluate("window.pwned") is None
+    assert tab.locator("main img, main b, main code, main script:not([type])").count() == 0
+    title = tab.locator("h1").inner_text()
+    assert HOSTILE.splitlines()[0] in title and "49" not in title
+
+
+def test_page_link_opens_its_row(tab, written):  # noqa: F811
+    tab.goto((written / "plain.html").as_uri())
+    second = tab.locator("details").nth(1)
+    assert second.get_attribute("open") is None
+    tab.locator(f"a[href='#{second.get_attribute('id')}']").click()
+    assert second.get_attribute("open") is not None

@@ -1,0 +1,216 @@
+"""How a comparison measures, on which cases and implementations, and what it runs on."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.add_mul_exp import AddMulExp
+from kernel_velocity import lock
+from kernel_velocity.compare import selection, system
+from kernel_velocity.compare.selection import cases, check_fits, dtype_of, matching, needed
+from kernel_velocity.compare.settings import PRESETS, Settings, settings
+from kernel_velocity.errors import UsageError
+from kernel_velocity.harness import gpu, nvml, reported
+from kernel_velocity.harness.accuracy import parse_tolerance
+from kernel_velocity.harness.stopping import Continue, FixedCount, Stop, VariationOfRates
+from kernel_velocity.runner.host import measuring_variables
+from tests.compare.doubling import Doubling, DoublingBytes
+from tests.harness import pretend_cuda
+
+
+def made(**options):
+    return settings(environ={}, **options)
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("preset", "warmups", "rule"),
+    [
+        ("fused", 10, FixedCount(n=100)),
+        ("chapter", 50, FixedCount(n=1000)),
+        ("comppare", 100, FixedCount(n=100)),
+        ("futhark", 1, FixedCount(n=10)),
+        ("tensara", 10, VariationOfRates(eps=0.01, n_min=5, n_max=20)),
+    ],
+)
+def test_presets_are_as_published(preset, warmups, rule):
+    found = made(preset=preset)
+    assert (found.warmups, found.rule()) == (warmups, rule)
+    assert found.described()["preset"].startswith(f"{preset} (")
+    assert set(PRESETS) == {"fused", "chapter", "comppare", "futhark", "tensara"}
+
+
+def test_default_is_the_rounds_of_the_history():
+    found = made()
+    assert (found.rounds, found.warmups, found.rule().name, found.rule().parameters()["eps"]) == (
+        *(8, None, "adaptive.round"),
+        0.003,
+    )
+    described = found.described()
+    assert (described["warm-up"], described["tolerance"]) == ("by time, 50 ms or more", "the problem's own")
+    tolerant = made(tolerance=parse_tolerance("1e-3")).described()
+    assert tolerant["tolerance"] == "rtol=0.001,atol=0.001 (as given)"
+
+
+@pytest.mark.parametrize(
+    ("options", "warmups", "rule"),
+    [
+        ({"preset": "fused", "warmups": 3}, 3, FixedCount(n=100)),
+        ({"preset": "fused", "iters": 7}, 10, FixedCount(n=7)),
+        ({"preset": "chapter", "rule": "fixed"}, 50, FixedCount()),
+        ({"iters": 20}, 10, FixedCount(n=20)),
+        ({"iters": 20, "warmups": 0}, 0, FixedCount(n=20)),
+    ],
+)
+def test_options_replace_a_part_of_a_preset(options, warmups, rule):
+    found = made(**options)
+    assert (found.warmups, found.rule(), found.described()["sample"]) == (warmups, rule, "one call")
+
+
+def test_rule_of_every_round_is_its_own_and_takes_the_environment():
+    assert settings(environ={"KV_RULE": "fixed", "KV_N": "5"}).rule() == FixedCount(n=5)
+    found = settings(environ={"KV_N": "1"}, rule="fixed")
+    one, other = found.rule(), found.rule()
+    one.start()
+    other.start()
+    one.add([1.0], 1.0)
+    assert isinstance(one.decide(), Stop) and isinstance(other.decide(), Continue)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"preset": "mine"}, "--preset 'mine': there are fused, chapter"),
+        ({"rule": "soon"}, "--rule soon: no stopping rule 'soon'; there are adaptive"),
+        ({"rule": "fixed", "environ": {"KV_EPS": "1"}}, "KV_EPS"),
+        ({"rule": "cv", "iters": 5}, "--rule cv and --iters 5"),
+        ({"iters": 0}, "--iters 0: wanted 1 or more"),
+        ({"warmups": -1}, "--warmups -1: wanted 0 or more"),
+        ({"rounds": 0}, "--rounds 0: wanted 1 or more"),
+        ({"threads": 0}, "--threads 0: wanted 1 or more"),
+    ],
+)
+def test_settings_that_make_no_sense_are_one_line(options, words):
+    with pytest.raises(UsageError, match=words) as raised:
+        settings(**{"environ": {}} | options)
+    assert "\n" not in str(raised.value)
+    assert Settings().rounds == 8
+
+
+# Selection -----------------------------------------------------------------------------------------------------------
+
+NAMES = ["float32-1M", "float32-10M", "int8-1M", "m = 1, n = 2"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (None, NAMES),
+        ("float32-1M", ["float32-1M"]),  # a name is itself, though others begin with it
+        ("int8-1M,float32-1M", ["float32-1M", "int8-1M"]),  # in the order of the problem
+        ("1M", ["float32-1M", "int8-1M"]),
+        ("^float", ["float32-1M", "float32-10M"]),
+        ("10{0,1}M$", NAMES[:3]),  # this comma is the expression's own
+        ("m = 1, n = 2", ["m = 1, n = 2"]),  # and this the name's
+        (["m = 1, n = 2", "8"], ["int8-1M", "m = 1, n = 2"]),
+    ],
+)
+def test_matching_names_and_expressions(pattern, found):
+    assert matching("--sizes", pattern, NAMES, "here") == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("1M,2M", "--sizes '2M': nothing of here matches; there are float32-1M, float32-10M, int8-1M"),
+        ("(", r"--sizes '\(': neither a name nor a regular expression"),
+        ("", "--sizes '': nothing"),
+    ],
+)
+def test_matching_nothing_is_an_error(pattern, words):
+    with pytest.raises(UsageError, match=words):
+        matching("--sizes", pattern, NAMES, "here")
+
+
+@given(st.sets(st.sampled_from(NAMES[:3]), min_size=1))
+def test_matching_names_select_themselves(chosen):
+    assert set(matching("--sizes", ",".join(chosen), NAMES, "here")) == chosen
+
+
+def test_cases_match_in_one_problem_or_another():
+    problems = [Doubling(), DoublingBytes()]
+
+    def names(pattern, dtype=None):
+        return [[test["name"] for test in of] for of in cases(problems, pattern, dtype)]
+
+    assert names("int8,float32-small") == [["float32-small"], ["int8-small", "int8-large"]]
+    assert names("large", "float32") == [["float32-large"], []]
+    assert names(None, "int8") == [[], ["int8-small", "int8-large"]]
+    with pytest.raises(UsageError, match="--sizes 'huge': nothing of doubling and doubling on cpu matches"):
+        names("small,huge")
+    with pytest.raises(UsageError, match=r"--dtype float16: doubling .*: no case of that dtype; of float32, int8"):
+        names(None, "float16")
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [("float32-5M", "float32"), ("bfloat16-1M", "bfloat16"), ("tf32-1M", "tf32"), ("n = 64", "int8")],
+)
+def test_dtype_is_in_the_name_or_in_the_parameters(case, dtype):
+    assert dtype_of(DoublingBytes(), case) == dtype
+    assert selection.named_dtype(case) == (dtype if "-" in case else None)
+
+
+def test_memory_needed_grows_with_implementations():
+    problem = AddMulExp()
+    test = problem.test_case("float32-50M")
+    assert needed(problem, test, 3) == 5 * 600_000_000
+    check_fits(problem, test, 3, None)  # where nobody says, nothing is refused
+    check_fits(problem, test, 3, 4_000_000_000)
+    with pytest.raises(UsageError, match=r"add_mul_exp float32-50M: needs about 2\.79 GiB for 3 implementations"):
+        check_fits(problem, test, 3, 3_000_000_000)
+    problem.get_footprint = lambda test: None
+    assert needed(problem, {**test, "dims": (512, 1024)}, 3) == 4 * 1024  # so much a tensor has at least
+
+
+# System --------------------------------------------------------------------------------------------------------------
+
+
+def test_system_of_the_processor(monkeypatch, tmp_path):
+    monkeypatch.setattr(reported, "data_caches", lambda device: {"L1": 32 << 10, "L2": 3 << 19})
+    monkeypatch.setattr(system, "_FREQUENCY", tmp_path / "frequency")
+    monkeypatch.setattr(system, "_CPUINFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text("model name : x\ncpu MHz\t\t: 2450.500\n")
+    environ = {"KV_RULE": "cv", "OMP_NUM_THREADS": "2", "HOME": "/h", "CUDA_VISIBLE_DEVICES": "0", lock.HOLDER: "7"}
+    found = system.environment("cpu", 3, environ)
+    assert list(found) == [
+        *("device", "caches", "free memory", "clocks", "load", "cores", "threads", "python", "torch", "system"),
+        *("allocator", "CUDA_VISIBLE_DEVICES", "KV_RULE", "OMP_NUM_THREADS"),
+    ]
+    assert (found["device"], found["caches"]) == (reported.name("cpu"), "L1 32.0 KiB, L2 1.50 MiB")
+    assert (found["threads"], found["clocks"], found["allocator"][:10]) == ("3", "2.45 GHz", "not set up")
+    (tmp_path / "frequency").write_text("2600000\n")
+    monkeypatch.setattr(reported, "data_caches", lambda device: {})
+    again = system.environment("cpu", 3, measuring_variables(None))
+    assert (again["clocks"], again["caches"], again["allocator"]) == ("2.60 GHz", "not known", "keeps freed memory")
+
+
+def test_system_of_a_gpu_is_what_its_driver_knows(monkeypatch):
+    torch = pytest.importorskip("torch")
+    pretend_cuda.plant(monkeypatch, torch)
+    answers = {
+        "driver": "560.1",
+        "sm_clock": 1.98e9,
+        "sm_clock_most": 1.98e9,
+        "memory_clock": 2.6e9,
+        "power_limit": 700.0,
+    }
+    monkeypatch.setattr(gpu, "uuid", lambda: "GPU-0")
+    monkeypatch.setattr(nvml, "describe", lambda uuid: answers)
+    found = system.environment("cuda", 1)
+    assert (found["device"], found["driver"], found["power limit"]) == ("Pretend", "560.1", "700 W")
+    assert found["clocks"] == "SM 1.98 GHz of 1.98 GHz, memory 2.60 GHz"
+    monkeypatch.setattr(nvml, "describe", lambda uuid: "no driver")
+    assert system.environment("cuda", 1)["driver"] == "not known"

@@ -1,1 +1,0 @@
-"""Problems and solutions from files."""

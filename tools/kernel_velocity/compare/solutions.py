@@ -1,0 +1,220 @@
+"""A user's solution of a problem, bound to inputs: a shared library, or a Python file, as public challenges take them.
+
+    extern "C" void solution(pointers..., scalars...)       in a library, called through ctypes
+    def solution(*inputs, *outputs, *scalars)               in a Python file; it writes its outputs
+
+Both get their arguments in the order of the problem's `parameters`, the trailing ones from `get_extra_params`. They get
+no stream and return no status; on a GPU they run on the default stream.
+
+Each output lies between guard bytes, which show whether a solution writes beside it. Without them it would overwrite
+another's tensor, or the allocator's own memory: the output is right, and the next thing to go wrong is somebody else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from kernel_velocity.compare.problem_file import dtype_of, dtype_of_parameter, import_file
+from kernel_velocity.errors import UsageError
+from kernel_velocity.harness.implementations import Bound, poison
+from kernel_velocity.harness.problem import Inputs, Problem, outputs_of
+
+# Binds an implementation to inputs: problem, name of a test case, its inputs. It raises NotImplementedError where the
+# implementation does not exist here (n/a), UsageError where the user's files do not fit together.
+Bind = Callable[[Problem, str, Inputs], Bound]
+
+NAME = "solution"
+GUARD = 4096  # bytes: a page, so that an output lies in its pages, and is aligned, as it would be without
+MARK = 0xA5
+
+
+def binder(path: Path, problem: Problem) -> Bind:
+    """Return what binds a solution to the inputs of a case.
+
+    Args:
+        path: a shared library (.so) or a Python file (.py). problem: what it solves, for messages.
+
+    Raises:
+        UsageError: no such file, it does not load, or has no function `solution`. Later, by the binder: the arguments
+            of a case are not those that the solution takes.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    if path.suffix not in (".py", ".so"):
+        raise UsageError(
+            f"{path}: wanted a shared library (.so) or a Python file (.py); a C++ file becomes one by "
+            f"`c++ -O3 -shared -fPIC {path.name} -o {path.stem}.so`, a CUDA file by "
+            f"`nvcc -O3 -shared -Xcompiler -fPIC {path.name} -o {path.stem}.so`"
+        )
+    prepare = _python(path) if path.suffix == ".py" else _library(path, problem)
+
+    def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
+        check_dtypes(problem, case, inputs)
+        outputs = [Guarded.like(each) for each in new_outputs(problem, case, inputs)]
+        arguments = ordered(problem, case, inputs, [each.output for each in outputs])
+        return _bound(prepare(problem, case, arguments), problem, outputs)
+
+    return bind
+
+
+Prepare = Callable[[Problem, str, Sequence[Any]], Callable[[], Any]]  # problem, case, arguments -> the call
+
+
+def _python(path: Path) -> Prepare:
+    function = getattr(import_file(path), NAME, None)
+    if not callable(function):
+        raise UsageError(f"{path}: no function `{NAME}`; wanted def {NAME}(*inputs, *outputs, *scalars)")
+
+    def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Callable[[], Any]:
+        try:
+            inspect.signature(function).bind(*arguments)
+        except TypeError as error:
+            names = ", ".join(item["name"] for item in problem.parameters)
+            raise UsageError(
+                f"{path}: {NAME} does not take the {len(arguments)} arguments of {problem.name} ({names}): {error}"
+            ) from None
+        return partial(function, *arguments)
+
+    return prepare
+
+
+def _library(path: Path, problem: Problem) -> Prepare:
+    try:
+        function = getattr(ctypes.CDLL(str(path.resolve())), NAME)
+    except OSError as error:
+        raise UsageError(f"{path}: the library does not load: {error}") from None
+    except AttributeError:
+        raise UsageError(f'{path}: no function `{NAME}`; wanted extern "C" {c_signature(problem)}') from None
+    function.restype = None
+
+    def prepare(problem: Problem, case: str, arguments: Sequence[Any]) -> Callable[[], Any]:
+        try:
+            types: Sequence[Any] = problem.get_function_signature()["argtypes"]
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{problem.name}: get_function_signature knows no C type {error}") from None
+        if len(types) != len(arguments):
+            raise UsageError(
+                f"{path}: {problem.name} has {len(arguments)} arguments in case {case!r} (inputs, outputs and "
+                f"get_extra_params), but its signature {len(types)}: {c_signature(problem)}"
+            )
+        call = partial(function, *(_as_c(problem, *item) for item in enumerate(zip(types, arguments, strict=True))))
+        call.__dict__["tensors"] = arguments  # kept alive as long as the call is
+        return call
+
+    return prepare
+
+
+def c_signature(problem: Problem) -> str:
+    """Return the C declaration of a problem's solution: `void solution(const float* a, ...)`."""
+    items = (
+        f"{'const ' if item['const'] and item['pointer'] else ''}{item['type']}{'*' if item['pointer'] else ''} "
+        f"{item['name']}"
+        for item in problem.parameters
+    )
+    return f"void {NAME}({', '.join(items)})"
+
+
+def _as_c(problem: Problem, index: int, typed: tuple[Any, Any]) -> Any:
+    """Return an argument as its C type; a tensor as the address of its memory, or as its number."""
+    kind, value = typed
+    is_pointer = kind is ctypes.c_void_p or hasattr(kind, "contents")
+    try:
+        if not hasattr(value, "data_ptr"):
+            return kind(value)
+        return ctypes.cast(value.data_ptr(), kind) if is_pointer else kind(value.item())
+    except (TypeError, ctypes.ArgumentError):
+        name = dict(enumerate(item["name"] for item in problem.parameters)).get(index, index)
+        raise UsageError(
+            f"{problem.name}: argument `{name}` is {type(value).__name__}, the signature says {kind.__name__}"
+        ) from None
+
+
+def check_dtypes(problem: Problem, case: str, inputs: Inputs) -> None:
+    """Raise NotImplementedError (n/a) where a tensor of a case is not of the type that `parameters` says."""
+    declared = [item for item in problem.parameters if item["pointer"] and item["const"]]
+    tensors = [value for value in problem.native_arguments(inputs) if hasattr(value, "data_ptr")]
+    for item, tensor in zip(declared, tensors, strict=False):  # another number of them is refused when they are bound
+        if dtype_of_parameter(item) not in (None, dtype_of(tensor)):
+            raise NotImplementedError(
+                f"case {case} has `{item['name']}` of {dtype_of(tensor)}; a solution takes {item['type']}*: "
+                f"{c_signature(problem)}"
+            )
+
+
+def ordered(problem: Problem, case: str, inputs: Inputs, outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments of a solution as `parameters` orders them: inputs, outputs, what `get_extra_params` adds.
+
+    Without `parameters` (older definitions) the outputs come between the two.
+    """
+    extra = problem.get_extra_params(problem.test_case(case))
+    if not problem.parameters:
+        return (*problem.native_arguments(inputs), *outputs, *extra)
+    given, written = iter((*problem.native_arguments(inputs), *extra)), iter(outputs)
+    arguments: list[Any] = []
+    for item in problem.parameters:
+        arguments.extend(islice(written if item["pointer"] and not item["const"] else given, 1))
+    return (*arguments, *written, *given)
+
+
+def new_outputs(problem: Problem, case: str, inputs: Inputs) -> tuple[Any, ...]:
+    """Return uninitialised outputs for a case: as the problem says, or else like those of its reference.
+
+    Raises:
+        UsageError: they are not as many as `parameters` has, or not of the types that it says.
+    """
+    try:
+        outputs = outputs_of(problem.empty_output(inputs))
+    except NotImplementedError:
+        outputs = outputs_of(problem.expected(*inputs))
+    declared = [item for item in problem.parameters if item["pointer"] and not item["const"]]
+    where = f"{problem.name}: case {case!r}"
+    if declared and len(outputs) != len(declared):
+        names = ", ".join(item["name"] for item in declared)
+        raise UsageError(f"{where}: the reference has {len(outputs)} outputs, `parameters` {len(declared)}: {names}")
+    for output, item in zip(outputs, declared, strict=False):
+        if dtype_of_parameter(item) not in (None, dtype_of(output)):
+            raise UsageError(
+                f"{where}: output `{item['name']}` is {dtype_of(output)}, `parameters` says {item['type']}*"
+            )
+    return outputs
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """An output, and the bytes on either side of it, which nothing may write."""
+
+    output: Any
+    guards: Mapping[str, Any]  # "before", "behind"
+
+    @classmethod
+    def like(cls, tensor: Any) -> Guarded:
+        """Return an uninitialised contiguous tensor of the shape, dtype and device of another, between guards."""
+        end = GUARD + tensor.numel() * tensor.element_size()
+        memory = tensor.new_full((end + GUARD,), MARK, dtype=importlib.import_module("torch").uint8)
+        output = memory[GUARD:end].view(tensor.dtype).view(tensor.shape)
+        return cls(output, {"before": memory[:GUARD], "behind": memory[end:]})
+
+    def overwritten(self) -> str:
+        """Return what was written into the guards: "8 bytes behind it"; "" for nothing."""
+        counts = {side: int((guard != MARK).sum()) for side, guard in self.guards.items()}
+        return ", ".join(f"{count} bytes {side} it" for side, count in counts.items() if count)
+
+
+def _bound(call: Callable[[], Any], problem: Problem, guarded: Sequence[Guarded]) -> Bound:
+    """Return a call with its outputs: `output()` gives the tensor, or all of them where there are several."""
+    outputs = tuple(each.output for each in guarded)
+    names = problem.output_names() or tuple(f"output {number}" for number in range(1, len(outputs) + 1))
+
+    def beside() -> str:
+        texts = {name: each.overwritten() for name, each in zip(names, guarded, strict=True)}
+        return "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
+
+    return Bound(call, lambda: outputs[0] if len(outputs) == 1 else outputs, lambda: poison(outputs), beside)

@@ -1,0 +1,105 @@
+"""The figures of a row as text, for every output; "" for what is unknown. No rounding makes 1 or 0 of anything else."""
+
+from __future__ import annotations
+
+import math
+
+from kernel_velocity import units
+from kernel_velocity.compare.result import Row
+from kernel_velocity.roofline import model
+from kernel_velocity.stats.speedup import SpeedUp, Timing
+
+MEGABYTE = 1e6  # bytes
+# Counts of harness/accuracy.py, and what they count
+NEVER_RIGHT = {"nan": "NaN", "infinite": "infinity", "missing": "no NaN or infinity where one belongs"}
+
+
+def name(row: Row) -> str:
+    """Return problem, test case and implementation: "add_mul_exp float32-1M native"."""
+    return f"{row.compared.problem} {row.compared.case} {row.timed.implementation}"
+
+
+def percent(fraction: float) -> str:
+    """Return the fraction of an error in percent with two digits: "0.41%", "12%"."""
+    value = 100 * fraction
+    if value == 0:
+        return "0%"
+    digits = max(0, 1 - math.floor(math.log10(float(f"{value:.1e}"))))
+    return f"{value:.{min(digits, 4)}f}%" if value >= 5e-5 else "<0.0001%"
+
+
+def ratio(value: float) -> str:
+    """Return a ratio with two decimals, or more digits where it is small: "2.35", "1.00+" just above 1."""
+    text = f"{value:.2f}" if value >= 0.1 else units.significant(value)
+    if value != 1 and float(text) == 1:
+        return "1.00+" if value > 1 else "1.00-"
+    return text
+
+
+def speed_up(pair: SpeedUp) -> str:
+    """Return "2.31x ±0.02"; "2.31x" where too few rounds give an error."""
+    if pair.error is None:
+        return f"{ratio(pair.ratio)}x"
+    error = f"{pair.error:.2f}" if pair.error >= 0.005 else units.significant(pair.error)
+    return f"{ratio(pair.ratio)}x ±{error}"
+
+
+def half_width(timing: Timing | None) -> str:
+    """Return the larger side of the time's interval: "0.41%"; "" below three rounds."""
+    return "" if timing is None or timing.half_width is None else percent(timing.half_width)
+
+
+def megabytes(row: Row) -> str:
+    """Return the size of the largest tensor in MB (10^6 bytes)."""
+    return units.significant(row.compared.tensor_bytes / MEGABYTE)
+
+
+def rate(row: Row) -> str:
+    """Return "12.3 GFLOPS"."""
+    return "" if row.rate is None else units.rate(row.rate / 1e9, units.rate_unit(row.compared.dtype))
+
+
+def bandwidth(row: Row) -> str:
+    """Return "12.3 GB/s"."""
+    return "" if row.bandwidth is None else units.gigabytes(row.bandwidth / 1e9)
+
+
+def share(row: Row) -> str:
+    """Return the share of the attainable rate, at most "100.0%"."""
+    return "" if row.roofline is None else model.percent(row.roofline.efficiency)
+
+
+def efficiency(row: Row) -> str:
+    """Return the share with its label: "93.1% (excellent)"."""
+    roofline = row.roofline
+    if roofline is None:
+        return ""
+    if roofline.impossible:
+        return f"{share(row)} (impossible: {roofline.roof_ratio:.2f} of the roof)"
+    return share(row) + ("" if roofline.label == "100%" else f" ({roofline.label})")
+
+
+def bound(row: Row) -> str:
+    """Return what binds, and the level whose roof it is: "memory, DRAM", "compute in TF32, L2"."""
+    if row.roofline is None:
+        return ""
+    what = "compute in TF32" if (row.roofline.bound, row.roofline.dtype) == ("compute", "tf32") else row.roofline.bound
+    return what if row.roofline.level is None else f"{what}, {row.roofline.level}"
+
+
+def cache_benefit(row: Row) -> str:
+    """Return how many times faster than from DRAM alone: "1.00x"."""
+    return "" if row.roofline is None else f"{ratio(row.roofline.cache_benefit)}x"
+
+
+def error(row: Row) -> str:
+    """Return the largest absolute error over the outputs: "1.19e-07"; first NaN and infinities, which have no error."""
+    for name, what in NEVER_RIGHT.items():
+        if elements := max((each.number(name) or 0 for each in row.timed.accuracy), default=0):
+            return f"{what} in {units.count(int(elements), 'element')}"
+    # `max_difference` is what public challenges report
+    errors = [each.number("max_absolute_error", "max_difference") for each in row.timed.accuracy]
+    known = [each for each in errors if each is not None]
+    if any(map(math.isnan, known)):
+        return "NaN"
+    return f"{max(known):.3g}" if known else ""
