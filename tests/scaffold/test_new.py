@@ -64,7 +64,7 @@ def generated(tmp_path_factory):
     for index, (key, text) in enumerate(SIGNATURES.items()):
         for abi in new_files.ABIS:
             name = f"{NAMES.get(key, f'made_{index}')[: 24 - 2]}_{abi[0]}"
-            files = new_files.files(name, parse(text), abi)
+            files = new_files.files(root, name, parse(text), abi)
             new.write_all(root, files)
             made += files
     return root, made
@@ -165,13 +165,13 @@ def test_the_names_of_its_files(repository):
 
 def test_the_argument_lists():
     text = "A:float*,scale:float,C:int8_t*!,m:size_t,n:size_t"
-    files = {path.name: content for path, content in new_files.files("my_op", parse(text), "kv").items()}
+    files = {path.name: content for path, content in new_files.files(ROOT, "my_op", parse(text), "kv").items()}
     common = "const float* A, int8_t* C, int64_t m, int64_t n, float scale, int"
     assert f"KV_CPU_KERNEL(kv_my_op_cpu, ({common} threads), (A, C, m, n, scale, threads)) {{" in " ".join(
         files["my_op.cpp"].split()
     )
     assert f'extern "C" KV_API int kv_my_op_cuda({common} device, void* stream)' in " ".join(files["my_op.cu"].split())
-    files = {path.name: content for path, content in new_files.files("my_op", parse(text), "solution").items()}
+    files = {path.name: content for path, content in new_files.files(ROOT, "my_op", parse(text), "solution").items()}
     for name in ("my_op.cpp", "my_op.cu"):
         wanted = 'extern "C" void solution(const float* A, float scale, int8_t* C, size_t m, size_t n) {'
         assert wanted in " ".join(files[name].split())

@@ -1,23 +1,25 @@
-"""The files of a new kernel, as text: templates, and the lines whose breaks depend on how long the names are.
-
-What is generated is formatted as `make lint` wants it: the two functions below break lines as clang-format and ruff do.
-"""
+"""The files of a new kernel, as text: rendered templates, formatted by ruff and clang-format where these are there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from kernel_velocity.errors import UsageError
 from kernel_velocity.scaffold.signature import SIZE, TYPES, Parameter, Signature
 
 TEMPLATES = Path(__file__).parent / "new_templates"
-CPP_COLUMNS = 110  # .clang-format
-PYTHON_COLUMNS = 120  # pyproject.toml
+_CLANG_FORMAT = ("clang-format", "--fallback-style=none", "--assume-filename")  # none: without settings nothing changes
+FORMATTERS = {".py": ("ruff", "format", "--stdin-filename"), ".cpp": _CLANG_FORMAT, ".cu": _CLANG_FORMAT}
 POSITIONAL = 5  # arguments that ruff lets a function have
+LONGEST_FORMULA = 50  # characters: it stands in docstrings, which no formatter breaks
 VECTOR_SIZES = ("500k", "1M", "5M", "10M", "50M")
 ARRAY_ELEMENTS = (2**16, 2**18, 2**20, 2**22, 2**24)  # of the largest tensor, with several sizes: 256 KB to 64 MB
 ABIS = ("kv", "solution")
@@ -37,68 +39,20 @@ MADE = {
 }
 
 
-def packed(head: str, items: Sequence[str], tail: str) -> str:
-    """Break `head(items)tail` as clang-format does: lines filled, from behind the bracket, or from below if shorter.
-
-    It begins a call's arguments below the bracket to save one line, a declaration's to save two (clang-format 23).
-    """
-    below = len(head) - len(head.lstrip()) + 4
-    behind = _filled(head, len(head), items, tail)
-    shorter = [head, *_filled(" " * below, below, items, tail)]
-    return "\n".join(shorter if len(behind) - len(shorter) >= (1 if tail.endswith(";") else 2) else behind)
-
-
-def cpu_kernel(name: str, parameters: Sequence[str], names: Sequence[str]) -> str:
-    """Return `KV_CPU_KERNEL(name, (parameters), (names)) {`, broken as clang-format does (kv_isa.h has the macro)."""
-    head, tail = f"KV_CPU_KERNEL({name},", f"({', '.join(names)})) {{"
-    declared = f"({', '.join(parameters)}),"
-    if len(f"{head} {declared} {tail}") <= CPP_COLUMNS:
-        return f"{head} {declared} {tail}"
-    indent = " " * len("KV_CPU_KERNEL(")
-    named = _filled(f"{indent}(", len(indent) + 1, names, ")) {")
-    if len(f"{head} {declared}") <= CPP_COLUMNS:
-        return "\n".join([f"{head} {declared}", *named])
-    if len(f"{indent}{declared} {tail}") <= CPP_COLUMNS:
-        return f"{head}\n{indent}{declared} {tail}"
-    return "\n".join([head, *_filled(f"{indent}(", len(indent) + 1, parameters, "),"), *named])
-
-
-def _filled(first: str, indent: int, items: Sequence[str], tail: str) -> list[str]:
-    """Return lines filled with items, the first of which begins with `first`."""
-    lines = [f"{first}{items[0]}"]
-    for index, item in enumerate(items[1:], 1):
-        end = tail if index == len(items) - 1 else ","
-        if len(lines[-1]) + len(f", {item}{end}") <= CPP_COLUMNS:
-            lines[-1] += f", {item}"
-        else:
-            lines[-1] += ","
-            lines.append(" " * indent + item)
-    return [*lines[:-1], lines[-1] + tail]
-
-
-def exploded(indent: int, head: str, items: Sequence[str], tail: str, *, comma: bool = False) -> str:
-    """Break `head(items)tail` as ruff does: one line where it fits, else one for each item.
-
-    Args:
-        comma: whether a tuple is meant, which has a comma behind its only item.
-    """
-    space = " " * indent
-    line = f"{space}{head}{', '.join(items)}{',' if comma and len(items) == 1 else ''}{tail}"
-    if len(line) <= PYTHON_COLUMNS:
-        return line
-    return "\n".join([f"{space}{head}", *(f"{space}    {item}," for item in items), f"{space}{tail}"])
-
-
 def class_name(name: str) -> str:
     """Return "MyOp" for "my_op"."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def files(name: str, signature: Signature, abi: str) -> Mapping[Path, str]:
+def files(root: Path, name: str, signature: Signature, abi: str) -> dict[Path, str]:
     """Return the files of a new kernel by their paths in the repository.
 
     Args:
+        root: the repository, whose settings of the formatters count.
         name: of the kernel. signature: its arguments. abi: "kv" (status, threads, stream) or "solution".
+
+    Raises:
+        UsageError: a formatter failed.
     """
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -107,20 +61,7 @@ def files(name: str, signature: Signature, abi: str) -> Mapping[Path, str]:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    values = _values(name, signature, abi)
-    wanted = {
-        Path("kernels", name, "__init__.py"): "kernel.py.j2",
-        Path("kernels", name, f"{name}.cpp"): f"{abi}.cpp.j2",
-        Path("kernels", name, f"{name}.cu"): f"{abi}.cu.j2",
-        Path("benchmarks", f"{name}.py"): "benchmark.py.j2",
-        Path("tests", "kernels", f"test_{name}.py"): "test.py.j2",
-    }
-    return {path: templates.get_template(template).render(values) for path, template in wanted.items()}
-
-
-def _values(name: str, signature: Signature, abi: str) -> dict[str, Any]:
-    """Return what the templates know."""
-    return {
+    values = {
         "name": name,
         "class_name": class_name(name),
         "abi": abi,
@@ -129,12 +70,31 @@ def _values(name: str, signature: Signature, abi: str) -> dict[str, Any]:
         "pointers": [item for item in signature.parameters if item.pointer],
         "allowed": "  # noqa: PLR0917 - the problem has so many" if len(signature.arguments) > POSITIONAL else "",
         "dtype": TYPES[signature.inputs[0].type].dtype,
-        "packed": packed,
-        "cpu_kernel": cpu_kernel,
-        "exploded": exploded,
         **_native(signature),
         **_problem(signature),
     }
+    wanted = {
+        Path("kernels", name, "__init__.py"): "kernel.py.j2",
+        Path("kernels", name, f"{name}.cpp"): f"{abi}.cpp.j2",
+        Path("kernels", name, f"{name}.cu"): f"{abi}.cu.j2",
+        Path("benchmarks", f"{name}.py"): "benchmark.py.j2",
+        Path("tests", "kernels", f"test_{name}.py"): "test.py.j2",
+    }
+    rendered = {path: templates.get_template(template).render(values) for path, template in wanted.items()}
+    return {path: _formatted(root, path, text) for path, text in rendered.items()}
+
+
+def _formatted(root: Path, path: Path, text: str) -> str:
+    """Return a file's text with its lines broken; as it is, with long lines, where the formatter is not installed."""
+    program, *options = FORMATTERS[path.suffix]
+    found = shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    if found is None:
+        return text
+    command = [found, *options, str(path)]
+    done = subprocess.run(command, cwd=root, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UsageError(f"{program} failed on {path}: {' '.join(done.stderr.split())}")
+    return done.stdout
 
 
 def _native(signature: Signature) -> dict[str, Any]:
@@ -172,63 +132,33 @@ def _problem(signature: Signature) -> dict[str, Any]:
     dtypes = [TYPES[item.type].dtype for item in signature.inputs]
     names = [item.python for item in signature.inputs]
     factors = [item.python for item in signature.values] or ["2"]
-    return {
-        "output_dtype": output,
-        "is_float": output in TOLERANCES,
-        "tolerance": TOLERANCES.get(output),
-        "formula": _formula(names, factors, 50) or "the sum of its inputs, times its numbers",
-        "computed": _computed(names, factors, output if set(dtypes) != {output} else None),
-        "cast": set(dtypes) != {output},
-        "flops": len(names) - 1 + len(factors),
-        "bytes": sum(TYPES[item.type].size for item in (*signature.inputs, signature.output)),
-        "returned": _returned(signature),
-        "constants": {
-            item.python.upper(): "0.5" if item.type in ("float", "double") else "3" for item in signature.values
-        },
-        "cases": [f"{dtypes[0]}-{size}" for size in _sizes(len(signature.sizes))],
-        "is_default_vector": len(signature.sizes) == 1 and dtypes[0] == "float32",
-        "typed_axes": [f"{item.python}: int" for item in signature.sizes],
-        "unpacked": _unpacked(signature),
-        "first_tensor": signature.arguments.index(signature.inputs[0]),
-        "trials": _trials(len(signature.sizes)),
-    }
-
-
-def _formula(names: Sequence[str], factors: Sequence[str], longest: int) -> str | None:
-    """Return "(a + b) * alpha", None where that is too long."""
     total = names[0] if len(names) == 1 else f"({' + '.join(names)})"
-    text = " * ".join([total, *factors])
-    return text if len(text) <= longest else None
-
-
-def _computed(names: Sequence[str], factors: Sequence[str], dtype: str | None) -> str:
-    """Return the lines that compute `output`, as one of another dtype where one is given."""
-    formula = _formula(names, factors, 60)
-    steps = [f" + {name}" for name in names[1:]] + [f" * {factor}" for factor in factors]
-    before = [] if formula else [f"total = {names[0]}", *(f"total = total{step}" for step in steps[:-1])]
-    last = formula or f"total{steps[-1]}"
-    lines = [*before, f"output: torch.Tensor = {last if dtype is None else f'({last}).to(torch.{dtype})'}"]
-    return "\n".join(f"        {line}" for line in lines)
-
-
-def _returned(signature: Signature) -> str:
-    """Return the statement that returns the inputs of a test case."""
+    formula = " * ".join([total, *factors])
     extent = "count" if len(signature.sizes) == 1 else "shape"
-    values = [
+    inputs = [
         MADE[TYPES[item.type].dtype].format(f'self.random({extent}, "{item.python}")')
         if item.pointer
         else item.python.upper()
         for item in signature.arguments
     ]
-    return exploded(8, "return (", values, ")", comma=True)
-
-
-def _unpacked(signature: Signature) -> str:
-    names = [item.python for item in signature.arguments]
-    if len(names) == 1:
-        return f"        ({names[0]},) = inputs"
-    line = f"        {', '.join(names)} = inputs"
-    return line if len(line) <= PYTHON_COLUMNS else exploded(8, "(", names, ") = inputs")
+    return {
+        "output_dtype": output,
+        "is_float": output in TOLERANCES,
+        "tolerance": TOLERANCES.get(output),
+        "formula": formula if len(formula) <= LONGEST_FORMULA else "the sum of its inputs, times its numbers",
+        "computed": formula if set(dtypes) == {output} else f"({formula}).to(torch.{output})",
+        "cast": set(dtypes) != {output},
+        "flops": len(names) - 1 + len(factors),
+        "bytes": sum(TYPES[item.type].size for item in (*signature.inputs, signature.output)),
+        "inputs": inputs,
+        "constants": {
+            item.python.upper(): "0.5" if item.type in ("float", "double") else "3" for item in signature.values
+        },
+        "cases": [f"{dtypes[0]}-{size}" for size in _sizes(len(signature.sizes))],
+        "is_default_vector": len(signature.sizes) == 1 and dtypes[0] == "float32",
+        "first_tensor": signature.arguments.index(signature.inputs[0]),
+        "trials": _trials(len(signature.sizes)),
+    }
 
 
 def _sizes(axes: int) -> list[str]:

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
     root: Path = args.root
     config.check(root)
     check_name(args.name)
-    made = files.files(args.name, _signature(args), args.abi)
+    made = files.files(root, args.name, _signature(args), args.abi)
     _check_free(root, args.name, made)
     write_all(root, made)
     for path in made:
