@@ -8,11 +8,10 @@ from functools import partial
 
 import pytest
 
-from kernel_velocity.compare import case as compare_cases
-from kernel_velocity.compare import isolation, rounds, subject
+from kernel_velocity.compare import isolation, job, rounds, subject
 from kernel_velocity.compare.api import compare, time_function
-from kernel_velocity.compare.case import order
 from kernel_velocity.compare.isolation import Journal, Step
+from kernel_velocity.compare.job import order
 from kernel_velocity.compare.rounds import Round, take_round, time_of_function
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.errors import KernelVelocityError, UsageError
@@ -124,7 +123,7 @@ def test_footprint_is_no_traffic(problem, footprint):
 
 def test_footprint_counts_shared_memory_once():
     x, test = torch.ones(10), Doubling().generate_test_cases()[0]
-    assert compare_cases.footprint(Doubling(), test, [x, x[:2], torch.ones(3)]) == 40 + 12
+    assert job.footprint(Doubling(), test, [x, x[:2], torch.ones(3)]) == 40 + 12
 
 
 def test_history_goes_by_the_footprint_too(monkeypatch):

@@ -37,18 +37,12 @@ def test_profile_has_a_table_and_a_trace(tmp_path):
     assert found.startswith(f"a/b on float32-small, 10 calls; trace: {trace}\n")
 
 
-def test_profile_leaves_warm_up_out_and_refuses_what_it_cannot(tmp_path, monkeypatch):
+def test_profile_leaves_warm_up_out(tmp_path):
     calls, trace = [], tmp_path / "a.trace.json"
     profile.profile_call(lambda: calls.append(1), device="cpu", trace=trace, calls=2)
     assert len(calls) == profile.WARM_UPS + 2
     with pytest.raises(UsageError, match="at least 1"):
         profile.profile_call(lambda: None, device="cpu", trace=trace, calls=0)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UsageError, match="sees no CUDA device"):
-        profile.profile_call(lambda: None, device="cuda", trace=trace)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match="PyTorch is not installed"):
-        profile.profile_call(lambda: None, device="cpu", trace=trace)
 
 
 def test_profile_on_a_gpu_records_its_activities(tmp_path, monkeypatch):
@@ -75,7 +69,6 @@ def test_profile_on_a_gpu_records_its_activities(tmp_path, monkeypatch):
             Path(path).write_text("{}", encoding="utf-8")
 
     monkeypatch.setattr(profiler, "profile", Recorder)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(1))
     assert profile.profile_call(lambda: None, device="cuda", trace=tmp_path / "a.trace.json") == "table"
     assert seen["activities"] == [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]

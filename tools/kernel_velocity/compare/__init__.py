@@ -9,7 +9,7 @@ It may import every room but `offline`, `lab` and `scaffold`. No other room impo
     implementations.py  a problem and its implementations, by name or from files
     problem_file.py     the Problem of a user's file, checked, on a device
     solutions.py        a user's solution, bound to inputs, its outputs between guards
-    case.py             one test case: implementations take turns in rounds
+    job.py              a problem on test cases: implementations take turns in rounds
     subject.py          one implementation on a test case: verified, timed, verified again
     rounds.py           one round
     accuracy.py         whether outputs are right

@@ -36,30 +36,24 @@ process was started with the variables of `kernel_velocity.runner.host.measuring
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from kernel_velocity.compare import selection, system
+from kernel_velocity.compare import selection
 from kernel_velocity.compare import settings as compare_settings
-from kernel_velocity.compare.case import Progress, compare_case
 from kernel_velocity.compare.implementations import binders
 from kernel_velocity.compare.isolation import Journal
-from kernel_velocity.compare.result import Compared, Comparison
+from kernel_velocity.compare.job import Job, Progress
+from kernel_velocity.compare.result import Comparison
 from kernel_velocity.compare.rounds import take_round
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.torch_state import prepared
-from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import reported
-from kernel_velocity.harness.problem import Problem, TestCase
+from kernel_velocity.harness.problem import Problem
 from kernel_velocity.harness.timers import Call
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.stats import speedup
 
-__all__ = ["Job", "binders", "compare", "time_function"]
-
-ONE_PROCESS = "rounds share one process: what differs between processes (about 1%) is not in the intervals"
+__all__ = ["binders", "compare", "time_function"]
 
 
 def compare(
@@ -93,80 +87,6 @@ def compare(
         (tests,) = selection.cases([problem], cases, dtype)
         job = Job(problem=problem, implementations=implementations, tests=tests, settings=chosen)
         return job.compare(roofs, progress, journal or Journal())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A problem, its implementations and its test cases, ready to be compared; inside `prepared`.
-
-    Raises:
-        UsageError: the reference is not compared, or a case does not fit into memory; nothing is allocated yet.
-    """
-
-    problem: Problem
-    implementations: Mapping[str, Bind]
-    tests: Sequence[TestCase]
-    settings: Settings
-
-    def __post_init__(self) -> None:
-        reference = self.settings.reference
-        if reference is not None and reference not in self.implementations:
-            there = ", ".join(self.implementations)
-            raise UsageError(f"--reference {reference!r}: not among the implementations compared: {there}")
-        free = reported.free_memory(self.problem.device)
-        for test in self.tests:
-            selection.check_fits(self.problem, test, len(self.implementations), free)
-
-    @property
-    def reference(self) -> str:
-        """Return the implementation that speed-ups are relative to."""
-        return self.settings.reference or next(iter(self.implementations), "none")
-
-    def compare(self, roofs: Roofs | None, progress: Progress, journal: Journal) -> Comparison:
-        """Compare on every test case; those that the journal has are taken over."""
-        problem, began, found = self.problem, time.time(), list[Compared]()
-        environment = system.environment(problem.device, self.settings.threads)
-        for number, test in enumerate(self.tests):
-            name, count = test["name"], len(self.tests)
-
-            def part(what: str, done: float, name: str = name, number: int = number, count: int = count) -> None:
-                progress(f"{problem.name} {name} {what}", (number + done) / count)
-
-            compared = journal.kept(name)
-            if compared is None:
-                compared = compare_case(
-                    *(problem, self.implementations, test),
-                    settings=self.settings,
-                    roofs=roofs,
-                    began=began,
-                    progress=part,
-                    journal=journal,
-                )
-                journal.keep(compared)
-            found.append(compared)
-        notes = [f"{problem.name}: {note}" for each in found for timed in each.timed for note in timed.notes]
-        allocator = environment["allocator"]
-        warnings = [ONE_PROCESS, *([f"allocator: {allocator}"] if allocator == system.NO_ALLOCATOR else []), *notes]
-        warnings += [*(roofs.warnings if roofs is not None else ()), *self._without_reference(found)]
-        return Comparison(
-            compared=tuple(found),
-            environment=environment,
-            settings={**self.settings.described(), "reference": self.reference},
-            began=began,
-            took=time.time() - began,
-            warnings=tuple(dict.fromkeys(warnings)),  # those of each case are the same
-            roofs=roofs,
-        )
-
-    def _without_reference(self, compared: Sequence[Compared]) -> Iterator[str]:
-        """Yield a line for each case on which the reference has no time, and others have."""
-        for each in compared:
-            timed = [one.implementation for one in each.timed if one.failed is None and one.estimates]
-            if timed and self.reference not in timed:
-                yield (
-                    f"{each.problem} {each.case}: the reference {self.reference} has no time there, "
-                    f"so speed-ups are relative to {timed[0]} and whoever comes first of two"
-                )
 
 
 def time_function(

@@ -15,31 +15,20 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from kernel_velocity import config, lock
-from kernel_velocity.compare import (
-    formats,
-    implementations,
-    isolation,
-    nsight,
-    selection,
-    settings,
-    statistics,
-    table,
-    torch_state,
-)
-from kernel_velocity.compare.api import Job
+from kernel_velocity.compare import formats, implementations, isolation, nsight, selection, settings, statistics, table
 from kernel_velocity.compare.isolation import Journal
+from kernel_velocity.compare.job import Job
 from kernel_velocity.compare.profile import profile
 from kernel_velocity.compare.result import Comparison
 from kernel_velocity.compare.settings import PRESETS, Settings
 from kernel_velocity.compare.solutions import Bind
+from kernel_velocity.compare.torch_state import prepared, set_back
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
-from kernel_velocity.harness.implementations import Bound
-from kernel_velocity.harness.problem import Inputs, Problem
 from kernel_velocity.harness.stopping import RULES
 from kernel_velocity.harness.tolerance import parse_tolerance
 from kernel_velocity.harness.under_test import root_folder
@@ -55,6 +44,7 @@ DTYPE = "float32"  # of definitions that make their cases for one dtype
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 WRONG = 1  # exit status (contract)
 WIDE = 160  # characters, where there is no terminal to ask
+MEASURING = "note: no ceilings of this machine are kept: measuring them first, half a minute (--no-roofline skips it)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +166,7 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
     folder = os.environ.get(isolation.JOURNAL)
     journal = Journal(Path(folder) if folder else None)
     tables = err if "-" in [getattr(args, name) for name in FORMATS] else out
-    with torch_state.prepared(device, chosen.threads):
+    with prepared(device, chosen.threads):
         jobs, notes = _jobs(args, device, chosen, journal)
         # A mistake in a user's file is reported before the lock is taken. Neither disturbs what another run measures.
         with lock.held(root_folder(os.environ)):
@@ -211,7 +201,7 @@ def _jobs(
     Raises:
         UsageError: a problem, case, implementation or reference that is not there, a case that does not fit in memory.
     """
-    kernels = [str(problem.kernel) for problem in config.suite(Path()).problems()]
+    kernels = [str(problem.kernel) for problem in config.suite(Path()).problems()] if ALL in args.what else []
     whats = list(dict.fromkeys(name for what in args.what for name in (kernels if what == ALL else [what])))
     dead = {path: _dead for path in args.solution if journal.death(path.stem) is not None}
     paths = [path for path in args.solution if path not in dead]
@@ -219,7 +209,7 @@ def _jobs(
 
     @contextmanager
     def around(name: str) -> Iterator[None]:
-        with journal.running("loaded", name), torch_state.set_back(partial(note, name)):
+        with journal.running("loaded", name), set_back(partial(note, name)):
             yield
 
     def note(name: str, change: str) -> None:
@@ -238,23 +228,17 @@ def _jobs(
     return jobs, notes
 
 
-def _dead(problem: Problem, case: str, inputs: Inputs) -> Bound:
+def _dead(*_: object) -> NoReturn:
     raise AssertionError("a solution that died while it was loaded is not bound")
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
     """Return the device's ceilings as last measured; where none are kept, they are measured now, and kept."""
     root, name = root_folder(os.environ), reported.name(device)
-    found = peaks.latest_roofs(root, device, name)
-    if found is not None:
-        return found
-    if not quiet:
-        print(
-            "note: no ceilings of this machine are kept: measuring them first, half a minute (--no-roofline skips it)",
-            file=err,
-            flush=True,
-        )
-    ceilings.keep(root, peaks.measure_document(device))
+    if peaks.latest_roofs(root, device, name) is None:
+        if not quiet:
+            print(MEASURING, file=err, flush=True)
+        ceilings.keep(root, peaks.measure_document(device))
     return peaks.latest_roofs(root, device, name)
 
 

@@ -49,7 +49,6 @@ def profile(problem: Problem, implementation: str, case: str, folder: Path, bind
         bind: binds the implementation to the inputs.
 
     Raises:
-        UsageError: no PyTorch, no such device.
         KeyError: no such test case.
         NotImplementedError: the implementation does not exist here: n/a.
     """
@@ -71,11 +70,11 @@ def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", ca
         calls: how many are profiled, after WARM_UPS that are not; 1 or more.
 
     Raises:
-        UsageError: no PyTorch, no such device, or fewer than one call.
+        UsageError: fewer than one call.
     """
     if calls < 1:
         raise UsageError(f"--profile of {calls} calls: at least 1 is wanted")
-    torch = require_torch(device)
+    torch: Any = importlib.import_module("torch")
     profiler = importlib.import_module("torch.profiler")
     synchronise: Call = torch.cuda.synchronize if device == "cuda" else (lambda: None)
     activities = [profiler.ProfilerActivity.CPU]
@@ -96,20 +95,3 @@ def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", ca
     temporary.replace(trace)
     sort = "self_cuda_time_total" if device == "cuda" else "self_cpu_time_total"
     return str(found.key_averages().table(sort_by=sort, row_limit=LINES, max_name_column_width=COLUMN)).rstrip()
-
-
-def require_torch(device: str) -> Any:
-    """Return PyTorch.
-
-    Raises:
-        UsageError: it is not installed, or sees no such device.
-    """
-    try:
-        torch = importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UsageError("PyTorch is not installed, and is what was to be looked into: see README, PyTorch") from None
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("PyTorch sees no CUDA device: use --device cpu, or a machine with a GPU")
-    return torch

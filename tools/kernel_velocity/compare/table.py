@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from kernel_velocity.tables import columns
 WIDEST = 160  # characters: more than that is no easier to read
 NARROWEST = 60
 NONE = "-"
+NO_BREAK = "\u00a0"
 GAP = 2  # blanks between columns, as `tables.columns` sets them
 BINS = 8  # of a histogram
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -76,13 +78,11 @@ def _system(comparison: Comparison, width: int) -> str:
 
 def wrapped(head: str, parts: Sequence[str], width: int) -> str:
     """Return parts with "; " between them, broken between parts, later lines indented by two."""
-    lines = [head]
-    for number, part in enumerate(parts, 1):
-        more = part + (";" if number < len(parts) else "")
-        if len(lines[-1]) + len(more) > width and lines[-1] != head:
-            lines.append("  ")
-        lines[-1] += more + " "
-    return "\n".join(line.rstrip() for line in lines)
+    whole = "; ".join(part.replace(" ", NO_BREAK) for part in parts)
+    lines = textwrap.fill(
+        whole, width, initial_indent=head, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return lines.replace(NO_BREAK, " ")
 
 
 def _times(rows: Sequence[Row], width: int) -> str:
@@ -94,7 +94,7 @@ def _times(rows: Sequence[Row], width: int) -> str:
         "MB": (text.megabytes, 3),
         "elements": (lambda row: f"{row.compared.elements:,}", 1),
         "time ±95%": (time, None),
-        "mean ±std": (_mean, 2),
+        "mean ±std": (text.mean, 2),
         "p50": (lambda row: units.seconds(row.spread.p50) if row.spread else "", 4),
         "p99": (lambda row: units.seconds(row.spread.p99) if row.spread else "", 6),
         (_MIXED if len(kinds) > 1 else kinds.pop()): (lambda row: _per_second(row.rate), 12),
@@ -115,18 +115,7 @@ def _times(rows: Sequence[Row], width: int) -> str:
 
 def time(row: Row) -> str:
     """Return "61.2 µs ±0.4%", "61.2 µs" where too few rounds give an interval, FAIL, or n/a."""
-    if row.timing is None:
-        return "FAIL" if row.timed.failed is not None else "n/a"
-    half = text.half_width(row.timing)
-    return units.seconds(row.timing.seconds) + (f" ±{half}" if half else "")
-
-
-def _mean(row: Row) -> str:
-    """Return mean and standard deviation of all samples, as published tables have them."""
-    if row.spread is None:
-        return ""
-    deviation = "" if row.spread.deviation is None else f" ±{units.seconds(row.spread.deviation)}"
-    return f"{units.seconds(row.spread.mean)}{deviation}"
+    return text.time(row) or ("FAIL" if row.timed.failed is not None else "n/a")
 
 
 def _per_second(value: float | None) -> str:

@@ -7,7 +7,7 @@ import math
 from kernel_velocity import units
 from kernel_velocity.compare.result import Row
 from kernel_velocity.roofline import model
-from kernel_velocity.stats.speedup import SpeedUp, Timing
+from kernel_velocity.stats.speedup import SpeedUp
 
 MEGABYTE = 1e6  # bytes
 # Counts of harness/accuracy.py, and what they count
@@ -44,9 +44,20 @@ def speed_up(pair: SpeedUp) -> str:
     return f"{ratio(pair.ratio)}x ±{error}"
 
 
-def half_width(timing: Timing | None) -> str:
-    """Return the larger side of the time's interval: "0.41%"; "" below three rounds."""
-    return "" if timing is None or timing.half_width is None else percent(timing.half_width)
+def time(row: Row) -> str:
+    """Return "61.2 µs ±0.4%", the larger side of the interval; "61.2 µs" where too few rounds give one."""
+    if row.timing is None:
+        return ""
+    half = row.timing.half_width
+    return units.seconds(row.timing.seconds) + ("" if half is None else f" ±{percent(half)}")
+
+
+def mean(row: Row) -> str:
+    """Return mean and standard deviation of all samples, as published tables have them: "61.5 µs ±1.20 µs"."""
+    if row.spread is None:
+        return ""
+    deviation = row.spread.deviation
+    return units.seconds(row.spread.mean) + ("" if deviation is None else f" ±{units.seconds(deviation)}")
 
 
 def megabytes(row: Row) -> str:

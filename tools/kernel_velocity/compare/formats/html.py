@@ -110,22 +110,19 @@ def _lines(rows: Sequence[Row], colours: Mapping[str, str], anchors: Mapping[int
 
 
 def _cells(row: Row) -> list[Cell]:
-    timing, spread, roofline = row.timing, row.spread, row.roofline
     tone = "failed" if row.timed.is_bad else "n/a" if row.timed.missing is not None else ""
     error = f"maximum error {text.error(row) or DASH}" if row.timed.accuracy else ""
     result = Cell(text=row.timed.status, detail=row.timed.reason or error, tone=tone)
-    if timing is None or spread is None:
+    if row.spread is None:
         return [result, *[Cell(text=DASH, tone="absent")] * (len(HEADS) - 1)]
-    half = text.half_width(timing)
-    impossible = "failed" if roofline is not None and roofline.impossible else ""
+    time, _, half = text.time(row).partition(" ±")
+    mean, _, deviation = text.mean(row).partition(" ±")
+    impossible = "failed" if row.roofline is not None and row.roofline.impossible else ""
     return [
         result,
-        Cell(text=units.seconds(timing.seconds), detail=f"± {half}" if half else "no interval"),
-        Cell(
-            text=units.seconds(spread.mean),
-            detail="" if spread.deviation is None else f"sd {units.seconds(spread.deviation)}",
-        ),
-        Cell(text=units.seconds(spread.p50), detail=f"p99 {units.seconds(spread.p99)}"),
+        Cell(text=time, detail=f"± {half}" if half else "no interval"),
+        Cell(text=mean, detail=f"sd {deviation}" if deviation else ""),
+        Cell(text=units.seconds(row.spread.p50), detail=f"p99 {units.seconds(row.spread.p99)}"),
         Cell(text=text.rate(row) or DASH, detail=text.bandwidth(row) or DASH),
         Cell(text=text.efficiency(row) or DASH, detail=text.bound(row) or DASH, tone=impossible),
         Cell(text=text.cache_benefit(row) or DASH),
@@ -152,16 +149,14 @@ def _speeds(comparison: Comparison) -> list[str]:
 
 def _detail(row: Row, colours: Mapping[str, str], anchors: Mapping[int, str]) -> dict[str, Any]:
     """Return an implementation on a test case, with its charts and what the table has no room for."""
-    timed, timing = row.timed, row.timing
-    half = text.half_width(timing)
-    time = units.seconds(timing.seconds if timing else 0.0) + (f" ± {half}" if half else "")
-    samples = units.count(len(timed.samples), "sample")
+    timed = row.timed
+    counts = f"{units.count(len(timed.estimates), 'round')}, {units.count(len(timed.samples), 'sample')}"
     return {
         "anchor": anchors[id(timed)],
         "title": f"{row.compared.problem} · {row.compared.case}",
         "implementation": timed.implementation,
         "colour": colours[timed.implementation],
-        "summary": f"{time} · {units.count(len(timed.estimates), 'round')}, {samples}",
+        "summary": f"{text.time(row)} · {counts}",
         "facts": _facts(row),
         "charts": charts(timed, colours[timed.implementation]),
     }

@@ -43,18 +43,6 @@ def _table(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _time(row: Row) -> str:
-    half = text.half_width(row.timing)
-    return "" if row.timing is None else units.seconds(row.timing.seconds) + (f" ± {half}" if half else "")
-
-
-def _mean(row: Row) -> str:
-    if row.spread is None:
-        return ""
-    deviation = "" if row.spread.deviation is None else f", sd {units.seconds(row.spread.deviation)}"
-    return f"{units.seconds(row.spread.mean)}{deviation}"
-
-
 def _result(row: Row) -> str:
     status = f"**{row.timed.status}**" if row.timed.is_bad else row.timed.status
     return f"{status}: {literal(row.timed.reason)}" if row.timed.reason else status
@@ -66,8 +54,8 @@ COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "memory": lambda row: literal(row.compared.memory or DASH),
     "per tensor": lambda row: f"{text.megabytes(row)} MB",
     "elements": lambda row: f"{row.compared.elements:,}",
-    "time ± 95%": _time,
-    "mean, sd": _mean,
+    "time ±95%": text.time,
+    "mean ±std": text.mean,
     "rate": text.rate,
     "bandwidth": text.bandwidth,
     "efficiency": text.efficiency,
