@@ -173,7 +173,7 @@ def test_files_are_written_and_standard_output_carries_one_format(planted, tmp_p
     code, out, err = run("doubling", *QUICK, "--json", "-", "--markdown", str(tmp_path / "a.md"))
     assert code == 0 and len(json.loads(out)["results"]) == 4
     assert "doubling on cpu" in err
-    assert (tmp_path / "a.md").read_text().startswith("**4 of 4 results verified and right.**")
+    assert (tmp_path / "a.md").read_text().startswith("**4 of 4 results verified and right**")
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_markdown_leads_with_the_verdict():
     failed = "**FAIL: 2 results wrong or failed: `native` on `float32-50M`, `mine` on `float32-50M`**"
     assert formats.as_markdown(whole()).startswith(failed)
     good = comparison(case("c", 1, timed("a", 1e-3), Timed(implementation="b", missing="no GPU")))
-    assert formats.as_markdown(good).startswith("**1 of 1 result verified and right.**")
+    assert formats.as_markdown(good).startswith("**1 of 1 result verified and right**")
 
 
 def test_markdown_shows_hostile_text_as_text():

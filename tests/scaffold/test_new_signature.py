@@ -33,7 +33,7 @@ def test_names_in_python(name, python):
     st.sampled_from(sorted(TYPES)),
     st.integers(1, 4),
 )
-def test_a_problems_parameters_say_the_same_as_text(inputs, output, sizes):
+def test_parameters_of_a_problem_say_the_same_as_text(inputs, output, sizes):
     parameters = [{**SAMPLE, "name": f"x{index}", "type": kind} for index, kind in enumerate(inputs)]
     parameters += [{"name": "out", "type": output, "pointer": True, "const": False}]
     parameters += [{"name": f"n{i}", "type": "size_t", "pointer": False, "const": False} for i in range(sizes)]
@@ -57,27 +57,27 @@ def test_a_problems_parameters_say_the_same_as_text(inputs, output, sizes):
         ("a:float*,A:float*,o:float*!,n:size_t", "two arguments are called 'a'"),
         ("template:float*,o:float*!,n:size_t", "'template' is a keyword or a type"),
         ("float:float*,o:float*!,n:size_t", "'float' is a keyword or a type"),
-        ("stream:float*,o:float*!,n:size_t", "something else 'stream'"),
-        ("out:float*,o:float*!,n:size_t", "something else 'out'"),
-        ("x:float*,i:float*!,n:size_t", "something else 'i'"),
-        ("x:complex*,o:float*!,n:size_t", "x is a pointer of type 'complex'; there are bfloat16, double"),
-        ("x:float*,o:float*!,n:size_t,h:float16", "h is a number of type 'float16'"),
-        ("x:size_t*,o:float*!,n:size_t", "x is a pointer of type 'size_t'"),
-        ("x:float*,o:float!,n:size_t", "o is written, so it must be a pointer: o:float*!"),
+        ("stream:float*,o:float*!,n:size_t", "'stream': the generated code calls something else so"),
+        ("out:float*,o:float*!,n:size_t", "'out': the generated"),
+        ("x:float*,i:float*!,n:size_t", "'i': the generated"),
+        ("x:complex*,o:float*!,n:size_t", "'x' is a pointer of type 'complex'; there are bfloat16, double"),
+        ("x:float*,o:float*!,n:size_t,h:float16", "'h' is a number of type 'float16'"),
+        ("x:size_t*,o:float*!,n:size_t", "'x' is a pointer of type 'size_t'"),
+        ("x:float*,o:float!,n:size_t", "'o' is written, so it must be a pointer: o:float*!"),
         ("x:float*,n:size_t", "wanted one output (name:type*!), got none"),
         ("x:float*,o:float*!,p:float*!,n:size_t", "got o, p: the suite tracks kernels with one"),
         ("o:float*!,n:size_t", "no tensor that is read"),
         ("x:float*,o:float*!", "no size; wanted at least one size_t"),
     ],
 )
-def test_what_cannot_be_a_kernel(text, words):
+def test_signature_that_cannot_be_a_kernel(text, words):
     with pytest.raises(UsageError) as caught:
         parse(text)
     assert words in str(caught.value)
     assert str(caught.value).startswith("--parameters: ") and "\n" not in str(caught.value)
 
 
-def test_a_problem_that_says_too_little():
+def test_problem_without_enough_parameters():
     with pytest.raises(UsageError, match=r"def\.py: the Problem has no `parameters`; say them: --parameters"):
         from_problem("def.py", [])
     with pytest.raises(UsageError, match=r"def\.py: `parameters` lacks 'const'; wanted name, type, pointer, const"):

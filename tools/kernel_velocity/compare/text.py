@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 from kernel_velocity import units
-from kernel_velocity.compare.result import Row
+from kernel_velocity.compare.result import RIGHT, Row
 from kernel_velocity.roofline import model
 from kernel_velocity.stats.speedup import SpeedUp
 
@@ -114,3 +115,12 @@ def error(row: Row) -> str:
     if any(map(math.isnan, known)):
         return "NaN"
     return f"{max(known):.3g}" if known else ""
+
+
+def verdict(rows: Sequence[Row], quote: Callable[[str], str] = str) -> str:
+    """Return how many results are verified and right, or which are not; names as `quote` writes them."""
+    bad = [f"{quote(row.timed.implementation)} on {quote(row.compared.case)}" for row in rows if row.timed.is_bad]
+    if bad:
+        return f"FAIL: {units.count(len(bad), 'result')} wrong or failed: {', '.join(bad)}"
+    right = sum(row.timed.status == RIGHT for row in rows)
+    return f"{right} of {units.count(sum(row.timing is not None for row in rows), 'result')} verified and right"

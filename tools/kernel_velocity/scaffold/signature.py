@@ -153,16 +153,14 @@ def from_problem(where: str, parameters: Iterable[Mapping[str, Any]]) -> Signatu
 
 def _checked(where: str, found: list[Parameter]) -> Signature:
     for item in found:
-        _check_name(where, item)
-        _check_type(where, item)
+        _check(where, item)
     names = [name for item in found for name in {item.name, item.python}]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{where}: two arguments are called {twice!r} (in Python, names are lower case)")
     outputs = [item.name for item in found if item.output]
     if len(outputs) != 1:
-        said = ", ".join(outputs) or "none"
-        raise UsageError(f"{where}: wanted one output (name:type*!), got {said}: the suite tracks kernels with one")
+        got = ", ".join(outputs) or "none"
+        raise UsageError(f"{where}: wanted one output (name:type*!), got {got}: the suite tracks kernels with one")
     signature = Signature(tuple(found))
     if not signature.inputs:
         raise UsageError(f"{where}: no tensor that is read; wanted at least one, such as {EXAMPLE}")
@@ -171,25 +169,20 @@ def _checked(where: str, found: list[Parameter]) -> Signature:
     return signature
 
 
-def _check_name(where: str, item: Parameter) -> None:
-    name = item.name
+def _check(where: str, item: Parameter) -> None:
+    """Check the name and the type of an argument."""
+    name, where = item.name, f"{where}: {item.name!r}"
     if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9_]*[A-Za-z0-9])?", name) or len(name) > LONGEST:
         raise UsageError(
-            f"{where}: {name!r} is no name; wanted a letter, then letters, digits and _ (not last), {LONGEST} at most"
+            f"{where} is no name; wanted a letter, then letters, digits and _ (not last), {LONGEST} at most"
         )
     if keyword.iskeyword(name) or name in _CPP or name in TYPES:
-        raise UsageError(f"{where}: {name!r} is a keyword or a type; give the argument another name")
-    taken = _TAKEN if item.output else _TAKEN | _TAKEN_BY_PYTHON
-    if {name, name.lower()} & taken:
-        raise UsageError(f"{where}: the generated code calls something else {name!r}; give the argument another name")
-
-
-def _check_type(where: str, item: Parameter) -> None:
+        raise UsageError(f"{where} is a keyword or a type; give the argument another name")
+    if {name, name.lower()} & (_TAKEN if item.output else _TAKEN | _TAKEN_BY_PYTHON):
+        raise UsageError(f"{where}: the generated code calls something else so; give the argument another name")
     if item.output and not item.pointer:
-        raise UsageError(f"{where}: {item.name} is written, so it must be a pointer: {item.name}:{item.type}*!")
+        raise UsageError(f"{where} is written, so it must be a pointer: {name}:{item.type}*!")
     known = {*TYPES, SIZE} - ({SIZE} if item.pointer else set(_HALVES))
     if item.type not in known:
         kind = "pointer" if item.pointer else "number"
-        raise UsageError(
-            f"{where}: {item.name} is a {kind} of type {item.type!r}; there are {', '.join(sorted(known))}"
-        )
+        raise UsageError(f"{where} is a {kind} of type {item.type!r}; there are {', '.join(sorted(known))}")

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from kernel_velocity import units
 from kernel_velocity.compare import text
 from kernel_velocity.compare.formats.charts import charts, roofline_chart
-from kernel_velocity.compare.result import RIGHT, Comparison, Row
+from kernel_velocity.compare.result import Comparison, Row
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from kernel_velocity.site.text import Cell
@@ -27,24 +27,15 @@ HEADS = ("result", "time ± 95%", "mean of samples", "p50", "rate", "efficiency"
 
 def as_html(comparison: Comparison) -> str:
     """Return the page, with the roofs of its device where they are known."""
+    script = (Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js").read_text(encoding="utf-8")
+    files = {name: Markup((TEMPLATES / "static" / name).read_text("utf-8")) for name in ("style.css", "chart_paint.js")}
     page = (
         page_templates()
         .get_template("compare.html")
-        .render(
-            page=build(comparison),
-            style=_static("style.css"),
-            paint=_static("chart_paint.js"),
-            bokeh=Markup(
-                within_script((Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js").read_text("utf-8"))
-            ),
-        )
+        .render(page=build(comparison), files=files, bokeh=Markup(within_script(script)))
     )
     # JSON can hold half of a surrogate pair, UTF-8 cannot: it becomes a question mark
     return page.encode("utf-8", errors="replace").decode("utf-8")
-
-
-def _static(name: str) -> Markup:
-    return Markup((TEMPLATES / "static" / name).read_text(encoding="utf-8"))
 
 
 def within_script(code: str) -> str:
@@ -62,7 +53,7 @@ def build(comparison: Comparison) -> dict[str, Any]:
     anchors = {id(row.timed): f"row-{number}" for number, row in enumerate(rows, start=1) if row.timing is not None}
     return {
         "title": ", ".join(dict.fromkeys(row.compared.problem for row in rows)) or "nothing",
-        "verdict": _verdict(rows),
+        "verdict": text.verdict(rows),
         "failed": any(row.timed.is_bad for row in rows),
         "when": f"{datetime.fromtimestamp(comparison.began, UTC):%Y-%m-%d %H:%M} UTC, {units.seconds(comparison.took)}",
         "environment": list(comparison.environment.items()),
@@ -78,15 +69,6 @@ def build(comparison: Comparison) -> dict[str, Any]:
         "colours": list(colours.items()),
         "details": [_detail(row, colours, anchors) for row in rows if row.timing is not None],
     }
-
-
-def _verdict(rows: Sequence[Row]) -> str:
-    """Return the line on accuracy: how many results are right, and which are not."""
-    bad = [f"{row.timed.implementation} on {row.compared.case}" for row in rows if row.timed.is_bad]
-    if bad:
-        return f"FAIL: {units.count(len(bad), 'result')} wrong or failed: {', '.join(bad)}"
-    verified = sum(row.timed.status == RIGHT for row in rows)
-    return f"{verified} of {units.count(sum(row.timing is not None for row in rows), 'result')} verified and right"
 
 
 def _lines(rows: Sequence[Row], colours: Mapping[str, str], anchors: Mapping[int, str]) -> list[dict[str, Any]]:

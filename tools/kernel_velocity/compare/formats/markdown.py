@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kernel_velocity import units
 from kernel_velocity.compare import text
-from kernel_velocity.compare.result import MISSING, RIGHT, Comparison, Row
+from kernel_velocity.compare.result import Comparison, Row
 from kernel_velocity.tables import literal
 
 DASH = "–"
@@ -17,24 +16,13 @@ DASH = "–"
 
 def as_markdown(comparison: Comparison) -> str:
     """Return the comparison as GitHub-flavoured Markdown: verdict, a table per problem, speed-ups, environment."""
-    parts = [_verdict(list(comparison.rows()))]
+    parts = [f"**{text.verdict(list(comparison.rows()), literal)}**"]
     for (problem, device), rows in comparison.problems().items():
         parts += [f"### {literal(problem)} on {literal(device)}", _table(rows)]
         parts.append(_speed_ups(rows, comparison.settings.get("reference")))
     parts.append("\n".join(f"- note: {literal(each)}" for each in comparison.warnings))
     parts += [_facts("Environment", comparison.environment), _facts("Settings", comparison.settings)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _verdict(rows: Sequence[Row]) -> str:
-    """Return the first line: whether every implementation is right, and which is not."""
-    bad = [row for row in rows if row.timed.is_bad]
-    if not bad:
-        checked = [row for row in rows if row.timed.status != MISSING]
-        right = sum(row.timed.status == RIGHT for row in checked)
-        return f"**{right} of {units.count(len(checked), 'result')} verified and right.**"
-    names = ", ".join(f"{literal(row.timed.implementation)} on {literal(row.compared.case)}" for row in bad)
-    return f"**FAIL: {units.count(len(bad), 'result')} wrong or failed: {names}**"
 
 
 def _table(rows: Sequence[Row]) -> str:
