@@ -134,13 +134,13 @@ def test_interruption_ends_what_runs(run, monkeypatch, body, patience, printed):
 def test_journal_keeps_finished_cases(tmp_path):
     compared = case("float32-1M", 1_000_000, timed("eager", 1e-3))
     journal = Journal(tmp_path).part(1)
-    assert journal.kept("float32-1M") is None
+    assert journal.finished("float32-1M") is None
     journal.keep(compared)
-    assert Journal(tmp_path, 1).kept("float32-1M") == compared
-    assert Journal(tmp_path, 0).kept("float32-1M") is None  # another problem's case of that name
+    assert Journal(tmp_path, 1).finished("float32-1M") == compared
+    assert Journal(tmp_path, 0).finished("float32-1M") is None  # another problem's case of that name
     odd = case("a/b\n" * 200, 1, timed("eager", 1e-3, notes=(lambda: None,)))
     journal.keep(odd)  # cannot be written: measured again
-    assert journal.kept(odd.case) is None
+    assert journal.finished(odd.case) is None
 
 
 def test_journal_deaths_are_of_a_case_or_of_all(tmp_path):

@@ -5,7 +5,7 @@ It may import every room but `offline`, `lab` and `scaffold`. No other room impo
     command.py          `kv compare`: options, jobs, printing and writing, exit status
     api.py              `compare` and `time_function`, for the command and for scripts
     settings.py         how it is measured: rounds, stopping rule, presets of published work
-    selection.py        which cases and implementations; whether they fit into memory
+    selection.py        which cases and implementations, and whether they fit into memory
     implementations.py  a problem and its implementations, by name or from files
     problem_file.py     the Problem of a user's file, checked, on a device
     solutions.py        a user's solution, bound to inputs, its outputs between guards

@@ -1,7 +1,7 @@
-"""Is what an implementation wrote right? Every output is compared with the reference in higher precision.
+"""Compare every output of an implementation with the reference in higher precision.
 
-The problem's own `verify_result` decides, unless a tolerance is given; the figures are those of the harness. NaN or
-infinity where none is expected is wrong whatever a problem says, and so is another shape.
+The problem's own `verify_result` decides, unless a tolerance is given. The figures are those of the harness. NaN or
+infinity where none is expected is always wrong, and so is another shape.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def verify(problem: Problem, expected: Any, actual: Any, tolerance: accuracy.Tol
         if tolerance is not None:
             raise
         figures = {name: {} for name in names[: len(outputs_of(expected))] or ("out",)}
-    if tolerance is None and not any("wrong" in each and each["wrong"] is None for each in figures.values()):
+    if tolerance is None and not any(output.get("wrong", 0) is None for output in figures.values()):
         figures = _as_the_problem_says(problem, expected, actual, figures)
-    return tuple(Accuracy(output=name, right=bool(each["right"]), details=each) for name, each in figures.items())
+    return tuple(Accuracy(output=name, right=bool(output["right"]), details=output) for name, output in figures.items())
 
 
 def _as_the_problem_says(
@@ -51,19 +51,19 @@ def _as_the_problem_says(
 ) -> dict[str, dict[str, Any]]:
     """Return the figures with the verdict of the problem in place of that of the default tolerances."""
     right, details = problem.verify_result(expected, actual)
-    own = {name: details if len(figures) == 1 else _part(details, name) for name in figures}
-    refused = [name for name in figures if own[name].get("right") is False]
-    blamed = refused or [name for name, each in figures.items() if not each.get("right", True)] or list(figures)
+    stated = {name: details if len(figures) == 1 else _part(details, name) for name in figures}
+    refused = [name for name in figures if stated[name].get("right") is False]
+    blamed = refused or [name for name in figures if not figures[name].get("right", True)] or list(figures)
     judged = {}
-    for name, each in figures.items():
-        accepted = (bool(right) or name not in blamed) and not any(each.get(count) for count in _NEVER_RIGHT)
+    for name, output in figures.items():
+        accepted = (bool(right) or name not in blamed) and not any(output.get(count) for count in _NEVER_RIGHT)
         # The default tolerance's verdict says what is wrong and where, unless the problem allows more.
-        agrees = not accepted and not each.get("right", True)
-        kept = {key: value for key, value in each.items() if agrees or key not in _VERDICT}
-        kept |= {key: value for key, value in own[name].items() if value is not None}
+        agrees = not accepted and not output.get("right", True)
+        merged = {key: value for key, value in output.items() if agrees or key not in _VERDICT}
+        merged |= {key: value for key, value in stated[name].items() if value is not None}
         summary = accuracy.in_words(dict(details)) or "it says no more"
-        why = kept.get("why") or f"the problem's own check refuses it: {summary}"
-        judged[name] = {**kept, "right": accepted, "why": None if accepted else why}
+        why = merged.get("why") or f"the problem's own check refuses it: {summary}"
+        judged[name] = {**merged, "right": accepted, "why": None if accepted else why}
     return judged
 
 
@@ -76,5 +76,5 @@ def _part(details: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def in_words(verified: tuple[Accuracy, ...]) -> str:
     """Return what is wrong with the outputs that are wrong, as one line."""
-    wrong = (each for each in verified if not each.right)
-    return "; ".join(f"{each.output} is wrong: {accuracy.in_words(dict(each.details))}" for each in wrong)
+    wrong = (output for output in verified if not output.right)
+    return "; ".join(f"{output.output} is wrong: {accuracy.in_words(dict(output.details))}" for output in wrong)

@@ -1,6 +1,6 @@
 """The live comparison: implementations of a problem side by side, on the working tree, without git history.
 
-Implementations take turns in rounds, so that they share the machine's mood; each is verified before and after timing:
+Implementations take turns in rounds, so that all of them see the same noise. Each is verified before and after timing:
 
     >>> from benchmarks.add_mul_exp import AddMulExp
     >>> from kernel_velocity.harness.implementations import fresh
@@ -70,14 +70,14 @@ def compare(
     """Compare implementations of a problem on its device, `problem.device`.
 
     Args:
-        problem: what is computed; its test cases, its reference.
+        problem: what is computed, with its test cases and its reference.
         implementations: name -> what binds it to inputs: (problem, case, inputs) -> Bound.
-        cases: names or regular expressions, commas between them; None: all.
+        cases: names or regular expressions, commas between them. None: all.
         dtype: only cases of that dtype.
-        settings: rounds, rule, tolerance, ...; None: those of the history.
-        roofs: the machine's ceilings (runner/peaks.py); None: no roofline.
+        settings: rounds, rule, tolerance. None: those of the history.
+        roofs: the machine's ceilings (runner/peaks.py). None: no roofline.
         progress: called with what is being done, and the share of all that is done.
-        journal: what an earlier process wrote of the same comparison, which this one takes over; None: nothing.
+        journal: of an earlier process that compared the same. Its finished cases are taken over. None: there was none.
 
     Raises:
         UsageError: no such case, the device is not there, a case does not fit into memory, an unknown reference.
@@ -92,18 +92,18 @@ def compare(
 def time_function(
     call: Call, *, rule: str | None = None, rounds: int = 8, device: str = "cpu", threads: int = 1
 ) -> speedup.Timing:
-    """Time one call without arguments; return its time with error and 95% interval, over rounds in this process.
+    """Return the time of one call without arguments, with error and 95% interval over rounds in this process.
 
     Args:
-        call: on CUDA it launches on the current stream; its device is not waited for but timed by events.
-        rule: a stopping rule by name (harness/stopping); None: that of the history.
+        call: on CUDA it launches on the current stream and is timed by events.
+        rule: a stopping rule by name (harness/stopping). None: that of the history.
         rounds: from 3 on there is an interval.
         device: "cpu" or "cuda".
-        threads: that the call uses, 1 or more: of several the CPU's quiet cannot be read, and is not waited for.
+        threads: that the call uses, 1 or more. With several the quiet-core filter is off.
 
     Raises:
         UsageError: an unknown rule, no rounds.
     """
     chosen = compare_settings.settings(environ={}, rule=rule, rounds=rounds, threads=threads)
-    taken = (take_round(call, chosen.rule(), device, threads=threads) for _ in range(chosen.rounds))
-    return speedup.timing([each.estimate for each in taken])
+    rounds_taken = (take_round(call, chosen.rule(), device, threads=threads) for _ in range(chosen.rounds))
+    return speedup.timing([taken.estimate for taken in rounds_taken])

@@ -87,12 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Compare, print, write; return the exit status.
+    """Compare, print and write, and return the exit status.
 
-    Where this is a command (its main module has `console`), in a process of its own, else in this one.
+    A command (its main module has `console`) compares in a process of its own, any other caller in this one.
 
     Raises:
-        UsageError: an impossible option, problem or size, or another run measures here; nothing was measured.
+        UsageError: an option, a problem or a size makes no sense, or another run measures here. Nothing was measured.
     """
     chosen = _settings(args, os.environ)
     _check_files(args)
@@ -131,8 +131,8 @@ def _check_files(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written, and programs that are not there, before anything is measured.
 
     Raises:
-        UsageError: no such folder, a folder in the file's place, no leave to write there, or standard output asked for
-            twice; Nsight Compute is not installed.
+        UsageError: no such folder, a folder in the file's place, no permission to write there, standard output asked
+            for twice, or Nsight Compute is not installed.
     """
     targets = {name: target for name in FORMATS if (target := getattr(args, name)) is not None}
     if list(targets.values()).count("-") > 1:
@@ -147,8 +147,8 @@ def _check_files(args: argparse.Namespace) -> None:
         if args.profile.exists() and not args.profile.is_dir():
             raise UsageError(f"--profile {args.profile}: is a file; wanted a folder for traces")
         whole = args.profile.absolute()
-        there = next(folder for folder in (whole, *whole.parents) if folder.exists())
-        _try_to_write(there / "trace", f"--profile {args.profile}")
+        existing = next(folder for folder in (whole, *whole.parents) if folder.exists())
+        _try_to_write(existing / "trace", f"--profile {args.profile}")
     if args.ncu is not None:
         nsight.find(args.ncu)
 
@@ -161,30 +161,30 @@ def _try_to_write(path: Path, option: str) -> None:
 
 
 def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextIO) -> int:
-    """Compare in this process, print, write; return the exit status."""
+    """Compare in this process, print and write, and return the exit status."""
     device = args.device or host.device()
     folder = os.environ.get(isolation.JOURNAL)
     journal = Journal(Path(folder) if folder else None)
     tables = err if "-" in [getattr(args, name) for name in FORMATS] else out
     with prepared(device, chosen.threads):
         jobs, notes = _jobs(args, device, chosen, journal)
-        # A mistake in a user's file is reported before the lock is taken. Neither disturbs what another run measures.
+        # After loading: a mistake in a user's file is reported even while another run holds the lock
         with lock.held(root_folder(os.environ)):
             roofs = None if args.no_roofline else _roofs(device, err, quiet=args.quiet)
             bar = ProgressBar(err, shown=not args.quiet and err.isatty())
-            found = []
+            comparisons = []
             try:
                 for number, job in enumerate(jobs.values()):
-                    found.append(job.compare(roofs, bar.part(number, len(jobs)), journal.part(number)))
+                    comparisons.append(job.compare(roofs, bar.part(number, len(jobs)), journal.part(number)))
             except KeyboardInterrupt:
                 print("interrupted: a comparison keeps nothing", file=err)
                 return INTERRUPTED
             finally:
                 bar.clear()
-            comparison = merged(found, notes)
+            comparison = merged(comparisons, notes)
             _report(comparison, args, tables, out)
-            for (what, job), each in zip(jobs.items(), found, strict=True):
-                for text in _looks_inside(what, job, each, args, journal):
+            for (what, job), part in zip(jobs.items(), comparisons, strict=True):
+                for text in _looks_inside(what, job, part, args, journal):
                     tables.write(f"\n{text}\n")
                     tables.flush()  # the next look may end the process
     return status(comparison)
@@ -193,13 +193,13 @@ def _compare(args: argparse.Namespace, chosen: Settings, out: TextIO, err: TextI
 def _jobs(
     args: argparse.Namespace, device: str, chosen: Settings, journal: Journal
 ) -> tuple[dict[str, Job], list[str]]:
-    """Return what is to be compared by the user's name of the problem, and what loading changed in the process.
+    """Return the jobs by the user's name of the problem, and notes on settings that loading the solutions changed.
 
-    A problem of which no case was asked for is left out, where others have some. A solution that ended an earlier
-    process while it was loaded is not loaded again.
+    A problem without a matching case is left out where another has one. A solution that ended an earlier process while
+    it was loaded is not loaded again.
 
     Raises:
-        UsageError: a problem, case, implementation or reference that is not there, a case that does not fit in memory.
+        UsageError: no such problem, case, implementation or reference, or a case does not fit into memory.
     """
     kernels = [str(problem.kernel) for problem in config.suite(Path()).problems()] if ALL in args.what else []
     whats = list(dict.fromkeys(name for what in args.what for name in (kernels if what == ALL else [what])))
@@ -233,7 +233,7 @@ def _dead(*_: object) -> NoReturn:
 
 
 def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
-    """Return the device's ceilings as last measured; where none are kept, they are measured now, and kept."""
+    """Return the device's recorded ceilings. Where there are none, measure and record them first."""
     root, name = root_folder(os.environ), reported.name(device)
     if peaks.latest_roofs(root, device, name) is None:
         if not quiet:
@@ -242,13 +242,13 @@ def _roofs(device: str, err: TextIO, *, quiet: bool) -> Roofs | None:
     return peaks.latest_roofs(root, device, name)
 
 
-def merged(found: Sequence[Comparison], notes: Sequence[str] = ()) -> Comparison:
-    """Return the comparisons of several problems as one; the first says what they ran on."""
+def merged(comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> Comparison:
+    """Return the comparisons of several problems as one, with the environment of the first."""
     return replace(
-        found[0],
-        compared=tuple(each for comparison in found for each in comparison.compared),
-        took=sum(comparison.took for comparison in found),
-        warnings=tuple(dict.fromkeys((*notes, *(each for comparison in found for each in comparison.warnings)))),
+        comparisons[0],
+        compared=tuple(compared for comparison in comparisons for compared in comparison.compared),
+        took=sum(comparison.took for comparison in comparisons),
+        warnings=tuple(dict.fromkeys((*notes, *(text for comparison in comparisons for text in comparison.warnings)))),
     )
 
 
@@ -270,20 +270,20 @@ def _report(comparison: Comparison, args: argparse.Namespace, tables: TextIO, ou
 
 
 def _width(to: TextIO) -> int:
-    """Return the columns of a terminal, or as many as COLUMNS says; WIDE of anything else.
+    """Return COLUMNS or the width of a terminal, and WIDE for any other stream.
 
-    Not `shutil`'s: that asks the descriptor 1, which need not be standard output's any more.
+    `shutil.get_terminal_size` asks descriptor 1, which is standard error's here (isolation.take_standard_output).
     """
     if not to.isatty():
         return WIDE
-    wanted = os.environ.get("COLUMNS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) else os.get_terminal_size(to.fileno()).columns or WIDE
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) else os.get_terminal_size(to.fileno()).columns or WIDE
 
 
 def _looks_inside(
     what: str, job: Job, comparison: Comparison, args: argparse.Namespace, journal: Journal
 ) -> Iterator[str]:
-    """Yield what profilers see of every implementation with a time on the last test case of a problem."""
+    """Yield a profiler's report of every implementation that has a time on the last test case of a problem."""
     for row in comparison.rows():
         name, case = row.timed.implementation, row.compared.case
         if row.compared is not comparison.compared[-1] or row.timing is None:
@@ -296,7 +296,7 @@ def _looks_inside(
             command = nsight.child_command(what, row, args.solution, args.dtype or DTYPE)
             try:
                 launches = nsight.ncu(command, args.ncu)
-            except UsageError as error:  # the others have theirs
+            except UsageError as error:  # the other implementations still have reports
                 yield f"n/a: Nsight Compute on {name} {case}: {error}"
             else:
                 yield nsight.report(launches, row)
@@ -305,6 +305,6 @@ def _looks_inside(
 def status(comparison: Comparison) -> int:
     """Return the exit status: 1 where an implementation is wrong, 22 where nothing has a time, else 0."""
     timed = [row.timed for row in comparison.rows()]
-    if any(each.failed is not None for each in timed):
+    if any(result.failed is not None for result in timed):
         return WRONG
-    return 0 if any(each.estimates for each in timed) else NothingMeasured.exit_code
+    return 0 if any(result.estimates for result in timed) else NothingMeasured.exit_code

@@ -1,4 +1,4 @@
-"""What is compared: a problem, ours or a user's, and the implementations there are of it."""
+"""Load a problem, ours or a user's, and its implementations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from kernel_velocity.compare import solutions as solution_files
 from kernel_velocity.compare.problem_file import in_one_line, load_file
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import cases, implementations, live_compile
+from kernel_velocity.harness import cases, live_compile
+from kernel_velocity.harness import implementations as harness_implementations
 from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.problem import Inputs, Problem
 
@@ -27,30 +28,32 @@ def load(
     dtype: str = "float32",
     around: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Problem, dict[str, Bind]]:
-    """Return a problem on its device, and its implementations by name, the reference first; inside `prepared`.
+    """Return a problem on its device, with its implementations by name, the reference first.
+
+    It runs inside `prepared`.
 
     Args:
         what: a kernel of ours ("matmul"), or the path of a Python file with a Problem class: ours, or a public
             challenge's definition as it is. "FILE:NAME" where a file has several.
         device: "cpu" or "cuda": where inputs are made, whatever device a file has written in.
-        solutions: shared libraries with `extern "C" void solution(...)`, and Python files with `solution(...)`; each
-            an implementation that is called like its file.
+        solutions: shared libraries with `extern "C" void solution(...)`, and Python files with `solution(...)`. Their
+            implementations have the names of the files.
         dtype: torch's name of the element type that older definitions ask for.
-        around: makes a context from a solution's name, for while it is loaded: that runs code of its own.
+        around: makes a context from a solution's name. The solution is loaded within, which runs a user's code.
 
     Raises:
-        UsageError: one line that says what does not fit: no such kernel or file; the file does not import or its class
-            lacks something; a solution does not load; two are called alike.
+        UsageError: there is no such kernel or file, the file does not import, its class lacks something, a solution
+            does not load, or two have the same name.
     """
     problem = _problem(what, device, dtype)
     names = cases.implementations_on(device) if problem.kernel is not None else cases.CONTROLS
-    found = binders(*names)
+    implementations = binders(*names)
     for path in solutions:
-        if path.stem in found:
+        if path.stem in implementations:
             raise UsageError(f"{path}: there is an implementation {path.stem!r} already; give the file another name")
         with around(path.stem):
-            found[path.stem] = solution_files.binder(path, problem)
-    return problem, found
+            implementations[path.stem] = solution_files.binder(path, problem)
+    return problem, implementations
 
 
 def _problem(what: str, device: str, dtype: str) -> Problem:
@@ -67,7 +70,7 @@ def _problem(what: str, device: str, dtype: str) -> Problem:
 
 
 def binders(*names: str) -> dict[str, Bind]:
-    """Return what binds implementations of these names to inputs: "eager", "compile", "native", "triton"."""
+    """Return the functions that bind implementations to inputs, by name: "eager", "compile", "native", "triton"."""
     return {name: partial(_bind, name) for name in names}
 
 
@@ -78,11 +81,11 @@ def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
         return live_compile.bind(problem, case, inputs)
     if name == cases.NATIVE and problem.kernel is not None:
         check_build(Path(str(importlib.import_module("kernels").__file__)).parent, problem.kernel)
-    return implementations.bind(name, problem, case, inputs, Path())
+    return harness_implementations.bind(name, problem, case, inputs, Path())
 
 
 def _try_reference(problem: Problem, inputs: Inputs) -> None:
-    """Run the reference once. A device that is written into it is not redirected: that would be timed with it.
+    """Run the reference once, on the device that is written into it: a redirection would be timed with it.
 
     Raises:
         NotImplementedError: it cannot run on this device.
@@ -98,8 +101,8 @@ def _try_reference(problem: Problem, inputs: Inputs) -> None:
 def check_build(kernels: Path, kernel: str) -> None:
     """Check the library in a folder of kernels against the sources of one of them, and what these may include.
 
-    Who edits a kernel and compares it without `make build` would time, and call right, the code of before. An
-    installed wheel has no sources, and a tree without a library says so itself when that is loaded.
+    Without `make build` after an edit, the comparison would time and verify the code of before. An installed wheel has
+    no sources, and loading fails with a message of its own in a tree without a library.
 
     Raises:
         UsageError: a source was changed after the library was built.

@@ -39,17 +39,17 @@ ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run(command: Sequence[str], environ: Mapping[str, str], root: Path, err: TextIO) -> int:
-    """Run a comparison's command until it ends by itself; return its exit status.
+    """Run a comparison's command until it ends by itself, and return its exit status.
 
-    Each process takes the lock when it has read what it is to compare. Between two of them the lock is held here.
+    Each process takes the lock once it has loaded the problems. From the first death on, this one holds it for them.
 
     Args:
-        command: of the process that measures. environ: its environment; it gets JOURNAL, too.
-        root: the folder whose lock is held.
+        command: of the process that measures. environ: its environment, to which JOURNAL is added.
+        root: the folder of the lock.
         err: gets a line for every implementation that ended the process.
 
     Raises:
-        KernelVelocityError: it died outside of any implementation.
+        KernelVelocityError: the process died outside of any implementation.
     """
     with tempfile.TemporaryDirectory(prefix="compare-") as folder, ExitStack() as stack:
         journal = Journal(Path(folder))
@@ -86,7 +86,7 @@ def ended(status: int) -> str:
 
 
 def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> int:
-    """Run a process, with our standard streams; return its exit status. What would end us ends it first."""
+    """Run a process with our standard streams, and return its exit status. A request to end is passed on to it."""
     sys.stdout.flush()
     sys.stderr.flush()
     processes: list[subprocess.Popen[bytes]] = []
@@ -109,7 +109,7 @@ def _wait(command: Sequence[str], environ: Mapping[str, str], err: TextIO) -> in
 
 
 def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
-    """Wait for an interrupted process, and say so; kill it where it does not end by itself."""
+    """Wait for an interrupted process, and kill it where it does not end by itself."""
     line_break = "\n" if err.isatty() else ""  # behind a progress bar and "^C"
     try:
         print(f"{line_break}interrupted: stopping what runs; Ctrl-C again kills it at once", file=err, flush=True)
@@ -127,26 +127,26 @@ def _stop(process: subprocess.Popen[bytes], err: TextIO) -> None:
 
 
 def take_standard_output() -> TextIO:
-    """Return standard output for this process's own use; what anybody else prints goes to standard error from now on.
+    """Return standard output for this process's documents, and send everything else to standard error from now on.
 
-    Also what machine code prints, at whatever time: a document on standard output stays one.
+    That includes the output of machine code, which writes to descriptor 1.
     """
     sys.stdout.flush()
-    own = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    stream = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
     os.dup2(2, 1)
-    return own
+    return stream
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What is being done.
+    """A step during which the process may end.
 
     Attributes:
         doing: in words that follow "while it was": "verified before timing".
-        implementation: whose code runs; None: that of the problem.
+        implementation: the one whose code runs. None: the code of the problem does.
         problem: its number in the comparison. case: name of the test case, "" before the first.
         again: whether the comparison can go on without the implementation.
-        how: how the process ended, where it knew; "": it did not.
+        how: the process's own words for how it ended, "" where it left none.
     """
 
     doing: str
@@ -158,7 +158,7 @@ class Step:
 
 
 class Journal:
-    """The journal of a problem's comparison, in a folder; None: nothing is written, and nothing was."""
+    """The journal of a problem's comparison, in a folder. Without a folder it stays empty."""
 
     def __init__(self, folder: Path | None = None, problem: int = 0) -> None:
         self._folder, self._problem = folder, problem
@@ -169,7 +169,7 @@ class Journal:
 
     @contextmanager
     def running(self, doing: str, implementation: str | None, case: str = "", *, again: bool = True) -> Iterator[None]:
-        """Note what is being done for as long as it lasts; the note stays if the process ends within."""
+        """Write a step down while it lasts. The note stays if the process ends within."""
         self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, again=again))
         try:
             yield
@@ -178,35 +178,35 @@ class Journal:
                 (self._folder / "step.json").unlink(missing_ok=True)
 
     def give_up(self, doing: str, implementation: str, case: str, how: str) -> None:
-        """End this process, so that another goes on without the implementation; return where nobody would start one."""
+        """End this process so that the next one goes on without the implementation. Without a folder, return."""
         if self._folder is not None:
             self._write(Step(doing=doing, implementation=implementation, problem=self._problem, case=case, how=how))
-            os._exit(GIVEN_UP)  # what is left to clean up may wait for a device that is lost
+            os._exit(GIVEN_UP)  # cleaning up may wait for a device that is lost
 
     def _write(self, step: Step) -> None:
         if self._folder is not None:
             (self._folder / "step.json").write_text(json.dumps(asdict(step)), encoding="utf-8")
 
     def _read(self, name: str) -> Any:
-        """Return a file of the journal; None: it is not there."""
+        """Return a file of the journal, None where it does not exist."""
         if self._folder is None or not (path := self._folder / name).exists():
             return None
         return json.loads(path.read_text(encoding="utf-8"))
 
     def step(self) -> Step | None:
-        """Return what was being done when the process ended; None: nothing of note."""
+        """Return the step in which the process ended, None where it was in none."""
         step = self._read("step.json")
         return None if step is None else Step(**step)
 
     def bury(self, step: Step, how: str) -> None:
-        """Note how a process ended in a step, and that nothing is being done now."""
+        """Record that a process ended in a step."""
         if self._folder is not None:
             deaths = [*(self._read("deaths.json") or ()), (asdict(step), how)]
             replace_text(self._folder / "deaths.json", json.dumps(deaths))
             (self._folder / "step.json").unlink()
 
     def death(self, implementation: str, case: str = "") -> str | None:
-        """Return how an implementation ended the process on a case, or before the first; None: it did not."""
+        """Return how an implementation ended a process on a case or before the first, None where it did not."""
         for fields, how in self._read("deaths.json") or ():
             step = Step(**fields)
             here = not step.case or (step.problem, step.case) == (self._problem, case)
@@ -215,13 +215,13 @@ class Journal:
         return None
 
     def keep(self, compared: Compared) -> None:
-        """Write a finished test case down; one that cannot be written is measured again where need be."""
+        """Write a finished test case down. If it cannot be pickled, the next process measures it again."""
         if self._folder is not None:
             with suppress(pickle.PicklingError, TypeError, AttributeError):  # details of a user's own check
                 self._path(self._folder, compared.case).write_bytes(pickle.dumps(compared))
 
-    def kept(self, case: str) -> Compared | None:
-        """Return a finished test case; None: it is not."""
+    def finished(self, case: str) -> Compared | None:
+        """Return a finished test case, None for any other."""
         if self._folder is None or not (path := self._path(self._folder, case)).exists():
             return None
         compared: Compared = pickle.loads(path.read_bytes())

@@ -39,10 +39,10 @@ def order(items: Sequence[Item], number: int) -> list[Item]:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A problem, its implementations and its test cases, ready to be compared; inside `prepared`.
+    """A problem with the implementations and test cases to compare. It is made and used inside `prepared`.
 
     Raises:
-        UsageError: the reference is not compared, or a case does not fit into memory; nothing is allocated yet.
+        UsageError: the reference is not compared, or a case does not fit into memory, before any is allocated.
     """
 
     problem: Problem
@@ -52,44 +52,46 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.settings.reference not in (None, *self.implementations):
-            there = ", ".join(self.implementations)
+            names = ", ".join(self.implementations)
             raise UsageError(
-                f"--reference {self.settings.reference!r}: not among the implementations compared: {there}"
+                f"--reference {self.settings.reference!r}: not among the implementations compared: {names}"
             )
         free = reported.free_memory(self.problem.device)
         for test in self.tests:
             selection.check_fits(self.problem, test, len(self.implementations), free)
 
     def compare(self, roofs: Roofs | None, progress: Progress, journal: Journal) -> Comparison:
-        """Compare on every test case; those that the journal has are taken over.
+        """Compare on every test case that the journal does not have.
 
         Raises:
             UsageError: memory ran out, or the problem raised.
         """
-        problem, began, found = self.problem, time.time(), list[Compared]()
+        problem, began, cases = self.problem, time.time(), list[Compared]()
         environment = system.environment(problem.device, self.settings.threads)
         for number, test in enumerate(self.tests):
 
             def part(what: str, done: float, name: str = test["name"], number: int = number) -> None:
                 progress(f"{problem.name} {name} {what}", (number + done) / len(self.tests))
 
-            compared = journal.kept(test["name"])
+            compared = journal.finished(test["name"])
             if compared is None:
                 compared = self._compare_case(test, roofs, began, part, journal)
                 journal.keep(compared)
-            found.append(compared)
+            cases.append(compared)
         reference = self.settings.reference or next(iter(self.implementations), "none")
         warnings = [ONE_PROCESS]
         warnings += [f"allocator: {system.NO_ALLOCATOR}"] if environment["allocator"] == system.NO_ALLOCATOR else []
-        warnings += [f"{problem.name}: {note}" for each in found for timed in each.timed for note in timed.notes]
-        warnings += [*(roofs.warnings if roofs is not None else ()), *_without_reference(found, reference)]
+        warnings += [
+            f"{problem.name}: {note}" for compared in cases for timed in compared.timed for note in timed.notes
+        ]
+        warnings += [*(roofs.warnings if roofs is not None else ()), *_without_reference(cases, reference)]
         return Comparison(
-            compared=tuple(found),
+            compared=tuple(cases),
             environment=environment,
             settings={**self.settings.described(), "reference": reference},
             began=began,
             took=time.time() - began,
-            warnings=tuple(dict.fromkeys(warnings)),  # those of each case are the same
+            warnings=tuple(dict.fromkeys(warnings)),  # cases repeat them
             roofs=roofs,
         )
 
@@ -105,7 +107,7 @@ class Job:
                 progress(f"verifying {subject.name}", 0.0)
                 subject.set_up(self.implementations[subject.name])
             for number in range(rounds):
-                for turn, subject in enumerate(order([each for each in subjects if each.runs], number)):
+                for turn, subject in enumerate(order([subject for subject in subjects if subject.runs], number)):
                     done = (number + turn / len(subjects)) / rounds
                     progress(f"round {number + 1}/{rounds} {subject.name}", done)
                     subject.take_round()
@@ -139,7 +141,7 @@ class Job:
             raise UsageError(f"{where}: {step} raised {what}") from error
         if changed := shared.put_back():
             raise UsageError(
-                f"{where}: its reference changes its inputs ({changed}), from which everybody else is to compute; "
+                f"{where}: its reference changes its inputs ({changed}), which all implementations share; "
                 "let it work on a copy"
             )
         return Bench(
@@ -155,19 +157,19 @@ class Job:
         )
 
 
-def _without_reference(compared: Sequence[Compared], reference: str) -> Iterator[str]:
-    """Yield a line for each case on which the reference has no time, and others have."""
-    for each in compared:
-        timed = [one.implementation for one in each.timed if one.failed is None and one.estimates]
+def _without_reference(cases: Sequence[Compared], reference: str) -> Iterator[str]:
+    """Yield a warning for each case on which other implementations have a time, and the reference has none."""
+    for compared in cases:
+        timed = [row.implementation for row in compared.timed if row.failed is None and row.estimates]
         if timed and reference not in timed:
             yield (
-                f"{each.problem} {each.case}: the reference {reference} has no time there, "
+                f"{compared.problem} {compared.case}: the reference {reference} has no time there, "
                 f"so speed-ups are relative to {timed[0]} and whoever comes first of two"
             )
 
 
 def _tensors(inputs: Sequence[Any], outputs: Any) -> list[Any]:
-    return [each for each in (*inputs, *outputs_of(outputs)) if hasattr(each, "element_size")]
+    return [value for value in (*inputs, *outputs_of(outputs)) if hasattr(value, "element_size")]
 
 
 def _size(tensor: Any) -> int:
@@ -175,22 +177,22 @@ def _size(tensor: Any) -> int:
 
 
 def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
-    """Return the bytes of memory that a call touches, each once: what a cache would have to hold.
+    """Return the working set of a call: the bytes of memory that it touches, each counted once.
 
-    The problem's figure, and at most the size of the tensors, so that a problem which passes over them again and
-    again is not taken for one beyond the caches. Tensors that share their memory count once.
+    It is the problem's figure, but at most the size of the tensors: a problem that passes over them again and again has
+    more traffic than a cache must hold. Tensors that share their memory count once.
     """
     sizes: dict[int, int] = {}
-    for each in tensors:
-        address = each.untyped_storage().data_ptr()
-        sizes[address] = max(_size(each), sizes.get(address, 0))
-    held, stated = sum(sizes.values()), problem.get_footprint(test)
-    return held if stated is None else min(stated, held)
+    for tensor in tensors:
+        address = tensor.untyped_storage().data_ptr()
+        sizes[address] = max(_size(tensor), sizes.get(address, 0))
+    allocated, stated = sum(sizes.values()), problem.get_footprint(test)
+    return allocated if stated is None else min(stated, allocated)
 
 
 def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roofs | None) -> Compared:
     problem = bench.problem
-    written = next((each.bound.output() for each in subjects if each.runs and each.bound is not None), None)
+    written = next((subject.bound.output() for subject in subjects if subject.runs and subject.bound), None)
     tensors = _tensors(bench.inputs, bench.expected if written is None else written)
     largest = max(tensors, key=_size)
     touched = footprint(problem, test, tensors)
@@ -211,19 +213,16 @@ def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: 
         memory=None if levels is None else memory_of(touched, levels),
         timed=(),
     )
-    tf32 = [dtype == "float32" and each.tf32 for each in subjects]
-    timed = (
-        _placed(each.result(), compared, roofs, "tf32" if tf else dtype)
-        for each, tf in zip(subjects, tf32, strict=True)
-    )
+    dtypes = ["tf32" if dtype == "float32" and subject.tf32 else dtype for subject in subjects]
+    timed = (_placed(subject.result(), compared, roofs, roof) for subject, roof in zip(subjects, dtypes, strict=True))
     return replace(compared, timed=tuple(timed))
 
 
 def _placed(timed: Timed, compared: Compared, roofs: Roofs | None, dtype: str) -> Timed:
-    """Return a timing with its place below the roofs of a dtype; as it is where no time counts."""
+    """Return a timing with its roofline for a dtype. Without a time that counts it stays as it is."""
     if roofs is None or not timed.estimates or timed.failed is not None:
         return timed
-    place = roofline(
+    placed = roofline(
         flops=compared.flops,
         bytes=compared.bytes,
         seconds=speedup.timing(timed.estimates).seconds,
@@ -231,4 +230,4 @@ def _placed(timed: Timed, compared: Compared, roofs: Roofs | None, dtype: str) -
         dtype=dtype,
         working_set=compared.footprint,
     )
-    return replace(timed, roofline=place)
+    return replace(timed, roofline=placed)

@@ -1,7 +1,7 @@
 """Nsight Compute's view of an implementation beside ours: DRAM and SM throughput as the hardware counted them.
 
 `ncu` runs a child process that makes a few calls, and writes its raw page as CSV: a header, a line of units, a line per
-kernel launch (Nsight Compute CLI user guide, "Output Pages" and "Metrics and Units"; docs.nvidia.com/nsight-compute).
+kernel launch (Nsight Compute CLI user guide, "Output Pages" and "Metrics and Units", docs.nvidia.com/nsight-compute).
 ncu fixes the GPU's clocks and empties caches before every replay by default: its times are not ours.
 
 This module is that child, too (``python -m kernel_velocity.compare.nsight``). Only its calls lie between the CUDA
@@ -53,10 +53,10 @@ def find(path: str) -> Path:
     """Return the program.
 
     Args:
-        path: its path, or of the folder that has it; "": look on PATH and where it is usually installed.
+        path: its path, or of the folder that has it. "": look on PATH and where it is usually installed.
 
     Raises:
-        UsageError: it is not there; the message says where it was looked for.
+        UsageError: it is not there. The message lists the places.
     """
     if path:
         program = shutil.which(path) or shutil.which(NAME, path=path)
@@ -64,15 +64,15 @@ def find(path: str) -> Path:
             raise UsageError(f"--ncu={path}: no program, and no folder with {NAME}")
         return Path(program)
     on_path = shutil.which(NAME)
-    installed = [Path(on_path)] if on_path else [each for place in PLACES for each in sorted(Path("/").glob(place))]
+    installed = [Path(on_path)] if on_path else [path for pattern in PLACES for path in sorted(Path("/").glob(pattern))]
     if not installed:
-        looked = f"{NAME} on PATH, and {' and '.join(f'/{place}' for place in PLACES)}"
+        looked = f"{NAME} on PATH, and {' and '.join(f'/{pattern}' for pattern in PLACES)}"
         raise UsageError(f"--ncu: Nsight Compute is not installed (looked for {looked}): say where with --ncu=PATH")
     return installed[-1]
 
 
 def ncu(child: Sequence[str], path: str) -> list[Launch]:
-    """Run a child process under Nsight Compute; return its kernel launches.
+    """Return the kernel launches of a child process, run under Nsight Compute.
 
     Args:
         child: a command that makes the calls (`child_command`).
@@ -107,7 +107,7 @@ def ncu(child: Sequence[str], path: str) -> list[Launch]:
 
 
 def parse(text: str) -> list[Launch]:
-    """Return the launches of ncu's raw page as CSV; lines of its own (==...) are skipped.
+    """Return the launches of ncu's raw page as CSV, without its messages (==...).
 
     Raises:
         UsageError: there is a table, but not one of ncu's, or a number in it is none.
@@ -142,7 +142,7 @@ def report(launches: Sequence[Launch], row: Row) -> str:
     kernels: dict[str, list[Mapping[str, float | None]]] = {}
     for kernel, values in launches:
         kernels.setdefault(kernel, []).append(values)
-    lines = [_line(kernel, found) for kernel, found in kernels.items()]
+    lines = [_line(kernel, metrics) for kernel, metrics in kernels.items()]
     if row.timing is not None:
         share = percent(None if row.roofline is None else row.roofline.efficiency)
         ours = [units.seconds(row.timing.seconds), _rate(row.bandwidth), "-", "-", share]
@@ -154,7 +154,7 @@ def report(launches: Sequence[Launch], row: Row) -> str:
 
 
 def _line(kernel: str, launches: Sequence[Mapping[str, float | None]]) -> list[str]:
-    seconds, dram, sm, read, written = (_mean(each.get(metric) for each in launches) for metric in METRICS)
+    seconds, dram, sm, read, written = (_mean(launch.get(metric) for launch in launches) for metric in METRICS)
     return [
         kernel if len(kernel) <= 60 else f"{kernel[:59]}…",
         str(len(launches)),
@@ -171,8 +171,8 @@ def _rate(value: float | None) -> str:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def child_command(what: str, row: Row, solutions: Sequence[Path], dtype: str) -> list[str]:
@@ -190,7 +190,7 @@ def child_command(what: str, row: Row, solutions: Sequence[Path], dtype: str) ->
 
 
 def main(argv: Sequence[str]) -> int:
-    """Make the calls; return the exit status."""
+    """Make the calls, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m kernel_velocity.compare.nsight", description="Call an implementation."
     )

@@ -1,9 +1,9 @@
 """The Problem of a user's Python file: ours, or a public challenge's definition as it is, checked, on a device.
 
-A file is imported unchanged. Meanwhile `problem` is a module that holds our `Problem`, and the file may import its
-neighbours. What older public definitions do otherwise is evened out: methods that take a dtype get one, an input that
-is no tuple becomes one, and `device="cuda"` written into what makes inputs means the device that is asked for. What
-the methods return is checked before it is used; a mistake is one line.
+A file is imported unchanged. While it is, `problem` is a module that holds our `Problem`, and the file may import its
+neighbours. Differences of older public definitions are evened out: methods that take a dtype get one, a single input
+becomes a tuple, and `device="cuda"` in code that makes inputs means the device that is asked for. Every value that the
+methods return is checked before it is used, and a mistake is reported in one line.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def dtype_of(tensor: Any) -> str:
 
 
 def dtype_of_parameter(parameter: Mapping[str, Any]) -> str | None:
-    """Return the dtype that an entry of `parameters` asks for; None for a C type that is not checked."""
+    """Return the dtype that an entry of `parameters` asks for, None for a C type that is not checked."""
     return DTYPES.get(parameter["type"])
 
 
@@ -56,7 +56,7 @@ def import_file(path: Path) -> ModuleType:
     """Import a Python file by its path, under a name of its own.
 
     Raises:
-        UsageError: there is no such file, or it does not import; the message has the line.
+        UsageError: there is no such file, or it does not import, with the line.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
@@ -78,9 +78,9 @@ def import_file(path: Path) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let a file import `problem` and its neighbours; afterwards both are as they were.
+    """Let a file import `problem` and its neighbours, and restore the modules afterwards.
 
-    Neighbours are forgotten: a file of another folder may have some of the same names.
+    Neighbours are forgotten: a file of another folder may have neighbours of the same names.
     """
     before = dict(sys.modules)
     base = ModuleType(BASE)
@@ -99,7 +99,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _is_neighbour(name: str, folder: Path) -> bool:
-    """Return whether a module lies in a folder, or in a package there, and is none of this repository's."""
+    """Return whether a module lies in a folder or in a package there, and belongs to the user."""
     origin = getattr(sys.modules[name], "__file__", None)
     if origin is None or name.partition(".")[0] in _OURS:
         return False
@@ -107,7 +107,7 @@ def _is_neighbour(name: str, folder: Path) -> bool:
 
 
 def _line(error: BaseException, path: Path) -> str:
-    """Return the line of the file at which it failed, with a colon; "" where no line of it is to blame."""
+    """Return the line of a file at which it failed, with a colon. "" if it failed elsewhere."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{error.lineno}:"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
@@ -124,7 +124,7 @@ def problem_class(path: Path, name: str | None = None) -> type[Problem]:
     """Return the Problem class of a file, complete.
 
     Args:
-        path: the file. name: which of its classes; None: there is only one.
+        path: the file. name: of the class, None where there is only one.
 
     Raises:
         UsageError: the file does not import, has no such class or several, or the class lacks a method.
@@ -135,7 +135,7 @@ def problem_class(path: Path, name: str | None = None) -> type[Problem]:
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Problem) and value.__module__ == module.__name__
     ]
-    leaves = {each.__name__: each for each in classes if not any(each in other.__mro__[1:] for other in classes)}
+    leaves = {kind.__name__: kind for kind in classes if not any(kind in other.__mro__[1:] for other in classes)}
     if not leaves:
         wanted = "from problem import Problem; class Mine(Problem): ..."
         raise UsageError(f"{path}: no class that derives from Problem; wanted {wanted}")
@@ -153,7 +153,7 @@ def load_file(path: Path, name: str | None, device: str, dtype: str) -> Problem:
     """Return the Problem of a file, to be run on a device.
 
     Args:
-        path: a Python file. name: of the class; None: there is only one. device: "cpu" or "cuda".
+        path: a Python file. name: of the class, None where there is only one. device: "cpu" or "cuda".
         dtype: torch's name of the element type that older definitions are asked for.
 
     Raises:
@@ -162,8 +162,8 @@ def load_file(path: Path, name: str | None, device: str, dtype: str) -> Problem:
     """
     chosen = problem_class(path, name)
     _check_parameters(path, chosen.parameters)
-    own = {"__module__": chosen.__module__, "__doc__": chosen.__doc__, "_kv_file": path, "_kv_dtype": dtype}
-    problem = _made(path, cast(type[Problem], type(chosen.__name__, (_Adapted, chosen), own)))
+    attributes = {"__module__": chosen.__module__, "__doc__": chosen.__doc__, "_kv_file": path, "_kv_dtype": dtype}
+    problem = _instance(path, cast(type[Problem], type(chosen.__name__, (_Adapted, chosen), attributes)))
     problem.device = device
     names = [test["name"] for test in problem.generate_test_cases()]
     if not names:
@@ -175,7 +175,7 @@ def load_file(path: Path, name: str | None, device: str, dtype: str) -> Problem:
     return problem
 
 
-def _made(path: Path, kind: type[Problem]) -> Problem:
+def _instance(path: Path, kind: type[Problem]) -> Problem:
     """Return an instance of a Problem class.
 
     Raises:
@@ -196,24 +196,24 @@ def _check_parameters(path: Path, parameters: Any) -> None:
     wanted = 'wanted a list of {"name": "x", "type": "float", "pointer": True, "const": True}'
     if not _is_list(parameters):
         raise UsageError(f"{path}: parameters is {_short(parameters)}, {wanted}")
-    for each in parameters:
-        has_all = isinstance(each, Mapping) and each.keys() >= {"name", "type", "pointer", "const"}
-        if not has_all or not isinstance(each["name"], str) or not isinstance(each["type"], str):
-            raise UsageError(f"{path}: {_short(each)} in parameters, {wanted}")
+    for entry in parameters:
+        has_all = isinstance(entry, Mapping) and entry.keys() >= {"name", "type", "pointer", "const"}
+        if not has_all or not isinstance(entry["name"], str) or not isinstance(entry["type"], str):
+            raise UsageError(f"{path}: {_short(entry)} in parameters, {wanted}")
 
 
 class _Adapted(Problem):
-    """Stands before a user's class: the same methods, checked. Not `reference_solution`, for that one is timed."""
+    """Checks the methods of a user's class, in front of it. `reference_solution` is timed, and stays the user's."""
 
     _kv_file: ClassVar[Path]  # names that no user has
     _kv_dtype: ClassVar[str]
 
     def generate_test_cases(self, *_dtype: Any) -> list[TestCase]:
-        """Return the file's test cases; their inputs are checked when they are made."""
-        found = self._call("generate_test_cases", 0)
-        if not _is_list(found):
-            raise self._wrong("generate_test_cases", found, "a list")
-        return [self._checked(each) for each in found]
+        """Return the file's test cases. Their inputs are checked when they are made."""
+        tests = self._call("generate_test_cases", 0)
+        if not _is_list(tests):
+            raise self._wrong("generate_test_cases", tests, "a list")
+        return [self._checked(test) for test in tests]
 
     def generate_sample(self, *_dtype: Any) -> TestCase:
         """Return the file's sample, checked likewise."""
@@ -221,20 +221,20 @@ class _Adapted(Problem):
 
     def expected(self, *inputs: Any) -> Any:
         """Return what the file's reference computes, on the device that is asked for: a tensor, or several."""
-        found = self._call("expected", len(inputs), *inputs)
-        outputs = found if isinstance(found, tuple | list) else (found,)
-        if not outputs or not all(hasattr(each, "data_ptr") for each in outputs):
-            raise self._wrong("reference_solution", found, "a tensor, or a tuple of tensors")
-        return found
+        result = self._call("expected", len(inputs), *inputs)
+        outputs = result if isinstance(result, tuple | list) else (result,)
+        if not outputs or not all(hasattr(output, "data_ptr") for output in outputs):
+            raise self._wrong("reference_solution", result, "a tensor, or a tuple of tensors")
+        return result
 
     def verify_result(self, expected: Any, actual: Any, *_dtype: Any) -> Verdict:
         """Return the file's own verdict."""
-        found = self._call("verify_result", 2, expected, actual)
+        verdict = self._call("verify_result", 2, expected, actual)
         try:
-            right, details = found
+            right, details = verdict
             return bool(right), {str(key): value for key, value in details.items()}
         except (TypeError, ValueError, AttributeError, RuntimeError):  # RuntimeError: a tensor of several elements
-            raise self._wrong("verify_result", found, '(True, {}) or (False, {"what": "is wrong"})') from None
+            raise self._wrong("verify_result", verdict, '(True, {}) or (False, {"what": "is wrong"})') from None
 
     def get_flops(self, test_case: TestCase) -> int | None:
         """Return the file's own figure."""
@@ -249,28 +249,28 @@ class _Adapted(Problem):
         return self._amount("get_footprint", test_case)
 
     def _amount(self, name: str, test_case: TestCase) -> int | None:
-        """Return FLOPs or bytes as a whole number; None: the problem does not say."""
-        found = self._call(name, 1, test_case)
-        if found is not None and (not _is_number(found) or found < 0):
-            raise self._wrong(f"{name} of {test_case['name']!r}", found, "a number >= 0, or None where it is unknown")
-        return None if found is None else round(found)
+        """Return FLOPs or bytes as a whole number, None where the problem does not say."""
+        amount = self._call(name, 1, test_case)
+        if amount is not None and (not _is_number(amount) or amount < 0):
+            raise self._wrong(f"{name} of {test_case['name']!r}", amount, "a number >= 0, or None where it is unknown")
+        return None if amount is None else round(amount)
 
     def get_extra_params(self, test_case: TestCase) -> list[Any]:
         """Return the file's trailing arguments."""
-        found = self._call("get_extra_params", 1, test_case)
-        if not isinstance(found, list | tuple):
-            raise self._wrong("get_extra_params", found, "a list")
-        return list(found)
+        values = self._call("get_extra_params", 1, test_case)
+        if not isinstance(values, list | tuple):
+            raise self._wrong("get_extra_params", values, "a list")
+        return list(values)
 
     def get_function_signature(self) -> dict[str, Any]:
         """Return the file's own signature."""
-        found = self._call("get_function_signature", 0)
-        if not isinstance(found, Mapping) or not isinstance(found.get("argtypes"), list | tuple):
-            raise self._wrong("get_function_signature", found, '{"argtypes": [...], "restype": None}')
-        return dict(found)
+        signature = self._call("get_function_signature", 0)
+        if not isinstance(signature, Mapping) or not isinstance(signature.get("argtypes"), list | tuple):
+            raise self._wrong("get_function_signature", signature, '{"argtypes": [...], "restype": None}')
+        return dict(signature)
 
-    def _wrong(self, method: str, found: Any, wanted: str) -> UsageError:
-        return UsageError(f"{self._kv_file}: {method} returned {_short(found)}, wanted {wanted}")
+    def _wrong(self, method: str, result: Any, expected: str) -> UsageError:
+        return UsageError(f"{self._kv_file}: {method} returned {_short(result)}, wanted {expected}")
 
     def _call(self, name: str, count: int, *values: Any) -> Any:
         """Call a method of the file's class on our device, with a dtype where it takes one beyond `count` arguments."""
@@ -280,15 +280,15 @@ class _Adapted(Problem):
         if _takes_more(method, count):
             values = (*values, getattr(importlib.import_module("torch"), self._kv_dtype))
         shapes = [str(list(value.shape)) for value in values if hasattr(value, "data_ptr")]
-        given = f" on tensors of shapes {', '.join(shapes)}" if shapes else ""
+        tensors = f" on tensors of shapes {', '.join(shapes)}" if shapes else ""
         called = "reference_solution" if name == "expected" else name
-        return self._attempt(f"{self._kv_file}: {called} fails{given}", partial(method, *values))
+        return self._attempt(f"{self._kv_file}: {called} fails{tensors}", partial(method, *values))
 
     def _attempt(self, failure: str, call: Callable[[], Any]) -> Any:
         """Call a user's code on our device.
 
         Raises:
-            UsageError: it raised; the message begins with `failure`. An end of memory is passed on.
+            UsageError: it raised, with a message that begins with `failure`. Out of memory is raised as it is.
         """
         try:
             with redirected(self.device):
@@ -300,63 +300,63 @@ class _Adapted(Problem):
                 raise
             raise UsageError(f"{failure}: {in_one_line(error)}") from error
 
-    def _checked(self, found: Any) -> TestCase:
-        """Return a test case, its dims as a tuple, its inputs checked when they are made."""
-        known = found if isinstance(found, Mapping) else {}
-        if lacking := [key for key in ("name", "dims", "create_inputs") if key not in known]:
-            raise UsageError(f"{self._kv_file}: a test case lacks {', '.join(lacking)}: {_short(found)}")
-        name, dims, create = found["name"], found["dims"], found["create_inputs"]
+    def _checked(self, test: Any) -> TestCase:
+        """Return a test case with its dims as a tuple, and inputs that are checked when they are made."""
+        keys = test.keys() if isinstance(test, Mapping) else ()
+        if lacking := [key for key in ("name", "dims", "create_inputs") if key not in keys]:
+            raise UsageError(f"{self._kv_file}: a test case lacks {', '.join(lacking)}: {_short(test)}")
+        name, dims, create = test["name"], test["dims"], test["create_inputs"]
         if not isinstance(name, str) or not name.strip():
-            wanted = 'wanted text such as "1024x1024"'
-            raise UsageError(f"{self._kv_file}: the name of a test case is {_short(name)}, {wanted}")
+            example = 'such as "1024x1024"'
+            raise UsageError(f"{self._kv_file}: the name of a test case is {_short(name)}, wanted text {example}")
         where = f"{self._kv_file}: case {name!r}"
         if not _is_list(dims) or not all(map(_is_number, dims)):
             raise UsageError(f"{where}: dims is {_short(dims)}, wanted a tuple of numbers such as (1024, 1024)")
         if not callable(create):
             raise UsageError(f"{where}: create_inputs is {_short(create)}, wanted a function of no arguments")
-        return cast(TestCase, {**found, "dims": tuple(dims), "create_inputs": partial(self._inputs, where, create)})
+        return cast(TestCase, {**test, "dims": tuple(dims), "create_inputs": partial(self._inputs, where, create)})
 
     def _inputs(self, where: str, create: Callable[[], Any]) -> Inputs:
         """Return the inputs of a case.
 
         Raises:
-            UsageError: they are not where they should be, or not what `parameters` says.
+            UsageError: a tensor is on another device, or the inputs do not fit `parameters`.
         """
-        given = self._attempt(f"{where}: create_inputs fails", create)
-        inputs = tuple(given) if isinstance(given, tuple | list) else (given,)
+        result = self._attempt(f"{where}: create_inputs fails", create)
+        inputs = tuple(result) if isinstance(result, tuple | list) else (result,)
         for index, value in enumerate(inputs):
             if hasattr(value, "data_ptr") and value.device.type != self.device:
                 raise UsageError(f"{where}: input {index} is on {value.device}, wanted all tensors on {self.device}")
         if self.parameters:
-            declared = [item for item in self.parameters if item["const"] or not item["pointer"]]
+            declared = [entry for entry in self.parameters if entry["const"] or not entry["pointer"]]
             if len(inputs) > len(declared):
-                names = ", ".join(item["name"] for item in declared)
+                names = ", ".join(entry["name"] for entry in declared)
                 beside = f"`parameters` has {len(declared)} beside outputs: {names}"
                 raise UsageError(f"{where}: {len(inputs)} inputs, but {beside}")
-            for value, item in zip(inputs, declared, strict=False):
-                _check_input(f"{where}: input `{item['name']}`", value, item)
+            for value, parameter in zip(inputs, declared, strict=False):
+                _check_input(f"{where}: input `{parameter['name']}`", value, parameter)
         return inputs
 
 
-def _check_input(where: str, value: Any, item: Mapping[str, Any]) -> None:
-    kind, is_tensor = item["type"], hasattr(value, "data_ptr")
-    if not item["pointer"]:
+def _check_input(where: str, value: Any, parameter: Mapping[str, Any]) -> None:
+    kind, is_tensor = parameter["type"], hasattr(value, "data_ptr")
+    if not parameter["pointer"]:
         if is_tensor and value.numel() != 1:
             raise UsageError(f"{where} has the shape {list(value.shape)}, `parameters` says {kind}")
         return
     if not is_tensor:
         raise UsageError(f"{where} is {type(value).__name__}, `parameters` says {kind}*: a tensor")
-    if dtype_of_parameter(item) not in (None, dtype_of(value)):
+    if dtype_of_parameter(parameter) not in (None, dtype_of(value)):
         raise UsageError(f"{where} is {dtype_of(value)}, `parameters` says {kind}* ({DTYPES[kind]})")
     if not value.is_contiguous():
         raise UsageError(f"{where} is not contiguous, and solutions get nothing but a pointer")
 
 
 def _takes_more(method: Any, count: int) -> bool:
-    """Return whether a method wants a further positional argument than `count`: older definitions' dtype."""
-    given = inspect.signature(method).parameters.values()
-    wanted = [each for each in given if each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty]
-    return len(wanted) > count and not any(each.kind is each.VAR_POSITIONAL for each in given)
+    """Return whether a method needs more than `count` positional arguments: a dtype, in older definitions."""
+    arguments = inspect.signature(method).parameters.values()
+    needed = [arg for arg in arguments if arg.kind is arg.POSITIONAL_OR_KEYWORD and arg.default is arg.empty]
+    return len(needed) > count and not any(arg.kind is arg.VAR_POSITIONAL for arg in arguments)
 
 
 def _is_list(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """What PyTorch's profiler sees of one implementation: a table of operations, and a trace file for a viewer.
 
 The native kernels are called through ctypes, which the profiler does not see: each call is a region of its own, named
-after the implementation, so that it has a line on the CPU; a CUDA kernel is seen as such. A profiled call is slower
+after the implementation, so that it has a line on the CPU. A CUDA kernel is seen as such. A profiled call is slower
 than a timed one: the table says where the time goes, not how much it is.
 
 In a script of your own:
@@ -39,13 +39,13 @@ SUFFIX = ".trace.json"  # opened with https://ui.perfetto.dev or chrome://tracin
 
 
 def profile(problem: Problem, implementation: str, case: str, folder: Path, bind: Bind) -> str:
-    """Profile an implementation on a test case; return the table under a line that says what it is.
+    """Profile an implementation on a test case, and return the table under a title.
 
     Args:
-        problem: what is computed; its device says which activities are recorded.
+        problem: what is computed, on the device whose activities are recorded.
         implementation: what the table calls it.
         case: name of the test case.
-        folder: where the trace is written; made where it does not exist.
+        folder: of the trace, made where it does not exist.
         bind: binds the implementation to the inputs.
 
     Raises:
@@ -67,7 +67,7 @@ def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", ca
         device: "cpu" or "cuda".
         trace: file to be written.
         name: of the region around every call.
-        calls: how many are profiled, after WARM_UPS that are not; 1 or more.
+        calls: how many are profiled after WARM_UPS that are not, 1 or more.
 
     Raises:
         UsageError: fewer than one call.
@@ -83,15 +83,15 @@ def profile_call(call: Call, *, device: str, trace: Path, name: str = "call", ca
         call()
     synchronise()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the profiler's words about itself are of no use to who asked for a table
-        with profiler.profile(activities=activities) as found:
+        warnings.simplefilter("ignore")  # its warnings are about itself
+        with profiler.profile(activities=activities) as recorded:
             for _ in range(calls):
                 with profiler.record_function(name):
                     call()
             synchronise()
     trace.parent.mkdir(parents=True, exist_ok=True)
     temporary = trace.with_name(f".new-{trace.name}")  # the profiler takes its format from the ending
-    found.export_chrome_trace(str(temporary))
+    recorded.export_chrome_trace(str(temporary))
     temporary.replace(trace)
     sort = "self_cuda_time_total" if device == "cuda" else "self_cpu_time_total"
-    return str(found.key_averages().table(sort_by=sort, row_limit=LINES, max_name_column_width=COLUMN)).rstrip()
+    return str(recorded.key_averages().table(sort_by=sort, row_limit=LINES, max_name_column_width=COLUMN)).rstrip()

@@ -25,9 +25,9 @@ class Accuracy:
     details: Mapping[str, object]
 
     def number(self, *names: str) -> float | None:
-        """Return the first of these figures that is a number; None where none is."""
+        """Return the first of these figures that is a number, None where none is."""
         values = (self.details.get(name) for name in names)
-        return next((each for each in values if isinstance(each, int | float) and not isinstance(each, bool)), None)
+        return next((value for value in values if isinstance(value, int | float) and not isinstance(value, bool)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +39,12 @@ class Timed:
         estimates: one robust location per round (10%-per-side trimmed mean).
         stops: why the rule stopped, per round.
         flags: of all rounds.
-        function: s per call of the whole function, which allocates outputs and checks arguments; None: not measured.
-        accuracy: one per output; empty where nothing was verified.
+        function: s per call of the whole function, which allocates outputs and checks arguments. None: not measured.
+        accuracy: one per output, none where nothing was verified.
         roofline: None where the ceilings or the problem's FLOPs and bytes are unknown.
         power: (s since the start, W) of a GPU.
-        missing: why it is n/a; there are no rounds then.
-        failed: what went wrong; there are no rounds then, or they do not count (wrong results).
+        missing: the reason why it is n/a. It has no rounds then.
+        failed: the reason why it failed. Its rounds do not count then.
         notes: what it changed in the process that all implementations share.
     """
 
@@ -66,7 +66,7 @@ class Timed:
         """Return RIGHT, WRONG (an output is), FAILED, MISSING or UNVERIFIED."""
         if self.missing is not None:
             return MISSING
-        if not all(each.right for each in self.accuracy):
+        if not all(output.right for output in self.accuracy):
             return WRONG
         if self.failed is not None:
             return FAILED
@@ -79,18 +79,18 @@ class Timed:
 
     @property
     def reason(self) -> str:
-        """Return why there is no time that counts; "" where there is one."""
+        """Return why no time counts, "" where one does."""
         return self.missing or self.failed or ""
 
     @property
     def samples(self) -> list[float]:
-        """Return the samples of all rounds, s; the estimates where no samples were kept."""
+        """Return the samples of all rounds, or the estimates where there are no samples, in s."""
         return [sample for samples in self.rounds for sample in samples] or list(self.estimates)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One test case of one problem. FLOPs and bytes are those of one call; None where the problem does not say."""
+    """One test case of one problem. FLOPs and bytes are of one call, None where the problem does not say."""
 
     problem: str
     case: str
@@ -106,7 +106,7 @@ class Compared:
     footprint: int | None = None  # bytes of memory that a call touches, each once: the working set
 
     def speed_ups(self, reference: str | None) -> list[SpeedUp]:
-        """Return every pair's ratio of times, those over `reference` first; wrong implementations are in no pair."""
+        """Return the ratio of times of every pair of right implementations, those over `reference` first."""
         rows = (Row(self, timed) for timed in self.timed if not timed.is_bad)
         times = {row.timed.implementation: row.timing for row in rows if row.timing is not None}
         return list(speedup.pairwise(times, reference))
@@ -121,7 +121,7 @@ class Comparison:
         settings: rule, parameters, rounds, preset, tolerance, as text.
         began: Unix time, s.
         took: s.
-        roofs: the device's ceilings; None: unknown, or not asked for.
+        roofs: the device's ceilings, None where they are unknown or were not asked for.
     """
 
     compared: tuple[Compared, ...]
@@ -151,7 +151,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Row:
-    """One implementation on one test case, with the figures of its time; None where no time counts."""
+    """One implementation on one test case, with figures that are None where no time counts."""
 
     compared: Compared
     timed: Timed

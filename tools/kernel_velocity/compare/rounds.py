@@ -1,4 +1,4 @@
-"""One round of one implementation, its samples kept; and the time of its whole function.
+"""Take one round of an implementation with all its samples, and time its whole function.
 
 A round is that of the history (`sampling.measure`: warm-up by time, batches, quiet-core filter). With a fixed number
 of warm-up calls it is what published scripts do: a sample is one call, and all samples count.
@@ -28,7 +28,7 @@ FEWEST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What one round measured. `samples` are s per call, in order, without burn-in; `power` in W, None on the CPU."""
+    """One round: `samples` in s per call, in order, without burn-in, and `power` in W, None on the CPU."""
 
     samples: tuple[float, ...]
     estimate: float  # s per call, 10%-per-side trimmed mean of the samples
@@ -50,12 +50,12 @@ def take_round(
     """Take one round of `call`.
 
     Args:
-        call: what is timed; on CUDA it launches on the current stream.
+        call: on CUDA it launches on the current stream.
         rule: decides when it stops.
         device: "cpu" or "cuda".
         working_set: bytes that a call touches.
         threads: CPU threads that the call uses.
-        warmups: calls before the first sample, each sample then one call; None: as a round of the history.
+        warmups: calls before the first sample, each sample then one call. None: as a round of the history.
 
     Raises:
         ValueError: the timer returned a time that is zero, negative or not finite.
@@ -86,7 +86,7 @@ def take_round(
 
 
 def _sample_calls(call: Call, rule: StoppingRule, timer: Timer, warmups: int, look: Call) -> str:
-    """Fill the rule with samples of one call each; return its reason to stop."""
+    """Fill the rule with samples of one call each, and return its reason to stop."""
     for _ in range(warmups):
         call()
     look()
@@ -102,7 +102,7 @@ def _sample_calls(call: Call, rule: StoppingRule, timer: Timer, warmups: int, lo
 def time_of_function(function: Call, device: str, per_call: float) -> float:
     """Return the s per call that a caller waits for a whole function: the median of FUNCTION_SAMPLES, hot.
 
-    On CUDA each call is waited for; on the CPU short calls are batched so that the clock resolves them.
+    On CUDA each call is waited for. On the CPU short calls are batched so that the clock resolves them.
 
     Args:
         function: allocates its outputs, checks its arguments, and computes.

@@ -20,7 +20,7 @@ _BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uin
 
 
 def named_dtype(case: str) -> str | None:
-    """Return the dtype that a case's name begins with (`float32-5M`); None for a user's case of any other name."""
+    """Return the dtype that a case's name begins with (`float32-5M`), None for any other name."""
     match = re.match(r"(b?float\d+|u?int\d+|tf32)-", case)
     return None if match is None else match.group(1)
 
@@ -33,32 +33,29 @@ def dtype_of(problem: Problem, case: str) -> str:
 
 
 def cases(problems: Sequence[Problem], pattern: Pattern, dtype: str | None) -> list[list[TestCase]]:
-    """Return the test cases of each problem whose name matches, of that dtype; all where nothing is asked for.
+    """Return the test cases of each problem that match a pattern and have a dtype, both None for all cases.
 
-    What matches in one of the problems need not match in another.
+    A part of the pattern must match in one of the problems.
 
     Raises:
-        UsageError: a part of the pattern matches in none, or is no regular expression; no case has that dtype.
+        UsageError: a part of the pattern matches in none, or is no regular expression. No case has that dtype.
     """
     tests = [problem.generate_test_cases() for problem in problems]
-    dtypes = [[dtype_of(problem, test["name"]) for test in of] for problem, of in zip(problems, tests, strict=True)]
+    pairs = list(zip(problems, tests, strict=True))
+    dtypes = {dtype_of(problem, test["name"]) for problem, group in pairs for test in group}
     where = f"{' and '.join(problem.name for problem in problems)} on {problems[0].device}"
-    chosen = [
-        [test for test, its in zip(of, its_dtypes, strict=True) if dtype in (None, its)]
-        for of, its_dtypes in zip(tests, dtypes, strict=True)
-    ]
-    names = list(dict.fromkeys(test["name"] for of in chosen for test in of))
-    if dtype is not None and not names:
-        there = ", ".join(sorted({its for of in dtypes for its in of}))
-        raise UsageError(f"--dtype {dtype}: {where}: no case of that dtype; of {there}")
+    if dtype is not None and dtype not in dtypes:
+        raise UsageError(f"--dtype {dtype}: {where}: no case of that dtype; of {', '.join(sorted(dtypes))}")
+    chosen = [[test for test in group if dtype in (None, dtype_of(problem, test["name"]))] for problem, group in pairs]
+    names = list(dict.fromkeys(test["name"] for group in chosen for test in group))
     matched = matching("--sizes", pattern, names, where)
-    return [[test for test in of if test["name"] in matched] for of in chosen]
+    return [[test for test in group if test["name"] in matched] for group in chosen]
 
 
 def matching(option: str, pattern: Pattern, names: Sequence[str], where: str) -> list[str]:
-    """Return the names that `pattern` means: names or regular expressions, commas between them; None means all.
+    """Return the names that match a pattern: names or regular expressions, commas between them, None for all.
 
-    A name that is there means itself alone, commas in it or not; what is no name is searched for.
+    A whole name means only itself, even with a comma in it. Anything else is searched for in the names.
 
     Raises:
         UsageError: a part that matches nothing, or is no regular expression.
@@ -67,7 +64,7 @@ def matching(option: str, pattern: Pattern, names: Sequence[str], where: str) ->
         return list(names)
     if isinstance(pattern, str):  # a comma separates, but not that of x{1,2}
         pattern = [pattern] if pattern in names else re.split(r",(?![^{]*})", pattern)
-    found: set[str] = set()
+    chosen: set[str] = set()
     for part in pattern:
         try:
             matched = [part] if part in names else [name for name in names if part and re.search(part, name)]
@@ -75,15 +72,15 @@ def matching(option: str, pattern: Pattern, names: Sequence[str], where: str) ->
             raise UsageError(f"{option} {part!r}: neither a name nor a regular expression ({error})") from None
         if not matched:
             raise UsageError(f"{option} {part!r}: nothing of {where} matches; there are {', '.join(names)}")
-        found.update(matched)
-    return [name for name in names if name in found]
+        chosen.update(matched)
+    return [name for name in names if name in chosen]
 
 
 def needed(problem: Problem, test: TestCase, count: int) -> int:
-    """Return the bytes that a case takes, about, with `count` implementations bound to it at once.
+    """Return about how many bytes a case takes with `count` implementations bound to it at once.
 
-    From what the problem says it touches, which is its inputs and outputs. Of a problem that does not say, from its
-    largest dimension alone: so much it takes at least, since of (m, n, k) no tensor need have more than one dimension.
+    They follow from the problem's footprint, its inputs and outputs. Where that is unknown they follow from the largest
+    dimension alone, a lower bound: of (m, n, k) no tensor need have more than one dimension.
     """
     touched = problem.get_footprint(test)
     if touched is not None:
@@ -92,14 +89,14 @@ def needed(problem: Problem, test: TestCase, count: int) -> int:
 
 
 def check_fits(problem: Problem, test: TestCase, count: int, free: int | None) -> None:
-    """Refuse a case that does not fit into the free memory (bytes; None: unknown, then nothing is refused).
+    """Refuse a case that does not fit into `free` bytes of memory, None where these are unknown.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it does not fit.
     """
-    wanted = needed(problem, test, count)
-    if free is not None and wanted > SHARE * free:
+    size = needed(problem, test, count)
+    if free is not None and size > SHARE * free:
         raise UsageError(
-            f"{problem.name} {test['name']}: needs about {memory(wanted)} for {count} implementations, "
+            f"{problem.name} {test['name']}: needs about {memory(size)} for {count} implementations, "
             f"{memory(free)} are free on {problem.device}; take smaller cases (--sizes) or fewer --implementations"
         )

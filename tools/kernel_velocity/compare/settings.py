@@ -1,4 +1,4 @@
-"""How a comparison measures: rounds, rule, warm-ups, the published presets; the user's options, checked."""
+"""How a comparison measures: rounds, stopping rule, warm-ups, and the presets of published work."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Settings:
     Attributes:
         rounds: how often each takes its turn.
         rule: makes the stopping rule of a round.
-        warmups: calls before the first sample of a round; then a sample is one call, and all samples count. None: as
-            rounds of the history, warm-up by time, batches, a burn-in left out.
-        preset: the published way of measuring that this is; None: ours, or the user's own.
-        tolerance: what counts as right; None: the problem decides.
-        reference: the implementation that speed-ups are relative to; None: the first.
+        warmups: calls before the first sample of a round, each sample then one call, all of which count. None: as in
+            rounds of the history, with a warm-up by time, batches, and a burn-in that is left out.
+        preset: the name of a published way of measuring. None: ours, or the user's.
+        tolerance: what counts as right. None: the problem decides.
+        reference: the implementation that speed-ups are relative to. None: the first.
         threads: of the CPU.
 
     Raises:
@@ -97,7 +97,7 @@ def settings(
     warmups: int | None = None,
     iters: int | None = None,
     rounds: int | None = None,
-    **others: Any,
+    **more: Any,
 ) -> Settings:
     """Return the settings that options ask for: a preset, of which warm-ups and iterations or the rule may be replaced.
 
@@ -106,9 +106,9 @@ def settings(
         preset: one of PRESETS.
         rule: a stopping rule by name.
         warmups: calls before the first sample.
-        iters: samples of one call each; with it there is no rule, and WARMUPS where nobody says how many.
+        iters: samples of one call each, in place of a rule. The warm-ups are then WARMUPS by default.
         rounds: how often each implementation takes its turn.
-        others: tolerance, reference, threads, as `Settings` has them.
+        more: tolerance, reference, threads, as `Settings` has them.
 
     Raises:
         UsageError: an unknown preset or rule, a number that is too small, two rules at once.
@@ -128,7 +128,7 @@ def settings(
     make()  # an unknown name or parameter is refused before anything is measured
     if warmups is None and (published is not None or iters is not None):
         warmups = WARMUPS if published is None else published.warmups
-    return Settings(rule=make, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **others)
+    return Settings(rule=make, warmups=warmups, preset=preset, rounds=ROUNDS if rounds is None else rounds, **more)
 
 
 def _named(rule: str | None, environ: Mapping[str, str]) -> StoppingRule:

@@ -1,13 +1,13 @@
 """A user's solution of a problem, bound to inputs: a shared library, or a Python file, as public challenges take them.
 
     extern "C" void solution(pointers..., scalars...)       in a library, called through ctypes
-    def solution(*inputs, *outputs, *scalars)               in a Python file; it writes its outputs
+    def solution(*inputs, *outputs, *scalars)               in a Python file, which writes its outputs
 
 Both get their arguments in the order of the problem's `parameters`, the trailing ones from `get_extra_params`. They get
-no stream and return no status; on a GPU they run on the default stream.
+no stream and return no status. On a GPU they run on the default stream.
 
-Each output lies between guard bytes, which show whether a solution writes beside it. Without them it would overwrite
-another's tensor, or the allocator's own memory: the output is right, and the next thing to go wrong is somebody else.
+Each output lies between guard bytes, which show whether a solution writes beside it. Without them such a solution would
+pass, and damage other tensors or the allocator's memory.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def binder(path: Path, problem: Problem) -> Bind:
         path: a shared library (.so) or a Python file (.py). problem: what it solves, for messages.
 
     Raises:
-        UsageError: no such file, it does not load, or has no function `solution`. Later, by the binder: the arguments
-            of a case are not those that the solution takes.
+        UsageError: no such file, it does not load, or has no function `solution`. The binder raises it where the
+            solution does not take the arguments of a case.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
@@ -58,8 +58,8 @@ def binder(path: Path, problem: Problem) -> Bind:
 
     def bind(problem: Problem, case: str, inputs: Inputs) -> Bound:
         check_dtypes(problem, case, inputs)
-        outputs = [Guarded.like(each) for each in new_outputs(problem, case, inputs)]
-        arguments = ordered(problem, case, inputs, [each.output for each in outputs])
+        outputs = [Guarded.like(output) for output in new_outputs(problem, case, inputs)]
+        arguments = ordered(problem, case, inputs, [guarded.output for guarded in outputs])
         return _bound(prepare(problem, case, arguments), problem, outputs)
 
     return bind
@@ -77,7 +77,7 @@ def _python(path: Path) -> Prepare:
         try:
             inspect.signature(function).bind(*arguments)
         except TypeError as error:
-            names = ", ".join(item["name"] for item in problem.parameters)
+            names = ", ".join(entry["name"] for entry in problem.parameters)
             raise UsageError(
                 f"{path}: {NAME} does not take the {len(arguments)} arguments of {problem.name} ({names}): {error}"
             ) from None
@@ -105,7 +105,9 @@ def _library(path: Path, problem: Problem) -> Prepare:
                 f"{path}: {problem.name} has {len(arguments)} arguments in case {case!r} (inputs, outputs and "
                 f"get_extra_params), but its signature {len(types)}: {c_signature(problem)}"
             )
-        call = partial(function, *(_as_c(problem, *item) for item in enumerate(zip(types, arguments, strict=True))))
+        call = partial(
+            function, *(_as_c(problem, *argument) for argument in enumerate(zip(types, arguments, strict=True)))
+        )
         call.__dict__["tensors"] = arguments  # kept alive as long as the call is
         return call
 
@@ -114,16 +116,16 @@ def _library(path: Path, problem: Problem) -> Prepare:
 
 def c_signature(problem: Problem) -> str:
     """Return the C declaration of a problem's solution: `void solution(const float* a, ...)`."""
-    items = (
-        f"{'const ' if item['const'] and item['pointer'] else ''}{item['type']}{'*' if item['pointer'] else ''} "
-        f"{item['name']}"
-        for item in problem.parameters
+    parts = (
+        f"{'const ' if entry['const'] and entry['pointer'] else ''}{entry['type']}{'*' if entry['pointer'] else ''} "
+        f"{entry['name']}"
+        for entry in problem.parameters
     )
-    return f"void {NAME}({', '.join(items)})"
+    return f"void {NAME}({', '.join(parts)})"
 
 
 def _as_c(problem: Problem, index: int, typed: tuple[Any, Any]) -> Any:
-    """Return an argument as its C type; a tensor as the address of its memory, or as its number."""
+    """Return an argument as its C type: of a tensor its address, or its number where the type is no pointer."""
     kind, value = typed
     is_pointer = kind is ctypes.c_void_p or hasattr(kind, "contents")
     try:
@@ -131,7 +133,7 @@ def _as_c(problem: Problem, index: int, typed: tuple[Any, Any]) -> Any:
             return kind(value)
         return ctypes.cast(value.data_ptr(), kind) if is_pointer else kind(value.item())
     except (TypeError, ctypes.ArgumentError):
-        name = dict(enumerate(item["name"] for item in problem.parameters)).get(index, index)
+        name = dict(enumerate(entry["name"] for entry in problem.parameters)).get(index, index)
         raise UsageError(
             f"{problem.name}: argument `{name}` is {type(value).__name__}, the signature says {kind.__name__}"
         ) from None
@@ -139,12 +141,12 @@ def _as_c(problem: Problem, index: int, typed: tuple[Any, Any]) -> Any:
 
 def check_dtypes(problem: Problem, case: str, inputs: Inputs) -> None:
     """Raise NotImplementedError (n/a) where a tensor of a case is not of the type that `parameters` says."""
-    declared = [item for item in problem.parameters if item["pointer"] and item["const"]]
+    declared = [entry for entry in problem.parameters if entry["pointer"] and entry["const"]]
     tensors = [value for value in problem.native_arguments(inputs) if hasattr(value, "data_ptr")]
-    for item, tensor in zip(declared, tensors, strict=False):  # another number of them is refused when they are bound
-        if dtype_of_parameter(item) not in (None, dtype_of(tensor)):
+    for entry, tensor in zip(declared, tensors, strict=False):  # another number of them is refused when they are bound
+        if dtype_of_parameter(entry) not in (None, dtype_of(tensor)):
             raise NotImplementedError(
-                f"case {case} has `{item['name']}` of {dtype_of(tensor)}; a solution takes {item['type']}*: "
+                f"case {case} has `{entry['name']}` of {dtype_of(tensor)}; a solution takes {entry['type']}*: "
                 f"{c_signature(problem)}"
             )
 
@@ -157,32 +159,32 @@ def ordered(problem: Problem, case: str, inputs: Inputs, outputs: Sequence[Any])
     extra = problem.get_extra_params(problem.test_case(case))
     if not problem.parameters:
         return (*problem.native_arguments(inputs), *outputs, *extra)
-    given, written = iter((*problem.native_arguments(inputs), *extra)), iter(outputs)
+    read, written = iter((*problem.native_arguments(inputs), *extra)), iter(outputs)
     arguments: list[Any] = []
-    for item in problem.parameters:
-        arguments.extend(islice(written if item["pointer"] and not item["const"] else given, 1))
-    return (*arguments, *written, *given)
+    for entry in problem.parameters:
+        arguments.extend(islice(written if entry["pointer"] and not entry["const"] else read, 1))
+    return (*arguments, *written, *read)
 
 
 def new_outputs(problem: Problem, case: str, inputs: Inputs) -> tuple[Any, ...]:
-    """Return uninitialised outputs for a case: as the problem says, or else like those of its reference.
+    """Return outputs for a case: uninitialised if the problem has `empty_output`, else those of its reference.
 
     Raises:
-        UsageError: they are not as many as `parameters` has, or not of the types that it says.
+        UsageError: their number or types are not those of `parameters`.
     """
     try:
         outputs = outputs_of(problem.empty_output(inputs))
     except NotImplementedError:
         outputs = outputs_of(problem.expected(*inputs))
-    declared = [item for item in problem.parameters if item["pointer"] and not item["const"]]
+    declared = [entry for entry in problem.parameters if entry["pointer"] and not entry["const"]]
     where = f"{problem.name}: case {case!r}"
     if declared and len(outputs) != len(declared):
-        names = ", ".join(item["name"] for item in declared)
+        names = ", ".join(entry["name"] for entry in declared)
         raise UsageError(f"{where}: the reference has {len(outputs)} outputs, `parameters` {len(declared)}: {names}")
-    for output, item in zip(outputs, declared, strict=False):
-        if dtype_of_parameter(item) not in (None, dtype_of(output)):
+    for output, entry in zip(outputs, declared, strict=False):
+        if dtype_of_parameter(entry) not in (None, dtype_of(output)):
             raise UsageError(
-                f"{where}: output `{item['name']}` is {dtype_of(output)}, `parameters` says {item['type']}*"
+                f"{where}: output `{entry['name']}` is {dtype_of(output)}, `parameters` says {entry['type']}*"
             )
     return outputs
 
@@ -203,18 +205,18 @@ class Guarded:
         return cls(output, {"before": memory[:GUARD], "behind": memory[end:]})
 
     def overwritten(self) -> str:
-        """Return what was written into the guards: "8 bytes behind it"; "" for nothing."""
+        """Return how many guard bytes were overwritten: "8 bytes behind it", or "" for none."""
         counts = {side: int((guard != MARK).sum()) for side, guard in self.guards.items()}
         return ", ".join(f"{count} bytes {side} it" for side, count in counts.items() if count)
 
 
 def _bound(call: Callable[[], Any], problem: Problem, guarded: Sequence[Guarded]) -> Bound:
     """Return a call with its outputs: `output()` gives the tensor, or all of them where there are several."""
-    outputs = tuple(each.output for each in guarded)
+    outputs = tuple(output.output for output in guarded)
     names = problem.output_names() or tuple(f"output {number}" for number in range(1, len(outputs) + 1))
 
     def beside() -> str:
-        texts = {name: each.overwritten() for name, each in zip(names, guarded, strict=True)}
+        texts = {name: output.overwritten() for name, output in zip(names, guarded, strict=True)}
         return "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
 
     return Bound(call, lambda: outputs[0] if len(outputs) == 1 else outputs, lambda: poison(outputs), beside)

@@ -76,8 +76,8 @@ def bootstrap_interval(rounds: Sequence[Sequence[float]]) -> tuple[float, float]
         return None
     from scipy.stats import bootstrap  # noqa: PLC0415 - takes half a second
 
-    found = bootstrap((means,), np.mean, method="BCa", random_state=0).confidence_interval
-    return float(found.low), float(found.high)
+    interval = bootstrap((means,), np.mean, method="BCa", random_state=0).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def one_lines(comparison: Comparison) -> str:
@@ -99,9 +99,9 @@ def one_line(row: Row) -> str:
 
 
 def _signed(ratio: float) -> str:
-    """Return a ratio's distance from 1 with its sign: "-41%", "+0.3%"; 0% only for 1."""
+    """Return a ratio's distance from 1 with its sign, 0% only for 1: "-41%", "+0.3%"."""
     distance = abs(ratio - 1)
     if distance == 0:
         return "0%"
-    shown = f"{100 * distance:.0f}%" if distance >= 0.01 else f"{100 * distance:.1f}%"
-    return ("-" if ratio < 1 else "+") + ("<0.1%" if shown == "0.0%" else shown)
+    percent = f"{100 * distance:.0f}%" if distance >= 0.01 else f"{100 * distance:.1f}%"
+    return ("-" if ratio < 1 else "+") + ("<0.1%" if percent == "0.0%" else percent)

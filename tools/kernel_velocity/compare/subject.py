@@ -31,14 +31,14 @@ class SharedInputs:
     """The tensors among the inputs of a test case, and copies of them as they were made."""
 
     def __init__(self, problem: Problem, inputs: Inputs) -> None:
-        tensors = [each for each in inputs if hasattr(each, "data_ptr")]
-        names = [str(each["name"]) for each in problem.parameters if each["pointer"] and each["const"]]
+        tensors = [value for value in inputs if hasattr(value, "data_ptr")]
+        names = [str(entry["name"]) for entry in problem.parameters if entry["pointer"] and entry["const"]]
         if len(names) != len(tensors):
             names = [f"input {number}" for number in range(1, len(tensors) + 1)]
-        self._tensors = {name: (each, each.clone()) for name, each in zip(names, tensors, strict=True)}
+        self._tensors = {name: (tensor, tensor.clone()) for name, tensor in zip(names, tensors, strict=True)}
 
     def put_back(self) -> str:
-        """Put back, in place, the inputs that were changed, their shapes too; return their names, "" for none."""
+        """Restore changed inputs in place, their shapes too, and return their names, "" for none."""
         changed = [name for name, (tensor, before) in self._tensors.items() if not _same(tensor, before)]
         for tensor, before in map(self._tensors.__getitem__, changed):
             if tensor.shape != before.shape:
@@ -59,13 +59,13 @@ def _same(tensor: Any, before: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A test case set up: what is the same for all its implementations."""
+    """A test case set up, for all its implementations."""
 
     problem: Problem
     case: str
     inputs: Inputs
     shared: SharedInputs
-    expected: Any  # a tensor, or several
+    expected: Any  # of the reference: a tensor, or several
     working_set: int  # bytes
     settings: Settings
     began: float  # Unix time at which the comparison began, s
@@ -79,7 +79,7 @@ class Bench:
 
 @dataclass(kw_only=True)
 class Subject:
-    """An implementation as far as it got. `missing` or `failed` says why it is not timed (any more)."""
+    """An implementation and what is known of it so far. `missing` or `failed` is the reason why it is not timed."""
 
     name: str
     bench: Bench
@@ -99,7 +99,7 @@ class Subject:
         return self.missing is None and self.failed is None
 
     def set_up(self, bind: Bind) -> None:
-        """Bind it, call it on poisoned outputs, verify what it wrote; nothing wrong is timed."""
+        """Bind it, and verify what it writes to poisoned outputs."""
         self.failed = self.bench.journal.death(self.name, self.bench.case)
         if self.runs:
             self._attempt("set up", partial(self._bind, bind))
@@ -112,7 +112,7 @@ class Subject:
         self.bound = bind(self.bench.problem, self.bench.case, self.bench.inputs)
 
     def verify(self, when: str) -> None:
-        """Poison the outputs, call, verify every output; a wrong one is a failure, and no time of it counts."""
+        """Verify what a call writes to poisoned outputs. A wrong output is a failure, and no time counts."""
         self._attempt(f"verified {when}", partial(self._verify, when))
 
     def _verify(self, when: str) -> None:
@@ -128,21 +128,21 @@ class Subject:
         else:
             output, tolerance = self.bound.output(), bench.settings.tolerance
             self.accuracy = compare_accuracy.verify(bench.problem, bench.expected, output, tolerance)
-            if not all(each.right for each in self.accuracy):
+            if not all(output.right for output in self.accuracy):
                 self.failed = f"{compare_accuracy.in_words(self.accuracy)} ({when})"
 
     def take_round(self) -> None:
         """Take one round, and the time of the whole function beside it."""
         self._attempt("timed", self._take_round)
         synchronize(self.bench.device)
-        # At once: the next implementation would be blamed, and timed on other values
+        # Now: later, the next implementation would be blamed, and timed on other values
         if changed := self.bench.shared.put_back():
             self.failed = self.failed or f"it changed its inputs: {changed} (while timed)"
 
     def _take_round(self) -> None:
         assert self.bound is not None
         settings, device = self.bench.settings, self.bench.device
-        taken = take_round(
+        measured = take_round(
             self.bound.call,
             settings.rule(),
             device,
@@ -150,16 +150,16 @@ class Subject:
             threads=settings.threads,
             warmups=settings.warmups,
         )
-        self.rounds.append(taken)
+        self.rounds.append(measured)
         if self.function is not None:
-            self.waits.append(time_of_function(self.function, device, taken.estimate))
-        elif device == "cuda":  # what is called is the whole function, but a caller waits for its launch, too
-            self.waits.append(time_of_function(self.bound.call, device, taken.estimate))
+            self.waits.append(time_of_function(self.function, device, measured.estimate))
+        elif device == "cuda":  # the call is the whole function, but a caller waits for its launch, too
+            self.waits.append(time_of_function(self.bound.call, device, measured.estimate))
         if device == "cuda":
             self.tf32 |= torch_state.allows_tf32(importlib.import_module("torch"), os.environ)
 
     def _attempt(self, doing: str, step: Callable[[], None]) -> None:
-        """Take a step; note what it raises: an implementation is anybody's code, and costs the others nothing."""
+        """Take a step, and record an error that it raises, so that the other implementations go on."""
         try:
             with self.bench.journal.running(doing, self.name, self.bench.case), torch_state.set_back(self._note):
                 step()
@@ -170,16 +170,16 @@ class Subject:
                 raise
             self._check_device(doing)
             message = " ".join(str(error).split())
-            if isinstance(error, NotImplementedError) and self.bound is None:  # once bound, it has failed
+            if isinstance(error, NotImplementedError) and self.bound is None:  # one that was bound has failed
                 self.missing = message or "not implemented"
             else:
                 self.failed = f"raised {type(error).__name__}: {message[:300]}"
 
     def _check_device(self, doing: str) -> None:
-        """End the process where the device is lost to it (CUDA: an illegal access): nobody can compute on it then.
+        """End the process if it has lost the device, after an illegal access on CUDA for example.
 
         Raises:
-            KernelVelocityError: it is lost, and there is no process that would start another one.
+            KernelVelocityError: the device is lost, and no parent would start another process.
         """
         if lost := lost_device(self.bench.device):
             self.bench.journal.give_up(doing, self.name, self.bench.case, f"lost the device ({lost})")
@@ -189,14 +189,14 @@ class Subject:
         self.notes[f"{self.name} changes PyTorch's {change}; it was put back for the others"] = None
 
     def result(self) -> Timed:
-        """Return what was measured, without a roofline."""
-        power = ((each.ended - self.bench.began, each.power) for each in self.rounds)
+        """Return the result, without a roofline."""
+        power = ((measured.ended - self.bench.began, measured.power) for measured in self.rounds)
         return Timed(
             implementation=self.name,
-            rounds=tuple(each.samples for each in self.rounds),
-            estimates=tuple(each.estimate for each in self.rounds),
-            stops=tuple(each.stop for each in self.rounds),
-            flags=tuple(dict.fromkeys(flag for each in self.rounds for flag in each.flags)),
+            rounds=tuple(measured.samples for measured in self.rounds),
+            estimates=tuple(measured.estimate for measured in self.rounds),
+            stops=tuple(measured.stop for measured in self.rounds),
+            flags=tuple(dict.fromkeys(flag for measured in self.rounds for flag in measured.flags)),
             function=self._function(),
             accuracy=self.accuracy,
             power=tuple((when, watts) for when, watts in power if watts is not None),
@@ -206,20 +206,20 @@ class Subject:
         )
 
     def _function(self) -> float | None:
-        """Return the time of the whole function; on the CPU a call that allocates its outputs is the whole of it."""
+        """Return the s of the whole function. On the CPU a call that allocates its outputs is the whole function."""
         if self.waits:
             return speedup.timing(self.waits).seconds
         if not self.rounds or self.bound is None:
             return None
         self.bound.poison()
-        allocates = self.bound.output() is None  # new outputs in each call: then poisoning leaves nothing behind
-        return speedup.timing([each.estimate for each in self.rounds]).seconds if allocates else None
+        allocates = self.bound.output() is None  # poisoning forgets an output that each call allocates
+        return speedup.timing([measured.estimate for measured in self.rounds]).seconds if allocates else None
 
 
 def whole_function(implementation: str, problem: Problem, inputs: Inputs) -> Call | None:
     """Return a call of the function that users call, with checks and allocation: `kernels.<k>.<k>(...)`.
 
-    None for any other implementation: what is called is all there is.
+    None for any other implementation, whose call is the whole function.
     """
     if implementation != NATIVE or problem.kernel is None:
         return None
@@ -228,15 +228,15 @@ def whole_function(implementation: str, problem: Problem, inputs: Inputs) -> Cal
 
 
 def synchronize(device: str) -> None:
-    """Wait until the device has done what was launched."""
+    """Wait for the device."""
     if device == "cuda":
         importlib.import_module("torch").cuda.synchronize()
 
 
 def lost_device(device: str) -> str | None:
-    """Return the error that a device answers every question with; None: it works, though it may report an old error."""
+    """Return the error of a device that reports it twice, None for a working one. An old error is reported once."""
     message = None
-    for _ in range(2):  # an error that a device reports only once is no loss
+    for _ in range(2):
         try:
             synchronize(device)
             return None

@@ -1,4 +1,4 @@
-"""What a comparison ran on: device, caches, clocks, load, versions, the environment variables that matter; as text."""
+"""What a comparison ran on, as text: device, caches, clocks, load, versions, environment variables that matter."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def environment(device: str, threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the facts of the machine and of this process, by name; unknown is "not known".
+    """Return the facts of the machine and of this process, by name, "not known" where unknown.
 
     Args:
-        device: "cpu" or "cuda"; inside `prepared`, which has looked whether it is there.
+        device: "cpu" or "cuda", which exists.
         threads: of the CPU.
         environ: the environment variables.
     """
@@ -50,7 +50,7 @@ def environment(device: str, threads: int, environ: Mapping[str, str] = os.envir
     facts = {
         "device": reported.name(device),
         "caches": ", ".join(f"{level.name} {_size(level.size or 0)}" for level in caches) or UNKNOWN,
-        "free memory": _known(reported.free_memory(device), memory),
+        "free memory": _or_unknown(reported.free_memory(device), memory),
         "clocks": clocks(device),
         "load": significant(os.getloadavg()[0]) if hasattr(os, "getloadavg") else UNKNOWN,
         "cores": str(os.cpu_count()),
@@ -74,12 +74,12 @@ def _size(size: int) -> str:
 
 
 def reported_levels(device: str) -> Roofs | None:
-    """Return the levels of the memory hierarchy with their reported sizes and no bandwidths; None where none is known.
+    """Return the memory levels with their reported sizes and no bandwidths, None where no cache is known.
 
-    Where nothing was measured this still says where a working set lies.
+    They say which level holds a working set where no ceiling was measured.
     """
-    found = [Level(name=name, size=size, bandwidth=None) for name, size in reported.data_caches(device).items()]
-    return Roofs(levels=(*found, Level(name="DRAM", size=None, bandwidth=None)), peaks={}) if found else None
+    caches = [Level(name=name, size=size, bandwidth=None) for name, size in reported.data_caches(device).items()]
+    return Roofs(levels=(*caches, Level(name="DRAM", size=None, bandwidth=None)), peaks={}) if caches else None
 
 
 def clocks(device: str) -> str:
@@ -100,10 +100,10 @@ def clocks(device: str) -> str:
 
 
 def _hertz(value: float | None) -> str:
-    return _known(value, lambda known: f"{significant(known / 1e9)} GHz")
+    return _or_unknown(value, lambda hertz: f"{significant(hertz / 1e9)} GHz")
 
 
-def _known(value: Any, text: Callable[[Any], str]) -> str:
+def _or_unknown(value: Any, text: Callable[[Any], str]) -> str:
     return UNKNOWN if value is None else text(value)
 
 

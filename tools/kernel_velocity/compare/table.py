@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kernel_velocity import units
 from kernel_velocity.compare import text
-from kernel_velocity.compare.result import Accuracy, Comparison, Row
+from kernel_velocity.compare.result import FAILED, Accuracy, Comparison, Row
 from kernel_velocity.stats import speedup
 from kernel_velocity.tables import columns
 
@@ -36,7 +36,7 @@ _SETTINGS = ("preset", "rule", "parameters", "rounds", "warm-up", "sample", "tol
 
 @dataclass(frozen=True)
 class Column:
-    """A column of ready strings. `keep`: the lower, the earlier a narrow terminal loses it; None: never."""
+    """A column of ready strings. A narrow terminal drops columns by rising `keep`, and never those of None."""
 
     head: str
     cells: Sequence[str]
@@ -52,15 +52,14 @@ def table(comparison: Comparison, width: int) -> str:
     """Return the whole comparison, in lines of at most `width` characters where its columns allow.
 
     Args:
-        comparison: what is shown.
-        width: of the terminal; taken as between NARROWEST and WIDEST.
+        width: of the terminal, taken as NARROWEST to WIDEST.
     """
     width = min(max(width, NARROWEST), WIDEST)
     parts = [_system(comparison, width)]
     for (problem, device), rows in comparison.problems().items():
         parts += [f"{problem} on {device}\n{_times(rows, width)}", speed_ups(comparison, problem, device, width)]
         parts += [_functions(rows, width), _accuracies(rows, width), "\n".join([*_absent(rows), *_doubts(rows)])]
-    parts.append("\n".join([*(f"note: {each}" for each in comparison.warnings), accuracy_line(comparison)]))
+    parts.append("\n".join([*(f"note: {warning}" for warning in comparison.warnings), accuracy_line(comparison)]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -106,11 +105,11 @@ def _times(rows: Sequence[Row], width: int) -> str:
     }
     all_columns = [Column("case", blank_repeats([row.compared.case for row in rows]))]
     all_columns += [Column(head, [cell(row) or NONE for row in rows], keep) for head, (cell, keep) in cells.items()]
-    kept = fitting(all_columns, width)
-    legend = [LEGEND[column.head] for column in kept if column.head in LEGEND]
+    fitted = fitting(all_columns, width)
+    legend = [LEGEND[column.head] for column in fitted if column.head in LEGEND]
     if any(row.timing is not None and row.timing.half_width is None for row in rows):
         legend.append("±95% needs 3 rounds")
-    return f"{_lines(kept)}\n{wrapped('  ', legend, width)}"
+    return f"{_lines(fitted)}\n{wrapped('  ', legend, width)}"
 
 
 def time(row: Row) -> str:
@@ -129,7 +128,7 @@ def efficiency(row: Row) -> str:
 
 
 def histogram(row: Row) -> str:
-    """Return the samples from the fastest to the 99th percentile as blocks; slower ones count in the last."""
+    """Return a histogram of the samples from the fastest to p99 as blocks, with slower ones in the last."""
     if row.spread is None:
         return ""
     if row.spread.min == row.spread.p99:
@@ -143,15 +142,15 @@ def bars(counts: Sequence[int]) -> str:
     The outermost blanks are dots, so that alignment does not swallow them.
     """
     most = max(counts)
-    shown = [BLOCKS[min(count * len(BLOCKS) // most, len(BLOCKS) - 1)] if count else " " for count in counts]
+    blocks = [BLOCKS[min(count * len(BLOCKS) // most, len(BLOCKS) - 1)] if count else " " for count in counts]
     for edge in (0, -1):
-        shown[edge] = shown[edge].replace(" ", "·")
-    return "".join(shown)
+        blocks[edge] = blocks[edge].replace(" ", "·")
+    return "".join(blocks)
 
 
 def speed_ups(comparison: Comparison, problem: str, device: str, width: int) -> str:
     """Return every pairwise speed-up with its error: a row per case, a column per pair, in blocks as wide as fit."""
-    cases = [each for each in comparison.compared if (each.problem, each.device) == (problem, device)]
+    cases = [case for case in comparison.compared if (case.problem, case.device) == (problem, device)]
     cells: dict[str, dict[str, str]] = {}
     for compared in cases:
         for pair in compared.speed_ups(comparison.settings.get("reference")):
@@ -161,17 +160,17 @@ def speed_ups(comparison: Comparison, problem: str, device: str, width: int) -> 
         return ""
     names = [compared.case for compared in cases]
     first = Column("speed-up", names)
-    pairs = [Column(head, [found.get(name, NONE) for name in names]) for head, found in cells.items()]
+    pairs = [Column(head, [ratios.get(name, NONE) for name in names]) for head, ratios in cells.items()]
     blocks = [_lines([first, *block]) for block in _blocks(pairs, width - first.width)]
     note = "A vs B: time of B / time of A, ± its standard error; ~: within two errors of 1"
     return "\n\n".join(blocks) + f"\n  {note}"
 
 
-def _blocks(found: Sequence[Column], width: int) -> Iterator[list[Column]]:
-    """Yield consecutive columns that fit into `width` together; one that is wider stands alone."""
+def _blocks(pairs: Sequence[Column], width: int) -> Iterator[list[Column]]:
+    """Yield consecutive columns that fit into `width` together, a wider one alone."""
     block: list[Column] = []
-    for column in found:
-        if block and sum(each.width + GAP for each in (*block, column)) > width:
+    for column in pairs:
+        if block and sum(member.width + GAP for member in (*block, column)) > width:
             yield block
             block = []
         block.append(column)
@@ -179,21 +178,21 @@ def _blocks(found: Sequence[Column], width: int) -> Iterator[list[Column]]:
 
 
 def _functions(rows: Sequence[Row], width: int) -> str:
-    """Return the time of the whole function and its overhead; "" where none was measured."""
-    shown = [(row, row.timed.function) for row in rows if row.overhead is not None]
-    if not shown:
+    """Return the times of whole functions and their overheads, "" where none was measured."""
+    timed = [(row, row.timed.function) for row in rows if row.overhead is not None]
+    if not timed:
         return ""
-    head = [
-        Column("whole function", blank_repeats([row.compared.case for row, _ in shown])),
-        Column("implementation", [row.timed.implementation for row, _ in shown]),
-        Column("time", [units.seconds(seconds or 0.0) for _, seconds in shown]),
-        Column("outside the kernel", [overhead(row) for row, _ in shown]),
+    table = [
+        Column("whole function", blank_repeats([row.compared.case for row, _ in timed])),
+        Column("implementation", [row.timed.implementation for row, _ in timed]),
+        Column("time", [units.seconds(seconds or 0.0) for _, seconds in timed]),
+        Column("outside the kernel", [overhead(row) for row, _ in timed]),
     ]
-    return _lines(fitting(head, width)) + "\n  with allocation and checks; -: what is called is the whole function"
+    return _lines(fitting(table, width)) + "\n  with allocation and checks; -: what is called is the whole function"
 
 
 def overhead(row: Row) -> str:
-    """Return the part of the whole function outside the kernel; "within noise" where it is negative."""
+    """Return the part of the whole function outside the kernel, "within noise" where it is negative."""
     outside = row.overhead
     if not outside:  # 0: the call is the function, and was timed once
         return NONE
@@ -201,8 +200,8 @@ def overhead(row: Row) -> str:
 
 
 def _accuracies(rows: Sequence[Row], width: int) -> str:
-    """Return the errors of every output; "" where nothing was verified."""
-    pairs = [(row, each) for row in rows for each in row.timed.accuracy]
+    """Return the errors of every output, "" where nothing was verified."""
+    pairs = [(row, output) for row in rows for output in row.timed.accuracy]
     if not pairs:
         return ""
     figures = {
@@ -213,14 +212,14 @@ def _accuracies(rows: Sequence[Row], width: int) -> str:
         "max ulp": ("max_ulp_error", 1),
         "off by one": ("off_by_one", 2),
     }
-    shown = [
+    table = [
         Column("accuracy", blank_repeats([row.compared.case for row, _ in pairs])),
         Column("implementation", [row.timed.implementation for row, _ in pairs]),
-        Column("output", [each.output for _, each in pairs]),
-        Column("result", ["right" if each.right else "FAIL" for _, each in pairs]),
-        *(Column(head, [_number(each, name) for _, each in pairs], keep) for head, (name, keep) in figures.items()),
+        Column("output", [output.output for _, output in pairs]),
+        Column("result", ["right" if output.right else "FAIL" for _, output in pairs]),
+        *(Column(head, [_number(output, name) for _, output in pairs], keep) for head, (name, keep) in figures.items()),
     ]
-    return _lines(fitting(shown, width))
+    return _lines(fitting(table, width))
 
 
 def _number(accuracy: Accuracy, name: str) -> str:
@@ -237,7 +236,7 @@ def _absent(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _doubts(rows: Sequence[Row]) -> list[str]:
-    """Return what speaks against timings, each once with the rows that it is about: flags, warnings of the roofline.
+    """Return the flags and roofline warnings of the rows, each once with the rows that it is about.
 
     A warning's advice, which follows its first semicolon, is given once below them all.
     """
@@ -251,7 +250,7 @@ def _doubts(rows: Sequence[Row]) -> list[str]:
             what, _, rest = doubt.partition("; ")
             about.setdefault(what, []).append(f"{row.timed.implementation} {row.compared.case}")
             advice |= {rest: None} if rest else {}
-    return [*(f"{doubt}: {', '.join(names)}" for doubt, names in about.items()), *(f"  {each}" for each in advice)]
+    return [*(f"{doubt}: {', '.join(names)}" for doubt, names in about.items()), *(f"  {line}" for line in advice)]
 
 
 def accuracy_line(comparison: Comparison) -> str:
@@ -260,20 +259,20 @@ def accuracy_line(comparison: Comparison) -> str:
     An element's error is its absolute or its relative one, whichever is smaller.
     """
     rows = list(comparison.rows())
-    outputs = [(text.name(row), each) for row in rows for each in row.timed.accuracy]
-    others = sum(row.timed.failed is not None and all(each.right for each in row.timed.accuracy) for row in rows)
-    failed = f"; {units.count(others, 'implementation')} FAILED otherwise" if others else ""
+    outputs = [(text.name(row), output) for row in rows for output in row.timed.accuracy]
+    raised = sum(row.timed.status == FAILED for row in rows)
+    failed = f"; {units.count(raised, 'implementation')} FAILED otherwise" if raised else ""
     if not outputs:
         return f"accuracy: nothing was verified{failed}"
-    wrong = [name for name, each in outputs if not each.right]
+    wrong = [name for name, output in outputs if not output.right]
     line = f"accuracy: {len(outputs) - len(wrong)} of {units.count(len(outputs), 'output')} right"
     if wrong:
         return f"{line}; WRONG: {', '.join(wrong)}{failed}"
-    errors = [(error, name) for name, each in outputs if (error := each.number("max_error")) is not None]
+    errors = [(error, name) for name, output in outputs if (error := output.number("max_error")) is not None]
     if errors:
         error, name = max(errors)
         line += f"; largest error {error:.3g}, absolute or relative ({name})" if error else "; all exact"
-    passes = [passed for _, each in outputs if isinstance(passed := each.details.get("passes_1e5"), bool)]
+    passes = [passed for _, output in outputs if isinstance(passed := output.details.get("passes_1e5"), bool)]
     return line + (f"; {sum(passes)} of {len(passes)} pass 1e-5" if passes else "") + failed
 
 
@@ -282,20 +281,20 @@ def blank_repeats(cells: Sequence[str]) -> list[str]:
     return ["" if number and cell == cells[number - 1] else cell for number, cell in enumerate(cells)]
 
 
-def fitting(found: Sequence[Column], width: int) -> list[Column]:
-    """Return the columns that fit into `width` characters, in their order; those never left out even where they do not.
+def fitting(table: Sequence[Column], width: int) -> list[Column]:
+    """Return the columns that fit into `width` characters, in their order, and those that are never dropped.
 
-    Columns in which every cell is "-" or blank are left out first.
+    Columns in which every cell is "-" or blank are dropped first.
     """
-    kept = [each for each in found if each.keep is None or any(cell not in ("", NONE) for cell in each.cells)]
-    while sum(each.width for each in kept) + GAP * (len(kept) - 1) > width:
-        droppable = [each for each in kept if each.keep is not None]
+    rest = [column for column in table if column.keep is None or set(column.cells) - {"", NONE}]
+    while sum(column.width for column in rest) + GAP * (len(rest) - 1) > width:
+        droppable = [column for column in rest if column.keep is not None]
         if not droppable:
             break
-        kept.remove(min(droppable, key=lambda each: each.keep or 0))
-    return kept
+        rest.remove(min(droppable, key=lambda column: column.keep or 0))
+    return rest
 
 
-def _lines(shown: Sequence[Column]) -> str:
-    """Return columns as aligned lines, heads first; the first column to the left."""
-    return columns(list(zip(*((each.head, *each.cells) for each in shown), strict=True)))
+def _lines(table: Sequence[Column]) -> str:
+    """Return columns as aligned lines, heads first, with the first column to the left."""
+    return columns(list(zip(*((column.head, *column.cells) for column in table), strict=True)))

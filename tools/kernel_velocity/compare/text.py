@@ -1,4 +1,4 @@
-"""The figures of a row as text, for every output; "" for what is unknown. No rounding makes 1 or 0 of anything else."""
+"""The figures of a row as text, for every output, "" where unknown. Rounding never makes 0% or 1.00x of others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ratio(value: float) -> str:
 
 
 def speed_up(pair: SpeedUp) -> str:
-    """Return "2.31x ±0.02"; "2.31x" where too few rounds give an error."""
+    """Return "2.31x ±0.02", or "2.31x" where there are too few rounds for an error."""
     if pair.error is None:
         return f"{ratio(pair.ratio)}x"
     error = f"{pair.error:.2f}" if pair.error >= 0.005 else units.significant(pair.error)
@@ -46,7 +46,7 @@ def speed_up(pair: SpeedUp) -> str:
 
 
 def time(row: Row) -> str:
-    """Return "61.2 µs ±0.4%", the larger side of the interval; "61.2 µs" where too few rounds give one."""
+    """Return "61.2 µs ±0.4%" with the larger side of the interval, "61.2 µs" where there is none."""
     if row.timing is None:
         return ""
     half = row.timing.half_width
@@ -105,20 +105,20 @@ def cache_benefit(row: Row) -> str:
 
 
 def error(row: Row) -> str:
-    """Return the largest absolute error over the outputs: "1.19e-07"; first NaN and infinities, which have no error."""
+    """Return the largest absolute error over the outputs: "1.19e-07". NaN and infinities come first."""
     for name, what in NEVER_RIGHT.items():
-        if elements := max((each.number(name) or 0 for each in row.timed.accuracy), default=0):
+        if elements := max((output.number(name) or 0 for output in row.timed.accuracy), default=0):
             return f"{what} in {units.count(int(elements), 'element')}"
     # `max_difference` is what public challenges report
-    errors = [each.number("max_absolute_error", "max_difference") for each in row.timed.accuracy]
-    known = [each for each in errors if each is not None]
-    if any(map(math.isnan, known)):
+    figures = [output.number("max_absolute_error", "max_difference") for output in row.timed.accuracy]
+    errors = [error for error in figures if error is not None]
+    if any(map(math.isnan, errors)):
         return "NaN"
-    return f"{max(known):.3g}" if known else ""
+    return f"{max(errors):.3g}" if errors else ""
 
 
 def verdict(rows: Sequence[Row], quote: Callable[[str], str] = str) -> str:
-    """Return how many results are verified and right, or which are not; names as `quote` writes them."""
+    """Return how many results are verified and right, or which are wrong or failed, with names in quotes."""
     bad = [f"{quote(row.timed.implementation)} on {quote(row.compared.case)}" for row in rows if row.timed.is_bad]
     if bad:
         return f"FAIL: {units.count(len(bad), 'result')} wrong or failed: {', '.join(bad)}"

@@ -22,7 +22,7 @@ OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 def _precision(torch: Any) -> tuple[str | None, ...]:
     """Return the precision of float32 products: by PyTorch's older name for it, on CUDA, on the CPU, everywhere.
 
-    None for what this version does not have, or refuses to tell, because the older name has no word for the newer ones.
+    None where this version lacks a setting, or where the older name has no word for the newer settings.
     """
     try:
         older = torch.get_float32_matmul_precision()
@@ -31,8 +31,8 @@ def _precision(torch: Any) -> tuple[str | None, ...]:
     return (older, *(getattr(holder, "fp32_precision", None) for holder in _holders(torch)))
 
 
-def _set_precision(torch: Any, wanted: tuple[str | None, ...]) -> None:
-    older, *newer = wanted
+def _set_precision(torch: Any, precision: tuple[str | None, ...]) -> None:
+    older, *newer = precision
     if older is not None:
         torch.set_float32_matmul_precision(older)  # sets the newer ones of CUDA and of the CPU, too
     for holder, value in zip(_holders(torch), newer, strict=True):
@@ -106,7 +106,7 @@ def prepared(device: str, threads: int) -> Iterator[None]:
 
 @contextmanager
 def set_back(note: Callable[[str], None]) -> Iterator[None]:
-    """Put every setting back that is changed within; `note` is called with each change: "threads from 1 to 4"."""
+    """Restore every setting that is changed within, and call `note` with each change: "threads from 1 to 4"."""
     torch: Any = importlib.import_module("torch")
     before = {name: read(torch) for name, (read, _) in SETTINGS.items()}
     try:
@@ -121,7 +121,7 @@ def set_back(note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _text(value: Any) -> str:
-    """Return a setting's value for a message; "" for a state of random numbers."""
+    """Return a setting's value for a message, "" for a state of random numbers."""
     if isinstance(value, bytes):
         return ""
     if isinstance(value, tuple):  # of precisions

@@ -67,30 +67,32 @@ def files(root: Path, name: str, signature: Signature, abi: str) -> dict[Path, s
         "abi": abi,
         "signature": signature,
         "types": TYPES,
-        "pointers": [item for item in signature.parameters if item.pointer],
+        "pointers": [param for param in signature.parameters if param.pointer],
         "allowed": "  # noqa: PLR0917 - the problem has so many" if len(signature.arguments) > POSITIONAL else "",
         "dtype": TYPES[signature.inputs[0].type].dtype,
         **_native(signature),
         **_problem(signature),
     }
-    wanted = {
+    sources = {
         Path("kernels", name, "__init__.py"): "kernel.py.j2",
         Path("kernels", name, f"{name}.cpp"): f"{abi}.cpp.j2",
         Path("kernels", name, f"{name}.cu"): f"{abi}.cu.j2",
         Path("benchmarks", f"{name}.py"): "benchmark.py.j2",
         Path("tests", "kernels", f"test_{name}.py"): "test.py.j2",
     }
-    rendered = {path: templates.get_template(template).render(values) for path, template in wanted.items()}
+    rendered = {path: templates.get_template(template).render(values) for path, template in sources.items()}
     return {path: _formatted(root, path, text) for path, text in rendered.items()}
 
 
 def _formatted(root: Path, path: Path, text: str) -> str:
-    """Return a file's text with its lines broken; as it is, with long lines, where the formatter is not installed."""
+    """Return a file's text as its formatter breaks the lines, unchanged where the formatter is not installed."""
     program, *options = FORMATTERS[path.suffix]
-    found = shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-    if found is None:
+    executable = shutil.which(
+        program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    )
+    if executable is None:
         return text
-    command = [found, *options, str(path)]
+    command = [executable, *options, str(path)]
     done = subprocess.run(command, cwd=root, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UsageError(f"{program} failed on {path}: {' '.join(done.stderr.split())}")
@@ -98,48 +100,48 @@ def _formatted(root: Path, path: Path, text: str) -> str:
 
 
 def _native(signature: Signature) -> dict[str, Any]:
-    pointers = [item for item in signature.parameters if item.pointer]
+    pointers = [param for param in signature.parameters if param.pointer]
     sizes, values = signature.sizes, signature.values
     in_order = (*pointers, *sizes, *values)
     return {
-        "kv_cpp": [_declared(item, "cpp", wide=item in sizes) for item in in_order],
-        "kv_cuda": [_declared(item, "cuda", wide=item in sizes) for item in in_order],
-        "solution_cpp": [_declared(item, "cpp") for item in signature.parameters],
-        "solution_cuda": [_declared(item, "cuda") for item in signature.parameters],
-        "kv_names": [item.name for item in in_order],
-        "solution_names": [item.name for item in signature.parameters],
+        "kv_cpp": [_declared(param, "cpp", wide=param in sizes) for param in in_order],
+        "kv_cuda": [_declared(param, "cuda", wide=param in sizes) for param in in_order],
+        "solution_cpp": [_declared(param, "cpp") for param in signature.parameters],
+        "solution_cuda": [_declared(param, "cuda") for param in signature.parameters],
+        "kv_names": [param.name for param in in_order],
+        "solution_names": [param.name for param in signature.parameters],
         "solution_arguments": [
-            f"static_cast<{item.type}>({item.name})" if item in sizes and item.type != "int64_t" else item.name
-            for item in signature.parameters
+            f"static_cast<{param.type}>({param.name})" if param in sizes and param.type != "int64_t" else param.name
+            for param in signature.parameters
         ],
-        "elements": " * ".join(item.name for item in sizes),
-        "solution_elements": ("" if all(item.type == SIZE for item in sizes) else "size_t{1} * ")
-        + " * ".join(item.name for item in sizes),
-        "headers": sorted({TYPES[item.type].header for item in pointers} - {""}),
+        "elements": " * ".join(param.name for param in sizes),
+        "solution_elements": ("" if all(param.type == SIZE for param in sizes) else "size_t{1} * ")
+        + " * ".join(param.name for param in sizes),
+        "headers": sorted({TYPES[param.type].header for param in pointers} - {""}),
     }
 
 
-def _declared(item: Parameter, language: str, *, wide: bool = False) -> str:
-    """Return an argument's declaration; a `wide` one is int64_t."""
-    kind = "int64_t" if wide else SIZE if item.type == SIZE else str(getattr(TYPES[item.type], language))
-    if item.pointer:
-        return f"{'' if item.output else 'const '}{kind}* {item.name}"
-    return f"{kind} {item.name}"
+def _declared(param: Parameter, language: str, *, wide: bool = False) -> str:
+    """Return an argument's declaration, of int64_t where it is `wide`."""
+    kind = "int64_t" if wide else SIZE if param.type == SIZE else str(getattr(TYPES[param.type], language))
+    if param.pointer:
+        return f"{'' if param.output else 'const '}{kind}* {param.name}"
+    return f"{kind} {param.name}"
 
 
 def _problem(signature: Signature) -> dict[str, Any]:
     output = TYPES[signature.output.type].dtype
-    dtypes = [TYPES[item.type].dtype for item in signature.inputs]
-    names = [item.python for item in signature.inputs]
-    factors = [item.python for item in signature.values] or ["2"]
+    dtypes = [TYPES[param.type].dtype for param in signature.inputs]
+    names = [param.python for param in signature.inputs]
+    factors = [param.python for param in signature.values] or ["2"]
     total = names[0] if len(names) == 1 else f"({' + '.join(names)})"
     formula = " * ".join([total, *factors])
     extent = "count" if len(signature.sizes) == 1 else "shape"
     inputs = [
-        MADE[TYPES[item.type].dtype].format(f'self.random({extent}, "{item.python}")')
-        if item.pointer
-        else item.python.upper()
-        for item in signature.arguments
+        MADE[TYPES[param.type].dtype].format(f'self.random({extent}, "{param.python}")')
+        if param.pointer
+        else param.python.upper()
+        for param in signature.arguments
     ]
     return {
         "output_dtype": output,
@@ -149,10 +151,10 @@ def _problem(signature: Signature) -> dict[str, Any]:
         "computed": formula if set(dtypes) == {output} else f"({formula}).to(torch.{output})",
         "cast": set(dtypes) != {output},
         "flops": len(names) - 1 + len(factors),
-        "bytes": sum(TYPES[item.type].size for item in (*signature.inputs, signature.output)),
+        "bytes": sum(TYPES[param.type].size for param in (*signature.inputs, signature.output)),
         "inputs": inputs,
         "constants": {
-            item.python.upper(): "0.5" if item.type in ("float", "double") else "3" for item in signature.values
+            param.python.upper(): "0.5" if param.type in ("float", "double") else "3" for param in signature.values
         },
         "cases": [f"{dtypes[0]}-{size}" for size in _sizes(len(signature.sizes))],
         "is_default_vector": len(signature.sizes) == 1 and dtypes[0] == "float32",

@@ -65,14 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
-    """Write the files, all or none; say what comes next."""
+    """Write the files, all or none, and print the next steps."""
     root: Path = args.root
     config.check(root)
     check_name(args.name)
-    made = files.files(root, args.name, _signature(args), args.abi)
-    _check_free(root, args.name, made)
-    write_all(root, made)
-    for path in made:
+    texts = files.files(root, args.name, _signature(args), args.abi)
+    _check_free(root, args.name, texts)
+    write_all(root, texts)
+    for path in texts:
         print(path.as_posix(), file=out)
     folder = f"kernels/{args.name}"
     print(
@@ -109,22 +109,21 @@ def _signature(args: argparse.Namespace) -> Signature:
     if args.problem is None:
         return new_signature.parse(args.parameters or DEFAULT)
     path, _, name = args.problem.partition(":")
-    found = problem_class(Path(path), name or None)
-    return new_signature.from_problem(path, found.parameters)
+    return new_signature.from_problem(path, problem_class(Path(path), name or None).parameters)
 
 
-def _check_free(root: Path, name: str, made: Mapping[Path, str]) -> None:
-    there = [path for path in (Path("kernels", name), Path("benchmarks", name), *made) if (root / path).exists()]
-    if there:
-        raise UsageError(f"{name}: {there[0].as_posix()} exists; remove it, or call the kernel something else")
+def _check_free(root: Path, name: str, texts: Mapping[Path, str]) -> None:
+    existing = [path for path in (Path("kernels", name), Path("benchmarks", name), *texts) if (root / path).exists()]
+    if existing:
+        raise UsageError(f"{name}: {existing[0].as_posix()} exists; remove it, or call the kernel something else")
 
 
-def write_all(root: Path, made: Mapping[Path, str]) -> None:
+def write_all(root: Path, texts: Mapping[Path, str]) -> None:
     """Write files below a folder, all or, when one cannot be written, none."""
-    folders = [root / path.parent for path in made if not (root / path.parent).exists()]
+    folders = [root / path.parent for path in texts if not (root / path.parent).exists()]
     written: list[Path] = []
     try:
-        for path, text in made.items():
+        for path, text in texts.items():
             replace_text(root / path, text)
             written.append(root / path)
     except BaseException:

@@ -75,7 +75,7 @@ class Parameter:
 
     @property
     def python(self) -> str:
-        """Its name in Python: lower case, and none of Python's own."""
+        """Return its name in Python: lower case, and none of Python's own."""
         name = self.name.lower()
         return f"{name}_" if keyword.iskeyword(name) or hasattr(builtins, name) else name
 
@@ -88,33 +88,34 @@ class Signature:
 
     @property
     def inputs(self) -> tuple[Parameter, ...]:
-        """The tensors that are read."""
-        return tuple(item for item in self.parameters if item.pointer and not item.output)
+        """Return the tensors that are read."""
+        return tuple(param for param in self.parameters if param.pointer and not param.output)
 
     @property
     def output(self) -> Parameter:
-        """The tensor that is written."""
-        return next(item for item in self.parameters if item.output)
+        """Return the tensor that is written."""
+        return next(param for param in self.parameters if param.output)
 
     @property
     def sizes(self) -> tuple[Parameter, ...]:
-        """What the shapes of the tensors say: every size_t, and the integers behind the last pointer."""
-        last = max(index for index, item in enumerate(self.parameters) if item.pointer)
+        """Return the extents of the tensors: every size_t, and the integers behind the last pointer."""
+        last = max(index for index, param in enumerate(self.parameters) if param.pointer)
         return tuple(
-            item
-            for index, item in enumerate(self.parameters)
-            if item.type == SIZE or (not item.pointer and index > last and item.type in ("int", "int32_t", "int64_t"))
+            param
+            for index, param in enumerate(self.parameters)
+            if param.type == SIZE
+            or (not param.pointer and index > last and param.type in ("int", "int32_t", "int64_t"))
         )
 
     @property
     def values(self) -> tuple[Parameter, ...]:
-        """The numbers that a caller gives."""
-        return tuple(item for item in self.parameters if not item.pointer and item not in self.sizes)
+        """Return the numbers that a caller gives."""
+        return tuple(param for param in self.parameters if not param.pointer and param not in self.sizes)
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
-        """What a caller gives in Python: tensors that are read, and numbers, in order."""
-        return tuple(item for item in self.parameters if item in self.inputs or item in self.values)
+        """Return what a caller gives in Python, in order: tensors that are read, and numbers."""
+        return tuple(param for param in self.parameters if param in self.inputs or param in self.values)
 
 
 def parse(text: str) -> Signature:
@@ -123,45 +124,50 @@ def parse(text: str) -> Signature:
     Raises:
         UsageError: it cannot be read, or what it says cannot be a kernel.
     """
-    found = []
+    parameters = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\w+)\s*:\s*(\w+)\s*(\*?)\s*(!?)\s*", part)
         if match is None:
             raise UsageError(f"--parameters: cannot read {part.strip()!r}; wanted name:type, such as {EXAMPLE}")
         name, kind, pointer, output = match.groups()
-        found.append(Parameter(name, kind, bool(pointer), bool(output)))
-    return _checked("--parameters", found)
+        parameters.append(Parameter(name, kind, bool(pointer), bool(output)))
+    return _checked("--parameters", parameters)
 
 
 def from_problem(where: str, parameters: Iterable[Mapping[str, Any]]) -> Signature:
     """Return the signature that a Problem's `parameters` say.
 
     Raises:
-        UsageError: they say none, or one that cannot be a kernel; the message begins with `where`.
+        UsageError: there are none, or they cannot be a kernel's. The message begins with `where`.
     """
     try:
-        found = [
-            Parameter(item["name"], item["type"], bool(item["pointer"]), bool(item["pointer"] and not item["const"]))
-            for item in parameters
+        converted = [
+            Parameter(
+                param["name"],
+                param["type"],
+                bool(param["pointer"]),
+                bool(param["pointer"] and not param["const"]),
+            )
+            for param in parameters
         ]
     except (KeyError, TypeError) as error:
         raise UsageError(f"{where}: `parameters` lacks {error}; wanted name, type, pointer, const") from None
-    if not found:
+    if not converted:
         raise UsageError(f"{where}: the Problem has no `parameters`; say them: --parameters {EXAMPLE}")
-    return _checked(where, found)
+    return _checked(where, converted)
 
 
-def _checked(where: str, found: list[Parameter]) -> Signature:
-    for item in found:
-        _check(where, item)
-    names = [name for item in found for name in {item.name, item.python}]
+def _checked(where: str, parameters: list[Parameter]) -> Signature:
+    for param in parameters:
+        _check(where, param)
+    names = [name for param in parameters for name in {param.name, param.python}]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{where}: two arguments are called {twice!r} (in Python, names are lower case)")
-    outputs = [item.name for item in found if item.output]
+    outputs = [param.name for param in parameters if param.output]
     if len(outputs) != 1:
         got = ", ".join(outputs) or "none"
         raise UsageError(f"{where}: wanted one output (name:type*!), got {got}: the suite tracks kernels with one")
-    signature = Signature(tuple(found))
+    signature = Signature(tuple(parameters))
     if not signature.inputs:
         raise UsageError(f"{where}: no tensor that is read; wanted at least one, such as {EXAMPLE}")
     if not signature.sizes:
@@ -169,20 +175,20 @@ def _checked(where: str, found: list[Parameter]) -> Signature:
     return signature
 
 
-def _check(where: str, item: Parameter) -> None:
+def _check(where: str, param: Parameter) -> None:
     """Check the name and the type of an argument."""
-    name, where = item.name, f"{where}: {item.name!r}"
+    name, where = param.name, f"{where}: {param.name!r}"
     if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9_]*[A-Za-z0-9])?", name) or len(name) > LONGEST:
         raise UsageError(
             f"{where} is no name; wanted a letter, then letters, digits and _ (not last), {LONGEST} at most"
         )
     if keyword.iskeyword(name) or name in _CPP or name in TYPES:
         raise UsageError(f"{where} is a keyword or a type; give the argument another name")
-    if {name, name.lower()} & (_TAKEN if item.output else _TAKEN | _TAKEN_BY_PYTHON):
+    if {name, name.lower()} & (_TAKEN if param.output else _TAKEN | _TAKEN_BY_PYTHON):
         raise UsageError(f"{where}: the generated code calls something else so; give the argument another name")
-    if item.output and not item.pointer:
-        raise UsageError(f"{where} is written, so it must be a pointer: {name}:{item.type}*!")
-    known = {*TYPES, SIZE} - ({SIZE} if item.pointer else set(_HALVES))
-    if item.type not in known:
-        kind = "pointer" if item.pointer else "number"
-        raise UsageError(f"{where} is a {kind} of type {item.type!r}; there are {', '.join(sorted(known))}")
+    if param.output and not param.pointer:
+        raise UsageError(f"{where} is written, so it must be a pointer: {name}:{param.type}*!")
+    types = {*TYPES, SIZE} - ({SIZE} if param.pointer else set(_HALVES))
+    if param.type not in types:
+        kind = "pointer" if param.pointer else "number"
+        raise UsageError(f"{where} is a {kind} of type {param.type!r}; there are {', '.join(sorted(types))}")

@@ -1,6 +1,6 @@
 """What a comparison is written as. Imports the comparison's values and, for the page, the site's charts and templates.
 
-json.py              JSON for scripts; the keys are described there
+json.py              JSON for scripts, with the list of its keys
 markdown.py          tables for the comment of a pull request
 google_benchmark.py  Google Benchmark's JSON, for its compare.py
 nvbench.py           nvbench's JSON, for its nvbench_compare.py

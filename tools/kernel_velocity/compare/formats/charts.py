@@ -1,7 +1,7 @@
 """The charts of a comparison's page: the samples of each implementation, and the roofline plot of all, by Bokeh.
 
 Axes carry their unit. A caption says in text what a chart shows in numbers. No foreign text reaches Bokeh. Neutral
-lines are of a grey that keeps a contrast of 3:1 on white and on near-black; the page's script paints the axes.
+lines are of a grey that keeps a contrast of 3:1 on white and on near-black. The page's script paints the axes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Drawn = tuple[str, figure | None]  # the caption; without a plot it says why the
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as the page embeds it. `document` is what Bokeh.embed.embed_item takes; None: the caption says why."""
+    """A chart as the page embeds it. `document` is for Bokeh.embed.embed_item. Without one the caption says why."""
 
     title: str
     caption: str
@@ -50,14 +50,15 @@ class Chart:
 
 
 def charts(timed: Timed, colour: str) -> list[Chart]:
-    """Return every chart of the samples of an implementation; power over time only where there is any."""
+    """Return every chart of the samples of an implementation, and of its power where that was recorded."""
     samples = _Samples(timed, colour)
-    drawn = {title: draw(samples) for title, (fewest, draw) in CHARTS.items() if samples.values.size >= fewest}
-    needed = {
-        title: (f"needs {fewest} samples, have {samples.values.size}", None) for title, (fewest, _) in CHARTS.items()
+    count = samples.values.size
+    drawn = {
+        title: draw(samples) if count >= fewest else (f"needs {fewest} samples, have {count}", None)
+        for title, (fewest, draw) in CHARTS.items()
     }
-    power = {"Power over time": _power(timed, colour)} if timed.power else {}
-    return [_chart(title, *found) for title, found in {**needed, **drawn, **power}.items()]
+    drawn |= {"Power over time": _power(timed, colour)} if timed.power else {}
+    return [_chart(title, caption, plot) for title, (caption, plot) in drawn.items()]
 
 
 def _chart(title: str, caption: str, plot: figure | None) -> Chart:
@@ -65,7 +66,7 @@ def _chart(title: str, caption: str, plot: figure | None) -> Chart:
 
 
 class _Samples:
-    """The samples in the order taken, in the unit `unit` of `scale` s."""
+    """The samples in the order taken, in `unit`, which is `scale` s long."""
 
     def __init__(self, timed: Timed, colour: str) -> None:
         self.colour = colour
@@ -73,27 +74,26 @@ class _Samples:
         values = np.concatenate(seconds) if seconds else np.empty(0)
         self.unit = units.seconds(float(np.median(values))).split()[1] if values.size else "s"
         self.scale = units.parse(f"1 {self.unit}")
-        self.rounds = [each / self.scale for each in seconds]
+        self.rounds = [samples / self.scale for samples in seconds]
         self.values = values / self.scale
-        self.estimates = [each / self.scale for each in timed.estimates]
+        self.estimates = [estimate / self.scale for estimate in timed.estimates]
 
     def text(self, value: float) -> str:
         return units.seconds(value * self.scale)
 
-    def shown(self) -> tuple[FloatArray, str]:
-        """Return the samples up to BEYOND percent of them, and what the caption says of the rest."""
-        shown = self.values[self.values <= np.percentile(self.values, BEYOND)]
-        rest = self.values.size - shown.size
+    def without_outliers(self) -> tuple[FloatArray, str]:
+        """Return the samples up to percentile BEYOND, and a caption that mentions the rest."""
+        values = self.values[self.values <= np.percentile(self.values, BEYOND)]
+        rest = self.values.size - values.size
         longest = self.text(float(self.values.max()))
-        return shown, f"; {units.count(rest, 'sample')} up to {longest} not drawn" if rest else ""
+        return values, f"; {units.count(rest, 'sample')} up to {longest} not drawn" if rest else ""
 
     def centres(self, plot: figure) -> str:
-        """Draw mean (dashed) and median; return what the caption says of them."""
+        """Draw mean (dashed) and median, and return a caption with both."""
         mean, median = float(self.values.mean()), float(np.median(self.values))
         for location, dash in ((mean, "dashed"), (median, "solid")):
-            plot.add_layout(
-                Span(location=location, dimension="height", line_color=NEUTRAL, line_dash=dash, line_width=2)
-            )
+            style = {"line_color": NEUTRAL, "line_dash": dash, "line_width": 2}
+            plot.add_layout(Span(location=location, dimension="height", **style))
         return f"median {self.text(median)} (line), mean {self.text(mean)} (dashed)"
 
 
@@ -119,14 +119,14 @@ def _plot(x: str, y: str, **more: Any) -> figure:
 
 
 def _every(count: int) -> npt.NDArray[np.int64]:
-    """Return the numbers, from 0, of at most POINTS evenly spaced ones of so many samples."""
+    """Return the indices of at most POINTS evenly spaced samples of `count`."""
     return np.arange(0, count, max(1, -(-count // POINTS)))
 
 
 def _histogram(samples: _Samples) -> Drawn:
-    shown, rest = samples.shown()
-    edges = np.histogram_bin_edges(shown, bins="fd")
-    heights, edges = np.histogram(shown, bins=min(BINS, max(8, edges.size - 1)))
+    values, rest = samples.without_outliers()
+    edges = np.histogram_bin_edges(values, bins="fd")
+    heights, edges = np.histogram(values, bins=min(BINS, max(8, edges.size - 1)))
     plot = _plot(f"time per call, {samples.unit}", "samples")
     style = {"fill_color": samples.colour, "fill_alpha": 0.7, "line_color": None}
     plot.quad(top=heights, bottom=0, left=edges[:-1], right=edges[1:], **style)
@@ -135,11 +135,11 @@ def _histogram(samples: _Samples) -> Drawn:
 
 
 def _density(samples: _Samples) -> Drawn:
-    shown, rest = samples.shown()
-    if np.ptp(shown) <= 1e-9 * abs(float(shown.mean())):
+    values, rest = samples.without_outliers()
+    if np.ptp(values) <= 1e-9 * abs(float(values.mean())):
         return "all samples are equal: the clock is too coarse for a density", None
-    grid = np.linspace(float(shown.min()), float(shown.max()), GRID)
-    density = gaussian_kde(shown[:: -(-shown.size // DENSITY_SAMPLES)])(grid)
+    grid = np.linspace(float(values.min()), float(values.max()), GRID)
+    density = gaussian_kde(values[:: -(-values.size // DENSITY_SAMPLES)])(grid)
     plot = _plot(f"time per call, {samples.unit}", f"share per {samples.unit}")
     plot.varea(x=grid, y1=0, y2=density, fill_color=samples.colour, fill_alpha=0.25)
     plot.line(grid, density, line_color=samples.colour, line_width=2)
@@ -152,7 +152,7 @@ def _series(samples: _Samples) -> Drawn:
     drawn = _every(samples.values.size)
     style = {"fill_color": samples.colour, "line_color": None, "fill_alpha": 0.6}
     plot.scatter(drawn + 1.0, samples.values[drawn], size=3, **style)
-    ends = np.cumsum([each.size for each in samples.rounds])[: len(samples.estimates)]
+    ends = np.cumsum([values.size for values in samples.rounds])[: len(samples.estimates)]
     begins = np.concatenate([[0], ends[:-1]])
     ys = samples.estimates[: ends.size]
     plot.segment(x0=begins + 0.5, y0=ys, x1=ends + 0.5, y1=ys, line_color=NEUTRAL, line_width=3)
@@ -161,7 +161,7 @@ def _series(samples: _Samples) -> Drawn:
 
 
 def _lag(samples: _Samples) -> Drawn:
-    pairs = [np.stack([each[:-1], each[1:]]) for each in samples.rounds if each.size > 1]
+    pairs = [np.stack([values[:-1], values[1:]]) for values in samples.rounds if values.size > 1]
     if not pairs:
         return "needs 2 samples in a round", None
     before, after = np.concatenate(pairs, axis=1)
@@ -176,14 +176,14 @@ def _autocorrelation(samples: _Samples) -> Drawn:
     lags, means = correlogram(samples.rounds)
     if not lags:
         return "needs rounds of at least 16 samples that are not all equal", None
-    band = 1.96 / np.sqrt(sum(each.size for each in samples.rounds))
+    band = 1.96 / np.sqrt(samples.values.size)
     bounds = (1.15 * min(-band, *means), 1.15 * max(band, *means))
     plot = _plot("lag, samples", "autocorrelation", y_range=bounds)
     plot.vbar(x=lags, top=means, width=0.6, fill_color=samples.colour, line_color=None)
     for location in (-band, band):
         plot.add_layout(Span(location=location, dimension="width", line_color=NEUTRAL, line_dash="dashed"))
-    of_one = f"mean over rounds; {means[0]:.2f} at lag 1"
-    return f"{of_one}; dashed: 95% of independent samples within ±{band:.2f}", plot
+    first = f"mean over rounds; {means[0]:.2f} at lag 1"
+    return f"{first}; dashed: 95% of independent samples within ±{band:.2f}", plot
 
 
 def _lorenz(samples: _Samples) -> Drawn:
@@ -191,8 +191,8 @@ def _lorenz(samples: _Samples) -> Drawn:
     plot = _plot("share of the samples, fastest first", "share of the time", x_range=(0, 1), y_range=(0, 1))
     plot.line([0, 1], [0, 1], line_color=NEUTRAL, line_dash="dashed")
     plot.line(list(curve.population), list(curve.share), line_color=samples.colour, line_width=2)
-    known = "" if gini.value is None else f"Gini coefficient {gini.value:.4f}; "
-    return f"{known}dashed: all samples equal", plot
+    inequality = "" if gini.value is None else f"Gini coefficient {gini.value:.4f}; "
+    return f"{inequality}dashed: all samples equal", plot
 
 
 def _least_squares(samples: _Samples) -> Drawn:
@@ -233,7 +233,7 @@ CHARTS: Mapping[str, tuple[int, Callable[[_Samples], Drawn]]] = {
 
 
 def roofline_chart(rows: Sequence[Row], roofs: Roofs | None, colours: Mapping[str, str]) -> Chart | None:
-    """Return the plot of all rows that have a roofline, under the roofs where these are known; None where none has."""
+    """Return the plot of all rows that have a roofline, under the roofs that are known. None where no row has one."""
     placed = [(row, row.roofline) for row in rows if row.roofline is not None]
     if not placed:
         return None

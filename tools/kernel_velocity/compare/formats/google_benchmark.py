@@ -53,16 +53,16 @@ def as_gbench(comparison: Comparison) -> str:
     return strict_json({"context": context, "benchmarks": benchmarks})
 
 
-def _entries(row: Row, place: Mapping[str, int]) -> list[dict[str, Any]]:
+def _entries(row: Row, indices: Mapping[str, int]) -> list[dict[str, Any]]:
     compared, timed = row.compared, row.timed
     name = f"{compared.problem}/{compared.device}/{compared.case}/{timed.implementation}"
-    common = {"name": name, **place, "run_name": name, "repetitions": max(1, len(timed.estimates)), "threads": 1}
+    common = {"name": name, **indices, "run_name": name, "repetitions": max(1, len(timed.estimates)), "threads": 1}
     repetition = {**common, "run_type": "iteration", "repetition_index": 0}
     if row.timing is None:
         why = {"error_occurred": True, "error_message": timed.reason or timed.status, "time_unit": None}
         return [{**repetition, **why}]
     label = {"label": compared.memory} if compared.memory else {}
-    samples = [len(each) for each in timed.rounds] or [1] * len(timed.estimates)
+    samples = [len(samples) for samples in timed.rounds] or [1] * len(timed.estimates)
     entries = [
         {**repetition, "repetition_index": index, "iterations": count}
         | _figures(row, [estimate], statistics.fmean, NANOSECONDS)
@@ -85,6 +85,6 @@ def _figures(row: Row, estimates: Sequence[float], reduce: Reduce, scale: float)
         "items_per_second": row.compared.elements,
         "flops_per_second": row.compared.flops,
     }
-    counters = {name: reduce([amount / each for each in estimates]) for name, amount in work.items() if amount}
+    counters = {name: reduce([amount / estimate for estimate in estimates]) for name, amount in work.items() if amount}
     value = reduce(estimates) * scale
     return {"real_time": value, "cpu_time": value, "time_unit": "ns", **counters}

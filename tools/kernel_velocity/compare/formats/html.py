@@ -41,7 +41,7 @@ def as_html(comparison: Comparison) -> str:
 def within_script(code: str) -> str:
     """Return JavaScript that cannot end, or swallow the end of, the element it stands in.
 
-    Neither sequence is JavaScript but in strings and regular expressions, where a backslash in them changes nothing.
+    JavaScript has these sequences only in strings and regular expressions, where a backslash in them changes nothing.
     """
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
@@ -75,12 +75,12 @@ def _lines(rows: Sequence[Row], colours: Mapping[str, str], anchors: Mapping[int
     """Return the rows of a table: the first of each test case spans its `span` rows."""
     lines = []
     for number, row in enumerate(rows):
-        place = row.compared.memory or DASH
+        size = f"{text.megabytes(row)} MB per tensor · {row.compared.elements:,} elements"
         repeats = number > 0 and rows[number - 1].compared is row.compared
         lines.append(
             {
                 "case": row.compared.case,
-                "where": f"{place} · {text.megabytes(row)} MB per tensor · {row.compared.elements:,} elements",
+                "where": f"{row.compared.memory or DASH} · {size}",
                 "span": 0 if repeats else len(row.compared.timed),
                 "implementation": row.timed.implementation,
                 "colour": colours[row.timed.implementation],
@@ -124,8 +124,8 @@ def _speeds(comparison: Comparison) -> list[str]:
     lines = []
     for compared in comparison.compared:
         pairs = compared.speed_ups(comparison.settings.get("reference"))
-        shown = "; ".join(f"{pair.faster} over {pair.slower} {text.speed_up(pair)}" for pair in pairs)
-        lines += [f"{compared.problem}, {compared.case}: {shown}"] if pairs else []
+        words = "; ".join(f"{pair.faster} over {pair.slower} {text.speed_up(pair)}" for pair in pairs)
+        lines += [f"{compared.problem}, {compared.case}: {words}"] if pairs else []
     return lines
 
 
@@ -150,10 +150,10 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     stops = ", ".join(f"{timed.stops.count(stop)} x {stop}" for stop in dict.fromkeys(timed.stops))
     facts = [("rounds stopped", stops), ("flags", ", ".join(timed.flags))]
     facts += [("roofline", warning) for warning in timed.roofline.warnings] if timed.roofline is not None else []
-    for each in timed.accuracy:
-        known = {name: value for name, value in each.details.items() if name != "right" and value is not None}
-        figures = ", ".join(f"{name} {_figure(value)}" for name, value in known.items())
-        facts.append((f"output {each.output}", f"{'right' if each.right else 'WRONG'}: {figures}"))
+    for output in timed.accuracy:
+        figures = {name: value for name, value in output.details.items() if name != "right" and value is not None}
+        words = ", ".join(f"{name} {_figure(value)}" for name, value in figures.items())
+        facts.append((f"output {output.output}", f"{'right' if output.right else 'WRONG'}: {words}"))
     return [(name, value) for name, value in facts if value]
 
 

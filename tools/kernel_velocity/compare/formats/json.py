@@ -9,9 +9,9 @@ Of a result, one per implementation and test case:
     name, test_id       the test case, and its number within its problem, from 1
     gflops, runtime_ms  10^9 FLOP/s and ms per call, from the median of the round estimates
     problem, implementation, device, dtype, dims, elements, tensor_bytes, flops, bytes, memory
-    footprint           bytes of memory that a call touches, each once; `bytes` is its traffic
-    status, reason      "right", "WRONG", "FAILED", "n/a" or "not verified"; why, where there is no value
-    seconds             value, low, high (95% interval over rounds), method; mean, std, min, p50, p99, max and samples
+    footprint           bytes of memory that a call touches, each once (`bytes` is its traffic)
+    status, reason      "right", "WRONG", "FAILED", "n/a" or "not verified", and why there is no value
+    seconds             value, low, high (95% interval over rounds), method, mean, std, min, p50, p99, max and samples
     bytes_per_second    traffic over time
     estimates_s, stops  of every round
     function_s, overhead_s   the whole function, and what of it lies outside the call
@@ -66,15 +66,15 @@ def strict_json(document: Any) -> str:
 def plain(value: Any) -> Any:
     """Return a value as what JSON has: numbers that are not finite, and what JSON has no form for, become text."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    item = getattr(value, "item", None)  # a number of numpy's, or a tensor of one
-    return plain(item()) if callable(item) and getattr(value, "size", 1) == 1 else str(value)
+    number = getattr(value, "item", None)  # of a number of numpy's, or of a tensor with one element
+    return plain(number()) if callable(number) and getattr(value, "size", 1) == 1 else str(value)
 
 
 def _result(row: Row) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _result(row: Row) -> dict[str, Any]:
         "flags": timed.flags,
         "function_s": timed.function,
         "overhead_s": row.overhead,
-        "accuracy": [asdict(each) for each in timed.accuracy],
+        "accuracy": [asdict(output) for output in timed.accuracy],
         "roofline": None if timed.roofline is None else asdict(timed.roofline),
         "power": timed.power,
     }

@@ -20,7 +20,7 @@ def as_markdown(comparison: Comparison) -> str:
     for (problem, device), rows in comparison.problems().items():
         parts += [f"### {literal(problem)} on {literal(device)}", _table(rows)]
         parts.append(_speed_ups(rows, comparison.settings.get("reference")))
-    parts.append("\n".join(f"- note: {literal(each)}" for each in comparison.warnings))
+    parts.append("\n".join(f"- note: {literal(warning)}" for warning in comparison.warnings))
     parts += [_facts("Environment", comparison.environment), _facts("Settings", comparison.settings)]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -1,11 +1,11 @@
 """A comparison in nvbench's JSON, so that its nvbench_compare.py reads it.
 
 The form is that of NVIDIA/nvbench's json_printer (file version 1.0.0). Its python/scripts/nvbench_compare.py asks for
-equal `devices` on both sides; benchmarks found by `name`, states by `name`, with `axes` and `axis_values`; of a state's
-`summaries` those tagged nv/cold/time/gpu/mean and stdev/relative, in later versions median and ir/relative, then
-iqr/relative. Values are text with a type beside it, since JSON's numbers would cut 64-bit integers.
+equal `devices` on both sides. It finds benchmarks and states by `name`, with `axes` and `axis_values`. Of a state's
+`summaries` it reads those tagged nv/cold/time/gpu/mean and stdev/relative, in later versions median and ir/relative,
+then iqr/relative. Values are text with a type beside it, since JSON's numbers would cut 64-bit integers.
 
-nvbench's tags say "cold" and "gpu". Its scripts know no others, so hot times and times of a CPU stand under them, too;
+nvbench's tags say "cold" and "gpu". Its scripts know no others, so hot times and times of a CPU stand under them, too.
 `meta` says what they are. An implementation without a time is a state that `is_skipped`.
 """
 
@@ -103,7 +103,7 @@ def _summaries(row: Row, spread: Spread) -> Iterator[dict[str, Any]]:
 
 
 def _summary(tag: str, name: str, hint: str, value: float, *, hide: bool = False) -> dict[str, Any]:
-    """Return one summary; what is not finite is null, as nvbench's reader wants a noise that is unknown."""
+    """Return one summary. A value that is not finite is null, nvbench's form of unknown noise."""
     kind = "int64" if isinstance(value, int) else "float64"
     data = [{"name": "value", "type": kind, "value": repr(value) if math.isfinite(value) else None}]
     return {"tag": tag, "name": name, "hint": hint, **({"hide": "Hidden by default."} if hide else {}), "data": data}
