@@ -20,7 +20,7 @@ ROOFS = Roofs(
 
 
 class Doubling(Problem):
-    """x (n,) float32 -> out = 2 x; refuses what is off by more than 1e-5."""
+    """x (n,) float32 -> out = 2 x, refused where it is off by more than 1e-5."""
 
     parameters: ClassVar[Any] = (
         {"name": "x", "type": "float", "pointer": True, "const": True},

@@ -19,10 +19,10 @@ ROOFS = Roofs(
 )
 
 
-def roofline(**given):
+def roofline(**more):
     fields = {"intensity": 0.25, "ridge": 4.8, "bound": "memory", "attainable": 3.0e9, "achieved": 2.79e9}
     fields |= {"bandwidth": 11.2e9, "efficiency": 0.93, "roof_ratio": 0.93, "cache_benefit": 1.0, "level": "DRAM"}
-    return Roofline(**fields | {"level_ratio": 0.93, "impossible": False, "label": "excellent"} | given)
+    return Roofline(**fields | {"level_ratio": 0.93, "impossible": False, "label": "excellent"} | more)
 
 
 def right(output="out", **details):
@@ -31,15 +31,15 @@ def right(output="out", **details):
     return Accuracy(output=output, right=True, details=figures | details)
 
 
-def timed(name, seconds, rounds=3, **given):
-    """Return a timing whose rounds are `seconds` and what lies up to 2% around it, 40 samples each."""
+def timed(name, seconds, rounds=3, **more):
+    """Return a timing whose rounds lie up to 2% around `seconds`, with 40 samples in each round."""
     estimates = tuple(seconds * (1 + 0.01 * (number - (rounds - 1) / 2)) for number in range(rounds))
-    samples = tuple((*(each * (1 + 0.002 * (k % 7)) for k in range(39)), 1.5 * each) for each in estimates)
+    samples = tuple((*(estimate * (1 + 0.002 * (k % 7)) for k in range(39)), 1.5 * estimate) for estimate in estimates)
     fields = {"rounds": samples, "estimates": estimates, "stops": ("converged",) * rounds, "accuracy": (right(),)}
-    return Timed(implementation=name, **fields | {"roofline": roofline()} | given)
+    return Timed(implementation=name, **fields | {"roofline": roofline()} | more)
 
 
-def case(name, elements, *timings, problem="add_mul_exp", memory="DRAM", flops=3, moved=12, dtype="float32", **given):
+def case(name, elements, *timings, problem="add_mul_exp", memory="DRAM", flops=3, moved=12, dtype="float32", **more):
     """Return a case of a problem, with `flops` and `moved` bytes per element."""
     fields = {
         "problem": problem,
@@ -54,10 +54,10 @@ def case(name, elements, *timings, problem="add_mul_exp", memory="DRAM", flops=3
         "memory": memory,
         "timed": timings,
     }
-    return Compared(**fields | given)
+    return Compared(**fields | more)
 
 
-def comparison(*compared, **given):
+def comparison(*compared, **more):
     environment = {
         "device": "A processor of 2 cores",
         "caches": "L1 32.0 KiB, L2 1.00 MiB, L3 32.0 MiB",
@@ -84,10 +84,10 @@ def comparison(*compared, **given):
         "reference": "eager",
     }
     fields = {"environment": environment, "settings": settings, "began": BEGAN, "took": 12.3}
-    return Comparison(**fields | {"compared": compared} | given)
+    return Comparison(**fields | {"compared": compared} | more)
 
 
-def whole(**given):
+def whole(**more):
     """Return a comparison with rows of every kind: right, n/a, wrong, failed, not verified, doubtful, of one round."""
     in_cache = {"efficiency": 1.0, "roof_ratio": 2.4, "cache_benefit": 2.4, "level": "L3", "label": "100%"}
     impossible = {"efficiency": 1.0, "roof_ratio": 1.3, "impossible": True, "label": "100%"}
@@ -123,7 +123,7 @@ def whole(**given):
             moved=None,
         ),
     )
-    return comparison(*compared, **{"warnings": ("rounds share one process",), "roofs": ROOFS} | given)
+    return comparison(*compared, **{"warnings": ("rounds share one process",), "roofs": ROOFS} | more)
 
 
 def hostile():

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="outputs are torch tensors")
 
 
 class Two(Doubling):
-    """x -> (double, half); its own check looks at both."""
+    """x -> (double, half), with a check of both."""
 
     parameters: ClassVar = tuple(
         {"name": name, "type": "float", "pointer": True, "const": name == "x"} for name in ("x", "double", "half")
@@ -26,23 +26,26 @@ def pair(double=2.0, half=0.5):
     return torch.full((4,), double), torch.full((4,), half)
 
 
-def found(problem, actual, expected=None, tolerance=None):
+def verified(problem, actual, expected=None, tolerance=None):
     return verify(problem, expected or pair(), actual, tolerance)
 
 
 def test_outputs_have_figures_under_their_names():
-    double, half = found(Two(), pair(half=0.75))
+    double, half = verified(Two(), pair(half=0.75))
     assert (double.output, double.right, half.output, half.right) == ("double", True, "half", False)
     assert half.details["max_absolute_error"] == 0.25
     assert in_words((double, half)).startswith("half is wrong: ")
-    assert [(each.output, each.right) for each in found(Two(), pair()[:1])] == [("double", True), ("half", False)]
+    assert [(output.output, output.right) for output in verified(Two(), pair()[:1])] == [
+        ("double", True),
+        ("half", False),
+    ]
 
 
 def test_outputs_are_all_wrong_where_nothing_says_which():
     problem = Two()
     problem.verify_result = lambda expected, actual: (False, {"sum": 3.0})
-    refused = found(problem, pair())
-    assert [each.right for each in refused] == [False, False]
+    refused = verified(problem, pair())
+    assert [output.right for output in refused] == [False, False]
     assert "the problem's own check refuses it: sum 3" in in_words(refused)
 
 
@@ -51,7 +54,7 @@ def test_problem_that_says_which_output_is_wrong_is_believed():
         def verify_result(self, expected, actual):
             return verdict(compare_outputs(expected, actual, parse_tolerance("0"), self.output_names()))
 
-    double, half = found(Exact(), pair(half=0.5 + 2.0**-24))  # right by the default of float32
+    double, half = verified(Exact(), pair(half=0.5 + 2.0**-24))  # right by the default of float32
     assert (double.right, half.right) == (True, False)
     assert half.details["why"] == "4 of 4 elements wrong, the first at (0,): got 0.50000006, wanted 0.5"
 

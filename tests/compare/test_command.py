@@ -29,30 +29,30 @@ QUICK = ("--rounds", "2", "--iters", "3", "--device", "cpu")
 
 @pytest.fixture
 def planted(monkeypatch, tmp_path):
-    """Plant a problem with implementations, and ceilings; return what was asked of them."""
-    asked = types.SimpleNamespace(loaded=[], measured=[], kept=ROOFS, problems={"doubling": Doubling()})
-    asked.implementations = {**EAGER, "native": writing()}
+    """Plant a problem with implementations and ceilings, and record the calls."""
+    calls = types.SimpleNamespace(loaded=[], measured=[], kept=ROOFS, problems={"doubling": Doubling()})
+    calls.implementations = {**EAGER, "native": writing()}
 
     def load(what, device, solutions, dtype, around):
         if what == "gone":
             raise UsageError("no problem 'gone'")
-        asked.loaded.append((what, device, list(solutions), dtype))
-        problem = asked.problems.get(what, asked.problems["doubling"])
+        calls.loaded.append((what, device, list(solutions), dtype))
+        problem = calls.problems.get(what, calls.problems["doubling"])
         problem.device = device
-        return problem, asked.implementations
+        return problem, calls.implementations
 
     def keep(root, document):
-        asked.measured.append(document)
-        asked.kept = ROOFS
+        calls.measured.append(document)
+        calls.kept = ROOFS
 
     monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))  # whose lock is taken
     monkeypatch.delenv(lock.HOLDER, raising=False)
     monkeypatch.setenv(lock.FOLDER, str(tmp_path))
     monkeypatch.setattr(command.implementations, "load", load)
-    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: asked.kept)
+    monkeypatch.setattr(command.peaks, "latest_roofs", lambda root, device, name: calls.kept)
     monkeypatch.setattr(command.peaks, "measure_document", lambda device: device)
     monkeypatch.setattr(command.ceilings, "keep", keep)
-    return asked
+    return calls
 
 
 class Terminal(io.StringIO):
@@ -232,23 +232,25 @@ def test_progress_is_for_terminals(planted):
 
 def test_table_is_as_wide_as_its_terminal(monkeypatch):
     monkeypatch.setattr(Terminal, "fileno", lambda self: 7)
-    asked = []
-    monkeypatch.setattr(os, "get_terminal_size", lambda number: asked.append(number) or os.terminal_size((91, 24)))
+    descriptors = []
+    monkeypatch.setattr(
+        os, "get_terminal_size", lambda number: descriptors.append(number) or os.terminal_size((91, 24))
+    )
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert (command._width(Terminal()), asked) == (91, [7])
+    assert (command._width(Terminal()), descriptors) == (91, [7])
     monkeypatch.setenv("COLUMNS", "77")
     assert command._width(Terminal()) == 77
     assert command._width(io.StringIO()) == command.WIDE
 
 
 def test_several_problems_are_one_comparison():
-    found = [
+    comparisons = [
         comparison(case("a-1", 1, timed("x", 1.0)), warnings=("w",)),
         comparison(case("b-1", 1, timed("x", 1.0)), warnings=("w", "v")),
     ]
-    both = merged(found, ["n"])
+    both = merged(comparisons, ["n"])
     assert [each.case for each in both.compared] == ["a-1", "b-1"]
-    assert both.warnings == ("n", "w", "v") and both.took == pytest.approx(sum(each.took for each in found))
+    assert both.warnings == ("n", "w", "v") and both.took == pytest.approx(sum(each.took for each in comparisons))
 
 
 # Looking inside ------------------------------------------------------------------------------------------------------
@@ -262,11 +264,11 @@ def test_profile_is_of_what_has_a_time_on_the_last_case(planted, tmp_path):
 
 
 def test_ncu_stands_beside_our_figures_or_says_why_not(planted, tmp_path, monkeypatch):
-    program, asked = tmp_path / "ncu", []
+    program, runs = tmp_path / "ncu", []
     program.touch(0o755)
 
     def ncu(child, path):
-        asked.append((child[3:], path))
+        runs.append((child[3:], path))
         if "native" in child:
             raise UsageError("no kernel was profiled")
         return [("kernel", {nsight.DURATION: 1e-6})]
@@ -275,7 +277,7 @@ def test_ncu_stands_beside_our_figures_or_says_why_not(planted, tmp_path, monkey
     code, out, _ = run("doubling", *QUICK, f"--ncu={program}", "--solution=a.so", "--dtype=float32")
     assert code == 0
     what = ["float32-large", "--device", "cpu", "--dtype=float32", "--solution=a.so"]
-    assert asked == [(["doubling", name, *what], str(program)) for name in ("eager", "native")]
+    assert runs == [(["doubling", name, *what], str(program)) for name in ("eager", "native")]
     assert "eager on float32-large\nNsight Compute: " in out
     assert "n/a: Nsight Compute on native float32-large: no kernel was profiled\n" in out
 

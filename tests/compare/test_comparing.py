@@ -26,16 +26,16 @@ from tests.harness import pretend_cuda
 torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
 
 
-def one(problem, bind, settings=QUICK):
+def timed_mine(problem, bind, settings=QUICK):
     """Return what became of one implementation on the small case."""
     (compared,) = compare(problem, {**EAGER, "mine": bind}, cases="small", settings=settings).compared
     assert compared.timed[0].failed is None
     return compared.timed[1]
 
 
-def timed_of(problem, implementations, **given):
-    (compared,) = compare(problem, implementations, cases="small", settings=QUICK, **given).compared
-    return {each.implementation: each for each in compared.timed}
+def timed_of(problem, implementations, **more):
+    (compared,) = compare(problem, implementations, cases="small", settings=QUICK, **more).compared
+    return {timed.implementation: timed for timed in compared.timed}
 
 
 def set_at(index, value):
@@ -46,29 +46,29 @@ def set_at(index, value):
 
 
 def test_right_output_is_timed_in_every_round():
-    found = one(Doubling(), writing())
-    assert (found.failed, found.missing, found.stops) == (None, None, ("complete", "complete"))
-    assert [len(samples) for samples in found.rounds] == [5, 5]
-    assert len(found.estimates) == 2 and all(0 < each < 1 for each in found.estimates)
-    (accuracy,) = found.accuracy
+    timed = timed_mine(Doubling(), writing())
+    assert (timed.failed, timed.missing, timed.stops) == (None, None, ("complete", "complete"))
+    assert [len(samples) for samples in timed.rounds] == [5, 5]
+    assert len(timed.estimates) == 2 and all(0 < seconds < 1 for seconds in timed.estimates)
+    (accuracy,) = timed.accuracy
     assert accuracy.right and accuracy.output == "out" and accuracy.details["max_absolute_error"] == 0
 
 
 def test_rounds_of_the_history_are_the_default(monkeypatch):
     monkeypatch.setenv("KV_PATIENCE", "0")
-    found = one(Doubling(), writing(), Settings(rounds=1, rule=partial(FixedCount, n=10)))
-    assert [len(samples) for samples in found.rounds] == [8]  # without the burn-in
+    timed = timed_mine(Doubling(), writing(), Settings(rounds=1, rule=partial(FixedCount, n=10)))
+    assert [len(samples) for samples in timed.rounds] == [8]  # without the burn-in
 
 
 def test_case_has_its_figures():
-    found = compare(Doubling(), EAGER, cases="large", settings=QUICK, roofs=ROOFS)
-    (compared,) = found.compared
+    comparison = compare(Doubling(), EAGER, cases="large", settings=QUICK, roofs=ROOFS)
+    (compared,) = comparison.compared
     assert (compared.problem, compared.case, compared.device) == ("doubling", "float32-large", "cpu")
     assert (compared.dtype, compared.dims, compared.elements) == ("float32", (2000,), 2000)
     assert (compared.tensor_bytes, compared.flops, compared.bytes, compared.memory) == (8000, 2000, 16000, "L2")
     eager = compared.timed[0].roofline
     assert eager.bandwidth == pytest.approx(compared.bytes * eager.achieved / compared.flops)
-    assert found.settings["reference"] == "eager" and found.environment["torch"] == torch.__version__
+    assert comparison.settings["reference"] == "eager" and comparison.environment["torch"] == torch.__version__
     without = compare(Doubling(), EAGER, cases="small", settings=QUICK)
     assert without.compared[0].timed[0].roofline is None and without.took > 0
 
@@ -81,8 +81,10 @@ def test_int8_product_lies_below_the_peak_in_int8_whatever_it_writes():
             return inputs[0].int() * 2
 
     peaks = Roofs(levels=(), peaks={"int8": 1e3, "int32": 1e12})
-    found = compare(Widening(), {"eager": returning(lambda x: x.int() * 2)}, cases="large", settings=QUICK, roofs=peaks)
-    (compared,) = found.compared
+    comparison = compare(
+        Widening(), {"eager": returning(lambda x: x.int() * 2)}, cases="large", settings=QUICK, roofs=peaks
+    )
+    (compared,) = comparison.compared
     assert compared.dtype == "int8" and compared.timed[0].roofline.attainable == pytest.approx(1e3)
 
 
@@ -96,7 +98,7 @@ def test_tf32_products_lie_below_tf32s_peak(monkeypatch):
 
     monkeypatch.setattr(subject.Subject, "_take_round", take)
     roofs = replace(ROOFS, peaks={"float32": 1e3, "tf32": 1e20})
-    eager, mine = (each.roofline for each in timed_of(Doubling(), {**EAGER, "mine": writing()}, roofs=roofs).values())
+    eager, mine = (timed.roofline for timed in timed_of(Doubling(), {**EAGER, "mine": writing()}, roofs=roofs).values())
     assert (eager.dtype, eager.bound, mine.dtype, mine.bound) == ("float32", "compute", "tf32", "memory")
 
 
@@ -130,10 +132,10 @@ def test_history_goes_by_the_footprint_too(monkeypatch):
     from benchmarks import add_mul_exp
 
     monkeypatch.setattr(add_mul_exp.AddMulExp, "get_footprint", lambda self, test: 7)
-    made = type("Again", (add_mul_exp.Cpu,), {})
-    assert set(made.footprints.values()) == {7} and made.bytes == add_mul_exp.Cpu.bytes
-    assert made()._working_set(made.time_hot, "float32-1M") == 7
-    assert made()._working_set(made.time_cold, "float32-1M") == math.inf
+    again = type("Again", (add_mul_exp.Cpu,), {})
+    assert set(again.footprints.values()) == {7} and again.bytes == add_mul_exp.Cpu.bytes
+    assert again()._working_set(again.time_hot, "float32-1M") == 7
+    assert again()._working_set(again.time_cold, "float32-1M") == math.inf
 
 
 # What is wrong -------------------------------------------------------------------------------------------------------
@@ -160,9 +162,9 @@ def short_of_the_last(problem, case, inputs):
     ids=["nan", "infinity", "off by one", "short", "reshaped", "nothing", "last"],
 )
 def test_wrong_output_is_named_and_not_timed(problem, bind, words):
-    found = one(problem(), bind)
-    assert "out is wrong" in found.failed and words in found.failed and "before timing" in found.failed
-    assert found.rounds == () and found.roofline is None and not found.accuracy[0].right
+    timed = timed_mine(problem(), bind)
+    assert "out is wrong" in timed.failed and words in timed.failed and "before timing" in timed.failed
+    assert timed.rounds == () and timed.roofline is None and not timed.accuracy[0].right
 
 
 class Unseeded(Doubling):
@@ -176,17 +178,17 @@ class Unseeded(Doubling):
 
 @pytest.mark.parametrize("change", [lambda x: x.mul_(2), lambda x: x.copy_(x.flip(0)), lambda x: x.resize_(3)])
 def test_changed_inputs_are_put_back(change):
-    found = timed_of(Unseeded(), {"greedy": doing(lambda x, call: change(x)), "good": writing()})
-    assert found["greedy"].failed == "it changed its inputs: x (before timing)"
-    assert found["good"].failed is None and len(found["good"].rounds) == 2
+    timed = timed_of(Unseeded(), {"greedy": doing(lambda x, call: change(x)), "good": writing()})
+    assert timed["greedy"].failed == "it changed its inputs: x (before timing)"
+    assert timed["good"].failed is None and len(timed["good"].rounds) == 2
 
 
 @pytest.mark.parametrize("names", [("late", "good"), ("good", "late")])
 def test_inputs_changed_while_timed_blame_nobody_else(names):
     both = {"late": doing(lambda x, call: x.add_(1) if call == 4 else None), "good": writing()}
-    found = timed_of(Doubling(), {name: both[name] for name in names})
-    assert found["late"].failed == "it changed its inputs: x (while timed)"
-    assert found["good"].failed is None and found["good"].accuracy[0].right
+    timed = timed_of(Doubling(), {name: both[name] for name in names})
+    assert timed["late"].failed == "it changed its inputs: x (while timed)"
+    assert timed["good"].failed is None and timed["good"].accuracy[0].right
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), NotImplementedError("no more")])
@@ -195,13 +197,13 @@ def test_giving_up_while_timed_is_a_failure(error):
         if call > 3:
             raise error
 
-    found = one(Doubling(), doing(tire))
-    assert found.missing is None and found.failed.startswith(f"raised {type(error).__name__}")
+    timed = timed_mine(Doubling(), doing(tire))
+    assert timed.missing is None and timed.failed.startswith(f"raised {type(error).__name__}")
 
 
 def test_right_only_once_is_wrong():
     calls = []
-    spoiled = one(Doubling(), writing(lambda out: (calls.append(1), len(calls) > 8 and out[-1:].zero_())))
+    spoiled = timed_mine(Doubling(), writing(lambda out: (calls.append(1), len(calls) > 8 and out[-1:].zero_())))
     assert "after timing" in spoiled.failed and spoiled.roofline is None
 
     def lazy(problem, case, inputs):
@@ -209,7 +211,7 @@ def test_right_only_once_is_wrong():
         todo = [bound.call]
         return type(bound)(lambda: todo and todo.pop()(), bound.output, bound.poison)
 
-    stale = one(Doubling(), lazy)  # what an earlier call wrote does not count
+    stale = timed_mine(Doubling(), lazy)  # what an earlier call wrote does not count
     assert "after timing" in stale.failed and f"{ELEMENTS} of {ELEMENTS}" in stale.failed
 
 
@@ -239,11 +241,11 @@ def test_pytorchs_settings_are_put_back_and_noted():
         drawn.append(torch.rand(1).item())
 
     three = {"one": doing(look), "greedy": doing(spoil), "next": doing(look)}
-    found = compare(Doubling(), three, cases="small", settings=QUICK)
+    comparison = compare(Doubling(), three, cases="small", settings=QUICK)
     assert seen == {(1, torch.float32, False)}
     assert drawn[0] == drawn[1]  # each draws the same random numbers as it is verified
-    assert all(each.failed is None for each in found.compared[0].timed)
-    assert [each for each in found.warnings if "greedy" in each] == [
+    assert all(each.failed is None for each in comparison.compared[0].timed)
+    assert [each for each in comparison.warnings if "greedy" in each] == [
         f"doubling: greedy changes PyTorch's {what}; it was put back for the others"
         for what in ("threads from 1 to 3", "default dtype from float32 to float64", "grad mode from off to on")
     ]
@@ -256,15 +258,15 @@ def test_pytorchs_settings_are_put_back_and_noted():
 def test_order_makes_everyone_as_often_the_first(count):
     names = list(range(count))
     turns = [order(names, number) for number in range(2 * count)]
-    assert sorted(each[0] for each in turns) == sorted(2 * names)
-    assert turns[:count] == [each[::-1] for each in turns[count:]]
+    assert sorted(turn[0] for turn in turns) == sorted(2 * names)
+    assert turns[:count] == [turn[::-1] for turn in turns[count:]]
     assert order([], 3) == []
 
 
 def test_implementations_take_turns(monkeypatch):
     taken = []
 
-    def take(call, rule, device, **given):
+    def take(call, rule, device, **more):
         call()
         return Round(samples=(1e-6,), estimate=1e-6, stop="complete", flags=(), ended=0.0)
 
@@ -285,13 +287,13 @@ def test_progress_goes_from_nothing_to_all():
 @pytest.mark.parametrize("reference", [None, "native"])
 def test_reference_without_a_time_is_a_warning(reference):
     both = {"native": writing(lambda out: out.fill_(3)), **EAGER, "other": writing()}
-    found = compare(Doubling(), both, cases="small", settings=replace(QUICK, reference=reference))
+    comparison = compare(Doubling(), both, cases="small", settings=replace(QUICK, reference=reference))
     assert (
         "doubling float32-small: the reference native has no time there, so speed-ups are relative to eager "
         "and whoever comes first of two"
-    ) in found.warnings
+    ) in comparison.warnings
     right = compare(Doubling(), {**EAGER, "other": writing()}, cases="small", settings=QUICK)
-    assert not any("reference" in each for each in right.warnings)
+    assert not any("reference" in warning for warning in right.warnings)
 
 
 # Refused -------------------------------------------------------------------------------------------------------------
@@ -337,32 +339,34 @@ def test_reference_that_raises_or_works_in_place_is_refused(reference, words):
 
 
 def judging(verdict, problem=Doubling):
-    found = problem()
-    found.verify_result = verdict
-    return found
+    judged = problem()
+    judged.verify_result = verdict
+    return judged
 
 
 def test_problem_decides_on_what_is_finite():
     lax = judging(lambda expected, actual: (True, {}))
-    assert "nan" in one(lax, writing(set_at(5, math.nan))).failed
-    assert one(lax, writing(lambda out: out[5].add_(1.0))).failed is None
+    assert "nan" in timed_mine(lax, writing(set_at(5, math.nan))).failed
+    assert timed_mine(lax, writing(lambda out: out[5].add_(1.0))).failed is None
     strict = judging(lambda expected, actual: (torch.equal(expected, actual), {"mismatches": 1}))
-    assert "mismatches 1" in one(strict, writing(lambda out: out[49].add_(1e-5))).failed  # 98 and a step of float32
+    assert (
+        "mismatches 1" in timed_mine(strict, writing(lambda out: out[49].add_(1e-5))).failed
+    )  # 98 and a step of float32
 
 
 def test_tolerance_decides_in_place_of_the_problem():
     lax = replace(QUICK, tolerance=parse_tolerance("1"))
-    assert one(DoublingBytes(), writing(lambda out: out[41].add_(1)), lax).failed is None
-    assert one(DoublingBytes(), writing(lambda out: out[41].add_(2)), lax).failed is not None
+    assert timed_mine(DoublingBytes(), writing(lambda out: out[41].add_(1)), lax).failed is None
+    assert timed_mine(DoublingBytes(), writing(lambda out: out[41].add_(2)), lax).failed is not None
 
 
 # The whole function, and rounds --------------------------------------------------------------------------------------
 
 
 def test_function_of_a_call_that_allocates_is_the_call():
-    found = timed_of(Doubling(), {**EAGER, "mine": writing()})
-    assert found["eager"].function == sum(found["eager"].estimates) / 2
-    assert found["mine"].function is None
+    timed = timed_of(Doubling(), {**EAGER, "mine": writing()})
+    assert timed["eager"].function == sum(timed["eager"].estimates) / 2
+    assert timed["mine"].function is None
 
 
 def test_function_of_the_native_kernel_is_timed_with_its_allocation(monkeypatch):
@@ -389,7 +393,7 @@ def test_function_that_is_slow_has_few_samples():
 
 
 class Counting:
-    """A timer whose samples are 1, 2, 3, ... µs; it calls what it times."""
+    """A timer whose samples are 1, 2, 3, ... µs, which makes the calls."""
 
     by_wall = False
 
@@ -413,16 +417,16 @@ def timer(monkeypatch):
 
 def test_round_as_published_has_warm_ups_and_a_sample_is_a_call(timer):
     calls = []
-    found = take_round(partial(calls.append, 1), FixedCount(n=20), "cpu", warmups=7)
+    measured = take_round(partial(calls.append, 1), FixedCount(n=20), "cpu", warmups=7)
     assert len(calls) == 7 + 20 and timer.batches == {1}
-    assert found.samples == pytest.approx([number * 1e-6 for number in range(1, 21)])  # no burn-in is left out
-    assert (found.estimate, found.stop, found.power) == (pytest.approx(10.5e-6), "complete", None)
+    assert measured.samples == pytest.approx([number * 1e-6 for number in range(1, 21)])  # no burn-in is left out
+    assert (measured.estimate, measured.stop, measured.power) == (pytest.approx(10.5e-6), "complete", None)
 
 
 def test_round_keeps_what_a_rule_does_not_drop(timer):
     rule = ReactiveBenchmarking(runs=10, min_time=1e-6, max_time=1e-5)
-    found = take_round(lambda: None, rule, "cpu", warmups=0)
-    assert len(found.samples) >= 5 and found.samples[0] > 10e-6
+    measured = take_round(lambda: None, rule, "cpu", warmups=0)
+    assert len(measured.samples) >= 5 and measured.samples[0] > 10e-6
 
 
 def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
@@ -432,22 +436,22 @@ def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
 
 
 def test_round_of_the_history_waits_for_quiet_cores(monkeypatch):
-    asked, real = [], rounds.gate.on_cpu
+    waits, real = [], rounds.gate.on_cpu
 
     def on_cpu(working_set, folder, environ):
-        asked.append((working_set, environ["KV_THREADS"]))
+        waits.append((working_set, environ["KV_THREADS"]))
         return real(working_set, folder, {**environ, "KV_PATIENCE": "0"})
 
     monkeypatch.setattr(rounds.gate, "on_cpu", on_cpu)
     take_round(lambda: sum(range(1000)), FixedCount(n=10), "cpu", working_set=4.0, threads=2)
-    assert asked == [(4.0, "2")]
+    assert waits == [(4.0, "2")]
 
 
 def test_time_function_has_an_interval(monkeypatch):
     monkeypatch.setenv("KV_PATIENCE", "0")
-    found = time_function(lambda: sum(range(2000)), rule="fixed", rounds=3)
-    assert 1e-6 < found.seconds < 1e-2
-    assert found.interval.low <= found.seconds <= found.interval.high
+    timing = time_function(lambda: sum(range(2000)), rule="fixed", rounds=3)
+    assert 1e-6 < timing.seconds < 1e-2
+    assert timing.interval.low <= timing.seconds <= timing.interval.high
 
 
 # Processes that end --------------------------------------------------------------------------------------------------
@@ -458,11 +462,11 @@ def test_journal_of_an_earlier_process_is_taken_over(tmp_path):
     (tmp_path / "step.json").write_text("{}")
     journal.bury(Step(doing="timed", implementation="mine", case="float32-small"), "died of SIGSEGV")
     both = {**EAGER, "mine": lambda *_: called.append(1)}
-    found = compare(Doubling(), both, cases="small", settings=QUICK, journal=journal)
-    dead = found.compared[0].timed[1]
+    comparison = compare(Doubling(), both, cases="small", settings=QUICK, journal=journal)
+    dead = comparison.compared[0].timed[1]
     assert (dead.failed, called) == ("its process died of SIGSEGV while it was timed", [])
     again = compare(Doubling(), {"eager": both["mine"], "mine": both["mine"]}, cases="small", journal=journal)
-    assert (again.compared, called) == (found.compared, [])
+    assert (again.compared, called) == (comparison.compared, [])
 
 
 def test_journal_has_every_step_of_an_implementation(tmp_path):
@@ -479,7 +483,7 @@ def test_journal_has_every_step_of_an_implementation(tmp_path):
 
 @pytest.fixture
 def losing(monkeypatch):
-    """Make an implementation that raises; after that the device answers with an error as often as `left` says."""
+    """Make an implementation that raises, after which the device reports an error `left` times."""
     state = types.SimpleNamespace(left=0, ended=[])
     error = RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")
 
@@ -514,5 +518,5 @@ def test_device_that_is_lost_ends_the_process_and_the_next_one_knows(tmp_path, l
 
 def test_device_that_reports_an_error_once_is_not_lost(losing):
     losing.errors = 1
-    found = timed_of(Doubling(), {"mine": losing.bind, **EAGER})
-    assert "illegal memory access" in found["mine"].failed and found["eager"].failed is None
+    timed = timed_of(Doubling(), {"mine": losing.bind, **EAGER})
+    assert "illegal memory access" in timed["mine"].failed and timed["eager"].failed is None

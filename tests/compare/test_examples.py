@@ -38,8 +38,8 @@ def test_examples_do_what_they_say(module, calls, tmp_path, monkeypatch):
     pytest.importorskip("kernels", reason="an example compares a native kernel")
     sources = [example.source for test in doctest.DocTestFinder().find(module) for example in test.examples]
     assert all(any(call in source and "import" not in source for source in sources) for call in calls)
-    found = doctest.testmod(module)
-    assert (found.failed, found.attempted) == (0, len(sources))
+    results = doctest.testmod(module)
+    assert (results.failed, results.attempted) == (0, len(sources))
 
 
 @pytest.mark.slow

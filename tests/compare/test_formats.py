@@ -24,7 +24,7 @@ FORMATS = {"as_json": "json", "as_markdown": "md", "as_gbench": "json", "as_nvbe
 
 
 def strict(text):
-    """Parse JSON; NaN and infinity, which Python's parser takes, are refused."""
+    """Parse JSON, without the NaN and infinity that Python's parser accepts."""
 
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
@@ -49,8 +49,8 @@ def test_nothing_measured_is_written_too(name):
 
 def test_row_figures_by_hand():
     rounds = ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0))
-    found = Timed(implementation="a", rounds=rounds, estimates=(1.5, 3.5, 5.5), function=3.75)
-    row = Row(case("c", 1000, found), found)
+    single = Timed(implementation="a", rounds=rounds, estimates=(1.5, 3.5, 5.5), function=3.75)
+    row = Row(case("c", 1000, single), single)
     assert (row.timing.seconds, row.overhead) == (3.5, 0.25)
     assert (row.spread.mean, row.spread.n, row.spread.min, row.spread.max) == (3.5, 6, 1.0, 6.0)
     assert row.spread.deviation == pytest.approx(math.sqrt(17.5 / 5))
@@ -62,20 +62,20 @@ def test_row_figures_by_hand():
 
 def test_speed_ups_propagate_the_error_and_leave_out_what_is_wrong():
     estimates = {"a": (2.0, 2.2, 1.8), "b": (1.0, 1.01, 0.99)}
-    rows = [Timed(implementation=name, estimates=each) for name, each in estimates.items()]
+    rows = [Timed(implementation=name, estimates=seconds) for name, seconds in estimates.items()]
     wrong = timed("w", 1e-3, accuracy=(Accuracy(output="o", right=False, details={}),))
     (pair,) = case("c", 1, rows[0], Timed(implementation="n", missing="x"), wrong, rows[1]).speed_ups(None)
     assert (pair.slower, pair.faster, pair.ratio) == ("a", "b", pytest.approx(2.0))
-    errors = [statistics.stdev(each) / math.sqrt(3) / statistics.median(each) for each in estimates.values()]
+    errors = [statistics.stdev(seconds) / math.sqrt(3) / statistics.median(seconds) for seconds in estimates.values()]
     assert pair.error == pytest.approx(2.0 * math.hypot(*errors))
 
 
 def test_speed_ups_are_over_the_reference_in_every_file():
     three = case("c", 1, *(timed(name, seconds) for name, seconds in (("a", 1e-3), ("b", 2e-3), ("c", 4e-3))))
-    found = comparison(three, settings={"reference": "c"})
-    pairs = [(each["faster"], each["slower"]) for each in strict(formats.as_json(found))["speed_ups"]]
+    compared = comparison(three, settings={"reference": "c"})
+    pairs = [(pair["faster"], pair["slower"]) for pair in strict(formats.as_json(compared))["speed_ups"]]
     assert pairs == [("a", "c"), ("b", "c"), ("b", "a")]
-    assert "`a` over `c`" in formats.as_markdown(found) and "`c` over" not in formats.as_markdown(found)
+    assert "`a` over `c`" in formats.as_markdown(compared) and "`c` over" not in formats.as_markdown(compared)
 
 
 WRONG = (Accuracy(output="out", right=False, details={}),)
@@ -101,7 +101,7 @@ def test_status(row, status):
     [([1.0, math.nan, 2.0], "NaN"), ([1.0, 2.0], "2"), ([], ""), ([True], "")],
 )
 def test_error_is_the_largest_and_nan_above_all(figures, shown):
-    outputs = tuple(Accuracy(output="a", right=True, details={"max_absolute_error": each}) for each in figures)
+    outputs = tuple(Accuracy(output="a", right=True, details={"max_absolute_error": figure}) for figure in figures)
     assert text.error(Row(case("c", 1), timed("a", 1.0, accuracy=outputs))) == shown
 
 
@@ -139,40 +139,40 @@ def test_markdown_leads_with_the_verdict():
 
 
 def test_markdown_shows_hostile_text_as_text():
-    found = formats.as_markdown(hostile())
-    outside = re.sub(r"<code>.*?</code>", "", found)
+    document = formats.as_markdown(hostile())
+    outside = re.sub(r"<code>.*?</code>", "", document)
     assert not [word for word in ("<script", "@everyone", "](", "{{", "$$", "window") if word in outside]
-    assert "<script" not in found
-    lines = [line for line in found.splitlines() if line.startswith("|")]
+    assert "<script" not in document
+    lines = [line for line in document.splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in lines} == {15}
 
 
 @given(st.text())
 def test_literal_text_stays_in_its_span(text):
-    found = literal(text)
-    inside = found[1:-1] if found.startswith("`") else found.removeprefix("<code>").removesuffix("</code>")
-    assert not set(inside) & set("\n`|") and not (found.startswith("<code>") and set(inside) & set("<>\\*_[]@$"))
+    span = literal(text)
+    inside = span[1:-1] if span.startswith("`") else span.removeprefix("<code>").removesuffix("</code>")
+    assert not set(inside) & set("\n`|") and not (span.startswith("<code>") and set(inside) & set("<>\\*_[]@$"))
 
 
 # Google Benchmark ----------------------------------------------------------------------------------------------------
 
 
-def faster(found, factor):
+def faster(before, factor):
     """Return a comparison whose every time is so many times shorter."""
 
     def shorter(row):
-        rounds = tuple(tuple(sample / factor for sample in one) for one in row.rounds)
-        return dataclasses.replace(row, rounds=rounds, estimates=tuple(each / factor for each in row.estimates))
+        rounds = tuple(tuple(sample / factor for sample in part) for part in row.rounds)
+        return dataclasses.replace(row, rounds=rounds, estimates=tuple(seconds / factor for seconds in row.estimates))
 
-    compared = [dataclasses.replace(one, timed=tuple(map(shorter, one.timed))) for one in found.compared]
-    return dataclasses.replace(found, compared=tuple(compared))
+    compared = [dataclasses.replace(part, timed=tuple(map(shorter, part.timed))) for part in before.compared]
+    return dataclasses.replace(before, compared=tuple(compared))
 
 
 def gbench_changes(old, new):
     """Ask what tools/gbench/report.py asks: pairs by name and time unit, then times by index.
 
-    Names in order of first mention; the unit is that of the first entry that has all three of time_unit, real_time and
-    cpu_time; then all entries of that name and unit, on both sides.
+    Names in order of first mention. The unit is that of the first entry that has all three of time_unit, real_time and
+    cpu_time. Then all entries of that name and unit, on both sides.
     """
     changes = {}
     for name in dict.fromkeys(entry["name"] for entry in old["benchmarks"]):
@@ -190,22 +190,22 @@ def gbench_changes(old, new):
     return changes
 
 
-def gbench(found):
-    return strict(formats.as_gbench(found))
+def gbench(compared):
+    return strict(formats.as_gbench(compared))
 
 
 def test_gbench_is_read_by_its_compare_script():
     changes = gbench_changes(gbench(whole()), gbench(faster(whole(), 2)))
     assert len(changes["add_mul_exp/cpu/float32-1M/native"]) == 3  # a repetition each: for its U test
-    for name, found in changes.items():
-        wanted = 0.0 if name.endswith("_cv") else -0.5  # a relative spread does not change
-        assert [pair for change in found for pair in change] == pytest.approx([wanted] * 2 * len(found), abs=1e-9)
+    for name, pairs in changes.items():
+        expected = 0.0 if name.endswith("_cv") else -0.5  # a relative spread does not change
+        assert [pair for change in pairs for pair in change] == pytest.approx([expected] * 2 * len(pairs), abs=1e-9)
 
 
 def test_gbench_filters_set_two_implementations_side_by_side():
     def filtered(family):
-        kept = [entry for entry in gbench(whole())["benchmarks"] if re.search(family, entry["name"])]
-        return {"benchmarks": [entry | {"name": re.sub(family, "[one vs. other]", entry["name"])} for entry in kept]}
+        entries = [entry for entry in gbench(whole())["benchmarks"] if re.search(family, entry["name"])]
+        return {"benchmarks": [entry | {"name": re.sub(family, "[one vs. other]", entry["name"])} for entry in entries]}
 
     changes = gbench_changes(filtered("eager"), filtered("native"))
     ((change, _), *_) = changes["add_mul_exp/cpu/float32-1M/[one vs. other]_median"]
@@ -214,9 +214,9 @@ def test_gbench_filters_set_two_implementations_side_by_side():
 
 def test_gbench_leaves_out_pairs_of_which_one_has_no_time():
     name = "add_mul_exp/cpu/float32-1M/triton"
-    there = gbench(comparison(case("float32-1M", 1, timed("triton", 1e-3))))
-    assert name not in gbench_changes(gbench(whole()), there)
-    assert gbench_changes(there, gbench(whole()))[name] == []
+    other = gbench(comparison(case("float32-1M", 1, timed("triton", 1e-3))))
+    assert name not in gbench_changes(gbench(whole()), other)
+    assert gbench_changes(other, gbench(whole()))[name] == []
 
 
 # nvbench -------------------------------------------------------------------------------------------------------------
@@ -229,12 +229,12 @@ GENERATIONS = [
 ]
 
 
-def nvbench(found):
-    return strict(formats.as_nvbench(found))
+def nvbench(compared):
+    return strict(formats.as_nvbench(compared))
 
 
 def float_of(summaries, tag):
-    (summary,) = [each for each in summaries if each["tag"] == tag]
+    (summary,) = [entry for entry in summaries if entry["tag"] == tag]
     (data,) = summary["data"]
     assert (data["name"], data["type"]) == ("value", "float64")
     return None if data["value"] is None else float(data["value"])
@@ -243,46 +243,46 @@ def float_of(summaries, tag):
 def nvbench_rows(old, new, *tags):
     """Ask what nvbench_compare.py asks: equal devices, benchmarks and states by name, then two summaries by tag."""
     assert old["devices"] == new["devices"] and {"id", "name"} <= old["devices"][0].keys()
-    found = {}
+    rows = {}
     for bench in new["benchmarks"]:
-        (reference,) = [each for each in old["benchmarks"] if each["name"] == bench["name"]]
-        assert set(bench["devices"]) <= {each["id"] for each in new["devices"]}
+        (reference,) = [entry for entry in old["benchmarks"] if entry["name"] == bench["name"]]
+        assert set(bench["devices"]) <= {entry["id"] for entry in new["devices"]}
         axes = {axis["name"]: [value["input_string"] for value in axis["values"]] for axis in bench["axes"]}
         assert {(axis["type"], axis["flags"]) for axis in bench["axes"]} == {("string", "")}
         for state in bench["states"]:
-            (other,) = [each for each in reference["states"] if each["name"] == state["name"]]
+            (other,) = [entry for entry in reference["states"] if entry["name"] == state["name"]]
             assert state["device"] in bench["devices"]
-            assert all(each["value"] in axes[each["name"]] for each in state["axis_values"])
-            labels = tuple(each["value"] for each in state["axis_values"])
+            assert all(entry["value"] in axes[entry["name"]] for entry in state["axis_values"])
+            labels = tuple(entry["value"] for entry in state["axis_values"])
             if state["summaries"] and other["summaries"]:
-                values = [float_of(each["summaries"], tag) for tag in tags for each in (other, state)]
-                found[bench["name"], *labels] = values
-    return found
+                values = [float_of(entry["summaries"], tag) for tag in tags for entry in (other, state)]
+                rows[bench["name"], *labels] = values
+    return rows
 
 
 @pytest.mark.parametrize("tags", GENERATIONS)
 def test_nvbench_is_read_by_its_compare_scripts(tags):
-    found = nvbench_rows(nvbench(whole()), nvbench(faster(whole(), 2)), *tags)
-    assert len(found) == 8  # of 11: one is n/a, two failed
-    for before, after, noise_before, noise_after in found.values():
+    rows = nvbench_rows(nvbench(whole()), nvbench(faster(whole(), 2)), *tags)
+    assert len(rows) == 8  # of 11: one is n/a, two failed
+    for before, after, noise_before, noise_after in rows.values():
         assert after == pytest.approx(before / 2)
         assert 0 < noise_before == pytest.approx(noise_after)
-    assert found["add_mul_exp", "float32-1M", "eager"][0] == pytest.approx(720e-6, rel=0.02)
+    assert rows["add_mul_exp", "float32-1M", "eager"][0] == pytest.approx(720e-6, rel=0.02)
 
 
 def test_nvbench_has_an_unknown_noise_as_null():
-    one = Timed(implementation="a", rounds=((1.0,),), estimates=(1.0,))
-    state = nvbench(comparison(case("c", 1, one)))["benchmarks"][0]["states"][0]
+    single = Timed(implementation="a", rounds=((1.0,),), estimates=(1.0,))
+    state = nvbench(comparison(case("c", 1, single)))["benchmarks"][0]["states"][0]
     assert float_of(state["summaries"], "nv/cold/time/gpu/stdev/relative") is None
     assert float_of(state["summaries"], "nv/cold/time/gpu/mean") == 1.0
 
 
 def test_nvbench_has_one_benchmark_per_problem_and_one_device_per_device():
     cases = [case("c", 1, timed("eager", 1e-3), problem=name) for name in ("a", "b", "a")]
-    found = nvbench(comparison(*cases[:2], dataclasses.replace(cases[2], device="cuda")))
-    assert [(bench["name"], bench["devices"]) for bench in found["benchmarks"]] == [("a", [0, 1]), ("b", [0])]
-    assert [device["id"] for device in found["devices"]] == [0, 1]
-    assert [state["device"] for state in found["benchmarks"][0]["states"]] == [0, 1]
+    document = nvbench(comparison(*cases[:2], dataclasses.replace(cases[2], device="cuda")))
+    assert [(bench["name"], bench["devices"]) for bench in document["benchmarks"]] == [("a", [0, 1]), ("b", [0])]
+    assert [device["id"] for device in document["devices"]] == [0, 1]
+    assert [state["device"] for state in document["benchmarks"][0]["states"]] == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["as_gbench", "as_nvbench"])

@@ -35,7 +35,7 @@ sys.exit(7)
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run a child with such a body; return the exit status and what was printed on standard error."""
+    """Run a child with a body, and return the exit status and the text on standard error."""
     monkeypatch.delenv(lock.HOLDER, raising=False)
     monkeypatch.setenv(lock.FOLDER, str(tmp_path))
 
@@ -49,8 +49,8 @@ def run(tmp_path, monkeypatch):
 
 
 def in_a_step(what, **more):
-    given = {"implementation": "mine", "case": "small"} | more
-    return f"with journal.running('timed', {', '.join(f'{name}={value!r}' for name, value in given.items())}): {what}"
+    fields = {"implementation": "mine", "case": "small"} | more
+    return f"with journal.running('timed', {', '.join(f'{name}={value!r}' for name, value in fields.items())}): {what}"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,11 @@ DEAF = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CTRL_C}; "
 @pytest.mark.usefixtures("capfd")
 def test_interruption_ends_what_runs(run, monkeypatch, body, patience, printed):
     monkeypatch.setattr(isolation, "PATIENCE", patience)
-    assert run(in_a_step(body)) == (130, printed)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        assert run(in_a_step(body)) == (130, printed)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_journal_keeps_finished_cases(tmp_path):
@@ -218,8 +222,8 @@ def test_crash_costs_the_others_nothing_and_prints_spoil_no_document(tmp_path):
     own_lock = {**os.environ, "ASV_CONF_DIR": str(tmp_path), "PYTHONPATH": str(ROOT / "tools")}
     done = subprocess.run(command, cwd=ROOT, env=own_lock, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
-    status = {(each["name"], each["implementation"]): (each["status"], each["reason"]) for each in found["results"]}
+    document = json.loads(done.stdout)
+    status = {(each["name"], each["implementation"]): (each["status"], each["reason"]) for each in document["results"]}
     crashed = "its process died of SIGSEGV (Segmentation fault) while it was verified before timing"
     aborted = "its process died of SIGABRT (Aborted) while it was loaded"
     assert status == {
@@ -228,6 +232,8 @@ def test_crash_costs_the_others_nothing_and_prints_spoil_no_document(tmp_path):
         ("n10", "crashes"): ("right", None),
         ("n20", "crashes"): ("FAILED", crashed),
     }
-    for said in ("the problem speaks", "the solution speaks", "and so does machine code", f"crashes on n20: {crashed}"):
-        assert said in done.stderr
-    assert any("speaks changes PyTorch's default dtype from float32 to float64" in each for each in found["warnings"])
+    for line in ("the problem speaks", "the solution speaks", "and so does machine code", f"crashes on n20: {crashed}"):
+        assert line in done.stderr
+    assert any(
+        "speaks changes PyTorch's default dtype from float32 to float64" in each for each in document["warnings"]
+    )

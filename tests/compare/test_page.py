@@ -22,10 +22,12 @@ def page():
     return html.build(whole())
 
 
-def drawn(*rounds, **given):
+def drawn(*rounds, **more):
     """Return the charts of samples by title."""
-    row = Timed(implementation="a", rounds=rounds, estimates=tuple(float(np.mean(one)) for one in rounds), **given)
-    return {each.title: each for each in charts(row, "#123456")}
+    row = Timed(
+        implementation="a", rounds=rounds, estimates=tuple(float(np.mean(samples)) for samples in rounds), **more
+    )
+    return {chart.title: chart for chart in charts(row, "#123456")}
 
 
 # The page's data -----------------------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ def test_page_lines(page):
 
 def test_page_lines_without_a_time_say_why(page):
     lines = page["tables"][0]["lines"]
-    results = [(each.text, each.detail[:12], each.tone) for each in (line["cells"][0] for line in lines)]
+    results = [(cell.text, cell.detail[:12], cell.tone) for cell in (line["cells"][0] for line in lines)]
     assert results[3] == ("n/a", "Triton needs", "n/a") and lines[3]["anchor"] == ""
     assert results[6:] == [("WRONG", "out is wrong", "failed"), ("FAILED", "raised ZeroD", "failed")]
     assert page["tables"][1]["lines"][0]["cells"][1].detail == "no interval"
@@ -75,8 +77,8 @@ def test_page_facts_have_stops_flags_warnings_and_errors(page):
 
 def test_roofline_chart_has_every_roof_and_every_point(page):
     text = json.dumps(page["roofline"].document)
-    for wanted in ("L2 40.0 GB/s", "DRAM 10.0 GB/s", "float32 100 GFLOPS", "FLOP per byte", "@{implementation}"):
-        assert wanted in text
+    for label in ("L2 40.0 GB/s", "DRAM 10.0 GB/s", "float32 100 GFLOPS", "FLOP per byte", "@{implementation}"):
+        assert label in text
     assert text.count('"4.17 GFLOPS"') == 1 and "safe}" not in text
     assert "Not measured: L1." in page["roofline"].caption
     two = comparison(*(case("c", 10**6, timed("a", 1e-3), problem=name) for name in "pq"))
@@ -90,17 +92,17 @@ def test_roofline_chart_has_every_roof_and_every_point(page):
 
 
 def test_charts_of_a_row_that_has_everything():
-    found = drawn(*([1 + 0.1 * (k % 7) for k in range(40)] for _ in range(3)), power=((0.0, 10.0), (1.0, 30.0)))
-    assert [*found] == [*CHARTS, "Power over time"]
-    assert all(each.document is not None for each in found.values())
-    assert found["Power over time"].caption.startswith("mean 20.0 W, highest 30.0 W")
+    by_title = drawn(*([1 + 0.1 * (k % 7) for k in range(40)] for _ in range(3)), power=((0.0, 10.0), (1.0, 30.0)))
+    assert [*by_title] == [*CHARTS, "Power over time"]
+    assert all(chart.document is not None for chart in by_title.values())
+    assert by_title["Power over time"].caption.startswith("mean 20.0 W, highest 30.0 W")
 
 
 def test_charts_captions_have_the_figures():
-    found = drawn((1e-3,) * 4 + (3e-3,) * 4, (2e-3,) * 8)
-    assert "median 2.00 ms (line), mean 2.00 ms (dashed)" in found["Histogram"].caption
-    assert found["Time series"].caption.startswith("16 samples of 2 rounds")
-    assert "Gini coefficient 0.1875" in found["Lorenz curve"].caption  # 48 * (3 - 1) of 16 * 32
+    by_title = drawn((1e-3,) * 4 + (3e-3,) * 4, (2e-3,) * 8)
+    assert "median 2.00 ms (line), mean 2.00 ms (dashed)" in by_title["Histogram"].caption
+    assert by_title["Time series"].caption.startswith("16 samples of 2 rounds")
+    assert "Gini coefficient 0.1875" in by_title["Lorenz curve"].caption  # 48 * (3 - 1) of 16 * 32
     slope = drawn((2e-3,) * 500)["Least-squares line"].caption
     assert slope.startswith("slope 2.00 ms") and "R² 1.00000" in slope
 
@@ -122,12 +124,12 @@ def test_charts_of_an_outlier_mention_it():
     ],
 )
 def test_charts_without_enough_samples_say_so(samples, title, caption):
-    found = (
+    chart = (
         drawn(samples)[title]
         if samples
-        else {each.title: each for each in charts(Timed(implementation="a"), "")}[title]
+        else {other.title: other for other in charts(Timed(implementation="a"), "")}[title]
     )
-    assert found.document is None and found.caption.startswith(caption)
+    assert chart.document is None and chart.caption.startswith(caption)
 
 
 def test_charts_of_a_long_series_are_thinned():
@@ -173,8 +175,8 @@ def few():
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("comparison")
-    for name, found in (("plain", few()), ("hostile", hostile())):
-        (folder / f"{name}.html").write_text(formats.as_html(found), encoding="utf-8")
+    for name, compared in (("plain", few()), ("hostile", hostile())):
+        (folder / f"{name}.html").write_text(formats.as_html(compared), encoding="utf-8")
     return folder
 
 

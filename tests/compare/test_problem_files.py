@@ -42,10 +42,10 @@ def compiled(folder, name, text):
 
 def right(loaded, name, case=None):
     """Bind an implementation to a case, call it on a poisoned output, and return whether it is right."""
-    problem, found = loaded
+    problem, binders = loaded
     case = case or problem.generate_test_cases()[-1]
     inputs = case["create_inputs"]()
-    bound = found[name](problem, case["name"], inputs)
+    bound = binders[name](problem, case["name"], inputs)
     verdicts = []
     for _ in range(2):
         bound.poison()
@@ -55,15 +55,15 @@ def right(loaded, name, case=None):
 
 
 def refused(what, *words, solutions=()):
-    """Load and bind everything; return the one line that refuses it."""
+    """Load and bind everything, and return the line that refuses it."""
     with pytest.raises(UsageError) as caught:
-        problem, found = load(str(what), "cpu", solutions)
+        problem, binders = load(str(what), "cpu", solutions)
         case = problem.generate_test_cases()[0]
         inputs = case["create_inputs"]()
         problem.expected(*inputs)
-        for name in found:
+        for name in binders:
             if name != "compile":
-                found[name](problem, case["name"], inputs)
+                binders[name](problem, case["name"], inputs)
     text = str(caught.value)
     assert "\n" not in text
     assert all(word in text for word in words), text
@@ -73,22 +73,22 @@ def refused(what, *words, solutions=()):
 
 
 def test_ours_by_name():
-    problem, found = load("quantize_int8", "cpu")
-    assert list(found) == ["eager", "compile", "native"]
+    problem, binders = load("quantize_int8", "cpu")
+    assert list(binders) == ["eager", "compile", "native"]
     case = problem.test_case("float32-500k")
-    assert right((problem, found), "eager", case) and right((problem, found), "native", case)
+    assert right((problem, binders), "eager", case) and right((problem, binders), "native", case)
     assert list(load("matmul", "cuda")[1]) == ["eager", "compile", "native", "triton"]
     assert load("matmul", "cpu")[0] is not load("matmul", "cpu")[0]
 
 
 def test_public_definition_runs_as_it_is(tmp_path):
-    problem, found = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu")
-    assert (problem.name, problem.device, list(found)) == ("leaky-relu", "cpu", ["eager", "compile"])
+    problem, binders = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu")
+    assert (problem.name, problem.device, list(binders)) == ("leaky-relu", "cpu", ["eager", "compile"])
     assert [case["name"] for case in problem.generate_test_cases()] == ["64x64, alpha=0.05", "100x37, alpha=0.05"]
     x, alpha = problem.test_case("100x37, alpha=0.05")["create_inputs"]()
     assert (x.device.type, tuple(x.shape), alpha) == ("cpu", (100, 37), 0.05)
     assert torch.equal(x, problem.test_case("100x37, alpha=0.05")["create_inputs"]()[0])
-    assert right((problem, found), "eager")
+    assert right((problem, binders), "eager")
     case = problem.test_case("64x64, alpha=0.05")
     assert (problem.get_flops(case), problem.get_bytes(case)) == (4096, None)
     with pytest.raises(ModuleNotFoundError):  # the alias is gone
@@ -134,13 +134,13 @@ def test_one_of_several_problems_is_named(tmp_path):
 
 def test_reference_with_cuda_written_in_verifies_but_is_not_timed_on_the_cpu(tmp_path):
     text = TWO_OUTPUTS.replace("x.clamp(max=0), x.clamp(min=0)", 'x.to("cuda").clamp(max=0), x.cuda().clamp(min=0)')
-    problem, found = load(str(written(tmp_path, "p.py", text)), "cpu")
+    problem, binders = load(str(written(tmp_path, "p.py", text)), "cpu")
     case = problem.generate_test_cases()[0]
     inputs = case["create_inputs"]()
     assert torch.equal(problem.expected(*inputs)[0], inputs[0].clamp(max=0))
     if not torch.cuda.is_available():
         with pytest.raises(NotImplementedError, match="the reference has a CUDA device written in"):
-            found["eager"](problem, case["name"], inputs)
+            binders["eager"](problem, case["name"], inputs)
 
 
 def test_file_or_kernel_that_is_not_there(tmp_path):
@@ -255,8 +255,8 @@ def test_solutions_in_a_library_and_a_python_file(tmp_path):
     python = (
         "def solution(x, alpha, out, n, m):\n    assert n * m == x.numel()\n    out.copy_(x.where(x > 0, alpha * x))\n"
     )
-    found = [compiled(tmp_path, "fast", LEAKY), written(tmp_path, "plain.py", python)]
-    loaded = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu", found)
+    solutions = [compiled(tmp_path, "fast", LEAKY), written(tmp_path, "plain.py", python)]
+    loaded = load(str(written(tmp_path, "def.py", CHALLENGE)), "cpu", solutions)
     assert list(loaded[1]) == ["eager", "compile", "fast", "plain"]
     assert right(loaded, "fast") and right(loaded, "plain")
 
@@ -285,11 +285,11 @@ def test_solutions_with_several_outputs(tmp_path):
         "wrong": "low.copy_(x)",
         "idle": "pass",
     }
-    found = [
+    solutions = [
         written(tmp_path, f"{name}.py", f"def solution(x, low, high, n):\n    {body}\n")
         for name, body in bodies.items()
     ]
-    loaded = load(str(written(tmp_path, "two.py", TWO_OUTPUTS)), "cpu", [compiled(tmp_path, "c", library), *found])
+    loaded = load(str(written(tmp_path, "two.py", TWO_OUTPUTS)), "cpu", [compiled(tmp_path, "c", library), *solutions])
     assert [name for name in loaded[1] if name != "compile" and right(loaded, name)] == ["eager", "c", "good"]
 
 
@@ -335,8 +335,8 @@ def test_library_that_cannot_be_given_its_arguments(tmp_path, old, new, words):
 
 def test_library_without_a_solution(tmp_path):
     library = compiled(tmp_path, "other", 'extern "C" void solve() {}\n')
-    wanted = 'wanted extern "C" void solution(const float* x, float* low, float* high, size_t n)'
-    refused(written(tmp_path, "two.py", TWO_OUTPUTS), "no function `solution`", wanted, solutions=[library])
+    declaration = 'wanted extern "C" void solution(const float* x, float* low, float* high, size_t n)'
+    refused(written(tmp_path, "two.py", TWO_OUTPUTS), "no function `solution`", declaration, solutions=[library])
 
 
 def test_solution_of_another_dtype_is_not_applicable(tmp_path):
@@ -356,23 +356,23 @@ def test_solution_of_another_dtype_is_not_applicable(tmp_path):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int8, torch.bool], ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5)], ids=str)
 def test_guarded_output_is_like_any_other(dtype, shape):
-    found = Guarded.like(torch.empty(shape, dtype=dtype))
-    found.output.fill_(1)
-    assert found.output.shape == shape and found.output.dtype == dtype and found.output.is_contiguous()
-    assert bool((found.output == torch.ones(shape, dtype=dtype)).all())
-    assert found.output.storage_offset() * found.output.element_size() == GUARD == 4096  # in its page, as without
-    assert found.overwritten() == ""
+    guarded = Guarded.like(torch.empty(shape, dtype=dtype))
+    guarded.output.fill_(1)
+    assert guarded.output.shape == shape and guarded.output.dtype == dtype and guarded.output.is_contiguous()
+    assert bool((guarded.output == torch.ones(shape, dtype=dtype)).all())
+    assert guarded.output.storage_offset() * guarded.output.element_size() == GUARD == 4096  # in its page, as without
+    assert guarded.overwritten() == ""
 
 
 @settings(deadline=None)
 @given(st.integers(1, 9), st.sets(st.integers(-GUARD, -1)), st.sets(st.integers(0, GUARD - 1)))
 def test_guards_count_every_byte_that_is_written_beside(elements, before, behind):
-    found = Guarded.like(torch.empty(elements))
-    memory = torch.tensor([], dtype=torch.uint8).set_(found.output.untyped_storage())
-    end = GUARD + found.output.numel() * found.output.element_size()
+    guarded = Guarded.like(torch.empty(elements))
+    memory = torch.tensor([], dtype=torch.uint8).set_(guarded.output.untyped_storage())
+    end = GUARD + guarded.output.numel() * guarded.output.element_size()
     memory[[*(GUARD + offset for offset in before), *(end + offset for offset in behind)]] = 0
     counts = {"before": len(before), "behind": len(behind)}
-    assert found.overwritten() == ", ".join(f"{count} bytes {side} it" for side, count in counts.items() if count)
+    assert guarded.overwritten() == ", ".join(f"{count} bytes {side} it" for side, count in counts.items() if count)
 
 
 @pytest.mark.parametrize(
@@ -432,9 +432,9 @@ def test_build_of_a_kernel_is_not_of_other_files(tree, name):
 
 
 def test_build_is_checked_before_native_is_bound(monkeypatch):
-    asked = []
-    monkeypatch.setattr(implementations, "check_build", lambda kernels, kernel: asked.append((kernels.name, kernel)))
-    problem, found = load("quantize_int8", "cpu")
+    checked = []
+    monkeypatch.setattr(implementations, "check_build", lambda kernels, kernel: checked.append((kernels.name, kernel)))
+    problem, binders = load("quantize_int8", "cpu")
     case = problem.generate_test_cases()[0]
-    found["native"](problem, case["name"], case["create_inputs"]())
-    assert asked == [("kernels", "quantize_int8")]
+    binders["native"](problem, case["name"], case["create_inputs"]())
+    assert checked == [("kernels", "quantize_int8")]

@@ -27,14 +27,14 @@ def bind_exp(_problem, _case, inputs):
 def test_profile_has_a_table_and_a_trace(tmp_path):
     problem = Doubling()
     problem.name = "../up"  # is no folder
-    found = profile.profile(problem, "a/b", "float32-small", tmp_path / "new", bind_exp)
+    report = profile.profile(problem, "a/b", "float32-small", tmp_path / "new", bind_exp)
     (trace,) = (tmp_path / "new").iterdir()
     assert trace.name == ".._up-cpu-float32-small-a_b.trace.json"
     events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
     for name in ("a/b", "aten::exp"):  # the region around a call, which shows what the profiler does not see
         assert sum(event.get("name") == name and event.get("ph") == "X" for event in events) == profile.CALLS
-        assert name in found
-    assert found.startswith(f"a/b on float32-small, 10 calls; trace: {trace}\n")
+        assert name in report
+    assert report.startswith(f"a/b on float32-small, 10 calls; trace: {trace}\n")
 
 
 def test_profile_leaves_warm_up_out(tmp_path):
@@ -121,8 +121,8 @@ def fake(tmp_path):
     return tmp_path
 
 
-def row(**given):
-    compared = case("float32-small", 1000, timed("eager", 21e-6, **given), problem="matmul")
+def row(**more):
+    compared = case("float32-small", 1000, timed("eager", 21e-6, **more), problem="matmul")
     return Row(compared, compared.timed[0])
 
 
@@ -130,8 +130,8 @@ def test_ncu_runs_the_child_and_its_launches_come_back(fake):
     launches = nsight.ncu((sys.executable, "-c", f"open({str(fake / 'done')!r}, 'w').close()"), str(fake / "ncu"))
     assert (fake / "done").exists()
     arguments = json.loads((fake / "arguments.json").read_text())
-    for wanted in ("--csv", "--page raw", "--print-units base", "--target-processes all", "--profile-from-start off"):
-        assert wanted in " ".join(arguments)
+    for option in ("--csv", "--page raw", "--print-units base", "--target-processes all", "--profile-from-start off"):
+        assert option in " ".join(arguments)
     assert arguments[arguments.index("--metrics") + 1].split(",") == list(nsight.METRICS)
     assert [kernel for kernel, _ in launches] == [KERNEL, KERNEL, "zero"]
     first, third = launches[0][1], launches[2][1]

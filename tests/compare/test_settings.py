@@ -18,7 +18,7 @@ from tests.compare.doubling import Doubling, DoublingBytes
 from tests.harness import pretend_cuda
 
 
-def made(**options):
+def chosen_by(**options):
     return settings(environ={}, **options)
 
 
@@ -36,21 +36,21 @@ def made(**options):
     ],
 )
 def test_presets_are_as_published(preset, warmups, rule):
-    found = made(preset=preset)
-    assert (found.warmups, found.rule()) == (warmups, rule)
-    assert found.described()["preset"].startswith(f"{preset} (")
+    chosen = chosen_by(preset=preset)
+    assert (chosen.warmups, chosen.rule()) == (warmups, rule)
+    assert chosen.described()["preset"].startswith(f"{preset} (")
     assert set(PRESETS) == {"fused", "chapter", "comppare", "futhark", "tensara"}
 
 
 def test_default_is_the_rounds_of_the_history():
-    found = made()
-    assert (found.rounds, found.warmups, found.rule().name, found.rule().parameters()["eps"]) == (
+    chosen = chosen_by()
+    assert (chosen.rounds, chosen.warmups, chosen.rule().name, chosen.rule().parameters()["eps"]) == (
         *(8, None, "adaptive.round"),
         0.003,
     )
-    described = found.described()
+    described = chosen.described()
     assert (described["warm-up"], described["tolerance"]) == ("by time, 50 ms or more", "the problem's own")
-    tolerant = made(tolerance=parse_tolerance("1e-3")).described()
+    tolerant = chosen_by(tolerance=parse_tolerance("1e-3")).described()
     assert tolerant["tolerance"] == "rtol=0.001,atol=0.001 (as given)"
 
 
@@ -65,18 +65,18 @@ def test_default_is_the_rounds_of_the_history():
     ],
 )
 def test_options_replace_a_part_of_a_preset(options, warmups, rule):
-    found = made(**options)
-    assert (found.warmups, found.rule(), found.described()["sample"]) == (warmups, rule, "one call")
+    chosen = chosen_by(**options)
+    assert (chosen.warmups, chosen.rule(), chosen.described()["sample"]) == (warmups, rule, "one call")
 
 
 def test_rule_of_every_round_is_its_own_and_takes_the_environment():
     assert settings(environ={"KV_RULE": "fixed", "KV_N": "5"}).rule() == FixedCount(n=5)
-    found = settings(environ={"KV_N": "1"}, rule="fixed")
-    one, other = found.rule(), found.rule()
-    one.start()
+    chosen = settings(environ={"KV_N": "1"}, rule="fixed")
+    first, other = chosen.rule(), chosen.rule()
+    first.start()
     other.start()
-    one.add([1.0], 1.0)
-    assert isinstance(one.decide(), Stop) and isinstance(other.decide(), Continue)
+    first.add([1.0], 1.0)
+    assert isinstance(first.decide(), Stop) and isinstance(other.decide(), Continue)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ NAMES = ["float32-1M", "float32-10M", "int8-1M", "m = 1, n = 2"]
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "names"),
     [
         (None, NAMES),
         ("float32-1M", ["float32-1M"]),  # a name is itself, though others begin with it
@@ -117,8 +117,8 @@ NAMES = ["float32-1M", "float32-10M", "int8-1M", "m = 1, n = 2"]
         (["m = 1, n = 2", "8"], ["int8-1M", "m = 1, n = 2"]),
     ],
 )
-def test_matching_names_and_expressions(pattern, found):
-    assert matching("--sizes", pattern, NAMES, "here") == found
+def test_matching_names_and_expressions(pattern, names):
+    assert matching("--sizes", pattern, NAMES, "here") == names
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_system_of_the_processor(monkeypatch, tmp_path):
     monkeypatch.setattr(system, "_CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text("model name : x\ncpu MHz\t\t: 2450.500\n")
     environ = {"KV_RULE": "cv", "OMP_NUM_THREADS": "2", "HOME": "/h", "CUDA_VISIBLE_DEVICES": "0", lock.HOLDER: "7"}
-    found = system.environment("cpu", 3, environ)
-    assert list(found) == [
+    facts = system.environment("cpu", 3, environ)
+    assert list(facts) == [
         *("device", "caches", "free memory", "clocks", "load", "cores", "threads", "python", "torch", "system"),
         *("allocator", "CUDA_VISIBLE_DEVICES", "KV_RULE", "OMP_NUM_THREADS"),
     ]
-    assert (found["device"], found["caches"]) == (reported.name("cpu"), "L1 32.0 KiB, L2 1.50 MiB")
-    assert (found["threads"], found["clocks"], found["allocator"][:10]) == ("3", "2.45 GHz", "not set up")
+    assert (facts["device"], facts["caches"]) == (reported.name("cpu"), "L1 32.0 KiB, L2 1.50 MiB")
+    assert (facts["threads"], facts["clocks"], facts["allocator"][:10]) == ("3", "2.45 GHz", "not set up")
     (tmp_path / "frequency").write_text("2600000\n")
     monkeypatch.setattr(reported, "data_caches", lambda device: {})
     again = system.environment("cpu", 3, measuring_variables(None))
@@ -209,8 +209,8 @@ def test_system_of_a_gpu_is_what_its_driver_knows(monkeypatch):
     }
     monkeypatch.setattr(gpu, "uuid", lambda: "GPU-0")
     monkeypatch.setattr(nvml, "describe", lambda uuid: answers)
-    found = system.environment("cuda", 1)
-    assert (found["device"], found["driver"], found["power limit"]) == ("Pretend", "560.1", "700 W")
-    assert found["clocks"] == "SM 1.98 GHz of 1.98 GHz, memory 2.60 GHz"
+    facts = system.environment("cuda", 1)
+    assert (facts["device"], facts["driver"], facts["power limit"]) == ("Pretend", "560.1", "700 W")
+    assert facts["clocks"] == "SM 1.98 GHz of 1.98 GHz, memory 2.60 GHz"
     monkeypatch.setattr(nvml, "describe", lambda uuid: "no driver")
     assert system.environment("cuda", 1)["driver"] == "not known"

@@ -106,8 +106,8 @@ def test_speed_up_shows_every_error(error, shown):
     ],
 )
 def test_one_line(samples, shown):
-    made = Timed(implementation="mine", rounds=(tuple(samples),), estimates=(samples[0],))
-    assert statistics.one_line(Row(case("c-1", 1), made)) == shown
+    single = Timed(implementation="mine", rounds=(tuple(samples),), estimates=(samples[0],))
+    assert statistics.one_line(Row(case("c-1", 1), single)) == shown
 
 
 def test_bootstrap_interval_is_as_wide_as_students_and_scales():
@@ -117,7 +117,7 @@ def test_bootstrap_interval_is_as_wide_as_students_and_scales():
     half = 2.093 * python_statistics.stdev(means) / math.sqrt(20)  # t of 19 degrees
     assert low < python_statistics.fmean(means) < high
     assert (high - low) / 2 == pytest.approx(half, rel=0.15)
-    assert statistics.bootstrap_interval([[2 * each for each in one] for one in rounds]) == pytest.approx(
+    assert statistics.bootstrap_interval([[2 * seconds for seconds in samples] for samples in rounds]) == pytest.approx(
         (2 * low, 2 * high)
     )
 
@@ -165,11 +165,11 @@ def test_bars_show_what_is_there_and_blank_what_is_not(counts):
 
 
 def test_fitting_drops_columns_by_worth_and_silent_ones_first():
-    found = [Column("a" * 5, ["x"]), Column("b" * 5, ["x"], 2), Column("c" * 5, ["x"], 1)]
-    assert [column.head[0] for column in table.fitting(found, 19)] == ["a", "b", "c"]
-    assert [column.head[0] for column in table.fitting(found, 18)] == ["a", "b"]
-    assert [column.head[0] for column in table.fitting(found, 3)] == ["a"]
-    assert table.fitting([*found[:1], Column("d", ["-"], 9)], 100) == found[:1]
+    fields = [Column("a" * 5, ["x"]), Column("b" * 5, ["x"], 2), Column("c" * 5, ["x"], 1)]
+    assert [column.head[0] for column in table.fitting(fields, 19)] == ["a", "b", "c"]
+    assert [column.head[0] for column in table.fitting(fields, 18)] == ["a", "b"]
+    assert [column.head[0] for column in table.fitting(fields, 3)] == ["a"]
+    assert table.fitting([*fields[:1], Column("d", ["-"], 9)], 100) == fields[:1]
 
 
 def test_statistics_show_the_bootstrap_interval():

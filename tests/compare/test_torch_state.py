@@ -37,8 +37,8 @@ def changes(do):
     ],
 )
 def test_set_back_puts_every_setting_back_and_says_so(do, note):
-    (found,) = changes(do)
-    assert found.startswith(note)
+    (change,) = changes(do)
+    assert change.startswith(note)
 
 
 def test_set_back_of_nothing_says_nothing():
@@ -86,5 +86,5 @@ def test_tf32_is_allowed_as_pytorch_and_the_driver_say(do, override, allowed):
         if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
             torch.backends.cuda.matmul.fp32_precision = "none"
         do()
-        found = torch_state.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
-    assert found is allowed
+        allows = torch_state.allows_tf32(torch, {} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
+    assert allows is allowed

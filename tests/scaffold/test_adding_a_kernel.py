@@ -39,8 +39,8 @@ def blocks():
     """Return the section's code by language, in order, as one would type it."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     section = text.split("\n## Adding a kernel\n")[1].split("\n## ")[0]
-    found = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", section, re.MULTILINE | re.DOTALL)
-    return {kind: [body for other, body in found if other == kind] for kind in ("sh", "python", "cpp")}
+    blocks = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", section, re.MULTILINE | re.DOTALL)
+    return {kind: [body for other, body in blocks if other == kind] for kind in ("sh", "python", "cpp")}
 
 
 def clone(folder):
@@ -57,7 +57,7 @@ def clone(folder):
 
 
 def shell(folder, line):
-    """Run a line of the README; return what it prints."""
+    """Run a line of the README, and return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     settings = ("KV_", "ASV_")
     environment = {
@@ -96,15 +96,15 @@ def test_the_steps_of_the_readme_end_with_the_trend_on_a_page(tmp_path):
     untouched = shell(folder, "git status --porcelain --untracked-files=all")
 
     # At once: tested, though there is nothing native to test yet.
-    said = shell(folder, "make test")
-    assert "kernels/my_op is not written for cpu yet: its SUPPORTS does not name it" in said
+    output = shell(folder, "make test")
+    assert "kernels/my_op is not written for cpu yet: its SUPPORTS does not name it" in output
 
     replace_line(folder / "benchmarks/my_op.py", "output: torch.Tensor = ", reference)
     replace_line(folder / "kernels/my_op/my_op.cpp", "FILL IN", body)
     replace_line(folder / "kernels/my_op/__init__.py", '"devices": ', devices)
-    said = [shell(folder, textwrap.dedent(line).strip()) for line in finish.strip().splitlines()]
-    assert "not written for cpu" not in said[0]
-    assert re.search(r"\d+ passed", said[0])
+    output = [shell(folder, textwrap.dedent(line).strip()) for line in finish.strip().splitlines()]
+    assert "not written for cpu" not in output[0]
+    assert re.search(r"\d+ passed", output[0])
 
     assert [line for line in untouched.splitlines() if "my_op" in line]
     committed = shell(folder, "git show --name-only --format= HEAD").split()
@@ -113,9 +113,9 @@ def test_the_steps_of_the_readme_end_with_the_trend_on_a_page(tmp_path):
         *(f"kernels/my_op/{name}" for name in ("__init__.py", "my_op.cpp", "my_op.cu")),
         "tests/kernels/test_my_op.py",
     }
-    (native,) = [line for line in said[-1].splitlines() if line.startswith("my_op.Cpu native float32-1M")]
-    assert float(native.split()[-1]) > 0, said[-1]
-    assert "Dashboard: file://" in said[-1]
+    (native,) = [line for line in output[-1].splitlines() if line.startswith("my_op.Cpu native float32-1M")]
+    assert float(native.split()[-1]) > 0, output[-1]
+    assert "Dashboard: file://" in output[-1]
     page = (folder / ".asv/html/kernel-velocity/kernel-my_op-Cpu.html").read_text()
     assert "Add my_op" in page
     assert "native" in page
@@ -126,7 +126,7 @@ def test_until_it_is_written_native_is_not_applicable(tmp_path):
     (write, _) = blocks()["sh"]
     for line in (write.strip(), "git add -A", "git commit -q -m 'Begin my_op'"):
         shell(folder, line)
-    said = shell(folder, "make track")
-    assert "kernels.my_op is not written yet: SUPPORTS names no device" in said
-    assert "failed" not in said
-    assert re.search(r"^my_op\.Cpu eager float32-1M +[\d.]+$", said, re.MULTILINE), said
+    output = shell(folder, "make track")
+    assert "kernels.my_op is not written yet: SUPPORTS names no device" in output
+    assert "failed" not in output
+    assert re.search(r"^my_op\.Cpu eager float32-1M +[\d.]+$", output, re.MULTILINE), output

@@ -1,4 +1,4 @@
-"""`kv new`: what it writes compiles, is formatted, typed and measured; what it refuses, it names."""
+"""`kv new`: the files compile, are formatted, typed and measured. Errors name what is wrong."""
 
 import io
 import shutil
@@ -57,13 +57,13 @@ def generated(tmp_path_factory):
         shutil.copy(ROOT / name, root / name)
     shutil.copy(ROOT / "kernels/py.typed", root / "kernels")
     (root / "tools").symlink_to(ROOT / "tools")
-    made = []
+    paths = []
     for name, text in SIGNATURES.items():
         for abi in new_files.ABIS:
             files = new_files.files(root, f"{name}_{abi[0]}", parse(text), abi)
             new.write_all(root, files)
-            made += files
-    return root, made
+            paths += files
+    return root, paths
 
 
 def tool(root, *command):
@@ -73,27 +73,27 @@ def tool(root, *command):
 
 
 def test_python_code_is_formatted_and_clean(generated):
-    root, made = generated
+    root, paths = generated
     pytest.importorskip("ruff", reason="ruff is not installed")
-    python = [str(path) for path in made if path.suffix == ".py"]
+    python = [str(path) for path in paths if path.suffix == ".py"]
     tool(root, sys.executable, "-m", "ruff", "format", "--diff", *python)
     tool(root, sys.executable, "-m", "ruff", "check", *python)
 
 
 @pytest.mark.slow
 def test_python_code_is_typed(generated):
-    root, made = generated
+    root, paths = generated
     pytest.importorskip("mypy", reason="mypy is not installed")
-    own = [str(path) for path in made if path.suffix == ".py" and path.parts[0] != "tests"]
-    tool(root, sys.executable, "-m", "mypy", "--no-incremental", *own)
+    sources = [str(path) for path in paths if path.suffix == ".py" and path.parts[0] != "tests"]
+    tool(root, sys.executable, "-m", "mypy", "--no-incremental", *sources)
 
 
 def test_native_code_is_formatted_and_compiles_without_a_warning(generated):
-    root, made = generated
+    root, paths = generated
     formatter = Path(sys.executable).with_name("clang-format")
     if not formatter.exists():
         pytest.skip("clang-format is not installed")
-    native = [str(path) for path in made if path.suffix in (".cpp", ".cu")]
+    native = [str(path) for path in paths if path.suffix in (".cpp", ".cu")]
     tool(root, str(formatter), "--dry-run", "-Werror", *native)
     strict = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
     sources = [name for name in native if name.endswith(".cpp")]
@@ -105,10 +105,10 @@ def test_native_code_is_formatted_and_compiles_without_a_warning(generated):
 
 @pytest.mark.slow
 def test_cuda_code_compiles(generated):
-    root, made = generated
+    root, paths = generated
     if shutil.which("nvcc") is None:
         pytest.skip("there is no nvcc")
-    for path in made:
+    for path in paths:
         if path.suffix == ".cu":
             tool(root, "nvcc", "-std=c++17", "-Werror", "all-warnings", "-c", str(path), "-o", "object.o")
             tool(root, "nvcc", "-std=c++17", "-DKV_SOLUTION", "-c", str(path), "-o", "object.o")
@@ -116,8 +116,8 @@ def test_cuda_code_compiles(generated):
 
 def test_problems_are_discovered_and_their_references_right(generated):
     pytest.importorskip("torch", reason="references are PyTorch's")
-    root, made = generated
-    count = sum(1 for path in made if path.parts[0] == "benchmarks")
+    root, paths = generated
+    count = sum(1 for path in paths if path.parts[0] == "benchmarks")
     script = (
         "from pathlib import Path\n"
         "from kernel_velocity import config\n"
@@ -208,9 +208,9 @@ def test_name_that_cannot_be(repository, name, words):
     assert not [path for path in repository.rglob("*") if path.is_file() and path.name != "asv.conf.json"]
 
 
-@pytest.mark.parametrize("there", ["kernels/my_op/my_op.cu", "benchmarks/my_op.py", "tests/kernels/test_my_op.py"])
-def test_existing_files_stay_as_they_are(repository, there):
-    path = repository / there
+@pytest.mark.parametrize("existing", ["kernels/my_op/my_op.cu", "benchmarks/my_op.py", "tests/kernels/test_my_op.py"])
+def test_existing_files_stay_as_they_are(repository, existing):
+    path = repository / existing
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     before = sorted(repository.rglob("*"))
