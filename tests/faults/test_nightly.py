@@ -41,13 +41,13 @@ def test_a_first_night_without_a_regression_is_clean_and_the_next_has_a_heartbea
 @pytest.mark.slow
 def test_a_regression_is_found_at_its_commit_until_somebody_decides(tiny):
     slow = plant(tiny)
-    paths = [f"--{name}={tiny.root.parent / name}" for name in ("markdown", "json", "junit", "atom")]
+    paths = [f"--{name}={tiny.root.parent / name}" for name in ("markdown", "json", "junit")]
     done = tiny.nightly(*paths)
     assert done.returncode == 10, done.stdout
     (found,) = findings(tiny)
     assert (found["kind"], found["state"], found["commits"]) == ("regression", "confirmed", [slow])
     assert found["series"][0]["ratio"] == pytest.approx(1.1, abs=0.01)
-    for name in ("markdown", "json", "junit", "atom"):
+    for name in ("markdown", "json", "junit"):
         assert slow[:8] in (tiny.root.parent / name).read_text()
     assert json.loads((tiny.root.parent / "json").read_text())
     again = tiny.nightly()

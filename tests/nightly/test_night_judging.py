@@ -118,7 +118,7 @@ def test_what_a_rerun_does_not_see_is_no_finding():
     assert found == ()
     (line,) = outcome.refuted.values()
     assert "+10" in line and "float32-1M" in line
-    (said,) = outcome.comparisons
+    ((_, said),) = outcome.comparisons
     assert (said.answer, said.rounds) == (Answer.SAME, 8)
 
 
@@ -321,9 +321,9 @@ def test_what_a_night_confirms_is_held_against_all_that_it_measured_again():
     series = history(STEP, tonight=1)
     suspected = judged(series)
     outcome = look_again(suspected.moves, Machine(speed=slower_from(20, 1.1), noise=0.03, seed=2), budget=1e6)
-    (said,) = outcome.comparisons
+    ((of, said),) = outcome.comparisons
     assert said.answer is Answer.DIFFERENT
-    outcome.comparisons += [replace(said, answer=Answer.SAME, p=(1 + number) / 500) for number in range(500)]
+    outcome.comparisons += [(of, replace(said, answer=Answer.SAME, p=(1 + number) / 500)) for number in range(500)]
     (found,) = after(outcome, suspected, series)
     assert found.state is State.SUSPECT
 

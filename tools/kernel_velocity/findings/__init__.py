@@ -1,1 +1,16 @@
-"""What was found and decided: findings, evidence, verdict, their files and texts."""
+"""Findings, the evidence for them, and the verdict of a night: values, decisions, files, texts.
+
+Imports the leaves and `results`, `stats`, `series`. It measures nothing: `ab` and `nightly` make findings.
+
+finding.py           one cause and the series that show it; joining it with the recorded findings
+decisions.py         what people and nights decide about a finding; expectations, `Perf-Expected:` lines
+evidence.py          re-runs round by round and bisections, the evidence of a finding
+fields.py            dataclasses as plain data, checked against their annotations
+store.py             files of findings and expectations (TOML)
+evidence_store.py    files of evidence (JSON)
+text.py              a finding as text
+verdict.py           the verdict of a night, its summary and its exit status
+verdict_formats.py   the verdict as Markdown, JSON, JUnit XML
+last_night.py        files of the newest verdict of each machine
+command.py           `kv findings`
+"""

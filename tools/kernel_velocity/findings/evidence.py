@@ -1,53 +1,58 @@
 """The evidence of a finding: what was measured again, round by round, and the path of a bisection. Pure values.
 
-A night makes it of the very rounds that its verdict rests on (`night_evidence`), and keeps it beside the finding
-(`evidence_store`): the folder that asv measured in is a cache, and is gone with the machine.
+A night records the rounds that its verdict rests on (nightly/confirm.py) beside the finding (evidence_store.py),
+because the folder that asv measured in is a cache of one machine. The order of the fields is that of the file.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from kernel_velocity.findings.fields import Measured, Rule
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.stats.sequential import Answer
 
-# What is kept of a finding on a machine. A re-run of the most rounds is 9 KB, one of the fewest 2: .3 MB at most.
+# Limits of a finding's evidence on a machine. A re-run of the most rounds is 9 KB, one of the fewest 2: .3 MB at most.
 MOST_RERUNS = 32
 MOST_TRIED = 64  # commits of a bisection: enough for a range of any length, half of which do not build
-MOST_TEXT = 400  # characters of a reason
 
 
 class Purpose(enum.Enum):
     """Why two commits were measured in turns."""
 
     CONFIRM = "confirmation"  # the last commit before a move, and the first after it
-    CULPRIT = "culprit"  # the commit that a bisection came to, and the one before it
+    CULPRIT = "culprit"  # the commit that a bisection found, and the one before it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """The rounds of one commit, in order of time; all fields are equally long."""
+    """The rounds of one commit, in order of time. All fields have the same length."""
 
-    began: tuple[float, ...]  # Unix time, s
-    seconds: tuple[float, ...]  # estimate, s per call
-    flags: tuple[tuple[str, ...], ...]  # what the round says against itself
-    adjusted: tuple[float, ...] = ()  # s per call, freed of what the machine did; (): the rounds were compared as read
+    began: tuple[Measured, ...]  # Unix time, s
+    seconds: tuple[Measured, ...]  # estimate, s per call
+    adjusted: tuple[Measured, ...] = ()  # s per call, corrected for the machine; empty: compared as read
+    flags: tuple[str, ...]  # warnings of the round, words with a space between
+
+
+def _is_even(sides: tuple[Side, Side]) -> bool:
+    lengths = [len(values) for side in sides for values in (side.began, side.seconds, side.flags)]
+    return len({*lengths, *(len(side.adjusted or side.seconds) for side in sides)}) == 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What the sequential test said once there were so many rounds. Ratios are of times, after / before."""
+    """The sequential test's answer after so many rounds. Ratios are of times, after / before."""
 
     rounds: int  # a side
-    ratio: float
-    low: float  # 95% interval
-    high: float
-    least: float  # the interval that the test's own threshold leaves: 1 lies outside where p is below it
-    most: float
+    ratio: Measured
+    low: Measured  # 95% interval
+    high: Measured
+    least: Measured  # the interval at the test's own threshold: 1 lies outside where p is below it
+    most: Measured
     p: float
     answer: Answer
 
@@ -60,13 +65,13 @@ class Rerun:
     purpose: Purpose
     before: str  # full SHA
     after: str
-    commits: tuple[str, ...]  # that can have done it once this was known, oldest first
+    commits: tuple[str, ...]  # the possible causes once this was known, oldest first
     answer: Answer
     reason: str
     floor: float  # relative change that counts
-    sides: tuple[Side, Side]  # before, after: as many rounds of one as of the other
-    looks: tuple[Look, ...]
     code: tuple[str | None, str | None] = (None, None)  # hashes of what the series ran before and after
+    looks: tuple[Look, ...]
+    sides: Annotated[tuple[Side, Side], Rule("as many rounds in each of began, seconds, flags and adjusted", _is_even)]
 
     @property
     def rounds(self) -> int:
@@ -80,19 +85,19 @@ class Rerun:
 
     @property
     def compared(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """What the test compared, s per call, before and after."""
+        """The values that the test compared, s per call, before and after."""
         before, after = self.sides
         return (before.adjusted, after.adjusted) if self.is_adjusted else (before.seconds, after.seconds)
 
     @property
     def effect(self) -> float | None:
-        """The change of the logarithm at the last look; None where there was none."""
+        """The change of the logarithm at the last look. None where there was none."""
         return math.log(self.looks[-1].ratio) if self.looks else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """A commit that a bisection compared with the good one; unknown is None."""
+    """A commit that a bisection compared with the good one. Unknown is None."""
 
     commit: str
     slow: bool | None
@@ -121,50 +126,46 @@ class Path:
 class Evidence:
     """What one machine has of one finding."""
 
+    left_out: int = 0  # re-runs beyond MOST_RERUNS, at least
     reruns: tuple[Rerun, ...] = ()
     paths: tuple[Path, ...] = ()
-    left_out: int = 0  # re-runs that there was no room for, at least
 
     def __bool__(self) -> bool:
         """Return whether there is any."""
         return bool(self.reruns or self.paths)
 
 
-def of(finding: Finding, found: Evidence) -> Evidence:
-    """Return what of a night's evidence is of a finding: of its series, and of a commit that can have done it."""
-    effects = {item.identity: item.effect for item in finding.affected}
+def of(finding: Finding, night: Evidence) -> Evidence:
+    """Return the part of a night's evidence that concerns a finding: its series, and a commit that may be the cause.
+
+    A re-run that confirmed the opposite of the finding's effect belongs to another finding.
+    """
+    effects = {series.identity: series.effect for series in finding.affected}
     commits = set(finding.commits)
 
-    def is_own(item: Rerun) -> bool:
-        if item.identity not in effects or not commits & set(item.commits):
-            return False
-        opposite = item.effect is not None and item.effect * effects[item.identity] < 0
-        return not (opposite and item.answer is Answer.DIFFERENT)
+    def is_opposite(rerun: Rerun) -> bool:
+        return rerun.answer is Answer.DIFFERENT and (rerun.effect or 0.0) * effects[rerun.identity] < 0
 
     return Evidence(
-        reruns=tuple(item for item in found.reruns if is_own(item)),
-        paths=tuple(item for item in found.paths if item.identity in effects and commits & set(item.left)),
+        reruns=tuple(
+            rerun
+            for rerun in night.reruns
+            if rerun.identity in effects and commits & set(rerun.commits) and not is_opposite(rerun)
+        ),
+        paths=tuple(path for path in night.paths if path.identity in effects and commits & set(path.left)),
     )
 
 
-def joined(known: Evidence, new: Evidence) -> Evidence:
-    """Return both; of what was measured again between the same commits, the newer. The largest effects, MOST_RERUNS."""
-    paths = {(item.identity, item.good, item.bad): item for item in (*known.paths, *new.paths)}
+def joined(recorded: Evidence, new: Evidence) -> Evidence:
+    """Return both. The newer of two re-runs of the same commits counts, and the MOST_RERUNS largest effects stay."""
+    paths = {(path.identity, path.good, path.bad): path for path in (*recorded.paths, *new.paths)}
     reruns = {
-        (item.identity, item.before, item.after, item.purpose): item for item in (*known.reruns, *new.reruns)
-    }.values()
-    kept = sorted(reruns, key=lambda item: -abs(item.effect or 0.0))[:MOST_RERUNS]
+        (rerun.identity, rerun.before, rerun.after, rerun.purpose.value): rerun
+        for rerun in (*recorded.reruns, *new.reruns)
+    }
+    largest = sorted(reruns, key=lambda key: -abs(reruns[key].effect or 0.0))[:MOST_RERUNS]
     return Evidence(
-        reruns=tuple(sorted(kept, key=lambda item: (item.identity, item.before, item.after, item.purpose.value))),
-        paths=tuple(_short(paths[key]) for key in sorted(paths)[:MOST_RERUNS]),
-        left_out=max(known.left_out, new.left_out, len(reruns) - len(kept)),
+        reruns=tuple(reruns[key] for key in sorted(largest)),
+        paths=tuple(replace(paths[key], tried=paths[key].tried[:MOST_TRIED]) for key in sorted(paths)[:MOST_RERUNS]),
+        left_out=max(recorded.left_out, new.left_out, len(reruns) - len(largest)),
     )
-
-
-def _short(path: Path) -> Path:
-    return replace(path, tried=path.tried[:MOST_TRIED])
-
-
-def newest(reruns: Iterable[Rerun]) -> float | None:
-    """Return when the newest round of some re-runs began, Unix time, s."""
-    return max((time for item in reruns for side in item.sides for time in side.began), default=None)

@@ -1,24 +1,22 @@
-"""Findings as text: headline, table, everything; and as plain data for JSON. Pure."""
+"""Findings as text: headline, table, details, and plain data for JSON. Pure."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Any
 
 from kernel_velocity import units
-from kernel_velocity.findings.finding import OPEN, Affected, Finding, Kind
+from kernel_velocity.findings import fields
+from kernel_velocity.findings.finding import Affected, Finding, Kind, State
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.identity import Identity, metric
+from kernel_velocity.results.identity import metric
+from kernel_velocity.series.silence import Stale
 from kernel_velocity.tables import columns
 
 _MULTIPLE_FROM = 10.0  # a ratio from here on, or under its inverse, reads better as a factor
 INTERVAL = "95% interval"
-
-
-def is_open(finding: Finding) -> bool:
-    """Return whether a finding waits for somebody."""
-    return finding.state in OPEN
 
 
 def change(ratio: float) -> str:
@@ -30,29 +28,36 @@ def change(ratio: float) -> str:
     return f"{'+' if ratio > 1 else '-'}{units.significant(100 * abs(ratio - 1))}%"
 
 
-def effect(item: Affected) -> str:
+def effect(series: Affected) -> str:
     """Return how much a series changed: "time +3.00% (95% interval +2.41% to +3.58%)"."""
-    noun = metric(item.identity.benchmark).noun
-    return f"{noun} {change(item.ratio)}{interval(item.low, item.high)}"
+    noun = metric(series.identity.benchmark).noun
+    return f"{noun} {change(series.ratio)}{interval(series.low, series.high)}"
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return the interval of a change in parentheses; "" for an unknown one."""
+    """Return the interval of a change in parentheses. "" for an unknown one."""
     return "" if low is None or high is None else f" ({INTERVAL} {change(low)} to {change(high)})"
 
 
 def headline(finding: Finding) -> str:
-    """Return a finding in a few words: how much, of the series that shows it most; of an environment, the median."""
+    """Return the change of a finding's worst series. Of an environment: the median of all."""
     if finding.kind is Kind.VANISHED:
         return f"{units.count(len(finding.affected), 'value')} gone"  # "series" has no other plural
     if finding.kind is Kind.ENVIRONMENT and finding.affected:
-        median = statistics.median(item.ratio for item in finding.affected)
+        median = statistics.median(series.ratio for series in finding.affected)
         return f"{change(median)}, the median of {len(finding.affected)} series"
     return effect(finding.worst) if finding.worst else "no series known"
 
 
+def title(finding: Finding) -> str:
+    """Return a finding in a line whose only foreign text is its subject."""
+    if finding.kind is Kind.ENVIRONMENT:
+        return f"the environment of {finding.subject} changed: {headline(finding)}"
+    return f"{finding.subject}: {headline(finding)}, {blamed(finding)}"
+
+
 def blamed(finding: Finding) -> str:
-    """Return the commits that can have done it: the culprit, a range, or the environment."""
+    """Return the possible causes: the culprit, a range of commits, or the environment."""
     if not finding.commits:
         return "the environment"
     if finding.culprit:
@@ -60,26 +65,53 @@ def blamed(finding: Finding) -> str:
     return f"one of {len(finding.commits)} commits, {finding.commits[0][:SHORT]} to {finding.commits[-1][:SHORT]}"
 
 
-def tested(item: Affected) -> str:
-    """Return what the test of a series said: "p 0.00016, 8 rounds a side"; "" where none was made."""
-    said = [] if item.p is None else [f"p {item.p:.2g}"]
-    said += [] if item.rounds is None else [f"{units.count(item.rounds, 'round')} a side"]
-    return ", ".join(said)
+def accusation(finding: Finding) -> str:
+    """Return the role of a finding's commits."""
+    if finding.kind is Kind.VANISHED:
+        return "since"
+    if finding.state is not State.CONFIRMED:
+        return "to be looked at"
+    return "culprit" if finding.culprit else f"one of {len(finding.commits)} commits"
+
+
+def tested(series: Affected) -> str:
+    """Return the test of a series: "p 0.00016, 8 rounds a side". "" where there was none."""
+    parts = [] if series.p is None else [f"p {series.p:.2g}"]
+    parts += [] if series.rounds is None else [f"{units.count(series.rounds, 'round')} a side"]
+    return ", ".join(parts)
 
 
 def shown_by(finding: Finding) -> str:
     """Return where a finding shows: "10 series on 2 machines (bench-1, bench-2)"."""
     machines = finding.machines
-    named = f" ({', '.join(machines)})" if machines else ""
-    return f"{len(finding.affected)} series on {units.count(len(machines), 'machine')}{named}"
+    names = f" ({', '.join(machines)})" if machines else ""
+    return f"{len(finding.affected)} series on {units.count(len(machines), 'machine')}{names}"
+
+
+def changes(finding: Finding) -> list[str]:
+    """Return what changed of an environment, a line for each fact."""
+    return [f"{name}: {old} -> {new}" for name, (old, new) in (finding.changes or {}).items()]
+
+
+def stale(silent: Stale) -> str:
+    """Return how long a machine has been silent."""
+    what = "any of its series" if silent.whole else f"{len(silent.series)} of its series"
+    return f"{silent.machine}: nothing measured of {what} for {silent.days:.1f} days"
 
 
 def table(findings: Sequence[Finding]) -> str:
     """Return findings as lines of a table."""
     rows = [["finding", "state", "kind", "change", "series", "commits"]]
     rows += [
-        [item.id, _state(item), item.kind.value, headline(item), str(len(item.affected)), blamed(item)]
-        for item in findings
+        [
+            finding.id,
+            _state(finding),
+            finding.kind.value,
+            headline(finding),
+            str(len(finding.affected)),
+            blamed(finding),
+        ]
+        for finding in findings
     ]
     return columns(rows)
 
@@ -98,65 +130,44 @@ def details(finding: Finding) -> str:
         "against": finding.anchor or "",
         "evidence": finding.how,
         "ruled out": "; ".join(finding.ruled_out),
-        "changed": "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in (finding.changes or {}).items()),
+        "changed": "; ".join(changes(finding)),
     }
     lines = [finding.id, *(f"  {name + ':':<11}{plain(text)}" for name, text in facts.items() if text)]
     lines += ["  series:", *(f"    {plain(line)}" for line in _series(finding.affected))]
     lines += ["  decisions:"]
-    for item in finding.decisions:
-        until = "" if item.until is None else f" until {item.until}"
-        said = f"{item.when:%Y-%m-%d %H:%M} {item.who}: {item.state.value}{until}: {item.reason}"
-        lines.append(f"    {plain(said)}")
+    for decision in finding.decisions:
+        until = "" if decision.until is None else f" until {decision.until}"
+        line = f"{decision.when:%Y-%m-%d %H:%M} {decision.who}: {decision.state.value}{until}: {decision.reason}"
+        lines.append(f"    {plain(line)}")
     return "\n".join(lines)
 
 
 def _series(affected: Iterable[Affected]) -> list[str]:
     rows = [
-        [f"{item.identity} on {item.identity.machine}", effect(item), tested(item)]
-        for item in sorted(affected, key=lambda item: -abs(item.effect))
+        [f"{series.identity} on {series.identity.machine}", effect(series), tested(series)]
+        for series in sorted(affected, key=lambda series: -abs(series.effect))
     ]
     return columns(rows).split("\n") if rows else []
 
 
 def plain(text: str) -> str:
-    """Return foreign text as one line: nothing that a terminal would obey, XML cannot hold, or that turns the rest."""
+    """Return foreign text as one line, without letters that control a terminal or that XML cannot hold."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def as_data(finding: Finding) -> dict[str, Any]:
-    """Return a finding as JSON has it: unknown is null, times in ISO 8601, ratios of values new / old."""
-    return {
-        "id": finding.id,
-        "kind": finding.kind.value,
-        "state": finding.state.value,
-        "until": None if finding.until is None else finding.until.isoformat(),
-        "subject": finding.subject,
-        "found": finding.found.isoformat(),
-        "culprit": finding.culprit,
-        "commits": list(finding.commits),
-        "anchor": finding.anchor,
-        "how": finding.how,
-        "ruled_out": list(finding.ruled_out),
-        "changes": {name: list(pair) for name, pair in (finding.changes or {}).items()},
-        "series": [
-            series_data(item.identity)
-            | {name: getattr(item, name) for name in ("ratio", "low", "high", "p", "rounds", "worse")}
-            for item in finding.affected
-        ],
-        "decisions": [
-            {
-                "when": item.when.isoformat(),
-                "who": item.who,
-                "state": item.state.value,
-                "reason": item.reason,
-                "until": None if item.until is None else item.until.isoformat(),
-            }
-            for item in finding.decisions
-        ],
-    }
+    """Return a finding for JSON: unknown is null, times are in ISO 8601, ratios are of values, new / old."""
+    data = fields.plain(finding) | {"until": finding.until, "culprit": finding.culprit}
+    data["changes"] = data["changes"] or {}
+    data["series"] = [fields.plain(series) | {"worse": series.worse} for series in finding.affected]
+    order = ("id", "kind", "state", "until", "subject", "found", "culprit", "commits", "anchor", "how", "ruled_out")
+    return {key: _dated(data[key]) for key in (*order, "changes", "series", "decisions")}
 
 
-def series_data(identity: Identity) -> dict[str, str]:
-    """Return what names a series."""
-    names = ("machine", "environment", "benchmark", "implementation", "case", "version", "method")
-    return {name: getattr(identity, name) for name in names}
+def _dated(data: Any) -> Any:
+    """Return plain data with its dates as text."""
+    if isinstance(data, dict):
+        return {key: _dated(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_dated(value) for value in data]
+    return data.isoformat() if isinstance(data, date) else data

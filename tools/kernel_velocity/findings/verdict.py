@@ -1,29 +1,19 @@
-"""The verdict of a night or a gate: everything that its reports say, and its exit status. Pure values."""
+"""The verdict of a night: everything that its reports say, its summary in a line, its exit status. Pure values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from kernel_velocity import units
 from kernel_velocity.findings.finding import Finding, Kind, State
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.results.records import Commit
 from kernel_velocity.series.silence import Stale, Superseded
-from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.stats.sequential import Answer, Comparison
 
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesComparison:
-    """One series of two commits, measured in one session; what is not known is None."""
-
-    identity: Identity
-    answer: Answer
-    ratio: float | None = None  # of values, new / old
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    rounds: int | None = None  # a side
+NOTHING = "nothing was measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,68 +26,63 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Of a night or a gate.
+    """The verdict of a night. `findings` are those that it made or changed, and all that are still open."""
 
-    `findings` are those that it made or changed, and all others that still wait for somebody.
-    """
-
-    title: str  # such as "nightly on bench-1", "gate main..feature"
+    title: str  # such as "nightly on bench-1"
     when: datetime  # with a time zone
     measured: int  # values that this run measured
     findings: tuple[Finding, ...] = ()
-    comparisons: tuple[SeriesComparison, ...] = ()
+    comparisons: tuple[tuple[Identity, Comparison], ...] = ()  # measured again in turns
     failures: tuple[Failed, ...] = ()
     failed_builds: tuple[Failed, ...] = ()
     stale: tuple[Stale, ...] = ()
     superseded: tuple[Superseded, ...] = ()
     errors: tuple[str, ...] = ()  # data that could not be read
     notes: tuple[str, ...] = ()
-    commits: Mapping[str, Commit] = field(default_factory=dict)  # that findings name, as far as the repository has them
+    commits: Mapping[str, Commit] = field(default_factory=dict)  # of the findings, as far as the repository has them
 
-    def _of(self, kind: Kind, *states: State) -> tuple[Finding, ...]:
-        """Return the findings of a kind and some states, the worst first."""
-        found = [item for item in self.findings if item.kind is kind and item.state in states]
-        return tuple(sorted(found, key=_badness))
+    def _select(self, kinds: Sequence[Kind], *states: State) -> tuple[Finding, ...]:
+        """Return the findings of some kinds and states, kind by kind, the largest effects first."""
+        chosen = [finding for finding in self.findings if finding.kind in kinds and finding.state in states]
+        return tuple(sorted(chosen, key=lambda finding: (kinds.index(finding.kind), *_badness(finding))))
 
     @property
     def regressions(self) -> tuple[Finding, ...]:
-        """Confirmed ones that nobody expected or acknowledged."""
-        return self._of(Kind.REGRESSION, State.CONFIRMED)
+        """Confirmed ones, neither expected nor acknowledged."""
+        return self._select([Kind.REGRESSION], State.CONFIRMED)
 
     @property
     def improvements(self) -> tuple[Finding, ...]:
         """Confirmed ones."""
-        return self._of(Kind.IMPROVEMENT, State.CONFIRMED)
+        return self._select([Kind.IMPROVEMENT], State.CONFIRMED)
 
     @property
     def suspects(self) -> tuple[Finding, ...]:
-        """Moves that were neither confirmed nor refuted; those for the worse first."""
-        states = (State.NEW, State.SUSPECT)
-        return (*self._of(Kind.REGRESSION, *states), *self._of(Kind.IMPROVEMENT, *states))
+        """Moves that were neither confirmed nor refuted, those for the worse first."""
+        return self._select([Kind.REGRESSION, Kind.IMPROVEMENT], State.NEW, State.SUSPECT)
 
     @property
     def vanished(self) -> tuple[Finding, ...]:
-        """Series that have no value any more, and that nobody has looked at."""
-        return self._of(Kind.VANISHED, State.NEW, State.SUSPECT, State.CONFIRMED)
+        """Series that have no value any more, without a decision."""
+        return self._select([Kind.VANISHED], State.NEW, State.SUSPECT, State.CONFIRMED)
 
     @property
     def environment(self) -> tuple[Finding, ...]:
-        """What the machines did."""
-        return self._of(Kind.ENVIRONMENT, *State)
+        """Changes of the machines."""
+        return self._select([Kind.ENVIRONMENT], *State)
 
     @property
     def decided(self) -> tuple[Finding, ...]:
-        """What is expected or acknowledged, or ended by a change of method."""
-        states = (State.EXPECTED, State.ACKNOWLEDGED, State.METHOD)
-        return tuple(
-            one for kind in (Kind.REGRESSION, Kind.IMPROVEMENT, Kind.VANISHED) for one in self._of(kind, *states)
-        )
+        """Expected or acknowledged findings, and those that a change of method ended."""
+        return self._select(_OF_COMMITS, State.EXPECTED, State.ACKNOWLEDGED, State.METHOD)
 
     @property
     def resolved(self) -> tuple[Finding, ...]:
-        """What is gone again."""
-        kinds = (Kind.REGRESSION, Kind.IMPROVEMENT, Kind.VANISHED)
-        return tuple(one for kind in kinds for one in self._of(kind, State.RESOLVED))
+        """Findings that are gone again."""
+        return self._select(_OF_COMMITS, State.RESOLVED)
+
+
+_OF_COMMITS = (Kind.REGRESSION, Kind.IMPROVEMENT, Kind.VANISHED)
 
 
 def _badness(finding: Finding) -> tuple[float, str]:
@@ -105,13 +90,12 @@ def _badness(finding: Finding) -> tuple[float, str]:
 
 
 def exit_status(verdict: Verdict) -> int:
-    """Return the exit status of `nightly` and `gate` (contract): the first that holds.
+    """Return the exit status of `nightly` (contract), the first that holds.
 
-    2 data error, 22 nothing measured, 10 regression confirmed, 21 a build failed, 20 a benchmark failed, 11 suspect (of
-    a regression; or series vanished, and nobody has looked at it), 30 the environment changed, 0 clean. A comparison
-    without an answer is no suspect by itself: whoever finds it one makes a finding of it.
+    2 data error, 22 nothing measured, 10 regression confirmed, 21 a build failed, 20 a benchmark failed, 11 a
+    regression suspected, or series vanished without a decision, 30 the environment changed, 0 clean.
     """
-    suspected = any(item.kind is Kind.REGRESSION for item in verdict.suspects)
+    suspected = any(finding.kind is Kind.REGRESSION for finding in verdict.suspects)
     holds = {
         2: bool(verdict.errors),
         22: verdict.measured == 0,
@@ -122,3 +106,30 @@ def exit_status(verdict: Verdict) -> int:
         30: bool(verdict.environment),
     }
     return next((status for status, is_so in holds.items() if is_so), 0)
+
+
+def summary(verdict: Verdict) -> str:
+    """Return the verdict in one line, the worst first. It says "clean" only where the exit status is 0.
+
+    A suspect is a suspected regression. A suspected improvement is called an unconfirmed one.
+    """
+    unconfirmed = sum(finding.kind is Kind.IMPROVEMENT for finding in verdict.suspects)
+    counts = [
+        (len(verdict.errors), "data error"),
+        (len(verdict.regressions), "confirmed regression"),
+        (len(verdict.failed_builds), "failed build"),
+        (len(verdict.failures), "failed benchmark"),
+        (len(verdict.suspects) - unconfirmed, "suspect"),
+        (sum(len(finding.affected) for finding in verdict.vanished), "vanished series"),
+        (sum(comparison.answer is Answer.UNKNOWN for _, comparison in verdict.comparisons), "unanswered comparison"),
+        (len(verdict.environment), "environment event"),
+        (len(verdict.improvements), "confirmed improvement"),
+        (unconfirmed, "unconfirmed improvement"),
+    ]
+    # "series" has no other plural
+    parts = [f"{count} {noun}" if noun.endswith("s") else units.count(count, noun) for count, noun in counts if count]
+    if verdict.measured == 0:
+        parts.insert(1 if verdict.errors else 0, NOTHING)
+    if exit_status(verdict) == 0:
+        parts.insert(0, "clean")
+    return ", ".join(parts)

@@ -1,57 +1,172 @@
-"""A verdict for machines: JSON, JUnit XML, an Atom feed. Pure: a verdict in, text out.
+"""The verdict of a night as Markdown, JSON and JUnit XML. Pure: a verdict in, text out.
 
-Foreign text is escaped by the writers of the standard library; what XML 1.0 cannot hold at all becomes U+FFFD.
+Markdown is for the summary of a CI step, or a comment on a pull request. It has the worst first, and foreign text
+(messages of commits, names, reasons) in code spans. XML gets U+FFFD for letters that XML 1.0 cannot hold.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from kernel_velocity.findings import finding as findings_finding
+from kernel_velocity import units
+from kernel_velocity.findings import fields
 from kernel_velocity.findings import text as finding_text
-from kernel_velocity.findings import verdict_text
-from kernel_velocity.findings.finding import Finding
-from kernel_velocity.findings.verdict import Verdict, exit_status
-from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.findings.finding import Finding, Kind, State
+from kernel_velocity.findings.verdict import NOTHING, Verdict, exit_status, summary
+from kernel_velocity.results.git import SHORT
+from kernel_velocity.results.identity import Identity, metric
+from kernel_velocity.stats.sequential import Answer, Comparison
+from kernel_velocity.tables import literal
 
 FORMAT = 1  # of the JSON; raised when a key changes its meaning
-ATOM = "http://www.w3.org/2005/Atom"
 SOFTWARE = "kernel-velocity"
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, 2.2 Characters
 
+MOST_FINDINGS = 25  # in a section of Markdown: GitHub takes 65,536 characters in a comment
+MOST_SERIES = 20  # of a finding
+MOST_LINES = 50  # of everything else
+
+
+def as_markdown(verdict: Verdict) -> str:
+    """Return the verdict as GitHub-flavoured Markdown."""
+    count = units.count(verdict.measured, "value")
+    parts = [f"## {literal(verdict.title)}: {summary(verdict)}", f"{verdict.when:%Y-%m-%d %H:%M %Z}, {count} measured."]
+    parts += _lines("Data errors", verdict.errors)
+    parts += _section("Regressions", verdict.regressions, verdict)
+    parts += _lines("Failed builds", (f"{failed.what}: {failed.why}" for failed in verdict.failed_builds))
+    parts += _lines("Failed benchmarks", (f"{failed.what}: {failed.why}" for failed in verdict.failures))
+    parts += _section("Suspects, neither confirmed nor refuted", verdict.suspects, verdict)
+    parts += _section("Vanished series", verdict.vanished, verdict)
+    parts += _section("The environment changed; no commit is to blame", verdict.environment, verdict)
+    parts += _section("Improvements", verdict.improvements, verdict)
+    parts += _lines("Gone again", map(_decided, verdict.resolved))
+    parts += _lines("Expected or acknowledged", map(_decided, verdict.decided))
+    parts += _lines("Not measured for long", map(finding_text.stale, verdict.stale))
+    parts += _lines("New series", (f"{series.new}: its {series.what} changed" for series in verdict.superseded))
+    parts += _lines("Notes", verdict.notes)
+    parts += _comparisons(verdict.comparisons)
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(title: str, findings: Sequence[Finding], verdict: Verdict) -> list[str]:
+    if not findings:
+        return []
+    shown = [_finding(finding, verdict) for finding in findings[:MOST_FINDINGS]]
+    return [f"### {title}", *shown, *_more(len(findings) - MOST_FINDINGS)]
+
+
+def _more(count: int) -> list[str]:
+    return [f"and {count} more."] if count > 0 else []
+
+
+def _lines(title: str, texts: Iterable[str]) -> list[str]:
+    lines = [f"- {literal(text)}" for text in texts]
+    if not lines:
+        return []
+    return [f"### {title}", "\n".join(lines[:MOST_LINES]), *_more(len(lines) - MOST_LINES)]
+
+
+def _finding(finding: Finding, verdict: Verdict) -> str:
+    word = "confirmed" if finding.state is State.CONFIRMED else "seen"
+    against = f"against {finding.anchor[:8]}" if finding.anchor else ""
+    test = finding_text.tested(finding.worst) if finding.worst else ""
+    evidence = "; ".join(filter(None, (finding.how, test, against)))
+    facts = [
+        *_blamed(finding, verdict),
+        f"shown by {literal(finding_text.shown_by(finding))}",
+        *(f"changed: {literal(change)}" for change in finding_text.changes(finding)),
+        *([f"{word}: {literal(evidence)}"] if evidence else []),
+        *(f"ruled out: {literal(text)}" for text in finding.ruled_out),
+        f"`kv findings show {finding.id}`",
+    ]
+    head = f"**{literal(finding.subject)}: {finding_text.headline(finding)}**"
+    return "\n".join([head, "", *(f"- {fact}" for fact in facts), *_series(finding)])
+
+
+def _blamed(finding: Finding, verdict: Verdict) -> list[str]:
+    """Return the possible commits, each with its subject and author where they are known."""
+    if finding.kind is Kind.ENVIRONMENT or not finding.commits:
+        return []
+    names = []
+    for sha in finding.commits[:MOST_SERIES]:
+        commit = verdict.commits.get(sha)
+        details = f" {literal(commit.subject)} by {literal(commit.author)}" if commit else ""
+        names.append(f"{literal(sha[:SHORT])}{details}")
+    rest = len(finding.commits) - MOST_SERIES
+    return [f"{finding_text.accusation(finding)}: {'; '.join(names)}{f' and {rest} more' if rest > 0 else ''}"]
+
+
+def _series(finding: Finding) -> list[str]:
+    worst = sorted(finding.affected, key=lambda series: -abs(series.effect))
+    if len(worst) < 2:
+        return ["", *(f"{literal(str(series.identity))} on {literal(series.identity.machine)}" for series in worst)]
+    rows = [
+        f"| {literal(str(series.identity))} | {literal(series.identity.machine)} | {finding_text.effect(series)} "
+        f"| {finding_text.tested(series) or '–'} |"
+        for series in worst[:MOST_SERIES]
+    ]
+    title = f"<details><summary>{len(worst)} series</summary>"
+    head = ["| series | machine | change | test |", "| --- | --- | ---: | --- |"]
+    return ["", title, "", *head, *rows, "", *_more(len(worst) - MOST_SERIES), "</details>"]
+
+
+def _decided(finding: Finding) -> str:
+    reason = f": {finding.decisions[-1].reason}" if finding.decisions else ""
+    until = "" if finding.until is None else f" until {finding.until}"
+    return f"{finding.id}, {finding_text.headline(finding)}, {finding.state.value}{until}{reason}"
+
+
+def _comparisons(comparisons: Sequence[tuple[Identity, Comparison]]) -> list[str]:
+    """Return the table of what was compared."""
+    if not comparisons:
+        return []
+    head = ["| series | answer | change | p, rounds a side |", "| --- | --- | ---: | --- |"]
+    rows = []
+    for identity, comparison in comparisons:
+        change, numbers = "–", []
+        if comparison.ratio is not None:
+            interval = finding_text.interval(comparison.low, comparison.high)
+            change = f"{metric(identity.benchmark).noun} {finding_text.change(comparison.ratio)}{interval}"
+        numbers += [] if comparison.p is None else [f"{comparison.p:.2g}"]
+        numbers += [str(comparison.rounds)] if comparison.rounds else []
+        test = ", ".join(numbers) or "–"
+        rows.append(f"| {literal(str(identity))} | {comparison.answer.value} | {change} | {test} |")
+    title = f"<details><summary>{units.count(len(rows), 'comparison')}</summary>"
+    return ["\n".join([title, "", *head, *rows, "", "</details>"])]
+
 
 def as_json(verdict: Verdict) -> str:
-    """Return everything in the verdict; ratios are of values, new / old, unknown is null."""
-    kinds = ("regressions", "suspects", "vanished", "environment", "improvements", "decided", "resolved")
-    data: dict[str, Any] = {
+    """Return everything in the verdict. Ratios are of values, new / old, and unknown is null."""
+    groups = ("regressions", "suspects", "vanished", "environment", "improvements", "decided", "resolved")
+    data = {
         "format": FORMAT,
         "title": verdict.title,
         "when": verdict.when.isoformat(),
-        "summary": verdict_text.summary(verdict),
+        "summary": summary(verdict),
         "exit_status": exit_status(verdict),
         "measured": verdict.measured,
-        **{kind: [finding_text.as_data(item) for item in getattr(verdict, kind)] for kind in kinds},
+        **{group: [finding_text.as_data(finding) for finding in getattr(verdict, group)] for group in groups},
         "comparisons": [
-            finding_text.series_data(item.identity)
-            | {"answer": item.answer.value}
-            | {name: getattr(item, name) for name in ("ratio", "low", "high", "p", "rounds")}
-            for item in verdict.comparisons
+            fields.plain(identity)
+            | {"answer": comparison.answer.value}
+            | {name: getattr(comparison, name) for name in ("ratio", "low", "high", "p")}
+            | {"rounds": comparison.rounds or None}
+            for identity, comparison in verdict.comparisons
         ],
-        "failures": [{"what": item.what, "why": item.why} for item in verdict.failures],
-        "failed_builds": [{"what": item.what, "why": item.why} for item in verdict.failed_builds],
+        "failures": fields.plain(verdict.failures),
+        "failed_builds": fields.plain(verdict.failed_builds),
         "stale": [
-            {"machine": item.machine, "days": round(item.days, 2), "whole": item.whole}
-            | {"series": [finding_text.series_data(one) for one in item.series]}
-            for item in verdict.stale
+            {"machine": silent.machine, "days": round(silent.days, 2), "whole": silent.whole}
+            | {"series": fields.plain(silent.series)}
+            for silent in verdict.stale
         ],
         "superseded": [
-            {"what": item.what, "old": finding_text.series_data(item.old), "new": finding_text.series_data(item.new)}
-            for item in verdict.superseded
+            {"what": series.what, "old": fields.plain(series.old), "new": fields.plain(series.new)}
+            for series in verdict.superseded
         ],
         "errors": list(verdict.errors),
         "notes": list(verdict.notes),
@@ -63,107 +178,72 @@ def as_json(verdict: Verdict) -> str:
     return json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def xml_text(text: str) -> str:
-    """Return text without what XML 1.0 cannot hold, not even escaped."""
-    return _NOT_XML.sub("\ufffd", text)
+@dataclass(frozen=True)
+class Case:
+    """A test case of JUnit XML. `tag` is "failure", "error" or "skipped"; None: it passed."""
+
+    group: str
+    name: str
+    tag: str | None
+    message: str
+    text: str = ""
 
 
 def as_junit(verdict: Verdict) -> str:
-    """Return JUnit XML: a test case for each compared series and for each finding; what is open fails.
+    """Return JUnit XML: a test case for each compared series and for each finding.
 
-    Regressions fail, failed benchmarks and builds, data errors and a run that measured nothing are errors, suspects
-    and comparisons without an answer are skipped: no CI calls those a success.
+    Regressions are failures. Failed benchmarks and builds, data errors and a run that measured nothing are errors.
+    Suspects and comparisons without an answer are skipped, because no CI counts those as successes.
     """
-    suite = ElementTree.Element(
-        "testsuite", name=xml_text(verdict.title), timestamp=f"{verdict.when:%Y-%m-%dT%H:%M:%S}"
-    )
-    for item in verdict.regressions:
-        told = _explained(item, verdict)
-        _case(suite, item.subject, item.id, tag="failure", message=verdict_text.title(item), text=told)
-    for item in (*verdict.suspects, *verdict.vanished):
-        _case(suite, item.subject, item.id, tag="skipped", message=verdict_text.title(item))
-    for item in (*verdict.environment, *verdict.improvements):
-        _case(suite, item.subject, item.id, text=verdict_text.title(item))
-    for failed in (*verdict.failed_builds, *verdict.failures):
-        _case(suite, SOFTWARE, failed.what, tag="error", message=failed.why)
-    for text in (*verdict.errors, *([verdict_text.NOTHING] if verdict.measured == 0 else [])):
-        _case(suite, SOFTWARE, "data", tag="error", message=text)
-    for comparison in verdict.comparisons:
-        unknown = comparison.answer is Answer.UNKNOWN
-        group, name = f"{comparison.identity.machine}.{comparison.identity.kernel}", str(comparison.identity)
-        said = "unknown: too few rounds for an answer" if unknown else comparison.answer.value
-        _case(suite, group, name, tag="skipped" if unknown else None, message=said, text=said)
-    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-        suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
-    suite.set("tests", str(len(suite.findall("testcase"))))
-    return _document(suite)
-
-
-def _case(
-    suite: ElementTree.Element, group: str, name: str, *, tag: str | None = None, message: str = "", text: str = ""
-) -> None:
-    case = ElementTree.SubElement(suite, "testcase", classname=xml_text(group), name=xml_text(name), time="0")
-    if tag is None:
-        ElementTree.SubElement(case, "system-out").text = xml_text(text)
-    else:
-        ElementTree.SubElement(case, tag, message=xml_text(message)).text = xml_text(text)
+    cases = [
+        Case(finding.subject, finding.id, "failure", finding_text.title(finding), _explained(finding, verdict))
+        for finding in verdict.regressions
+    ]
+    for tag, findings in (
+        ("skipped", (*verdict.suspects, *verdict.vanished)),
+        (None, (*verdict.environment, *verdict.improvements)),
+    ):
+        cases += [Case(finding.subject, finding.id, tag, finding_text.title(finding)) for finding in findings]
+    cases += [
+        Case(SOFTWARE, failed.what, "error", failed.why) for failed in (*verdict.failed_builds, *verdict.failures)
+    ]
+    errors = (*verdict.errors, *([NOTHING] if verdict.measured == 0 else []))
+    cases += [Case(SOFTWARE, "data", "error", error) for error in errors]
+    for identity, comparison in verdict.comparisons:
+        is_unknown = comparison.answer is Answer.UNKNOWN
+        message = "unknown: too few rounds for an answer" if is_unknown else comparison.answer.value
+        tag = "skipped" if is_unknown else None
+        cases.append(Case(f"{identity.machine}.{identity.kernel}", str(identity), tag, message, message))
+    return junit(cases, {"name": verdict.title, "timestamp": f"{verdict.when:%Y-%m-%dT%H:%M:%S}"})
 
 
 def _explained(finding: Finding, verdict: Verdict) -> str:
-    """Return what is known of a finding as lines, its commits with their subjects."""
-    named = [f"{sha[:8]} {commit.subject}" for sha in finding.commits if (commit := verdict.commits.get(sha))]
-    return "\n".join([*named, finding_text.details(finding)])
+    """Return the details of a finding, below its commits with their subjects."""
+    commits = [f"{sha[:8]} {verdict.commits[sha].subject}" for sha in finding.commits if sha in verdict.commits]
+    return "\n".join([*commits, finding_text.details(finding)])
 
 
-def _document(root: ElementTree.Element) -> str:
-    ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+def junit(cases: Iterable[Case], attributes: Mapping[str, str]) -> str:
+    """Return a test suite as JUnit XML. The message of a case that passed is its output."""
+    suite = ElementTree.Element("testsuite", {name: _xml_text(value) for name, value in attributes.items()})
+    for case in cases:
+        element = ElementTree.SubElement(
+            suite, "testcase", classname=_xml_text(case.group), name=_xml_text(case.name), time="0"
+        )
+        if case.tag is None:
+            ElementTree.SubElement(element, "system-out").text = _xml_text(case.message)
+        else:
+            ElementTree.SubElement(element, case.tag, message=_xml_text(case.message)).text = _xml_text(case.text)
+    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.set("tests", str(len(suite)))
+    ElementTree.indent(suite)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
 
 
-def as_atom(verdict: Verdict, *, feed: str, site: str = "") -> str:
-    """Return an Atom feed (RFC 4287) of the findings, the newest first.
-
-    Args:
-        feed: what tells this feed from others for ever: an IRI, such as the site's address or "urn:uuid:...".
-        site: the address of the site's pages; "": they have none.
-    """
-    root = ElementTree.Element("feed", xmlns=ATOM)
-    items = sorted(_listed(verdict), key=lambda item: (_updated(item), item.id), reverse=True)
-    _add(root, "title", f"{SOFTWARE}: {verdict.title}")
-    _add(root, "id", feed)
-    _add(root, "updated", max([_updated(item) for item in items], default=_in_utc(verdict.when)))
-    _add(ElementTree.SubElement(root, "author"), "name", SOFTWARE)
-    if site:
-        ElementTree.SubElement(root, "link", href=xml_text(site))
-    for item in items:
-        entry = ElementTree.SubElement(root, "entry")
-        _add(entry, "title", f"{item.state.value} {item.kind.value}: {verdict_text.title(item)}")
-        _add(entry, "id", f"{feed}#{item.id}")
-        if site:
-            ElementTree.SubElement(
-                entry, "link", href=xml_text(f"{site.rstrip('/')}/{findings_finding.finding_href(item.id)}")
-            )
-        _add(entry, "published", _in_utc(item.found))
-        _add(entry, "updated", _updated(item))
-        _add(entry, "content", _explained(item, verdict)).set("type", "text")
-    return _document(root)
+def _xml_text(text: str) -> str:
+    """Return text without the letters that XML 1.0 cannot hold, not even escaped."""
+    return _NOT_XML.sub("\ufffd", text)
 
 
-def _listed(verdict: Verdict) -> Sequence[Finding]:
-    found = (*verdict.regressions, *verdict.suspects, *verdict.vanished, *verdict.environment, *verdict.improvements)
-    return (*found, *verdict.decided, *verdict.resolved)
-
-
-def _updated(finding: Finding) -> str:
-    return _in_utc(finding.decisions[-1].when if finding.decisions else finding.found)
-
-
-def _in_utc(when: datetime) -> str:
-    """Return a time as RFC 3339 has it, in one zone, so that later is greater."""
-    return when.astimezone(UTC).isoformat(timespec="seconds")
-
-
-def _add(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
-    child = ElementTree.SubElement(parent, name)
-    child.text = xml_text(text)
-    return child
+FORMATS: Mapping[str, Callable[[Verdict], str]] = {"markdown": as_markdown, "json": as_json, "junit": as_junit}

@@ -28,10 +28,10 @@ from kernel_velocity import config
 from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.findings import last_night, verdict_formats, verdict_text
+from kernel_velocity.findings import last_night
 from kernel_velocity.findings import text as finding_text
-from kernel_velocity.findings.finding import slug
-from kernel_velocity.findings.verdict import Verdict, exit_status
+from kernel_velocity.findings.verdict import Verdict, exit_status, summary
+from kernel_velocity.findings.verdict_formats import FORMATS
 from kernel_velocity.nightly import conclude, journal, measure, plan
 from kernel_velocity.nightly.conclude import Concluded
 from kernel_velocity.nightly.measure import LOOKED_AT
@@ -44,13 +44,6 @@ from kernel_velocity.runner.session import Session
 BUDGET = 120.0  # minutes
 TIER = "full"
 SETTINGS = ("bench", "rounds", "tier", "machine")  # of `track` that a night has, too
-
-FORMATS: Mapping[str, Callable[[Verdict], str]] = {
-    "markdown": verdict_text.as_markdown,
-    "json": verdict_formats.as_json,
-    "junit": verdict_formats.as_junit,
-    "atom": lambda verdict: verdict_formats.as_atom(verdict, feed=f"urn:kernel-velocity:{slug(verdict.title)}"),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -183,10 +176,10 @@ def print_verdict(concluded: Concluded, work: Session, out: TextIO) -> None:
     for text in (*verdict.errors, *(f"note: {note}" for note in verdict.notes)):
         print(text, file=out)
     for stale in verdict.stale:
-        print(f"note: {verdict_text.stale(stale)}", file=out)
+        print(f"note: {finding_text.stale(stale)}", file=out)
     for line in concluded.refuted:
         print(f"refuted: {line}", file=out)
     if verdict.findings:
         print(f"\n{finding_text.table(verdict.findings)}", file=out)
-    said = f"{verdict.title}: {verdict_text.summary(verdict)} ({verdict.measured} series measured)"
+    said = f"{verdict.title}: {summary(verdict)} ({verdict.measured} series measured)"
     print(f"\n{said}", file=out, flush=True)

@@ -14,9 +14,8 @@ import numpy as np
 from kernel_velocity.ab.bisection import Bisection, Step, bisect
 from kernel_velocity.ab.confirm import Runner, confirm
 from kernel_velocity.ab.rounds import Pairs, estimates
-from kernel_velocity.findings.evidence import MOST_TEXT, Evidence, Look, Path, Purpose, Rerun, Side, Tried
+from kernel_velocity.findings.evidence import Evidence, Look, Path, Purpose, Rerun, Side, Tried
 from kernel_velocity.findings.finding import Affected, Finding, State
-from kernel_velocity.findings.verdict import SeriesComparison
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.nightly.cases import Case
 from kernel_velocity.nightly.moves import Move
@@ -36,7 +35,7 @@ class Outcome:
     unsettled: list[Case] = field(default_factory=list)  # no test settled them
     # Looked at again, and nothing was there, by series and the commit it was to have begun with: a line each.
     refuted: dict[tuple[Identity, str], str] = field(default_factory=dict)
-    comparisons: list[SeriesComparison] = field(default_factory=list)  # whatever they said
+    comparisons: list[tuple[Identity, Comparison]] = field(default_factory=list)  # whatever they said
     reruns: list[Rerun] = field(default_factory=list)  # what they rest on
     paths: list[Path] = field(default_factory=list)  # of the bisections
 
@@ -172,17 +171,7 @@ def _left(narrowed: Bisection, move: Move) -> tuple[str, ...]:
 
 
 def _sort_in(found: Outcome, move: Move, answer: Comparison, commits: tuple[str, ...]) -> None:
-    found.comparisons.append(
-        SeriesComparison(
-            identity=move.identity,
-            answer=answer.answer,
-            ratio=answer.ratio,
-            low=answer.low,
-            high=answer.high,
-            p=answer.p,
-            rounds=answer.rounds or None,
-        )
-    )
+    found.comparisons.append((move.identity, answer))
     if answer.answer is Answer.DIFFERENT and answer.ratio is not None:
         found.cases.append(_case(move, answer, commits))
         if (answer.ratio - 1) * move.effect < 0:  # it is told as what it is, and what the history showed is none
@@ -259,7 +248,7 @@ def rerun(
         after=commits[1],
         commits=left,
         answer=answer.answer,
-        reason=answer.reason[:MOST_TEXT],
+        reason=answer.reason,
         floor=answer.floor,
         sides=_sides(pairs, series, answer.rounds),
         looks=tuple(_look(pairs, series, rounds, answer.floor) for rounds in LOOKS if rounds <= answer.rounds),
@@ -283,7 +272,7 @@ def _side(rounds: Sequence[Round], adjusted: Sequence[float]) -> Side:
     return Side(
         began=tuple(item.time for item in rounds),
         seconds=tuple(item.estimate for item in rounds),
-        flags=tuple(item.flags for item in rounds),
+        flags=tuple(" ".join(item.flags) for item in rounds),
         adjusted=tuple(math.exp(value) for value in adjusted),
     )
 
@@ -316,7 +305,7 @@ def path(identity: Identity, good: str, bad: str, found: Bisection) -> Path:
         bad=bad,
         tried=tuple(_tried(step) for step in (whole, *found.steps)),
         left=found.left,
-        reason=found.reason[:MOST_TEXT],
+        reason=found.reason,
     )
 
 
@@ -326,7 +315,7 @@ def _tried(step: Step) -> Tried:
         commit=step.commit,
         slow=step.slow,
         answer=said.answer,
-        reason=said.reason[:MOST_TEXT],
+        reason=said.reason,
         rounds=said.rounds,
         ratio=said.ratio,
         low=said.low,

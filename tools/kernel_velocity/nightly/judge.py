@@ -136,7 +136,7 @@ def findings(
     What is confirmed goes through Benjamini and Hochberg's control first, among all that was measured again; what that
     leaves out stays a suspect.
     """
-    others = [one.p for one in outcome.comparisons if one.answer is not Answer.DIFFERENT and one.p is not None]
+    others = [one.p for _, one in outcome.comparisons if one.answer is not Answer.DIFFERENT and one.p is not None]
     reported, doubtful = suspects.discoveries(outcome.cases, others)
     new: list[Finding] = []
     for cases, state in ((reported, State.CONFIRMED), ((*doubtful, *outcome.unsettled), State.SUSPECT)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_velocity import units
-from kernel_velocity.findings import finding, text, verdict_text
+from kernel_velocity.findings import finding, text
 from kernel_velocity.findings.evidence import Evidence, Purpose
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.results import git
@@ -133,7 +133,7 @@ def of(found: Site, item: Finding, known: Known) -> FindingPage:
         state_words=finding_words.STATES[item.state],
         headline=finding_words.headline(item),
         subject=item.subject,
-        accusation=verdict_text.accusation(item) if item.commits else "",
+        accusation=text.accusation(item) if item.commits else "",
         suspected=finding_evidence.suspected(item, known.named, known.touched, found.commits),
         further=finding_evidence.further(item),
         anchor=finding_evidence.line(item.anchor, known.named, found.commits),

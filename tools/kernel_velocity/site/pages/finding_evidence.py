@@ -133,7 +133,7 @@ def _rounds(item: Rerun) -> Iterator[Round]:
     before, after = item.sides
     for number, (old, new) in enumerate(zip(*item.compared, strict=True)):
         flags = [
-            f"{name}: {', '.join(side.flags[number])}"
+            f"{name}: {', '.join(side.flags[number].split())}"
             for name, side in (("before", before), ("after", after))
             if side.flags[number]
         ]

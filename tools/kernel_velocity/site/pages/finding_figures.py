@@ -120,7 +120,7 @@ def _dots(rerun: Rerun, number: int, values: Sequence[float], axes: tuple[Axis, 
     found = []
     for place, value in enumerate(values):
         is_first = side.began[place] <= other.began[place]
-        said = ", ".join(side.flags[place])
+        said = ", ".join(side.flags[place].split())
         found.append(
             Dot(
                 x=x(place + 1 + (-0.16 if is_first else 0.16)),

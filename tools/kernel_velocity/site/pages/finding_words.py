@@ -7,7 +7,6 @@ import shlex
 from dataclasses import dataclass
 
 from kernel_velocity.findings import text as finding_text
-from kernel_velocity.findings import verdict_text
 from kernel_velocity.findings.evidence import Purpose, Rerun
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State
 from kernel_velocity.results.git import SHORT
@@ -44,7 +43,7 @@ class Command:
 def headline(finding: Finding) -> str:
     """Return what happened in one line: "matmul got slower: time +10.3% (95% interval +8.70% to +11.6%)"."""
     if finding.kind in (Kind.ENVIRONMENT, Kind.VANISHED) or finding.worst is None:
-        said = verdict_text.title(finding)
+        said = finding_text.title(finding)
         return said[0].upper() + said[1:] if finding.kind is Kind.ENVIRONMENT else said
     noun = metric(finding.worst.identity.benchmark).noun
     word = _WORSE.get(noun, ("worse", "better"))[finding.kind is Kind.IMPROVEMENT]

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from kernel_velocity import units
-from kernel_velocity.findings import finding, text, verdict_text
+from kernel_velocity.findings import finding, text
 from kernel_velocity.findings.finding import OPEN, Finding, Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.findings.text import as_data
@@ -355,7 +355,7 @@ def silence_of(found: Site) -> Silence:
     """Return what is silent, counted from the newest value or verdict of any machine: no clock is read."""
     heard = _heard(found)
     histories, absent = _histories(found)
-    stale = tuple(verdict_text.stale(item) for item in absences.stale(histories, max(heard.values(), default=0.0)))
+    stale = tuple(text.stale(item) for item in absences.stale(histories, max(heard.values(), default=0.0)))
     told = {one.identity for item in found.findings if item.kind is Kind.VANISHED for one in item.affected}
     return Silence(
         stale=stale,

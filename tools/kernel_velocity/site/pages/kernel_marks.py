@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
-from kernel_velocity.findings.finding import Finding, Kind
+from kernel_velocity.findings.finding import OPEN, Finding, Kind
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.identity import Slot, environment_of
 from kernel_velocity.results.measurement import SeriesKey
@@ -198,7 +198,7 @@ def _finding(item: Finding, shown: tuple[SeriesKey, ...], commit: str) -> Findin
         id=item.id,
         kind=item.kind.value,
         state=item.state.value,
-        is_open=finding_text.is_open(item),
+        is_open=item.state in OPEN,
         text=f"{item.kind.value}, {item.state.value}: {finding_text.headline(item)}{blamed}",
         href=f"finding-{item.id}.html",
         series=shown,

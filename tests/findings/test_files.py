@@ -1,0 +1,250 @@
+"""The files of findings, expectations, evidence and verdicts: round trips, errors that name the field, merges."""
+
+import dataclasses
+import json
+import subprocess
+from datetime import date
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.findings import evidence_store, last_night, store
+from kernel_velocity.findings.decisions import Expectation
+from kernel_velocity.findings.evidence import MOST_RERUNS, Evidence
+from kernel_velocity.findings.finding import Decision, Finding, State
+from kernel_velocity.findings.verdict import Failed, Verdict
+from tests.findings import evidenced
+from tests.findings.nights import LINE, WHEN, case, finding, identity
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+ACKNOWLEDGED = Decision(when=WHEN, who="ada", state=State.ACKNOWLEDGED, reason="wait", until=date(2027, 1, 1))
+
+
+def full(**changed):
+    """Return a finding with every field."""
+    whole = {"state": State.ACKNOWLEDGED, "changes": {"driver": ("550", "560")}}
+    whole |= {"decisions": (*finding().decisions, ACKNOWLEDGED)}
+    return finding(**(whole | changed))
+
+
+def expectation(**changed):
+    whole = {"id": "expect-1", "commits": LINE[1:3], "bench": "matmul", "reason": "r", "who": "ada", "when": WHEN}
+    return Expectation(**(whole | changed))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        finding(),
+        full(),
+        finding(commits=(), anchor=None, affected=(), decisions=()),
+        expectation(),
+        expectation(most=1.03),
+    ],
+)
+def test_record_is_read_as_it_was_written(tmp_path, record):
+    path = store.write(tmp_path, record)
+    folder = "findings" if isinstance(record, Finding) else "findings/expected"
+    assert path == tmp_path / folder / f"{record.id}.toml"
+    stored = store.read(tmp_path)
+    assert ([*stored.findings, *stored.expectations], stored.problems) == ([record], ())
+    inode = path.stat().st_ino
+    store.write(tmp_path, record)
+    assert path.stat().st_ino == inode  # an unchanged file is left alone
+
+
+@settings(max_examples=40)
+@given(who=TEXT, reason=TEXT, how=TEXT, name=TEXT)
+def test_any_text_is_read_as_it_was_written(tmp_path_factory, who, reason, how, name):
+    decision = Decision(when=WHEN, who=who, state=State.NEW, reason=reason)
+    record = finding(how=how, ruled_out=(reason,), decisions=(decision,), changes={name: (who, how)})
+    path = tmp_path_factory.mktemp("any") / f"{record.id}.toml"
+    assert store.parse(Finding, store.as_text(record), path) == record
+
+
+def test_keys_have_an_order_and_a_decision_is_all_that_differs(tmp_path):
+    lines = store.write(tmp_path, full()).read_text().splitlines()
+    keys = [line.split(" = ")[0] for line in lines if " = " in line or line.startswith("[")]
+    assert keys[:9] == ["id", "kind", "state", "subject", "found", "commits", "anchor", "how", "ruled_out"]
+    assert [key for key in keys if key.startswith("[")] == ["[changes]", *["[[decisions]]"] * 2, "[[series]]"]
+    before = store.as_text(finding()).splitlines()
+    after = store.as_text(full(changes=None)).splitlines()
+    assert [line for line in before if line not in after] == []  # the old state stands in the first decision, too
+    assert [line for line in after if line not in before] == [
+        *('state = "acknowledged"', 'who = "ada"', 'state = "acknowledged"', 'reason = "wait"', "until = 2027-01-01")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('kind = "regression"', 'kind = "regresion"', "kind: one of regression, improvement, environment, vanished is"),
+        ('kind = "regression"', "kind = []", "kind: one of regression"),
+        ('id = "', 'id = "other-', "id: the file's name, "),
+        ('id = "', 'id = "A', "id: an id of lower case letters"),
+        ("found = 2026-11-22 03:00:00+00:00", "found = 2026-11-22 03:00:00", "found: a time with its zone"),
+        ("found = 2026", "found = = 2026", "not TOML: Invalid value (at line 5, column 9)"),
+        ("subject = ", "subjekt = ", "subject: a text is wanted, got nothing"),
+        ("how = ", "why = ", "why: one of anchor, changes, commits"),
+        ('    "0000002e', '    "xyz', "commits[0]: a full hash of a commit is wanted, got 'xyz"),
+        ("driver = [", "driver = [ 5,", "changes.driver: a list of 2 is wanted, got [5, '550', '560']"),
+        ('    "550"', "    5", "changes.driver[0]: a text is wanted, got 5"),
+        ("[[decisions]]", "[[decision]]", "decision: one of"),
+        ("[[decisions]]", "[decisions]", "not TOML"),
+        ("until = 2027-01-01", 'until = "soon"', "decisions[1].until: a day, such as 2026-12-24, is wanted"),
+        ('machine = "bench-1"\n', "", "series[0].machine: a text is wanted, got nothing"),
+        ("ratio = 1.1\n", "ratio = -1.1\n", "series[0].ratio: a positive number"),
+        ("ratio = 1.1\n", "ratio = nan\n", "series[0].ratio: a number"),
+        ("rounds = 16", "rounds = true", "series[0].rounds: a whole number is wanted, got True"),
+    ],
+)
+def test_error_names_the_field(tmp_path, old, new, problem):
+    text = store.as_text(full())
+    assert old in text
+    path = store.path_of(tmp_path, full())
+    path.parent.mkdir(parents=True)
+    path.write_text(text.replace(old, new))
+    stored = store.read(tmp_path)
+    assert stored.findings == () and len(stored.problems) == 1
+    assert stored.problems[0].startswith(f"{path}: {problem}")
+    assert "\n" not in stored.problems[0]
+
+
+def test_error_of_an_expectation_is_a_bad_expression(tmp_path):
+    path = store.write(tmp_path, expectation())
+    path.write_text(path.read_text().replace('"matmul"', '"("'))
+    assert store.read(tmp_path).problems == (f"{path}: bench: a regular expression is wanted, got '('",)
+
+
+def test_bad_file_costs_no_other(tmp_path):
+    store.write(tmp_path, finding())
+    night = last_night.of(Verdict(title="t", when=WHEN, measured=12, findings=(finding(),)), "good")
+    for folder in (tmp_path / "findings", last_night.write(tmp_path, night).parent):
+        (folder / "a.toml").write_bytes(b"\xff")
+        (folder / "b.toml").write_text("id = 'b'\n<<<<<<< HEAD\n")
+        (folder / "c.toml").write_text('machine = "m"\ncolour = "red"\n')
+    records, stored = last_night.read(tmp_path), store.read(tmp_path)
+    assert (records[0], stored.findings) == ((night,), (finding(),))
+    for problems in (records[1], stored.problems):
+        first, second, third = (text.rpartition("/")[2] for text in problems)
+        assert first == "a.toml: not UTF-8 at byte 0"
+        assert second.startswith("b.toml: not TOML: Invalid statement (at line 2, column 1): a merge was left unfinish")
+        assert third.startswith("c.toml: ")
+
+
+def git(folder, *args):
+    command = ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", *args]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_decision_and_new_series_of_a_finding_merge_without_a_conflict(tmp_path):
+    git(tmp_path, "init", "-q", "-b", "main")
+    before = finding()
+    store.write(tmp_path, before)
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "one")
+    wider = dataclasses.replace(before, affected=(*before.affected, case(machine="bench-2").affected))
+    for branch, record in (("a", full(changes=None)), ("b", wider)):
+        git(tmp_path, "checkout", "-q", "-b", branch, "main")
+        store.write(tmp_path, record)
+        git(tmp_path, "commit", "-qam", branch)
+    git(tmp_path, "merge", "-q", "a")
+    (merged,) = store.read(tmp_path).findings
+    assert (merged.state, merged.machines) == (State.ACKNOWLEDGED, ("bench-1", "bench-2"))
+
+
+def test_verdict_of_a_later_night_replaces_that_of_its_machine(tmp_path):
+    assert last_night.read(tmp_path) == ((), ())
+    for machine, day in (("a", 22), ("b", 23), ("a", 24)):
+        night = Verdict(title="t", when=WHEN.replace(day=day), measured=1)
+        path = last_night.write(tmp_path, last_night.of(night, machine))
+    assert path == tmp_path / "findings" / "nights" / "a.toml"
+    records, _ = last_night.read(tmp_path)
+    assert [(record.machine, record.when.day, record.summary) for record in records] == [
+        ("a", 24, "clean"),
+        ("b", 23, "clean"),
+    ]
+
+
+def test_verdict_names_a_limited_number_of_failures(tmp_path):
+    failures = tuple(Failed(what=f"case {number}", why="wrong \ud800") for number in range(30))
+    last_night.write(tmp_path, last_night.of(Verdict(title="t", when=WHEN, measured=1, failures=failures), "m"))
+    ((record,), _) = last_night.read(tmp_path)
+    assert len(record.failures) == last_night.LISTED and record.failures[0] == "case 0: wrong ?"
+    assert (record.summary, record.exit_status, record.measured) == ("30 failed benchmarks", 20, 1)
+
+
+@pytest.fixture(scope="module")
+def evidence(built):
+    """The evidence of a bisected regression: two re-runs, the check of the culprit, and the path."""
+    return evidenced.regression(built)[1]
+
+
+def test_evidence_is_rounded_once(tmp_path, evidence):
+    path = evidence_store.add(tmp_path, "id", "box", evidence)
+    assert path == tmp_path / "findings" / "evidence" / "id" / "box.json"
+    text = path.read_text()
+    records, problems = evidence_store.read(tmp_path, "id")
+    record = records["box"]
+    assert problems == ()
+    assert evidence_store.as_text(record) == text and len(text.splitlines()) == 10
+    assert (len(record.reruns), len(record.paths)) == (3, 1)
+    assert record.reruns[0].sides[0].seconds == pytest.approx(evidence.reruns[0].sides[0].seconds, rel=1e-6)
+    assert record.paths[0] == evidence.paths[0]
+    evidence_store.add(tmp_path, "id", "box", evidence)
+    assert path.read_text() == text
+    assert evidence_store.read(tmp_path, "none") == ({}, ())
+
+
+def test_evidence_of_a_finding_is_bounded(tmp_path, evidence):
+    rerun = evidence.reruns[0]
+    sides = tuple(
+        dataclasses.replace(side, **{field.name: getattr(side, field.name) * 8 for field in dataclasses.fields(side)})
+        for side in rerun.sides
+    )
+    large = [
+        dataclasses.replace(
+            rerun, identity=identity(case=f"float32-{number}M"), sides=sides, looks=rerun.looks * 4, reason="x" * 1000
+        )
+        for number in range(100)
+    ]
+    weak = dataclasses.replace(rerun, looks=(dataclasses.replace(rerun.looks[0], ratio=1.0001),))
+    path = evidence_store.add(tmp_path, "id", "box", Evidence(reruns=(weak, *large)))
+    record = evidence_store.read(tmp_path, "id")[0]["box"]
+    assert (len(record.reruns), record.left_out) == (MOST_RERUNS, 101 - MOST_RERUNS)
+    assert all(rerun.effect == large[0].effect for rerun in record.reruns)
+    assert path.stat().st_size < 400_000
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda raw: raw.update(format=2), "format: 1, or a newer kernel-velocity, is wanted, got 2"),
+        (lambda raw: raw.update(reruns={}), "reruns: a list is wanted, got {}"),
+        (lambda raw: raw["reruns"].append(3), "reruns[3]: a table of keys is wanted, got 3"),
+        (lambda raw: raw["reruns"][0].pop("before"), "reruns[0].before: a text is wanted, got nothing"),
+        (lambda raw: raw["reruns"][0].update(code=[1, 2]), "reruns[0].code[0]: a text is wanted, got 1"),
+        (lambda raw: raw["reruns"][0]["looks"][0].update(p="x"), "reruns[0].looks[0].p: a number is wanted, got 'x'"),
+        (lambda raw: raw["reruns"][0]["looks"][0].update(ratio=0), "looks[0].ratio: a number from 1e-12 to 1e+11 is"),
+        (lambda raw: raw["reruns"][0]["sides"].pop(), "reruns[0].sides: a list of 2 is wanted"),
+        (lambda raw: raw["reruns"][0]["sides"][0]["seconds"].pop(), "reruns[0].sides: as many rounds"),
+        (lambda raw: raw["reruns"][0]["sides"][1].update(began=[1e300] * 8), "sides[1].began[0]: a number from"),
+        (lambda raw: raw.update(left_out=-1), "left_out: a whole number is wanted, got -1"),
+        (None, "not JSON"),
+    ],
+)
+def test_evidence_with_an_error_is_refused_and_not_replaced(tmp_path, evidence, change, problem):
+    path = evidence_store.add(tmp_path, "id", "box", evidence)
+    raw = json.loads(path.read_text())
+    if change is not None:
+        change(raw)
+    path.write_text("<<<<<<< HEAD\n" if change is None else json.dumps(raw))
+    before = path.read_text()
+    records, (line,) = evidence_store.read(tmp_path, "id")
+    assert records == {} and line.startswith(f"{path}: ") and problem in line and "\n" not in line
+    assert "remove it" in line
+    with pytest.raises(ResultsError):
+        evidence_store.add(tmp_path, "id", "box", evidence)
+    assert path.read_text() == before

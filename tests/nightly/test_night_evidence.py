@@ -1,0 +1,122 @@
+"""The evidence that a night records: the rounds that its findings rest on, and the paths of bisections."""
+
+import errno
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernel_velocity.findings import evidence, evidence_store, store
+from kernel_velocity.findings.evidence import Evidence, Purpose
+from kernel_velocity.findings.finding import State
+from kernel_velocity.nightly import conclude
+from kernel_velocity.stats import sequential, two_samples
+from kernel_velocity.stats.sequential import Answer
+from tests.ab.simulated_machine import Machine
+from tests.findings import nights
+from tests.nightly.test_night_judging import LINE, STEP, a_night, history, slower_from
+
+MACHINE = "box"
+
+
+def confirmed(**machine):
+    """Return a night's finding of a planted 10%, and its evidence."""
+    found, outcome = a_night(Machine(speed=slower_from(20, 1.1), **machine), history(STEP, tonight=1))
+    return found[0], outcome.evidence
+
+
+def test_evidence_has_the_rounds_and_looks_of_the_answer():
+    finding, night = confirmed()
+    (rerun,) = evidence.of(finding, night).reruns
+    assert (rerun.before, rerun.after, rerun.commits) == (LINE[19], LINE[20], (LINE[20],))
+    assert (rerun.purpose, rerun.answer, rerun.rounds) == (Purpose.CONFIRM, Answer.DIFFERENT, 8)
+    before, after = (np.log(side) for side in rerun.compared)
+    assert sequential.compare(before, after).ratio == pytest.approx(finding.worst.ratio)
+    (look,) = rerun.looks
+    assert (look.rounds, look.p, look.answer) == (8, finding.worst.p, Answer.DIFFERENT)
+    assert (look.low, look.high) == (finding.worst.low, finding.worst.high)
+    assert look.least < look.low < look.ratio < look.high < look.most
+    assert all(one < other for one, other in zip(rerun.sides[0].began, rerun.sides[1].began, strict=True))
+
+
+def test_evidence_has_every_look():
+    """1.3% in 1.2% of noise takes more than the first eight rounds."""
+    _, outcome = a_night(Machine(speed=slower_from(20, 1.013), noise=0.012, seed=3), history(STEP, tonight=1))
+    (rerun,) = outcome.evidence.reruns
+    assert [look.rounds for look in rerun.looks] == [8, 16, 32, 64][: len(rerun.looks)] and len(rerun.looks) > 1
+    assert [look.answer for look in rerun.looks[:-1]] == [Answer.UNKNOWN] * (len(rerun.looks) - 1)
+    assert rerun.looks[-1].rounds == rerun.rounds == len(rerun.sides[1].flags)
+
+
+def test_wide_interval_is_that_of_the_threshold_of_the_test():
+    """Its end lies at 1 exactly where p is at the threshold: the test and the picture cannot say different things."""
+    for seed in range(40):
+        _, outcome = a_night(Machine(speed=slower_from(20, 1.012), seed=seed), history(STEP, tonight=1))
+        for look in outcome.evidence.reruns[0].looks:
+            assert (look.p < two_samples.P) == (look.least > 1 or look.most < 1)
+
+
+def test_adjusted_rounds_are_recorded_beside_the_raw_ones():
+    (rerun,) = confirmed(mood=0.05)[1].reruns
+    assert rerun.is_adjusted and rerun.compared[0] == rerun.sides[0].adjusted != rerun.sides[0].seconds
+    adjusted, raw = (np.log(side).std() for side in (rerun.sides[0].adjusted, rerun.sides[0].seconds))
+    assert adjusted < raw
+
+
+def test_bisection_is_recorded_with_the_check_of_its_culprit():
+    series = [history(STEP, tonight=1, places=[*range(20), 25], seed=seed, case=f"{seed}M") for seed in range(2)]
+    (finding,), outcome = a_night(Machine(speed=slower_from(22, 1.1), codes={LINE[21]: "x", LINE[20]: "x"}), *series)
+    recorded = evidence.of(finding, outcome.evidence)
+    (path,) = recorded.paths
+    assert (path.good, path.bad, path.left) == (LINE[19], LINE[25], (LINE[22],))
+    assert path.tried[0].commit == LINE[25] and path.tried[0].slow is True
+    assert {step.commit: step.slow for step in path.tried}[LINE[22]] is True
+    culprits = [rerun for rerun in recorded.reruns if rerun.purpose is Purpose.CULPRIT]
+    assert [(rerun.before, rerun.after) for rerun in culprits] == [(LINE[21], LINE[22])] * 2
+    assert {rerun.identity for rerun in culprits} == {affected.identity for affected in finding.affected}
+    assert culprits[0].code == ("x", None)
+
+
+def test_evidence_belongs_to_the_finding_of_its_series_commits_and_direction():
+    finding, night = confirmed()
+    assert not evidence.of(replace(finding, commits=(LINE[3],)), night)
+    other = replace(finding.affected[0], identity=nights.identity())
+    assert not evidence.of(replace(finding, affected=(other,)), night)
+    faster = replace(finding.affected[0], ratio=0.9)
+    assert not evidence.of(replace(finding, affected=(faster,)), night)
+
+
+def test_evidence_has_what_refuted_a_suspect_and_what_could_not_be_measured():
+    series = history(STEP, tonight=1)
+    known, _ = a_night(Machine(noise=0.002), series, budget=0.0)
+    (found,), outcome = a_night(Machine(noise=0.002), series, known=known)
+    (rerun,) = evidence.of(found, outcome.evidence).reruns
+    assert (found.state, rerun.answer, rerun.rounds) == (State.RESOLVED, Answer.SAME, 8)
+    (found,), outcome = a_night(Machine(unbuildable=(LINE[19],)), series)
+    (rerun,) = evidence.of(found, outcome.evidence).reruns
+    assert (rerun.rounds, rerun.looks, rerun.effect) == (0, (), None) and "does not build" in rerun.reason
+
+
+def test_newer_evidence_of_the_same_commits_replaces_the_older():
+    (_, first), (_, second) = confirmed(), confirmed(seed=1)
+    assert evidence.joined(first, second).reruns == second.reruns
+    elsewhere = replace(first.reruns[0], before=LINE[3])
+    assert len(evidence.joined(Evidence(reruns=(elsewhere,)), second).reruns) == 2
+
+
+def test_evidence_is_written_beside_its_finding_and_problems_are_reported(tmp_path, monkeypatch):
+    finding, night = confirmed()
+    assert conclude.write(tmp_path, MACHINE, [finding, nights.finding()], night, []) == ([], [])
+    assert [path.parent.name for path in tmp_path.rglob("*.json")] == [finding.id]
+    assert store.path_of(tmp_path, finding).exists()
+    evidence_store.path_of(tmp_path, finding.id, MACHINE).write_text("[")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(conclude.store, "write", full)
+    before = [replace(finding, subject="as it was")]
+    (blocked,), (unwritten,) = conclude.write(tmp_path, MACHINE, [finding], night, before)
+    assert "not JSON" in blocked and blocked.endswith("is not kept")
+    assert "No space left on device" in unwritten and "the next start" in unwritten
