@@ -1,4 +1,4 @@
-"""A gate's verdict, its exit status, and its report in every format."""
+"""The report of a gate: exit status, words, every format; figures of code that differ between two builds."""
 
 import dataclasses
 import json
@@ -9,17 +9,18 @@ from xml.etree import ElementTree
 import pytest
 
 from kernel_velocity.ab import gate_report
-from kernel_velocity.ab.code_changes import CodeChange
-from kernel_velocity.ab.gate_report import GateReport, Verdict, change, verdict
+from kernel_velocity.ab.code_changes import CodeChange, changes
+from kernel_velocity.ab.gate_report import GateReport, change
 from kernel_velocity.results.records import Commit
 from kernel_velocity.stats.sequential import Answer, Comparison, Obstacle, known_same, not_compared
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def series(case, implementation="native"):
-    return ("matmul.Cpu.time_hot", (implementation, f"float32-{case}"))
+def series(case):
+    return ("matmul.Cpu.time_hot", ("native", f"float32-{case}"))
 
 
 def compared(answer, ratio, bounds, p, **more):
@@ -43,21 +44,19 @@ UNSEEN = Comparison(answer=Answer.UNKNOWN, rounds=3, reason="3 of the 8 rounds; 
 BROKEN = not_compared(Obstacle.NOT_BUILT, "commit 7744c6af does not build: error")
 
 
-WHEN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
 def commit(sha, subject):
     return Commit(sha=sha * 5, parents=(), author="A. Author", date=WHEN, committed=WHEN, message=subject)
 
 
-def report(*items):
+def report(*comparisons, **more):
     return GateReport(
         base=commit("6e4c8f6d", "Add matmul"),
         head=commit("7744c6af", "Unroll | the `inner`\x1b loop"),
-        found={series(number): item for number, item in enumerate(items)},
+        found={series(number): comparison for number, comparison in enumerate(comparisons)},
         budget=600.0,
         measured=123.4,
         evidence=".asv/ab/environment/pair",
+        **more,
     )
 
 
@@ -65,7 +64,7 @@ FULL = report(SAME, FASTER, CODE, UNKNOWN, SUSPECT, FAILED, ABSENT, SLOWER)
 
 
 @pytest.mark.parametrize(
-    ("items", "wanted"),
+    ("comparisons", "status"),
     [
         ([SAME, FASTER, UNKNOWN, ABSENT, CODE], 0),
         ([SAME, SUSPECT], 11),
@@ -87,80 +86,89 @@ FULL = report(SAME, FASTER, CODE, UNKNOWN, SUSPECT, FAILED, ABSENT, SLOWER)
         ([], 22),
         ([FAILED, FAILED], 22),
         ([CODE, FAILED], 20),
-        ([CODE], 0),
         ([CODE, ABSENT], 0),
     ],
 )
-def test_the_exit_status_is_the_first_of_the_contracts_order(items, wanted):
-    assert verdict(items).value == wanted
+def test_exit_status_is_the_first_of_the_contract(comparisons, status):
+    assert report(*comparisons).status == status
 
 
-def test_verdicts_have_the_contracts_numbers():
-    assert {item.name: item.value for item in Verdict} == {
-        "CLEAN": 0,
-        "REGRESSION": 10,
-        "SUSPECT": 11,
-        "FAILED": 20,
-        "NOT_BUILT": 21,
-        "NOTHING": 22,
-    }
+@pytest.mark.parametrize(
+    ("comparisons", "expected", "status", "words"),
+    [
+        (
+            [SAME, SUSPECT, UNSEEN, GONE],
+            (),
+            11,
+            "suspect; slower by the floor or more, but not settled; too few rounds for a look; "
+            "gone: it had times before",
+        ),
+        ([BROKEN, BROKEN], (), 22, "nothing was compared; does not build"),
+        ([CODE, UNSEEN], (), 22, "nothing was compared; too few rounds for a look"),
+        ([SLOWER, UNSEEN], (), 10, "regression confirmed"),
+        ([SLOWER, SAME], [0], 0, "no regression; 1 slower as expected"),
+        ([SLOWER, SLOWER, SUSPECT], [0, 2], 10, "regression confirmed; 2 slower as expected"),
+        ([SLOWER, UNSEEN], [0], 11, "suspect; too few rounds for a look; 1 slower as expected"),
+    ],
+)
+def test_words_have_the_reasons_of_the_status(comparisons, expected, status, words):
+    found = report(*comparisons, expected=dict.fromkeys(map(series, expected), "for the bias"))
+    assert (found.status, found.words) == (status, words)
 
 
-def test_what_there_is_a_doubt_for_and_what_left_nothing_to_compare_is_said():
-    found = report(SAME, SUSPECT, UNSEEN, GONE)
-    assert (
-        found.words
-        == "suspect; slower by the floor or more, but not settled; too few rounds for a look; gone: it had times before"
-    )
-    assert {item for _, item in found.rows[:3]} == {SUSPECT, UNSEEN, GONE}
-    assert report(BROKEN, BROKEN).words == "nothing was compared; does not build"
-    assert report(CODE, UNSEEN).words == "nothing was compared; too few rounds for a look"
-    assert report(SLOWER, UNSEEN).words == "regression confirmed"
-
-
-def test_what_is_expected_is_no_regression_and_says_who_wants_it():
-    said = "Perf-Expected in 7744c6af: for the bias"
-    found = dataclasses.replace(report(SLOWER, SAME), expected={series(0): said}, notes=("a line of no sense",))
-    assert (found.verdict, found.words) == (Verdict.CLEAN, "no regression; 1 slower as expected")
+def test_expected_series_are_reported_with_their_reason():
+    reason = "Perf-Expected in 7744c6af: for the bias"
+    found = report(SLOWER, SAME, expected={series(0): reason}, notes=("a line of no sense",))
     text, markdown = gate_report.as_text(found), gate_report.as_markdown(found)
-    assert "different, expected" in text and f"no less than 1%; {said}:" in text
+    assert "different, expected" in text and f"no less than 1%; {reason}:" in text
     assert "note: a line of no sense" in text
-    assert "different, expected" in markdown and said in markdown and "a line of no sense" in markdown
-    as_json = json.loads(gate_report.as_json(found))
-    assert [item["expected"] for item in as_json["series"]] == [said, None]
-    assert (as_json["exit_status"], as_json["notes"]) == (0, ["a line of no sense"])
-    junit = ElementTree.fromstring(gate_report.as_junit(found))
-    assert junit.get("failures") == "0" and said in (junit[0].findtext("system-out") or "")
-    other = dataclasses.replace(report(SLOWER, SLOWER, SUSPECT), expected={series(0): said, series(2): said})
-    assert (other.verdict, other.words) == (Verdict.REGRESSION, "regression confirmed; 2 slower as expected")
-    alone = dataclasses.replace(report(SLOWER, UNSEEN), expected={series(0): said})
-    assert alone.words == "suspect; too few rounds for a look; 1 slower as expected"
+    assert "different, expected" in markdown and reason in markdown and "a line of no sense" in markdown
+    data = json.loads(gate_report.as_json(found))
+    assert [row["expected"] for row in data["series"]] == [reason, None]
+    assert (data["exit_status"], data["notes"]) == (0, ["a line of no sense"])
+    suite = ElementTree.fromstring(gate_report.as_junit(found))
+    assert suite.get("failures") == "0" and reason in suite[0].findtext("system-out")
 
 
-def test_what_became_of_the_code_is_said_and_only_spills_of_code_that_is_not_run_are_a_doubt():
-    given = {"kernel": "matmul", "device": "cuda", "target": "sm_90"}
-    registers = CodeChange(**given, figure="registers", before=168, after=1280)
-    spills = CodeChange(**given, figure="spill_bytes", before=0, after=16)
-    calm = dataclasses.replace(report(SAME), code=(registers,))
-    assert (calm.verdict, calm.words) == (Verdict.CLEAN, "no regression")
-    found = dataclasses.replace(report(SAME), code=(registers, spills))
-    assert (found.verdict, found.words) == (
-        Verdict.SUSPECT,
-        "suspect; code that cannot be run here spills more registers",
-    )
-    assert dataclasses.replace(found, device="cuda").verdict is Verdict.CLEAN  # what it costs was measured
-    assert dataclasses.replace(found, code=(dataclasses.replace(spills, after=0, before=16),)).verdict is Verdict.CLEAN
+REGISTERS = CodeChange("matmul", "cuda", "sm_90", "registers", 168, 1280)
+MORE_SPILLS = CodeChange("matmul", "cuda", "sm_90", "spill_bytes", 0, 16)
+
+
+@pytest.mark.parametrize(
+    ("code", "device", "words"),
+    [
+        ([REGISTERS], "cpu", "no regression"),
+        ([REGISTERS, MORE_SPILLS], "cpu", "suspect; code that cannot be run here spills more registers"),
+        ([MORE_SPILLS], "cuda", "no regression"),  # what it costs was measured
+        ([dataclasses.replace(MORE_SPILLS, before=16, after=0)], "cpu", "no regression"),
+    ],
+)
+def test_spills_of_code_that_cannot_be_run_are_a_suspect(code, device, words):
+    found = report(SAME, code=tuple(code), device=device)
+    assert found.words == words
     for text in (gate_report.as_text(found), gate_report.as_markdown(found)):
-        assert "matmul sm_90: 168 -> 1,280 registers of a thread" in text
-        assert "matmul sm_90: 0 -> 16 bytes spilled" in text
-    (one, other) = json.loads(gate_report.as_json(found))["code"]
-    assert (one["before"], one["after"], one["spills_more"], other["spills_more"]) == (168, 1280, False, True)
+        assert all(str(change) in text for change in code)
+    data = json.loads(gate_report.as_json(found))["code"]
+    assert [row["spills_more"] for row in data] == [change.spills_more for change in code]
 
 
-def test_the_worst_comes_first():
-    assert [item for _, item in FULL.rows] == [SLOWER, FAILED, SUSPECT, UNKNOWN, ABSENT, SAME, CODE, FASTER]
-    worse = compared(Answer.DIFFERENT, 1.5, (1.4, 1.6), 1e-4)
-    assert next(item for _, item in report(SLOWER, worse).rows) == worse
+def info(registers=168, spilled=0, avx2=900, architecture="sm_90"):
+    functions = {"architecture": architecture, "registers": registers, "shared_bytes": 0, "spill_load_bytes": 0}
+    ptxas = [{**functions, "spill_store_bytes": spilled}]
+    return {"kernels": {"matmul": {"code_bytes": {"sse2": 1000, "avx2": avx2}, "ptxas": ptxas}}}
+
+
+def test_code_changes_are_figures_that_both_builds_have():
+    differing = changes(info(), info(registers=1128, spilled=16, avx2=950), ["matmul"])
+    assert list(map(str, differing)) == [
+        "matmul avx2: 900 -> 950 bytes",
+        "matmul sm_90: 168 -> 1,128 registers of a thread",
+        "matmul sm_90: 0 -> 16 bytes spilled",
+    ]
+    assert [change.device for change in differing] == ["cpu", "cuda", "cuda"]
+    for other in ({}, info(), info(architecture="sm_80", registers=1)):
+        assert changes(other, info(), ["matmul"]) == ()
+    assert changes(info(), info(registers=1), ["other"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -175,51 +183,36 @@ def test_the_worst_comes_first():
         (None, "-"),
     ],
 )
-def test_changes_in_words(ratio, text):
+def test_change_in_words(ratio, text):
     assert change(ratio) == text
 
 
 @pytest.mark.parametrize(("name", "text"), [("txt", gate_report.as_text(FULL)), ("md", gate_report.as_markdown(FULL))])
-def test_report(name, text, request):
-    check_golden(GOLDEN / f"gate.{name}", text, accept=request.config.getoption("--accept-golden"))
+def test_report_is_golden_and_has_the_worst_first(name, text, accept):
+    check_golden(GOLDEN / f"gate.{name}", text, accept=accept)
     assert "\x1b" not in text
 
 
-def test_json_says_all_of_it_in_numbers():
-    said = json.loads(gate_report.as_json(FULL))
-    assert (said["exit_status"], said["verdict"], said["measured"]) == (10, "regression confirmed", 123.4)
-    first = said["series"][0]
-    assert (first["benchmark"], first["implementation"], first["case"]) == (
-        "matmul.Cpu.time_hot",
-        "native",
-        "float32-7",
-    )
-    assert (first["answer"], first["ratio"], first["low"], first["high"], first["p"], first["rounds"]) == (
-        "different",
-        1.102,
-        1.091,
-        1.113,
-        1.6e-4,
-        8,
-    )
-    assert said["series"][1]["obstacle"] == "failed" and said["series"][1]["ratio"] is None
-    assert [item["suspect"] for item in said["series"]].count(True) == 1
+def test_json_has_every_number():
+    data = json.loads(gate_report.as_json(FULL))
+    assert (data["exit_status"], data["verdict"], data["measured"]) == (10, "regression confirmed", 123.4)
+    wanted = {"benchmark": "matmul.Cpu.time_hot", "implementation": "native", "case": "float32-7"}
+    wanted |= {"answer": "different", "ratio": 1.102, "low": 1.091, "high": 1.113, "p": 1.6e-4, "rounds": 8}
+    assert data["series"][0].items() >= wanted.items()
+    assert data["series"][1]["obstacle"] == "failed" and data["series"][1]["ratio"] is None
+    assert [row["suspect"] for row in data["series"]].count(True) == 1
 
 
-def test_junit_counts_what_it_holds():
+def test_junit_has_a_failure_an_error_and_what_is_skipped():
     suite = ElementTree.fromstring(gate_report.as_junit(FULL))
-    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "8",
-        "failures": "1",
-        "errors": "1",
-        "skipped": "3",
-    }
+    counts = {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "8", "failures": "1", "errors": "1", "skipped": "3"}
     failure = suite.find("testcase/failure")
     assert failure.get("message").startswith("+10.2% (+9.1% to +11.3%), p = 0.00016, 8 rounds a side: different, ")
     assert suite.find("testcase").get("name") == "native float32-7"
 
 
-def test_formats_of_an_empty_report_are_whole():
+def test_report_of_nothing_is_whole_in_every_format():
     assert ElementTree.fromstring(gate_report.as_junit(report())).get("tests") == "0"
     assert json.loads(gate_report.as_json(report()))["exit_status"] == 22
     assert "nothing was compared (exit status 22)" in gate_report.as_text(report())

@@ -1,1 +1,13 @@
-"""Two commits in turns: gate, bisect, confirm."""
+"""Two commits measured in turns: `kv gate`, `kv bisect`, and confirming what a night suspects.
+
+Imports `findings`, `runner` and the rooms below them.
+
+session.py        measures two commits in turns by asv and records their rounds
+rounds.py         reads, pairs, adjusts and judges those rounds
+confirm.py        measures more and more rounds until every series has an answer
+bisection.py      the search for the commit that made a series slower
+code_changes.py   figures of compiled code that differ between two builds
+gate.py           `kv gate`
+gate_report.py    the report of a gate: exit status, text, Markdown, JSON, JUnit XML
+bisect.py         `kv bisect`
+"""

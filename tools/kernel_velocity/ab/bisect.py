@@ -1,11 +1,11 @@
 """``kv bisect BENCH GOOD BAD``: which commit made a benchmark slower.
 
-Goes over the first-parent commits after GOOD up to BAD; each that is tried is measured in turns with GOOD, by the test
-of `gate` (ab/bisection.py says how). What does not build is passed over, what has the machine code of a known commit
-is not measured, wheels and rounds that are there are used: interrupted, the same command goes on.
+Searches the first-parent commits after GOOD up to BAD (ab/bisection.py). Commits that do not build are passed over,
+those with the machine code of a known commit are not measured. Interrupted, the same command goes on with the wheels
+and rounds that are there.
 
-Exit status: 0 the commit was found, 11 some are left of which one is it, 20 the benchmark fails at GOOD or BAD, 21 one
-of those does not build, 2 there is nothing to look for, or usage.
+Exit status: 0 the commit was found, 11 it is one of several, 20 the benchmark fails at GOOD or BAD, 21 one of those
+does not build, 2 there is nothing to search for, or usage.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TextIO
 from kernel_velocity import config
 from kernel_velocity.ab import gate_report
 from kernel_velocity.ab.bisection import Bisection, Step, bisect
-from kernel_velocity.ab.gate_report import Verdict, change, in_words
+from kernel_velocity.ab.gate_report import change, in_words
 from kernel_velocity.ab.session import FOLDER, NAMED, AsvRunner
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
 from kernel_velocity.files import replace_text
@@ -60,61 +60,61 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
 
         def show(step: Step) -> None:
-            print(_step(step, commits[step.commit], "BAD " if step.commit == bad else "    "), file=out, flush=True)
+            role, word = "BAD " if step.commit == bad else "    ", {True: "slow", False: "fast", None: "-"}[step.slow]
+            print(f"{role} {in_words(commits[step.commit])}: {word}, {_figures(step.comparison)}", file=out, flush=True)
 
         found = bisect(runner, series, good, bad, line, budget=budget, on_step=show)
         _refuse(found)
-        evidence = _write(found, [commits[sha] for sha in (good, bad)], [commits[sha] for sha in found.left])
-    print(_conclusion(found, [commits[sha] for sha in found.left]), file=out)
+        left = [commits[sha] for sha in found.left]
+        evidence = _write(found, commits[good], commits[bad], left)
+    print(_conclusion(found, left), file=out)
     print(f"evidence: {evidence}; rounds: {runner.folder(good, bad).parent}", file=out, flush=True)
-    return Verdict.CLEAN.value if found.own is not None and found.own.slower else Verdict.SUSPECT.value
+    return 0 if found.own is not None and found.own.slower else 11
 
 
 def _series(args: argparse.Namespace) -> Series:
-    """Return the one series that is asked for.
+    """Return the series that the arguments name.
 
     Raises:
         UsageError: there is none, or more than one.
     """
     chosen = select.select(config.suite(Path()), device(), "full", args.bench).series
-    named = [one for one in chosen if one[0] == args.bench] or list(chosen)
-    fits = [one for one in named if one[1][0] == args.implementation and args.case in (None, one[1][1])]
+    named = [series for series in chosen if series[0] == args.bench] or list(chosen)
+    fits = [series for series in named if series[1][0] == args.implementation and args.case in (None, series[1][1])]
     if len(fits) == 1:
         return fits[0]
     if not fits:
-        there = ", ".join(dict.fromkeys(" ".join(one[1]) for one in named))
+        there = ", ".join(dict.fromkeys(" ".join(series[1]) for series in named))
         raise UsageError(f"no series {args.bench} {args.implementation} {args.case or ''}; there are {there}")
-    benchmarks = dict.fromkeys(one[0] for one in fits)
+    benchmarks = dict.fromkeys(series[0] for series in fits)
     if len(benchmarks) > 1:
         raise UsageError(f"BENCH={args.bench!r} matches several benchmarks: {', '.join(benchmarks)}; name one")
-    cases = ", ".join(one[1][1] for one in fits)
+    cases = ", ".join(series[1][1] for series in fits)
     raise UsageError(f"{fits[0][0]} has several test cases: {cases}; name one by --case")
 
 
-def _step(step: Step, commit: Commit, role: str) -> str:
-    word = {True: "slow", False: "fast", None: "-"}[step.slow]
-    return f"{role} {in_words(commit)}: {word}, {_figures(step.comparison)}"
-
-
-def _figures(item: Comparison) -> str:
-    """Return what a comparison with GOOD said, in one line."""
-    if item.low is None or item.high is None:
-        return item.reason
-    interval = f"{change(item.low)} to {change(item.high)}"
-    return f"{change(item.ratio)} ({interval}), {item.rounds} rounds a side: {item.answer.value}, {item.reason}"
+def _figures(comparison: Comparison) -> str:
+    """Return a comparison with GOOD in one line."""
+    if comparison.low is None or comparison.high is None:
+        return comparison.reason
+    interval = f"{change(comparison.low)} to {change(comparison.high)}"
+    answer = f"{comparison.rounds} rounds a side: {comparison.answer.value}, {comparison.reason}"
+    return f"{change(comparison.ratio)} ({interval}), {answer}"
 
 
 def _refuse(found: Bisection) -> None:
-    """Raise what there is to say where GOOD and BAD leave nothing to look for.
+    """Raise the error of a bisection whose GOOD and BAD leave nothing to search.
 
     Raises:
         UsageError, BenchmarkFailed, BuildFailed: in one line.
     """
     if found.left:
         return
-    failed = dict.fromkeys((Obstacle.FAILED, Obstacle.MENDED), BenchmarkFailed)
-    kinds = {Obstacle.NOT_BUILT: BuildFailed, **failed}
-    raise kinds.get(found.whole.obstacle, UsageError)(found.reason)  # type: ignore[arg-type]  # None is in no dict
+    if found.whole.obstacle is Obstacle.NOT_BUILT:
+        raise BuildFailed(found.reason)
+    if found.whole.obstacle in (Obstacle.FAILED, Obstacle.MENDED):
+        raise BenchmarkFailed(found.reason)
+    raise UsageError(found.reason)
 
 
 def _conclusion(found: Bisection, left: Sequence[Commit]) -> str:
@@ -125,23 +125,22 @@ def _conclusion(found: Bisection, left: Sequence[Commit]) -> str:
     return f"culprit: {in_words(left[0])}{own}\n  {found.reason}"
 
 
-def _write(found: Bisection, ends: Sequence[Commit], left: Sequence[Commit]) -> Path:
-    """Write the path of a bisection as JSON, and return where."""
+def _write(found: Bisection, good: Commit, bad: Commit, left: Sequence[Commit]) -> Path:
+    """Write the path of a bisection as JSON, and return the file."""
     words = re.sub(r"[^A-Za-z0-9.]+", "-", gate_report.name(found.series))
-    path = FOLDER / f"bisect-{words}-{ends[0].sha[:NAMED]}-{ends[1].sha[:NAMED]}.json"
-    steps = [
-        {"commit": step.commit, "slow": step.slow, **gate_report.comparison_object(step.comparison)}
-        for step in found.steps
-    ]
-    said = {
+    path = FOLDER / f"bisect-{words}-{good.sha[:NAMED]}-{bad.sha[:NAMED]}.json"
+    data = {
         **gate_report.series_object(found.series),
-        "good": gate_report.commit_object(ends[0]),
-        "bad": gate_report.commit_object(ends[1]),
+        "good": gate_report.commit_object(good),
+        "bad": gate_report.commit_object(bad),
         "whole": gate_report.comparison_object(found.whole),
-        "steps": steps,
+        "steps": [
+            {"commit": step.commit, "slow": step.slow, **gate_report.comparison_object(step.comparison)}
+            for step in found.steps
+        ],
         "left": [gate_report.commit_object(commit) for commit in left],
         "own": found.own and gate_report.comparison_object(found.own),
         "reason": found.reason,
     }
-    replace_text(path, json.dumps(said, indent=2, allow_nan=False) + "\n")
+    replace_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
     return path

@@ -1,7 +1,8 @@
-"""What two builds' compilers made of the same kernels: the figures of the code that differ, without running it."""
+"""The figures of compiled kernels that differ between two builds, without running the code."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from kernel_velocity.harness import build_figures, cases
 SPILLS = "spill_bytes"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CodeChange:
     """A figure of a kernel's code that differs between two builds."""
 
@@ -25,7 +26,7 @@ class CodeChange:
 
     @property
     def spills_more(self) -> bool:
-        """Whether more is stored and loaded for want of registers: the one figure that is worse the higher it is."""
+        """Whether more registers spill to memory: the one figure that is worse the higher it is."""
         return self.figure == SPILLS and self.after > self.before
 
     def __str__(self) -> str:
@@ -36,16 +37,11 @@ class CodeChange:
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any], kernels: Iterable[str]) -> tuple[CodeChange, ...]:
     """Return the figures of kernels that two builds (their build-info.json) both have, and that differ."""
-    found = []
-    for kernel in kernels:
-        for device, figures in cases.FIGURES.items():
-            for target in cases.TARGETS[device]:
-                for figure in figures:
-                    with suppress(NotImplementedError):  # what one of them lacks is no change of it
-                        one, other = (build_figures.figure(info, kernel, figure, target) for info in (before, after))
-                        if one != other:
-                            change = CodeChange(
-                                kernel=kernel, device=device, target=target, figure=figure, before=one, after=other
-                            )
-                            found.append(change)
-    return tuple(found)
+    differing = []
+    for kernel, (device, figures) in itertools.product(kernels, cases.FIGURES.items()):
+        for target, figure in itertools.product(cases.TARGETS[device], figures):
+            with suppress(NotImplementedError):  # a figure that one build lacks is no change
+                old, new = (build_figures.figure(info, kernel, figure, target) for info in (before, after))
+                if old != new:
+                    differing.append(CodeChange(kernel, device, target, figure, old, new))
+    return tuple(differing)

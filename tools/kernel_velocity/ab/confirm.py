@@ -1,4 +1,4 @@
-"""Confirming: two commits measured in turns, more and more rounds, until every series has its answer or time is over.
+"""Confirm a difference: two commits measured in turns, with more and more rounds until every series has an answer.
 
 Drives the sequential test (stats/sequential.py) through a `Runner`: asv's (ab/session.py), or a simulated machine.
 """
@@ -20,18 +20,18 @@ class Runner(Protocol):
     """A machine that builds and measures commits (full SHAs)."""
 
     def prepare(self, commit: str) -> str | None:
-        """Build a commit unless it is built; return why it cannot be, in one line, or None."""
+        """Build a commit unless it is built. Return why it cannot be, in one line, or None."""
 
     def code(self, commit: str, series: Series) -> str | None:
-        """Return what identifies the code that a series of a built commit runs; None where that is not known."""
+        """Return what identifies the code that a series of a built commit runs. None where that is unknown."""
 
     def measure_pair(
         self, before: str, after: str, series: Sequence[Series], rounds: int, deadline: float
     ) -> Mapping[Series, Pair]:
-        """Bring some series of two built commits to `rounds` rounds a side, in turns; return all rounds there are.
+        """Bring some series of two built commits to `rounds` rounds a side, in turns, and return all their rounds.
 
-        Those of an earlier, interrupted session count; with 0 nothing is measured. At the deadline (of `clock`) it ends
-        wherever it is, and keeps what was measured. It may return more series than these, to adjust them by.
+        Rounds of an earlier, interrupted session count. With 0 nothing is measured. It ends at the deadline (of
+        `clock`) with the rounds that it has. It may return more series than these, to adjust them by.
         """
 
     def clock(self) -> float:
@@ -46,36 +46,34 @@ def confirm(
     budget: float,
     *,
     floors: Mapping[Series, float] | None = None,
-    measure_unchanged: bool = False,
 ) -> dict[Series, Comparison]:
-    """Return what two commits differ by, series by series.
+    """Return the difference of two commits, series by series. One with the same machine code is not measured.
 
     Args:
         runner: measures them. anchor, suspect: full SHAs, before and after.
-        budget: s of measuring; building does not count. The most pressing series come first where it is short.
-        floors: relative changes that count, where it is known that 1% is too little.
-        measure_unchanged: measure what runs the same machine code on both sides, too.
+        budget: s of measuring, builds apart. Where it is short, the smallest p comes first.
+        floors: relative changes that count, where 1% is too little.
     """
     for commit in (anchor, suspect):
         if (reason := runner.prepare(commit)) is not None:
             return dict.fromkeys(series, sequential.not_compared(Obstacle.NOT_BUILT, reason))
-    known = {} if measure_unchanged else unchanged(runner, anchor, suspect, series)
-    wanted = tuple(one for one in series if one not in known)
-    if wanted:
-        known |= _Session(runner, anchor, suspect, wanted, runner.clock() + budget, floors or {}).measure()
-    return {one: known[one] for one in series}
+    answers = _unchanged(runner, anchor, suspect, series)
+    rest = tuple(key for key in series if key not in answers)
+    if rest:
+        answers |= _Session(runner, anchor, suspect, rest, runner.clock() + budget, floors or {}).measure()
+    return {key: answers[key] for key in series}
 
 
-def unchanged(runner: Runner, before: str, after: str, series: Sequence[Series]) -> dict[Series, Comparison]:
-    """Return the series that run the same machine code at two built commits: the same, without a measurement."""
+def _unchanged(runner: Runner, before: str, after: str, series: Sequence[Series]) -> dict[Series, Comparison]:
+    """Return the series that run the same machine code at two built commits as the same, without measuring them."""
     if before == after:
         return dict.fromkeys(series, sequential.known_same("one and the same commit"))
-    found = {}
-    for one in series:
-        code = runner.code(before, one)
-        if code is not None and code == runner.code(after, one):
-            found[one] = sequential.known_same("the machine code is unchanged")
-    return found
+    codes = {key: runner.code(before, key) for key in series}
+    return {
+        key: sequential.known_same("the machine code is unchanged")
+        for key, code in codes.items()
+        if code is not None and code == runner.code(after, key)
+    }
 
 
 @dataclass
@@ -88,55 +86,51 @@ class _Session:
     series: tuple[Series, ...]
     deadline: float
     floors: Mapping[Series, float]
-    stuck: set[Series] = field(default_factory=set)  # got no round more when they were measured last
+    stuck: set[Series] = field(default_factory=set)  # got no further round when they were measured last
     pairs: dict[Series, Pair] = field(default_factory=dict)
-    cost: float = 0.0  # s of a round of one series on both sides; 0: nothing was measured yet
+    cost: float = 0.0  # s of a round of one series on both sides; 0 before the first measurement
 
     def measure(self) -> dict[Series, Comparison]:
         """Measure until every series is settled, or no further look can be paid for."""
         self.pairs.update(self.runner.measure_pair(self.before, self.after, self.series, 0, self.deadline))
         while True:
-            found = judge(self.pairs, self.series, self.floors)
-            chosen, look = self._next(found)
+            answers = judge(self.pairs, self.series, self.floors)
+            chosen, look = self._next(answers)
             if not chosen:
-                return {one: self._in_words(one, item) for one, item in found.items()}
+                return {key: self._explained(key, answer) for key, answer in answers.items()}
             self._bring_to(look, chosen)
 
     def _bring_to(self, look: int, chosen: Sequence[Series]) -> None:
-        began, had = self.runner.clock(), {one: self._rounds(one) for one in chosen}
+        began, earlier = self.runner.clock(), {key: self._rounds(key) for key in chosen}
         self.pairs.update(self.runner.measure_pair(self.before, self.after, chosen, look, self.deadline))
-        gained = {one: self._rounds(one) - had[one] for one in chosen}
-        self.stuck |= {one for one, rounds in gained.items() if rounds <= 0}
+        gained = {key: self._rounds(key) - earlier[key] for key in chosen}
+        self.stuck |= {key for key, rounds in gained.items() if rounds <= 0}
         if (rounds := sum(gained.values())) > 0:
             self.cost = (self.runner.clock() - began) / rounds
 
-    def _rounds(self, one: Series) -> int:
-        return self.pairs[one].rounds if one in self.pairs else 0
+    def _rounds(self, key: Series) -> int:
+        return self.pairs[key].rounds if key in self.pairs else 0
 
-    def _next(self, found: Mapping[Series, Comparison]) -> tuple[list[Series], int]:
-        """Return the series to measure and up to how many rounds; none where no look fits into the time left."""
-        looks = {one: item.next_look for one, item in found.items() if item.next_look and one not in self.stuck}
+    def _next(self, answers: Mapping[Series, Comparison]) -> tuple[list[Series], int]:
+        """Return the series to measure and up to how many rounds. None where no look fits into the time left."""
+        looks = {key: answer.next_look for key, answer in answers.items() if answer.next_look and key not in self.stuck}
         look = min(looks.values(), default=0)
-        waiting = sorted((one for one in looks if looks[one] == look), key=lambda one: _least_pressing(found[one]))
+        p = {key: math.inf if (p := answers[key].p) is None else p for key in looks if looks[key] == look}
         left = self.deadline - self.runner.clock()
         chosen: list[Series] = []
-        for one in waiting:
-            left -= self.cost * (look - self._rounds(one))
+        for key in sorted(p, key=p.__getitem__):
+            left -= self.cost * (look - self._rounds(key))
             if left > 0:
-                chosen.append(one)
+                chosen.append(key)
         return chosen, look
 
-    def _in_words(self, one: Series, item: Comparison) -> Comparison:
-        """Return an answer; of one that is not settled, its reason goes on with why no more was measured."""
-        if item.answer is not Answer.UNKNOWN or item.obstacle is not None:
-            return item
-        if one in self.stuck:
-            return replace(item, reason=f"{item.reason}; asv measured no round more")
-        if item.next_look is None:
-            return replace(item, reason=f"{item.reason}; more than {item.rounds} rounds are never measured")
-        return replace(item, reason=f"{item.reason}; the budget ended before {item.next_look} rounds a side")
-
-
-def _least_pressing(item: Comparison) -> float:
-    """Return how little a series asks for more rounds: what looks most like a change comes first."""
-    return math.inf if item.p is None else item.p
+    def _explained(self, key: Series, answer: Comparison) -> Comparison:
+        """Return an answer. The reason of one that is not settled goes on with why no more was measured."""
+        if answer.answer is not Answer.UNKNOWN or answer.obstacle is not None:
+            return answer
+        why = f"the budget ended before {answer.next_look} rounds a side"
+        if answer.next_look is None:
+            why = f"more than {answer.rounds} rounds are never measured"
+        if key in self.stuck:
+            why = "asv measured no round more"
+        return replace(answer, reason=f"{answer.reason}; {why}")

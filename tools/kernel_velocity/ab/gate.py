@@ -1,20 +1,19 @@
 """``kv gate BASE HEAD``: is HEAD slower than BASE? Two commits, or the working tree, in minutes.
 
-Both are measured in turns, A B B A, in fresh processes; each series gets one of three answers (stats/sequential.py),
-and more rounds as long as it has none and the budget lasts. One that is slower by no more than a `Perf-Expected:` line
-of the commits in between says is expected, and no regression. A kernel whose machine code is the same on both sides is
-not measured. Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
+Both are measured in turns, A B B A, in fresh processes. Each series gets one of three answers (stats/sequential.py),
+and more rounds as long as it has none and the budget lasts. A series that is slower by no more than a `Perf-Expected:`
+line of the commits in between allows is expected. A kernel with the same machine code on both sides is not measured.
+Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
 above 0, but not settled; or too few rounds for a look; or n/a at HEAD alone; or code that only a GPU runs, where there
-is none, spills more registers), 20 a benchmark failed, 22 nothing was
-compared (a commit that does not build leaves nothing), 2 usage; of several the first of 2, 22, 10, 20, 11.
+is none, spills more registers), 20 a benchmark failed, 22 nothing was compared (a commit that does not build leaves
+nothing), 2 usage; of several the first of 2, 22, 10, 20, 11.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -41,16 +40,12 @@ BUDGET = 10.0  # minutes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("base", metavar="BASE", help="the commit to compare with, such as `git merge-base main HEAD`")
-    parser.add_argument("head", metavar="HEAD", nargs="?", help="the commit in question; `.`: the working tree")
     parser.add_argument(
-        "--worktree", action="store_true", help="the working tree is in question; branch and index stay as they are"
+        "head", metavar="HEAD", help="the commit in question; `.`: the working tree, branch and index stay as they are"
     )
     parser.add_argument("--tier", default="core", help="core (default: two test cases of every kernel) or full")
     add_measuring_arguments(parser, BUDGET)
     parser.add_argument("--bench", help="a regular expression that the series to compare match (default: ours, all)")
-    parser.add_argument(
-        "--measure-unchanged", action="store_true", help="measure where the machine code is the same, too"
-    )
     for name in gate_report.FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; `-`: to standard output")
 
@@ -58,15 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Compare, print and write the report; return the exit status."""
     budget, formats = seconds(args.budget), _formats(args)
-    worktree = args.worktree or args.head == WORKING_TREE
-    with measuring(args.root, err, worktree=worktree):
-        base, head = _commits(args, worktree)
+    is_tree = args.head == WORKING_TREE
+    with measuring(args.root, err, worktree=is_tree):
+        base = resolve(Path(), "BASE", args.base)
+        head = git.working_tree(Path()) if is_tree else resolve(Path(), "HEAD", args.head)
         series = _series(args.tier, args.bench)
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
-        found = confirm(runner, base, head, series, budget, measure_unchanged=args.measure_unchanged)
+        found = confirm(runner, base, head, series, budget)
         commits = git.read(Path(), [base, head]).commits
-        brought = git.announcing(Path(), base, head, saying=decisions.KEY)
-        expectations, notes = decisions.expectations(brought)
+        announcing = git.announcing(Path(), base, head, saying=decisions.KEY)
+        expectations, notes = decisions.expectations(announcing)
         kernels = dict.fromkeys(name.partition(".")[0] for name, _ in series)
         report = GateReport(
             base=commits[base],
@@ -81,47 +77,28 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             notes=notes,
         )
     print(gate_report.as_text(report), file=err if "-" in formats.values() else out, end="", flush=True)
-    _write(report, formats, out)
-    return report.verdict.value
+    for name, path in formats.items():
+        text = gate_report.FORMATS[name](report)
+        out.write(text) if path == "-" else replace_text(Path(path), text)
+    return report.status
 
 
 def _formats(args: argparse.Namespace) -> dict[str, str]:
-    """Return where each format that is asked for goes: an absolute path, or "-"; before anything is measured.
+    """Return the destination of each format, an absolute path or "-", before anything is measured.
 
     Raises:
-        UsageError: two go to standard output, or one where no file can be.
+        UsageError: two go to standard output, or one to a path that cannot be a file.
     """
-    asked = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
-    if list(asked.values()).count("-") > 1:
+    paths = {name: path for name in gate_report.FORMATS if (path := getattr(args, name)) is not None}
+    if list(paths.values()).count("-") > 1:
         raise UsageError("one format alone can go to standard output (`-`); give the others a file")
-    for name, path in asked.items():
+    for name, path in paths.items():
         if not path or Path(path).is_dir():
             raise UsageError(f"--{name} {path!r}: a file is wanted, or `-` for standard output")
-    return {name: path if path == "-" else str(Path(path).absolute()) for name, path in asked.items()}
-
-
-def _commits(args: argparse.Namespace, worktree: bool) -> tuple[str, str]:
-    if args.head is None and not worktree:
-        raise UsageError("HEAD is missing: a commit, or `.` (--worktree) for the working tree")
-    if args.worktree and args.head not in (None, WORKING_TREE):
-        raise UsageError(f"HEAD={args.head!r} and --worktree: give one of the two")
-    base = resolve(Path(), "BASE", args.base)
-    head = git.working_tree(Path()) if worktree else resolve(Path(), "HEAD", args.head)
-    if base == head and args.measure_unchanged:
-        raise UsageError(f"BASE and HEAD are the same commit ({base[:10]}): there are no two to measure in turns")
-    return base, head
+    return {name: path if path == "-" else str(Path(path).absolute()) for name, path in paths.items()}
 
 
 def _series(tier: str, bench: str | None) -> tuple[Series, ...]:
-    """Return the series to compare: those asked for, else all but PyTorch's, which no commit of ours changes."""
+    """Return the series to compare. The default leaves out PyTorch's, which no commit of ours changes."""
     chosen = select.select(config.suite(Path()), device(), tier, bench).series
-    return chosen if bench is not None else tuple(one for one in chosen if one[1][0] not in CONTROLS)
-
-
-def _write(report: GateReport, formats: Mapping[str, str], out: TextIO) -> None:
-    for name, path in formats.items():
-        text = gate_report.FORMATS[name](report)
-        if path == "-":
-            out.write(text)
-        else:
-            replace_text(Path(path), text)
+    return chosen if bench is not None else tuple(series for series in chosen if series[1][0] not in CONTROLS)

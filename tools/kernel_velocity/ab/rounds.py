@@ -1,9 +1,7 @@
-"""The rounds of an A/B session, series by series: adjusted for the machine's mood, and judged. Pure.
+"""The rounds of an A/B session: read from its files, paired, adjusted for machine noise, and judged.
 
-A round is adjusted by the gauges that were read beside its samples, or, on a GPU, by PyTorch's implementations in the
-same launch (stats/adjust_series.py); where neither says anything, the rounds are compared as they are.
-
-The rounds that the A/B sessions of two commits left, and what stands against each other in them.
+A round is adjusted by the gauges that were read beside its samples. On a GPU it is adjusted by PyTorch's
+implementations in the same launch (stats/adjust_series.py). Otherwise rounds are compared as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,18 +26,15 @@ from kernel_velocity.results.ingest import by_series
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.runner import resume
 from kernel_velocity.stats import adjust_series, sequential
-from kernel_velocity.stats.adjust_series import Place
 from kernel_velocity.stats.sequential import FLOOR, LOOKS, Answer, Comparison, Obstacle
 
-BEFORE, AFTER = "before", "after"
-
-CLOCK = 60.0  # s by which a clock may be set back while a session goes on
-TIMES = "blocks.jsonl"  # in the folder of two commits: when each run of asv began
+CLOCK = 60.0  # s by which a clock may be set back during a session
+BLOCKS = "blocks.jsonl"  # beside the folder of the telemetry: when each run of asv began
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The rounds of one series on both sides, in order of time; or why there are none."""
+    """The rounds of one series on both sides, in order of time, or why there are none."""
 
     before: tuple[Round, ...] = ()
     after: tuple[Round, ...] = ()
@@ -56,55 +51,53 @@ Pairs = Mapping[Series, Pair]
 
 
 def judge(pairs: Pairs, series: Iterable[Series], floors: Mapping[Series, float]) -> dict[Series, Comparison]:
-    """Return what the sequential test says of each of some series, look after look, over the rounds at hand.
+    """Return the answer of the sequential test for each of some series, look after look, from the rounds at hand.
 
     Args:
         pairs: of these series, and of those that they are adjusted by.
-        floors: relative changes that count, where it is known that 1% is too little.
+        floors: relative changes that count, where 1% is too little.
     """
-    return {one: _judged(pairs, one, floors.get(one, FLOOR)) for one in series}
+    return {key: _judged(pairs, key, floors.get(key, FLOOR)) for key in series}
 
 
 def _judged(pairs: Pairs, series: Series, floor: float) -> Comparison:
     pair = pairs.get(series, Pair())
     if pair.obstacle is not None:
         return sequential.not_compared(pair.obstacle, pair.reason)
-    found = Comparison(
+    answer = Comparison(
         answer=Answer.UNKNOWN,
         reason=f"{pair.rounds} of the {LOOKS[0]} rounds a side that the first look takes",
         rounds=pair.rounds,
         next_look=LOOKS[0],
     )
     for look in LOOKS:
-        if pair.rounds >= look and found.answer is Answer.UNKNOWN:
+        if pair.rounds >= look and answer.answer is Answer.UNKNOWN:
             before, after, adjusted = estimates(pairs, series, look)
-            found = sequential.compare(before, after, floor=floor, adjusted=adjusted)
-    return found
+            answer = sequential.compare(before, after, floor=floor, adjusted=adjusted)
+    return answer
 
 
 def estimates(pairs: Pairs, series: Series, rounds: int) -> tuple[list[float], list[float], bool]:
     """Return (log seconds before, after, whether they are adjusted) of the first `rounds` of a series on either side.
 
-    Adjusted only where every one of them can be: with as many raw values among them they would be worth less.
+    They are adjusted only where every round can be: a mixture with raw values would be worth less.
     """
-    controls = {other: pair for other, pair in pairs.items() if other[1][0] in CONTROLS and pair.rounds}
-    recorded = {_place(other): _sides(pair, None) for other, pair in controls.items()}
-    recorded[_place(series)] = _sides(pairs[series], rounds)
-    place = _place(series)
-    raw = recorded[place]
-    found = adjust_series.adjusted(recorded).get(place, {})
-    whole = all(len(found.get(side, ())) == rounds for side in (BEFORE, AFTER))
-    seconds = found if whole else {side: [item.estimate for item in raw[side]] for side in (BEFORE, AFTER)}
-    before, after = ([math.log(value) for value in seconds[side]] for side in (BEFORE, AFTER))
-    return before, after, whole
+    recorded = {
+        _key(other): {"before": pair.before, "after": pair.after}
+        for other, pair in pairs.items()
+        if other[1][0] in CONTROLS and pair.rounds
+    }
+    raw = {"before": pairs[series].before[:rounds], "after": pairs[series].after[:rounds]}
+    recorded[_key(series)] = raw
+    adjusted = adjust_series.adjusted(recorded).get(_key(series), {})
+    is_adjusted = all(len(adjusted.get(side, ())) == rounds for side in raw)
+    seconds = adjusted if is_adjusted else {side: [item.estimate for item in items] for side, items in raw.items()}
+    before, after = ([math.log(value) for value in seconds[side]] for side in ("before", "after"))
+    return before, after, is_adjusted
 
 
-def _sides(pair: Pair, rounds: int | None) -> dict[str, Sequence[Round]]:
-    return {BEFORE: pair.before[:rounds], AFTER: pair.after[:rounds]}
-
-
-def _place(series: Series) -> Place:
-    """Return a series as the adjustment knows it: machine, environment and method are the same for all of a session."""
+def _key(series: Series) -> adjust_series.Place:
+    """Return a series as the adjustment names it. All of a session share machine, environment and method."""
     benchmark, (implementation, case) = series
     key = SeriesKey(
         machine="", environment="", benchmark=benchmark, implementation=implementation, case=case, version=""
@@ -112,119 +105,109 @@ def _place(series: Series) -> Place:
     return key, ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptRounds:
-    """What is kept in the folder of two commits (ab/session.py says what lies there)."""
+def read(folder: Path, before: str, after: str, began: float, now: float) -> dict[Series, Pair]:
+    """Return the recorded rounds of two commits. A side that failed in this session has none.
 
-    folder: Path
-    environment: str  # asv's name
+    Rounds count from this session, and from an interrupted one within `resume.LONGEST` before it. Older ones are of
+    the machine of another day, those of after `now` from before a clock was set back.
+    A series that is n/a at the later commit is gone where the earlier one has a round of it. If the earlier one was not
+    measured yet, nothing is known. A series that raised in every round of the earlier commit, and has rounds of the
+    later one, is mended. A crash or a timeout there may be the machine's fault.
 
-    def pairs(self, before: str, after: str, began: float, now: float) -> dict[Series, Pair]:
-        """Return what is kept of two commits; a side that failed in this session has no rounds.
+    Args:
+        folder: of the telemetry. before, after: full SHAs. began: when this session did. now: Unix times, s.
 
-        A series that is n/a at the later commit is gone where the earlier one has a round of it; where that one was not
-        tried yet, nothing is known. One that raised in every round of the earlier commit, and has rounds of the later
-        one, is mended; what died there (a crash, the timeout) may have died of the machine.
-
-        Args:
-            before, after: full SHAs. began: when this session did, Unix time, s. now: Unix time, s.
-
-        Raises:
-            ResultsError: a line says something else.
-        """
-        rounds = [by_series(self._rounds(commit, began, now)) for commit in (before, after)]
-        blocks = block_times(self.folder / TIMES)
-        found = {
-            one: paired(rounds[0].get(one, []), rounds[1].get(one, []), blocks) for one in {**rounds[0], **rounds[1]}
-        }
-        said = [(commit, item) for commit in (after, before) for item in self._failures(commit, began)]
-        # A failure says more than n/a, and of two commits that say the same the earlier one is named
-        for commit, item in sorted(said, key=lambda pair: not pair[1].skipped):
-            found[item.benchmark, item.params] = _obstructed(commit, item, is_later=commit == after)
-        for one in _mended(said, after) & rounds[1].keys() - rounds[0].keys():
-            found[one] = replace(found[one], obstacle=Obstacle.MENDED)
-        return {one: item for one, item in found.items() if item.obstacle is not Obstacle.GONE or one in rounds[0]}
-
-    def _rounds(self, commit: str, began: float, now: float) -> Iterator[Round]:
-        """Yield the rounds of this session, and of an interrupted one that it goes on with.
-
-        Those of last week would answer for the machine of last week; those of after `now` are from before a clock was
-        set back.
-        """
-        for item in lines(self._path(commit), telemetry.decode):
-            if began - resume.LONGEST <= item.time <= now + CLOCK:
-                yield item
-
-    def _failures(self, commit: str, since: float) -> Iterator[Failure]:
-        for item in lines(self.failures_path(commit), failures.decode):
-            if item.time >= since and (item.raised or item.died or item.skipped):
-                yield item
-
-    def failures_path(self, commit: str) -> Path:
-        """Return the file that says why a commit has no rounds."""
-        return self.folder / self.environment / f"{commit}{failures.SUFFIX}"
-
-    def _path(self, commit: str) -> Path:
-        return self.folder / self.environment / f"{commit}.jsonl"
+    Raises:
+        ResultsError: a line cannot be read.
+    """
+    old, new = (
+        by_series(
+            item
+            for item in lines(folder / f"{commit}.jsonl", telemetry.decode)
+            if began - resume.LONGEST <= item.time <= now + CLOCK
+        )
+        for commit in (before, after)
+    )
+    blocks = block_times(folder.parent / BLOCKS)
+    pairs = {key: paired(old.get(key, []), new.get(key, []), blocks) for key in {**old, **new}}
+    failed = [
+        (commit, failure)
+        for commit in (after, before)
+        for failure in lines(failures_path(folder, commit), failures.decode)
+        if failure.time >= began and (failure.raised or failure.died or failure.skipped)
+    ]
+    # A failure says more than n/a, and of two commits with the same the earlier one is named
+    for commit, failure in sorted(failed, key=lambda pair: not pair[1].skipped):
+        pairs[failure.benchmark, failure.params] = _obstructed(commit, failure, is_later=commit == after)
+    for key in _raised_before(failed, after) & new.keys() - old.keys():
+        pairs[key] = replace(pairs[key], obstacle=Obstacle.MENDED)
+    return {key: pair for key, pair in pairs.items() if pair.obstacle is not Obstacle.GONE or key in old}
 
 
-def _obstructed(commit: str, item: Failure, *, is_later: bool) -> Pair:
-    """Return why a series has no rounds, by what one of the two commits said of it."""
-    if not item.skipped:
-        return Pair(obstacle=Obstacle.FAILED, reason=f"failed at {commit[:SHORT]}: {item.error}")
+def failures_path(folder: Path, commit: str) -> Path:
+    """Return the file of a commit's failures, in the folder of the telemetry."""
+    return folder / f"{commit}{failures.SUFFIX}"
+
+
+def _obstructed(commit: str, failure: Failure, *, is_later: bool) -> Pair:
+    if not failure.skipped:
+        return Pair(obstacle=Obstacle.FAILED, reason=f"failed at {commit[:SHORT]}: {failure.error}")
     obstacle = Obstacle.GONE if is_later else Obstacle.NOT_APPLICABLE
     where = f"{commit[:SHORT]}, and not before" if is_later else commit[:SHORT]
-    return Pair(obstacle=obstacle, reason=f"n/a at {where}: {item.error}")
+    return Pair(obstacle=obstacle, reason=f"n/a at {where}: {failure.error}")
 
 
-def _mended(said: Sequence[tuple[str, Failure]], after: str) -> set[Series]:
-    """Return the series that raised at the earlier commit, and did nothing else at either."""
-    raised = {(item.benchmark, item.params) for commit, item in said if commit != after and item.raised}
-    others = {(item.benchmark, item.params) for commit, item in said if commit == after or not item.raised}
+def _raised_before(failed: Sequence[tuple[str, Failure]], after: str) -> set[Series]:
+    """Return the series that raised at the earlier commit, and failed in no other way."""
+    raised: set[Series] = set()
+    others: set[Series] = set()
+    for commit, failure in failed:
+        is_early = commit != after and failure.raised
+        (raised if is_early else others).add((failure.benchmark, failure.params))
     return raised - others
 
 
 def lines(path: Path, decode: Callable[[str], Any]) -> list[Any]:
-    """Return what the lines of a file say; of a last one that a power cut has cut, nothing.
+    """Return the decoded lines of a file, without a last one that a power cut left incomplete.
 
     Raises:
-        ResultsError: another line says something else.
+        ResultsError: another line cannot be read.
     """
     texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    found = []
+    decoded = []
     for number, text in enumerate(texts, start=1):
         try:
-            found.append(decode(text))
+            decoded.append(decode(text))
         except ValueError as error:
             if number < len(texts):
                 raise ResultsError(f"{path}:{number}: {error}; remove that line, or measure with --again") from None
-    return found
+    return decoded
 
 
 def block_times(path: Path) -> list[float]:
     """Return when the runs of asv began, Unix times, s."""
 
     def began(line: str) -> float:
-        said = json.loads(line)
-        if not isinstance(said, Mapping) or not isinstance(said.get("began"), float):
+        data = json.loads(line)
+        if not isinstance(data, Mapping) or not isinstance(data.get("began"), float):
             raise ValueError(f"`began`, a Unix time, is wanted, got {line[:60]!r}")
-        return float(said["began"])
+        return float(data["began"])
 
     return sorted(lines(path, began))
 
 
 def paired(before: Sequence[Round], after: Sequence[Round], blocks: Sequence[float]) -> Pair:
-    """Return the rounds that stand against each other: as many of one side as of the other in every run of asv.
+    """Return the rounds that were measured in turns: in every run of asv as many of one side as of the other.
 
-    What an interruption left without its counterpart would be compared with rounds of another hour.
+    A round that an interruption left without its counterpart would be compared with a round of another hour.
     """
-    kept: tuple[list[Round], list[Round]] = ([], [])
-    for number in range(len(blocks) + 1):
-        sides = [
-            [item for item in sorted(side, key=lambda item: item.time) if bisect_right(blocks, item.time) == number]
+    sides: tuple[list[Round], list[Round]] = ([], [])
+    for block in range(len(blocks) + 1):
+        rounds = [
+            [item for item in sorted(side, key=lambda item: item.time) if bisect_right(blocks, item.time) == block]
             for side in (before, after)
         ]
-        least = min(map(len, sides))
-        for rounds, found in zip(kept, sides, strict=True):
-            rounds.extend(found[:least])
-    return Pair(before=tuple(kept[0]), after=tuple(kept[1]))
+        count = min(map(len, rounds))
+        for side, items in zip(sides, rounds, strict=True):
+            side.extend(items[:count])
+    return Pair(before=tuple(sides[0]), after=tuple(sides[1]))
