@@ -30,8 +30,8 @@ def test_culprit_is_found_wherever_it_is(culprit, seed):
     steps = []
     found = search(Machine(speed=slow_from(culprit), seed=seed), on_step=steps.append)
     assert found.culprit == culprit and found.own.slower
-    assert len(found.steps) <= math.ceil(math.log2(len(LINE)))
-    assert [step.commit for step in steps] == ["c12", *(step.commit for step in found.steps)]
+    assert len(found.tried) <= 1 + math.ceil(math.log2(len(LINE)))
+    assert steps == list(found.tried) and steps[0].commit == "c12"
     assert all(step.slow == (step.commit in slow_from(culprit)) for step in steps)
 
 
@@ -48,7 +48,7 @@ def test_larger_of_two_steps_is_found():
 def test_commits_that_do_not_build_are_passed_over():
     found = search(Machine(speed=slow_from("c9"), unbuildable=("c6", "c5", "c2")))
     assert found.culprit == "c9"
-    unsettled = {step.commit for step in found.steps if step.slow is None}
+    unsettled = {step.commit for step in found.tried if step.slow is None}
     assert unsettled and unsettled <= {"c5", "c6"}
     found = search(Machine(speed=slow_from("c6"), unbuildable=("c5", "c6")))
     assert (found.left, found.culprit, found.own) == (("c5", "c6", "c7"), None, None)
@@ -61,7 +61,7 @@ def test_commit_with_known_code_is_not_measured():
     found = search(machine)
     assert found.culprit == "c7"
     assert {asked[:2] for asked in machine.asked} == {("good", "c12"), ("c6", "c7")}
-    assert all(step.comparison.reason.startswith("the same machine code as ") for step in found.steps)
+    assert all(step.comparison.reason.startswith("the same machine code as ") for step in found.tried[1:])
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_commit_with_known_code_is_not_measured():
 def test_ends_that_leave_nothing_to_search_say_why(machine, reason):
     found = search(machine)
     assert found.reason.startswith(reason)
-    assert (found.left, found.culprit, found.steps) == ((), None, ())
+    assert (found.left, found.culprit, len(found.tried)) == ((), None, 1)
     assert len({asked[:2] for asked in machine.asked}) <= 1
 
 
 def test_budget_that_ends_leaves_a_range_with_the_culprit_in_it():
     found = search(Machine(speed=slow_from("c7")), budget=33.0)
-    assert found.culprit is None and found.left == LINE[6:] and found.steps[-1].slow is None
+    assert found.culprit is None and found.left == LINE[6:] and found.tried[-1].slow is None
     machine = Machine(speed=slow_from("c7"), noise=0.03)
     search(machine, budget=100.0)
     assert machine.now <= 102

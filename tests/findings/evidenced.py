@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime
 from kernel_velocity.ab.bisection import bisect
 from kernel_velocity.ab.confirm import confirm
 from kernel_velocity.findings import evidence_store, store
-from kernel_velocity.findings.evidence import Evidence, Purpose
+from kernel_velocity.findings.evidence import Evidence, Path, Purpose
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
-from kernel_velocity.nightly import confirm as night_evidence
+from kernel_velocity.nightly import confirm as night
 from kernel_velocity.results.identity import Identity, environment_of
 from tests import synthetic
 from tests.ab.simulated_machine import Machine
@@ -37,49 +37,39 @@ def series(of):
 def regression(tree, *, machine=None, **changed):
     """Return a confirmed regression of the third commit of a tree, bisected from the first to the fourth."""
     machine = machine or Machine(speed=dict.fromkeys(tree.commits[2:], 1.1), mood=0.02)
-    line, own = tree.commits[:4], [identity(case) for case in CASES]
-    answers = confirm(machine, line[0], line[-1], [series(one) for one in own], 1e6)
-    narrowed = bisect(machine, series(own[0]), line[0], line[-1], line[1:])
-    pairs = machine.measure_pair(line[0], line[-1], [series(one) for one in own], 0, 0.0)
-    reruns = [
-        night_evidence.rerun(
-            one,
-            Purpose.CONFIRM,
-            (line[0], line[-1]),
-            answers[series(one)],
-            pairs,
-            left=narrowed.left,
-            code=("ab", "cd"),
-        )
-        for one in own
-    ]
-    if narrowed.own is not None:
-        pair, one = line[line.index(narrowed.culprit) - 1 :][:2], own[0]
-        rounds = machine.measure_pair(*pair, [series(one)], 0, 0.0)
-        reruns.append(
-            night_evidence.rerun(
-                one, Purpose.CULPRIT, pair, narrowed.own, rounds, left=narrowed.left, code=("ab", "cd")
-            )
-        )
-    found = Finding(
+    line, identities = tree.commits[:4], [identity(case) for case in CASES]
+    answers = confirm(machine, line[0], line[-1], [series(one) for one in identities], 1e6)
+    found = bisect(machine, series(identities[0]), line[0], line[-1], line[1:])
+
+    def rerun(one, purpose, commits, answer):
+        pairs = machine.measure_pair(*commits, list(map(series, identities)), 0, 0.0)
+        return night.rerun(one, purpose, commits, answer, pairs, left=found.left, code=("ab", "cd"))
+
+    reruns = [rerun(one, Purpose.CONFIRM, (line[0], line[-1]), answers[series(one)]) for one in identities]
+    if found.own is not None:
+        place = line.index(found.culprit)
+        reruns.append(rerun(identities[0], Purpose.CULPRIT, line[place - 1 : place + 1], found.own))
+    path = Path(
+        identity=identities[0], good=line[0], bad=line[-1], tried=found.tried, left=found.left, reason=found.reason
+    )
+    figures = ("ratio", "low", "high", "p", "rounds")
+    whole = Finding(
         id=f"matmul-regression-{line[2][:8]}",
         kind=Kind.REGRESSION,
         state=State.CONFIRMED,
         subject="matmul",
         found=WHEN,
-        commits=narrowed.left,
+        commits=found.left,
         anchor=line[0],
         how=f"measured again in turns with {line[0][:8]}",
         ruled_out=("the machine: both sides were measured in the same minutes",),
         affected=tuple(
-            Affected(identity=one, ratio=said.ratio, low=said.low, high=said.high, p=said.p, rounds=said.rounds)
-            for one in own
-            for said in [answers[series(one)]]
+            Affected(identity=one, **{name: getattr(answers[series(one)], name) for name in figures})
+            for one in identities
         ),
         decisions=(Decision(when=WHEN, who="nightly", state=State.CONFIRMED, reason="2 series"),),
     )
-    kept = Evidence(reruns=tuple(reruns), paths=(night_evidence.path(own[0], line[0], line[-1], narrowed),))
-    return replace(found, **changed), kept
+    return replace(whole, **changed), Evidence(reruns=tuple(reruns), paths=(path,))
 
 
 def others(tree):

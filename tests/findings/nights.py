@@ -1,13 +1,11 @@
-"""Generated nights: histories of series with planted steps, a screen that is no more than needed, findings."""
+"""Generated nights: histories of series with planted steps, cases and findings."""
 
 import dataclasses
 import random
-import statistics
 from datetime import UTC, datetime
 
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State
 from kernel_velocity.nightly.cases import Case
-from kernel_velocity.nightly.moves import Shift
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
 
@@ -61,20 +59,6 @@ def with_value(series, place, effect):
         for item in series.observations
     ]
     return dataclasses.replace(series, observations=tuple(found))
-
-
-def screen(values):
-    """Look at the newest value, and at the middle of the newest three, against the 40 before; z over 4 and over 3."""
-    for count, least in ((1, 4.0), (3, 3.0)):
-        before = values[-40 - count : -count]
-        if len(before) < 8:
-            continue
-        centre = statistics.median(before)
-        sigma = max(1.4826 * statistics.median(abs(value - centre) for value in before), 1e-4)
-        effect = statistics.median(values[-count:]) - centre
-        if abs(effect) > least * sigma:
-            return Shift(effect=effect, count=count)
-    return None
 
 
 def case(ratio=1.1, commits=LINE[30:31], p=1e-5, **parts):

@@ -19,7 +19,6 @@ from kernel_velocity.results import failures, git, identity, lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import history, past, silence
 from tests import synthetic
-from tests.findings.nights import screen
 
 COMMITS = 12
 BEGAN = 1_767_225_600.0  # Unix time at which the synthetic tree was measured, s
@@ -83,7 +82,7 @@ def newest_path(tree):
 
 def night(tree, **options):
     items, _, line, _ = read(tree)
-    return suspects.screened(items, screen, line=line, since=NIGHT - 3600, **options)
+    return suspects.screened(items, line=line, since=NIGHT - 3600, **options)
 
 
 def one(items, implementation="native", benchmark="matmul.Cpu.time_hot"):
@@ -264,10 +263,10 @@ def test_a_clock_that_was_set_back_is_named(nightly):
 def test_what_was_measured_after_now_is_of_no_night(nightly):
     items, _, line, _ = read(nightly)
     last = max(item.last_measured for item in items)
-    assert suspects.screened(items, screen, line=line, since=last - 86400).judged
+    assert suspects.screened(items, line=line, since=last - 86400).judged
     assert history.undated(items, last) == items
     later = history.undated(items, last - 86400)
-    assert not suspects.screened(later, screen, line=line, since=last - 86400).judged
+    assert not suspects.screened(later, line=line, since=last - 86400).judged
     assert [[one.value for one in item.observations] for item in later] == [
         [one.value for one in item.observations] for item in items
     ]
@@ -307,7 +306,7 @@ def test_a_whole_night_finds_records_reports_and_does_not_find_again(nightly):
     scale(newest_path(nightly), 1.07, only=lambda name, implementation: (name[0], implementation) == ("m", "native"))
     *_, order = read(nightly)
     told = {"when": datetime.fromtimestamp(NIGHT, UTC), "who": "nightly"}
-    reported, doubtful = suspects.discoveries([confirmed(move) for move in night(nightly).suspects])
+    reported, doubtful = finding_making.discoveries([confirmed(move) for move in night(nightly).suspects])
     assert doubtful == ()
     (found,) = finding_making.from_cases(reported, state=State.CONFIRMED, order=order, **told)
     assert (found.culprit, len(found.affected)) == (nightly.commits[-1], 2)

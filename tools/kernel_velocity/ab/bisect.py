@@ -19,11 +19,12 @@ from typing import TextIO
 
 from kernel_velocity import config
 from kernel_velocity.ab import gate_report
-from kernel_velocity.ab.bisection import Bisection, Step, bisect
+from kernel_velocity.ab.bisection import Bisection, bisect
 from kernel_velocity.ab.gate_report import change, in_words
 from kernel_velocity.ab.session import FOLDER, NAMED, AsvRunner
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, UsageError
 from kernel_velocity.files import replace_text
+from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.results import git
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.git import between, resolve
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         print(f"{gate_report.name(series)}: {len(line)} commits\nGOOD {in_words(commits[good])}", file=out, flush=True)
         runner = AsvRunner(Path(), device=device(), err=err, again=args.again)
 
-        def show(step: Step) -> None:
+        def show(step: Tried) -> None:
             role, word = "BAD " if step.commit == bad else "    ", {True: "slow", False: "fast", None: "-"}[step.slow]
             print(f"{role} {in_words(commits[step.commit])}: {word}, {_figures(step.comparison)}", file=out, flush=True)
 
@@ -136,7 +137,7 @@ def _write(found: Bisection, good: Commit, bad: Commit, left: Sequence[Commit]) 
         "whole": gate_report.comparison_object(found.whole),
         "steps": [
             {"commit": step.commit, "slow": step.slow, **gate_report.comparison_object(step.comparison)}
-            for step in found.steps
+            for step in found.tried[1:]
         ],
         "left": [gate_report.commit_object(commit) for commit in left],
         "own": found.own and gate_report.comparison_object(found.own),

@@ -13,18 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kernel_velocity.ab.confirm import Runner, confirm
+from kernel_velocity.findings.evidence import Tried
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.stats import sequential
 from kernel_velocity.stats.sequential import FLOOR, Answer, Comparison, Obstacle
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """A commit that was tried."""
-
-    commit: str
-    comparison: Comparison  # with GOOD
-    slow: bool | None  # whether it has the step; None: not settled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +24,15 @@ class Bisection:
     """The result of a bisection. `left` is empty where GOOD and BAD leave nothing to search, `reason` then says why."""
 
     series: Series
-    whole: Comparison  # BAD with GOOD
-    steps: tuple[Step, ...] = ()  # in the order they were tried
+    tried: tuple[Tried, ...]  # in the order they were tried, BAD first
     left: tuple[str, ...] = ()  # the commits, oldest first, of which one is the culprit
     own: Comparison | None = None  # the culprit with the commit before it
     reason: str
+
+    @property
+    def whole(self) -> Comparison:
+        """The comparison of BAD with GOOD."""
+        return self.tried[0].comparison
 
     @property
     def culprit(self) -> str | None:
@@ -52,7 +48,7 @@ def bisect(
     commits: Sequence[str],
     *,
     budget: float = math.inf,
-    on_step: Callable[[Step], None] = lambda step: None,
+    on_step: Callable[[Tried], None] = lambda step: None,
 ) -> Bisection:
     """Find the commit that made a series slower.
 
@@ -64,14 +60,14 @@ def bisect(
     """
     search = _Search(runner, series, (good, *commits), runner.clock() + budget, on_step)
     whole = search.compare(good, bad)
-    search.add(Step(commit=bad, comparison=whole, slow=True if whole.slower else None))
+    search.add(Tried(commit=bad, comparison=whole, slow=True if whole.slower else None))
     if not whole.slower or whole.ratio is None:
-        return Bisection(series=series, whole=whole, reason=_nothing_to_search(whole))
+        return Bisection(series=series, tried=tuple(search.tried.values()), reason=_nothing_to_search(whole))
     low, high = search.narrow(max(FLOOR, math.sqrt(whole.ratio) - 1))
     left = search.line[low + 1 : high + 1]
-    steps = tuple(step for commit, step in search.tried.items() if commit != bad)
     own = search.compare(search.line[low], search.line[high]) if len(left) == 1 else None
-    return Bisection(series=series, whole=whole, steps=steps, left=left, own=own, reason=_reason(own, steps, left))
+    tried = tuple(search.tried.values())
+    return Bisection(series=series, tried=tried, left=left, own=own, reason=_reason(own, tried, left))
 
 
 def _nothing_to_search(whole: Comparison) -> str:
@@ -84,9 +80,9 @@ def _nothing_to_search(whole: Comparison) -> str:
     return f"whether BAD is slower than GOOD is not settled: {whole.reason}"
 
 
-def _reason(own: Comparison | None, steps: Sequence[Step], left: Sequence[str]) -> str:
+def _reason(own: Comparison | None, tried: Sequence[Tried], left: Sequence[str]) -> str:
     if own is None:
-        reasons = dict.fromkeys(step.comparison.reason for step in steps if step.slow is None and step.commit in left)
+        reasons = dict.fromkeys(step.comparison.reason for step in tried if step.slow is None and step.commit in left)
         return f"one of {len(left)} commits: {'; '.join(reasons) or 'no time is left'}"
     if own.slower:
         return "compared with the commit before it, it is slower by itself"
@@ -103,10 +99,10 @@ class _Search:
     series: Series
     line: tuple[str, ...]
     deadline: float
-    on_step: Callable[[Step], None]
-    tried: dict[str, Step] = field(default_factory=dict)
+    on_step: Callable[[Tried], None]
+    tried: dict[str, Tried] = field(default_factory=dict)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: Tried) -> None:
         self.tried[step.commit] = step
         self.on_step(step)
 
@@ -128,21 +124,21 @@ class _Search:
             low, high = (low, place) if step.slow else (place, high) if step.slow is False else (low, high)
         return low, high
 
-    def _try(self, commit: str, ends: tuple[str, str], floor: float) -> Step:
+    def _try(self, commit: str, ends: tuple[str, str], floor: float) -> Tried:
         """Build a commit and compare it with GOOD. One with the code of an end of the range is not measured."""
         if (reason := self.runner.prepare(commit)) is not None:
-            return Step(commit=commit, comparison=sequential.not_compared(Obstacle.NOT_BUILT, reason), slow=None)
+            return Tried(commit=commit, comparison=sequential.not_compared(Obstacle.NOT_BUILT, reason), slow=None)
         code = self.runner.code(commit, self.series)
         for end in ends if code is not None else ():
             if code == self.runner.code(end, self.series):
                 return self._like(commit, end)
         comparison = self.compare(self.line[0], commit, floor)
         slow = True if comparison.slower else None if comparison.answer is Answer.UNKNOWN else False
-        return Step(commit=commit, comparison=comparison, slow=slow)
+        return Tried(commit=commit, comparison=comparison, slow=slow)
 
-    def _like(self, commit: str, other: str) -> Step:
+    def _like(self, commit: str, other: str) -> Tried:
         reason = f"the same machine code as {other[:10]}"
         if other not in self.tried:  # GOOD
-            return Step(commit=commit, comparison=sequential.known_same(reason), slow=False)
+            return Tried(commit=commit, comparison=sequential.known_same(reason), slow=False)
         step = self.tried[other]
         return replace(step, commit=commit, comparison=replace(step.comparison, reason=reason))

@@ -14,7 +14,7 @@ from typing import Annotated
 from kernel_velocity.findings.fields import Measured, Rule
 from kernel_velocity.findings.finding import Finding
 from kernel_velocity.results.identity import Identity
-from kernel_velocity.stats.sequential import Answer
+from kernel_velocity.stats.sequential import Answer, Comparison
 
 # Limits of a finding's evidence on a machine. A re-run of the most rounds is 9 KB, one of the fewest 2: .3 MB at most.
 MOST_RERUNS = 32
@@ -97,17 +97,11 @@ class Rerun:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """A commit that a bisection compared with the good one. Unknown is None."""
+    """A commit that a bisection tried."""
 
     commit: str
-    slow: bool | None
-    answer: Answer
-    reason: str
-    rounds: int = 0
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
+    slow: bool | None  # whether it has the step; None: not settled
+    comparison: Comparison  # with the good commit; the file has no floor, adjustment and obstacle of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +111,7 @@ class Path:
     identity: Identity
     good: str
     bad: str
-    tried: tuple[Tried, ...]  # in the order they were tried
+    tried: tuple[Tried, ...]  # in the order they were tried, the bad one first
     left: tuple[str, ...]  # the commits, oldest first, of which one is the culprit
     reason: str
 

@@ -1,8 +1,8 @@
 """Records in files: dataclasses as plain data, and plain data checked against the annotations of a dataclass.
 
 The annotations are the table of fields. A field that has a default may be missing, a key that no field has is refused,
-and `Annotated[..., Rule(...)]` says what a value needs beyond its type. A field of type `Identity` is spread: its parts
-are keys beside the others. `field(metadata={KEY: "series"})` gives a field another name in the file.
+and `Annotated[..., Rule(...)]` says what a value needs beyond its type. A field of a type in SPREAD has no key: its
+parts are keys beside the others. `field(metadata={KEY: "series"})` gives a field another name in the file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.results.identity import Identity
+from kernel_velocity.stats.sequential import Comparison
 
 KEY = "key"
+SPREAD: Mapping[type, tuple[str, ...]] = {
+    Identity: tuple(field.name for field in dataclasses.fields(Identity)),
+    Comparison: ("answer", "reason", "rounds", "ratio", "low", "high", "p"),
+}
 Record = TypeVar("Record")
 
 
@@ -66,7 +71,8 @@ def plain(value: Any) -> Any:
         data: dict[str, Any] = {}
         for field in dataclasses.fields(value):
             part = getattr(value, field.name)
-            data |= plain(part) if isinstance(part, Identity) else {field.metadata.get(KEY, field.name): plain(part)}
+            spread = {name: plain(getattr(part, name)) for name in SPREAD.get(type(part), ())}
+            data |= spread or {field.metadata.get(KEY, field.name): plain(part)}
         return data
     if isinstance(value, Enum):
         return value.value
@@ -99,16 +105,18 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _record(kind: Any, data: Any, where: str) -> Any:
     _checked(_TABLE, data, where)
-    values, known, hints = {}, set(), _hints(kind)
+    values: dict[str, Any] = {}
+    known: set[str] = set()
+    hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint, key = hints[field.name], field.metadata.get(KEY, field.name)
-        if hint is Identity:
-            parts = [part.name for part in dataclasses.fields(Identity)]
-            values[field.name] = _record(Identity, {part: data[part] for part in parts if part in data}, where)
-            known.update(parts)
-        elif key in data or _is_required(field):
-            values[field.name] = _converted(hint, data.get(key, _Missing()), f"{where}.{key}".lstrip("."))
+        if hint in SPREAD:
+            values[field.name] = _record(hint, {part: data[part] for part in SPREAD[hint] if part in data}, where)
+            known.update(SPREAD[hint])
+            continue
         known.add(key)
+        if key in data or _is_required(field):
+            values[field.name] = _converted(hint, data.get(key, _Missing()), f"{where}.{key}".lstrip("."))
     for key in data:
         if key not in known:
             _refuse(f"{where}.{key}".lstrip("."), f"one of {', '.join(sorted(known))}", data[key])

@@ -1,1 +1,16 @@
-"""Judges what is new: screen, attribute, confirm, conclude."""
+"""A night: measure what is new, judge it against the history, confirm what moved, write the findings.
+
+Imports `ab`, `findings`, `runner`, `series` and the rooms below them.
+
+command.py     `kv nightly`: the night from its start to its exit status
+plan.py        which commits a night measures, and on which device
+journal.py     the file from which an interrupted night goes on
+measure.py     the measuring half: choose, build, measure, ingest
+conclude.py    the judging half: history, suspicions, re-runs, findings, verdict
+judge.py       the suspicions of a night, and its findings once they were measured again
+screen.py      the detectors: a screen of the newest values, a look back over all
+moves.py       which series moved, by how much, between which commits
+suspects.py    whose doing a move is: a commit's or the machine's
+confirm.py     measures moves again, in turns, and bisects them
+cases.py       findings of what the night found
+"""

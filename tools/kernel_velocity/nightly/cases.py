@@ -1,49 +1,85 @@
-"""Makes findings of what a night found out: of cases, one a cause; of an environment event; of what vanished. Pure."""
+"""Findings of what a night found: of confirmed or unsettled series, of an environment event, of what vanished. Pure."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
-from kernel_velocity.nightly.suspects import EnvironmentEvent, grouped
+from kernel_velocity.nightly.suspects import EnvironmentEvent, in_words
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.sessions import Changes
 from kernel_velocity.series.silence import Vanished
+
+FALSE_DISCOVERIES = 0.05  # expected share among what one night reports (Benjamini and Hochberg, JRSS B 57(1), 1995)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One series that a night has looked at, with what came of it."""
+    """One series that a night examined, with the result."""
 
     affected: Affected
-    commits: tuple[str, ...]  # that can have done it, oldest first
+    commits: tuple[str, ...]  # possible causes, oldest first
     anchor: str
     how: str
     ruled_out: tuple[str, ...] = ()
 
-    @property
-    def p(self) -> float | None:
-        """The p value of its confirmation."""
-        return self.affected.p
+
+def discoveries(cases: Sequence[Case], others: Sequence[float] = ()) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
+    """Return the cases that a night may report, and those that stay suspects, by Benjamini and Hochberg's control.
+
+    A case without a test stays a suspect.
+
+    Args:
+        cases: each confirmed by a test of its own, so that all of them pass this one, too, without `others`.
+        others: p of everything else that the night tested: they show the one of hundreds that chance confirmed.
+    """
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second, and most commands test nothing
+
+    p = [case.affected.p for case in cases if case.affected.p is not None]
+    adjusted = iter(false_discovery_control([*p, *others])) if p else iter(())
+    passed = [case.affected.p is not None and next(adjusted) <= FALSE_DISCOVERIES for case in cases]
+    reported = tuple(case for case, is_passed in zip(cases, passed, strict=True) if is_passed)
+    return reported, tuple(case for case, is_passed in zip(cases, passed, strict=True) if not is_passed)
 
 
 def from_cases(
     cases: Iterable[Case], *, state: State, order: Mapping[str, int], when: datetime, who: str
 ) -> tuple[Finding, ...]:
-    """Return a finding for each cause; what is neither for the worse nor for the better is none."""
-    asked = [(case, case.affected.identity.kernel, case.affected.worse, case.commits) for case in cases]
-    ranged = [(case, kernel, worse, commits) for case, kernel, worse, commits in asked if worse is not None]
-    return tuple(_of_group(group, commits, state, when, who) for group, commits in grouped(ranged, order))
+    """Return a finding for each cause. A case that is neither for the worse nor for the better is left out.
+
+    One cause: the same kernel and direction, and ranges of commits with one in common, on whatever machines and with
+    whatever parameters. The narrowest ranges come first, so that a wide one joins the range that explains it.
+
+    Args:
+        order: commit -> place on the first-parent line.
+    """
+    causes: dict[tuple[str, bool], list[tuple[list[Case], set[str]]]] = defaultdict(list)
+    for case in sorted(cases, key=lambda case: (len(case.commits), [order[sha] for sha in case.commits])):
+        if (worse := case.affected.worse) is None:
+            continue
+        groups = causes[case.affected.identity.kernel, worse]
+        for members, commits in groups:
+            if commits & set(case.commits):
+                members.append(case)
+                commits &= set(case.commits)
+                break
+        else:
+            groups.append(([case], set(case.commits)))
+    return tuple(
+        _of_cause(members, tuple(sorted(commits, key=order.__getitem__)), state, when, who)
+        for groups in causes.values()
+        for members, commits in groups
+    )
 
 
-def _of_group(group: Sequence[Case], commits: tuple[str, ...], state: State, when: datetime, who: str) -> Finding:
-    worst = max(group, key=lambda case: abs(case.affected.effect))
+def _of_cause(cases: Sequence[Case], commits: tuple[str, ...], state: State, when: datetime, who: str) -> Finding:
+    worst = max(cases, key=lambda case: abs(case.affected.effect))
     kind = Kind.REGRESSION if worst.affected.worse else Kind.IMPROVEMENT
     kernel = worst.affected.identity.kernel
-    reason = f"{worst.how}; {len(group)} series" if worst.how else f"{len(group)} series"
+    reason = f"{worst.how}; {len(cases)} series" if worst.how else f"{len(cases)} series"
     return Finding(
         id=slug(kernel, kind.value, *(sha[:SHORT] for sha in dict.fromkeys((commits[0], commits[-1])))),
         kind=kind,
@@ -53,8 +89,8 @@ def _of_group(group: Sequence[Case], commits: tuple[str, ...], state: State, whe
         commits=commits,
         anchor=worst.anchor,
         how=worst.how,
-        ruled_out=tuple(dict.fromkeys(text for case in group for text in case.ruled_out)),
-        affected=tuple(sorted((case.affected for case in group), key=lambda item: item.identity)),
+        ruled_out=tuple(dict.fromkeys(text for case in cases for text in case.ruled_out)),
+        affected=tuple(sorted((case.affected for case in cases), key=lambda series: series.identity)),
         decisions=(Decision(when=when, who=who, state=state, reason=reason),),
     )
 
@@ -62,6 +98,7 @@ def _of_group(group: Sequence[Case], commits: tuple[str, ...], state: State, whe
 def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Finding:
     """Return the finding of an environment event. It names no commit."""
     began = when if event.began is None else datetime.fromtimestamp(event.began, UTC).replace(microsecond=0)
+    reason = in_words(event.changes) or "nothing of what is recorded of the machine changed"
     return Finding(
         id=slug(event.machine, event.device, Kind.ENVIRONMENT.value, f"{began:%Y%m%d-%H%M%S}"),
         kind=Kind.ENVIRONMENT,
@@ -71,21 +108,15 @@ def of_environment(event: EnvironmentEvent, *, when: datetime, who: str) -> Find
         changes=event.changes or None,
         how=f"{len(event.moves)} series moved at once, their median by a factor of {event.factor:.4g}",
         affected=tuple(Affected(identity=move.identity, ratio=math.exp(move.effect)) for move in event.moves),
-        decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=in_words(event.changes)),),
+        decisions=(Decision(when=when, who=who, state=State.ENVIRONMENT, reason=reason),),
     )
 
 
-def in_words(changes: Changes) -> str:
-    """Return what changed of an environment."""
-    said = "; ".join(f"{name}: {before} -> {after}" for name, (before, after) in changes.items())
-    return said or "nothing of what is recorded of the machine changed"
-
-
-def of_vanished(items: Iterable[Vanished], *, when: datetime, who: str) -> tuple[Finding, ...]:
+def of_vanished(vanished: Iterable[Vanished], *, when: datetime, who: str) -> tuple[Finding, ...]:
     """Return a finding for each kernel and commit at which series no longer apply."""
-    causes: dict[tuple[str, str], list[Vanished]] = {}
-    for item in items:
-        causes.setdefault((item.identity.kernel, item.commit), []).append(item)
+    causes: dict[tuple[str, str], list[Vanished]] = defaultdict(list)
+    for series in vanished:
+        causes[series.identity.kernel, series.commit].append(series)
     return tuple(
         Finding(
             id=slug(kernel, Kind.VANISHED.value, commit[:SHORT]),
@@ -96,7 +127,7 @@ def of_vanished(items: Iterable[Vanished], *, when: datetime, who: str) -> tuple
             commits=(commit,),
             anchor=group[0].last,
             how="does not apply there, and had a value before",
-            affected=tuple(Affected(identity=one, ratio=1.0) for one in sorted(item.identity for item in group)),
+            affected=tuple(Affected(identity=identity, ratio=1.0) for identity in sorted(s.identity for s in group)),
             decisions=(Decision(when=when, who=who, state=State.NEW, reason=f"{len(group)} series have no value"),),
         )
         for (kernel, commit), group in causes.items()

@@ -1,15 +1,13 @@
-"""``kv nightly`` (`make nightly`): what is new is measured, judged, confirmed, written down and published.
+"""``kv nightly`` (`make nightly`): measure what is new, judge it, confirm it, record it, publish it.
 
-    measure     what is new, holes, what once did not build, or a heartbeat (night_selection), by asv, into the history
-    screen      every series that has a value of this night against its history; attribute what moved (regressions)
-    confirm     what is left by re-runs in turns, and bisect it (ab_run, confirming, bisecting)
+    measure     what is new, holes, what did not build, or a heartbeat (plan.py), by asv, into the history
+    screen      every series with a value of this night against its history; attribute the moves (suspects.py)
+    confirm     the rest by re-runs in turns, and bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
-    publish     the site, with the verdict; then the comparison, the verdict, and an exit status that says it (contract)
+    publish     the site, with the verdict; then the comparison, the verdict, and its exit status (contract)
 
-Whatever interrupts it, the next start goes on: values, rounds and findings are kept as they come, the rest in a
+Whatever interrupts it, the next start goes on: values, rounds and findings are recorded as they come, the rest in a
 journal.
-
-What a night prints at its end, and the files that it writes of its verdict.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ from kernel_velocity.findings import last_night
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.findings.verdict import Verdict, exit_status, summary
 from kernel_velocity.findings.verdict_formats import FORMATS
-from kernel_velocity.nightly import conclude, journal, measure, plan
+from kernel_velocity.nightly import conclude, measure, plan
 from kernel_velocity.nightly.conclude import Concluded
-from kernel_velocity.nightly.measure import LOOKED_AT
+from kernel_velocity.nightly.journal import Journal, path_of
 from kernel_velocity.results import git
 from kernel_velocity.runner import report, select, track
 from kernel_velocity.runner.asv import machine
@@ -60,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one; KV_DEVICE")
     parser.add_argument("--no-site", action="store_true", help="write no pages")
-    parser.add_argument("--no-ceilings", action="store_true", help="leave out what the machine can do at most")
+    parser.add_argument("--no-ceilings", action="store_true", help="leave out the ceilings of the machine")
     for name in FORMATS:
         parser.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"write the verdict as {name}")
     parser.add_argument("--root", type=Path, default=Path(), help="the folder of asv.conf.json (default: here)")
@@ -76,21 +74,58 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if ignored := [name for name in ("KV_RANGE", "KV_AGAIN") if os.environ.get(name)]:
         print(f"note: {' and '.join(ignored)}: for make track; a night chooses its commits by itself", file=err)
     with measuring(args.root, err):
-        work, end, where = _measured(args, track.settings(args, os.environ), budget, out, err)
-        runner = AsvRunner(root=Path.cwd(), device=where, err=err)
+        work, journal, device = _measured(args, track.settings(args, os.environ), budget, out, err)
+        runner = AsvRunner(root=Path.cwd(), device=device, err=err)
         left = _left(budget, time.monotonic() - began, out)
-        concluded = conclude.conclude(work, end.since, runner, budget=left, out=out)
+        concluded = conclude.conclude(work, journal.since, runner, budget=left, out=out)
         try:
             unwritten = _written(concluded.verdict, reports, work, out, site=not args.no_site)
         finally:  # whatever becomes of files and pages
             print_verdict(concluded, work, out)
         if not concluded.unwritten:
-            end.over(work)  # last: whoever ends this before has the next start tell everything again
+            # Last: whoever ends this before has the next start report everything again
+            built = [commit for commit in work.commits if commit not in work.failed_builds]
+            incomplete = [commit for commit in built if commit not in work.unreadable and not work.is_measured(commit)]
+            journal.end(work.commits, tuple(work.failed_builds), incomplete)
         return exit_status(concluded.verdict) or (KernelVelocityError.exit_code if unwritten else 0)
 
 
+def _reports(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the file of each format that is asked for, before hours of measuring.
+
+    Raises:
+        UsageError: a file cannot be written there.
+    """
+    paths = {name: path.absolute() for name in FORMATS if (path := getattr(args, name)) is not None}
+    for name, path in paths.items():
+        if path.name == "-" or path.is_dir() or not path.parent.is_dir():
+            raise UsageError(f"--{name} {getattr(args, name)}: a file in a folder that exists is wanted")
+    return paths
+
+
+def _measured(
+    args: argparse.Namespace, settings: track.Settings, budget: float, out: TextIO, err: TextIO
+) -> tuple[Session, Journal, str]:
+    """Choose the night's commits, or go on with an interrupted night, and measure them; return the device as well."""
+    name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None
+    device = plan.choose(wanted, Path(Config.load().results_dir, name), time.time())
+    series = select.select(config.suite(Path()), device, settings.tier, settings.bench)
+
+    def session(commits: tuple[str, ...]) -> Session:
+        return Session(root=Path.cwd(), commits=commits, series=series, rounds=settings.rounds, machine=name)
+
+    line = session(git.newest(Path(), measure.LOOKED_AT))
+    journal = Journal(path_of(Path.cwd(), name, line.environment), measure.setting(line, os.environ))
+    night = measure.begin(line, journal.record, budget=budget, tier=settings.tier, now=time.time(), out=out)
+    journal.begin(night)
+    work = session(night.commits)
+    work.unreadable.update(line.unreadable)
+    measure.measure(work, night, device=device, ceilings=not args.no_ceilings, out=out, err=err)
+    return work, journal, device
+
+
 def _left(budget: float, spent: float, out: TextIO) -> float:
-    """Return the s that are left of a budget for looking again; where it is used up, that is said."""
+    """Return the s of a budget that are left for looking again, with a note where there are none."""
     if spent >= budget:
         print(
             f"note: building and measuring took {spent / 60:.1f} minutes of a budget of {budget / 60:g}: what moved is "
@@ -101,9 +136,9 @@ def _left(budget: float, spent: float, out: TextIO) -> float:
 
 
 def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: TextIO, *, site: bool) -> list[str]:
-    """Keep the verdict, write its reports, and publish; return what could not be written, which is told a line each.
+    """Record the verdict, write its reports, and publish; return what could not be written, with an error line each.
 
-    That is no reason to do the night again: nothing that it measured is lost.
+    The night need not be repeated for that: nothing that it measured is lost.
     """
 
     def publish() -> None:
@@ -112,7 +147,7 @@ def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: 
     steps: dict[str, Callable[[], object]] = {
         "verdict": lambda: last_night.write(work.results, last_night.of(verdict, work.machine))
     }
-    steps |= {name: partial(write_report, name, path, verdict) for name, path in reports.items()}
+    steps |= {name: partial(_write_report, name, path, verdict) for name, path in reports.items()}
     steps |= {"site": publish} if site and work.has_results() else {}
     failed = []
     for name, write in steps.items():
@@ -124,43 +159,7 @@ def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: 
     return failed
 
 
-def _reports(args: argparse.Namespace) -> dict[str, Path]:
-    """Return where the verdict is written, by format.
-
-    Raises:
-        UsageError: a file cannot be written there. It is looked at before hours of measuring.
-    """
-    found = {name: path.absolute() for name in FORMATS if (path := getattr(args, name)) is not None}
-    for name, path in found.items():
-        if path.name == "-" or path.is_dir() or not path.parent.is_dir():
-            raise UsageError(f"--{name} {getattr(args, name)}: a file in a folder that exists is wanted")
-    return found
-
-
-def _measured(
-    args: argparse.Namespace, chosen: track.Settings, budget: float, out: TextIO, err: TextIO
-) -> tuple[Session, measure.Kept, str]:
-    """Choose the night's commits, or go on with those of a night that was cut off, and measure them on a device."""
-    name, asked = machine(chosen.machine), args.device or os.environ.get("KV_DEVICE") or None
-    where = plan.choose(asked, Path(Config.load().results_dir, name), time.time())
-    series = select.select(config.suite(Path()), where, chosen.tier, chosen.bench)
-
-    def session(commits: tuple[str, ...]) -> Session:
-        return Session(root=Path.cwd(), commits=commits, series=series, rounds=chosen.rounds, machine=name)
-
-    line = session(git.newest(Path(), LOOKED_AT))
-    setting = measure.setting(line, os.environ)
-    kept = measure.Kept(journal.path_of(Path.cwd(), name, line.environment), setting)
-    night = measure.begin(line, kept.journal, budget=budget, tier=chosen.tier, now=time.time(), out=out)
-    kept.begun(night)
-    work = session(night.commits)
-    work.unreadable.update(line.unreadable)
-    measure.measure(work, night, device=where, ceilings=not args.no_ceilings, out=out, err=err)
-    return work, kept, where
-
-
-def write_report(name: str, path: Path, verdict: Verdict) -> None:
-    """Write a verdict in one of FORMATS; the file is never seen half written."""
+def _write_report(name: str, path: Path, verdict: Verdict) -> None:
     replace_text(path, FORMATS[name](verdict))
 
 
@@ -168,18 +167,12 @@ def print_verdict(concluded: Concluded, work: Session, out: TextIO) -> None:
     """Print the comparison of the night's commits, the findings, and the verdict in the last line."""
     verdict = concluded.verdict
     table = report.speed_table(work.measurements(), tuple(reversed(work.commits)))
-    if table:
-        print(f"\n{table}", file=out)
-    for group, items in (("failed build", verdict.failed_builds), ("failed", verdict.failures)):
-        for failed in items:
-            print(f"{group}: {failed.what[:8] if group == 'failed build' else failed.what}: {failed.why}", file=out)
-    for text in (*verdict.errors, *(f"note: {note}" for note in verdict.notes)):
-        print(text, file=out)
-    for stale in verdict.stale:
-        print(f"note: {finding_text.stale(stale)}", file=out)
-    for line in concluded.refuted:
-        print(f"refuted: {line}", file=out)
-    if verdict.findings:
-        print(f"\n{finding_text.table(verdict.findings)}", file=out)
-    said = f"{verdict.title}: {summary(verdict)} ({verdict.measured} series measured)"
-    print(f"\n{said}", file=out, flush=True)
+    lines = [f"\n{table}"] if table else []
+    lines += [f"failed build: {failed.what[:8]}: {failed.why}" for failed in verdict.failed_builds]
+    lines += [f"failed: {failed.what}: {failed.why}" for failed in verdict.failures]
+    lines += verdict.errors
+    lines += [f"note: {note}" for note in (*verdict.notes, *map(finding_text.stale, verdict.stale))]
+    lines += [f"refuted: {line}" for line in concluded.refuted]
+    lines += [f"\n{finding_text.table(verdict.findings)}"] if verdict.findings else []
+    lines += [f"\n{verdict.title}: {summary(verdict)} ({verdict.measured} series measured)"]
+    print("\n".join(lines), file=out, flush=True)

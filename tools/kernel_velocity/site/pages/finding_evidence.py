@@ -184,10 +184,11 @@ def _steps(found: Site, item: Path, named: Mapping[str, Commit]) -> Iterator[Ste
             short=one.commit[:SHORT],
             verdict={True: "slow", False: "fast", None: "untold"}[one.slow],
             change="–"
-            if one.ratio is None
-            else finding_text.change(one.ratio) + finding_text.interval(one.low, one.high),
-            rounds=str(one.rounds) if one.rounds else "–",
-            reason=one.reason,
+            if one.comparison.ratio is None
+            else finding_text.change(one.comparison.ratio)
+            + finding_text.interval(one.comparison.low, one.comparison.high),
+            rounds=str(one.comparison.rounds) if one.comparison.rounds else "–",
+            reason=one.comparison.reason,
         )
 
 

@@ -15,7 +15,7 @@ from kernel_velocity.stats import sequential, two_samples
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
 from tests.findings import nights
-from tests.nightly.test_night_judging import LINE, STEP, a_night, history, slower_from
+from tests.nightly.test_judge import LINE, STEP, a_night, history, slower_from
 
 MACHINE = "box"
 

@@ -1,0 +1,358 @@
+"""From a night's values to findings, on a simulated machine: what is screened, measured again, bisected, recorded."""
+
+import math
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from kernel_velocity.findings.decisions import Expectation
+from kernel_velocity.findings.finding import Kind, State, known_steps
+from kernel_velocity.findings.verdict import Failed, Verdict, exit_status
+from kernel_velocity.nightly import confirm, judge
+from kernel_velocity.nightly.confirm import Outcome, look_again, pending
+from kernel_velocity.nightly.screen import look_back
+from kernel_velocity.results.identity import Identity
+from kernel_velocity.series.history import Observation, SeriesHistory
+from kernel_velocity.site.pages import finding_words
+from kernel_velocity.stats.changepoints import vote
+from kernel_velocity.stats.sequential import Answer
+from tests.ab.simulated_machine import Machine
+
+LINE = tuple(f"{number:040x}" for number in range(80))
+ORDER = {sha: place for place, sha in enumerate(LINE)}
+WHEN = datetime(2026, 11, 22, tzinfo=UTC)
+LATER = datetime(2026, 11, 23, tzinfo=UTC)
+NIGHT = 1000.0
+SLOWER = math.log(1.1)
+STEP = [0.0] * 20 + [SLOWER]
+
+
+def identity(case="float32-1M", implementation="native", kernel="scale", method="m"):
+    return Identity(
+        machine="box",
+        environment="host-py3.11",
+        benchmark=f"{kernel}.Cpu.{'track_max_error' if method == '' else 'time_hot'}",
+        implementation=implementation,
+        case=case,
+        version="1",
+        method=method,
+    )
+
+
+def history(levels, *, tonight=3, seed=0, noise=0.003, places=None, codes=None, **of):
+    """Return a series of log values at these levels; the last `tonight` were measured tonight."""
+    rng = np.random.default_rng(seed)
+    places = list(range(len(levels))) if places is None else places
+    first = len(levels) - tonight
+    return SeriesHistory(
+        identity=identity(**of),
+        observations=tuple(
+            Observation(
+                commit=LINE[place],
+                place=place,
+                value=-7 + level + rng.normal(0, noise),
+                measured=NIGHT + len(LINE) - place if number >= first else float(number),  # asv ends with the oldest
+                code=None if codes is None else codes[number],
+            )
+            for number, (level, place) in enumerate(zip(levels, places, strict=True))
+        ),
+    )
+
+
+def several(count, levels=STEP, *, first=0, tonight=1, **of):
+    """Return series of several test cases."""
+    seeds = range(first, first + count)
+    return [history(levels, tonight=tonight, seed=seed, case=f"float32-{seed}M", **of) for seed in seeds]
+
+
+def judged(*histories, known=(), since=NIGHT):
+    return judge.suspicions(histories, line=LINE, since=since, known=known_steps(known, ORDER))
+
+
+def after(outcome, suspected, *histories, known=(), expectations=(), when=WHEN):
+    more = {"recorded": known, "expectations": expectations, "order": ORDER, "when": when}
+    return judge.findings(outcome, suspected, histories, {}, **more)
+
+
+def a_night(machine, *histories, budget=1e6, **more):
+    suspected = judged(*histories, known=more.get("known", ()))
+    outcome = look_again(suspected.suspects, machine, budget=budget)
+    return after(outcome, suspected, *histories, **more), outcome
+
+
+def slower_from(place, factor):
+    return {LINE[number]: factor for number in range(place, len(LINE))}
+
+
+def kinds(findings):
+    return {found.kind: found.state for found in findings}
+
+
+def test_quiet_night_finds_nothing():
+    assert a_night(Machine(), *several(2, [0.0] * 20, tonight=3)) == ((), Outcome())
+
+
+def test_ceilings_and_figures_alone_are_nothing_measured():
+    series = history([0.0] * 3, tonight=1)
+    of = replace(series.identity, benchmark="device.Cpu.track_dram_bandwidth", implementation="", case="", method="")
+    suspected = judged(replace(series, identity=of))
+    assert (len(suspected.judged), suspected.measured) == (1, 0)
+    every_timing_died = Verdict(title="", when=WHEN, measured=suspected.measured, failures=(Failed(what="x", why="y"),))
+    assert exit_status(every_timing_died) == 22
+    figure = replace(of, benchmark="matmul.Cuda.track_registers", implementation="native", case="sm_90")
+    assert judged(*(replace(series, identity=one) for one in (series.identity, of, figure))).measured == 1
+
+
+def test_regression_is_confirmed_at_its_commit():
+    (found,), outcome = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
+    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    assert outcome.refuted == {}
+    assert found.worst.ratio == pytest.approx(1.1, abs=0.02)
+    assert found.worst.low > 1.05 and found.worst.p < 1e-3 and found.anchor == LINE[19]
+    again, _ = a_night(Machine(speed=slower_from(20, 1.1)), history([*STEP, SLOWER], tonight=1), known=(found,))
+    assert again == (found,)
+    wanted = Expectation(id="x", commits=(LINE[20],), bench="", reason="a safer path", who="me", when=WHEN)
+    (found,), _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1), expectations=(wanted,))
+    assert found.state is State.EXPECTED
+
+
+def test_improvement_is_recorded_as_well():
+    found, _ = a_night(Machine(speed=slower_from(20, 0.9)), history([0.0] * 20 + [math.log(0.9)], tonight=1))
+    assert kinds(found) == {Kind.IMPROVEMENT: State.CONFIRMED}
+
+
+def test_move_that_a_rerun_refutes_is_no_finding_and_resolves_a_suspect():
+    series = history(STEP, tonight=1)
+    found, outcome = a_night(Machine(noise=0.002), series)
+    assert found == ()
+    (line,) = outcome.refuted.values()
+    assert "+10" in line and "float32-1M" in line
+    ((_, answer),) = outcome.comparisons
+    assert (answer.answer, answer.rounds) == (Answer.SAME, 8)
+    known, _ = a_night(Machine(noise=0.002), series, budget=0.0)
+    assert kinds(known) == {Kind.REGRESSION: State.SUSPECT}
+    (found,), _ = a_night(Machine(noise=0.002), series, known=known)
+    assert found.state is State.RESOLVED and "measured again in turns" in found.decisions[-1].reason
+
+
+def test_suspect_that_turns_out_to_be_the_opposite_is_resolved():
+    series = history(STEP, tonight=1)
+    known, _ = a_night(Machine(), series, budget=0.0)
+    outcome = look_again(list(pending(known, [series], ())), Machine(speed=slower_from(20, 0.9)), budget=1e6)
+    found = after(outcome, judged(), series, known=known, when=LATER)
+    assert kinds(found) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
+    (line,) = outcome.refuted.values()
+    assert re.search(r": \+1\d\.\d% in the history, but measured again in turns -(9|10)\.\d%: p < 0\.001", line), line
+
+
+def test_unsettled_move_is_a_suspect_that_says_why():
+    machine = Machine(speed=slower_from(20, 1.1))
+    (found,), outcome = a_night(machine, history(STEP, tonight=1), budget=0.0)
+    assert (found.state, len(outcome.unsettled), machine.asked) == (State.SUSPECT, 1, [])
+    (found,), _ = a_night(Machine(unbuildable=(LINE[19],)), history(STEP, tonight=1))
+    assert found.state is State.SUSPECT and "does not build" in found.how
+
+
+def test_regression_that_a_later_commit_of_the_night_took_back_is_found():
+    levels = [0.0] * 18 + [SLOWER] * 2 + [0.0] * 3
+    found, _ = a_night(Machine(speed={LINE[18]: 1.1, LINE[19]: 1.1}), history(levels, tonight=5))
+    assert [(item.kind, item.culprit) for item in found] == [
+        (Kind.REGRESSION, LINE[18]),
+        (Kind.IMPROVEMENT, LINE[20]),
+    ]
+
+
+def test_regression_that_a_speed_up_of_the_night_hides_is_found():
+    levels = [0.0] * 16 + [SLOWER] * 2 + [math.log(1.1 * 0.9)] * 4
+    speed = {LINE[place]: 1.1 if place < 18 else 0.99 for place in range(16, len(LINE))}
+    series = history(levels, tonight=6)
+    found, _ = a_night(Machine(speed=speed), series)
+    assert [(item.kind, item.state, item.culprit) for item in found] == [
+        (Kind.REGRESSION, State.CONFIRMED, LINE[16]),
+        (Kind.IMPROVEMENT, State.CONFIRMED, LINE[18]),
+    ]
+    later = replace(series, observations=tuple(replace(one, measured=1.0) for one in series.observations))
+    after_it = after(Outcome(), judged(later), later, known=found, when=LATER)
+    assert kinds(after_it) == {Kind.REGRESSION: State.RESOLVED, Kind.IMPROVEMENT: State.CONFIRMED}
+
+
+BETWEEN = [*range(20), 25]  # places of measured commits
+
+
+def test_unmeasured_commits_are_bisected():
+    machine = Machine(speed=slower_from(22, 1.1))
+    (found,), _ = a_night(machine, history(STEP, tonight=1, places=BETWEEN))
+    assert found.culprit == LINE[22]
+    assert "bisected over 6 commits" in found.how and any("bisection" in text for text in found.ruled_out)
+
+
+def test_culprit_that_its_own_check_clears_is_not_accused(monkeypatch):
+    real = confirm.bisect
+    monkeypatch.setattr(confirm, "bisect", lambda *given, **more: replace(real(*given, **more), own=None))
+    (found,), _ = a_night(Machine(speed=slower_from(22, 1.1)), history(STEP, tonight=1, places=BETWEEN))
+    assert found.commits == LINE[20:26] and found.culprit is None
+
+
+def test_two_culprits_in_one_range_are_two_findings():
+    one, other = (history(STEP, tonight=1, places=BETWEEN, case=case) for case in ("float32-1M", "float32-2M"))
+    speed = {
+        LINE[place]: {confirm._series(one.identity): 1.3 if place >= 21 else 1.0}
+        | {confirm._series(other.identity): 1.1 if place >= 23 else 1.0}
+        for place in range(20, len(LINE))
+    }
+    found, _ = a_night(Machine(speed=speed), one, other)
+    by_case = {item.affected[0].identity.case: item for item in found}
+    assert len(found) == 2 and by_case["float32-1M"].culprit == LINE[21]
+    assert LINE[21] not in by_case["float32-2M"].commits and LINE[23] in by_case["float32-2M"].commits
+
+
+def test_series_with_one_cause_are_measured_together_and_are_one_finding():
+    machine = Machine(speed=slower_from(20, 1.1))
+    (found,), _ = a_night(machine, *several(3), *several(4, [0.0] * 21, first=9))
+    assert len(found.affected) == 3
+    assert {(before, after) for before, after, _, _ in machine.asked} == {(LINE[19], LINE[20])}
+    assert len(machine.asked[0][2]) == 3
+
+
+def test_uniform_slowdown_is_an_environment_finding():
+    series = [*several(2), *several(2, first=5, implementation="eager")]
+    (found,), _ = a_night(Machine(noise=0.002), *series)
+    assert (found.kind, found.commits) == (Kind.ENVIRONMENT, ())
+    found, _ = a_night(Machine(noise=0.002, speed=slower_from(20, 1.04)), *series)
+    assert {(item.kind, item.commits) for item in found} == {(Kind.ENVIRONMENT, ()), (Kind.REGRESSION, (LINE[20],))}
+
+
+def test_slowdown_during_a_night_of_several_commits_is_one_finding():
+    levels = [0.0] * 20 + [0.18] * 3
+    series = [*several(2, levels, tonight=3), *several(2, levels, first=9, tonight=3, implementation="eager")]
+    (event,) = judged(*series).events
+    assert event.began == min(one.measured for item in series for one in item.observations[-3:])
+    found, _ = a_night(Machine(noise=0.002), *series)
+    assert [item.kind for item in found] == [Kind.ENVIRONMENT]
+    next_night = [
+        replace(item, observations=(*item.observations, replace(item.newest, commit=LINE[23], place=23, measured=2e3)))
+        for item in series
+    ]
+    assert judged(*next_night, known=found, since=1500.0).events == ()
+
+
+def test_part_of_an_event_that_a_rerun_gives_to_a_commit_is_not_the_machines():
+    series = several(4, [0.0] * 20 + [0.2])
+    found, _ = a_night(Machine(speed=slower_from(20, math.exp(0.2))), *series)
+    assert {item.kind for item in found} == {Kind.REGRESSION}
+
+
+def test_machine_that_got_faster_resolves_no_regression():
+    known, _ = a_night(Machine(speed=slower_from(20, 1.1)), history(STEP, tonight=1))
+    faster = several(2, [0.0] * 20 + [-SLOWER], first=9, implementation="eager")
+    (event,), _ = a_night(Machine(), *faster)
+    moved = history([*STEP, 0.0, 0.0, 0.0, 0.0], tonight=4)
+    affected = replace(event.affected[0], identity=moved.identity, ratio=1 / 1.1)
+    event = replace(event, affected=(affected,), found=datetime.fromtimestamp(NIGHT, UTC))
+    found = after(Outcome(), judged(), moved, known=(*known, event), when=LATER)
+    assert kinds(found)[Kind.REGRESSION] is State.CONFIRMED
+
+
+def test_errors_and_figures_are_confirmed_without_a_rerun():
+    machine = Machine()
+    codes = ["a"] * 20 + ["b"]
+    errors = several(3, [0.0] * 20 + [0.5], method="", noise=1e-4, codes=codes)  # as times, so many would be an event
+    series = history([0.0] * 20 + [math.log(16)], tonight=1, method="", noise=0, codes=codes)
+    spills = replace(series.identity, benchmark="matmul.Cuda.track_spill_bytes", case="sm_90")
+    error, figure = sorted(
+        a_night(machine, *errors, replace(series, identity=spills))[0],
+        key=lambda item: len(item.affected),
+        reverse=True,
+    )
+    for item in (error, figure):
+        assert (item.kind, item.state, item.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
+    assert len(error.affected) == 3 and machine.asked == []
+    assert figure.how == "the compiler's figure is read, not timed"
+    assert "it is the compiler's figure" in finding_words.missing(figure)
+
+
+def test_suspect_is_refuted_at_its_own_commit_alone():
+    (known,), _ = a_night(Machine(), history(STEP, tonight=1), budget=0.0)
+    later = history([*STEP, *[SLOWER] * 4, math.log(1.25)], tonight=1)
+    for place, state in ((25, State.SUSPECT), (20, State.RESOLVED)):
+        outcome = Outcome(refuted={(later.identity, LINE[place]): "nothing there"})
+        assert [item.state for item in after(outcome, judged(later), later, known=(known,))] == [state]
+
+
+def test_suspect_of_an_earlier_night_is_measured_again():
+    known, _ = a_night(Machine(), history([0.0] * 4 + [SLOWER], tonight=1), budget=0.0)
+    later = history([0.0] * 4 + [SLOWER] * 12, tonight=1)
+    assert judged(later).suspects == ()  # the screen has got used to it
+    (move,) = pending(known, [later], ())
+    assert (move.good.commit, move.bad.commit) == (LINE[3], LINE[4])
+    assert list(pending(known, [later], {(later.identity, LINE[4])})) == []
+    outcome = look_again([move], Machine(speed=slower_from(4, 1.1)), budget=1e6)
+    (found,) = after(outcome, judged(later), later, known=known)
+    assert (found.state, found.culprit) == (State.CONFIRMED, LINE[4])
+
+
+def test_confirmed_case_is_held_against_everything_that_was_measured_again():
+    series = history(STEP, tonight=1)
+    suspected = judged(series)
+    outcome = look_again(suspected.suspects, Machine(speed=slower_from(20, 1.1), noise=0.03, seed=2), budget=1e6)
+    ((of, answer),) = outcome.comparisons
+    assert answer.answer is Answer.DIFFERENT
+    others = [replace(answer, answer=Answer.SAME, p=(1 + number) / 500) for number in range(500)]
+    outcome.comparisons += [(of, other) for other in others]
+    assert kinds(after(outcome, suspected, series)) == {Kind.REGRESSION: State.SUSPECT}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_alone_accuses_nobody(seed):
+    series = several(6, [0.0] * 12, first=100 * seed, tonight=12, noise=0.01)
+    found, _ = a_night(Machine(noise=0.01, seed=seed), *series)
+    assert State.CONFIRMED not in kinds(found).values()
+
+
+DRIFTING = [0.0015 * max(0, place - 15) for place in range(76)]  # 9% in all, no commit more than .15%
+SMALL_STEP = [0.0] * 40 + [math.log(1.04)] * 36
+
+
+def night_of(place, levels, *, floor=None, codes=True, **of):
+    """Return a series as it was when the commit at a place was the newest, and the only one of its night."""
+    codes = [f"code {number}" if codes else "one" for number in range(len(levels))]
+    whole = history(levels, tonight=0, codes=codes, **of)
+    newest = replace(whole.observations[place], measured=NIGHT)
+    return replace(whole, observations=(*whole.observations[:place], newest), floor=floor)
+
+
+def test_slow_drift_is_suspected_once_and_confirmed():
+    moves = [move for place in range(58, 76) for move in judged(night_of(place, DRIFTING)).suspects]
+    (move,) = [move for move in moves if len(move.candidates) > 50]
+    assert len(moves) < 5  # of 18 nights
+    assert move.effect > math.log(1.07) and move.good.place < 15
+    speed = {LINE[place]: math.exp(level) for place, level in enumerate(DRIFTING)}
+    outcome = look_again([move], Machine(speed=speed, noise=0.002), budget=1e6)
+    (found,) = after(outcome, judged(move.history), move.history)
+    assert (found.kind, found.state, found.culprit) == (Kind.REGRESSION, State.CONFIRMED, None)
+    assert found.worst.ratio == pytest.approx(math.exp(DRIFTING[move.bad.place]), abs=0.01)
+
+
+def test_drift_that_unchanged_code_shares_is_the_machines():
+    for place in range(58, 76):
+        unchanged = night_of(place, DRIFTING, case="float32-2M", seed=5, codes=False)
+        night = judged(night_of(place, DRIFTING), unchanged)
+        assert not [move for move in night.suspects if len(move.candidates) > 50]
+
+
+def test_step_below_the_floor_is_seen_by_many_values():
+    nights = [night_of(place, SMALL_STEP, noise=0.012, floor=0.068) for place in range(41, 76)]
+    assert nights[0].floor > math.log(1.04)
+    moves = [move for night in nights for move in judged(night).suspects]
+    assert 1 <= len(moves) <= 3
+    assert any(
+        LINE[40] in move.candidates and move.effect == pytest.approx(math.log(1.04), abs=0.015) for move in moves
+    )
+    values = [item.value for item in night_of(60, SMALL_STEP, noise=0.012).observations]
+    (placed,) = vote.detect(values)
+    assert placed.index > 40  # the vote names a later commit
+    change = look_back(values)
+    assert change.good < 40 <= change.bad

@@ -1,0 +1,196 @@
+"""What a night begins, how it goes on after it was cut off, and the journal that it goes on from."""
+
+import io
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.nightly import measure
+from kernel_velocity.nightly.journal import Journal, Night, Record, path_of
+from kernel_velocity.runner.report import LIMITS
+
+
+class Work:
+    """A session of which nothing is measured but what a test says."""
+
+    def __init__(self, commits, *, measured=(), failed=(), broken=(), root="."):
+        self.commits, self.rounds, self.root = tuple(commits), 8, root
+        self._measured, self._failed, self._broken = set(measured), set(failed), set(broken)
+        self.unreadable = {}
+        self.done, self.since = [], {}
+
+    def is_measured(self, commit):
+        if commit in self._broken:
+            raise ResultsError(f"{commit}: not a results file of asv")
+        return commit in self._measured
+
+    def is_readable(self, commit):
+        if commit in self._broken:
+            self.unreadable[commit] = "not measured"
+        return commit not in self._broken
+
+    def failed_before(self, commit):
+        return commit in self._failed
+
+    def measured_since(self, commit, when):
+        return self.since.get(commit, 0.0) >= when
+
+    def __getattr__(self, name):
+        return lambda *given: self.done.append((name, *(item for item in given if not isinstance(item, io.StringIO))))
+
+
+@pytest.fixture(autouse=True)
+def all_change_kernels(monkeypatch):
+    monkeypatch.setattr(measure, "changing", lambda root: frozenset("abcdefgh"))
+
+
+def a_night(*commits, began=50.0, **more):
+    return Night(began=began, commits=commits, **{"heartbeat": False, **more})
+
+
+def begin(work, night=None, *, budget=1e5, now=100.0, **counts):
+    out = io.StringIO()
+    record = Record(night=night, **counts)
+    return measure.begin(work, record, budget=budget, tier="core", now=now, out=out), out.getvalue()
+
+
+def test_night_takes_new_commits_in_the_order_of_the_line():
+    night, text = begin(Work("abcde", measured="c"))
+    assert night == a_night("a", "b", began=100.0)
+    assert text.splitlines() == ["tonight: a (new)", "tonight: b (new)"]
+    night, text = begin(Work("ab", measured="ab"))
+    assert (night.commits, night.heartbeat, text) == (("a",), True, "tonight: a (heartbeat)\n")
+
+
+def test_budget_is_counted_in_commits_of_the_tier():
+    night, text = begin(Work("abcdefg", measured="g"), budget=2.5 * LIMITS["core"] / 0.6)
+    assert night.commits == ("a", "b")
+    assert "left for another night, for want of time: 4 commits" in text
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [("c", "tonight: a (new)\n"), ("a", "tonight: c (heartbeat)\n"), ("ac", "tonight: d (heartbeat)\n")],
+)
+@pytest.mark.parametrize("interrupted", [None, a_night("b")])
+def test_unreadable_commit_is_noted_and_stops_no_night(broken, text, interrupted):
+    work = Work("abcd", measured="bcd", broken=broken, failed="b")
+    night, printed = begin(work, interrupted, unbuilt={"b": 9})
+    assert list(work.unreadable) == list(broken)
+    assert night == interrupted if interrupted else printed == text
+
+
+def test_interrupted_night_goes_on():
+    night, text = begin(Work("abc", measured="bc"), a_night("b"))
+    assert night == a_night("b") and text.startswith("going on with the night of ")
+    night, text = begin(Work("abc", measured="c"), a_night("b", began=500.0))
+    assert night == a_night("a", "b", began=100.0) and "the clock was set back" in text
+    night, _ = begin(Work("abc", measured="c"), a_night("x"))  # a commit that is gone
+    assert night.commits == ("a", "b")
+
+
+def test_night_judges_the_values_of_one_that_was_cut_off_long_ago():
+    interrupted = a_night("b", began=1000.0)
+    late = 1000.0 + measure.LASTS
+    assert begin(Work("abc", measured="bc"), interrupted, now=late)[0] == interrupted
+    night, text = begin(Work("abc", measured="bc"), interrupted, now=late + 1)
+    assert night == a_night("a", began=late + 1, judged_from=1000.0)
+    assert "was cut off: too long ago" in text and "tonight: a (new)" in text
+    third, _ = begin(Work("abc", measured="abc"), night, now=3 * late)
+    assert third.since == 1000.0
+
+
+@pytest.mark.parametrize("nights", [0, 1, 2])
+def test_commit_that_does_not_build_or_stays_incomplete_is_tried_once_more(nights):
+    counts = {"a": nights} if nights else {}
+    _, text = begin(Work("ab", measured="b", failed="a"), unbuilt=counts)
+    assert text == "tonight: b (heartbeat)\n" + ("tonight: a (build again)\n" if nights < 2 else "")
+    _, text = begin(Work("ab", measured="b"), incomplete=counts)
+    assert text == f"tonight: a ({'new' if nights < 2 else 'heartbeat'})\n"
+
+
+def measured(work, night):
+    measure.measure(work, night, device="cpu", ceilings=True, out=io.StringIO(), err=io.StringIO())
+    return work.done
+
+
+def test_measuring_ingests_leftovers_first_and_its_own_before_the_ceilings():
+    steps = measured(Work("ab"), a_night("a", "b"))
+    names = ["recover", "ingest", "forget_failures", "build", "measure", "ingest", "measure_ceilings"]
+    assert [step[0] for step in steps] == names and ("measure", False) in steps
+    work = Work("a")
+    work.measure = lambda *given: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        measured(work, a_night("a"))
+    assert work.done[-1] == ("ingest",)
+
+
+@pytest.mark.parametrize(("since", "again"), [({}, True), ({"a": 60.0}, False)])
+def test_heartbeat_is_measured_once_a_night(since, again):
+    work = Work("a")
+    work.since = since
+    assert ("measure", again) in measured(work, a_night("a", heartbeat=True))
+
+
+def test_setting_is_of_the_series_and_the_machine(monkeypatch):
+    monkeypatch.setattr(measure.fingerprint, "now", lambda environ: {"driver": "550"})
+
+    def setting(rounds=8, series=("s",), versions=(("b", "1"),), **environ):
+        asked = SimpleNamespace(series=series, versions=dict(versions))
+        return measure.setting(SimpleNamespace(series=asked, rounds=rounds), environ)
+
+    found = [setting(), setting(rounds=3), setting(series=("t",)), setting(versions=()), setting(KV_RULE="fixed")]
+    monkeypatch.setattr(measure.fingerprint, "now", lambda environ: {"driver": "560"})
+    assert len({*found, setting()}) == 6
+
+
+@pytest.mark.parametrize("night", [a_night("b" * 40, "a" * 40), a_night("b" * 40, judged_from=0.5)])
+def test_journal_is_read_as_it_was_written(tmp_path, night):
+    path = path_of(tmp_path, "box", "host-py3.11")
+    assert path == tmp_path / ".asv" / "journals" / "box-host-py3.11.json"
+    journal = Journal(path, "x")
+    assert (journal.record, journal.since) == (Record(setting="x"), math.inf)
+    journal.begin(night)
+    assert Journal(path, "x").record == Record(night=night, setting="x")
+    assert Journal(path, "x").since == night.since
+    assert json.loads(path.read_text())["night"]["commits"] == list(night.commits)
+
+
+def test_journal_counts_the_nights_that_a_commit_failed(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"unbuilt": {"a": 1, "b": 1, "z": 3}, "incomplete": {"c": 1, "d": 1}, "setting": "x"}')
+    Journal(path, "x").begin(a_night("a", "b", "c", "d"))
+    Journal(path, "x").end(("a", "b", "c", "d"), ("b",), ("c",))
+    left = Record(unbuilt={"b": 2, "z": 3}, incomplete={"c": 2}, setting="x")
+    assert Journal(path, "x").record == left
+    assert Journal(path, "y").record == replace(left, incomplete={}, setting="y")  # another question
+
+
+def test_journal_of_an_earlier_version_is_read(tmp_path):
+    path = tmp_path / "box.json"
+    path.write_text('{"unbuilt": {"a": 1}, "night": {"began": 1.5, "commits": ["a"], "heartbeat": false}}')
+    assert Journal(path, "").record == Record(unbuilt={"a": 1}, night=a_night("a", began=1.5))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"unbuilt": [], "night": null}',
+        '{"unbuilt": {}, "incomplete": 3, "night": null}',
+        '{"unbuilt": {}, "night": {"began": "now", "commits": [], "heartbeat": true}}',
+        '{"unbuilt": {}, "night": {"began": 1, "commits": []}}',
+        '{"unbuilt": {}, "night": {"began": 1, "commits": [], "heartbeat": true, "judged_from": "then"}}',
+    ],
+)
+def test_journal_with_an_error_is_refused_in_a_line(tmp_path, text):
+    path = tmp_path / "box-host.json"
+    path.write_text(text)
+    with pytest.raises(ResultsError, match="no journal of a night") as caught:
+        Journal(path, "")
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)

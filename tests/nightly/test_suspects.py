@@ -1,0 +1,310 @@
+"""The policy of a night: what moved, whom it is blamed on, what is one cause."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+
+from kernel_velocity.findings import finding
+from kernel_velocity.findings.finding import Kind, State, Step
+from kernel_velocity.nightly import cases, suspects
+from kernel_velocity.nightly.moves import move_of
+from kernel_velocity.nightly.screen import Change
+from kernel_velocity.results.identity import Identity
+from tests.findings.nights import LINE, NIGHT, ORDER, WHEN, case, history, identity
+
+STEP = math.log(1.1)
+
+
+def screened(*histories, **options):
+    return suspects.screened(histories, line=LINE, since=NIGHT, **options)
+
+
+def moves(*histories, **options):
+    return screened(*histories, **options).suspects
+
+
+def at_last(series, **changed):
+    """Return a series whose last observation, and no other, is changed."""
+    last = dataclasses.replace(series.newest, **changed)
+    return dataclasses.replace(series, observations=(*series.observations[:-1], last))
+
+
+@pytest.mark.parametrize("step_at", [39, 35])
+def test_move_has_the_commits_where_it_began(step_at):
+    (move,) = moves(history(40, step_at=step_at, step=STEP, code_at=step_at))
+    assert move.worse and move.effect == pytest.approx(STEP, abs=0.01)
+    assert (move.good.commit, move.bad.commit) == (LINE[step_at - 1], LINE[step_at])
+    assert move.candidates == (LINE[step_at],)
+
+
+def test_move_of_unmeasured_commits_or_unknown_code_has_all_candidates():
+    series = history(40, step_at=39, step=STEP, code_at=39)
+    sparse = dataclasses.replace(series, observations=series.observations[:36] + series.observations[39:])
+    assert [move.candidates for move in moves(sparse)] == [LINE[36:40]]
+    assert [move.candidates for move in moves(history(40, step_at=39, step=STEP, code=None))] == [(LINE[39],)]
+
+
+def change(effect, count, values=40):
+    """Return a screen's change that rests on the newest values."""
+    return Change(effect=effect, good=values - count - 1, bad=values - 1)
+
+
+@pytest.mark.parametrize(
+    ("screen", "code_at", "good", "candidates"),
+    [
+        ({40: change(0.02, 3)}, 38, 36, (LINE[38],)),  # the others have the code of the one before
+        ({39: change(0.02, 1, 39), 40: change(STEP, 1)}, 39, 38, (LINE[39],)),  # an alarm by chance just before it
+        ({39: change(STEP, 3, 39), 40: change(STEP, 1)}, 36, 35, (LINE[36],)),
+    ],
+    ids=["three values", "chance", "three values before"],
+)
+def test_move_began_with_the_first_value_of_its_earliest_change(screen, code_at, good, candidates):
+    move = move_of(history(40, code_at=code_at), LINE, lambda values: screen.get(len(values)))
+    assert (move.good.place, move.candidates) == (good, candidates)
+
+
+def test_noise_and_an_outlier_that_was_taken_back_are_no_suspects():
+    assert moves(*(history(40, seed=seed, case=f"float32-{seed}") for seed in range(20))) == ()
+    series = history(40, code_at=37)
+    observations = tuple(
+        dataclasses.replace(item, value=item.value + STEP * (item.place == 37)) for item in series.observations
+    )
+    assert moves(dataclasses.replace(series, observations=observations)) == ()
+
+
+def test_series_of_an_earlier_night_are_not_judged():
+    old = history(39, step_at=38, step=STEP, code_at=38)
+    stale = tuple(dataclasses.replace(item, measured=NIGHT - 1) for item in old.observations)
+    nothing = suspects.Suspicions(suspects=(), events=(), judged=frozenset(), notes=())
+    assert screened(dataclasses.replace(old, observations=stale)) == nothing
+
+
+@pytest.mark.parametrize(("floor", "count"), [(None, 1), (0.05, 1), (0.2, 0)])
+def test_move_counts_from_the_floor_and_from_one_percent_on(floor, count):
+    series = history(40, step_at=39, step=STEP, code_at=39, floor=floor)
+    assert len(moves(series)) == count
+    assert move_of(history(40), LINE, lambda values: change(0.0099, 1)) is None
+    assert move_of(history(40), LINE, lambda values: change(0.01, 1)) is not None
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "effect", "worse"),
+    [
+        ("matmul.Cpu.time_hot", STEP, True),
+        ("matmul.Cpu.time_cold", -STEP, False),
+        ("matmul.Cpu.track_max_error", STEP, True),
+        ("matmul.Cpu.track_gflops", STEP, False),
+        ("matmul.Cpu.track_gflops", -STEP, True),
+        ("matmul.Cuda.track_registers", STEP, None),
+        ("matmul.Cuda.track_spill_bytes", STEP, True),
+    ],
+)
+def test_metric_says_which_direction_is_worse(benchmark, effect, worse):
+    series = history(40, step_at=39, step=effect, benchmark=benchmark, code_at=39)
+    assert move_of(series, LINE).worse is worse
+    assert len(moves(series)) == (worse is not None)
+
+
+def test_unchanged_code_is_never_blamed():
+    night = screened(history(40, step_at=39, step=STEP))
+    assert (night.suspects, night.events) == ((), ())
+    (note,) = night.notes
+    assert note.startswith("bench-1: moved although their code is the same, and too few for an event: matmul.Cpu")
+    two = screened(*(history(40, step_at=39, step=STEP, case=size) for size in ("float32-1M", "float32-5M")))
+    assert two.suspects == () and [move.candidates for move in two.events[0].moves] == [(), ()]
+
+
+def test_control_that_moves_by_chance_hides_no_slower_kernel():
+    calm = [history(40, case=f"float32-{size}k") for size in range(1, 30)]
+    control = history(40, step_at=39, step=STEP, implementation="eager", code=None)
+    slower = history(40, step_at=39, step=STEP, code_at=39, case="float32-1M")
+    night = screened(*calm, control, slower)
+    assert [move.identity for move in night.suspects] == [slower.identity] and night.events == ()
+
+
+def scaled_night(factor):
+    """Return the series of a night whose rounds were all scaled: two kernels with new code, their controls."""
+    return [
+        history(
+            40,
+            step_at=39,
+            step=math.log(factor),
+            benchmark=f"{kernel}.Cpu.time_hot",
+            implementation=implementation,
+            code_at=39 if implementation == "native" else None,
+            code="a" if implementation == "native" else None,
+            case=size,
+        )
+        for kernel, implementation, size in itertools.product(
+            ("matmul", "quantize_int8"), ("eager", "native"), ("float32-1M", "float32-5M")
+        )
+    ]
+
+
+@pytest.mark.parametrize("factor", [1.03, 1.1, 0.9])
+def test_uniform_slowdown_is_an_environment_finding(factor):
+    night = screened(*scaled_night(factor))
+    assert night.suspects == ()
+    (event,) = night.events
+    assert event.factor == pytest.approx(factor, rel=0.005) and len(event.moves) == 8
+    assert {move.identity.implementation for move in event.confounded} == {"native"}
+    found = cases.of_environment(event, when=WHEN, who="nightly")
+    assert (found.kind, found.state, found.commits) == (Kind.ENVIRONMENT, State.ENVIRONMENT, ())
+    again = screened(*scaled_night(factor), known=finding.known_steps([found], ORDER))
+    assert (again.suspects, again.events, again.notes) == ((), (), ())  # the next night knows it
+
+
+def test_commit_that_is_slower_by_more_than_the_machine_is_a_suspect():
+    worst = history(40, step_at=39, step=STEP, code_at=39, case="float32-10M")
+    night = screened(*scaled_night(1.03), worst)
+    assert [move.identity for move in night.suspects] == [worst.identity]
+    assert len(night.events) == 1
+
+
+def test_controls_that_stood_still_contradict_half_of_the_series_moving():
+    natives = [
+        history(40, step_at=39, step=STEP, code_at=39, benchmark=f"{kernel}.Cpu.time_hot", case=size)
+        for kernel, size in itertools.product(("matmul", "quantize_int8"), ("float32-1M", "float32-5M"))
+    ]
+    assert len(moves(*natives, history(40, implementation="eager", code=None))) == 4
+    night = screened(*natives)  # without a witness, all at once is the machine
+    assert night.suspects == () and len(night.events) == 1
+    assert len(moves(*natives[:3])) == 3  # too few to be half of everything
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"), [((STEP, STEP, -STEP, 0, 0, 0), 3), ((STEP, STEP, 0, 0), 0)], ids=["two of six", "two of four"]
+)
+def test_moves_in_both_directions_are_not_one_event(steps, count):
+    night = [history(40, step_at=39, step=step, code_at=39, case=f"c{index}") for index, step in enumerate(steps)]
+    assert len(moves(*night)) == count
+
+
+def test_changed_driver_is_to_blame_where_no_witness_contradicts():
+    moved = history(40, step_at=39, step=STEP, code_at=39, facts_at=39)
+    night = screened(moved)
+    assert night.suspects == () and night.events[0].changes == {"driver": ("550", "560")}
+    control = history(40, implementation="eager", code=None, facts_at=39)
+    assert len(moves(moved, control)) == 1
+    new = dataclasses.replace(control, observations=control.observations[-1:])  # it began with a new torch
+    night = screened(moved, new)
+    assert night.suspects == () and len(night.events) == 1
+    quiet = screened(history(40, facts_at=39))
+    assert quiet.events == ()
+    assert quiet.notes == ("bench-1: its environment changed (driver: 550 -> 560), and no series of Cpu moved",)
+
+
+def with_fact(series, fact, before, after):
+    observations = (
+        dataclasses.replace(item, facts={fact: after if item.place == 39 else before}) for item in series.observations
+    )
+    return dataclasses.replace(series, observations=tuple(observations))
+
+
+def test_other_compiler_is_to_blame_although_no_control_can_show_it():
+    moved = with_fact(history(40, step_at=39, step=STEP, code_at=39), "cxx compiler version", "12", "13")
+    night = screened(moved, history(40, implementation="eager", code=None))
+    assert night.suspects == () and night.events[0].changes == {"cxx compiler version": ("12", "13")}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "fact", "is_accused"),
+    [
+        ("Cuda.track_spill_bytes", None, True),
+        ("Cuda.track_spill_bytes", "torch", True),
+        ("Cuda.track_spill_bytes", "cuda compiler version", False),
+        ("Cpu.track_max_error", None, True),
+        ("Cpu.track_max_error", "torch", False),
+    ],
+)
+def test_figure_or_error_is_the_commits_unless_what_computes_it_changed(benchmark, fact, is_accused):
+    worse = history(40, step_at=39, step=STEP, code_at=39, benchmark=f"matmul.{benchmark}", case="x", method="")
+    worse = worse if fact is None else with_fact(worse, fact, "12", "13")
+    device = benchmark.partition(".")[0]
+    slow = [history(40, step_at=39, step=STEP, benchmark=f"matmul.{device}.time_hot", case=case) for case in "abcd"]
+    night = screened(worse, *slow)
+    assert [move.identity for move in night.suspects] == [worse.identity] * is_accused
+    assert len(night.events) == 1  # the times moved, all at once, and their code did not
+    unchanged = history(40, step_at=39, step=STEP, benchmark=f"matmul.{benchmark}", case="x")
+    assert moves(unchanged) == ()
+
+
+def test_ceiling_is_a_witness_and_each_device_has_events_of_its_own():
+    kernel = history(40, step_at=39, step=-STEP, code_at=39, benchmark="matmul.Cuda.time_hot")
+    ceiling = history(40, step_at=39, step=-STEP, benchmark="device.Cuda.track_launch_overhead", implementation="")
+    other = history(40, step_at=39, step=STEP, code_at=39)
+    calm = history(40, implementation="eager", code=None)
+    night = screened(kernel, ceiling, other, calm)
+    assert [(event.device, len(event.moves)) for event in night.events] == [("Cuda", 2)]
+    assert [move.identity for move in night.suspects] == [other.identity]
+
+
+def test_known_step_is_not_suspected_again_and_its_recovery_is_seen():
+    slow = history(40, step_at=30, step=STEP, code_at=30)
+    known = [Step(identity=slow.identity, effect=STEP, place=30)]
+    assert moves(slow, known=known) == ()
+    (move,) = moves(at_last(slow, value=slow.newest.value - STEP, code="c"), known=known)
+    assert move.worse is False and move.candidates == (LINE[39],)
+
+
+def of_cases(*items):
+    return cases.from_cases(items, state=State.CONFIRMED, order=ORDER, when=WHEN, who="nightly")
+
+
+def test_series_on_two_machines_with_one_cause_are_one_finding():
+    (found,) = of_cases(
+        *(
+            case(ratio=1.05 + 0.01 * number, machine=machine, case=f"float32-{number}M", commits=commits)
+            for machine, commits in (("bench-1", LINE[28:33]), ("bench-2", LINE[30:31]))
+            for number in range(5)
+        )
+    )
+    assert (len(found.affected), found.machines, found.culprit) == (10, ("bench-1", "bench-2"), LINE[30])
+    assert found.worst.ratio == pytest.approx(1.09)
+
+
+def test_other_kernels_directions_and_commits_are_other_causes():
+    found = of_cases(
+        case(),
+        case(ratio=0.9, case="float32-1M"),
+        case(benchmark="quantize_int8.Cpu.time_hot"),
+        case(commits=LINE[40:41], case="float32-5M"),
+        case(benchmark="matmul.Cpu.track_registers"),  # neither worse nor better
+    )
+    assert len({item.id for item in found}) == 4
+    assert sorted(item.kind.value for item in found) == ["improvement", *["regression"] * 3]
+
+
+def test_wide_range_joins_one_narrow_range_that_explains_it():
+    wide = case(commits=LINE[20:40], case="wide")
+    found = of_cases(wide, case(commits=LINE[22:24], case="first"), case(commits=LINE[30:33], case="second"))
+    assert [([series.identity.case for series in item.affected], item.commits) for item in found] == [
+        (["first", "wide"], LINE[22:24]),
+        (["second"], LINE[30:33]),
+    ]
+
+
+def discoveries(*p, others=()):
+    reported, doubtful = cases.discoveries([case(p=value) for value in p], others)
+    return [item.affected.p for item in reported], [item.affected.p for item in doubtful]
+
+
+def test_false_discoveries_are_held_at_five_percent():
+    # Benjamini and Hochberg by hand: p(i) <= .05 i / 4 holds for .049 (i = 4), and so for all of them
+    assert discoveries(1e-6, 0.009, 0.04, 0.049, None) == ([1e-6, 0.009, 0.04, 0.049], [None])
+    assert discoveries(1e-6, 0.03, 0.04, 0.06) == ([1e-6], [0.03, 0.04, 0.06])
+    assert discoveries(others=[0.5]) == ([], [])
+    others = [number / 200 for number in range(1, 200)]
+    assert discoveries(9e-4) == ([9e-4], [])
+    assert discoveries(9e-4, others=others) == ([], [9e-4])  # one of hundreds that chance confirmed
+    assert discoveries(1.6e-4, others=others) == ([1.6e-4], [])
+    assert discoveries(*[9e-4] * 40, others=others) == ([9e-4] * 40, [])  # one slow commit is no chance
+
+
+def test_identity_has_no_other_parts():
+    assert [field.name for field in dataclasses.fields(Identity)] == [
+        *("machine", "environment", "benchmark", "implementation", "case", "version", "method")
+    ]
+    assert str(identity()) == "matmul.Cpu.time_hot native float32-256x256x256"
