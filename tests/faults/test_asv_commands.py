@@ -1,44 +1,8 @@
-"""asv's own commands work on our environment and our results, and installing a commit is a matter of milliseconds."""
-
-import json
+"""asv's own commands work on our environment and our results, and every process measures the commit it is told."""
 
 import pytest
 
 from tests.faults.tiny import FASTER
-
-
-def timed_switches(tiny):
-    """Return the seconds that each of ten installations took, commits built before, in a process of its own."""
-    script = (
-        "import json, sys, time\n"
-        "sys.path.insert(0, '.')\n"
-        "from asv.config import Config\n"
-        "from asv.repo import get_repo\n"
-        "from asv.environment import get_environments\n"
-        "import kernel_velocity.asv_plugin\n"
-        "conf = Config.load()\n"
-        "repo = get_repo(conf)\n"
-        "(environment,) = get_environments(conf, None)\n"
-        "environment.create()\n"
-        "seconds = []\n"
-        "for commit in [*sys.argv[1:], *sys.argv[1:] * 5]:\n"
-        "    began = time.perf_counter()\n"
-        "    environment.install_project(conf, repo, commit)\n"
-        "    seconds.append(time.perf_counter() - began)\n"
-        "    assert environment.installed_commit_hash == commit\n"
-        "print(json.dumps(seconds))\n"
-    )
-    (tiny.root / "switch.py").write_text(script)
-    commits = tiny.git("rev-list", "HEAD").split()
-    done = tiny.run("switch", *commits)
-    return json.loads(done.stdout.splitlines()[-1])[len(commits) :]
-
-
-def test_switching_the_installed_commit_takes_far_less_than_a_second(tiny):
-    tiny.commit("Faster", kernel=FASTER)
-    seconds = timed_switches(tiny)
-    assert len(seconds) == 10
-    assert sorted(seconds)[5] < 0.05, seconds
 
 
 def test_every_process_sees_the_commit_it_is_told(tiny):
@@ -61,7 +25,7 @@ def test_every_process_sees_the_commit_it_is_told(tiny):
 
 
 @pytest.mark.slow
-def test_run_compare_show_continuous_and_publish(tiny):
+def test_run_compare_show_continuous_and_publish_work(tiny):
     new = tiny.commit("Faster", kernel=FASTER)
     first = tiny.git("rev-parse", "HEAD~1")
     assert tiny.asv("run", "-m", "box", "-a", "rounds=2", first + "^!").returncode == 0
@@ -76,25 +40,11 @@ def test_run_compare_show_continuous_and_publish(tiny):
     assert published.returncode == 0, published.stdout
     assert 'href="kernel-velocity/index.html"' in (tiny.root / ".asv/html/index.html").read_text()
     assert "Faster" in (tiny.root / ".asv/html/kernel-velocity/index.html").read_text()
-    kept = tiny.results / "telemetry" / f"{new[:8]}-{tiny.environment}.jsonl"
-    assert len(kept.read_text().splitlines()) == 2 * 9  # plain runs are joined too: two rounds of nine series
+    telemetry = tiny.results / "telemetry" / f"{new[:8]}-{tiny.environment}.jsonl"
+    assert len(telemetry.read_text().splitlines()) == 2 * 9  # plain runs are joined too: two rounds of nine series
 
 
-@pytest.mark.slow
-def test_two_versions_of_torch_never_share_a_series(tiny):
-    assert tiny.track().returncode == 0
-    info = next(tiny.host.glob("torch-*.dist-info"))
-    info.rename(info.with_name("torch-10.0.0.dist-info"))
-    metadata = tiny.host / "torch-10.0.0.dist-info" / "METADATA"
-    metadata.write_text(metadata.read_text().replace("9.9.0", "10.0.0"))
-    assert tiny.track().returncode == 0
-    files = sorted(path.name.split("-", 1)[1] for path in tiny.results.glob("*-host-*.json"))
-    assert files == [f"host-py{tiny.python}-torch10.0.0.json", f"host-py{tiny.python}-torch9.9.0.json"]
-    requirements = [json.loads(path.read_text())["requirements"] for path in tiny.results.glob("*-host-*.json")]
-    assert sorted(item["torch"] for item in requirements) == ["10.0.0", "9.9.0"]
-
-
-def test_without_torch_one_line_says_how_to_get_it(tiny):
+def test_missing_torch_is_one_line(tiny):
     (tiny.root.parent / "bare").mkdir()
     hidden = tiny.root.parent / "bare" / "sitecustomize.py"
     hidden.write_text(
@@ -112,13 +62,3 @@ def test_without_torch_one_line_says_how_to_get_it(tiny):
     assert done.stdout.splitlines()[-1].startswith("error: torch is not installed") and "make venv" in done.stdout
     plain = tiny.asv("run", "-m", "box", "HEAD^!", PYTHONPATH=path)
     assert plain.returncode != 0 and "torch is not installed for" in plain.stdout
-
-
-@pytest.mark.slow
-def test_environment_survives_a_missing_interpreter_and_keeps_its_builds(tiny):
-    assert tiny.track().returncode == 0
-    (environment,) = (tiny.root / ".asv" / "env").iterdir()
-    (environment / "bin" / "python").unlink()
-    done = tiny.track(KV_AGAIN="1")
-    assert done.returncode == 0, done.stdout
-    assert not [line for line in done.stdout.splitlines() if line.startswith("built ")]

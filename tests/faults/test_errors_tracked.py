@@ -1,12 +1,11 @@
-"""Errors are tracked once per commit, after its times, which they leave alone."""
+"""Errors are tracked once per commit, after its times, and ceilings once per run: both leave the times alone."""
 
 import json
 import signal
 
 import pytest
 
-from tests.faults.test_faults import lines_with, page
-from tests.faults.test_two_runs import begin, end, until
+from tests.faults.tiny import FASTER, end, lines_with, page, until
 
 TRACKED = """
     error_params = [params[0], CASES[:2]]
@@ -20,20 +19,36 @@ TRACKED = """
 
 class Cpu(_Suite):
 """
+CEILINGS = """
+class Cpu:
+    version = "1"
+
+    def setup_cache(self):
+        {before}
+        return 5.0
+
+    def track_peak_float32(self, found):
+        return found
+
+    track_peak_float32.unit = "FLOP/s"
+
+    def track_l1_size(self, found):
+        return None
+"""
+pytestmark = pytest.mark.slow
 
 
-def track_errors(tiny):
+def track_errors(tiny, returned="error"):
     """Have the suite track errors."""
     suite, kernel = tiny.root / "benchmarks" / "__init__.py", tiny.root / "benchmarks" / "scale.py"
-    text = suite.read_text().replace("RoundBenchmark", "ErrorBenchmark")
-    suite.write_text(suite.read_text() + text)
+    suite.write_text(suite.read_text() + suite.read_text().replace("RoundBenchmark", "ErrorBenchmark"))
     before = kernel.read_text()
-    kernel.write_text(before.replace("\n\nclass Cpu(_Suite):\n", TRACKED))
+    kernel.write_text(before.replace("\n\nclass Cpu(_Suite):\n", TRACKED.replace("return error", f"return {returned}")))
     assert kernel.read_text() != before
 
 
 def rows(tiny, commit):
-    """Return asv's stored rows of both benchmarks, by method."""
+    """Return asv's stored rows of all benchmarks, by what follows the name of the kernel or device."""
     data = json.loads((tiny.results / f"{commit[:8]}-{tiny.environment}.json").read_text())
     return {
         name.rpartition(".")[2]: dict(zip(data["result_columns"], row, strict=False))
@@ -41,7 +56,6 @@ def rows(tiny, commit):
     }
 
 
-@pytest.mark.slow
 def test_errors_join_times_that_are_recorded_already(tiny):
     head = tiny.git("rev-parse", "HEAD")
     assert tiny.track().returncode == 0
@@ -56,12 +70,10 @@ def test_errors_join_times_that_are_recorded_already(tiny):
     assert found["track_max_error"]["result"] == [None, 0.25, 0, 0.25, 0, 0.25]
     assert "float32-1k" in page(tiny)
     again = tiny.track()
-    assert again.returncode == 20  # and is not tried again by itself
-    assert not lines_with(again.stdout, "] round")
+    assert again.returncode == 20 and not lines_with(again.stdout, "] round")  # and is not tried again by itself
 
 
-@pytest.mark.slow
-def test_one_run_times_in_rounds_and_tracks_errors_once(tiny):
+def test_run_times_in_rounds_and_tracks_errors_once(tiny):
     track_errors(tiny)
     head = tiny.git("rev-parse", "HEAD")
     done = tiny.track()
@@ -75,11 +87,8 @@ def test_one_run_times_in_rounds_and_tracks_errors_once(tiny):
     assert lines_with(tiny.track().stdout, "0 commits measured")
 
 
-@pytest.mark.slow
-def test_an_error_that_the_problem_does_not_give_is_asked_for_once(tiny):
-    track_errors(tiny)
-    kernel = tiny.root / "benchmarks" / "scale.py"
-    kernel.write_text(kernel.read_text().replace("return error", "return None"))
+def test_error_that_the_problem_does_not_give_is_asked_for_once(tiny):
+    track_errors(tiny, returned="None")
     settings = {"KV_BENCH": "native.*1k", "KV_RANGE": "HEAD", "KV_ROUNDS": "1"}
     first = tiny.track(**settings)
     assert first.returncode == 0, first.stdout
@@ -87,14 +96,28 @@ def test_an_error_that_the_problem_does_not_give_is_asked_for_once(tiny):
     assert not lines_with(tiny.track(**settings).stdout, "] round")
 
 
-@pytest.mark.slow
-def test_who_interrupts_the_errors_keeps_what_was_timed(tiny):
-    track_errors(tiny)
-    kernel = tiny.root / "benchmarks" / "scale.py"
-    kernel.write_text(kernel.read_text().replace("return error", "time.sleep(60)"))
+def test_interrupted_errors_leave_what_was_timed(tiny):
+    track_errors(tiny, returned="time.sleep(60)")
     head = tiny.git("rev-parse", "HEAD")
-    process = begin(tiny, KV_BENCH="native.*1k", KV_RANGE="HEAD", KV_ROUNDS="2")
+    process = tiny.begin("track", KV_BENCH="native.*1k", KV_RANGE="HEAD", KV_ROUNDS="2", KV_MACHINE="box")
     until(process, "round 1/1")  # of the errors; the times had two
     end(process, signal.SIGINT)
     telemetry = tiny.results / "telemetry" / f"{head[:8]}-{tiny.environment}.jsonl"
     assert len(telemetry.read_text().splitlines()) == 2  # rounds
+
+
+@pytest.mark.parametrize("before", ["pass", "raise OSError('the disk is full')"], ids=["measured", "failed"])
+def test_newest_commit_has_the_ceilings_and_their_failure_is_a_note(tiny, before):
+    (tiny.root / "benchmarks" / "device.py").write_text(CEILINGS.format(before=before))
+    old, new = tiny.git("rev-parse", "HEAD"), tiny.commit("Faster", kernel=FASTER)
+    done = tiny.track()
+    assert done.returncode == 0 and "2 commits measured" in done.stdout, done.stdout
+    found = rows(tiny, new)
+    assert "track_peak_float32" not in rows(tiny, old)
+    if before == "pass":
+        assert "what the machine can do at most" in done.stdout
+        assert (found["track_peak_float32"]["result"], found["track_l1_size"]["result"]) == ([5.0], None)
+        assert "what the machine can do" not in tiny.track().stdout  # nothing was measured
+    else:
+        (note,) = lines_with(done.stdout, "note: the machine's ceilings")
+        assert "status 2" in note and found["track_peak_float32"]["result"] is None

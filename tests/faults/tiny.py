@@ -7,10 +7,12 @@ folder of its own, where a test may also plant other packages that a host could 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +142,7 @@ class Cuda(_Suite):
 
 GOOD = "def scale(x):\n    return 2 * x\n"
 SLOWER = f"{GOOD}SLOWER = 1.1\n"  # by 10%, says what measures it
+WRONG = "def scale(x):\n    return 3\n"
 FASTER = "def scale(x):\n    return x + x\n"
 
 
@@ -211,6 +214,18 @@ class Tiny:
             check=False,
         )
 
+    def begin(self, *args: str, **more: str) -> subprocess.Popen[str]:
+        """Start a command of `kv` here, in a process group of its own; standard error is part of the output."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "kernel_velocity", *args],
+            cwd=self.root,
+            env=self.variables(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
     def asv(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run asv as a user would."""
         return self.run("asv", *args, **more)
@@ -258,3 +273,45 @@ def rounds_begun(tiny, where="history"):
     log = tiny.root.parent / "rounds"
     begun = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     return Counter(commit for spool, commit in begun if spool.startswith(where))
+
+
+def lines_with(text, *words):
+    """Return the lines of a text that have all of some words."""
+    return [line for line in text.splitlines() if all(word in line for word in words)]
+
+
+def recorded(tiny, commit, implementation="native", case="float32-1k", column="result"):
+    """Return what asv stored of a series."""
+    data = json.loads((tiny.results / f"{commit[:8]}-{tiny.environment}.json").read_text())
+    row = dict(zip(data["result_columns"], data["results"]["scale.Cpu.time_hot"], strict=False))
+    implementations, cases = row["params"]
+    place = implementations.index(repr(implementation)) * len(cases) + cases.index(repr(case))
+    return None if row[column] is None else row[column][place]
+
+
+def page(tiny):
+    """Return all our pages in one text."""
+    folder = tiny.root / ".asv" / "html" / "kernel-velocity"
+    return "".join(path.read_text() for path in sorted(folder.glob("*.html")))
+
+
+def until(process, word):
+    """Read a process's output up to a line with a word."""
+    for line in process.stdout:
+        if word in line:
+            return
+    raise AssertionError(f"{word!r} was not printed")
+
+
+def end(process, number):
+    """Send a signal to a process and its children; return the rest of its output."""
+    os.killpg(process.pid, number)
+    return process.communicate(timeout=200)[0]
+
+
+def wait_for(condition, seconds=60):
+    """Wait for a condition, so long at most."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, f"it did not come about within {seconds} s"
+        time.sleep(0.05)

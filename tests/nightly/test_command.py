@@ -91,3 +91,12 @@ def test_used_up_budget_is_a_note():
     assert (command._left(60.0, 20.0, out := io.StringIO()), out.getvalue()) == (40.0, "")
     assert command._left(60.0, 90.0, out) == 0.0
     assert out.getvalue().startswith("note: building and measuring took 1.5 minutes of a budget of 1: ")
+
+
+@pytest.mark.parametrize("option", ["--budget=0", "--budget=nan", "--json=-", "--json=.", "--junit=no/such/folder"])
+def test_bad_option_is_one_line_before_anything_is_measured(option):
+    out, err = io.StringIO(), io.StringIO()
+    assert main(["nightly", option], out, err) == 2
+    assert not out.getvalue()
+    (line,) = err.getvalue().splitlines()
+    assert line.startswith(f"error: {option.partition('=')[0]} ")

@@ -16,7 +16,7 @@ STEPS = 256  # of a panel: DEPTH of float32_blocks_cpu.h
 
 # What else a product of 256 x 256 x 256 costs (packing, the tiles' way from and to C, the call), in steps of a panel.
 # Measured (one core with AVX-512, fastest of 6000 calls in turns): shares 37, 47 and 81 take 383.5, 394.8 and 434.1 us,
-# so 1.1514 us a step. test_built.py holds the ratios, loosely. At 128 the rest weighs more: +2.4% and +8.0% there.
+# so 1.1514 us a step. At 128 the rest weighs more: +2.4% and +8.0% there.
 REST = 40
 
 AGAIN = """

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 from kernel_velocity import lock
 from tests.planted import history
-from tests.planted.history import Kind, Planted, Verdict
+from tests.planted.history import Kind, Planted
 
 SERIES = "matmul.*native.*256"  # what the changes are planted in, and the same kernel at another size
 KEPT = ("env", "cache")  # of .asv: builds and compiled packages, the same in every run
@@ -112,7 +112,7 @@ def _prepared(reports: Path, name: str) -> list[Planted]:
         made = history.make(reports / name, changes=name == "with")
         manifest.write_text(json.dumps([asdict(item) for item in made]), encoding="utf-8")
     known = json.loads(manifest.read_text(encoding="utf-8"))
-    return [Planted(**{**item, "kind": Kind(item["kind"]), "verdict": Verdict(item["verdict"])}) for item in known]
+    return [Planted(**{**item, "kind": Kind(item["kind"])}) for item in known]
 
 
 def forget(folder: Path) -> None:

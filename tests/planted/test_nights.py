@@ -1,25 +1,19 @@
-"""What a run on the planted history is said to have found."""
+"""The outcome of a run on the planted history."""
 
 import pytest
 
 from tests.planted import nights
-from tests.planted.history import Kind, Planted, Verdict
+from tests.planted.history import Kind, Planted
 
-EMPTY = {"regressions": [], "improvements": [], "resolved": [], "suspects": [], "environment": []}
-
-
-def planted(commit, kind, subject):
-    return Planted(commit=commit, subject=subject, kind=kind, path="", factor=None, verdict=Verdict.CLEAN)
-
-
-HISTORY = [
-    planted("a", Kind.START, "start"),
-    planted("b", Kind.SLOWER, "slower"),
-    planted("c", Kind.UNBUILDABLE, "unbuildable"),
-    planted("d", Kind.WRONG, "wrong"),
-    planted("e", Kind.FASTER, "faster"),
-    planted("f", Kind.SAME_SPEED, "innocent"),
-]
+KINDS = {
+    "a": Kind.START,
+    "b": Kind.SLOWER,
+    "c": Kind.UNBUILDABLE,
+    "d": Kind.WRONG,
+    "e": Kind.FASTER,
+    "f": Kind.SAME_SPEED,
+}
+HISTORY = [Planted(commit=name, subject=kind.name, kind=kind, path="", factor=None) for name, kind in KINDS.items()]
 
 
 def finding(*commits, kind="regression", state="confirmed"):
@@ -28,9 +22,9 @@ def finding(*commits, kind="regression", state="confirmed"):
 
 
 def outcome(**verdict):
-    told = {**EMPTY, "failed_builds": [], "failures": [], **verdict}
-    ended = [nights.Ended(status=status, seconds=90, verdict=told) for status in (0, 10)]
-    return nights.outcome(HISTORY, ended)
+    groups = ("regressions", "improvements", "resolved", "suspects", "environment", "failed_builds", "failures")
+    whole = {key: [] for key in groups} | verdict
+    return nights.outcome(HISTORY, [nights.Ended(status=status, seconds=90, verdict=whole) for status in (0, 10)])
 
 
 @pytest.mark.parametrize(
@@ -44,23 +38,18 @@ def outcome(**verdict):
         ({}, "no"),
     ],
 )
-def test_a_slow_down_is_found_exactly_among_others_suspected_or_not(verdict, found):
-    assert outcome(**verdict)["found"]["slower"] == found
+def test_slow_down_is_found_exactly_among_others_suspected_or_not(verdict, found):
+    assert outcome(**verdict)["found"]["SLOWER"] == found
 
 
 def test_commits_without_a_time_are_named_or_not():
-    assert outcome()["found"] | {"slower": "", "faster": ""} == {
-        "slower": "",
-        "faster": "",
-        "unbuildable": "no",
-        "wrong": "no",
-    }
-    named = outcome(failed_builds=[{"what": "c", "why": ""}], failures=[{"what": "matmul native", "why": ""}])
-    assert (named["found"]["unbuildable"], named["found"]["wrong"]) == ("named", "named")
+    failed = {"failed_builds": [{"what": "c", "why": ""}], "failures": [{"what": "matmul native", "why": ""}]}
+    for verdict, word in (({}, "no"), (failed, "named")):
+        found = outcome(**verdict)["found"]
+        assert (found["UNBUILDABLE"], found["WRONG"]) == (word, word)
 
 
-def test_who_is_innocent_and_confirmed_is_accused():
-    told = outcome(regressions=[finding("b"), finding("f")], improvements=[finding("e", "f", kind="improvement")])
-    assert told["accused"] == ["regression confirmed ['f'] 1.100"]
-    assert told["status"] == [0, 10]
-    assert told["minutes"] == 3.0
+def test_innocent_commit_that_is_confirmed_is_accused():
+    run = outcome(regressions=[finding("b"), finding("f")], improvements=[finding("e", "f", kind="improvement")])
+    assert run["accused"] == ["regression confirmed ['f'] 1.100"]
+    assert (run["status"], run["minutes"]) == ([0, 10], 3.0)
