@@ -47,14 +47,10 @@ def moments(rng):
     }
 
 
-def settings(tiny):
-    return {"KV_ROUNDS": str(ROUNDS), "TINY_ROUNDS": str(tiny.root.parent / "rounds")}
-
-
 def night_at(tiny, reached, **more):
     """Begin a night, or go on with it; return its process once a moment is reached. A site makes it end late."""
     series = {"KV_MACHINE": "box", "KV_TIER": "core", "KV_BENCH": "native.*1k"}
-    process = tiny.begin("nightly", "--no-ceilings", **series, **settings(tiny), **more)
+    process = tiny.begin("nightly", "--no-ceilings", **series, KV_ROUNDS=str(ROUNDS), **more)
     wait_for(lambda: reached(tiny) or process.poll() is not None, seconds=400)
     return process
 
@@ -109,11 +105,11 @@ def test_night_killed_at_five_points_ends_as_an_undisturbed_one(tiny, seed):
     slow = plant(tiny)
     twin = Tiny(tiny.root.parents[1] / "undisturbed" / "tiny")
     shutil.copytree(tiny.root.parent, twin.root.parent, symlinks=True)
-    undisturbed = twin.nightly("--no-ceilings", **settings(twin))
+    undisturbed = twin.nightly("--no-ceilings", KV_ROUNDS=str(ROUNDS))
     assert undisturbed.returncode == 10, undisturbed.stdout
     phases = moments(random.Random(seed))
     printed = [f"{name}:\n{kill_at(tiny, reached, delay)}" for name, (reached, delay) in phases.items()]
-    done = tiny.nightly("--no-ceilings", **settings(tiny))
+    done = tiny.nightly("--no-ceilings", KV_ROUNDS=str(ROUNDS))
     story = "\n".join([*printed, done.stdout])
     assert done.returncode == undisturbed.returncode, story
     assert lines_with(done.stdout, "going on with the night of"), story
@@ -174,7 +170,7 @@ def test_night_interrupted_and_without_space_ends_as_an_undisturbed_one(tiny):
         fill_at(tiny, is_measuring(6)),
         interrupt_at(tiny, is_confirming(3)),
     ]
-    done = tiny.nightly("--no-ceilings", **settings(tiny))
+    done = tiny.nightly("--no-ceilings", KV_ROUNDS=str(ROUNDS))
     story = "\n".join([*printed, done.stdout])
     assert done.returncode == 10 and lines_with(done.stdout, "going on with the night of"), story
     assert [found[1:4] for found in without_figures(tiny)] == [["regression", "confirmed", [slow]]], story
