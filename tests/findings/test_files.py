@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -55,13 +56,12 @@ def test_record_is_read_as_it_was_written(tmp_path, record):
     assert path.stat().st_ino == inode  # an unchanged file is left alone
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(who=TEXT, reason=TEXT, how=TEXT, name=TEXT)
-def test_any_text_is_read_as_it_was_written(tmp_path_factory, who, reason, how, name):
+def test_any_text_is_read_as_it_was_written(who, reason, how, name):
     decision = Decision(when=WHEN, who=who, state=State.NEW, reason=reason)
     record = finding(how=how, ruled_out=(reason,), decisions=(decision,), changes={name: (who, how)})
-    path = tmp_path_factory.mktemp("any") / f"{record.id}.toml"
-    assert store.parse(Finding, store.as_text(record), path) == record
+    assert store.parse(Finding, store.as_text(record), Path(f"{record.id}.toml")) == record
 
 
 def test_keys_have_an_order_and_a_decision_is_all_that_differs(tmp_path):
