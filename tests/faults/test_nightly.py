@@ -156,6 +156,7 @@ def test_damaged_and_future_records_stop_no_night(tiny):
     done = tiny.nightly("--no-ceilings", **settings)
     assert done.returncode == 2 and rounds_begun(tiny)[new] == 2, done.stdout
     assert lines_with(done.stdout, f"not measured: {old[:8]}: ", broken.name, "move that file away")
+    assert broken.read_text() == "{"
     assert done.stdout.splitlines()[-1] == "nightly on box: 1 data error (1 series measured)"
     (newest,) = tiny.results.glob(f"{new[:8]}-host-*.json")
     broken.write_text(newest.read_text().replace("scale.Cpu.", "scale.Cuda."))  # as if this machine had had a GPU

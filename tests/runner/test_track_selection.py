@@ -86,6 +86,9 @@ def test_unknown_ranges_say_what_is_wanted(clone, unknown):
 def test_no_repository(tmp_path):
     with pytest.raises(HistoryError, match="no git repository"):
         results_clone.check_clone(tmp_path)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    with pytest.raises(HistoryError, match="no commit yet"):
+        results_clone.check_clone(tmp_path)
 
 
 def test_what_git_says_of_a_clone_of_somebody_else_is_quoted():
