@@ -8,7 +8,7 @@ import re
 import pytest
 
 from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.stopping.rule import Reason
+from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.site import model, rounds_data
 from kernel_velocity.site.outputs import series_name
 from kernel_velocity.site.pages import measurement

@@ -10,7 +10,7 @@ from kernel_velocity import units
 from kernel_velocity.compare import text
 from kernel_velocity.compare.result import Comparison, Row
 from kernel_velocity.compare.table import NONE, wrapped
-from kernel_velocity.harness import statistics
+from kernel_velocity.stats.sample_shape import Outliers, effective_sample_size, modality, outliers
 from kernel_velocity.stats.speedup import Spread
 from kernel_velocity.tables import columns
 
@@ -47,18 +47,20 @@ def table(comparison: Comparison, width: int) -> str:
 
 def _line(row: Row, spread: Spread) -> list[str]:
     samples, interval = row.timed.samples, bootstrap_interval(row.timed.rounds)
-    independent = statistics.effective_sample_size(samples).value
-    mvalue = statistics.modality(samples).value
-    outliers = statistics.outliers(samples)
+    independent, mvalue, outside = effective_sample_size(samples), modality(samples), outliers(samples)
     return [
         *(row.compared.problem, row.compared.case, row.timed.implementation, f"{spread.n:,}"),
         NONE if independent is None else f"{independent:,.0f}",
         _seconds(spread.mean),
         NONE if interval is None else " to ".join(map(_seconds, interval)),
         *map(_seconds, (spread.deviation, spread.min, spread.max, spread.p50, spread.p99)),
-        f"{outliers.count} ({units.share(outliers.variance_share or 0.0)})" if outliers.count else f"{outliers.count}",
+        NONE if outside is None else _outliers(outside),
         NONE if mvalue is None else f"{mvalue:.1f}",
     ]
+
+
+def _outliers(outside: Outliers) -> str:
+    return f"{outside.count} ({units.share(outside.variance_share)})" if outside.count else "0"
 
 
 def _seconds(value: float | None) -> str:

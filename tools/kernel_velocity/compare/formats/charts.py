@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.stats
 from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, HoverTool, Span
 from bokeh.plotting import figure
@@ -20,7 +21,6 @@ from scipy.stats import gaussian_kde
 from kernel_velocity import units
 from kernel_velocity.compare import text
 from kernel_velocity.compare.result import Row, Timed
-from kernel_velocity.harness import statistics
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site.charts import roofline as roofline_plot
@@ -187,28 +187,27 @@ def _autocorrelation(samples: _Samples) -> Drawn:
 
 
 def _lorenz(samples: _Samples) -> Drawn:
-    curve, gini = statistics.lorenz_curve(samples.values), statistics.gini(samples.values)
+    held = np.concatenate([[0.0], np.cumsum(np.sort(samples.values))]) / samples.values.sum()
+    gini = max(0.0, 1 - float((held[1:] + held[:-1]).mean()))  # equal samples: 0, however it was rounded
+    population = np.linspace(0, 1, 101)
+    share = np.interp(population, np.linspace(0, 1, held.size), held)
     plot = _plot("share of the samples, fastest first", "share of the time", x_range=(0, 1), y_range=(0, 1))
     plot.line([0, 1], [0, 1], line_color=NEUTRAL, line_dash="dashed")
-    plot.line(list(curve.population), list(curve.share), line_color=samples.colour, line_width=2)
-    inequality = "" if gini.value is None else f"Gini coefficient {gini.value:.4f}; "
-    return f"{inequality}dashed: all samples equal", plot
+    plot.line(population.tolist(), share.tolist(), line_color=samples.colour, line_width=2)
+    return f"Gini coefficient {gini:.4f}; dashed: all samples equal", plot
 
 
 def _least_squares(samples: _Samples) -> Drawn:
     counts, seconds = batches(samples.values)
     if len(set(counts)) < 3:
         return "needs 6 samples: batches of 1, 2 and 3", None
-    slope = statistics.seconds_per_call(counts, seconds)
-    per_call = slope.seconds_per_call or 0.0
+    fit = scipy.stats.linregress(counts, seconds)
     plot = _plot("samples in the batch", f"time of the batch, {samples.unit}")
     plot.scatter(counts, seconds, size=5, fill_color=samples.colour, line_color=None)
     ends = [0.0, float(max(counts))]
-    plot.line(ends, [(slope.seconds_per_batch or 0.0) + per_call * x for x in ends], line_color=NEUTRAL, line_width=2)
-    error = "" if slope.error is None else f" ± {samples.text(slope.error)}"
-    fit = "" if slope.r_squared is None else f", R² {slope.r_squared:.5f}"
-    lengths = f"{len(counts)} batches of {counts[0]} to {counts[-1]} samples in a row"
-    return f"slope {samples.text(per_call)}{error} per call{fit}, over {lengths}", plot
+    plot.line(ends, [float(fit.intercept + fit.slope * x) for x in ends], line_color=NEUTRAL, line_width=2)
+    slope = f"slope {samples.text(fit.slope)} ± {samples.text(fit.stderr)} per call, R² {fit.rvalue**2:.5f}"
+    return f"{slope}, over {len(counts)} batches of {counts[0]} to {counts[-1]} samples in a row", plot
 
 
 def _power(timed: Timed, colour: str) -> Drawn:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_velocity.harness.stopping.rule import Reason
+from kernel_velocity.harness.stopping import Reason
 from kernel_velocity.results.measurement import MEANINGS, SeriesKey
 from kernel_velocity.site import rounds_data
 from kernel_velocity.site.model import Site
