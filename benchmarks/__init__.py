@@ -1,4 +1,4 @@
-"""The asv suite, always of HEAD: one module per kernel, and the measuring engine in `harness`.
+"""The asv suite, always of HEAD: one module per kernel, and `device.py` for the machine.
 
 Importing it has no effect outside asv. Inside (asv_runner is loaded, and asv has set its variables) our benchmark types
 are put before asv's own, which would claim every `time_*`, and the server that forks the rounds imports torch once.

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernel_velocity.harness.accuracy import compare
+from kernel_velocity.harness.accuracy import Tolerance, compare
 from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.cases import ELEMENTWISE, ITEM_BYTES, dims_of, dtype_of
-from kernel_velocity.harness.elementwise import ElementwiseProblem
-from kernel_velocity.harness.problem import Inputs, TestCase, Verdict
-from kernel_velocity.harness.tolerance import Tolerance
+from kernel_velocity.harness.cases import ELEMENTWISE, ITEM_BYTES, dtype_of
+from kernel_velocity.harness.problem import ElementwiseProblem, Inputs, TestCase, Verdict, c_parameters
 
 if TYPE_CHECKING:
     import torch
@@ -28,13 +26,7 @@ class AddMulExp(ElementwiseProblem):
     """x, y: (n,) -> out: (n,), all of one dtype."""
 
     kernel = "add_mul_exp"
-    parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"name": "x", "type": "float", "pointer": True, "const": True},
-        {"name": "y", "type": "float", "pointer": True, "const": True},
-        {"name": "out", "type": "float", "pointer": True, "const": False},
-        {"name": "n", "type": "size_t", "pointer": False, "const": False},
-    )
-
+    parameters = c_parameters("const float* x, const float* y, float* out, size_t n")
     cases: ClassVar[Mapping[str, Sequence[str]]] = {
         "cpu": (*ELEMENTWISE, "float64-5M", "float16-5M", "bfloat16-5M"),
         "cuda": (*ELEMENTWISE, "float16-50M", "bfloat16-50M"),  # beyond any GPU's caches
@@ -52,12 +44,10 @@ class AddMulExp(ElementwiseProblem):
         "float64": Tolerance(
             rtol=8 * 2.0**-52, atol=2.0**-1022, source="add_mul_exp: 8 units in the last place of exp"
         ),
-        "float16": Tolerance(
-            rtol=2.0**-11 * _ROUNDED_ONCE, atol=0.0, source="add_mul_exp: float32, rounded to float16"
-        ),
-        "bfloat16": Tolerance(
-            rtol=2.0**-8 * _ROUNDED_ONCE, atol=0.0, source="add_mul_exp: float32, rounded to bfloat16"
-        ),
+        **{
+            dtype: Tolerance(rtol=half * _ROUNDED_ONCE, atol=0.0, source=f"add_mul_exp: float32, rounded to {dtype}")
+            for dtype, half in (("float16", 2.0**-11), ("bfloat16", 2.0**-8))
+        },
     }
 
     def __init__(self) -> None:
@@ -74,10 +64,6 @@ class AddMulExp(ElementwiseProblem):
         if ITEM_BYTES[dtype] == 2:
             x, y = x / 2, y / 2
         return x.to(getattr(torch, dtype)), y.to(getattr(torch, dtype))
-
-    def inputs_of(self, case: str) -> Inputs:
-        """Return the inputs of a case in its dtype."""
-        return self.create_inputs(dims_of(case)[0], dtype_of(case))
 
     def reference_solution(self, *inputs: Any) -> torch.Tensor:
         """Return exp((x + y) * 2) by three eager operations, of float16 and bfloat16 between casts.

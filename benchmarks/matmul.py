@@ -7,14 +7,12 @@ counted as a FLOP is, and read as an OP (GOPS); its roof is the peak in int8.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernel_velocity.harness.accuracy import compare
+from kernel_velocity.harness.accuracy import Tolerance, compare
 from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.cases import ITEM_BYTES, dims_of, dtype_of
-from kernel_velocity.harness.problem import Inputs, Problem, TestCase, Verdict
-from kernel_velocity.harness.tolerance import Tolerance
+from kernel_velocity.harness.cases import ITEM_BYTES, dtype_of
+from kernel_velocity.harness.problem import Inputs, SuiteProblem, TestCase, Verdict, c_parameters, every
 
 if TYPE_CHECKING:
     import torch
@@ -28,18 +26,11 @@ def _cubes(*sizes: int, dtype: str = "float32") -> tuple[str, ...]:
 _ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0**-8)}
 
 
-class Matmul(Problem):
+class Matmul(SuiteProblem):
     """a: (m, k), b: (k, n) -> out: (m, n), all row-major and of one dtype, but of int8 int32; `dims` is (m, n, k)."""
 
     kernel = "matmul"
-    parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"name": "a", "type": "float", "pointer": True, "const": True},
-        {"name": "b", "type": "float", "pointer": True, "const": True},
-        {"name": "out", "type": "float", "pointer": True, "const": False},
-        {"name": "m", "type": "size_t", "pointer": False, "const": False},
-        {"name": "n", "type": "size_t", "pointer": False, "const": False},
-        {"name": "k", "type": "size_t", "pointer": False, "const": False},
-    )
+    parameters = c_parameters("const float* a, const float* b, float* out, size_t m, size_t n, size_t k")
     cases: ClassVar[Mapping[str, Sequence[str]]] = {
         "cpu": _cubes(128, 256, 512, 768, 1024),
         "cuda": (
@@ -54,14 +45,6 @@ class Matmul(Problem):
 
     def __init__(self) -> None:
         super().__init__(name="matmul")
-
-    def generate_test_cases(self) -> list[TestCase]:
-        """Return one case per cube."""
-        return [self._case(name, *dims_of(name)) for name in self.cases[self.device]]
-
-    def _case(self, name: str, m: int, n: int, k: int) -> TestCase:
-        inputs = partial(self.create_inputs, m, n, k, dtype_of(name))
-        return TestCase(name=name, dims=(m, n, k), create_inputs=inputs)
 
     def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
         """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype; all numbers of int8."""
@@ -128,8 +111,7 @@ class Matmul(Problem):
     def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
         """Return every `step`-th row of a and of the output, counted back from the last, and all of b."""
         a, b = inputs
-        start = (a.shape[0] - 1) % step
-        return (a[start::step].contiguous(), b), output[start::step].contiguous()
+        return (every(a, step), b), every(output, step)
 
     def get_flops(self, test_case: TestCase) -> int:
         """Return 2 m n k: a multiplication and an addition per term, as BLAS counts."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.matmul import Matmul, _cubes
 from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.problem import Inputs, Problem, TestCase
+from kernel_velocity.harness.problem import Inputs, Problem, TestCase, c_parameters
 
 if TYPE_CHECKING:
     import torch
@@ -17,10 +17,8 @@ class MatmulBiasRelu(Matmul):
     """a: (m, k), b: (k, n), bias: (n,) -> out: (m, n), all float32 and row-major; `dims` is (m, n, k)."""
 
     kernel = "matmul_bias_relu"
-    parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
-        *Matmul.parameters[:2],
-        {"name": "bias", "type": "float", "pointer": True, "const": True},
-        *Matmul.parameters[2:],
+    parameters = c_parameters(
+        "const float* a, const float* b, const float* bias, float* out, size_t m, size_t n, size_t k"
     )
     cases: ClassVar[Mapping[str, Sequence[str]]] = {
         "cpu": _cubes(128, 512, 1024),

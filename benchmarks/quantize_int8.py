@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernel_velocity.harness.accuracy import compare
+from kernel_velocity.harness.accuracy import Tolerance, compare
 from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.cases import ELEMENTWISE, ITEM_BYTES, dims_of, dtype_of
-from kernel_velocity.harness.elementwise import ElementwiseProblem
-from kernel_velocity.harness.problem import Inputs, TestCase, Verdict
-from kernel_velocity.harness.tolerance import Tolerance
+from kernel_velocity.harness.cases import ELEMENTWISE, ITEM_BYTES, dtype_of
+from kernel_velocity.harness.problem import ElementwiseProblem, Inputs, TestCase, Verdict, c_parameters
 
 if TYPE_CHECKING:
     import torch
@@ -29,14 +27,7 @@ class QuantizeInt8(ElementwiseProblem):
     kernel = "quantize_int8"
     is_exact = True  # five IEEE operations with one right answer each: no tolerance
     tolerance = Tolerance(rtol=0.0, atol=0.0, source="quantize_int8: exact")
-    parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"name": "x", "type": "float", "pointer": True, "const": True},
-        {"name": "scale", "type": "float", "pointer": False, "const": False},
-        {"name": "zero_point", "type": "int", "pointer": False, "const": False},
-        {"name": "out", "type": "int8_t", "pointer": True, "const": False},
-        {"name": "n", "type": "size_t", "pointer": False, "const": False},
-    )
-
+    parameters = c_parameters("const float* x, float scale, int zero_point, int8_t* out, size_t n")
     cases: ClassVar[Mapping[str, Sequence[str]]] = {
         "cpu": (*ELEMENTWISE, "float16-5M", "bfloat16-5M"),
         "cuda": (*ELEMENTWISE, "float16-50M", "bfloat16-50M"),  # beyond any GPU's caches
@@ -55,10 +46,6 @@ class QuantizeInt8(ElementwiseProblem):
 
         scale = SCALE if self.device == "cpu" else torch.tensor(SCALE, device=self.device)
         return self.random(count, "x").to(getattr(torch, dtype)), scale, ZERO_POINT
-
-    def inputs_of(self, case: str) -> Inputs:
-        """Return the inputs of a case, x in its dtype."""
-        return self.create_inputs(dims_of(case)[0], dtype_of(case))
 
     def native_arguments(self, inputs: Inputs) -> Inputs:
         """Return x, scale as a number, zero_point."""

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kernel_velocity.harness.accuracy import compare_outputs, verdict
+from kernel_velocity.harness.accuracy import Tolerance, compare_outputs, verdict
 from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.cases import ITEM_BYTES, dims_of, dtype_of
-from kernel_velocity.harness.problem import Inputs, Outputs, Problem, TestCase, Verdict, tiled
-from kernel_velocity.harness.tolerance import Tolerance
+from kernel_velocity.harness.cases import ITEM_BYTES, dtype_of
+from kernel_velocity.harness.problem import Inputs, Outputs, SuiteProblem, TestCase, Verdict, c_parameters, every
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +23,7 @@ CASES = tuple(f"float32-{shape}" for shape in SHAPES)
 PERIOD = 1_048_576  # random values drawn: 256 rows; larger inputs repeat them
 
 
-class QuantizeInt8Rows(Problem):
+class QuantizeInt8Rows(SuiteProblem):
     """x: (rows, columns) float32, float16 or bfloat16 -> out: (rows, columns) int8, scales: (rows,) float32.
 
     `dims` is (rows, columns).
@@ -34,13 +32,7 @@ class QuantizeInt8Rows(Problem):
     kernel = "quantize_int8_rows"
     is_exact = True  # IEEE operations with one right answer each: no tolerance
     tolerance = Tolerance(rtol=0.0, atol=0.0, source="quantize_int8_rows: exact")
-    parameters: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"name": "x", "type": "float", "pointer": True, "const": True},
-        {"name": "out", "type": "int8_t", "pointer": True, "const": False},
-        {"name": "scales", "type": "float", "pointer": True, "const": False},
-        {"name": "rows", "type": "size_t", "pointer": False, "const": False},
-        {"name": "columns", "type": "size_t", "pointer": False, "const": False},
-    )
+    parameters = c_parameters("const float* x, int8_t* out, float* scales, size_t rows, size_t columns")
     cases: ClassVar[Mapping[str, Sequence[str]]] = {
         "cpu": (*CASES, "float16-2048x4096", "bfloat16-2048x4096"),
         "cuda": (*CASES, "float16-8192x4096", "bfloat16-8192x4096"),
@@ -51,18 +43,6 @@ class QuantizeInt8Rows(Problem):
     def __init__(self) -> None:
         super().__init__(name="quantize_int8_rows")
 
-    def generate_test_cases(self) -> list[TestCase]:
-        """Return one case per size."""
-        return [
-            TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.inputs_of, name))
-            for name in self.cases[self.device]
-        ]
-
-    def inputs_of(self, case: str) -> Inputs:
-        """Return the inputs of a case, x in its dtype."""
-        rows, columns = dims_of(case)
-        return self.create_inputs(rows, columns, dtype_of(case))
-
     def create_inputs(self, rows: int, columns: int, dtype: str = "float32") -> Inputs:
         """Return x (normal values) and 127; on CUDA that is a 0-dim tensor, by which PyTorch divides.
 
@@ -70,9 +50,7 @@ class QuantizeInt8Rows(Problem):
         """
         import torch  # noqa: PLC0415 - discovery must work without torch
 
-        generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/x"))
-        values = torch.randn(min(rows * columns, PERIOD), generator=generator, dtype=torch.float32)
-        x = tiled(values.to(self.device), (rows, columns)).to(getattr(torch, dtype))
+        x = self.random(rows * columns, "x", PERIOD).reshape(rows, columns).to(getattr(torch, dtype))
         return x, 127.0 if self.device == "cpu" else torch.tensor(127.0, device=self.device)
 
     def native_arguments(self, inputs: Inputs) -> Inputs:
@@ -96,8 +74,7 @@ class QuantizeInt8Rows(Problem):
     def subset(self, inputs: Inputs, output: Outputs, step: int) -> tuple[Inputs, Outputs]:
         """Return every `step`-th row and its scale, counted back from the last."""
         x, steps = inputs
-        rows = slice((x.shape[0] - 1) % step, None, step)
-        return (x[rows].contiguous(), steps), tuple(each[rows].contiguous() for each in output)
+        return (every(x, step), steps), tuple(every(values, step) for values in output)
 
     def get_flops(self, test_case: TestCase) -> int:
         """Return 6 per element: size, maximum, division, rounding and the two comparisons of the clamp.

@@ -3,11 +3,16 @@
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
-from kernel_velocity.harness import cache, gpu, nvml, timing
-from kernel_velocity.harness.cuda_timers import CudaEventTimer, CudaGraphTimer, TorchEvents
-from kernel_velocity.harness.regions import CudaRegionTimer, Region
+from kernel_velocity.harness import gpu, timing
 from kernel_velocity.harness.telemetry import decode
-from kernel_velocity.harness.timers import SyncTimer
+from kernel_velocity.harness.timers import (
+    CudaEventTimer,
+    CudaGraphTimer,
+    CudaRegionTimer,
+    Region,
+    SyncTimer,
+    TorchEvents,
+)
 
 torch = pytest.importorskip("torch", reason="CUDA is reached through torch")
 pytestmark = [
@@ -79,18 +84,18 @@ def addition():
 
 
 def test_cold_is_slower_than_hot_and_no_faster_than_memory(addition):
-    if cache.cache_size("cuda") < 24e6:
+    if timing.cache_size("cuda") < 24e6:
         pytest.skip("this L2 does not hold 12 MB")
-    hot, cold = CudaEventTimer(TorchEvents("cuda")), CudaEventTimer(TorchEvents("cuda"), cache.flush("cuda"))
+    hot, cold = CudaEventTimer(TorchEvents("cuda")), CudaEventTimer(TorchEvents("cuda"), timing.flush("cuda"))
     hot.samples(addition, 16, 256)  # the clock rises
     warm, cool = median(hot.samples(addition, 1, 256)), median(cold.samples(addition, 1, 256))
     assert not (hot.flags | cold.flags)
     assert cool > 1.05 * warm
-    assert 12e6 / cool < cache.WARM * cache.memory_peak("cuda", hot)
+    assert 12e6 / cool < timing.WARM * timing.memory_peak("cuda", hot)
 
 
 def test_a_cold_loop_allocates_nothing(addition):
-    timer = CudaEventTimer(TorchEvents("cuda"), cache.flush("cuda"))
+    timer = CudaEventTimer(TorchEvents("cuda"), timing.flush("cuda"))
     timer.samples(addition, 1, 8)
     before = torch.cuda.memory_stats()["allocation.all.allocated"]
     timer.samples(addition, 1, 64)
@@ -161,12 +166,12 @@ def test_a_caller_waits_longer_than_the_device_works(addition):
 
 
 def test_the_driver_knows_the_current_device():
-    said = nvml.describe(gpu.uuid())
+    said = gpu.describe(gpu.uuid())
     if isinstance(said, str):
         pytest.skip(said)  # no binding, or a part of a GPU (MIG), whose UUID is another
     assert said["driver"]
-    with nvml.opened(gpu.uuid()) as (library, handle):
-        state = nvml.read(library, handle)
+    with gpu.opened(gpu.uuid()) as (library, handle):
+        state = gpu.read(library, handle)
     assert state.sm_clock is None or 1e8 < state.sm_clock < 4e9
     assert state.power is None or 5 < state.power < 2000
     assert state.temperature is None or 10 < state.temperature < 120

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import device
-from kernel_velocity.harness import cache_sweep, ceilings, nvml
+from kernel_velocity.harness import ceilings, device_figures, gpu
 from kernel_velocity.harness.device_figures import UNITS, version
 from tests.harness import pretend_cuda
 from tests.harness.test_ceilings import quick as quick  # noqa: PLC0414 - a fixture
@@ -39,7 +39,7 @@ def test_what_cannot_be_measured_is_none():
 
 
 def test_without_the_device_it_does_not_apply(monkeypatch):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise NotImplementedError("PyTorch sees no CUDA device")
 
     monkeypatch.setattr(ceilings, "measure", refuse)
@@ -59,11 +59,11 @@ def test_it_is_really_measured(quick, monkeypatch):
     pytest.importorskip("torch", reason="ceilings are measured through torch")
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
-        monkeypatch.setattr(cache_sweep, name, lambda device, answer=answer: answer)
+        monkeypatch.setattr(ceilings, name, lambda device, answer=answer: answer)
     monkeypatch.setattr("kernel_velocity.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
     # Of sets this small a busy machine may show a larger cache than the largest of them lies beyond.
     monkeypatch.setattr(
-        cache_sweep, "sizes_seen", lambda points, *_: dict.fromkeys(("L1", "L2", "L3")) if points else {}
+        device_figures, "sizes_seen", lambda points, *_: dict.fromkeys(("L1", "L2", "L3")) if points else {}
     )
     document = json.loads(json.dumps(device.Cpu().setup_cache()))
     assert set(document["figures"]) == set(UNITS["cpu"])
@@ -76,8 +76,10 @@ def test_a_gpu_is_measured_by_its_own_clock(quick, monkeypatch):
     torch = pytest.importorskip("torch", reason="ceilings are measured through torch")
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     pretend_cuda.plant(monkeypatch, torch)
-    monkeypatch.setattr(nvml, "describe", lambda uuid: {"asked": uuid})
-    monkeypatch.setattr(cache_sweep, "PER_CALL", {"cuda": 1 << 21})
+    monkeypatch.setattr(gpu, "describe", lambda uuid: {"asked": uuid})
+    monkeypatch.setattr(ceilings, "PER_CALL", {"cuda": 1 << 21})
+    monkeypatch.setattr(ceilings, "BEYOND", 4)
+    monkeypatch.setattr(ceilings, "cache_size", lambda device: 1 << 20)
     document = json.loads(json.dumps(device.Cuda().setup_cache()))
     assert set(document["figures"]) == set(UNITS["cuda"])
     for name in ("dram_read_bandwidth", "peak_tf32", "peak_int8", "launch_overhead"):

@@ -17,7 +17,7 @@ from kernel_velocity.compare.settings import Settings
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
-from kernel_velocity.harness.machine import HostActivity
+from kernel_velocity.harness.reported import HostActivity
 from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
 from kernel_velocity.roofline.model import Roofs
 from tests.compare.doubling import EAGER, ELEMENTS, QUICK, ROOFS, Doubling, DoublingBytes, doing, returning, writing

@@ -10,7 +10,7 @@ from kernel_velocity.compare import selection, system
 from kernel_velocity.compare.selection import cases, check_fits, dtype_of, matching, needed
 from kernel_velocity.compare.settings import PRESETS, Settings, settings
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import gpu, nvml, reported
+from kernel_velocity.harness import gpu, reported
 from kernel_velocity.harness.accuracy import parse_tolerance
 from kernel_velocity.harness.stopping import Continue, FixedCount, Stop, VariationOfRates
 from kernel_velocity.runner.host import measuring_variables
@@ -208,9 +208,9 @@ def test_system_of_a_gpu_is_what_its_driver_knows(monkeypatch):
         "power_limit": 700.0,
     }
     monkeypatch.setattr(gpu, "uuid", lambda: "GPU-0")
-    monkeypatch.setattr(nvml, "describe", lambda uuid: answers)
+    monkeypatch.setattr(gpu, "describe", lambda uuid: answers)
     facts = system.environment("cuda", 1)
     assert (facts["device"], facts["driver"], facts["power limit"]) == ("Pretend", "560.1", "700 W")
     assert facts["clocks"] == "SM 1.98 GHz of 1.98 GHz, memory 2.60 GHz"
-    monkeypatch.setattr(nvml, "describe", lambda uuid: "no driver")
+    monkeypatch.setattr(gpu, "describe", lambda uuid: "no driver")
     assert system.environment("cuda", 1)["driver"] == "not known"

@@ -17,7 +17,7 @@ import git
 from kernel_velocity.findings import store
 from kernel_velocity.findings.finding import Affected, Decision, Finding, Kind, State, slug
 from kernel_velocity.harness import device_figures
-from kernel_velocity.harness.nvml import GpuActivity
+from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.results import failures, lines
 from kernel_velocity.results.identity import Identity, environment_of
 from kernel_velocity.results.sessions import SessionFacts

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kernel_velocity.harness import cuda_timers, timers
-from kernel_velocity.harness.cuda_timers import CaptureError
+from kernel_velocity.harness import timers
+from kernel_velocity.harness.timers import CaptureError
 
 
 @dataclass
@@ -93,6 +93,5 @@ class Device:
 def device(monkeypatch):
     """A simulated device; the timers' host clock is its own."""
     made = Device()
-    for module in (timers, cuda_timers):
-        monkeypatch.setattr(module, "perf_counter_ns", lambda: round(made.host * 1e9))
+    monkeypatch.setattr(timers, "perf_counter_ns", lambda: round(made.host * 1e9))
     return made

@@ -1,4 +1,4 @@
-"""Accuracy figures: as computed one element after the other; each deliberate fault is caught and named."""
+"""Accuracy and tolerances: figures as computed one element after the other; each fault is caught and named."""
 
 import itertools
 import math
@@ -10,9 +10,131 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness import error_sums
-from kernel_velocity.harness.accuracy import NAMES, accuracy, compare, compare_outputs, in_words, verdict
-from kernel_velocity.harness.tolerance import Tolerance, parse_tolerance
+from kernel_velocity.harness import accuracy as accuracy_module
+from kernel_velocity.harness.accuracy import (
+    EPSILON,
+    INTEGERS,
+    NAMES,
+    Tolerance,
+    accuracy,
+    blocks,
+    compare,
+    compare_outputs,
+    in_words,
+    parse_tolerance,
+    tolerance_of,
+    verdict,
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "allowed"),
+    [("float32", 1e-5), ("float64", 1e-7), ("float16", 2**-9), ("bfloat16", 2**-6), ("torch.float32", 1e-5)],
+)
+def test_a_dtype_has_a_default(dtype, allowed):
+    found = tolerance_of(dtype)
+    assert (found.rtol, found.atol) == (allowed, allowed)
+    assert dtype.removeprefix("torch.") in found.source
+
+
+@pytest.mark.parametrize("preset", ["default", "epsilon"])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_are_exact_whatever_the_preset(dtype, preset):
+    found = tolerance_of(dtype, preset)
+    assert (found.rtol, found.atol) == (0, 0)
+
+
+@pytest.mark.parametrize(("dtype", "epsilon"), EPSILON.items())
+def test_epsilon_is_1000_times_the_distance_from_1_to_the_next_number(dtype, epsilon):
+    assert tolerance_of(dtype, "epsilon").rtol == tolerance_of(dtype, "epsilon").atol == 1000 * epsilon
+
+
+def test_the_epsilons_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, "finfo"):
+        pytest.skip("this torch stands in for the real one")
+    assert {name: torch.finfo(getattr(torch, name)).eps for name in EPSILON} == dict(EPSILON)
+
+
+def test_a_preset_as_text_takes_its_figures_from_the_output():
+    found = parse_tolerance("epsilon")
+    assert (found.rtol, found.atol) == (0, 0)
+    assert found.resolved("float64") == tolerance_of("float64", "epsilon")
+    assert found.resolved("int8") == tolerance_of("int8", "epsilon")
+    stated = parse_tolerance("1e-3")
+    assert stated.resolved("int8") is stated
+
+
+@pytest.mark.parametrize(
+    ("text", "rtol", "atol"),
+    [
+        ("1e-3", 1e-3, 1e-3),
+        (" 0 ", 0, 0),
+        ("1", 1, 1),
+        ("rtol=1e-3,atol=1e-5", 1e-3, 1e-5),
+        ("atol=2, rtol=.5", 0.5, 2),
+        ("atol=2", 0, 2),
+    ],
+)
+def test_what_a_user_writes(text, rtol, atol):
+    found = parse_tolerance(text)
+    assert (found.rtol, found.atol, found.preset) == (rtol, atol, None)
+
+
+figures = st.floats(0, 1e300)
+
+
+@given(rtol=figures, atol=figures)
+def test_a_tolerance_reads_back_what_it_writes(rtol, atol):
+    assert parse_tolerance(str(Tolerance(rtol=rtol, atol=atol, source="as given"))) == Tolerance(
+        rtol=rtol, atol=atol, source="as given"
+    )
+
+
+@pytest.mark.parametrize("preset", ["default", "epsilon"])
+def test_a_preset_reads_back_what_it_writes(preset):
+    assert str(parse_tolerance(preset)) == preset
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-1e-3", "-1e-3 is not a finite number of at least 0"),
+        ("nan", "nan is not a finite number"),
+        ("inf", "inf is not a finite number"),
+        ("", "'' is not a number"),
+        ("tight", "'tight' is not a number"),
+        ("1e-3,1e-5", "'1e-3,1e-5' is not a number"),
+        ("rtol=-1", "-1 is not a finite number"),
+        ("rtol=", "'' is not a number"),
+        ("rtol=1,rtol=2", "'rtol=2' is not understood"),
+        ("rtol=1,eps=2", "'eps=2' is not understood"),
+        ("rtol=1,2", "'2' is not understood"),
+    ],
+)
+def test_text_that_makes_no_sense_costs_one_line(text, said):
+    with pytest.raises(ValueError, match="wanted a number") as caught:
+        parse_tolerance(text)
+    message = str(caught.value)
+    assert message.startswith(f"tolerance {text!r}: {said}")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_figures_that_make_no_sense_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"tolerance: {name} is .*at least 0 is wanted"):
+        Tolerance(**{"rtol": 0.0, "atol": 0.0, "source": "", name: value})
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="preset 'lax' is not known; wanted"):
+        tolerance_of("float32", "lax")
+    with pytest.raises(ValueError, match="preset 'lax' is not known; wanted"):
+        Tolerance(rtol=0.0, atol=0.0, source="", preset="lax")
+    with pytest.raises(ValueError, match="none is known for dtype complex64; there are float16"):
+        tolerance_of("complex64")
+
 
 torch = pytest.importorskip("torch", reason="tensors are compared")
 np = pytest.importorskip("numpy")
@@ -45,7 +167,7 @@ def test_unsigned_outputs_of_a_signed_reference_are_compared(dtype):
 
 
 def test_a_sum_that_overflowed_on_both_sides_is_not_known(monkeypatch):
-    monkeypatch.setattr(error_sums, "BLOCK_CPU", 2)
+    monkeypatch.setattr(accuracy_module, "BLOCK_CPU", 2)
     huge = floats(1e308, 1e308, -1e308, -1e308, dtype=torch.float64)
     assert compare(huge, -huge)["mean_signed_error"] is None
 
@@ -58,7 +180,7 @@ def test_a_sum_that_overflowed_on_both_sides_is_not_known(monkeypatch):
 )
 def test_figures_are_those_of_one_element_after_the_other(pairs, rtol, atol, size):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(error_sums, "BLOCK_CPU", size)
+        patch.setattr(accuracy_module, "BLOCK_CPU", size)
         found = compare(floats(*(e for e, _ in pairs)), floats(*(a for _, a in pairs)), within(rtol, atol))
     errors = [abs(a - e) for e, a in pairs]
     relative = [error / max(abs(e), 2.0**-126) for error, (e, _) in zip(errors, pairs, strict=True)]
@@ -125,7 +247,7 @@ STRANGE = {
 @pytest.mark.parametrize("size", [1, 100])
 @pytest.mark.parametrize("allowed", [EXACT, within(1e300, 1e300)], ids=["exact", "anything"])
 def test_what_is_not_finite_is_counted_and_never_passes_silently(monkeypatch, pair, counts, size, allowed):
-    monkeypatch.setattr(error_sums, "BLOCK_CPU", size)
+    monkeypatch.setattr(accuracy_module, "BLOCK_CPU", size)
     expected, actual = floats(1.0, 2.0, pair[0], 4.0), floats(1.0, 2.0, pair[1], 4.0)
     found = compare(expected, actual, allowed)
     names = ("nan", "infinite", "missing", "expected_nan", "expected_infinite")
@@ -289,7 +411,7 @@ def test_blocks_are_the_row_major_order_whatever_the_strides(shape, size, random
     strided = torch.arange(count).reshape([shape[place] for place in order])
     strided = strided.permute([order.index(axis) for axis in range(len(shape))])  # of the same shape
     assert strided.shape == plain.shape
-    found = list(error_sums.blocks(plain, strided, size))
+    found = list(blocks(plain, strided, size))
     assert [first for first, _, _ in found] == [0, *itertools.accumulate(len(block) for _, block, _ in found)][:-1]
     assert all(0 < len(block) <= size for _, block, _ in found)
     for place, tensor in ((1, plain), (2, strided)):
@@ -298,7 +420,7 @@ def test_blocks_are_the_row_major_order_whatever_the_strides(shape, size, random
 
 
 def test_strided_outputs_are_compared_in_place(monkeypatch):
-    monkeypatch.setattr(error_sums, "BLOCK_CPU", 7)
+    monkeypatch.setattr(accuracy_module, "BLOCK_CPU", 7)
     expected = torch.arange(60.0).reshape(3, 4, 5)
     actual = expected.clone()
     actual[1, 2, 3] = -1
@@ -423,12 +545,12 @@ def test_memory_does_not_grow_with_the_output():
 
 @pytest.mark.cuda
 def test_tensors_of_a_device_are_compared_there_block_by_block():
-    expected = torch.rand(3 * error_sums.BLOCK_DEVICE + 5)
+    expected = torch.rand(3 * accuracy_module.BLOCK_DEVICE + 5)
     actual = expected.cuda()
     actual[-1] = NAN
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     found = compare(expected, actual)  # the expected values lie elsewhere
     assert (found["wrong"], found["nan"], found["first_wrong"]) == (1, 1, expected.numel() - 1)
-    assert torch.cuda.max_memory_allocated() - before < 12 * 8 * error_sums.BLOCK_DEVICE
+    assert torch.cuda.max_memory_allocated() - before < 12 * 8 * accuracy_module.BLOCK_DEVICE
     assert compare(expected.cuda(), actual)["wrong"] == 1

@@ -15,9 +15,9 @@ from benchmarks import add_mul_exp, matmul, quantize_int8, quantize_int8_rows
 from kernel_velocity.harness import benchmark
 from kernel_velocity.harness.benchmark import WrongResultError, _KernelBenchmark
 from kernel_velocity.harness.implementations import KernelFailedError, bind
-from kernel_velocity.harness.machine import HostActivity
-from kernel_velocity.harness.running import EarlierRoundDiedError
+from kernel_velocity.harness.reported import HostActivity
 from kernel_velocity.harness.sampling import measure
+from kernel_velocity.harness.spool import EarlierRoundDiedError
 from kernel_velocity.harness.telemetry import decode
 from kernel_velocity.harness.under_test import WrongPackageError, check_package
 

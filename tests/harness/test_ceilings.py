@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness import cache, ceilings, nvml, reported, workloads
+from kernel_velocity.harness import ceilings, gpu, reported, timing, workloads
 from kernel_velocity.harness.ceilings import (
     Ceiling,
     affordable,
@@ -222,7 +222,7 @@ def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
     torch = whole
     waits = pretend_cuda.plant(monkeypatch, torch)
     monkeypatch.setattr(ceilings, "SMALLEST", {"cuda": 1 << 17})
-    monkeypatch.setattr(nvml, "describe", lambda uuid: {"asked": uuid})
+    monkeypatch.setattr(gpu, "describe", lambda uuid: {"asked": uuid})
     tf32 = []
     multiply = torch.matmul
 
@@ -283,9 +283,9 @@ def test_without_the_library_or_with_an_older_one_torch_alone_is_measured(torch,
     products = list(ceilings._products("cpu", HostTimer))
     assert {(each.value, each.why) for each in products if each.what == MULTIPLY_ADDS} == {(None, why)}
     assert next(each.value for each in products if (each.what, each.dtype) == ("matmul", "float32"))
-    monkeypatch.setattr(cache, "SECONDS", 0.002)
-    monkeypatch.setattr(cache, "cache_size", lambda device: 1 << 16)
-    assert cache.memory_peak("cpu", HostTimer())
+    monkeypatch.setattr(timing, "SECONDS", 0.002)
+    monkeypatch.setattr(timing, "cache_size", lambda device: 1 << 16)
+    assert timing.memory_peak("cpu", HostTimer())
 
 
 def test_multiply_adds_are_as_many_as_they_say(torch, monkeypatch):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from kernel_velocity.harness import cache_sweep, ceilings
+from kernel_velocity.harness import ceilings
 from kernel_velocity.harness.device_figures import figures
 from kernel_velocity.harness.reported import last_level_cache
 
@@ -98,7 +98,7 @@ def loops(tmp_path_factory):
 
 def ours():
     """Return the figures, and torch's product in float32, which is one of the two that the peak is the higher of."""
-    document = ceilings.measure("cpu", cache_sweep.measured)
+    document = ceilings.measure("cpu", caches=True)
     products = {each.dtype: each.value for each in ceilings.from_document(document) if each.what == "matmul"}
     return {each.name: each.value for each in figures(document)} | {"matmul": products["float32"]}
 

@@ -1,14 +1,154 @@
-"""The gate: which samples count, what waiting costs, and what a quiet core is."""
+"""The gate: which samples count, what waiting costs, what a quiet core is, and what the gauges do."""
 
+import json
 import math
 import os
+import random
+import time
 from itertools import chain, repeat
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kernel_velocity.harness import gate, reported
-from kernel_velocity.harness.gate import EVERY, Gate, GateError, on_cpu, patience
-from kernel_velocity.harness.gauges import reference
+from kernel_velocity.harness.gate import EVERY, FRESH, SLICE, Gate, GateError, on_cpu, patience, reference
+
+
+def test_gauges_take_time():
+    assert 0 < gate.cpu_gauge()() < 1
+    assert 0 < gate.memory_gauge(4 * SLICE)() < 1
+
+
+@pytest.mark.parametrize(("size", "slices"), [(3 * SLICE + 5, 3), (1, 2), (1 << 60, 4)])
+def test_memory_is_copied_slice_by_slice(monkeypatch, size, slices):
+    monkeypatch.setattr(gate, "LARGEST", 4 * SLICE)
+    copied = []
+    address = lambda array: array.__array_interface__["data"][0]  # noqa: E731
+    monkeypatch.setattr(np, "copyto", lambda to, source: copied.append((address(to), address(source), source.nbytes)))
+    read = gate.memory_gauge(size)
+    for _ in range(slices + 1):
+        read()
+    target, source, _ = copied[0]
+    wanted = [(target + n * SLICE, source + n * SLICE, SLICE) for n in range(slices)]
+    assert copied == [*wanted, wanted[0]]
+    assert abs(target - source) >= slices * SLICE
+
+
+def test_slices_before_the_timed_one_are_not_timed(monkeypatch):
+    now, copied = [0.0], []
+    monkeypatch.setattr(gate, "perf_counter", lambda: now[0])
+
+    def copy(to, source):
+        now[0] += 1.0 if len(copied) % 3 == 2 else 10.0
+        copied.append(source.nbytes)
+
+    monkeypatch.setattr(np, "copyto", copy)
+    read = gate.memory_gauge(4 * SLICE, untimed=2)
+    assert [read(), read()] == [1.0, 1.0]
+    assert copied == [SLICE] * 6
+
+
+class Controlled:
+    """A control whose calls cost so many s each, the last of them from there on, by a clock of its own."""
+
+    def __init__(self, monkeypatch, *costs):
+        self.now, self.calls, self._costs = 0.0, 0, costs
+        monkeypatch.setattr(gate, "perf_counter", lambda: self.now)
+
+    def __call__(self):
+        cost = self._costs[min(self.calls, len(self._costs) - 1)]
+        self.calls += 1
+        self.now = round(self.now + cost, 9)
+
+
+def test_a_control_is_warm_when_it_is_read_and_finds_what_it_left_itself(monkeypatch):
+    """The kernel's own leavings are not to be told apart from a slow machine."""
+    control = Controlled(monkeypatch, *[0.001] * 10, 0.009, 0.002)
+    read = gate.control_gauge(control)
+    assert control.calls == 10
+    assert read() == pytest.approx(0.002)
+    assert control.calls == 12
+
+
+def test_a_control_is_not_warmed_for_long(monkeypatch):
+    control = Controlled(monkeypatch, 0.025)
+    assert gate.control_gauge(control) is not None
+    assert control.calls == 4
+
+
+@pytest.mark.parametrize(("seconds", "read"), [(0.03, True), (0.031, False)])
+def test_a_control_that_takes_long_is_not_read(monkeypatch, seconds, read):
+    control = Controlled(monkeypatch, 1.0, seconds) if not read else Controlled(monkeypatch, 0.05, seconds)
+    assert (gate.control_gauge(control) is not None) is read
+
+
+def always(seconds):
+    return lambda: seconds
+
+
+def test_the_reference_is_the_fastest_tenth(tmp_path):
+    readings = [float(n) for n in range(1, gate.CALIBRATION + 1)]
+    random.Random(1).shuffle(readings)
+    assert reference(iter(readings).__next__, tmp_path) == 1 + gate.CALIBRATION // 10
+
+
+def test_the_reference_is_the_least_of_the_last_day(tmp_path):
+    folder = tmp_path / "gauge"
+    assert reference(always(2.0), folder) == 2.0
+    assert reference(always(3.0), folder) == 2.0  # this round began in a busy second
+    assert reference(always(1.0), folder) == 1.0
+    assert reference(always(2.0), folder) == 1.0
+    (kept,) = folder.iterdir()  # and no draft
+    yesterday = time.time() - FRESH - 60
+    os.utime(kept, (yesterday, yesterday))
+    assert reference(always(3.0), folder) == 3.0
+    assert reference(always(4.0), folder) == 3.0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff", '"1"', *(f'{{"seconds": {x}}}' for x in (0, -1, '"1"'))])
+def test_a_kept_reference_that_is_none_is_replaced(tmp_path, text):
+    reference(always(1.0), tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(text, encoding="latin-1")
+    assert reference(always(2.0), tmp_path) == 2.0
+    assert json.loads(kept.read_text()) == {"seconds": 2.0}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "null", "true"])
+def test_a_kept_reference_is_a_number(tmp_path, number):
+    reference(always(0.1), tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(f'{{"seconds": {number}}}')
+    assert reference(always(0.2), tmp_path) == 0.2
+    assert reference(always(0.3), tmp_path) == 0.2
+
+
+def test_a_reference_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    reference(always(2.0), tmp_path)
+    (kept,) = tmp_path.iterdir()
+
+    def killed(self, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        reference(always(1.0), tmp_path)
+    assert json.loads(kept.read_text()) == {"seconds": 2.0}
+
+
+def test_another_machine_has_another_reference(tmp_path, monkeypatch):
+    reference(always(1.0), tmp_path)
+    monkeypatch.setattr(reported, "name", lambda device: "another processor")
+    assert reference(always(2.0), tmp_path) == 2.0
+    monkeypatch.setattr(np, "__version__", "0")
+    assert reference(always(3.0), tmp_path) == 3.0
+
+
+def test_a_folder_that_cannot_be_written_to_costs_nothing_but_the_memory(tmp_path):
+    (tmp_path / "gauge").write_text("a file where the folder should be")
+    assert reference(always(2.0), tmp_path / "gauge") == 2.0
+
 
 QUIET, BUSY = 1.0, 2.0  # what the gauge reads, of a reference of 1; the limit lies between
 READING, SAMPLE = 1e-5, 1e-4  # s by the clock: a reading, and a sample: five of those are a portion
@@ -100,7 +240,7 @@ def test_a_control_is_called_in_turns_with_the_samples(gated):
     turn = ["control", "read", 1]
     assert script.did == ["read", 5, "read", *turn, "read", 5, "read", 5, "read", *turn]
     assert made.control_readings == pytest.approx([2 * SAMPLE] * 2)
-    assert made.control() == pytest.approx(2 * SAMPLE)
+    assert made.gauges()[2] == pytest.approx(2 * SAMPLE)
     assert made.lost == 0
 
 
@@ -110,14 +250,14 @@ def test_a_control_that_ends_busy_does_not_count(gated):
     take(5)
     assert script.did == ["read", 5, "read", "control", "read", 1]
     assert made.control_readings == []
-    assert made.control() == pytest.approx(2 * SAMPLE)  # for want of another
+    assert made.gauges()[2] == pytest.approx(2 * SAMPLE)  # for want of another
     script.control = lambda: 4 * SAMPLE
     made._control = script.control
     take(10)  # quiet now
-    assert made.control() == pytest.approx(4 * SAMPLE)
+    assert made.gauges()[2] == pytest.approx(4 * SAMPLE)
     impatient, take = gated(Scripted(then=BUSY), patience=0.0, control=True)
     take(5)
-    assert impatient.control() == pytest.approx(2 * SAMPLE)  # as the samples beside it do, when the patience is over
+    assert impatient.gauges()[2] == pytest.approx(2 * SAMPLE)  # as the samples beside it do, when the patience is over
 
 
 def test_a_portion_that_does_not_count_has_no_control(gated):
@@ -233,7 +373,7 @@ def test_without_patience_everything_counts_and_readings_are_taken(gated):
     made, take = gated(script, 0.0)
     assert take(10)[0] == numbers(1, 10)
     assert script.did == ["read", 5, "read", 5, "read"]
-    assert (made.is_open, made.lost, made.core()) == (True, 0.0, BUSY)
+    assert (made.is_open, made.lost, made.gauges()[0]) == (True, 0.0, BUSY)
 
 
 @pytest.mark.parametrize(("per_batch", "portion"), [(1e-4, 5), (2.4e-4, 2), (1e-2, 1), (5.0, 1), (1e-9, 20)])
@@ -255,7 +395,7 @@ def test_memory_is_read_now_and_then_and_decides_nothing(gated):
     assert take(7, 0.4 * EVERY)[0] == numbers(1, 7)
     one = ["read", 1]
     assert script.did == [*one, "read", "memory", *[1, "read"] * 3, "memory", *[1, "read"] * 3, "memory"]
-    assert (made.memory(), made.core(), made.lost) == (100 * BUSY, QUIET, 0)
+    assert (made.gauges(), made.lost) == ((QUIET, 100 * BUSY, None), 0)
 
 
 def test_memory_is_not_read_beside_what_does_not_count(gated):
@@ -266,10 +406,9 @@ def test_memory_is_not_read_beside_what_does_not_count(gated):
 
 def test_without_readings_nothing_is_said(gated):
     made, _ = gated(Scripted(), memory=True)
-    assert made.core() is None
-    assert made.memory() is None
+    assert made.gauges() == (None, None, None)
     made.readings[:] = made.memory_readings[:] = [1.0] * 9 + [100.0]
-    assert (made.core(), made.memory()) == (1.0, 1.0)  # one that was disturbed is trimmed
+    assert made.gauges()[:2] == (1.0, 1.0)  # one that was disturbed is trimmed
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", gate.PATIENCE), ("0", 0.0), ("1.5", 1.5)])
@@ -282,10 +421,6 @@ def test_patience_is_set_in_seconds(text, seconds):
 def test_a_patience_that_is_no_time_is_an_error(text):
     with pytest.raises(GateError, match=f"KV_PATIENCE: got '{text}'; wanted seconds, 0 or more"):
         patience({"KV_PATIENCE": text})
-
-
-def always(seconds):
-    return lambda: seconds
 
 
 @pytest.fixture

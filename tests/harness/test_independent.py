@@ -1,7 +1,6 @@
 """Our timers against independent ones: what is compared, what is not, and what a real device would be asked."""
 
 import contextlib
-import itertools
 import json
 import sys
 from types import SimpleNamespace
@@ -10,9 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness import independent, independent_methods
-from kernel_velocity.harness.independent import DISAGREE, Deviation, Findings, deviation, interleave, prepare, row
-from kernel_velocity.harness.independent_methods import METHODS, Method, Subject, kernels_time, operations_time
+from kernel_velocity.harness import independent
+from kernel_velocity.harness.independent import (
+    DISAGREE,
+    METHODS,
+    Deviation,
+    Method,
+    Subject,
+    Timings,
+    compare,
+    deviation,
+    kernels_time,
+    operations_time,
+    row,
+)
 from kernel_velocity.harness.suite import Series
 from tests.kernels.stand_in import properties
 from tests.suite import SUITE
@@ -56,7 +66,7 @@ def test_beyond_the_threshold_is_disagreement_unless_noise_hides_it():
 
 
 def found(**deviations):
-    return Findings(
+    return Timings(
         harness=[1.0, 3.0, 2.0],
         others=dict.fromkeys(deviations, 2.0),
         deviations={name: Deviation(*value) for name, value in deviations.items()},
@@ -75,54 +85,64 @@ def found(**deviations):
 )
 def test_a_row_is_as_good_as_its_worst_method(deviations, worst, agrees, why):
     made = row(SERIES, found(**deviations))
-    assert (made.worst, made.agrees, made.harness) == (worst, agrees, 2.0)
-    assert why is None or made.why == why
-    assert made.bytes == 3 * 4 * 1024**2
-    assert list(made.others) == ["graph", "do_bench", "profiler"]
-    assert made.others["profiler"] is None
+    assert (made["worst"], made["agrees"], made["harness"]) == (worst, agrees, 2.0)
+    assert why is None or made["why"] == why
+    assert made["bytes"] == 3 * 4 * 1024**2
+    assert list(made["others"]) == ["graph", "do_bench", "profiler"]
+    assert made["others"]["profiler"] is None
 
 
 def test_a_reason_is_given_once_for_all_that_it_holds_for():
     findings = found()
     findings.reasons |= {"graph": "n/a", "do_bench": "no Triton", "profiler": "n/a"}
-    assert row(SERIES, findings).why == "graph, profiler: n/a; do_bench: no Triton"
+    assert row(SERIES, findings)["why"] == "graph, profiler: n/a; do_bench: no Triton"
 
 
-def test_methods_take_turns():
-    order = []
-    runs = {name: lambda name=name: order.append(name) or 1.0 for name in ("harness", "a", "b")}
-    assert interleave(runs, {}) == {name: [1.0] * 3 for name in runs}
-    assert order == ["harness", "a", "b"] * 3
+@pytest.fixture
+def harness(monkeypatch):
+    """Return a log to which a harness that reads 1 s adds each of its runs, and a function that compares methods."""
+    log = []
+    monkeypatch.setattr(independent, "harness_method", lambda call, timer: lambda: log.append("harness") or 1.0)
+    subject = Subject(SERIES, SimpleNamespace(call=None, new_timer=lambda: None), 1)
+
+    def timings(*methods):
+        found = Timings()
+        compare(subject, methods, found)
+        return found
+
+    return log, timings
 
 
-def test_a_method_that_fails_is_left_out_and_the_others_go_on():
-    def broken():
-        raise ValueError("lost\nits events")
-
-    failed = {}
-    assert interleave({"harness": lambda: 1.0, "a": broken}, failed) == {"harness": [1.0] * 3}
-    assert failed == {"a": "ValueError: lost its events"}
-    with pytest.raises(ValueError, match="lost"):
-        interleave({"harness": broken}, failed)
+def test_methods_take_turns_after_a_run_that_warms_up(harness):
+    log, timings = harness
+    methods = [Method(name, lambda _, seconds, name=name: lambda: log.append(name) or seconds) for name in ("a", "b")]
+    found = timings(*methods)
+    assert log == ["harness", "a", "b", *["harness", "a", "b"] * 3]
+    assert (found.harness, found.others, found.reasons) == ([1.0] * 3, {"a": 1.0, "b": 1.0}, {})
 
 
-def test_a_method_that_does_not_exist_has_a_reason_and_one_that_does_has_run_once():
+def test_failing_method_is_left_out_and_the_others_go_on(harness):
     def absent(subject, seconds):
         raise NotImplementedError("not here")
 
     def broken(subject, seconds):
         raise RuntimeError("capture failed")
 
-    ran = []
-    group = [
-        Method("a", absent),
-        Method("b", broken),
-        Method("c", lambda subject, seconds: lambda: ran.append(seconds)),
-    ]
-    runs, reasons = prepare(None, group, 0.25)
-    assert reasons == {"a": "not here", "b": "RuntimeError: capture failed"}
-    assert list(runs) == ["c"]
-    assert ran == [0.25]
+    def fails_later(subject, seconds):
+        answers = iter([2.0, 2.0])
+        return lambda: next(answers, None) or events()
+
+    def events():
+        raise ValueError("lost\nits events")
+
+    methods = {"a": absent, "b": broken, "c": fails_later, "d": lambda subject, seconds: lambda: 1.0}
+    found = harness[1](*(Method(name, prepare) for name, prepare in methods.items()))
+    assert found.reasons == {
+        "a": "not here",
+        "b": "RuntimeError: capture failed",
+        "c": "ValueError: lost its events",
+    }
+    assert found.others == {"d": 1.0}
 
 
 # A simulated GPU ----------------------------------------------------------------------------------------------------
@@ -205,17 +225,17 @@ def subject(gpu, monkeypatch):
 
 def test_a_graph_is_captured_where_its_calls_are_bound_and_reads_one_call(gpu, subject):
     made, bound = subject
-    run = independent_methods._graph(made, 7e-6)
+    run = independent._graph(made, 7e-6)
     assert len(bound) == 1
     assert bound[0] != "default"
     assert run() == pytest.approx(7e-6)
     assert run() == pytest.approx(7e-6)
-    assert 6 <= gpu.replays <= 2 * (1 + independent_methods.REPLAYS)
+    assert 6 <= gpu.replays <= 2 * (1 + independent.REPLAYS)
 
 
 def test_a_graph_of_a_slow_call_is_one_call(gpu, subject):
     gpu.cost = 0.5
-    assert independent_methods._graph(subject[0], 0.5)() == pytest.approx(0.5)
+    assert independent._graph(subject[0], 0.5)() == pytest.approx(0.5)
     assert gpu.replays == 1 + 3
 
 
@@ -260,7 +280,7 @@ def test_the_profiler_waits_for_the_device_and_counts_its_own_calls(gpu, subject
     kinds = SimpleNamespace(CPU="cpu", CUDA="cuda")
     monkeypatch.setitem(sys.modules, "torch.profiler", SimpleNamespace(profile=profile, ProfilerActivity=kinds))
     monkeypatch.setattr(gpu, "synchronize", lambda: log.append("wait"))
-    assert independent_methods._profiler_cuda(subject[0], 7e-6)() == pytest.approx(7e-6)
+    assert independent._profiler_cuda(subject[0], 7e-6)() == pytest.approx(7e-6)
     assert log == [("cpu", "cuda"), "wait", "end"]
 
 
@@ -274,7 +294,7 @@ def test_do_bench_is_asked_for_all_its_times(gpu, subject, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "triton.testing", SimpleNamespace(do_bench=do_bench))
     monkeypatch.setitem(sys.modules, "triton", SimpleNamespace())
-    assert independent_methods._do_bench(subject[0], 1e-3)() == pytest.approx(0.5e-3)
+    assert independent._do_bench(subject[0], 1e-3)() == pytest.approx(0.5e-3)
     assert asked == {"warmup": 5.0, "rep": 50.0, "return_mode": "all"}
 
 
@@ -283,22 +303,22 @@ def test_what_is_not_installed_is_absent(gpu, subject, monkeypatch, method):
     for name in ("triton", "triton.testing", "torch.utils.benchmark", "torch.profiler"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(NotImplementedError):
-        getattr(independent_methods, method)(subject[0], 1e-3)
+        getattr(independent, method)(subject[0], 1e-3)
 
 
 def test_cold_times_are_compared_only_where_nothing_stays_in_the_cache():
     method = next(method for group in METHODS["cuda"] for method in group if method.name == "do_bench")
     cache = 50 << 20
-    assert method.incomparable(Subject(LARGE, None, cache), 1e-3, DISAGREE) == ""
-    assert "no more than 4 times the cache" in method.incomparable(Subject(SERIES, None, cache), 1e-3, DISAGREE)
-    assert "not known" in method.incomparable(Subject(LARGE, None, None), 1e-3, DISAGREE)
+    assert method.incomparable(Subject(LARGE, None, cache), 1e-3) == ""
+    assert "no more than 4 times the cache" in method.incomparable(Subject(SERIES, None, cache), 1e-3)
+    assert "not known" in method.incomparable(Subject(LARGE, None, None), 1e-3)
 
 
 def test_the_profiler_is_compared_only_where_gaps_are_not_seen():
     method = METHODS["cuda"][-1][0]
     assert method.name == "profiler"
-    assert "gaps" in method.incomparable(Subject(SERIES, None, 1), 99e-6, DISAGREE)
-    assert method.incomparable(Subject(SERIES, None, 1), 101e-6, DISAGREE) == ""
+    assert "gaps" in method.incomparable(Subject(SERIES, None, 1), 99e-6)
+    assert method.incomparable(Subject(SERIES, None, 1), 101e-6) == ""
 
 
 # The whole, on a device of scripted methods -------------------------------------------------------------------------
@@ -343,18 +363,6 @@ def test_a_document_has_a_row_per_series_and_a_reason_for_every_hole(scripted):
     assert len(saved) == 2 * 3
 
 
-@pytest.mark.parametrize(("contended", "agrees"), [(True, True), (False, False)])
-def test_cpu_time_is_not_compared_on_a_busy_machine(scripted, monkeypatch, contended, agrees):
-    alone = Method("cpu", lambda subject, seconds: lambda: 1.0, alone=True)
-    wall = Method("wall", lambda subject, seconds: lambda: 2.0)
-    monkeypatch.setattr(independent, "METHODS", {"cuda": ((alone, wall),)})
-    monkeypatch.setattr(independent, "activity", lambda *_: SimpleNamespace(contended=contended))
-    document = independent.measure([SERIES], "cuda", lambda found: None)
-    assert document["rows"][0]["others"] == {"cpu": 1.0, "wall": 2.0}
-    assert document["rows"][0]["agrees"] is agrees
-    assert ("the scheduler gave" in document["rows"][0]["why"]) is contended
-
-
 def test_groups_follow_each_other_and_a_method_without_a_value_is_missing(scripted):
     series = list(SUITE.core_series("cuda", r"matmul\..*(eager|native).*1024"))
     saved = []
@@ -374,8 +382,7 @@ def real(monkeypatch):
     pytest.importorskip("torch.profiler", reason="what is timed, and by, is a whole PyTorch's")
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     monkeypatch.delenv("KV_THREADS", raising=False)
-    for module in (independent, independent_methods):
-        monkeypatch.setattr(module, "SECONDS", 0.002)
+    monkeypatch.setattr(independent, "SECONDS", 0.002)
     for name in ("WARM_UP", "WARM_UP_MOST"):
         monkeypatch.setattr(f"kernel_velocity.harness.sampling.{name}", 0.001)
     return SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
@@ -393,28 +400,4 @@ def test_the_profiler_says_nothing_of_calls_that_are_not_torch_s(real):
     bench = SimpleNamespace(call=lambda: None)
     series = SUITE.series("matmul", "cpu", "native", "float32-256x256x256")
     with pytest.raises(NotImplementedError, match="only torch's own operations"):
-        independent_methods._profiler_cpu(Subject(series, bench, 1), 1e-3)
-
-
-def test_cpu_time_of_several_threads_is_not_compared(real, monkeypatch):
-    monkeypatch.setenv("KV_THREADS", "2")
-    with pytest.raises(NotImplementedError, match="only with one thread"):
-        independent_methods._process_time(Subject(real, SimpleNamespace(call=lambda: None), 1), 1e-3)
-
-
-def test_cpu_time_alone_leaves_out_what_others_took():
-    assert [method.name for group in METHODS["cpu"] + METHODS["cuda"] for method in group if method.alone] == [
-        "process_time"
-    ]
-
-
-def test_cpu_time_is_divided_by_the_calls(monkeypatch):
-    monkeypatch.delenv("KV_THREADS", raising=False)
-    clock = itertools.count()
-    monkeypatch.setattr(independent_methods.time, "process_time", lambda: float(next(clock)))
-    calls = []
-    run = independent_methods._process_time(Subject(None, SimpleNamespace(call=lambda: calls.append(1)), 1), 1e-4)
-    per_call = run()
-    number = round(1 / per_call)  # the clock moves by 1 s from one reading to the next
-    assert number == 50  # 5 ms of calls of .1 ms
-    assert len(calls) % number == 0
+        independent._profiler_cpu(Subject(series, bench, 1), 1e-3)

@@ -1,10 +1,21 @@
-"""What measuring processes append to the spool: whole lines, whoever writes beside them."""
+"""Files of measuring processes: whole lines whoever writes beside them, block means, marks of running rounds."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
+from statistics import fmean
 
-from kernel_velocity.harness.spool import append, append_failure, spool_path
-from kernel_velocity.harness.telemetry import decode, encode
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.harness import spool
+from kernel_velocity.harness.sampling import BLOCKS, block_means
+from kernel_velocity.harness.spool import EarlierRoundDiedError, append, append_failure, spool_path
+from kernel_velocity.harness.telemetry import Round, decode, encode
 from tests.harness.test_telemetry import FULL
 
 
@@ -28,3 +39,102 @@ def test_failures_are_one_short_line(tmp_path):
     assert said["error"].startswith("ValueError: a b")
     assert len(said["error"]) == 500
     assert said["p"] == ["native", "c"]
+
+
+ROUND = Round(
+    benchmark="matmul.Cpu.time_hot",
+    params=("native", "float32-128x128x128"),
+    time=1.0,
+    estimate=1e-5,
+    n=3,
+    batch=1,
+    spent=1e-4,
+    stop="converged",
+    method="0123abcd",
+    launch="1a2b3f",
+)
+ASKED = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
+
+
+@given(st.integers(1, 500))
+def test_every_sample_is_in_one_block(n):
+    means = block_means(range(n))
+    assert len(means) == min(n, BLOCKS)
+    sizes, begin = [], 0
+    for mean in means:
+        size = round(2 * (mean - begin)) + 1  # of consecutive whole numbers from begin on
+        assert mean == fmean(range(begin, begin + size))
+        sizes.append(size)
+        begin += size
+    assert begin == n
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_fewer_samples_than_blocks_are_kept_as_they_are():
+    assert block_means([3.0, 1.0, 2.0]) == (3.0, 1.0, 2.0)
+
+
+def kept(root):
+    path = root / ".asv" / "blocks" / "env" / f"{'c' * 40}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else None
+
+
+def test_block_means_are_a_line_per_round(tmp_path):
+    for means in ([1.2345678e-5, 2e-5], [3e-5]):
+        spool.append_blocks(ROUND, means, tmp_path, ASKED)
+    identity = {"b": ROUND.benchmark, "p": ["native", "float32-128x128x128"], "l": "1a2b3f"}
+    assert kept(tmp_path) == [{**identity, "seconds": [1.2346e-5, 2e-5]}, {**identity, "seconds": [3e-5]}]
+
+
+@pytest.mark.parametrize("other", [{"KV_BLOCKS": ""}, {"KV_BLOCKS": "0"}, {"ASV_COMMIT": ""}, {"ASV_ENV_NAME": ""}])
+def test_nothing_is_kept_unasked_or_without_a_commit(tmp_path, other):
+    spool.append_blocks(ROUND, [1e-5], tmp_path, ASKED | other)
+    spool.append_blocks(ROUND, [1e-5], tmp_path, {name: ASKED[name] for name in ASKED if name not in other})
+    assert list(tmp_path.iterdir()) == []
+
+
+ENVIRON = {"ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
+
+
+@pytest.fixture
+def mark(tmp_path):
+    return spool.mark_path(tmp_path, ENVIRON, "k.Cpu.time_hot", ("native", "float32-1M"))
+
+
+def test_a_round_that_ends_leaves_nothing(mark):
+    for _ in range(3):
+        spool.begin(mark, "run")
+        spool.end(mark)
+    assert not mark.exists()
+
+
+def test_the_round_after_a_death_gives_up_and_so_do_the_next(mark):
+    spool.begin(mark, "run")
+    for _ in range(2):
+        with pytest.raises(EarlierRoundDiedError, match="crashed its process or ran past its timeout"):
+            spool.begin(mark, "run")
+
+
+def test_another_run_tries_again(mark):
+    spool.begin(mark, "killed run")
+    spool.begin(mark, "next run")
+    spool.end(mark)
+
+
+def test_series_do_not_share_a_mark(tmp_path, mark):
+    spool.begin(mark, "run")
+    spool.begin(spool.mark_path(tmp_path, ENVIRON, "k.Cpu.time_hot", ("eager", "float32-1M")), "run")
+
+
+def test_without_a_commit_there_is_no_mark(tmp_path):
+    assert spool.mark_path(tmp_path, {}, "k", ()) is None
+    spool.begin(None, "run")
+    spool.end(None)
+
+
+def test_children_of_one_parent_agree_on_the_run():
+    script = "from kernel_velocity.harness.spool import RUN; print(RUN)"
+    root = Path(__file__).parents[2]
+    said = {subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True) for _ in range(2)}
+    assert len(said) == 1
+    assert said.pop().startswith(f"{os.getpid()}")

@@ -14,7 +14,7 @@ scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is what the stati
 TIMES = st.lists(st.floats(1e-7, 1e2), min_size=3, max_size=200)
 TAKING_SAMPLES = (
     *(statistics.trimmed_mean, statistics.cv, statistics.autocorrelation, statistics.half_width),
-    *(statistics.bootstrap_interval, lambda samples: statistics.long_blocks(samples, 6)),
+    lambda samples: statistics.long_blocks(samples, 6),
 )
 
 
@@ -90,7 +90,6 @@ def test_too_few_samples_are_unknown():
     assert statistics.half_width([1.0] * 15) is None
     assert statistics.half_width([1.0] * 16) == 0.0
     assert statistics.half_width([-1.0, 1.0] * 8) is None  # relative to nothing
-    assert statistics.bootstrap_interval([1.0] * 15) is None
     assert statistics.long_blocks(np.arange(11.0), 6) is None
     assert statistics.long_blocks(np.ones(12), 6).tolist() == [0.0] * 6
 
@@ -129,40 +128,3 @@ def test_long_blocks_are_means_of_influence_values(samples, blocks):
     edges = [len(samples) * number // blocks for number in range(blocks + 1)]
     expected = [psi[low:high].mean() for low, high in pairwise(edges)]
     assert statistics.long_blocks(samples, blocks) == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize(("phi", "at_least"), [(0.0, 0.91), (0.6, 0.88)])
-def test_bootstrap_interval_covers_the_truth(phi, at_least):
-    found = [statistics.bootstrap_interval(ar1(seed, 600, phi), resamples=500, seed=seed) for seed in range(200)]
-    assert at_least <= np.mean([low <= 10 <= high for low, high in found]) <= 0.98
-
-
-def test_bootstrap_interval_is_scipys_for_independent_samples():
-    samples = np.random.default_rng(0).lognormal(-9, 0.4, 80)
-    wanted = scipy_stats.bootstrap(
-        (samples,), lambda rows, axis: scipy_stats.trim_mean(rows, 0.1, axis=axis), method="percentile", random_state=1
-    ).confidence_interval
-    found = statistics.bootstrap_interval(samples)
-    assert found == pytest.approx(tuple(wanted), abs=0.03 * (wanted.high - wanted.low))
-    assert found == statistics.bootstrap_interval(samples.tolist())  # seeded
-    low, high = statistics.bootstrap_interval(samples, level=0.8)
-    assert found[0] < low < high < found[1]
-    assert statistics.bootstrap_interval([0.1] * 30) == pytest.approx((0.1, 0.1))
-
-
-@pytest.mark.parametrize("phi", [0.3, 0.6, 0.9])
-def test_block_length_is_the_theorys(phi):
-    n = 2000
-    ratio = (2 * phi / (1 - phi) ** 2) / ((1 + phi) / (1 - phi))  # of sum |k| r_k to sum r_k over all lags
-    found = np.median([statistics.block_length(ar1(seed, n, phi)) for seed in range(40)])
-    assert found == pytest.approx((1.5 * ratio**2 * n) ** (1 / 3), rel=0.3)
-
-
-def test_block_length_of_independent_constant_and_wild_samples():
-    assert np.median([statistics.block_length(ar1(seed, 500, 0.0)) for seed in range(40)]) == 1
-    assert statistics.block_length(np.full(100, 0.1)) == 1
-    assert statistics.block_length(np.asarray([1.0, 2.0] * 100)) == 1
-    walk = np.cumsum(np.random.default_rng(0).normal(size=2000))
-    assert statistics.block_length(walk) == 135  # at most 3 sqrt(n)
-    # Alternating samples: the mean's variance is next to nothing, the quotient anything.
-    assert max(statistics.block_length(ar1(seed, 18, -0.9)) for seed in range(200)) == 6  # at most a third

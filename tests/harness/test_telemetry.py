@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.nvml import GpuActivity
+from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, decode, encode
 
 FULL = Round(

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity.harness import traces
+from kernel_velocity.harness import timing, traces
 from kernel_velocity.harness.suite import Series
-from kernel_velocity.harness.traces import HOT, State, record, take
+from kernel_velocity.harness.traces import record, take
 from tests.harness import pretend_cuda
 from tests.suite import SUITE
 
@@ -78,7 +78,7 @@ SERIES = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Series without kernels: a call that does nothing, a scripted timer per set-up; hot only."""
+    """Series without kernels: a call that does nothing, a scripted timer per set-up; a cache of unknown size."""
     timers = []
 
     def new_timer(flush=None):
@@ -87,8 +87,7 @@ def scripted(monkeypatch):
         return timers[-1]
 
     monkeypatch.setattr(Series, "set_up", lambda self: SimpleNamespace(call=lambda: None, new_timer=new_timer))
-    monkeypatch.setattr(traces, "STATES", (HOT,))
-    monkeypatch.setattr(traces, "cache_size", lambda device: 1 << 25)
+    monkeypatch.setattr(traces, "cache_size", lambda device: None)
     monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1e-6, 0.05))
     return timers
 
@@ -130,24 +129,15 @@ def test_what_is_there_is_not_repeated_but_what_it_chose_is_believed(scripted):
 
 def test_cold_traces_are_of_single_calls_behind_a_flush(scripted, monkeypatch):
     flushes = []
-    cold = State("cold", lambda device: flushes.append(device) or "flush", batched=False)
-    monkeypatch.setattr(traces, "STATES", (HOT, cold))
+    monkeypatch.setattr(timing, "flush", lambda device: flushes.append(device) or "flush")
+    assert {trace["state"] for _, trace in record(SERIES, 0.001, lambda name: None)} == {"hot"}
+    scripted.clear()
+    monkeypatch.setattr(traces, "cache_size", lambda device: 1 << 25)
     found = dict(record(SERIES, 0.001, lambda name: None))
     states = [(trace["state"], trace["batch"]) for trace in found.values()]
     assert states == [("hot", 1), ("hot", 2), ("cold", 1)]
     assert [timer.flush for timer in scripted] == [None, None, "flush"]
     assert flushes == ["cpu"]
-
-
-def test_where_the_cache_is_not_known_nothing_is_called_cold(scripted, monkeypatch):
-    monkeypatch.undo()
-    assert [state.name for state in traces.STATES] == ["hot", "cold"]
-    monkeypatch.setattr(
-        Series, "set_up", lambda self: SimpleNamespace(call=lambda: None, new_timer=lambda _: ScriptedTimer())
-    )
-    monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1.0, 0.05))
-    monkeypatch.setattr(traces, "cache_size", lambda device: None)
-    assert {trace["state"] for _, trace in record(SERIES, 0.001, lambda name: None)} == {"hot"}
 
 
 def test_samples_have_six_digits(scripted, monkeypatch):
@@ -201,7 +191,7 @@ def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
     assert {trace["device"] for trace in found.values()} == {"cuda"}
     before = len(waits)
     made = []
-    traces.CLOCKS["cuda"][1].make(None, None).samples(lambda: made.append(len(waits)), 1, 5)
+    traces._synchronised(None).samples(lambda: made.append(len(waits)), 1, 5)
     assert made == [before + 1 + 2 * i for i in range(5)]  # a wait before every sample, and after every call
 
 

@@ -14,9 +14,9 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness import blocks, telemetry
+from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.sampling import ROUNDS
-from kernel_velocity.harness.spool import append, append_line, spool_path
+from kernel_velocity.harness.spool import append, append_blocks, append_line, blocks_path, spool_path
 from kernel_velocity.lab import sessions, spread
 from kernel_velocity.results import failures
 from kernel_velocity.stats.adjust import slopes
@@ -45,7 +45,7 @@ class Asv:
             append(spool(), item.round)
         for item in reversed(rounds):
             if item.blocks:
-                blocks.keep(item.round, item.blocks, Path.cwd(), named)
+                append_blocks(item.round, item.blocks, Path.cwd(), named)
         append_line(failures.spool_path(Path.cwd(), "env", COMMIT), "{}")
         Path("results", sessions.MACHINE).mkdir(parents=True)
         if self.torn:
@@ -60,7 +60,7 @@ def spool():
 
 
 def means():
-    return blocks.path_of(Path.cwd(), "env", COMMIT)
+    return blocks_path(Path.cwd(), "env", COMMIT)
 
 
 def left_behind():
@@ -100,7 +100,7 @@ def test_session_stores_telemetry_and_blocks_of_the_same_round(asv):
     first, *others = asv.sessions[0]
     asv.sessions[0] = [changed(first, blocks=()), *others]
     named = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}
-    blocks.keep(first.round, first.blocks, Path.cwd(), named)  # of a session that was interrupted
+    append_blocks(first.round, first.blocks, Path.cwd(), named)  # of a session that was interrupted
     assert measure() is False
     (read,) = sessions.read(PATH.parent).values()
     for item, planted in zip(read, asv.sessions[0], strict=True):

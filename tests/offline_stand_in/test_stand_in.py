@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernel_velocity.harness import aoti
+from kernel_velocity.harness import implementations
 from kernel_velocity.harness.telemetry import decode
 from tests.offline_stand_in import VERSION, plant
 from tests.offline_stand_in.rehearse import KERNELS as REHEARSED
@@ -172,13 +172,13 @@ def test_a_torch_that_cannot_run_packages_says_so(monkeypatch, tmp_path, old):
     require_pytorch()
     monkeypatch.setitem(sys.modules, "torch._C._aoti", types.ModuleType("torch._C._aoti") if old else None)
     with pytest.raises(NotImplementedError, match=r"this torch has no AOTInductor: .* cannot run compiled packages"):
-        aoti.load(KERNELS["matmul"], "float32-128x128x128", (), tmp_path)
+        implementations.bind("compile", KERNELS["matmul"], "float32-128x128x128", (), tmp_path)
 
 
 def test_another_module_that_is_missing_is_not_taken_for_an_old_torch(monkeypatch, tmp_path):
     def missing(name):
         raise ModuleNotFoundError("No module named 'numbers'", name="numbers")
 
-    monkeypatch.setattr(aoti.importlib, "import_module", missing)
+    monkeypatch.setattr(implementations.importlib, "import_module", missing)
     with pytest.raises(ModuleNotFoundError, match="numbers"):
-        aoti.load(KERNELS["matmul"], "float32-128x128x128", (), tmp_path)
+        implementations.bind("compile", KERNELS["matmul"], "float32-128x128x128", (), tmp_path)

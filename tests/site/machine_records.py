@@ -6,7 +6,7 @@ import random
 
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import device_id, version
-from kernel_velocity.harness.nvml import GpuActivity
+from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.harness.traces import FORMAT as TRACE_FORMAT
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts

@@ -8,8 +8,8 @@ import pytest
 from kernel_velocity import units
 from kernel_velocity.compare import table
 from kernel_velocity.compare.formats import as_html, as_markdown
+from kernel_velocity.harness.accuracy import EPSILON
 from kernel_velocity.harness.cases import operation
-from kernel_velocity.harness.tolerance import EPSILON
 from kernel_velocity.roofline import table as peaks_table
 from kernel_velocity.roofline.model import Roofs
 from kernel_velocity.site import model, report

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_velocity.harness import build_figures, cases
+from kernel_velocity.harness import cases, under_test
 
 SPILLS = "spill_bytes"
 
@@ -41,7 +41,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any], kernels: Iterab
     for kernel, (device, figures) in itertools.product(kernels, cases.FIGURES.items()):
         for target, figure in itertools.product(cases.TARGETS[device], figures):
             with suppress(NotImplementedError):  # a figure that one build lacks is no change
-                old, new = (build_figures.figure(info, kernel, figure, target) for info in (before, after))
+                old, new = (under_test.figure(info, kernel, figure, target) for info in (before, after))
                 if old != new:
                     differing.append(CodeChange(kernel, device, target, figure, old, new))
     return tuple(differing)

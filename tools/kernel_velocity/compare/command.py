@@ -29,8 +29,8 @@ from kernel_velocity.compare.torch_state import prepared, set_back
 from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
+from kernel_velocity.harness.accuracy import parse_tolerance
 from kernel_velocity.harness.stopping import RULES
-from kernel_velocity.harness.tolerance import parse_tolerance
 from kernel_velocity.harness.under_test import root_folder
 from kernel_velocity.progress import ProgressBar
 from kernel_velocity.roofline import ceilings

@@ -13,7 +13,7 @@ from kernel_velocity.compare import solutions as solution_files
 from kernel_velocity.compare.problem_file import in_one_line, load_file
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import UsageError
-from kernel_velocity.harness import cases, live_compile
+from kernel_velocity.harness import cases
 from kernel_velocity.harness import implementations as harness_implementations
 from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.problem import Inputs, Problem
@@ -78,7 +78,7 @@ def _bind(name: str, problem: Problem, case: str, inputs: Inputs) -> Bound:
     if name in cases.CONTROLS:
         _try_reference(problem, inputs)
     if name == "compile":
-        return live_compile.bind(problem, case, inputs)
+        return harness_implementations.bind_live_compile(problem, case, inputs)
     if name == cases.NATIVE and problem.kernel is not None:
         check_build(Path(str(importlib.import_module("kernels").__file__)).parent, problem.kernel)
     return harness_implementations.bind(name, problem, case, inputs, Path())

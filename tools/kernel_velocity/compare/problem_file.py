@@ -23,8 +23,7 @@ from types import ModuleType
 from typing import Any, ClassVar, cast
 
 from kernel_velocity.errors import UsageError, is_out_of_memory
-from kernel_velocity.harness.problem import Inputs, Problem, TestCase, Verdict
-from kernel_velocity.harness.redirection import redirected
+from kernel_velocity.harness.problem import Inputs, Problem, TestCase, Verdict, redirected
 
 _OURS = ("benchmarks", "kernels", "kernel_velocity")
 BASE = "problem"  # where public definitions import their base class from

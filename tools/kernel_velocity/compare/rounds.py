@@ -13,12 +13,11 @@ from pathlib import Path
 from time import perf_counter, time
 
 from kernel_velocity.harness import gate, gpu, timing
-from kernel_velocity.harness.cuda_timers import TorchEvents
-from kernel_velocity.harness.machine import activity, read_counters
+from kernel_velocity.harness.reported import activity, read_counters
 from kernel_velocity.harness.sampling import batch_for, measure
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.stopping import Stop, StoppingRule, without_burn_in
-from kernel_velocity.harness.timers import Call, HostTimer, SyncTimer, Timer
+from kernel_velocity.harness.timers import Call, HostTimer, SyncTimer, Timer, TorchEvents
 from kernel_velocity.harness.under_test import root_folder
 
 FUNCTION_SAMPLES = 21  # of a whole function in each round; the median counts

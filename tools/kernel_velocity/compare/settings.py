@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from kernel_velocity.errors import UsageError
+from kernel_velocity.harness.accuracy import Tolerance
 from kernel_velocity.harness.sampling import ROUNDS
 from kernel_velocity.harness.stopping import FixedCount, StoppingRule, VariationOfRates, from_environment
-from kernel_velocity.harness.tolerance import Tolerance
 
 WARMUPS = 10  # calls before a fixed number of samples: as scripts around fused kernels have it
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_velocity import lock
-from kernel_velocity.harness import gpu, nvml, reported
+from kernel_velocity.harness import gpu, reported
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.runner.host import ALLOCATOR, torch_version
 from kernel_velocity.units import memory, significant
@@ -109,5 +109,5 @@ def _or_unknown(value: Any, text: Callable[[Any], str]) -> str:
 
 def _nvml() -> dict[str, Any]:
     uuid = gpu.uuid()
-    described = UNKNOWN if uuid is None else nvml.describe(uuid)
+    described = UNKNOWN if uuid is None else gpu.describe(uuid)
     return described if isinstance(described, dict) else {}

@@ -1,1 +1,28 @@
-"""The measuring engine: problems, timers, stopping rules, statistics, telemetry, and the asv benchmark type."""
+"""The measuring engine: it measures one series in one process. It imports no other room, and torch only in functions.
+
+Other rooms import it for its names, its telemetry and its statistics; suites import it to define benchmarks.
+
+    accuracy.py         error figures of an output, tolerances
+    asv_type.py         asv's benchmark types: rounds, errors, figures of compiled code
+    benchmark.py        the base class of a suite's asv classes: set-up, checks, one round
+    cases.py            names of test cases, implementations, devices
+    ceilings.py         what a machine can do at most: bandwidths, FLOP/s, launches
+    device_figures.py   one tracked number for each ceiling; sizes of caches as seen
+    gate.py             the quiet-core filter, and the gauges beside the samples
+    gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round
+    implementations.py  eager, compile, native, triton, bound to inputs
+    independent.py      our timers compared with PyTorch's, Triton's, CUDA graphs, the profiler
+    problem.py          what a kernel computes: test cases, reference, cost
+    reported.py         what the operating system knows of the machine and of this process
+    sampling.py         one round: warm-up, batch, samples, estimate
+    spool.py            files that measuring processes leave below .asv/
+    statistics.py       trimmed mean, half-width, autocorrelation, long blocks
+    stopping.py         stopping rules, the hash of a method
+    suite.py            the package of benchmarks: kernels, problems, series
+    telemetry.py        one JSON line per round
+    timers.py           seconds per call: host's clock, CUDA events, graphs, regions
+    timing.py           how a method is timed: decorators, choice of timer, cold caches
+    traces.py           raw samples of every timer
+    under_test.py       the package under test, and the figures of its compiled code
+    workloads.py        what ceilings are measured with: streams, products, multiply-adds
+"""

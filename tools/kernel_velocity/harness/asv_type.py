@@ -15,11 +15,9 @@ from typing import Any
 
 from asv_runner.benchmarks._base import Benchmark
 
-from kernel_velocity.harness import running
-from kernel_velocity.harness.cache import flush_size, is_cold
+from kernel_velocity.harness import spool, timing
 from kernel_velocity.harness.cases import FIGURES
 from kernel_velocity.harness.sampling import ROUNDS
-from kernel_velocity.harness.spool import append_failure, spool_path
 from kernel_velocity.harness.under_test import root_folder
 
 ERROR_UNIT = "absolute or relative, the smaller"  # of track_max_error; integers: absolute
@@ -27,7 +25,7 @@ NO_ERROR = "the problem's verify_result gives no max_error"
 
 
 class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
-    """A benchmark of a kernel on one device; what it raises is written down, because asv stores none of its text."""
+    """A benchmark of a kernel on one device whose errors are written down, because asv stores none of their text."""
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any], params: list[list[str]]) -> None:
         super().__init__(name, func, [SimpleNamespace(params=params), *attr_sources])
@@ -36,8 +34,8 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
     def do_setup(self) -> bool:
         """Run setup and return whether to skip."""
         try:
-            running.begin(self._mark())
-        except running.EarlierRoundDiedError as error:
+            spool.begin(self._mark())
+        except spool.EarlierRoundDiedError as error:
             self._record_failure(error)
             raise
         try:
@@ -47,7 +45,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
             print(f"asv: skipped: {error!r} ")  # noqa: T201 - as asv's own types say it
             return True
         except BaseException as error:
-            running.end(self._mark())  # asv calls no teardown then
+            spool.end(self._mark())  # asv calls no teardown then
             self._record_failure(error)
             raise
         return False
@@ -58,7 +56,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
 
     def do_teardown(self) -> None:
         """Run teardown; the round ended by itself."""
-        running.end(self._mark())
+        spool.end(self._mark())
         super().do_teardown()
 
     def run(self, *params: Any) -> Any:
@@ -73,13 +71,13 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
         raise NotImplementedError
 
     def _mark(self) -> Path | None:
-        return running.mark_path(root_folder(os.environ), os.environ, self.name, self._current_params)
+        return spool.mark_path(root_folder(os.environ), os.environ, self.name, self._current_params)
 
     def _record_failure(self, error: BaseException) -> None:
-        environment, commit = os.environ.get("ASV_ENV_NAME"), os.environ.get("ASV_COMMIT")
-        if environment and commit:
-            path = spool_path(root_folder(os.environ), environment, commit).with_suffix(".failures.jsonl")
-            append_failure(path, benchmark=self.name, params=self._current_params, when=time(), error=error)
+        where = spool.place(os.environ)
+        if where is not None:
+            path = spool.spool_path(root_folder(os.environ), *where).with_suffix(".failures.jsonl")
+            spool.append_failure(path, benchmark=self.name, params=self._current_params, when=time(), error=error)
 
 
 class RoundBenchmark(_Recorded):
@@ -89,7 +87,7 @@ class RoundBenchmark(_Recorded):
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
         owner = func.__self__
-        params = owner.cold_params if is_cold(func) else owner.params
+        params = owner.cold_params if timing.is_cold(func) else owner.params
         super().__init__(name, func, attr_sources, params)
         self.type = "time"
         self.unit = "seconds"
@@ -99,8 +97,8 @@ class RoundBenchmark(_Recorded):
 
     def _set_up(self) -> None:
         super()._set_up()
-        if is_cold(self.func):
-            flush_size(self._owner.device)  # raises where the caches cannot be made cold: n/a, not failed
+        if timing.is_cold(self.func):
+            timing.flush_size(self._owner.device)  # raises where the caches cannot be made cold: n/a, not failed
 
     def _measure(self, *params: Any) -> Any:
         """Return {"samples": [estimate], "number": 1}."""
@@ -108,7 +106,7 @@ class RoundBenchmark(_Recorded):
 
 
 class ErrorBenchmark(_Recorded):
-    """Runs `_KernelBenchmark.track_max_error` once: it is no time, and every round would find the same."""
+    """Runs `_KernelBenchmark.track_max_error` once: it is no time, and every round would give the same."""
 
     name_regex = re.compile("^track_max_error$")
 
@@ -118,9 +116,9 @@ class ErrorBenchmark(_Recorded):
         self.unit = ERROR_UNIT
 
     def _measure(self, *params: Any) -> float:
-        """Return the error; NaN, asv's "n/a", where the problem says none.
+        """Return the error; NaN, asv's "n/a", where the problem gives none.
 
-        That is written down: asv stores "was not asked for" alike, and the run would be repeated for ever.
+        That is written down: asv stores a series that was not measured alike, and the run would repeat it for ever.
         """
         error = self.func(*params)
         if error is None:
@@ -130,7 +128,7 @@ class ErrorBenchmark(_Recorded):
 
 
 class FigureBenchmark(_Recorded):
-    """Reads a figure of the compiled code (`build_figures`) once: nothing is set up, and nothing is run."""
+    """Reads a figure of the compiled code (`under_test.figure`) once: nothing is set up, and nothing is run."""
 
     name_regex = re.compile(f"^track_({'|'.join(name for names in FIGURES.values() for name in names)})$")
 

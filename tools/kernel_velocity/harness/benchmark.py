@@ -1,7 +1,7 @@
-"""The base class of the suite's asv classes: two axes, checked before timed, timed by rounds.
+"""The base class of the suite's asv classes: two axes, checked before and after timing, timed by rounds.
 
 A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
-`.track_max_error`, and what the compilers made of the kernel (`build_figures`).
+`.track_max_error`, and the figures of the compiled code (`under_test.figure`).
 """
 
 from __future__ import annotations
@@ -12,28 +12,26 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any, ClassVar
 
-from kernel_velocity.harness import blocks, build_figures, cache, gate, timing
+from kernel_velocity.harness import gate, spool, timing
 from kernel_velocity.harness.accuracy import in_words
-from kernel_velocity.harness.cases import CONTROLS, IMPLEMENTATIONS, NATIVE, TARGETS
+from kernel_velocity.harness.cases import CONTROLS, FIGURES, IMPLEMENTATIONS, NATIVE, TARGETS
 from kernel_velocity.harness.gate import Gate
 from kernel_velocity.harness.gpu import GpuWatch, interval, uuid
 from kernel_velocity.harness.implementations import Bound, bind, check_device
-from kernel_velocity.harness.machine import activity, read_counters
-from kernel_velocity.harness.problem import Inputs, Problem
-from kernel_velocity.harness.regions import Region, Timed, timed
-from kernel_velocity.harness.sampling import RoundResult, measure
-from kernel_velocity.harness.spool import append, spool_path
+from kernel_velocity.harness.problem import Inputs, Problem, TestCase
+from kernel_velocity.harness.reported import activity, read_counters, threads
+from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import from_environment
-from kernel_velocity.harness.telemetry import GAUGES, Round
-from kernel_velocity.harness.timers import Call, Timer
-from kernel_velocity.harness.under_test import check_package, root_folder
+from kernel_velocity.harness.telemetry import Round
+from kernel_velocity.harness.timers import Call, Region, Timer
+from kernel_velocity.harness.under_test import build_info, check_package, figure, root_folder
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
@@ -51,7 +49,7 @@ class _KernelBenchmark:
     params: ClassVar[list[list[str]]]
     cold_params: ClassVar[list[list[str]]]  # of time_cold: what lies far beyond the caches is cold anyway
     error_params: ClassVar[list[list[str]]]  # of track_max_error: the cases of tier core
-    figure_params: ClassVar[list[list[str]]]  # of the compilers' figures: a case is what code was made for
+    figure_params: ClassVar[list[list[str]]]  # of figures of the compiled code: a case is a target of the compiler
     param_names: ClassVar[list[str]] = ["implementation", "case"]
     version: ClassVar[str] = "1"  # raise it on purpose: asv forgets the results of another version
     timeout: ClassVar[float] = 120.0  # s; the plainest matmul needs 25 at its largest case, compiling a package as much
@@ -61,21 +59,22 @@ class _KernelBenchmark:
     footprints: ClassVar[dict[str, int]]  # bytes that a call touches, by case; not stored
 
     def __init_subclass__(cls) -> None:
-        cls.problem.device = cls.device
-        tests = cls.problem.generate_test_cases()
+        problem = cls.problem
+        problem.device = cls.device
+        tests = problem.generate_test_cases()
         cls.params = [list(IMPLEMENTATIONS), [test["name"] for test in tests]]
-        names = cls.problem.core.get(cls.device, cls.params[1])
-        cls.cold_params = [list(IMPLEMENTATIONS), list(cls.problem.cold.get(cls.device, names))]
-        cls.error_params = [list(IMPLEMENTATIONS), list(names)]
+        core = problem.core.get(cls.device, cls.params[1])
+        cls.cold_params = [list(IMPLEMENTATIONS), list(problem.cold.get(cls.device, core))]
+        cls.error_params = [list(IMPLEMENTATIONS), list(core)]
         cls.figure_params = [[NATIVE], list(TARGETS[cls.device])]
-        if cls.problem.kernel is not None:
-            build_figures.add_methods(cls, cls.problem.kernel, cls.device)
-        flops = {test["name"]: cls.problem.get_flops(test) for test in tests}
-        cls.flops = {name: value for name, value in flops.items() if value is not None}
-        traffic = {test["name"]: cls.problem.get_bytes(test) for test in tests}
-        cls.bytes = {name: value for name, value in traffic.items() if value is not None}
-        touched = {test["name"]: cls.problem.get_footprint(test) for test in tests}
-        cls.footprints = {name: value for name, value in touched.items() if value is not None}
+        for name, unit in FIGURES[cls.device].items() if problem.kernel is not None else ():
+            setattr(cls, f"track_{name}", _figure_method(str(problem.kernel), name, unit))
+
+        def costs(cost: Callable[[TestCase], int | None]) -> dict[str, int]:
+            return {test["name"]: value for test in tests if (value := cost(test)) is not None}
+
+        cls.flops, cls.bytes = costs(problem.get_flops), costs(problem.get_bytes)
+        cls.footprints = costs(problem.get_footprint)
 
     def setup(self, implementation: str, case: str) -> None:
         """Make inputs, bind the implementation, check its output against the reference.
@@ -83,7 +82,7 @@ class _KernelBenchmark:
         Raises:
             NotImplementedError: n/a here.
             WrongResultError: the output is wrong; it is never timed.
-            WrongPackageError: what would be measured is not the commit under test.
+            WrongPackageError: the package `kernels` is not of the commit under test.
         """
         self._began = time()
         check_device(implementation, self.device)
@@ -92,9 +91,8 @@ class _KernelBenchmark:
         timing.prepare(self.device, os.environ)
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
-        kept = _kept(os.environ)
-        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, kept / "aoti")
-        marker = _marker(kept, self.problem, self.device, implementation, case)
+        self._bound: Bound = bind(implementation, self.problem, case, self._inputs, _cache() / "aoti")
+        marker = _marker(self.problem, self.device, implementation, case)
         self._bound.poison()
         self._bound.call()
         self._check(implementation, case, 1 if marker is None or not marker.exists() else CHECK_STEP)
@@ -106,7 +104,7 @@ class _KernelBenchmark:
         """Call the implementation once, caches warm; the benchmark type times this by rounds."""
         self._bound.call()
 
-    @cache.cold
+    @timing.cold
     def time_cold(self, implementation: str, case: str) -> None:
         """Call the implementation once, caches overwritten before."""
         self._bound.call()
@@ -114,10 +112,10 @@ class _KernelBenchmark:
     def track_max_error(self, implementation: str, case: str) -> float | None:
         """Return the largest error of all results of the call that `setup` made (`max_error` in `accuracy.compare`).
 
-        Each is absolute or relative, whichever is smaller; of integers absolute. None where the problem says none.
+        Each is absolute or relative, whichever is smaller; of integers absolute. None where the problem gives none.
 
         Raises:
-            WrongResultError: a result is wrong that `setup`, which looks at 1% once a commit is known, did not see.
+            WrongResultError: a result is wrong that `setup`, which checks 1% once a commit is known, did not see.
         """
         return self._check(implementation, case, 1).get("max_error")
 
@@ -141,6 +139,10 @@ class _KernelBenchmark:
         self._bound.call()
         self._check(implementation, case, CHECK_STEP)
         contended = ("contended",) if host.contended and "contended" not in result.flags else ()
+        fields = vars(result) | {
+            "flags": (*result.flags, *contended, *watch.flags, *self._warm(method, case, result.estimate))
+        }
+        means = fields.pop("blocks")
         record = Round(
             benchmark=name,
             params=(implementation, case),
@@ -153,11 +155,14 @@ class _KernelBenchmark:
             gpu=watch.activity,
             method=timing.method(os.environ),
             launch=LAUNCH,
-            flags=(*result.flags, *contended, *watch.flags, *self._warm(method, case, result.estimate)),
-            **_shared_fields(result),
+            **fields,
         )
-        _spool(record, os.environ)
-        blocks.keep(record, result.blocks, root_folder(os.environ), os.environ)
+        root, where = root_folder(os.environ), spool.place(os.environ)
+        if where is None:
+            print("kernel-velocity: asv names no commit here, so no telemetry is kept", file=sys.stderr)  # noqa: T201
+        else:
+            spool.append(spool.spool_path(root, *where), record)
+            spool.append_blocks(record, means, root, os.environ)
         return {"samples": [result.estimate], "number": 1}
 
     @property
@@ -167,7 +172,7 @@ class _KernelBenchmark:
 
     @cached_property
     def region(self) -> Region:
-        """The timed part of a method that times a region of itself (`regions`)."""
+        """The timed part of a method that times a region of itself (`timing.times_a_region`)."""
         return Region()
 
     def new_timer(self, flush: Call | None = None) -> Timer:
@@ -175,7 +180,7 @@ class _KernelBenchmark:
         return timing.plain(self.device, flush)
 
     def _call_of(self, method: Any, implementation: str, case: str) -> Call:
-        """Return what is timed of a method: of the base's own the bound call, without a Python function around it."""
+        """Return what is timed of a method: for the base's own the bound call, without a Python function around it."""
         if method.__func__ in (_KernelBenchmark.time_hot, _KernelBenchmark.time_cold):
             return self._bound.call
         return partial(method, implementation, case)
@@ -185,28 +190,25 @@ class _KernelBenchmark:
         folder = root_folder(os.environ) / ".asv" / "clocks" / os.environ.get("ASV_COMMIT", "no-commit")
         return GpuWatch(gpu, interval(os.environ), folder / f"{name}-{implementation}-{case}-{began:.3f}.jsonl")
 
-    def _working_set(self, method: Any, case: str) -> float:
-        """Return the bytes that a call touches, as far as its caches are concerned."""
-        return math.inf if cache.is_cold(method) else self.footprints.get(case, 0)
-
     def _gate(self, method: Any, implementation: str, case: str) -> AbstractContextManager[Gate | None]:
-        """Return what lets samples through: on the CPU a gate; a GPU's pace is NVML's to tell.
+        """Return the gate of a round: on the CPU only, as NVML tells a GPU's pace.
 
-        Beside hot calls it times a control, if they are of no control themselves; a cold call's flush takes longer
-        than all of them.
+        Beside hot calls it times a control, unless they are a control's own. A cold call's flush takes longer than all
+        of them.
         """
         if self.device != "cpu":
             return nullcontext()
-        kept, control = _kept(os.environ), None
-        if implementation not in CONTROLS and not cache.is_cold(method):
-            control = bind(CONTROLS[0], self.problem, case, self._inputs, kept / "aoti").call
-        return gate.on_cpu(self._working_set(method, case), kept / "gauge", os.environ, control)
+        control, is_cold = None, timing.is_cold(method)
+        if implementation not in CONTROLS and not is_cold:
+            control = bind(CONTROLS[0], self.problem, case, self._inputs, _cache() / "aoti").call
+        working_set = math.inf if is_cold else self.footprints.get(case, 0)
+        return gate.on_cpu(working_set, _cache() / "gauge", os.environ, control)
 
     def _waiting(self, method: Any, call: Call, estimate: float) -> float | None:
         """Return the s that a caller waits for a hot call beyond the device's own time; None where that is no other."""
         if self.device != "cuda" or timing.chosen(os.environ) == "sync":
             return None
-        if cache.is_cold(method) or timed(method) is not Timed.WHOLE:
+        if timing.is_cold(method) or timing.timed(method) is not timing.Timed.WHOLE:
             return None
         waited = timing.wait(call, self.device, estimate)
         return None if waited is None else waited - estimate
@@ -214,10 +216,10 @@ class _KernelBenchmark:
     def _warm(self, method: Any, case: str, estimate: float) -> tuple[str, ...]:
         """Return ("warm",) where a cold call moved its bytes faster than memory can."""
         moved = self.bytes.get(case)
-        if moved is None or not cache.is_cold(method):
+        if moved is None or not timing.is_cold(method):
             return ()
-        folder = _kept(os.environ) / "memory"
-        return ("warm",) if cache.is_warm(moved / estimate, self.device, self.new_timer(), folder) else ()
+        is_warm = timing.is_warm(moved / estimate, self.device, self.new_timer(), _cache() / "memory")
+        return ("warm",) if is_warm else ()
 
     def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
         """Return the error figures of every `step`-th result of the last call; WrongResultError where one is wrong."""
@@ -235,14 +237,23 @@ class _KernelBenchmark:
         return details
 
 
-def _shared_fields(result: RoundResult) -> dict[str, Any]:
-    names = ("estimate", "n", "batch", "warmup", "spent", "stop", "cv", "half_width", "autocorrelation", "drift")
-    return {name: getattr(result, name) for name in (*names, "tick", "overhead", *GAUGES, "lost")}
+def tracked(name: str, unit: str, value: Callable[..., float | None], what: str) -> Any:
+    """Return the method `track_<name>` of an asv class; `value` gets the instance and asv's parameters."""
+
+    def track(self: Any, *params: Any) -> float | None:
+        return value(self, *params)
+
+    track.__name__ = track.__qualname__ = f"track_{name}"
+    track.__doc__ = f"Return {name.replace('_', ' ')}{what}."
+    vars(track).update(unit=unit, pretty_source=track.__doc__)  # asv stores the one, and its pages show the other
+    return track
 
 
-def _kept(environ: Mapping[str, str]) -> Path:
-    """Return the folder of what is made once and kept."""
-    return root_folder(environ) / ".asv" / "cache"
+def _figure_method(kernel: str, name: str, unit: str) -> Any:
+    def value(_self: Any, _implementation: str, target: str) -> int:
+        return figure(build_info(), kernel, name, target)
+
+    return tracked(name, unit, value, " of the compiled code for a target")
 
 
 def prepare_torch(device: str) -> None:
@@ -257,7 +268,7 @@ def prepare_torch(device: str) -> None:
         if error.name != "torch":
             raise
         raise NotImplementedError("PyTorch is not installed") from None
-    torch.set_num_threads(int(os.environ.get("KV_THREADS") or 1))
+    torch.set_num_threads(threads())
     torch.set_grad_enabled(False)
     products = torch.backends.cuda.matmul
     products.allow_tf32 = False  # float32 products in float32, whatever the image's default
@@ -267,19 +278,16 @@ def prepare_torch(device: str) -> None:
         raise NotImplementedError("PyTorch sees no CUDA device")
 
 
-def _marker(cache: Path, problem: Problem, device: str, implementation: str, case: str) -> Path | None:
-    """Return the file that says that this was checked in full at this commit; None where asv names no commit."""
-    environment, commit = os.environ.get("ASV_ENV_NAME"), os.environ.get("ASV_COMMIT")
-    if not environment or not commit:
+def _cache() -> Path:
+    """Return the folder of what is made once: compiled packages, references, marks of checked outputs."""
+    return root_folder(os.environ) / ".asv" / "cache"
+
+
+def _marker(problem: Problem, device: str, implementation: str, case: str) -> Path | None:
+    """Return the file that marks an output as checked in full at this commit; None where asv names no commit."""
+    where = spool.place(os.environ)
+    if where is None:
         return None
     # Another reference or tolerance checks in full again.
     source = hashlib.sha256(inspect.getsource(type(problem)).encode()).hexdigest()[:8]
-    return cache / "checked" / environment / commit / f"{problem.name}-{device}-{implementation}-{case}-{source}"
-
-
-def _spool(record: Round, environ: Mapping[str, str]) -> None:
-    environment, commit = environ.get("ASV_ENV_NAME"), environ.get("ASV_COMMIT")
-    if not environment or not commit:
-        print("kernel-velocity: asv names no commit here, so no telemetry is kept", file=sys.stderr)  # noqa: T201
-        return
-    append(spool_path(root_folder(environ), environment, commit), record)
+    return _cache().joinpath("checked", *where, f"{problem.name}-{device}-{implementation}-{case}-{source}")

@@ -1,11 +1,12 @@
-"""Names of test cases, `float32-5M` or `float32-1024x1024x1024`, and the tiers. No torch: the tools read this too."""
+"""Names: test cases (`float32-5M`, `float32-1024x1024x1024`), implementations, devices, figures of compiled code.
+
+Nothing here imports torch.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-
-from kernel_velocity.harness.tolerance import INTEGERS
 
 ELEMENTWISE = ("float32-500k", "float32-1M", "float32-5M", "float32-10M", "float32-50M")
 IMPLEMENTATIONS = ("eager", "compile", "native", "triton")
@@ -13,11 +14,12 @@ ON_CUDA_ALONE = ("triton",)  # implementations that exist on no other device: n/
 NATIVE = "native"  # what is compiled from kernels/
 CONTROLS = ("eager", "compile")  # implementations that a commit of ours cannot change
 DEVICES = {"cpu": "Cpu", "cuda": "Cuda"}  # device -> the class's name in a series
+INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")  # dtypes
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
-# What code may be made for, by device; "baseline": where the library does not choose among instruction sets as it runs.
-# Fixed, as all test cases are: what a build lacks is n/a.
+# Targets of compiled code, by device; "baseline": where the library does not choose among instruction sets as it runs.
+# Fixed, as all test cases are: a target that a build lacks is n/a.
 TARGETS: Mapping[str, tuple[str, ...]] = {"cpu": ("sse2", "avx2", "avx512", "baseline"), "cuda": ("sm_80", "sm_90")}
-# Figures by device, with their units. Of a kernel's several functions the one that takes most; spills of all together.
+# Figures of compiled code, with units: the maximum over a kernel's functions; of spills the sum.
 FIGURES: Mapping[str, Mapping[str, str]] = {
     "cpu": {"code_bytes": "bytes"},
     "cuda": {"registers": "registers of a thread", "shared_bytes": "bytes of a block", "spill_bytes": "bytes"},
@@ -31,7 +33,7 @@ def implementations_on(device: str) -> tuple[str, ...]:
 
 
 def dims_of(case: str) -> tuple[int, ...]:
-    """Return the sizes that a case's name says.
+    """Return the sizes in a case's name.
 
     Raises:
         ValueError: the name is not of the form dtype-size or dtype-AxBxC.
@@ -46,14 +48,14 @@ def dims_of(case: str) -> tuple[int, ...]:
 
 
 def dtype_of(case: str) -> str:
-    """Return the dtype that a case's name says: "float32" of "float32-5M"."""
+    """Return the dtype in a case's name: "float32" of "float32-5M"."""
     return case.partition("-")[0]
 
 
 def operation(dtype: str) -> str:
-    """Return what is counted of a test case that computes in a dtype: "FLOP", or "OP", operations of integers only.
+    """Return what is counted of a test case that computes in a dtype: "FLOP", or "OP" for integer operations.
 
-    A test case computes in the dtype that its name says, whatever it writes: `quantize_int8` does in float32. The one
-    place that decides it: the names of rates, GFLOPS or GOPS, are made of this word.
+    A test case computes in the dtype of its name, whatever it writes: `quantize_int8` does in float32. Names of rates,
+    GFLOPS or GOPS, are made of this word alone.
     """
     return "OP" if dtype in INTEGERS else "FLOP"

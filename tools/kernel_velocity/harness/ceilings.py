@@ -1,12 +1,13 @@
 """What a machine can do at most: bandwidths, FLOP/s by dtype, the cost of a launch; measured by the harness's timers.
 
-A timing that needs more than these cannot be true. `roof` and `peak` say what could be believed, and are pure; no torch
-at import: `tools` reads ceilings too. Measured is the machine under this torch: a copy is `copy_`, a product `matmul`,
-a call costs what a call of torch costs; on CPUs also what `workloads` has of the native library.
+A timing that needs more than these cannot be true. Measured is the machine under this torch: a copy is `copy_`, a
+product `matmul`, a call costs what a call of torch costs; on CPUs also the native library's streams (`workloads`).
+`roof`, `peak` and `from_document` read what was measured; no torch at import, as other rooms read ceilings, too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,11 +17,10 @@ from typing import Any
 
 from kernel_velocity.harness import statistics
 from kernel_velocity.harness.benchmark import prepare_torch
-from kernel_velocity.harness.cuda_timers import CudaEventTimer, TorchEvents
 from kernel_velocity.harness.reported import cache_size, free_memory, name, reported
 from kernel_velocity.harness.sampling import batch_for, warm_up
 from kernel_velocity.harness.stopping import without_burn_in
-from kernel_velocity.harness.timers import Call, HostTimer, Timer
+from kernel_velocity.harness.timers import Call, CudaEventTimer, HostTimer, Timer, TorchEvents
 from kernel_velocity.harness.workloads import (
     AROUND,
     LACKING,
@@ -29,19 +29,20 @@ from kernel_velocity.harness.workloads import (
     STREAMS,
     multiply_adds,
     product,
+    reread,
 )
 
 FORMAT = 1
-# One for each ceiling: what a timer learnt of one (the host cannot keep ahead, so half the queue) is not the next's.
+# A new timer for each ceiling: what a timer learnt of one (the host cannot keep ahead, so half the queue) ends with it.
 NewTimer = Callable[[], Timer]
 SECONDS = 0.2  # s of sampling per ceiling: some 35 of them within the 20 s that a first look at a GPU may cost
 FEWEST = 7  # samples, however slow the call
-SPREAD = 0.05  # a ceiling that spreads more is warned of: it says little about timings to a few percent
+SPREAD = 0.05  # a ceiling that spreads more gets a warning: it says little about timings to a few percent
 CALL_SHARE = 0.05  # of a copy's time: from here on the call, and not the memory, is what was measured
 
 SMALLEST = {"cpu": 1 << 14, "cuda": 1 << 18}  # bytes: half of a 32 KiB L1; a GPU's launch outlasts anything smaller
 ENOUGH = 1 << 30  # bytes: the sweep ends here, or at BEYOND caches if that is more
-BEYOND = 4  # times the last-level cache: what it holds of such a working set is a quarter at most
+BEYOND = 4  # times the last-level cache: it holds a quarter of such a working set at most
 MEMORY_SHARE = 4  # at most one part in four of the free memory: others may be using the machine
 
 SIZES = {"cpu": (256, 512, 1024), "cuda": (1024, 2048, 4096, 8192)}  # of the cubes that are multiplied
@@ -50,13 +51,23 @@ DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "int8")
 # Compute capability from which the tensor cores have a type (CUDA C++ Programming Guide, "Compute Capabilities").
 NEEDS = {"tf32": (8, 0), "bfloat16": (8, 0), "int8": (7, 5)}
 
+# The sweep of the caches: one call reads the same set over and over. A single operation of torch costs a microsecond,
+# in which a core reads all of its first-level cache twice.
+REREAD = "reread"
+# Bytes. A quarter of a 32 KiB L1; a GPU's own L1s (256 KiB each) hold nothing of a row that all of them read.
+SWEEP_FROM = {"cpu": 1 << 13, "cuda": 1 << 21}
+PER_CALL = {"cpu": 1 << 22, "cuda": 1 << 28}  # bytes that a call reads at least: 80 us and more, so that it costs <= 2%
+UNKNOWN = 1 << 28  # bytes: the sweep's end where the size of the last cache is not known
+SWEEP_SHARE = 8  # at most one part in eight of the free memory
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """One thing measured. `value` is None where it could not be, and `why` then says why.
+    """One measured ceiling. `value` is None where it could not be measured, and `why` is the reason.
 
     Attributes:
-        what: copy, read, triad, one of AROUND, matmul, MULTIPLY_ADDS, tick, overhead, launch, synchronised launch.
+        what: copy, read, triad, one of AROUND, reread, matmul, MULTIPLY_ADDS, tick, overhead, launch, synchronised
+            launch.
         unit: of the value: B/s, FLOP/s or s. A rate is that of an undisturbed call.
         bytes: working set of a bandwidth (all buffers together), else None.
         dtype: of a product; "tf32" is float32 multiplied in TF32.
@@ -76,23 +87,23 @@ class Ceiling:
     flags: tuple[str, ...] = ()
 
 
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
 def roof(ceilings: Iterable[Ceiling], working_set: int) -> float | None:
-    """Return the most bytes per second that could be believed of a working set of that many bytes.
+    """Return the most bytes per second that are possible with a working set of that many bytes.
 
     That is the highest bandwidth measured on one at least as large: what a smaller set gains from a faster cache, a
     larger one does not. None where nothing as large was measured.
     """
-    return max((c.value for c in ceilings if _bandwidth_of(c, working_set) and c.value is not None), default=None)
-
-
-def _bandwidth_of(ceiling: Ceiling, working_set: int) -> bool:
-    return ceiling.unit == "B/s" and ceiling.bytes is not None and ceiling.bytes >= working_set
+    rates = (c.value for c in ceilings if c.unit == "B/s" and c.bytes is not None and c.bytes >= working_set)
+    return max((rate for rate in rates if rate is not None), default=None)
 
 
 def peak(ceilings: Iterable[Ceiling], dtype: str) -> float | None:
     """Return the highest FLOP/s measured in a dtype, None where none was."""
-    found = (c.value for c in ceilings if c.unit == "FLOP/s" and c.dtype == dtype and c.value is not None)
-    return max(found, default=None)
+    rates = (c.value for c in ceilings if c.unit == "FLOP/s" and c.dtype == dtype)
+    return max((rate for rate in rates if rate is not None), default=None)
 
 
 def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
@@ -103,15 +114,41 @@ def from_document(document: Mapping[str, Any]) -> tuple[Ceiling, ...]:
     """
     if document.get("format") != FORMAT:
         raise ValueError(f"ceilings of format {document.get('format')!r}: wanted {FORMAT}")
-    return tuple(Ceiling(**each | {"flags": tuple(each["flags"])}) for each in document["ceilings"])
+    return tuple(Ceiling(**fields | {"flags": tuple(fields["flags"])}) for fields in document["ceilings"])
 
 
-def measure(device: str, *further: Callable[[str, NewTimer], Iterable[Ceiling]]) -> dict[str, Any]:
+def warnings(ceilings: Sequence[Ceiling]) -> list[str]:
+    """Return what makes ceilings doubtful: samples that spread, flags, copies that take less time than their call."""
+    found = [f"{_title(ceiling)}: {flag}" for ceiling in ceilings for flag in ceiling.flags]
+    found += [
+        f"{_title(ceiling)}: its samples spread by {ceiling.spread:.0%}"
+        for ceiling in ceilings
+        if ceiling.spread is not None and ceiling.spread > SPREAD
+    ]
+    launch = next((ceiling.value for ceiling in ceilings if ceiling.what == "launch"), None) or 0.0
+    copies = {c.bytes: c.value for c in ceilings if c.what == "copy" and c.bytes and c.value}
+    drowned = [size for size, rate in copies.items() if launch * rate / size > CALL_SHARE]
+    if drowned:
+        found.append(
+            f"copies up to {max(drowned)} bytes: over {CALL_SHARE:.0%} of the time is the call; memory can more"
+        )
+    return found
+
+
+def _title(ceiling: Ceiling) -> str:
+    size = f"{ceiling.bytes} bytes" if ceiling.bytes is not None else ceiling.dtype
+    return f"{ceiling.what} ({size})" if size else ceiling.what
+
+
+# Measuring ------------------------------------------------------------------------------------------------------------
+
+
+def measure(device: str, *, caches: bool = False) -> dict[str, Any]:
     """Measure every ceiling of "cpu" or "cuda"; return the document, ready for JSON.
 
     Args:
         device: "cpu" or "cuda".
-        further: what else to measure with the device's timers, such as `cache_sweep.measured`.
+        caches: whether to sweep the caches, too.
 
     Raises:
         NotImplementedError: torch or the device is missing.
@@ -120,46 +157,23 @@ def measure(device: str, *further: Callable[[str, NewTimer], Iterable[Ceiling]])
     new_timer, nothing = _clock(device)
     before = reported(device)
     found = [*_costs(device, new_timer, nothing), *_bandwidths(device, new_timer), *_products(device, new_timer)]
-    found += [each for more in further for each in more(device, new_timer)]
+    found += _sweep(device, new_timer) if caches else []
     return {
         "format": FORMAT,
         "device": device,
         "name": name(device),
-        "ceilings": [asdict(each) for each in found],
+        "ceilings": [asdict(ceiling) for ceiling in found],
         "reported": before | ({"nvml_after": reported(device)["nvml"]} if device == "cuda" else {}),
         "warnings": [*warnings(found), *_short_sweep(found, cache_size(device))],
     }
 
 
-def warnings(ceilings: Sequence[Ceiling]) -> list[str]:
-    """Return what makes ceilings doubtful: samples that spread, flags, copies that take less time than their call."""
-    found = [f"{_title(each)}: {flag}" for each in ceilings for flag in each.flags]
-    found += [
-        f"{_title(each)}: its samples spread by {each.spread:.0%}"
-        for each in ceilings
-        if each.spread is not None and each.spread > SPREAD
-    ]
-    launch = next((each.value for each in ceilings if each.what == "launch"), None) or 0.0
-    rates = {each.bytes: each.value for each in ceilings if each.what == "copy" and each.bytes and each.value}
-    drowned = [size for size, rate in rates.items() if launch * rate / size > CALL_SHARE]
-    if drowned:
-        found.append(
-            f"copies up to {max(drowned)} bytes: over {CALL_SHARE:.0%} of the time is the call; memory can more"
-        )
-    return found
-
-
 def _short_sweep(ceilings: Sequence[Ceiling], cache: int | None) -> list[str]:
     """Return a warning where no copy went beyond the cache: then memory's own bandwidth is not known."""
-    largest = max((each.bytes or 0 for each in ceilings if each.what == "copy" and each.value), default=0)
+    largest = max((ceiling.bytes or 0 for ceiling in ceilings if ceiling.what == "copy" and ceiling.value), default=0)
     if cache is None:
         return ["the size of the last-level cache is not known: the largest copy may lie within it"]
     return [] if largest >= BEYOND * cache else [f"no copy of {BEYOND} times the cache of {cache} bytes: see memory"]
-
-
-def _title(ceiling: Ceiling) -> str:
-    size = f"{ceiling.bytes} bytes" if ceiling.bytes is not None else ceiling.dtype
-    return f"{ceiling.what} ({size})" if size else ceiling.what
 
 
 def _clock(device: str) -> tuple[NewTimer, Call]:
@@ -169,8 +183,8 @@ def _clock(device: str) -> tuple[NewTimer, Call]:
     if device == "cuda":
         source = TorchEvents(device)
         return partial(CudaEventTimer, source), source.nothing
-    one, two = torch.rand(1), torch.rand(1)
-    return HostTimer, lambda: torch.add(one, one, out=two)
+    number, result = torch.rand(1), torch.rand(1)
+    return HostTimer, lambda: torch.add(number, number, out=result)
 
 
 def samples_of(call: Call, timer: Timer, seconds: float) -> list[float]:
@@ -179,11 +193,11 @@ def samples_of(call: Call, timer: Timer, seconds: float) -> list[float]:
     batch = batch_for(per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit)
     timer.flags.clear()
     portion = max(1, min(512, int(seconds / 10 / (per_call * batch))))
-    found: list[float] = []
+    samples: list[float] = []
     began = perf_counter()
-    while len(found) < FEWEST or perf_counter() - began < seconds:
-        found += timer.samples(call, batch, portion)
-    return list(without_burn_in(found))
+    while len(samples) < FEWEST or perf_counter() - began < seconds:
+        samples += timer.samples(call, batch, portion)
+    return list(without_burn_in(samples))
 
 
 def spread_of(samples: Sequence[float]) -> float | None:
@@ -198,14 +212,14 @@ def spread_of(samples: Sequence[float]) -> float | None:
 def undisturbed(samples: Sequence[float]) -> float:
     """Return the time that one sample in ten undercuts: what the machine can do where nobody disturbs it.
 
-    A mean says what it did: beside other work a third of the bandwidth and FLOP/s, which made every honest timing
+    A mean is what it did: beside other work a third of the bandwidth and FLOP/s, which made every honest timing
     look impossible. The very fastest sample may be an error of the clock.
     """
     return sorted(samples)[len(samples) // 10]
 
 
 def ceiling_of(make: Callable[[], tuple[Call, float]], new_timer: NewTimer, **identity: Any) -> Ceiling:
-    """Measure a rate: `make` returns a call and how much it does. What cannot be done here is None, with the words."""
+    """Measure a rate: `make` returns a call and how much work it does. Where that fails the value is None."""
     timer = new_timer()
     try:
         call, work = make()
@@ -251,6 +265,27 @@ def _bandwidths(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
     for what, size in [*(("copy", size) for size in sizes), *((what, sizes[-1]) for what in once)]:
         make = partial({**STREAMS, **AROUND}[what], device, size)
         yield ceiling_of(make, new_timer, what=what, unit="B/s", bytes=size, dtype="float32")
+
+
+def sweep_sizes(smallest: int, cache: int | None, memory: int | None) -> list[int]:
+    """Return working sets, bytes: two per doubling from `smallest` to the first of at least BEYOND caches.
+
+    As far as memory allows. Each is a multiple of 256 bytes.
+    """
+    wanted = BEYOND * cache if cache else UNKNOWN
+    most = math.inf if memory is None else memory // SWEEP_SHARE
+    sizes = [smallest]
+    while sizes[-1] < wanted and (size := int(smallest * 2 ** (len(sizes) / 2)) // 256 * 256) <= most:
+        sizes.append(size)
+    return sizes
+
+
+def _sweep(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
+    """Yield the pace at which working sets of growing size are read again, B/s: it falls where one outgrows a cache."""
+    sizes = sweep_sizes(SWEEP_FROM[device], cache_size(device), free_memory(device))
+    calls = reread(device, sizes[-1], PER_CALL[device])
+    for size in sizes:
+        yield ceiling_of(partial(calls, size), new_timer, what=REREAD, unit="B/s", bytes=size, dtype="float32")
 
 
 def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:

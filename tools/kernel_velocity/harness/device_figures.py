@@ -1,7 +1,8 @@
 """The figures by which a machine's ceilings are tracked: one number each, made from a whole document of ceilings.
 
-Their names are those of the series `device.<Device>.track_<name>`: once recorded, never renamed (contract). Pure, and
-without torch: `tools` reads them, too.
+Their names are those of the series `device.<Device>.track_<name>`: once recorded, never renamed (contract). Sizes of
+caches are read off the sweep, never assumed: the pace at which working sets of growing size are read again falls
+wherever a set outgrows a cache, and is level in between. Pure, and without torch: other rooms read figures, too.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-from kernel_velocity.harness import cache_sweep
-from kernel_velocity.harness.ceilings import BEYOND, SPREAD, Ceiling, from_document, warnings
+from kernel_velocity.harness.ceilings import BEYOND, REREAD, SPREAD, Ceiling, from_document, warnings
 from kernel_velocity.harness.workloads import AROUND, MULTIPLY_ADDS
 
+CACHES: Mapping[str, tuple[str, ...]] = {"cpu": ("L1", "L2", "L3"), "cuda": ("L2",)}  # innermost first
 # Name -> unit, in the order in which they are shown; of the two devices that which both have stands first.
 _MEMORY = {"dram_copy_bandwidth": "B/s", "dram_read_bandwidth": "B/s", "dram_triad_bandwidth": "B/s"}
 PEAK = "peak_"  # and a dtype
@@ -25,17 +27,14 @@ ID = "device_id"  # which device it was: asv stores numbers, so its name's
 UNITS: Mapping[str, Mapping[str, str]] = {
     device: {
         **_MEMORY,
-        **{f"{name.lower()}_bandwidth": "B/s" for name in names},
-        **{f"{name.lower()}_size": "B" for name in names},
+        **{f"{name.lower()}_bandwidth": "B/s" for name in CACHES[device]},
+        **{f"{name.lower()}_size": "B" for name in CACHES[device]},
         **_PEAKS,
         **peaks,
         **_COSTS,
         ID: "CRC-32",
     }
-    for device, names, peaks in (
-        ("cpu", cache_sweep.NAMES["cpu"], {}),
-        ("cuda", cache_sweep.NAMES["cuda"], {"peak_tf32": "FLOP/s", "peak_int8": "FLOP/s"}),
-    )
+    for device, peaks in (("cpu", {}), ("cuda", {"peak_tf32": "FLOP/s", "peak_int8": "FLOP/s"}))
 }
 # A cache's pace is taken of sets well within it, and well beyond the one before: how much of a set a cache holds near
 # its edge is not known (associativity, other tenants).
@@ -50,7 +49,7 @@ _COMPUTED = {"float16": "float32", "bfloat16": "float32"}
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One figure. `value` is None where it could not be measured, and `why` then says why.
+    """One figure. `value` is None where it could not be measured, and `why` is the reason.
 
     `spread` is that of the samples (robust standard deviation over median), None where it has none.
     """
@@ -63,22 +62,26 @@ class Figure:
 
 
 def figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
-    """Return the figures of a document that `ceilings.measure` made with `cache_sweep.measured`.
+    """Return the figures of a document that `ceilings.measure` made with a sweep of the caches.
 
     Raises:
         ValueError: the document is of another format.
     """
-    device, found = document["device"], from_document(document)
+    device, ceilings = document["device"], from_document(document)
     reported: Mapping[str, int] = document["reported"].get("caches", {})
-    points = [(c.bytes, c.value) for c in found if c.what == cache_sweep.WHAT and c.bytes and c.value]
-    seen = cache_sweep.sizes_seen(points, device, reported)
-    chosen = _memory(found, largest_cache(seen, reported), device) | _caches(found, seen, reported) | _sizes(seen)
-    chosen |= {f"{PEAK}{c.dtype}": _peak(found, c.dtype, device) for c in found if c.what == "matmul" and c.dtype}
-    chosen |= {"launch_overhead": _best(found, "launch"), "timer_tick": _best(found, "tick")}
+    points = [(c.bytes, c.value) for c in ceilings if c.what == REREAD and c.bytes and c.value]
+    seen = sizes_seen(points, device, reported)
+    chosen = _memory(ceilings, largest_cache(seen, reported), device) | _caches(ceilings, seen, reported)
+    chosen |= {f"{PEAK}{c.dtype}": _peak(ceilings, c.dtype, device) for c in ceilings if c.what == "matmul" and c.dtype}
+    chosen |= {"launch_overhead": _best(ceilings, "launch"), "timer_tick": _best(ceilings, "tick")}
     chosen["threads"] = Ceiling(what="threads", unit="threads", value=document["reported"]["threads"])
     chosen[ID] = Ceiling(what=ID, unit="CRC-32", value=device_id(document["name"]))
     absent = Ceiling(what="", unit="", value=None, why="it was not measured")
-    return tuple(_figure(name, unit, chosen.get(name, absent)) for name, unit in UNITS[device].items())
+    return tuple(
+        Figure(name=name, unit=unit, value=best.value, spread=best.spread, why=best.why)
+        for name, unit in UNITS[device].items()
+        for best in (chosen.get(name, absent),)
+    )
 
 
 def version(device: str, name: str) -> str:
@@ -87,37 +90,33 @@ def version(device: str, name: str) -> str:
 
 
 def device_id(name: str) -> int:
-    """Return the number that stands for a device's name, its CRC-32: of two devices under one machine's name, which."""
+    """Return the CRC-32 of a device's name: the number that tells two devices of one machine apart."""
     return zlib.crc32(name.encode())
 
 
 def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the warnings of a document; those of samples that spread, on a busy machine dozens, as one."""
-    found = from_document(document)
-    of_spread = set(warnings(found)) - set(warnings([replace(each, spread=None) for each in found]))
-    wide = sum(each.spread is not None and each.spread > SPREAD for each in found)
+    ceilings = from_document(document)
+    of_spread = set(warnings(ceilings)) - set(warnings([replace(ceiling, spread=None) for ceiling in ceilings]))
+    wide = sum(ceiling.spread is not None and ceiling.spread > SPREAD for ceiling in ceilings)
     kept = [warning for warning in document["warnings"] if warning not in of_spread]
     if wide:
         kept.append(
-            f"the samples of {wide} of {len(found)} measurements spread by more than {SPREAD:.0%}: a busy machine"
+            f"the samples of {wide} of {len(ceilings)} measurements spread by more than {SPREAD:.0%}: a busy machine"
         )
     return tuple(kept)
 
 
-def _figure(name: str, unit: str, chosen: Ceiling) -> Figure:
-    return Figure(name=name, unit=unit, value=chosen.value, spread=chosen.spread, why=chosen.why)
+def _best(ceilings: Iterable[Ceiling], *whats: str, low: float = 0.0, high: float = math.inf) -> Ceiling:
+    """Return the highest measured of these, on sets from `low` to `high` bytes; else one with the reason for none.
 
-
-def _best(found: Iterable[Ceiling], *whats: str, low: float = 0.0, high: float = math.inf) -> Ceiling:
-    """Return the highest measured of these, on sets from `low` to `high` bytes; else one that says why there is none.
-
-    The highest: each is what the machine did undisturbed, and no more than it can.
+    The highest, because each is what the machine did undisturbed, and no more than it can.
     """
-    of_kind = [each for each in found if each.what in whats and low <= (each.bytes or 0) <= high]
-    measured = [each for each in of_kind if each.value is not None]
+    of_kind = [ceiling for ceiling in ceilings if ceiling.what in whats and low <= (ceiling.bytes or 0) <= high]
+    measured = [ceiling for ceiling in of_kind if ceiling.value is not None]
     if measured:
-        return max(measured, key=lambda each: each.value or 0.0)
-    why = next((each.why for each in of_kind if each.why), "no set of that size was measured")
+        return max(measured, key=lambda ceiling: ceiling.value or 0.0)
+    why = next((ceiling.why for ceiling in of_kind if ceiling.why), "no set of that size was measured")
     return Ceiling(what=whats[0], unit="", value=None, why=why)
 
 
@@ -127,59 +126,152 @@ def largest_cache(seen: Mapping[str, int | None], reported: Mapping[str, int]) -
     return max((size for size in (seen[name], reported.get(name)) if size), default=None)
 
 
-def _memory(found: Sequence[Ceiling], cache: int | None, device: str) -> dict[str, Ceiling]:
+def _memory(ceilings: Sequence[Ceiling], cache: int | None, device: str) -> dict[str, Ceiling]:
     """Return memory's bandwidths, of sets BEYOND the last cache; where its size is not known, of the largest set.
 
     A CPU's document from before streams around the caches were measured has no copy and no triad: it would say less
     than the machine can.
     """
-    kinds = {"copy": ("copy",), "read": ("read", cache_sweep.WHAT), "triad": ("triad",)}
-    measured, chosen = {each.what for each in found}, {}
+    kinds = {"copy": ("copy",), "read": ("read", REREAD), "triad": ("triad",)}
+    measured, chosen = {ceiling.what for ceiling in ceilings}, {}
     for name, whats in kinds.items():
         around = [what for what in AROUND if device == "cpu" and what.startswith(name)]
-        largest = max((each.bytes or 0 for each in found if each.what in (*whats, *around)), default=0)
-        best = _best(found, *whats, *around, low=BEYOND * cache if cache else largest)
+        largest = max((ceiling.bytes or 0 for ceiling in ceilings if ceiling.what in (*whats, *around)), default=0)
+        best = _best(ceilings, *whats, *around, low=BEYOND * cache if cache else largest)
         if best.value is not None and not measured.issuperset(around):
             best = replace(best, value=None, spread=None, why="measured before streams around the caches were")
         chosen[f"dram_{name}_bandwidth"] = best
     return chosen
 
 
-def _peak(found: Sequence[Ceiling], dtype: str, device: str) -> Ceiling:
+def _peak(ceilings: Sequence[Ceiling], dtype: str, device: str) -> Ceiling:
     """Return the highest rate of arithmetic on numbers of a dtype.
 
     A CPU's document from before multiply-adds were measured has none: it would say less than the machine can.
     """
     computed = (dtype, _COMPUTED.get(dtype)) if device == "cpu" else (dtype,)
-    adds = [each for each in found if each.what == MULTIPLY_ADDS and each.dtype in computed]
-    best = _best(
-        [*(each for each in found if each.what == "matmul" and each.dtype == dtype), *adds], "matmul", MULTIPLY_ADDS
-    )
+    products = [ceiling for ceiling in ceilings if ceiling.what == "matmul" and ceiling.dtype == dtype]
+    adds = [ceiling for ceiling in ceilings if ceiling.what == MULTIPLY_ADDS and ceiling.dtype in computed]
+    best = _best([*products, *adds], "matmul", MULTIPLY_ADDS)
     if best.value is not None and not adds and device == "cpu":
         return replace(best, value=None, spread=None, why="measured before multiply-adds in registers were")
     return best
 
 
 def _caches(
-    found: Sequence[Ceiling], seen: Mapping[str, int | None], reported: Mapping[str, int]
+    ceilings: Sequence[Ceiling], seen: Mapping[str, int | None], reported: Mapping[str, int]
 ) -> dict[str, Ceiling]:
-    """Return the bandwidth of each cache, on sets that lie within it and not within the one before."""
+    """Return size and bandwidth of each cache: the size as it was seen, for what is reported is no measurement.
+
+    The bandwidth is that of sets that lie within the cache and not within the one before.
+    """
     chosen, inner = {}, 0
     for name in seen:
         size = seen[name] or reported.get(name)
-        key = f"{name.lower()}_bandwidth"
         if size is None:
-            chosen[key] = Ceiling(what=name, unit="B/s", value=None, why=f"nobody says how large {name} is")
-            continue
-        chosen[key] = _best(found, cache_sweep.WHAT, "copy", low=OUTSIDE * inner, high=INSIDE * size)
-        inner = size
+            best = Ceiling(what=name, unit="B/s", value=None, why=f"nobody says how large {name} is")
+        else:
+            best = _best(ceilings, REREAD, "copy", low=OUTSIDE * inner, high=INSIDE * size)
+            inner = size
+        why = "" if seen[name] else "the sweep shows no fall of the pace near its size"
+        chosen[f"{name.lower()}_bandwidth"] = best
+        chosen[f"{name.lower()}_size"] = Ceiling(what=name, unit="B", value=seen[name], why=why)
     return chosen
 
 
-def _sizes(seen: Mapping[str, int | None]) -> dict[str, Ceiling]:
-    """Return the sizes of the caches as they were seen; what is reported is no measurement."""
-    why = "the sweep shows no fall of the pace near its size"
-    return {
-        f"{name.lower()}_size": Ceiling(what=name, unit="B", value=size, why="" if size else why)
-        for name, size in seen.items()
-    }
+# Sizes of caches, off the sweep ---------------------------------------------------------------------------------------
+
+Points = Sequence[tuple[int, float]]  # working set in bytes and B/s, by size
+STRETCH = 3  # points of a level stretch, at two per doubling: fewer are the way down between two
+FALL = 1.2  # times that the pace must fall from one level to the next: noise between points is a few percent
+NEAR = 4.0  # times that a seen size may differ from the reported one (a share of it, or of a neighbour's)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """A level stretch of the sweep: its working sets, bytes, first and last, and the pace there, B/s."""
+
+    first: int
+    last: int
+    pace: float
+
+
+def levels(points: Points, most: int) -> list[Stretch]:
+    """Return the level stretches of a sweep, innermost first: as many as the points tell apart, `most` at most.
+
+    `most` is the number of caches and memory together. The logarithms of the pace are cut into stretches so that they
+    differ least from each stretch's median (the sum of absolute differences: one disturbed point moves no cut); of the
+    numbers of stretches the largest whose every fall is at least FALL.
+    """
+    paces = [math.log2(pace) for _, pace in points]
+    for count in range(min(most, len(points) // STRETCH), 1, -1):
+        stretches = [_stretch(points[first:last]) for first, last in pairwise(_cuts(paces, count))]
+        if all(inner.pace >= FALL * outer.pace for inner, outer in pairwise(stretches)):
+            return stretches
+    return [_stretch(points)] if points else []
+
+
+def _stretch(points: Points) -> Stretch:
+    return Stretch(first=points[0][0], last=points[-1][0], pace=sorted(pace for _, pace in points)[len(points) // 2])
+
+
+def _cuts(values: Sequence[float], count: int) -> list[int]:
+    """Return the edges of the best `count` stretches of at least STRETCH values (dynamic programming over the ends)."""
+    ends = range(STRETCH, len(values) + 1)
+    best = {end: (_misfit(values[:end]), [0, end]) for end in ends}
+    for _ in range(count - 1):
+        best = {
+            end: min(
+                (best[cut][0] + _misfit(values[cut:end]), [*best[cut][1], end]) for cut in best if cut <= end - STRETCH
+            )
+            for end in ends
+            if any(cut <= end - STRETCH for cut in best)
+        }
+    return best[len(values)][1]
+
+
+def _misfit(values: Sequence[float]) -> float:
+    middle = sorted(values)[len(values) // 2]
+    return sum(abs(value - middle) for value in values)
+
+
+def falls(points: Points, most: int) -> list[int]:
+    """Return the working sets after which the pace falls, bytes: the last that is nearer to the pace before.
+
+    Nearer in ratio: the pace is above the geometric mean of those on both sides. Where disturbed points are on the
+    wrong side, the cut counts that leaves the fewest of them there.
+    """
+    found = []
+    for inner, outer in pairwise(levels(points, most)):
+        middle = math.sqrt(inner.pace * outer.pace)
+        joint = [(size, pace >= middle) for size, pace in points if inner.first <= size <= outer.last]
+        wrong = [
+            sum(not above for _, above in joint[:cut]) + sum(above for _, above in joint[cut:])
+            for cut in range(1, len(joint))
+        ]
+        found.append(joint[wrong.index(min(wrong))][0])
+    return found
+
+
+def sizes_seen(points: Points, device: str, reported: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the size of each of a device's caches as the sweep shows it, bytes; None for one that does not show.
+
+    A fall belongs to the reported cache nearest in size, if it is within NEAR times of it; of two falls for one cache
+    the nearer counts. Where no sizes are reported, falls are taken in order if there is one for each cache; of fewer,
+    only the last is known to be the last cache's.
+    """
+    names = CACHES[device]
+    sizes: dict[str, int | None] = dict.fromkeys(names)
+    seen = falls(points, len(names) + 1)
+    known_names = [name for name in names if name in reported]
+    if not known_names:
+        pairs = zip(names, seen, strict=True) if len(seen) == len(names) else zip(names[-1:], seen[-1:], strict=False)
+        return sizes | dict(pairs)
+    for size in seen:
+        distances = {name: abs(math.log2(size / reported[name])) for name in known_names}  # in doublings
+        name = min(known_names, key=distances.__getitem__)
+        before = sizes[name]
+        nearer = before is None or distances[name] < abs(math.log2(before / reported[name]))
+        if distances[name] <= math.log2(NEAR) and nearer:
+            sizes[name] = size
+    return sizes

@@ -1,12 +1,16 @@
-"""The gate: a kernel's samples count while the core is quiet, which a fixed piece of work beside them tells.
+"""The gate: a kernel's samples count while the core is quiet, judged by a fixed piece of work beside them, a gauge.
 
 Whoever shares a core's hardware (the sibling hyper-thread of another tenant, a lowered clock) slows a gauge down in the
 same milliseconds as the kernel: on a shared machine by a third, for .1 to 4 ms at a time, a quarter of the time. So
-samples are taken in short portions between two readings of the gauge, and a portion counts if both were quiet. It is
-the gauge that decides, never the kernel's own time: a kernel's own unsteadiness stays in its samples.
+samples are taken in short portions between two readings of the gauge, and a portion counts if both were quiet. The
+gauge decides, never the kernel's own time: a kernel's own unsteadiness stays in its samples.
 
-Whoever waits for quiet waits in vain on some days. The gate's patience is limited, the readings travel with the round
-(`Round.core_gauge`), and what was taken after all patience was lost is flagged.
+Some days have no quiet. The gate's patience is limited, the readings travel with the round (`Round.core_gauge`), and
+samples taken after the patience ended are flagged.
+
+Two more gauges are read beside the samples and decide nothing: a copy through memory, and a control implementation on
+the same inputs. No commit is in their code, so values are adjusted by them (`stats`). What a kernel leaves behind in
+caches and memory queues can touch them, so readings are taken many times a round, and shrunk slopes used.
 
 Note: on the same two shared cores, rounds without any quiet were 35% where a round waited on its core, 17% where it
 moved to the other one, 6 to 10% with portions of .5 instead of 1 ms. Lower quantiles of what passed the gate scattered
@@ -18,7 +22,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,10 +32,11 @@ from time import perf_counter
 import numpy as np
 
 from kernel_velocity.harness import reported
-from kernel_velocity.harness.gauges import Gauge, control_gauge, cpu_gauge, memory_gauge, reference
-from kernel_velocity.harness.machine import page_faults
+from kernel_velocity.harness.reported import page_faults
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.timers import Call, Timer
+
+Gauge = Callable[[], float]  # returns the s that its work took
 
 PORTION = 5e-4  # s of samples between two readings of 28 us each: quiet lasts .2 to 4 ms
 # Times the reference: a quiet core reads up to 8% above it (its clock varies), a shared one a third.
@@ -46,13 +52,131 @@ PATIENCE = 0.25
 SHARE = 0.3  # s of the control's timed calls per s of samples
 ENOUGH = 24  # quiet samples that are better than more of any kind; as many as `adaptive` wants at least
 
+# The core's gauge: exponentials of half the first-level cache of today's smallest, no memory beyond it.
+ELEMENTS = 2048
+PASSES, UNTIMED = 25, 3  # the first passes fetch from further out what a kernel displaced: 59 instead of 55 us
+# The memory's: a copy of a slice, the next one each time, of buffers as large as the last-level cache.
+SLICE = 512 << 10  # bytes
+LARGEST = 64 << 20  # bytes of a buffer
+# The control's.
+WARM, WARM_MOST = 10, 0.1  # untimed calls, until so many s are spent: fresh memory, and the libraries' own set-up
+CONTROL_MOST = 0.03  # s of a call: at SHARE a round of .3 s then has three readings
+CALIBRATION = 64  # readings of the core's gauge, of which the fastest tenth is the reference
+FRESH = 24 * 3600.0  # s that a reference in a file is believed: a machine's clocks may be set otherwise
+
 
 class GateError(ValueError):
     """A patience that is no time."""
 
 
+def patience(environ: Mapping[str, str]) -> float:
+    """Return the patience that KV_PATIENCE sets, s; 0 takes every sample as it comes.
+
+    Raises:
+        GateError: no number of seconds.
+    """
+    text = environ.get("KV_PATIENCE") or str(PATIENCE)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise GateError(f"KV_PATIENCE: got {text!r}; wanted seconds, 0 or more")
+    return value
+
+
+# Gauges ---------------------------------------------------------------------------------------------------------------
+
+
+def cpu_gauge() -> Gauge:
+    """Return the gauge of the core that this process runs on: float32 exponentials in the first-level cache, 25 us."""
+    values = np.full(3 * ELEMENTS, 0.5, dtype=np.float32)  # one array: the distance of input and output never differs
+    source, target = values[:ELEMENTS], values[-ELEMENTS:]
+
+    def read() -> float:
+        for _ in range(UNTIMED):
+            np.exp(source, out=target)
+        began = perf_counter()
+        for _ in range(PASSES):
+            np.exp(source, out=target)
+        return perf_counter() - began
+
+    return read
+
+
+def memory_gauge(size: int, untimed: int = 0) -> Gauge:
+    """Return the gauge of the memory: copies of slices of two buffers of `size` bytes each.
+
+    Args:
+        size: bytes.
+        untimed: slices copied before the one that is timed: they push out what a kernel left to be written back.
+    """
+    size = max(min(size, LARGEST), 2 * SLICE) // SLICE * SLICE
+    source, target = (np.full(size, 1, dtype=np.uint8) for _ in range(2))
+    begin = 0
+
+    def copy() -> None:
+        nonlocal begin
+        end = begin + SLICE
+        np.copyto(target[begin:end], source[begin:end])
+        begin = end % size
+
+    def read() -> float:
+        for _ in range(untimed):
+            copy()
+        began = perf_counter()
+        copy()
+        return perf_counter() - began
+
+    return read
+
+
+def control_gauge(control: Callable[[], object]) -> Gauge | None:
+    """Return the gauge that a control implementation is, warm; None for one that is too slow to be read often.
+
+    Each timed call follows an untimed one, as a commit can change what the kernel under test left in the caches. It
+    does the kernel's own work, so it sees what slows that kernel down and no other gauge: on 2 shared cores the
+    rounds of a matmul of 512 differed by 4.7 to 5.9% (robust s.d.), less what core and memory gauge tell by 2.9 to
+    3.7%, less the control beside it by 1.3 to 1.9%.
+    """
+
+    def timed() -> float:
+        began = perf_counter()
+        control()
+        return perf_counter() - began
+
+    def read() -> float:
+        control()
+        return timed()
+
+    calls = [timed()]
+    while len(calls) < WARM and sum(calls) < WARM_MOST:
+        calls.append(timed())
+    return read if min(calls) <= CONTROL_MOST else None
+
+
+def reference(gauge: Gauge, folder: Path) -> float:
+    """Return what the core's gauge reads on a quiet core of this machine, s.
+
+    It is the least of what rounds of the last day read, kept in `folder`: a round that begins in a busy second knows
+    quiet all the same.
+    """
+    now = sorted(gauge() for _ in range(CALIBRATION))[CALIBRATION // 10]
+    path = folder / f"{reported.machine_id('cpu', np.__version__, str(ELEMENTS), str(PASSES))}.json"
+    with suppress(OSError):  # there is none yet
+        before = reported.read_figure(path, "seconds")
+        if before is not None and 0 < before <= now and time.time() - path.stat().st_mtime <= FRESH:
+            return before
+    with suppress(OSError):  # a clone that cannot be written to: each round has its own reference
+        reported.write_figure(path, {"seconds": now})
+    return now
+
+
+# Quiet ----------------------------------------------------------------------------------------------------------------
+
+
 class Cores:
-    """Cores of equal distance to a thread's memory, on one of which it is held; `release` lets it go.
+    """Cores of equal distance to a thread's memory, on one of which it is held until `release`.
 
     Args:
         numbers: at least one, as the operating system counts them.
@@ -89,8 +213,8 @@ class Gate:
         reference: what the gauge reads on a quiet core, s.
         patience: s that a round may look for quiet, and lose on portions that were not.
         cores: those that the thread may move to; without them it waits where it is.
-        memory: another gauge, of the memory, read now and then; it decides nothing.
-        control: another gauge, of a control implementation, called in between; nor does it.
+        memory: gauge of the memory, read now and then; it decides nothing.
+        control: gauge of a control implementation, called in between; nor does it.
     """
 
     def __init__(
@@ -103,11 +227,8 @@ class Gate:
         memory: Gauge | None = None,
         control: Gauge | None = None,
     ) -> None:
-        self._gauge = gauge
-        self._memory = memory
-        self._control = control
-        self._due = 0.0  # s of samples until the memory's gauge is read
-        self._control_due = 0.0
+        self._gauge, self._memory, self._control = gauge, memory, control
+        self._memory_due = self._control_due = 0.0  # s of samples until these gauges are read
         self._limit = QUIET * reference
         self._patience = patience
         self._cores = cores
@@ -160,10 +281,10 @@ class Gate:
         return found, spent
 
     def _read_memory(self, lasted: float) -> None:
-        self._due -= lasted
-        if self._memory is not None and self._due <= 0:
+        self._memory_due -= lasted
+        if self._memory is not None and self._memory_due <= 0:
             self.memory_readings.append(self._memory())
-            self._due = EVERY
+            self._memory_due = EVERY
 
     def _read_control(self, lasted: float, settle: Call) -> None:
         """Call the control when it is its turn; its time counts if the core was quiet to the end of it.
@@ -201,21 +322,17 @@ class Gate:
         self._before = reading  # if the patience ended, the first portion after it opens with this one
         return reading
 
-    def core(self) -> float | None:
-        """Return what the gauge read around the samples that counted, s: a trimmed mean; None without any."""
-        return trimmed_mean(np.asarray(self.readings)) if self.readings else None
+    def gauges(self) -> tuple[float | None, float | None, float | None]:
+        """Return what the gauges of core, memory and control read, s: trimmed means, None for one that was not read.
 
-    def memory(self) -> float | None:
-        """Return what the memory's gauge read in between, s: a trimmed mean; None where it was not read."""
-        return trimmed_mean(np.asarray(self.memory_readings)) if self.memory_readings else None
-
-    def control(self) -> float | None:
-        """Return what the control's calls took in between, s: a trimmed mean, of disturbed ones if there are no others.
-
-        A round that had no quiet one would else be without, and left out of what is adjusted. None without any.
+        The core's are the readings around samples that counted. The control's are the disturbed ones if there are no
+        others: a round that had no quiet one would else be left out of what is adjusted.
         """
-        readings = self.control_readings or self._disturbed
-        return trimmed_mean(np.asarray(readings)) if readings else None
+        core, memory, control = (
+            trimmed_mean(np.asarray(readings)) if readings else None
+            for readings in (self.readings, self.memory_readings, self.control_readings or self._disturbed)
+        )
+        return core, memory, control
 
 
 @contextmanager
@@ -227,7 +344,7 @@ def on_cpu(
     A gauge sees one core, and the kernel's own workers, which spin for a while after it, would slow it down.
 
     The memory's gauge would displace a working set that the core's own caches hold; for larger ones it is read. The
-    control is called beside working sets that the last-level cache holds: beyond it the memory's gauge tells as much
+    control is called beside working sets that the last-level cache holds. Beyond it the memory's gauge tells as much
     (add_mul_exp 10M: rounds less the first differ by 2.9, less both by 1.9 to 2.7%), and a control takes long.
 
     Args:
@@ -246,9 +363,9 @@ def on_cpu(
     numbers = reported.neighbours() if waits > 0 else []
     cores = Cores(numbers) if numbers else None
     try:
-        own, last = reported.private_cache(), reported.last_level_cache()
+        private, last = reported.private_cache(), reported.last_level_cache()
         memory = witness = None
-        if own is not None and last is not None and working_set > own:
+        if private is not None and last is not None and working_set > private:
             memory = memory_gauge(last, untimed=int(working_set > last))
         if control is not None and working_set <= (last or 0):
             witness = control_gauge(control)
@@ -256,19 +373,3 @@ def on_cpu(
     finally:
         if cores:
             cores.release()
-
-
-def patience(environ: Mapping[str, str]) -> float:
-    """Return the patience that KV_PATIENCE sets, s; 0 takes every sample as it comes.
-
-    Raises:
-        GateError: no number of seconds.
-    """
-    text = environ.get("KV_PATIENCE") or str(PATIENCE)
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise GateError(f"KV_PATIENCE: got {text!r}; wanted seconds, 0 or more")
-    return value

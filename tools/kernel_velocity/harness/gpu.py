@@ -1,27 +1,224 @@
-"""A GPU watched while a round is timed: its state when warm and after the last sample and, where asked, between.
+"""An NVIDIA GPU as its driver sees it: its description, its state at a moment, its states while a round is timed.
 
-KV_NVML_SAMPLE gives the seconds between samples; they are kept in a file of their own.
+NVML is opened in the process that measures, never in the server that forks it: a handle does not survive a fork. GPUs
+are found by UUID, as NVML counts them otherwise than CUDA does. A figure that a device does not tell is None. Base
+units: Hz, W, degrees Celsius. This module imports none of ours: run as a program, it samples a GPU (`Sampler`).
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
+import select
+import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 from time import time
 from types import TracebackType
 from typing import Any
 
-from kernel_velocity.harness import nvml
-from kernel_velocity.harness.nvml import GpuActivity, GpuState, NvmlError, Sampler
-
 SETTING = "KV_NVML_SAMPLE"
+# nvml.h, nvmlClocksEventReasons (ThrottleReasons of old): what slows a busy GPU down against its settings.
+THROTTLING: Mapping[str, int] = {
+    "power cap": 0x4,
+    "hardware slowdown": 0x8,
+    "sync boost": 0x10,
+    "software thermal slowdown": 0x20,
+    "hardware thermal slowdown": 0x40,
+    "power brake": 0x80,
+}
+CLOCK_DRIFT = 0.01  # relative; a clock that moves more moves the time of a kernel as much
+
+Library = Any  # the module pynvml, opened
+Handle = Any
+Questions = dict[str, tuple[float, Callable[[], Any]]]  # name -> one of NVML's units in ours, and the call that asks
+
+
+class NvmlError(RuntimeError):
+    """The driver cannot be asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuState:
+    """A GPU at a moment; None where it does not tell."""
+
+    sm_clock: float | None  # Hz
+    memory_clock: float | None  # Hz
+    power: float | None  # W
+    temperature: float | None  # degrees Celsius
+    reasons: int | None  # why its clocks are what they are: bits of nvml.h
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuActivity:
+    """A GPU from the warm-up's end to the last sample; None where it does not tell."""
+
+    sm_before: float | None  # Hz
+    sm_after: float | None
+    memory_before: float | None  # Hz
+    memory_after: float | None
+    power: float | None  # W, the highest seen
+    temperature: float | None  # degrees Celsius, the highest seen
+    reasons: int | None  # of all states together
+
+
+def activity(states: Sequence[GpuState]) -> GpuActivity:
+    """Return what happened over states in order, at least one."""
+    reasons = [state.reasons for state in states if state.reasons is not None]
+    return GpuActivity(
+        sm_before=states[0].sm_clock,
+        sm_after=states[-1].sm_clock,
+        memory_before=states[0].memory_clock,
+        memory_after=states[-1].memory_clock,
+        power=max((state.power for state in states if state.power is not None), default=None),
+        temperature=max((state.temperature for state in states if state.temperature is not None), default=None),
+        reasons=reduce(or_, reasons) if reasons else None,
+    )
+
+
+def flags(states: Sequence[GpuState]) -> tuple[str, ...]:
+    """Return what speaks against a round: "clock_drift" (over 1%, of either clock), "throttled"."""
+    clocks = ([state.sm_clock for state in states], [state.memory_clock for state in states])
+    known = [[clock for clock in values if clock is not None] for values in clocks]
+    drifted = any(values and max(values) > (1 + CLOCK_DRIFT) * min(values) for values in known)
+    mask = sum(THROTTLING.values())
+    throttled = any(state.reasons is not None and state.reasons & mask for state in states)
+    return (("clock_drift",) if drifted else ()) + (("throttled",) if throttled else ())
+
+
+# The current CUDA device ----------------------------------------------------------------------------------------------
+
+
+def properties() -> Any:
+    """Return what torch knows of the current CUDA device."""
+    import torch  # noqa: PLC0415 - discovery must work without torch
+
+    return torch.cuda.get_device_properties(torch.cuda.current_device())
+
+
+def uuid() -> str | None:
+    """Return the UUID of the current CUDA device as NVML writes it; None where this torch does not say (before 2.5)."""
+    found = getattr(properties(), "uuid", None)
+    return None if found is None else f"GPU-{found}"
+
+
+# NVML -----------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(uuid: str) -> Iterator[tuple[Library, Handle]]:
+    """Open NVML; yield the library and the handle of the GPU with that UUID.
+
+    Raises:
+        NvmlError: no binding, no driver, or the driver knows no such GPU.
+    """
+    try:
+        library: Any = importlib.import_module("pynvml")
+    except ModuleNotFoundError:
+        raise NvmlError("pynvml is not installed (the package nvidia-ml-py)") from None
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        raise NvmlError(f"NVML: {error}") from None
+    try:
+        try:
+            handle = library.nvmlDeviceGetHandleByUUID(uuid)
+        except (library.NVMLError, TypeError) as error:  # TypeError: an old binding that wants bytes
+            raise NvmlError(f"NVML: {error}") from None
+        yield library, handle
+    finally:
+        with suppress(library.NVMLError):  # what was read is read
+            library.nvmlShutdown()
+
+
+def describe(uuid: str) -> dict[str, Any] | str:
+    """Return what the driver says of the GPU with that UUID now, or why it cannot be asked."""
+    try:
+        with opened(uuid) as (library, handle):
+            try:
+                driver = library.nvmlSystemGetDriverVersion()
+            except library.NVMLError as error:
+                return f"NVML: {error}"
+            limits: Questions = {
+                "sm_clock_most": (1e6, lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM)),
+                "memory_clock_most": (1e6, lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM)),
+                "power_limit": (1e-3, lambda: library.nvmlDeviceGetEnforcedPowerLimit(handle)),
+            }
+            return {"driver": driver} | _answers(library, _questions(library, handle) | limits)
+    except NvmlError as error:
+        return str(error)
+
+
+def read(library: Library, handle: Handle) -> GpuState:
+    """Return the state of an opened GPU now."""
+    reasons = None
+    # NVML 12.2 calls events what was throttling: a binding may know both names, and an old driver only the old one.
+    for word in ("Event", "Throttle"):
+        ask = getattr(library, f"nvmlDeviceGetCurrentClocks{word}Reasons", None)
+        if ask and reasons is None:
+            reasons = _answers(library, {"reasons": (1, partial(ask, handle))})["reasons"]
+    return GpuState(**_answers(library, _questions(library, handle)), reasons=None if reasons is None else int(reasons))
+
+
+def _questions(library: Library, handle: Handle) -> Questions:
+    return {
+        "sm_clock": (1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
+        "memory_clock": (1e6, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM)),
+        "power": (1e-3, lambda: library.nvmlDeviceGetPowerUsage(handle)),
+        "temperature": (1, lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
+    }
+
+
+def _answers(library: Library, questions: Questions) -> dict[str, Any]:
+    answers: dict[str, Any] = dict.fromkeys(questions)
+    for name, (scale, ask) in questions.items():
+        with suppress(library.NVMLError):  # a device may not tell one of them; the others are still known
+            answers[name] = ask() * scale
+    return answers
+
+
+# While a round is timed -----------------------------------------------------------------------------------------------
+
+
+class Sampler:
+    """Samples a GPU in a process of its own, which takes neither the measuring one's time nor its interpreter lock.
+
+    Args:
+        uuid: of the GPU.
+        interval: s between samples.
+        path: file for one JSON line per sample, its time `t` (Unix, s) with it.
+
+    Raises:
+        NvmlError: the driver cannot be asked, with its reason.
+    """
+
+    def __init__(self, uuid: str, interval: float, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        command = [sys.executable, "-P", __file__, uuid, str(interval), str(path)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        answer = self._process.stdout.readline().strip() if self._process.stdout else ""
+        if answer != "sampling":
+            self._process.communicate()
+            raise NvmlError(answer or "the sampling process ended without a word")
+
+    def stop(self) -> list[tuple[float, GpuState]]:
+        """End the sampling; return the states in order, each behind its Unix time, s."""
+        self._process.communicate()  # closes its input, which ends it; so does the death of this process
+        lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
+        # A sampler that was killed leaves its last line unended.
+        samples = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [(sample.pop("t"), GpuState(**sample)) for sample in samples]
 
 
 def interval(environ: Mapping[str, str]) -> float | None:
-    """Return the seconds between two samples that KV_NVML_SAMPLE asks for; None: none are asked for.
+    """Return the seconds between two samples that KV_NVML_SAMPLE asks for; None for no samples.
 
     Raises:
         ValueError: it is not a positive number.
@@ -38,27 +235,19 @@ def interval(environ: Mapping[str, str]) -> float | None:
     return seconds
 
 
-def uuid() -> str | None:
-    """Return the UUID of the current CUDA device as NVML writes it; None where this torch does not say (before 2.5)."""
-    import torch  # noqa: PLC0415 - discovery must work without torch
-
-    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-    found = getattr(properties, "uuid", None)
-    return None if found is None else f"GPU-{found}"
-
-
 class GpuWatch:
-    """A context around a round. Where the driver cannot be asked everything stays unknown: None, and no flags.
+    """A context around a round. Where the driver cannot be asked, activity is None and there are no flags.
 
     Args:
         gpu: UUID of the GPU; None: there is none, and nothing to watch.
-        every: s between samples, None: none. samples: the file to keep them in.
+        every: s between samples, None for no samples beyond the looks.
+        samples: the file to keep them in.
     """
 
     def __init__(self, gpu: str | None, every: float | None, samples: Path) -> None:
         self._gpu, self._every, self._samples = gpu, every, samples
         self._stack = ExitStack()
-        self._opened: tuple[Any, Any] | None = None
+        self._opened: tuple[Library, Handle] | None = None
         self._sampler: Sampler | None = None
         self._looks: list[tuple[float, GpuState]] = []
 
@@ -66,11 +255,11 @@ class GpuWatch:
         if self._gpu is None:
             return self
         try:
-            self._opened = self._stack.enter_context(nvml.opened(self._gpu))
+            self._opened = self._stack.enter_context(opened(self._gpu))
             if self._every is not None:
                 self._sampler = Sampler(self._gpu, self._every, self._samples)
         except NvmlError as error:
-            if self._every is not None:  # asked for, so that its absence must be said
+            if self._every is not None:  # the user asked for samples
                 print(f"kernel-velocity: {SETTING}: nothing is sampled: {error}", file=sys.stderr)  # noqa: T201
         return self
 
@@ -85,18 +274,33 @@ class GpuWatch:
     def look(self) -> None:
         """Take the GPU's state now."""
         if self._opened is not None:
-            self._looks.append((time(), nvml.read(*self._opened)))
+            self._looks.append((time(), read(*self._opened)))
 
     @property
     def activity(self) -> GpuActivity | None:
         """What the GPU did between the first look and the last; None where nothing was seen."""
-        return nvml.activity(self._states) if self._looks else None
+        return activity(self._states) if self._looks else None
 
     @property
     def flags(self) -> tuple[str, ...]:
         """What speaks against the round."""
-        return nvml.flags(self._states)
+        return flags(self._states)
 
     @property
     def _states(self) -> list[GpuState]:
         return [state for _, state in self._looks]
+
+
+def _sample(uuid: str, interval: float, path: str) -> None:
+    """Write states to `path` until standard input ends; say "sampling", or why not, on standard output."""
+    try:
+        with opened(uuid) as (library, handle), Path(path).open("w", encoding="utf-8") as file:
+            print("sampling", flush=True)  # noqa: T201 - the first line is what `Sampler` waits for
+            while not select.select([sys.stdin], [], [], interval)[0]:
+                file.write(json.dumps({"t": round(time(), 3)} | asdict(read(library, handle))) + "\n")
+    except NvmlError as error:
+        print(error, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    _sample(sys.argv[1], float(sys.argv[2]), sys.argv[3])

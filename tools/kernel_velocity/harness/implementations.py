@@ -6,23 +6,29 @@ kernels at the commit under test. One that cannot exist here raises NotImplement
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
+import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
-from kernel_velocity.harness import aoti
 from kernel_velocity.harness.cases import ITEM_BYTES, ON_CUDA_ALONE, dtype_of
 from kernel_velocity.harness.problem import Inputs, Outputs, Problem, outputs_of
+from kernel_velocity.harness.reported import threads
 from kernel_velocity.harness.timers import Call
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A call on fixed inputs. `output()` returns what the last call wrote, all outputs; `poison()` overwrites it.
+    """A call on fixed inputs.
 
-    `beside()` says what calls wrote beside the outputs, "" for nothing or where nobody looks.
+    `output()` returns all outputs of the last call. `poison()` overwrites them. `beside()` says what calls wrote beside
+    the outputs, "" for nothing or where that is not checked.
     """
 
     call: Call
@@ -41,7 +47,7 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
     Args:
         implementation: "eager", "compile", "native" or "triton".
         problem: what is computed.
-        case: name of the test case; part of the key under which compiled packages are kept.
+        case: name of the test case; part of the key of compiled packages.
         inputs: tensors and scalars of the case.
         cache: folder for compiled packages.
 
@@ -55,7 +61,7 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
 def check_device(implementation: str, device: str) -> None:
     """Raise NotImplementedError for an implementation that exists on no device of this kind: before inputs are made.
 
-    Triton's interpreter runs on the CPU, for tests; its time says nothing, so it is never bound.
+    Triton's interpreter runs on the CPU, for tests. Its time says nothing, so it is never bound.
     """
     if implementation in ON_CUDA_ALONE and device != "cuda":
         raise NotImplementedError(f"{implementation.capitalize()} needs a CUDA device")
@@ -74,45 +80,31 @@ def fresh(function: Callable[[], Any]) -> Bound:
     return Bound(call, lambda: last[0], forget)
 
 
+def poison(output: Outputs) -> None:
+    """Overwrite every output with values that no kernel here produces: NaN, or 77 in every element."""
+    for tensor in outputs_of(output):
+        tensor.fill_(float("nan") if tensor.is_floating_point() else 77)
+
+
 def _bind_eager(problem: Problem, _case: str, inputs: Inputs, _cache: Path) -> Bound:
     reference = problem.reference_solution
     return fresh(lambda: reference(*inputs))
 
 
+# Our kernels ----------------------------------------------------------------------------------------------------------
+
+
 def _bind_native(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
-    kernel = problem.kernel
-    if kernel is None:
+    if problem.kernel is None:
         raise NotImplementedError(f"{problem.name} has no native kernel")
-    module = _of_this_commit(f"kernels.{kernel}")
+    module = _of_this_commit(f"kernels.{problem.kernel}")
     _check_support(problem, case, module.SUPPORTS)
-    if problem.device == "cuda":
-        reason = importlib.import_module("kernels").cuda_status()
-        if reason is not None:
-            raise NotImplementedError(reason)
-    output = problem.empty_output(inputs)
-    call: Call = module.bind(*problem.native_arguments(inputs), **_named(problem, output))
-    if status := call():
-        raise KernelFailedError(f"kernels.{kernel} returned status {status}")
-    return Bound(call, lambda: output, lambda: poison(output))
-
-
-def _check_support(problem: Problem, case: str, supports: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise NotImplementedError when the commit's kernel, or this machine, cannot run the problem's device or dtype.
-
-    `supports` names dtypes of all devices in "dtypes"; where there is "dtypes_cpu" or "dtypes_cuda", that counts there.
-    """
-    devices = supports["devices"]
-    if not devices:
-        raise NotImplementedError(
-            f"at this commit kernels.{problem.kernel} is not written yet: SUPPORTS names no device"
-        )
-    if problem.device not in devices:
-        raise NotImplementedError(f"at this commit {problem.name} runs on {devices}, not {problem.device}")
-    dtypes = supports.get(f"dtypes_{problem.device}", supports["dtypes"])
-    if dtype_of(case) in ITEM_BYTES and dtype_of(case) not in dtypes:  # a user's case may be called anything
-        raise NotImplementedError(
-            f"at this commit {problem.name} takes {', '.join(dtypes)} on {problem.device}, not {dtype_of(case)}"
-        )
+    if problem.device == "cuda" and (reason := importlib.import_module("kernels").cuda_status()) is not None:
+        raise NotImplementedError(reason)
+    bound = _bind_kernel(module, problem, inputs)
+    if status := bound.call():
+        raise KernelFailedError(f"kernels.{problem.kernel} returned status {status}")
+    return bound
 
 
 def _bind_triton(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> Bound:
@@ -122,10 +114,9 @@ def _bind_triton(problem: Problem, case: str, inputs: Inputs, _cache: Path) -> B
     if problem.device not in module.SUPPORTS["devices"]:  # of ours, the interpreter alone runs on the CPU
         raise NotImplementedError("TRITON_INTERPRET is set: interpreted, a kernel's time says nothing")
     _check_support(problem, case, module.SUPPORTS)
-    output = problem.empty_output(inputs)
-    call: Call = module.bind(*problem.native_arguments(inputs), **_named(problem, output))
-    call()  # compiles
-    return Bound(call, lambda: output, lambda: poison(output))
+    bound = _bind_kernel(module, problem, inputs)
+    bound.call()  # compiles
+    return bound
 
 
 def _of_this_commit(name: str) -> Any:
@@ -144,24 +135,165 @@ def _of_this_commit(name: str) -> Any:
         raise NotImplementedError(f"this commit has no {name}") from None
 
 
-def _named(problem: Problem, output: Outputs) -> dict[str, Any]:
-    """Return the outputs by the keywords of a kernel's `bind` that take them (`Problem.native_arguments`)."""
+def _check_support(problem: Problem, case: str, supports: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise NotImplementedError when the commit's kernel cannot run the problem's device or dtype.
+
+    `supports` names the dtypes of all devices in "dtypes", unless there is "dtypes_cpu" or "dtypes_cuda" for one.
+    """
+    devices = supports["devices"]
+    if not devices:
+        raise NotImplementedError(
+            f"at this commit kernels.{problem.kernel} is not written yet: SUPPORTS names no device"
+        )
+    if problem.device not in devices:
+        raise NotImplementedError(f"at this commit {problem.name} runs on {devices}, not {problem.device}")
+    dtypes = supports.get(f"dtypes_{problem.device}", supports["dtypes"])
+    if dtype_of(case) in ITEM_BYTES and dtype_of(case) not in dtypes:  # a user's case may be called anything
+        raise NotImplementedError(
+            f"at this commit {problem.name} takes {', '.join(dtypes)} on {problem.device}, not {dtype_of(case)}"
+        )
+
+
+def _bind_kernel(module: Any, problem: Problem, inputs: Inputs) -> Bound:
+    """Return a kernel's `bind` with an output of its own, by the keywords that take it."""
+    output = problem.empty_output(inputs)
     several = outputs_of(output)
-    return {"out": output} if len(several) == 1 else dict(zip(problem.output_names(), several, strict=True))
+    keywords = {"out": output} if len(several) == 1 else dict(zip(problem.output_names(), several, strict=True))
+    call: Call = module.bind(*problem.native_arguments(inputs), **keywords)
+    return Bound(call, lambda: output, lambda: poison(output))
 
 
-def poison(output: Outputs) -> None:
-    """Overwrite every output with values that no kernel here produces: NaN, or 77 in every element."""
-    for each in outputs_of(output):
-        each.fill_(float("nan") if each.is_floating_point() else 77)
+# `compile` ------------------------------------------------------------------------------------------------------------
+# An AOTInductor package of the problem's graph, kept on disk: torch.compile costs 2.7 s per shape in a fresh process
+# even with a warm cache, a package of the same graph loads in 2 ms and runs at the same speed. Packages are kept per
+# torch version, shape, dtype, device, settings and reference source.
 
 
 def _bind_compile(problem: Problem, case: str, inputs: Inputs, cache: Path) -> Bound:
-    run = aoti.load(problem, case, inputs, cache)
+    """Bind the package of the problem's graph.
+
+    Raises:
+        NotImplementedError: this torch cannot run packages, or there is no compiler to make the package with.
+    """
+    package_loader = _package_loader()
+    package = cache / f"{_package_key(problem, case)}.pt2"
+    if not package.exists():
+        _compile(problem, inputs, package)
+    # Single-threaded on CUDA: else each call waits on the host for the one before it, and nothing can be queued ahead.
+    run = package_loader(str(package), "model", problem.device == "cuda", 1, -1).run
     tensors = [value for value in inputs if hasattr(value, "data_ptr")]
     if len(problem.output_names()) > 1:
         return fresh(lambda: tuple(run(tensors)))
     return fresh(lambda: run(tensors)[0])
+
+
+def _package_loader() -> Any:
+    """Return the class behind torch._inductor.aoti_load_package, which would first import 1.3 s of compiler each round.
+
+    Raises:
+        NotImplementedError: this torch has none: it is too old, or built without.
+    """
+    try:
+        native: Any = importlib.import_module("torch._C._aoti")
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch._C", "torch._C._aoti"):
+            raise
+        native = None
+    loader = getattr(native, "AOTIModelPackageLoader", None)
+    if loader is None:
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        raise NotImplementedError(f"this torch has no AOTInductor: {torch.__version__} cannot run compiled packages")
+    return loader
+
+
+def _inductor_settings() -> dict[str, Any]:
+    """Return the settings of inductor: one compiling worker (the pool would outlive the round), our number of threads.
+
+    Division as eager does it where this torch can be told to: Triton's own is approximate, and a quantised integer that
+    differs is a wrong result.
+    """
+    import torch._inductor.config as inductor  # noqa: PLC0415
+
+    settings: dict[str, Any] = {"compile_threads": 1, "cpp.threads": threads()}
+    if hasattr(inductor, "eager_numerics"):
+        settings["eager_numerics.division_rounding"] = True
+    return settings
+
+
+def _package_key(problem: Problem, case: str) -> str:
+    import torch  # noqa: PLC0415
+
+    where = torch.backends.cpu.get_cpu_capability()
+    if problem.device == "cuda":
+        where = f"{torch.cuda.get_device_name()}-{torch.version.cuda}"
+    # Importing inductor's configuration costs a second: its settings are represented by the source that makes them.
+    source = inspect.getsource(type(problem).reference_solution) + inspect.getsource(_inductor_settings)
+    identity = "\n".join((torch.__version__, problem.name, case, where, str(threads()), source))
+    return f"{problem.name}-{case}-{problem.device}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+def check_toolchain(device: str) -> None:
+    """Raise NotImplementedError where AOTInductor would find no compiler, or no CUDA toolkit to link with."""
+    from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
+    from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        raise NotImplementedError("AOTInductor found no C++ compiler: install one, for example g++") from None
+    if device == "cuda":
+        from torch.utils.cpp_extension import CUDA_HOME  # noqa: PLC0415
+
+        if CUDA_HOME is None:
+            raise NotImplementedError("AOTInductor found no CUDA toolkit to link with: set CUDA_HOME")
+        os.environ.setdefault("CUDA_HOME", CUDA_HOME)  # it looks for the driver's stub library below this
+
+
+def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
+    """Compile the reference's graph for these shapes; the file appears whole or not at all."""
+    import torch  # noqa: PLC0415
+    import torch._inductor.config as inductor  # noqa: PLC0415
+
+    check_toolchain(problem.device)
+    scalars = [None if hasattr(value, "data_ptr") else value for value in inputs]
+
+    class Reference(torch.nn.Module):
+        def forward(self, *tensors: torch.Tensor) -> Outputs:
+            given = iter(tensors)
+            return problem.reference_solution(*(next(given) if s is None else s for s in scalars))
+
+    tensors = tuple(value for value in inputs if hasattr(value, "data_ptr"))
+    package.parent.mkdir(parents=True, exist_ok=True)
+    settings = inductor.patch(_inductor_settings())
+    with tempfile.TemporaryDirectory(dir=package.parent) as scratch, torch.no_grad(), settings:
+        program = torch.export.export(Reference(), tensors)
+        made = torch._inductor.aoti_compile_and_package(program, package_path=str(Path(scratch) / "model.pt2"))
+        Path(made).replace(package)
+
+
+def bind_live_compile(problem: Problem, _case: str, inputs: Inputs) -> Bound:
+    """Return the reference under `torch.compile`, as a user's own call of it: `compile` in a live comparison.
+
+    Its first call compiles, which takes seconds.
+
+    Raises:
+        NotImplementedError: there is no C++ compiler to compile for the CPU with.
+    """
+    import torch  # noqa: PLC0415
+
+    if problem.device == "cpu":
+        check_toolchain("cpu")
+    reference = problem.reference_solution
+
+    def call(*given: Any) -> Any:
+        return reference(*given)
+
+    # A code object of its own: torch counts recompilations by code object, and after eight of them, which are eight
+    # test cases, it would quietly run the eager operations.
+    alone = FunctionType(call.__code__.replace(), call.__globals__, closure=call.__closure__)
+    compiled = torch.compile(alone, dynamic=False)
+    return fresh(lambda: compiled(*inputs))
 
 
 _BINDERS: Mapping[str, Callable[[Problem, str, Inputs, Path], Bound]] = {

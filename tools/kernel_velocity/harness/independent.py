@@ -1,23 +1,25 @@
 """The same bound calls, timed by methods that share no code with our timers: do the timers tell the truth?
 
-Every method ends in the harness's robust location, so that it is timers that are compared, not estimators. What a
-method is known to see differently (caches it empties, gaps it leaves out) is shown without a verdict.
+The methods are PyTorch's and Triton's own, CUDA graphs, and the profiler. Every method ends in the harness's
+robust location, so that timers are compared, not estimators. Where a method is known to see something else (caches it
+empties, gaps it leaves out) its time is shown without a verdict.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
-from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
-from kernel_velocity.harness import statistics
-from kernel_velocity.harness.independent_methods import METHODS, SECONDS, Method, Subject
-from kernel_velocity.harness.machine import activity, read_counters
-from kernel_velocity.harness.reported import cache_size
+from kernel_velocity.harness.benchmark import _KernelBenchmark
+from kernel_velocity.harness.ceilings import BEYOND
+from kernel_velocity.harness.reported import cache_size, threads
 from kernel_velocity.harness.sampling import batch_for, warm_up
+from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.harness.timers import Call, Timer
 
@@ -25,28 +27,41 @@ FORMAT = 1
 DISAGREE = 0.03  # relative: three times what rounds of one commit differ by on a quiet machine
 PASSES = 3  # each times all methods in turn, so that a drift of the machine is not taken for disagreement
 
+SECONDS = 0.05  # s of calls per method and pass: 18 series x 3 passes x 4 methods take some 11 s of a GPU
+GRAPH = 1e-3  # s that one graph lasts at least: then its own launch, some 10 us, is no more than 1% of it
+GRAPH_MOST = 256  # calls in a graph
+REPLAYS = 20  # at most
+PROFILED = 64  # calls at most: each is an event or more that the profiler keeps
+# A GPU takes about 1 us between two kernels of a stream, to drain one and start the next; a call has up to three. The
+# profiler's sum leaves those gaps out, so that it can be held against a call only where they are not seen.
+GAPS = 3e-6  # s
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One series by every method. Seconds per call; None where a method has no value.
+Run = Callable[[], float]  # returns seconds per call
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A series that is set up. `cache` is the size of the last cache before memory, bytes."""
+
+    series: Series
+    bench: _KernelBenchmark
+    cache: int | None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to time.
 
     Attributes:
-        bytes: least memory traffic of a call, about its working set.
-        worst: the largest relative deviation of a comparable method from the harness (signed), None without one.
-        agrees: True where all comparable methods are within DISAGREE; False where one is beyond it by more than the
-            passes themselves differ; None where that is not known.
-        why: what is absent or not comparable, what disagrees, what is too noisy to say.
+        prepare: returns a run of a call that takes about so many seconds; raises NotImplementedError where the method
+            does not exist or does not apply.
+        incomparable: (subject, the harness's seconds) -> why its time differs by nature, or "".
     """
 
-    kernel: str
-    implementation: str
-    case: str
-    bytes: int | None
-    harness: float | None
-    others: Mapping[str, float | None]
-    worst: float | None
-    agrees: bool | None
-    why: str
+    name: str
+    prepare: Callable[[Subject, float], Run]
+    incomparable: Callable[[Subject, float], str] = lambda *_: ""
 
 
 @dataclass(frozen=True)
@@ -69,20 +84,24 @@ class Deviation:
         return f"differs by {self.value:+.1%}{hidden}"
 
 
-def deviation(ours: Sequence[float], theirs: Sequence[float]) -> Deviation:
-    """Return how far a method is from ours, both timed in the same passes: the median over passes."""
-    ratios = [other / own for own, other in zip(ours, theirs, strict=True)]
-    return Deviation(median(ratios) - 1, max((max(t) - min(t)) / median(t) for t in (ours, theirs)))
-
-
 @dataclass
-class Findings:
-    """What has been measured of one series so far."""
+class Timings:
+    """What has been measured of one series so far: seconds per call by method."""
 
     harness: list[float] = field(default_factory=list)
     others: dict[str, float] = field(default_factory=dict)
     deviations: dict[str, Deviation] = field(default_factory=dict)  # of the comparable methods
     reasons: dict[str, str] = field(default_factory=dict)  # method -> why absent, or why not comparable
+
+    def attempt(self, step: Callable[[], T], name: str) -> T | None:
+        """Return what a step of a method returns; None where it fails, and the reason is kept: nobody watches."""
+        try:
+            return step()
+        except NotImplementedError as error:
+            self.reasons[name] = str(error)
+        except Exception as error:  # noqa: BLE001 - a profiler or a capture may fail in ways of its own
+            self.reasons[name] = _in_words(error)
+        return None
 
 
 def measure(series: Sequence[Series], device: str, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -92,132 +111,258 @@ def measure(series: Sequence[Series], device: str, save: Callable[[dict[str, Any
     Groups of methods that must not share a process's state run one after the other.
     """
     cache = cache_size(device)
-    findings = {each: Findings() for each in series}
+    timings = {each: Timings() for each in series}
     for group in METHODS[device]:
-        for each in series:
-            _time(each, group, cache, findings[each])
-            save(document(device, findings))
-    return document(device, findings)
+        for each, found in timings.items():
+            try:
+                compare(Subject(each, each.set_up(), cache), group, found)
+            except NotImplementedError as error:
+                found.reasons |= dict.fromkeys((method.name for method in group), str(error))
+            except Exception as error:  # noqa: BLE001 - what one series raises must not cost the others
+                found.reasons |= dict.fromkeys((method.name for method in group), _in_words(error))
+            save(document(device, timings))
+    return document(device, timings)
 
 
-def _time(series: Series, group: Sequence[Method], cache: int | None, findings: Findings) -> None:
-    """Add what the methods of a group say of a series."""
-    try:
-        compare(Subject(series=series, bench=series.set_up(), cache=cache), group, findings)
-    except NotImplementedError as error:
-        findings.reasons |= dict.fromkeys((method.name for method in group), str(error))
-    except Exception as error:  # noqa: BLE001 - nobody watches: what one series raises must not cost the others
-        findings.reasons |= dict.fromkeys((method.name for method in group), _in_words(error))
-
-
-def compare(subject: Subject, group: Sequence[Method], findings: Findings) -> None:
+def compare(subject: Subject, group: Sequence[Method], found: Timings) -> None:
     """Add the times of the harness and of a group's methods, and the deviations of those that are comparable."""
     harness = harness_method(subject.bench.call, subject.bench.new_timer())
-    runs, absent = prepare(subject, group, harness())
-    findings.reasons |= absent
-    before, began = read_counters(), perf_counter()
-    times = interleave({"harness": harness, **runs}, findings.reasons)
-    busy = activity(before, read_counters(), perf_counter() - began).contended
-    ours = times.pop("harness")
-    findings.harness += ours
+    seconds = harness()
+    runs: dict[str, Run] = {}
+    for method in group:
+        run = found.attempt(partial(method.prepare, subject, seconds), method.name)
+        if run is not None and found.attempt(run, method.name) is not None:  # a first run warms up
+            runs[method.name] = run
+    ours: list[float] = []
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(PASSES):
+        ours.append(harness())
+        for name in tuple(times):
+            value = found.attempt(runs[name], name)
+            if value is None:
+                del times[name]
+            else:
+                times[name].append(value)
+    found.harness += ours
     for method in group:
         if method.name not in times:
             continue
-        findings.others[method.name] = median(times[method.name])
-        if busy and method.alone:
-            findings.reasons[method.name] = "without what the scheduler gave to others, which was too much to compare"
-        elif why := method.incomparable(subject, median(ours), DISAGREE):
-            findings.reasons[method.name] = why
+        found.others[method.name] = median(times[method.name])
+        if why := method.incomparable(subject, median(ours)):
+            found.reasons[method.name] = why
         else:
-            findings.deviations[method.name] = deviation(ours, times[method.name])
+            found.deviations[method.name] = deviation(ours, times[method.name])
 
 
-def harness_method(call: Call, timer: Timer) -> Callable[[], float]:
+def deviation(ours: Sequence[float], theirs: Sequence[float]) -> Deviation:
+    """Return how far a method is from ours, both timed in the same passes: the median over passes."""
+    ratios = [their / our for our, their in zip(ours, theirs, strict=True)]
+    return Deviation(median(ratios) - 1, max((max(t) - min(t)) / median(t) for t in (ours, theirs)))
+
+
+def harness_method(call: Call, timer: Timer) -> Run:
     """Return the harness as a method: its warm-up and its choice of the batch once, its samples at every call."""
     per_call, _ = warm_up(call, timer)
     batch = batch_for(per_call, tick=timer.tick(), overhead=timer.overhead(), limit=timer.batch_limit)
     n = max(3, math.ceil(SECONDS / (per_call * batch)))
-    return lambda: statistics.trimmed_mean(timer.samples(call, batch, n))
-
-
-def prepare(
-    subject: Subject, group: Iterable[Method], seconds: float
-) -> tuple[dict[str, Callable[[], float]], dict[str, str]]:
-    """Return the methods that can time a call of about `seconds`, warmed up by one run, and why the others cannot."""
-    runs: dict[str, Callable[[], float]] = {}
-    absent: dict[str, str] = {}
-    for method in group:
-        try:
-            run = method.prepare(subject, seconds)
-            run()
-        except NotImplementedError as error:
-            absent[method.name] = str(error)
-        except Exception as error:  # noqa: BLE001 - a profiler or a capture may fail in ways of its own: written down
-            absent[method.name] = _in_words(error)
-        else:
-            runs[method.name] = run
-    return runs, absent
-
-
-def interleave(runs: Mapping[str, Callable[[], float]], failed: dict[str, str]) -> dict[str, list[float]]:
-    """Return the times of PASSES passes over all runs; one that raises is left out, and `failed` says why."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(PASSES):
-        for name in tuple(times):
-            try:
-                times[name].append(runs[name]())
-            except Exception as error:  # as in `prepare`
-                if name == "harness":
-                    raise
-                failed[name] = _in_words(error)
-                del times[name]
-    return times
+    return lambda: trimmed_mean(timer.samples(call, batch, n))
 
 
 def _in_words(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
-def document(device: str, findings: Mapping[Series, Findings]) -> dict[str, Any]:
+# The document ---------------------------------------------------------------------------------------------------------
+
+
+def document(device: str, timings: Mapping[Series, Timings]) -> dict[str, Any]:
     """Return everything as JSON has it; `missing` are the methods that timed no series, with the first reason."""
-    rows = [row(series, found) for series, found in findings.items() if found.harness or found.reasons]
+    found = timings.values()
     names = [method.name for group in METHODS[device] for method in group]
-    unused = [name for name in names if not any(name in found.others for found in findings.values())]
-    missing = {name: next(_reasons(name, findings.values()), "not reached") for name in unused}
-    return {"format": FORMAT, "device": device, "rows": [asdict(each) for each in rows], "missing": missing}
+    missing = {
+        name: next((each.reasons[name] for each in found if name in each.reasons), "not reached")
+        for name in names
+        if not any(name in each.others for each in found)
+    }
+    rows = [row(series, each) for series, each in timings.items() if each.harness or each.reasons]
+    return {"format": FORMAT, "device": device, "rows": rows, "missing": missing}
 
 
-def _reasons(name: str, findings: Iterable[Findings]) -> Iterator[str]:
-    return (found.reasons[name] for found in findings if name in found.reasons)
+def row(series: Series, found: Timings) -> dict[str, Any]:
+    """Return one series by every method. Seconds per call; None where a method has no value.
 
-
-def row(series: Series, found: Findings) -> Row:
-    """Return the row of a series."""
-    worst = max((each.value for each in found.deviations.values()), key=abs, default=None)
+    bytes: least memory traffic of a call, about its working set. worst: the largest relative deviation of a comparable
+    method from the harness (signed), None without one. agrees: True where all comparable methods are within DISAGREE;
+    False where one is beyond it by more than the passes themselves differ; None where that is not known. why: what is
+    absent or not comparable, what disagrees, what is too noisy to say.
+    """
     verdicts = {each.agrees for each in found.deviations.values()}
-    says = [f"{name} {each.in_words()}" for name, each in found.deviations.items() if not each.agrees]
-    methods = [method.name for group in METHODS[series.device] for method in group]
-    return Row(
-        kernel=series.kernel,
-        implementation=series.implementation,
-        case=series.case,
-        bytes=series.bytes,
-        harness=median(found.harness) if found.harness else None,
-        others={name: found.others.get(name) for name in methods},
-        worst=worst,
-        agrees=_all(verdicts),
-        why="; ".join([*says, *_grouped(found.reasons)]),
+    return {
+        "kernel": series.kernel,
+        "implementation": series.implementation,
+        "case": series.case,
+        "bytes": series.bytes,
+        "harness": median(found.harness) if found.harness else None,
+        "others": {method.name: found.others.get(method.name) for group in METHODS[series.device] for method in group},
+        "worst": max((each.value for each in found.deviations.values()), key=abs, default=None),
+        "agrees": False if False in verdicts else True if verdicts == {True} else None,
+        "why": "; ".join(_reasons(found)),
+    }
+
+
+def _reasons(found: Timings) -> Iterator[str]:
+    """Yield what disagrees, then each reason once, behind the methods that it is given for."""
+    yield from (f"{name} {each.in_words()}" for name, each in found.deviations.items() if not each.agrees)
+    for why in dict.fromkeys(found.reasons.values()):
+        yield f"{', '.join(name for name in found.reasons if found.reasons[name] == why)}: {why}"
+
+
+# The methods ----------------------------------------------------------------------------------------------------------
+
+
+def _repeats(seconds: float, most: int) -> int:
+    """Return how many calls of `seconds` fill SECONDS: at least 3, at most `most`."""
+    return min(most, max(3, math.ceil(SECONDS / seconds)))
+
+
+def _imported(name: str, absence: str) -> Any:
+    """Return a module; NotImplementedError, with `absence`, where it is missing."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise NotImplementedError(f"{absence} ({error})") from None
+
+
+def _blocked_autorange(subject: Subject, _seconds: float) -> Run:
+    """torch.utils.benchmark: blocks of calls on `timeit`'s clock."""
+    timing = _imported("torch.utils.benchmark", "this torch has no torch.utils.benchmark")
+    timer = timing.Timer(stmt="call()", globals={"call": subject.bench.call}, num_threads=threads())
+    return lambda: trimmed_mean(timer.blocked_autorange(min_run_time=SECONDS).times)
+
+
+def _profiled(subject: Subject, seconds: float, device: str, time_of: Callable[[Any, int], float]) -> Run:
+    """Return a run under torch.profiler; `time_of(events, calls)` reads the seconds per call."""
+    import torch  # noqa: PLC0415 - discovery must work without torch
+
+    profiler = _imported("torch.profiler", "this torch has no profiler")
+    kinds = profiler.ProfilerActivity
+    activities = [kinds.CPU, kinds.CUDA] if device == "cuda" else [kinds.CPU]
+    call, calls = subject.bench.call, _repeats(seconds, PROFILED)
+
+    def run() -> float:
+        with profiler.profile(activities=activities) as profile:
+            for _ in range(calls):
+                call()
+            if device == "cuda":
+                torch.cuda.synchronize()
+        return time_of(profile.events(), calls)
+
+    return run
+
+
+def _profiler_cpu(subject: Subject, seconds: float) -> Run:
+    """The profiler's CPU time of all operations."""
+    if subject.series.implementation != "eager":
+        raise NotImplementedError("the profiler sees only torch's own operations: eager")
+    return _profiled(subject, seconds, "cpu", operations_time)
+
+
+def operations_time(events: Sequence[Any], calls: int) -> float:
+    """Return the seconds per call that operations took, each counted without those that it called."""
+    total = sum(event.self_cpu_time_total for event in events)  # us
+    if total <= 0:
+        raise NotImplementedError("the profiler saw no operations")
+    return float(total) * 1e-6 / calls
+
+
+def _profiler_cuda(subject: Subject, seconds: float) -> Run:
+    """The profiler's duration of every kernel, copy and fill on the device, added up."""
+    return _profiled(subject, seconds, "cuda", kernels_time)
+
+
+def kernels_time(events: Sequence[Any], calls: int) -> float:
+    """Return the seconds per call that kernels ran; gaps between them are not in it.
+
+    Raises:
+        NotImplementedError: the profiler saw no kernels (CUPTI may be forbidden), or lost some.
+    """
+    on_device = [
+        event
+        for event in events
+        if event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False)
+    ]
+    if not on_device:
+        raise NotImplementedError("the profiler saw no kernels: CUPTI is absent, forbidden, or in use")
+    if len(on_device) % calls:
+        raise NotImplementedError(f"the profiler lost events: {len(on_device)} kernels of {calls} equal calls")
+    return float(sum(event.time_range.elapsed_us() for event in on_device)) * 1e-6 / calls
+
+
+def _gaps(_subject: Subject, seconds: float) -> str:
+    short = seconds * DISAGREE < GAPS
+    return "without the gaps between kernels, which count in so short a call" if short else ""
+
+
+def _graph(subject: Subject, seconds: float) -> Run:
+    """Replays of a CUDA graph of many calls, between two events: no launch of ours is in it.
+
+    The calls are captured on a stream of their own, and bound there: a native call uses the stream that was current
+    when it was bound.
+    """
+    import torch  # noqa: PLC0415
+
+    cuda: Any = torch.cuda
+    stream = cuda.Stream()
+    count = min(GRAPH_MOST, max(1, math.ceil(GRAPH / seconds)))
+    replays = _repeats(seconds * count, REPLAYS)
+    with cuda.stream(stream):
+        bench = subject.series.set_up()  # warms up, too: what a first call allocates must not be captured
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph, stream=stream):
+        for _ in range(count):
+            bench.call()
+
+    def run() -> float:
+        first, last = (cuda.Event(enable_timing=True) for _ in range(2))
+        with cuda.stream(stream):
+            graph.replay()  # keeps the device busy while the next ones are launched
+            first.record()
+            for _ in range(replays):
+                graph.replay()
+            last.record()
+        stream.synchronize()
+        return float(first.elapsed_time(last)) * 1e-3 / (count * replays)
+
+    return run
+
+
+def _do_bench(subject: Subject, _seconds: float) -> Run:
+    """Triton's do_bench: L2 is overwritten before every call."""
+    testing = _imported("triton.testing", "Triton is not installed")
+    call = subject.bench.call
+    milliseconds = 1e3 * SECONDS
+    # Its times are milliseconds; "all" returns those of every call.
+    return lambda: (
+        1e-3 * trimmed_mean(testing.do_bench(call, warmup=milliseconds / 10, rep=milliseconds, return_mode="all"))
     )
 
 
-def _all(verdicts: Set[bool | None]) -> bool | None:
-    """Return False where one is, else None where one is or there is none, else True."""
-    if False in verdicts:
-        return False
-    return True if verdicts == {True} else None
+def _cold(subject: Subject, _seconds: float) -> str:
+    """Return why a cold time is not a hot one: some of the working set fits into the cache."""
+    if subject.cache is None:
+        return "cold, and the size of the cache is not known"
+    moved = subject.series.bytes
+    if moved is None or moved <= BEYOND * subject.cache:
+        return f"cold, and the working set is no more than {BEYOND} times the cache"
+    return ""
 
 
-def _grouped(reasons: Mapping[str, str]) -> Iterator[str]:
-    """Yield each reason once, behind the methods that it is given for."""
-    for why in dict.fromkeys(reasons.values()):
-        yield f"{', '.join(name for name in reasons if reasons[name] == why)}: {why}"
+# In order, device -> groups. The profiler comes last: CUPTI and CUDA graphs in one process have crashed (torch.profiler
+# works around it where it knows of graphs), and once used it leaves its hooks in the driver.
+METHODS: Mapping[str, tuple[tuple[Method, ...], ...]] = {
+    "cpu": ((Method("blocked_autorange", _blocked_autorange), Method("profiler", _profiler_cpu)),),
+    "cuda": (
+        (Method("graph", _graph, _gaps), Method("do_bench", _do_bench, _cold)),
+        (Method("profiler", _profiler_cuda, _gaps),),
+    ),
+}

@@ -1,9 +1,9 @@
 """`Problem`: what a kernel computes, on which test cases, how right it must be, and what it costs.
 
 The method names are those of public kernel-challenge definitions (Tensara's), with the same meanings, so that such a
-class runs here unchanged. What is ours stands beside them, each with a default that keeps a foreign definition
-working: `get_bytes` (absent: no bandwidth, no roofline), `get_footprint`, `get_unfused_bytes`, `expected`, `subset`,
-`poison`, `native_arguments`, `output_names`.
+class runs here unchanged (`redirected` moves its CUDA inputs elsewhere). Our own methods have defaults that keep a
+foreign definition working: `get_bytes` (absent: no bandwidth, no roofline), `get_footprint`, `get_unfused_bytes`,
+`expected`, `subset`, `native_arguments`, `output_names`.
 
 No torch at import: discovery must be the same on a machine that has none.
 """
@@ -12,9 +12,16 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import inspect
+import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+
+from kernel_velocity.harness.cases import ELEMENTWISE, dims_of, dtype_of
 
 if TYPE_CHECKING:
     import torch
@@ -35,21 +42,15 @@ class TestCase(TypedDict):
 TestCase.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it
 
 _CTYPES: Mapping[str, Any] = {
-    "float": ctypes.c_float,
-    "double": ctypes.c_double,
-    "float16": ctypes.c_uint16,
-    "bfloat16": ctypes.c_uint16,
-    "int": ctypes.c_int,
-    "int8_t": ctypes.c_int8,
-    "uint8_t": ctypes.c_uint8,
-    "int32_t": ctypes.c_int32,
-    "int64_t": ctypes.c_int64,
-    "size_t": ctypes.c_size_t,
+    **{"float": ctypes.c_float, "double": ctypes.c_double, "float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16},
+    **{"int": ctypes.c_int, "int8_t": ctypes.c_int8, "uint8_t": ctypes.c_uint8, "int32_t": ctypes.c_int32},
+    **{"int64_t": ctypes.c_int64, "size_t": ctypes.c_size_t},
 }
+PERIOD = 1_000_000  # random values drawn; larger inputs repeat them
 
 
 class Problem(ABC):
-    """One problem; subclasses say what, `harness` measures it.
+    """One problem: a subclass defines it, the harness measures it.
 
     Attributes:
         parameters: arguments of a C solution in order: name, C type, pointer, const; outputs are non-const pointers.
@@ -58,8 +59,8 @@ class Problem(ABC):
         kernel: name of the folder below `kernels/` that holds the native code, None for a foreign problem.
         cases: names of the test cases of each device, in order. Fixed lists: a new size is a new case (contract).
         core: of these, the two that tier `core` measures.
-        cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of; where
-            nothing is said of a device, its core.
+        cold: of these, those that are timed with cold caches, too: what the caches hold, or hold a good part of. Of a
+            device that is not named, its core.
     """
 
     parameters: ClassVar[Sequence[Mapping[str, Any]]] = ()
@@ -96,10 +97,10 @@ class Problem(ABC):
         Raises:
             KeyError: there is none on this device; the message lists those there are.
         """
-        found = {case["name"]: case for case in self.generate_test_cases()}
-        if name not in found:
-            raise KeyError(f"{self.name}: no case {name!r} on {self.device}; there are {', '.join(found)}")
-        return found[name]
+        cases = {case["name"]: case for case in self.generate_test_cases()}
+        if name not in cases:
+            raise KeyError(f"{self.name}: no case {name!r} on {self.device}; there are {', '.join(cases)}")
+        return cases[name]
 
     def get_flops(self, test_case: TestCase) -> int | None:
         """Return the floating-point operations of one call, None where the problem does not say."""
@@ -135,16 +136,16 @@ class Problem(ABC):
     def get_footprint(self, test_case: TestCase) -> int | None:
         """Return the bytes of memory that one call touches, each once: what a cache would have to hold.
 
-        As many as it moves, unless a problem says otherwise: one that works in place, or passes over its data again
-        and again, moves more than it touches. None where the problem does not say.
+        As many as it moves, unless a problem overrides this: one that works in place, or passes over its data again
+        and again, moves more than it touches. None where that is unknown.
         """
         return self.get_bytes(test_case)
 
     def get_unfused_bytes(self, test_case: TestCase) -> int | None:
         """Return the least memory traffic of PyTorch's sequence of operations, None where there is no sequence.
 
-        Each operation reads its inputs and writes its output once, the intermediate results among them. What fusing
-        saves is measured against it.
+        Each operation reads its inputs and writes its output once, intermediate results included. The saving by fusing
+        is measured against it.
         """
         return None
 
@@ -170,13 +171,79 @@ class Problem(ABC):
     def native_arguments(self, inputs: Inputs) -> Inputs:
         """Return the positional arguments of the native kernel's Python function: what it reads.
 
-        An only output is its keyword `out`; several are keywords of the names of `output_names`.
+        A single output is passed as the keyword `out`, several by the keywords of `output_names`.
         """
         return inputs
 
     def output_names(self) -> tuple[str, ...]:
         """Return the names of the outputs, in order: of the parameters that are pointers and not const."""
-        return tuple(str(each["name"]) for each in self.parameters if each["pointer"] and not each["const"])
+        return tuple(str(p["name"]) for p in self.parameters if p["pointer"] and not p["const"])
+
+
+class SuiteProblem(Problem):
+    """A problem whose test cases are the names in `cases`: a name has the sizes and the dtype of the inputs."""
+
+    create_inputs: Callable[..., Inputs]  # of the sizes, and of `dtype` where it has such a parameter; on `device`
+
+    def generate_test_cases(self) -> list[TestCase]:
+        """Return one case per name; `dims` are its sizes."""
+        return [
+            TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.inputs_of, name))
+            for name in self.cases[self.device]
+        ]
+
+    def inputs_of(self, case: str) -> Inputs:
+        """Return the inputs of a case."""
+        takes_dtype = "dtype" in inspect.signature(self.create_inputs).parameters
+        return self.create_inputs(*dims_of(case), **({"dtype": dtype_of(case)} if takes_dtype else {}))
+
+    def random(self, count: int, salt: str, period: int = PERIOD) -> torch.Tensor:
+        """Return `count` float32 normal values on `device`; equal salts give equal values on every machine."""
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{salt}"))
+        values = torch.randn(min(count, period), generator=generator, dtype=torch.float32)
+        return tiled(values.to(self.device), (count,))
+
+
+class ElementwiseProblem(SuiteProblem):
+    """A problem whose output element i depends on element i of each input vector alone."""
+
+    cases: ClassVar[Mapping[str, Sequence[str]]] = {"cpu": ELEMENTWISE, "cuda": ELEMENTWISE}
+    # One that a last-level cache of tens of MB holds, one that only a GPU's does.
+    core: ClassVar[Mapping[str, Sequence[str]]] = {
+        "cpu": ("float32-1M", "float32-10M"),
+        "cuda": ("float32-1M", "float32-50M"),
+    }
+    # A last-level cache of tens of MB holds 6 and 12 MB, and an L2 of 50 MB a part of 60 MB (add_mul_exp's bytes).
+    cold: ClassVar[Mapping[str, Sequence[str]]] = {
+        "cpu": ("float32-500k", "float32-1M"),
+        "cuda": ("float32-500k", "float32-1M", "float32-5M"),
+    }
+
+    def subset(self, inputs: Inputs, output: torch.Tensor, step: int) -> tuple[Inputs, torch.Tensor]:
+        """Return every `step`-th element of the vectors, counted back from the last."""
+        picked = tuple(every(value, step) if getattr(value, "ndim", 0) == 1 else value for value in inputs)
+        return picked, every(output, step)
+
+
+def c_parameters(signature: str) -> tuple[Mapping[str, Any], ...]:
+    """Return `Problem.parameters` of a C signature, "const float* x, float* out, size_t n".
+
+    Raises:
+        ValueError: an argument is not of that form.
+    """
+    found = [re.fullmatch(r"(const )?(\w+)(\*)? (\w+)", argument) for argument in signature.split(", ")]
+    if None in found:
+        raise ValueError(f"C signature {signature!r}: wanted arguments such as `const float* x`, separated by `, `")
+    return tuple(
+        {"name": each[4], "type": each[2], "pointer": bool(each[3]), "const": bool(each[1])} for each in found if each
+    )
+
+
+def every(values: torch.Tensor, step: int) -> torch.Tensor:
+    """Return every `step`-th row (element of a vector), counted back from the last, contiguous."""
+    return values[(values.shape[0] - 1) % step :: step].contiguous()
 
 
 def outputs_of(result: Outputs) -> tuple[Any, ...]:
@@ -188,8 +255,51 @@ def outputs_of(result: Outputs) -> tuple[Any, ...]:
 
 def tiled(values: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Return a contiguous tensor of `shape` that repeats `values` (1-D): 50M random numbers would take .4 s each."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    repeats = -(-count // values.numel())
-    return values.repeat(repeats)[:count].reshape(shape).contiguous()
+    count = math.prod(shape)
+    return values.repeat(-(-count // values.numel()))[:count].reshape(shape).contiguous()
+
+
+# Definitions with device="cuda" written in ----------------------------------------------------------------------------
+
+# A torch function mode, as `torch.set_default_device` uses, changes the arguments of every call of torch. It sees no
+# classes, so the name `torch.Generator` is exchanged. Nothing is timed inside: the mode costs microseconds a call.
+_CUDA = re.compile(r"cuda(:\d+)?")
+
+
+@contextmanager
+def redirected(device: str) -> Iterator[None]:
+    """Make every CUDA device that torch is told of inside the block `device` instead; for "cuda" itself do nothing."""
+    if device == "cuda":
+        yield
+        return
+    import torch  # noqa: PLC0415
+
+    here, original = torch.device(device), torch.Generator
+    torch.Generator = lambda device="cpu": original(device=_moved(device, here))  # type: ignore[assignment,misc]
+    try:
+        with _mode(here):
+            yield
+    finally:
+        torch.Generator = original  # type: ignore[misc]
+
+
+def _moved(value: Any, here: Any) -> Any:
+    """Return `here` for what names a CUDA device, and anything else as it is."""
+    named = value if isinstance(value, str) else str(value) if type(value) is type(here) else ""
+    return here if _CUDA.fullmatch(named) else value
+
+
+def _mode(here: Any) -> Any:
+    import torch  # noqa: PLC0415
+    from torch.overrides import TorchFunctionMode  # noqa: PLC0415
+
+    class Redirected(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is torch.device:  # an object only: it is redirected where it is used
+                return function(*args, **(kwargs or {}))
+            if function is torch.Tensor.cuda:
+                return args[0].to(here)
+            given = {name: _moved(value, here) for name, value in (kwargs or {}).items()}
+            return function(*(_moved(value, here) for value in args), **given)
+
+    return Redirected()

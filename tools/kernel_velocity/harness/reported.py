@@ -1,64 +1,76 @@
-"""What the operating system or the driver says of a machine: names, cache and memory sizes, clocks. Claims, not
-measurements; bytes, Hz, watts and degrees Celsius; what nobody says is None.
+"""What is known of a machine without measuring it: names, caches, memory, threads, and what the host does to a process.
+
+The operating system or the driver reports it: bytes, Hz, watts and degrees Celsius, None for what they do not report.
+Single figures that were measured are kept in files of JSON between rounds.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
+import resource
+import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_velocity.harness import nvml
+from kernel_velocity.harness import gpu
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CACHES = _CPUS / "cpu0" / "cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
+# Caches and memory ----------------------------------------------------------------------------------------------------
+
+
 def last_level_cache(folder: Path = _CACHES) -> int | None:
     """Return the size of the CPU's largest-numbered data cache, bytes, from sysfs; None where sysfs does not say."""
-    found = [(int(_text(index / "level")), _bytes(_text(index / "size"))) for index in _data_caches(folder)]
-    return max(found)[1] if found else None
+    caches = _data_caches(folder)
+    return caches[-1][1] if caches else None
 
 
 def private_cache(folder: Path = _CACHES) -> int | None:
     """Return the size of the largest data cache below the last level, bytes: the core's own; None if unknown."""
-    found = sorted((int(_text(index / "level")), _bytes(_text(index / "size"))) for index in _data_caches(folder))
-    return found[-2][1] if len(found) > 1 else None
+    caches = _data_caches(folder)
+    return caches[-2][1] if len(caches) > 1 else None
 
 
 def data_caches(device: str, folder: Path = _CACHES) -> dict[str, int]:
-    """Return the size of each of a device's data caches by name ("L1", ...), bytes; {} where nobody says.
+    """Return the size of each of a device's data caches by name ("L1", ...), bytes; {} where unknown.
 
     Of a GPU, its L2: what lies nearer to its cores is not coherent, and holds nothing that two of them share.
     """
     if device == "cpu":
-        found = {f"L{_text(index / 'level')}": _bytes(_text(index / "size")) for index in _data_caches(folder)}
-        return dict(sorted(found.items()))
+        return {f"L{level}": size for level, size, _ in _data_caches(folder)}
     size = cache_size(device)
     return {} if size is None else {"L2": size}
 
 
-def _data_caches(folder: Path) -> list[Path]:
+def _data_caches(folder: Path) -> list[tuple[int, int, Path]]:
+    """Return level, bytes and folder of each data cache that a CPU's folder of sysfs describes, innermost first."""
     indexes = [size.parent for size in folder.glob("index*/size")]
-    return [index for index in indexes if _text(index / "type") in ("Data", "Unified")]
+    return sorted(
+        (int(_text(index / "level")), _bytes(_text(index / "size")), index)
+        for index in indexes
+        if _text(index / "type") in ("Data", "Unified")
+    )
 
 
 def neighbours(cpus: Path = _CPUS) -> list[int]:
     """Return the cores that this process may run on and that share a last-level cache with the first of them.
 
-    To them a thread can move and find its data as far away as before. [] where nobody says; Linux only.
+    To them a thread can move and find its data as far away as before. [] where that is unknown; Linux only.
     """
     if not hasattr(os, "sched_getaffinity"):
         return []
     allowed = os.sched_getaffinity(0)
-    indexes = _data_caches(cpus / f"cpu{min(allowed)}" / "cache")
-    if not indexes:
-        return []
-    last = max(indexes, key=lambda index: int(_text(index / "level")))
+    caches = _data_caches(cpus / f"cpu{min(allowed)}" / "cache")
     try:
-        shared = _numbers(_text(last / "shared_cpu_list"))
+        shared = _numbers(_text(caches[-1][2] / "shared_cpu_list")) if caches else set()
     except (OSError, ValueError):  # masked, or empty
         return []
     return sorted(shared & allowed)
@@ -86,29 +98,29 @@ def cache_size(device: str) -> int | None:
     """Return the size of the last cache before memory, bytes: the CPU's last level, or the GPU's L2."""
     if device == "cpu":
         return last_level_cache()
-    import torch  # noqa: PLC0415 - discovery must work without torch
-
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return int(getattr(properties, "L2_cache_size", 0)) or None  # torch 2.5 and newer say
+    return int(getattr(gpu.properties(), "L2_cache_size", 0)) or None  # torch 2.5 and newer say
 
 
 def free_memory(device: str) -> int | None:
     """Return the memory that could be allocated now, bytes: the kernel's estimate, or the driver's."""
     if device == "cpu":
-        return _proc_field(Path("/proc/meminfo"), "MemAvailable", scale=1 << 10)
-    import torch  # noqa: PLC0415
+        available = _proc_field("/proc/meminfo", "MemAvailable")
+        return None if available is None else int(available.split()[0]) << 10
+    import torch  # noqa: PLC0415 - discovery must work without torch
 
     return int(torch.cuda.mem_get_info()[0])
 
 
-def _proc_field(path: Path, field: str, scale: int) -> int | None:
-    """Return the number behind `field:` in a file of /proc, times `scale`; None where there is none."""
+def _proc_field(path: str, field: str) -> str | None:
+    """Return what stands behind the first `field:` in a file of /proc; None where there is none."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    values = [line.split(":", 1)[1].split()[0] for line in lines if line.startswith(f"{field}:")]
-    return int(values[0]) * scale if values else None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), None)
+
+
+# Names and settings ---------------------------------------------------------------------------------------------------
 
 
 def name(device: str) -> str:
@@ -117,12 +129,7 @@ def name(device: str) -> str:
         import torch  # noqa: PLC0415
 
         return str(torch.cuda.get_device_name())
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else os.uname().machine
+    return _proc_field("/proc/cpuinfo", "model name") or os.uname().machine
 
 
 def threads(environ: Mapping[str, str] = os.environ) -> int:
@@ -131,16 +138,90 @@ def threads(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def reported(device: str) -> dict[str, Any]:
-    """Return everything that is said of the device, by name; a GPU's driver adds what `nvml.describe` knows."""
+    """Return everything that is reported of the device, by name; of a GPU also what its driver says."""
     import torch  # noqa: PLC0415
 
-    said: dict[str, Any] = {"torch": torch.__version__, "threads": threads()}
-    said |= {"cache": cache_size(device), "caches": data_caches(device), "free_memory": free_memory(device)}
+    report: dict[str, Any] = {"torch": torch.__version__, "threads": threads()}
+    report |= {"cache": cache_size(device), "caches": data_caches(device), "free_memory": free_memory(device)}
     if device == "cpu":
-        return said | {"cores": os.cpu_count()}
-    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
-    said |= {"memory": properties.total_memory, "multiprocessors": properties.multi_processor_count}
-    said |= {"capability": f"{properties.major}.{properties.minor}", "cuda": torch.version.cuda}
-    uuid = getattr(properties, "uuid", None)  # torch 2.5 and newer say
-    unknown = "this torch does not say the device's uuid"
-    return said | {"nvml": unknown if uuid is None else nvml.describe(f"GPU-{uuid}")}
+        return report | {"cores": os.cpu_count()}
+    properties, uuid = gpu.properties(), gpu.uuid()
+    report |= {"memory": properties.total_memory, "multiprocessors": properties.multi_processor_count}
+    report |= {"capability": f"{properties.major}.{properties.minor}", "cuda": torch.version.cuda}
+    return report | {"nvml": "this torch does not say the device's uuid" if uuid is None else gpu.describe(uuid)}
+
+
+# Figures between rounds -----------------------------------------------------------------------------------------------
+
+
+def machine_id(device: str, *more: str) -> str:
+    """Return 16 hex digits for a device of this machine, and for what else a figure depends on."""
+    identity = "-".join((device, name(device), os.uname().nodename, *more))
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def read_figure(path: Path, key: str) -> float | None:
+    """Return the number under a key of a JSON file; None where there is none, or no finite number."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))[key]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def write_figure(path: Path, document: Mapping[str, object]) -> None:
+    """Write a JSON file whole or not at all: rounds of two runs may write at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    draft.write_text(json.dumps(document), encoding="utf-8")
+    draft.replace(path)
+
+
+# What the host does to a process --------------------------------------------------------------------------------------
+
+# A preempted process loses a scheduler slice of milliseconds each time; ten a second move a mean by more than 1%.
+SWITCHES_PER_SECOND = 10.0
+STEAL_SHARE = 0.01  # of the time spent, per CPU
+
+
+@dataclass(frozen=True)
+class HostCounters:
+    """Counters of the process and of the machine at one moment."""
+
+    switches: int  # involuntary, of this process
+    steal: float | None  # s, all CPUs together, since boot
+
+
+@dataclass(frozen=True)
+class HostActivity:
+    """The difference of two readings."""
+
+    switches: int
+    steal: float | None
+    load: float | None  # 1-minute average at the end
+    contended: bool
+
+
+def read_counters() -> HostCounters:
+    """Return the counters now; steal is None where /proc/stat does not say."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        fields = []
+    steal = int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else None
+    return HostCounters(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, steal)
+
+
+def page_faults() -> int:
+    """Return the minor page faults of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def activity(before: HostCounters, after: HostCounters, spent: float) -> HostActivity:
+    """Return what happened between two readings that lie `spent` seconds apart."""
+    switches = after.switches - before.switches
+    steal = after.steal - before.steal if before.steal is not None and after.steal is not None else None
+    stolen = steal is not None and steal > STEAL_SHARE * spent * (os.cpu_count() or 1)
+    contended = switches > max(1.0, SWITCHES_PER_SECOND * spent) or stolen
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return HostActivity(switches, steal, load, contended)

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from kernel_velocity.harness import statistics
 from kernel_velocity.harness.gate import ENOUGH, Gate
-from kernel_velocity.harness.machine import page_faults
+from kernel_velocity.harness.reported import page_faults
 from kernel_velocity.harness.stopping import Reason, Stop, StoppingRule, without_burn_in
 from kernel_velocity.harness.timers import Call, Timer
 
@@ -20,7 +20,7 @@ REFUSED_ROUNDS = 6  # asv's test cannot reach its own threshold with six values 
 
 WARM_UP = 0.05  # s of busy time before the first sample: caches, branch predictors and clocks settle
 # An implementation that allocates its output settles only when the allocator has met all its sizes: at 10M elements
-# up to 10 calls with faults, 16 ms reading as 50. So the warm-up goes on until three batches in a row had next to none.
+# up to 10 calls with faults, 16 ms reading as 50. So the warm-up lasts until three batches in a row had next to none.
 WARM_UP_MOST = 0.5  # s
 SETTLED = 3  # batches in a row
 # Page faults per second. A forked process takes about 20 for a while, of 2 us, as it copies what it shares with its
@@ -39,7 +39,7 @@ CONSTANT = 16  # flag: so many samples, or more, are all equal: their clock is t
 
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
-    """What one round found. Times in seconds; shares and half-width relative; unknown is None."""
+    """One round's samples, reduced. Times in seconds; shares and half-width relative; None where unknown."""
 
     estimate: float  # 10%-per-side trimmed mean of the samples after the burn-in
     n: int
@@ -92,8 +92,8 @@ def measure(
 ) -> RoundResult:
     """Measure one round of `call`; `look` is called when it is warm, and again right after its last sample.
 
-    With a gate, only samples that it lets through reach the rule. When its patience ends, what it has let through
-    stands if that is ENOUGH; else all samples count from there on, and the round is flagged.
+    With a gate, only samples that it lets through reach the rule. When its patience ends, the samples so far make the
+    round if they are ENOUGH; else all samples count from there on, and the round is flagged.
 
     Raises:
         ValueError: the timer returned a time that is zero, negative or not finite.
@@ -107,7 +107,7 @@ def measure(
     faults, spent, reason = 0, 0.0, None
     began = perf_counter()
     waiting, disturbed = gate is not None and not gate.is_open, False
-    taken_by = _take if gate is None else gate.take
+    take = _take if gate is None else gate.take
     while reason is None:
         decision = rule.decide()
         if isinstance(decision, Stop):
@@ -120,25 +120,25 @@ def measure(
         affordable = left / (per_call * batch)  # not a number where the timer's times are none: it raises below
         wanted = max(1, int(affordable)) if affordable < decision.n else decision.n
         before = page_faults()
-        samples, lasted = taken_by(timer, call, batch, wanted, per_call * batch)
+        portion, lasted = take(timer, call, batch, wanted, per_call * batch)
         faults += page_faults() - before  # of the calls alone: the rule's own arithmetic has some, too
         spent += lasted
-        rule.add(samples, lasted if timer.by_wall else sum(samples) * batch)
+        rule.add(portion, lasted if timer.by_wall else sum(portion) * batch)
         if waiting and gate is not None and gate.is_open:
             waiting = False
             disturbed = len(rule.samples) < ENOUGH
             reason = None if disturbed else Reason.CONTENDED
     look()
-    kept = without_burn_in(rule.samples)
-    estimate = statistics.trimmed_mean(kept)
-    found = _flags(
-        kept,
-        per_batch=estimate * batch,
-        per_call=estimate,
-        tick=tick,
-        overhead=overhead,
-        faults_per_second=(faults if gate is None else gate.faults) / spent,
-    )
+    samples = without_burn_in(rule.samples)
+    estimate = statistics.trimmed_mean(samples)
+    raised = {
+        "quantised": tick is not None and tick > QUANTISED * estimate * batch,
+        "faulting": (faults if gate is None else gate.faults) / spent > FAULTING,
+        "short": overhead is not None and estimate < SHORT * overhead,
+        "constant": len(samples) >= CONSTANT and min(samples) == max(samples),
+        "contended": disturbed,
+    }
+    core, memory, control = (None, None, None) if gate is None else gate.gauges()
     return RoundResult(
         estimate=estimate,
         n=len(rule.samples),
@@ -146,23 +146,23 @@ def measure(
         warmup=warmed,
         spent=spent,
         stop=reason.value,
-        cv=statistics.cv(kept),
-        half_width=statistics.half_width(kept),
-        autocorrelation=statistics.autocorrelation(kept),
-        drift=drift(kept),
+        cv=statistics.cv(samples),
+        half_width=statistics.half_width(samples),
+        autocorrelation=statistics.autocorrelation(samples),
+        drift=drift(samples),
         tick=tick,
         overhead=overhead,
-        core_gauge=None if gate is None else gate.core(),
-        memory_gauge=None if gate is None else gate.memory(),
-        control_gauge=None if gate is None else gate.control(),
+        core_gauge=core,
+        memory_gauge=memory,
+        control_gauge=control,
         lost=None if gate is None else gate.lost,
-        blocks=block_means(kept),
-        flags=tuple(sorted(timer.flags | found | ({"contended"} if disturbed else set()))),
+        blocks=block_means(samples),
+        flags=tuple(sorted(timer.flags | {flag for flag, is_raised in raised.items() if is_raised})),
     )
 
 
 def _take(timer: Timer, call: Call, batch: int, n: int, _: float) -> tuple[list[float], float]:
-    """Return n samples, and the s that taking them took: what a gate does that nobody needs."""
+    """Return n samples, and the s that taking them took: `Gate.take` without a gate."""
     began = perf_counter()
     samples = timer.samples(call, batch, n)
     return samples, perf_counter() - began
@@ -178,28 +178,10 @@ def block_means(samples: Sequence[float]) -> tuple[float, ...]:
 def drift(samples: Sequence[float]) -> float | None:
     """Return how much slower the last third of the samples was than the first, relative to it; None below six.
 
-    Robust locations of the two: one spike is no drift.
+    Both are trimmed means, so that one spike is no drift.
     """
     third = len(samples) // 3
     if third < 2:
         return None
     first, last = (statistics.trimmed_mean(part) for part in (samples[:third], samples[-third:]))
     return last / first - 1
-
-
-def _flags(
-    kept: Sequence[float],
-    *,
-    per_batch: float,
-    per_call: float,
-    tick: float | None,
-    overhead: float | None,
-    faults_per_second: float,
-) -> set[str]:
-    found = {
-        "quantised": tick is not None and tick > QUANTISED * per_batch,
-        "faulting": faults_per_second > FAULTING,
-        "short": overhead is not None and per_call < SHORT * overhead,
-        "constant": len(kept) >= CONSTANT and min(kept) == max(kept),
-    }
-    return {flag for flag, raised in found.items() if raised}

@@ -1,7 +1,7 @@
-"""The spool: where measuring processes leave the lines of their rounds and failures, ``.asv/spool/<environment>/``.
+"""Files that measuring processes leave below ``.asv/``: rounds, failures, block means, and marks of running rounds.
 
-The analysis half moves them next to asv's results, joined by environment, commit and estimate (asv stores the sample
-untruncated).
+Lines of rounds and failures wait in the spool, ``.asv/spool/<environment>/``, until `results` moves them next to asv's
+own results, joined by environment, commit and estimate (asv stores the sample untruncated).
 """
 
 from __future__ import annotations
@@ -9,18 +9,23 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernel_velocity.harness.running import EarlierRoundDiedError
 from kernel_velocity.harness.telemetry import Round, encode
 
 
-def spool_path(root: Path, environment: str, commit: str) -> Path:
-    """Return where the rounds of a commit wait to be ingested.
+def place(environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the environment and the commit under test; None where asv names none, and nothing is left."""
+    environment, commit = environ.get("ASV_ENV_NAME"), environ.get("ASV_COMMIT")
+    return (environment, commit) if environment and commit else None
 
-    The processes of an A/B test (ab/session.py) are told another folder, by KV_SPOOL: its rounds are evidence of
-    their own, and never become those of the recorded history.
+
+def spool_path(root: Path, environment: str, commit: str) -> Path:
+    """Return the file where the rounds of a commit wait.
+
+    KV_SPOOL names another folder to the processes of an A/B test (ab/session.py): its rounds never become those of the
+    recorded history.
     """
     return root / (os.environ.get("KV_SPOOL") or ".asv/spool") / environment / f"{commit}.jsonl"
 
@@ -58,10 +63,10 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: float, error: BaseException) -> None:
-    """Append what a failed benchmark said, one line of JSON: asv stores none of its text.
+    """Append the text of a failed benchmark, one line of JSON: asv stores none of it.
 
-    NotImplementedError is no failure but "does not apply here"; its line says so (`"skipped": true`). A round that was
-    given up because an earlier one died says `"died": true`.
+    NotImplementedError is no failure but "does not apply here": the line has `"skipped": true`. A round that gave up
+    because an earlier one died has `"died": true`.
     """
     skipped = isinstance(error, NotImplementedError)
     message = " ".join((str(error) if skipped else f"{type(error).__name__}: {error}").split())[:500]
@@ -71,3 +76,78 @@ def append_failure(path: Path, *, benchmark: str, params: Sequence[str], when: f
     if isinstance(error, EarlierRoundDiedError):
         line["died"] = True
     append_line(path, json.dumps(line, separators=(",", ":")))
+
+
+# Block means ----------------------------------------------------------------------------------------------------------
+
+
+def blocks_path(root: Path, environment: str, commit: str) -> Path:
+    """Return the file that KV_BLOCKS=1 fills with the block means of a commit's rounds.
+
+    One line of JSON per round, joined to the round's telemetry by series and launch: ``{"b": benchmark, "p":
+    parameters, "l": launch, "seconds": [...]}``.
+    """
+    return root / ".asv" / "blocks" / environment / f"{commit}.jsonl"
+
+
+def append_blocks(record: Round, means: Sequence[float], root: Path, environ: Mapping[str, str]) -> None:
+    """Append the block means of a round, s, where KV_BLOCKS asks for them and asv names a commit."""
+    where = place(environ)
+    if environ.get("KV_BLOCKS", "") in ("", "0") or where is None:
+        return
+    seconds = [float(f"{value:.5g}") for value in means]
+    line = {"b": record.benchmark, "p": list(record.params), "l": record.launch, "seconds": seconds}
+    append_line(blocks_path(root, *where), json.dumps(line, separators=(",", ":")))
+
+
+# Marks of running rounds ----------------------------------------------------------------------------------------------
+
+
+class EarlierRoundDiedError(RuntimeError):
+    """An earlier round of this series, in this run of asv, ended without a word: a crash, or the timeout."""
+
+
+def this_run() -> str:
+    """Return the identity of the run of asv that started this process: its process number and when that began."""
+    parent = os.getppid()
+    try:
+        stat = Path(f"/proc/{parent}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:  # no Linux: a number that is used again within one clone is the risk left
+        return str(parent)
+    return f"{parent}-{stat.rpartition(')')[2].split()[19]}"  # field 22, starttime: proc(5)
+
+
+RUN = this_run()  # at import: in the server that forks the rounds, whose parent is asv
+
+
+def mark_path(root: Path, environ: Mapping[str, str], benchmark: str, params: Sequence[str]) -> Path | None:
+    """Return the mark of a series, a file that exists while a round of it runs; None where asv names no commit.
+
+    A mark that is left over says that its process died. A crash or a hang would cost its timeout again in every round,
+    and asv cannot know: with forkserver the rounds are nobody's children but the server's. So a round that sees the
+    mark of an earlier round of the same run of asv gives up at once.
+    """
+    where = place(environ)
+    return where and root.joinpath(".asv", "cache", "running", *where, "-".join((benchmark, *params)))
+
+
+def begin(mark: Path | None, run: str = RUN) -> None:
+    """Leave the mark.
+
+    Raises:
+        EarlierRoundDiedError: an earlier round of the same run left it.
+    """
+    if mark is None:
+        return
+    if mark.exists() and mark.read_text(encoding="utf-8") == run:
+        raise EarlierRoundDiedError(
+            "an earlier round of this run crashed its process or ran past its timeout; not tried again"
+        )
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(run, encoding="utf-8")
+
+
+def end(mark: Path | None) -> None:
+    """Remove the mark: the round ended by itself, well or not."""
+    if mark is not None:
+        mark.unlink(missing_ok=True)

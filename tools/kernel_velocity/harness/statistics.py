@@ -19,8 +19,6 @@ TRIM = 0.10  # per side; a robust location beats more samples (1.0 to 1.3% RSD w
 FEWEST_TO_BLOCK = 16  # samples: fewer make no 8 blocks of more than one sample
 FEWEST_BLOCKS = 8  # fewer block means have too uncertain a spread to be worth taking the widest of
 BLOCK_POWERS = (0, 1 / 3, 1 / 2, 2 / 3)  # block sizes n^power: from no correlation to a long one
-RESAMPLES = 10_000  # the ends of a 95% interval then move by .7% of its width from seed to seed
-AT_ONCE = 1 << 18  # samples drawn at a time: 2 MiB of them stay in a processor's cache
 
 
 def finite(samples: Samples, what: str) -> FloatArray:
@@ -156,61 +154,3 @@ def long_blocks(samples: Samples, blocks: int) -> FloatArray | None:
     edges = np.arange(blocks) * values.size // blocks
     sums = np.add.reduceat(influence(values), edges)
     return np.asarray(sums / np.diff(edges, append=values.size), dtype=np.float64)
-
-
-def bootstrap_interval(
-    samples: Samples, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float] | None:
-    """Return the interval of the trimmed mean by the circular block bootstrap; None below 16 samples.
-
-    Samples are drawn in runs of `block_length` neighbours, the first following the last (Politis and Romano, 1992), so
-    autocorrelation widens the interval. Percentiles of the resampled trimmed means are its ends. Equal seeds give equal
-    intervals. Nominal 95% cover 88% with 200 samples of an AR(1) process of coefficient .6, 94% with 1000 (intervals
-    for independent samples: 63 and 67%); of .9, 78 and 92% (33%).
-    """
-    values = finite(samples, "bootstrap interval")
-    n, cut = values.size, int(values.size * TRIM)
-    if n < FEWEST_TO_BLOCK:
-        return None
-    block = block_length(values)
-    around = np.concatenate([values, values[: block - 1]])
-    rng = np.random.default_rng(seed)
-    means, rows = [], max(1, AT_ONCE // n)
-    for begin in range(0, resamples, rows):
-        starts = rng.integers(0, n, (min(rows, resamples - begin), -(-n // block), 1))
-        drawn = around[(starts + np.arange(block)).reshape(len(starts), -1)[:, :n]]
-        means.append(np.partition(drawn, (cut, n - 1 - cut), axis=1)[:, cut : n - cut].mean(axis=1))
-    low, high = np.quantile(np.concatenate(means), ((1 - level) / 2, (1 + level) / 2))
-    return float(low), float(high)
-
-
-def block_length(values: FloatArray) -> int:
-    """Return the block length that makes the variance of the bootstrapped mean most precise, in samples, at least 1.
-
-    Politis and White (Econometric Reviews 23, 2004, with Patton's correction, 28, 2009), circular blocks: the lag from
-    which autocorrelations stay within 2 sqrt(log10 n / n) sets a flat-top window, the window the two spectral figures
-    that the length is made of. At most n / 3 and 3 sqrt(n).
-    """
-    n = values.size
-    if constant(values):
-        return 1
-    spectrum = np.fft.rfft(values - values.mean(), 2 * n)  # padded: a series does not follow on its own end
-    covariances = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n)[:n]
-    r = covariances / covariances[0]
-    lags = min(n - 1, 2 * _last_correlated(r))
-    k = np.arange(1, lags + 1)
-    weighted = np.minimum(1.0, 2 * (1 - k / max(lags, 1))) * r[1 : lags + 1]
-    spread, slope = 1 + 2 * float(weighted.sum()), 2 * float(k @ weighted)
-    if spread <= 0:  # so strongly alternating that the mean's variance vanishes: no length is better than another
-        return 1
-    best = float((1.5 * (slope / spread) ** 2 * n) ** (1 / 3))
-    return max(1, min(math.ceil(best), math.ceil(3 * math.sqrt(n)), n // 3))
-
-
-def _last_correlated(r: FloatArray) -> int:
-    """Return the lag after which max(5, sqrt(log10 n)) autocorrelations in a row are within chance."""
-    n = r.size
-    run = max(5, math.ceil(math.sqrt(math.log10(n))))
-    within = np.abs(r[1 : math.ceil(math.sqrt(n)) + run]) < 2 * math.sqrt(math.log10(n) / n)
-    runs = np.lib.stride_tricks.sliding_window_view(within, run).all(axis=1)
-    return int(np.argmax(runs)) if runs.any() else int(np.flatnonzero(~within)[-1]) + 1

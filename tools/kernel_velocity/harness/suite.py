@@ -22,7 +22,7 @@ from kernel_velocity.harness.problem import Problem
 
 @dataclass(frozen=True)
 class Series:
-    """One implementation of a kernel on one of its core cases: what live stages set up and call, outside asv."""
+    """One implementation of a kernel on one case of a device, to be set up and called outside asv."""
 
     kernel: str
     device: str
@@ -89,7 +89,7 @@ class Suite:
         Implementations are those that can exist on the device.
 
         Raises:
-            re.error: it is none.
+            re.error: the pattern is no regular expression.
         """
         wanted = re.compile(pattern or "")
         for kernel, cases in self.core(device).items():

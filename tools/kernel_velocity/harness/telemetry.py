@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernel_velocity.harness.nvml import GpuActivity
+from kernel_velocity.harness.gpu import GpuActivity
 
 LINE_LIMIT = 300  # bytes, newline included (contract)
 
@@ -66,7 +66,7 @@ FLAGS = {
 
 
 class TelemetryError(ValueError):
-    """A telemetry line that does not say what a telemetry line says."""
+    """A telemetry line that cannot be read, or a round that makes none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Round:
     tick: float | None = None  # timer resolution, s
     overhead: float | None = None  # of an empty call, s
     waiting: float | None = None  # s that a caller waits for a call beyond the device's own time: host minus device
-    core_gauge: float | None = None  # s that fixed work in the first-level cache took beside the samples (gauges.py)
+    core_gauge: float | None = None  # s that fixed work in the first-level cache took beside the samples (gate.py)
     memory_gauge: float | None = None  # s that a fixed copy in memory took beside them
     control_gauge: float | None = None  # s that a call of a control implementation took in between
     lost: float | None = None  # s of waiting for a quiet core
@@ -122,18 +122,12 @@ _ROUNDED = frozenset(
         *("tick", "overhead", "waiting", "lost", "load", "steal"),
     }
 )
-
-
 _LEAST_MISSED = ("load", "tick", "steal", "overhead", "drift", "autocorrelation", "switches", "lost", "waiting", "gpu")
-# A GPU's activity is a list of numbers: field -> what its unit is in ours. Whole MHz show a drift of 1%.
+_MHZ = 1e6  # of a GPU's clocks: whole MHz show a drift of 1%
+# A GPU's activity is a list of whole numbers: field -> its unit there.
 _GPU = {
-    "sm_before": 1e6,
-    "sm_after": 1e6,
-    "memory_before": 1e6,
-    "memory_after": 1e6,
-    "power": 1,
-    "temperature": 1,
-    "reasons": 1,
+    **dict.fromkeys(("sm_before", "sm_after", "memory_before", "memory_after"), _MHZ),
+    **dict.fromkeys(("power", "temperature", "reasons"), 1),
 }
 
 
@@ -148,8 +142,8 @@ def _short(name: str, value: object) -> object:
     if name == "flags" and isinstance(value, tuple):
         return "".join(FLAGS[flag] for flag in value)
     if isinstance(value, GpuActivity):
-        said = {field: getattr(value, field) for field in _GPU}
-        return [None if said[field] is None else round(said[field] / unit) for field, unit in _GPU.items()]
+        numbers = {field: getattr(value, field) for field in _GPU}
+        return [None if numbers[field] is None else round(numbers[field] / unit) for field, unit in _GPU.items()]
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -174,7 +168,7 @@ def encode(record: Round) -> str:
         raise TelemetryError(
             f"{record.benchmark}: telemetry line of {_size(line) + 1} bytes, at most {LINE_LIMIT} allowed"
         )
-    for name in reversed(_LEAST_MISSED):  # what makes room may have been more than was wanted
+    for name in reversed(_LEAST_MISSED):  # more may have gone than was needed
         fuller = {key: value for key, value in whole.items() if key in line or key == KEYS[name]}
         if _size(fuller) < LINE_LIMIT:
             line = fuller
@@ -202,24 +196,21 @@ def decode(line: str) -> Round:
     if not isinstance(raw, Mapping):
         raise TelemetryError(f"an object is wanted, got {type(raw).__name__}")
     fields = {name: raw[key] for name, key in KEYS.items() if key in raw}
-    if "params" in fields:
-        fields["params"] = _strings("params", fields["params"])
-    if "flags" in fields:
-        fields["flags"] = _flags(fields["flags"])
-    if "gpu" in fields:
-        fields["gpu"] = _gpu(fields["gpu"])
+    for name, convert in (("params", _params), ("flags", _flags), ("gpu", _gpu)):
+        if name in fields:
+            fields[name] = convert(fields[name])
     _check_types(fields)
     return Round(**fields)
 
 
-def _strings(name: str, value: object) -> tuple[str, ...]:
+def _params(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise TelemetryError(f"{name} ({KEYS[name]}): a list of strings is wanted, got {value!r}")
+        raise TelemetryError(f"params ({KEYS['params']}): a list of strings is wanted, got {value!r}")
     return tuple(value)
 
 
 def _flags(value: object) -> tuple[str, ...]:
-    """Return the flags of a string of letters; a letter that this version does not know is kept as it is."""
+    """Return the flags of a string of letters; a letter that this version does not know stays as it is."""
     if not isinstance(value, str):
         raise TelemetryError(f"flags ({KEYS['flags']}): a string of letters is wanted, got {value!r}")
     names = {letter: flag for flag, letter in FLAGS.items()}
@@ -239,22 +230,23 @@ def _gpu(value: object) -> GpuActivity:
 
 
 _MOST = 2.0**63  # of any number: more than that no whole number of JSON's other readers holds
-_NUMBER, _COUNT, _TEXT, _REST = (int, float), (int,), (str,), (tuple, GpuActivity)
-_KINDS = {"str": _TEXT, "int": _COUNT, "float": _NUMBER}
-_CHECKED = tuple(
-    (field.name, _KINDS.get(str(field.type).partition(" ")[0], _REST), field.default is dataclasses.MISSING)
+_NUMBER, _COUNT, _REST = (int, float), (int,), (tuple, GpuActivity)
+_TYPES = {"str": (str,), "int": _COUNT, "float": _NUMBER}
+# Name, types and whether it must be there, of each field: made once, because a site reads millions of lines.
+_FIELDS = tuple(
+    (field.name, _TYPES.get(str(field.type).partition(" ")[0], _REST), field.default is dataclasses.MISSING)
     for field in dataclasses.fields(Round)
-)  # what each field has to be, and whether a line must have it
+)
 
 
 def _check_types(fields: Mapping[str, object]) -> None:
-    for name, kinds, required in _CHECKED:
+    for name, types, required in _FIELDS:
         if name not in fields:
             if required:
                 raise TelemetryError(f"{name} ({KEYS[name]}) is missing")
             continue
         value = fields[name]
-        good = isinstance(value, kinds) and value is not True and value is not False
-        if not good or (kinds in (_NUMBER, _COUNT) and not -_MOST <= value <= _MOST):  # type: ignore[operator]  # good
-            wanted = next(str(field.type) for field in dataclasses.fields(Round) if field.name == name)
+        good = isinstance(value, types) and value is not True and value is not False
+        if not good or (types in (_NUMBER, _COUNT) and not -_MOST <= value <= _MOST):  # type: ignore[operator]  # good
+            wanted = Round.__annotations__[name]
             raise TelemetryError(f"{name} ({KEYS[name]}): {wanted} is wanted, got {value!r}")

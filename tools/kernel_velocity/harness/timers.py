@@ -1,13 +1,21 @@
-"""Timers: seconds per call of batches of calls, on the host's clock. `cuda_timers` has those of the device's."""
+"""Timers: seconds per call of batches of calls, on the host's clock, on a CUDA device's, of a part of a call.
+
+`HostTimer` and `SyncTimer` read the host's clock. `CudaEventTimer` and `CudaGraphTimer` put events of the device around
+batches of launches, or around replays of a graph of them. `HostRegionTimer` and `CudaRegionTimer` time what a body does
+inside its `Region`. `ReportedTimer` takes the time that a body returns.
+"""
 
 from __future__ import annotations
 
 import gc
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise, repeat
+from numbers import Real
 from time import perf_counter_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 Call = Callable[[], object]
 
@@ -49,15 +57,18 @@ def no_collection() -> Iterator[None]:
 
 
 def _nothing() -> None:
-    """Stand in for a kernel that does nothing."""
+    """Stand in for a kernel that does nothing, and for a clock that is not read."""
+
+
+# On the host's clock --------------------------------------------------------------------------------------------------
 
 
 class HostTimer:
     """`time.perf_counter_ns` around a batch: right for calls that return when the work is done.
 
     Args:
-        flush: called before every sample, outside the timed part, so that caches are cold; of a batch only the first
-            call would find them so: then a batch is one call.
+        flush: called before every sample, outside the timed part, so that caches are cold. Only the first call of a
+            batch would find them cold, so a batch is then one call.
     """
 
     def __init__(self, flush: Call | None = None) -> None:
@@ -97,7 +108,7 @@ class SyncTimer(HostTimer):
 
     Args:
         synchronize: returns when the device is idle.
-        flush: as `HostTimer`'s; it is waited for, too, before the clock is read.
+        flush: as `HostTimer`'s. The device finishes it before the clock is read.
     """
 
     def __init__(self, synchronize: Call, flush: Call | None = None) -> None:
@@ -114,3 +125,324 @@ class SyncTimer(HostTimer):
     def _settle(self) -> None:
         self._before()
         self._synchronize()
+
+
+# On a CUDA device's clock ---------------------------------------------------------------------------------------------
+
+
+class CaptureError(RuntimeError):
+    """Calls that no CUDA graph can hold: they wait for the device, allocate, or launch on another stream."""
+
+
+class TorchEvents:
+    """The part of CUDA that timers touch, by PyTorch, on the current stream of `device`."""
+
+    def __init__(self, device: str) -> None:
+        import torch  # noqa: PLC0415 - discovery must work without torch
+
+        self._cuda: Any = torch.cuda
+        self._device = device
+        # torch.cuda._sleep is the finite spin kernel that PyTorch's own tests use. It counts clock64() cycles; devices
+        # clock at up to 2.9 GHz (H200: 1.98), so that cycles counted at 3 GHz never block for less than was asked.
+        self._cycles_per_second = 3.0e9
+
+    def block(self, seconds: float) -> None:
+        """Keep the stream busy for about that long, without waiting on the host (so it cannot deadlock)."""
+        self._cuda._sleep(int(seconds * self._cycles_per_second))
+
+    def event(self) -> Any:
+        """Record a timing event on the stream."""
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def synchronize(self) -> None:
+        """Wait until the device is idle."""
+        self._cuda.synchronize(self._device)
+
+    def nothing(self) -> None:
+        """Spin for no cycles: the smallest kernel at hand."""
+        self._cuda._sleep(0)
+
+    def capture(self, call: Call, batch: int) -> Call:
+        """Return a call that launches `batch` calls as one graph, captured on the current stream (not the default one).
+
+        Raises:
+            CaptureError: PyTorch or the driver refused, or nothing of the calls was on that stream: PyTorch only
+                warns of an empty graph, whose replay would take no time at all.
+        """
+        graph = self._cuda.CUDAGraph()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                with self._cuda.graph(graph, stream=self._cuda.current_stream()):
+                    for _ in repeat(None, batch):
+                        call()
+        except (RuntimeError, UserWarning) as error:
+            raise CaptureError(" ".join(str(error).split())) from error
+        replay: Call = graph.replay
+        return replay
+
+
+class CudaEventTimer:
+    """CUDA events around batches, all enqueued while a finite blocker keeps the device busy.
+
+    Without the blocker the device waits for the host and an event pair includes the launch gap: a kernel of 7 us can
+    read as 39. A first event that has passed when the last launch was enqueued proves that the device overtook the
+    host. Such a block is thrown away, and the next is half as long and covered for longer (a call may launch several
+    kernels). Where nothing more can be done the block is kept and flagged `underfed`.
+
+    Args:
+        source: the device.
+        flush: enqueued before every sample, outside its two events, so that caches are cold. Only the first call of a
+            batch would find them cold, so a batch is then one call.
+    """
+
+    LAUNCHES = 512  # per block: half of the 1024 that the driver queues before a launch waits for the device
+    COVER = 20e-6  # s of host time per call that the blocker covers at first: a few times what one launch costs
+    COVER_MOST = 1e-3  # s
+
+    def __init__(self, source: TorchEvents, flush: Call | None = None) -> None:
+        self._source = source
+        self._flush = flush
+        self._empty: Call = source.nothing  # what `overhead` times
+        self.by_wall = flush is not None
+        self._launches = self.LAUNCHES  # per block; less where calls turn out to be several launches each
+        self._cover = self.COVER
+        self.flags: set[str] = set()
+
+    @property
+    def batch_limit(self) -> int:
+        """Return the most calls that a batch may have: a block holds at least one batch and its two events."""
+        return 1 if self._flush is not None else max(1, self._launches - 2)
+
+    def _launches_of(self, batch: int) -> int:
+        """Return how many places in the queue a sample takes, if a call takes one."""
+        return batch + 2 + (self._flush is not None)
+
+    def samples(self, call: Call, batch: int, n: int) -> list[float]:
+        """Return n samples in seconds per call; `flags` gets "underfed" where the host could not keep ahead."""
+        found: list[float] = []
+        while len(found) < n:
+            block = max(1, min(self._launches // self._launches_of(batch), n - len(found)))
+            fed, seconds, host = self._block(call, batch, block)
+            exhausted = block == 1 and self._cover >= self.COVER_MOST
+            if fed or exhausted:
+                found.extend(seconds)
+                self.flags |= set() if fed else {"underfed"}
+            else:
+                needed = 1.5 * host / (block * self._launches_of(batch))
+                self._cover = min(max(2 * self._cover, needed), self.COVER_MOST)
+                self._launches = max(3, self._launches // 2)
+        return found
+
+    def _block(self, call: Call, batch: int, samples: int) -> tuple[bool, list[float], float]:
+        """Enqueue [flush, event, batch, event] `samples` times behind a blocker.
+
+        Returns: whether the host kept ahead, seconds per call of each sample, host seconds of enqueuing.
+        """
+        source = self._source
+        enqueued = []
+        with no_collection():
+            source.block(self._cover * samples * self._launches_of(batch))
+            started = perf_counter_ns()
+            for _ in repeat(None, samples):
+                if self._flush is not None:
+                    self._flush()
+                enqueued.append(self._enqueue(call, batch))
+            host = (perf_counter_ns() - started) * 1e-9
+            fed = not enqueued[0][0][0].query()
+            source.synchronize()
+        return fed, [sum(begin.elapsed_time(end) for begin, end in pairs) * 1e-3 / batch for pairs in enqueued], host
+
+    def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
+        """Enqueue the calls of one sample; return the pairs of events around what is timed of it."""
+        begin = self._source.event()
+        for _ in repeat(None, batch):
+            call()
+        return [(begin, self._source.event())]
+
+    def tick(self) -> float:
+        """Return the smallest non-zero difference between the readings of 64 empty pairs, or their smallest value."""
+        readings = sorted({round(value, 12) for value in CudaEventTimer.samples(self, _nothing, 1, 64)})
+        steps = [after - before for before, after in pairwise(readings)]
+        return min([step for step in steps if step > 0] or [value for value in readings if value > 0] or [0.5e-6])
+
+    def overhead(self) -> float:
+        """Return the median of 21 samples of an empty kernel, seconds; reported, never subtracted."""
+        return sorted(self.samples(self._empty, 1, 21))[10]
+
+
+class CudaGraphTimer(CudaEventTimer):
+    """CUDA events around replays of a graph of one batch: no launch of ours is in it, whatever a call costs the host.
+
+    The calls must be bound to the stream that is current, and that must not be the default stream. Where they cannot
+    be captured, events around plain launches time them, with the flag `ungraphed` and a line on standard error.
+    """
+
+    def __init__(self, source: TorchEvents, flush: Call | None = None) -> None:
+        super().__init__(source, flush)
+        self._captured: tuple[Call, int] | None = None  # what `_replay` replays
+        self._replay: Call | None = None
+
+    def samples(self, call: Call, batch: int, n: int) -> list[float]:
+        """Return n samples in seconds per call."""
+        if self._captured != (call, batch):
+            self._captured, self._replay = (call, batch), self._capture(call, batch)
+        if self._replay is None:
+            self.flags.add("ungraphed")
+            return super().samples(call, batch, n)
+        return [seconds / batch for seconds in super().samples(self._replay, 1, n)]
+
+    def _capture(self, call: Call, batch: int) -> Call | None:
+        call()  # what only a first call does (load a module, allocate) must not be captured
+        self._source.synchronize()
+        try:
+            return self._source.capture(call, batch)
+        except CaptureError as error:
+            print(f"kernel-velocity: no CUDA graph, so launches are timed: {error}", file=sys.stderr)  # noqa: T201
+            return None
+
+
+# Of a part of a call, or as the call says -----------------------------------------------------------------------------
+
+
+class RegionError(RuntimeError):
+    """A body that times no region, or more than one, or that reports no number."""
+
+
+class Region:
+    """The timed part of one call: `with region:` in its body. A timer calls `take` after each call.
+
+    Until a timer sets `mark`, which reads a clock or records an event, the region marks nothing (set-up, checks).
+    """
+
+    def __init__(self) -> None:
+        self.mark: Callable[[], Any] = _nothing
+        self._begin: Any = None
+        self._end: Any = None
+        self._entered = self._left = False
+
+    def __enter__(self) -> None:
+        if self._entered:
+            raise RegionError("region entered twice in one call; time one part, or write a benchmark for each")
+        self._entered = True
+        self._begin = self.mark()
+
+    def __exit__(self, *_: object) -> None:
+        self._end = self.mark()
+        self._left = True
+
+    def take(self) -> tuple[Any, Any]:
+        """Return the marks of the call that just ended, and be ready for the next.
+
+        Raises:
+            RegionError: the call used no region, or is still in it.
+        """
+        entered, left = self._entered, self._left
+        self._entered = self._left = False
+        if not entered:
+            raise RegionError("the call ended without `with self.region:`; nothing was timed")
+        if not left:
+            raise RegionError("the call ended inside its region; leave it before it returns")
+        return self._begin, self._end
+
+
+class HostRegionTimer(HostTimer):
+    """`HostTimer` for calls that time a part of themselves."""
+
+    def __init__(self, region: Region, flush: Call | None = None) -> None:
+        super().__init__(flush)
+        self.by_wall = True  # how long the rest of a body takes is not known
+        self._region = region
+        region.mark = perf_counter_ns
+
+    def samples(self, call: Call, batch: int, n: int) -> list[float]:
+        """Return n samples: seconds in the region per call."""
+        with no_collection():
+            return [sum(self._one(call) for _ in repeat(None, batch)) / batch * 1e-9 for _ in repeat(None, n)]
+
+    def overhead(self) -> float:
+        """Return the median of 21 empty regions, seconds."""
+        return sorted(self.samples(self._empty, 1, 21))[10]
+
+    def _one(self, call: Call) -> int:
+        if self._flush is not None:
+            self._flush()
+        call()
+        begin, end = self._region.take()
+        return int(end - begin)
+
+    def _empty(self) -> None:
+        with self._region:
+            pass
+
+
+class CudaRegionTimer(CudaEventTimer):
+    """`CudaEventTimer` for calls that time a part of themselves: what the launches of the region take on the device.
+
+    The body may launch more before and after it.
+    """
+
+    def __init__(self, source: TorchEvents, region: Region, flush: Call | None = None) -> None:
+        super().__init__(source, flush)
+        self.by_wall = True
+        self._region = region
+        self._empty = self._region_around_nothing
+        region.mark = source.event
+
+    @property
+    def batch_limit(self) -> int:
+        """Return the most calls that a batch may have: each has two events of its own."""
+        return 1 if self._flush is not None else max(1, self._launches // 3)
+
+    def _launches_of(self, batch: int) -> int:
+        return 3 * batch + (self._flush is not None)
+
+    def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
+        pairs = []
+        for _ in repeat(None, batch):
+            call()
+            pairs.append(self._region.take())
+        return pairs
+
+    def tick(self) -> float:
+        """Return the tick of the device's events, seconds."""
+        return CudaEventTimer(self._source).tick()
+
+    def _region_around_nothing(self) -> None:
+        with self._region:
+            self._source.nothing()
+
+
+class ReportedTimer:
+    """The microseconds that calls return. Its clock is not ours: tick and overhead are unknown."""
+
+    by_wall = True  # what a call reports need not be what it takes
+    batch_limit = 1
+
+    def __init__(self, flush: Call | None = None) -> None:
+        self.flags: set[str] = set()
+        self._flush = flush
+
+    def samples(self, call: Call, batch: int, n: int) -> list[float]:
+        """Return n samples in seconds per call.
+
+        Raises:
+            RegionError: a call returned no number. Every stopping rule refuses numbers that are no times.
+        """
+        return [sum(self._one(call) for _ in repeat(None, batch)) / batch for _ in repeat(None, n)]
+
+    def _one(self, call: Call) -> float:
+        if self._flush is not None:
+            self._flush()
+        microseconds = call()
+        if not isinstance(microseconds, Real) or isinstance(microseconds, bool):
+            raise RegionError(f"the call returned {microseconds!r}; wanted its microseconds, a number")
+        return float(microseconds) * 1e-6
+
+    def tick(self) -> None:
+        """Return None."""
+
+    def overhead(self) -> None:
+        """Return None."""

@@ -25,10 +25,10 @@ from asv.config import Config
 
 from kernel_velocity import bounds, config, files, lock
 from kernel_velocity.errors import NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness import blocks, telemetry, timing
+from kernel_velocity.harness import telemetry, timing
 from kernel_velocity.harness.cases import CONTROLS
 from kernel_velocity.harness.sampling import ROUNDS
-from kernel_velocity.harness.spool import spool_path
+from kernel_velocity.harness.spool import blocks_path, spool_path
 from kernel_velocity.harness.telemetry import GAUGES, Round, TelemetryError
 from kernel_velocity.results import failures, git
 from kernel_velocity.results import sessions as session_facts
@@ -108,7 +108,7 @@ def _measure(commit: str, expressions: Sequence[str], rounds: int, path: Path) -
     """
     conf = Config.load()
     here = (Path.cwd(), environment_of(conf).name, commit)
-    spool, means = spool_path(*here), blocks.path_of(*here)
+    spool, means = spool_path(*here), blocks_path(*here)
     if spool.exists():
         raise UsageError(f"{spool}: rounds of this commit wait to be ingested; run `kv ingest` first")
     benches = [text for expression in expressions for text in ("--bench", expression)]

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
-from kernel_velocity.harness import cache_sweep, ceilings
+from kernel_velocity.harness import ceilings
 from kernel_velocity.harness.ceilings import Ceiling
 from kernel_velocity.runner import live
 from kernel_velocity.units import gigabytes, rate, rate_unit, seconds
@@ -36,7 +36,7 @@ def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         UsageError: torch or the device is missing.
     """
     try:
-        document = ceilings.measure(args.device, *([cache_sweep.measured] if args.caches else []))
+        document = ceilings.measure(args.device, caches=args.caches)
     except NotImplementedError as error:
         raise UsageError(f"--device {args.device}: {error}; nothing was measured") from None
     replace_text(args.file, json.dumps(document, indent=1) + "\n")

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernel_velocity import units
-from kernel_velocity.harness import cache_sweep
-from kernel_velocity.harness.device_figures import ID, UNITS
+from kernel_velocity.harness.device_figures import CACHES, ID, UNITS
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import MEMORY, Level, Roofs
 
@@ -109,7 +108,7 @@ def roofs(sessions: Sequence[CeilingSession], device: str) -> Roofs | None:
     reported = next((each.reported for each in reversed(sessions) if each.reported), {})
     beyond = max((v for n in _dram(device) if (v := roof(sessions, n)) is not None), default=None)
     found = [Level(name=MEMORY, size=None, bandwidth=beyond)]
-    for name in reversed(cache_sweep.NAMES[device]):
+    for name in reversed(CACHES[device]):
         size, own = roof(sessions, f"{name.lower()}_size"), roof(sessions, f"{name.lower()}_bandwidth")
         held = reported.get(name) if size is None else int(size)
         if held is None and own is None:

@@ -1,6 +1,6 @@
 """Correct a series for machine noise, using signals that no commit can change. Pure.
 
-A signal is a gauge (fixed work timed beside the samples of a round, harness/gauges.py) or the controls (PyTorch's
+A signal is a gauge (fixed work timed beside the samples of a round, harness/gate.py) or the controls (PyTorch's
 implementations, measured in the same session), as the deviation of its log seconds from its median:
 
     adjusted = log t - sum over signals of slope * deviation in that round

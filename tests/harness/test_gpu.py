@@ -1,4 +1,4 @@
-"""The driver's figures: base units, what it keeps to itself, what speaks against a round."""
+"""A GPU as its driver describes it, by a pretended NVML."""
 
 import dataclasses
 import shutil
@@ -9,9 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_velocity.harness import gpu, nvml
-from kernel_velocity.harness.gpu import GpuWatch
-from kernel_velocity.harness.nvml import GpuState, NvmlError, Sampler
+from kernel_velocity.harness import gpu
+from kernel_velocity.harness.gpu import GpuState, GpuWatch, NvmlError, Sampler
 from tests.harness import pretend_nvml
 
 STATE = GpuState(sm_clock=1.98e9, memory_clock=2.619e9, power=350.0, temperature=41, reasons=0)
@@ -28,7 +27,7 @@ def library(monkeypatch):
 
 def test_the_driver_describes_in_base_units(library):
     library.refused.add("temperature")
-    assert nvml.describe("GPU-1") == {
+    assert gpu.describe("GPU-1") == {
         "driver": "580.1",
         "sm_clock": 1.98e9,
         "memory_clock": 2.619e9,
@@ -41,17 +40,17 @@ def test_the_driver_describes_in_base_units(library):
 
 
 def test_a_driver_that_cannot_be_asked_says_why(library, monkeypatch):
-    assert nvml.describe("MIG-1") == "NVML: Not Found"
+    assert gpu.describe("MIG-1") == "NVML: Not Found"
     library.refused.add("nvmlInit")
-    assert nvml.describe("GPU-1") == "NVML: Driver Not Loaded"
+    assert gpu.describe("GPU-1") == "NVML: Driver Not Loaded"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "not installed" in nvml.describe("GPU-1")
+    assert "not installed" in gpu.describe("GPU-1")
 
 
 def test_a_state_is_in_base_units(library):
     library.reasons[:] = [0x44]
-    with nvml.opened("GPU-1") as (asked, handle):
-        assert nvml.read(asked, handle) == dataclasses.replace(STATE, reasons=0x44)
+    with gpu.opened("GPU-1") as (asked, handle):
+        assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=0x44)
 
 
 @pytest.mark.parametrize(
@@ -60,16 +59,16 @@ def test_a_state_is_in_base_units(library):
 )
 def test_what_a_device_keeps_to_itself_is_unknown_and_the_rest_is_known(library, question, field):
     library.refused.add(question)
-    with nvml.opened("GPU-1") as (asked, handle):
-        state = nvml.read(asked, handle)
+    with gpu.opened("GPU-1") as (asked, handle):
+        state = gpu.read(asked, handle)
     assert getattr(state, field) is None
     assert sum(value is not None for value in dataclasses.asdict(state).values()) >= 3
 
 
 def test_the_newer_name_of_a_question_is_preferred(library, monkeypatch):
     monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x8, raising=False)
-    with nvml.opened("GPU-1") as (asked, handle):
-        assert nvml.read(asked, handle).reasons == 0x8
+    with gpu.opened("GPU-1") as (asked, handle):
+        assert gpu.read(asked, handle).reasons == 0x8
 
 
 def test_an_old_driver_knows_the_old_name_alone(library, monkeypatch):
@@ -78,8 +77,8 @@ def test_an_old_driver_knows_the_old_name_alone(library, monkeypatch):
 
     monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", refuse, raising=False)
     library.reasons[:] = [0x4]
-    with nvml.opened("GPU-1") as (asked, handle):
-        assert nvml.read(asked, handle).reasons == 0x4
+    with gpu.opened("GPU-1") as (asked, handle):
+        assert gpu.read(asked, handle).reasons == 0x4
 
 
 def test_what_fails_in_the_end_takes_nothing_back(library, monkeypatch):
@@ -88,7 +87,7 @@ def test_what_fails_in_the_end_takes_nothing_back(library, monkeypatch):
         raise library.NVMLError("Unknown Error")
 
     monkeypatch.setattr(library, "nvmlShutdown", refuse)
-    assert nvml.describe("GPU-1")["driver"] == "580.1"
+    assert gpu.describe("GPU-1")["driver"] == "580.1"
 
 
 def test_a_binding_that_wants_bytes_is_one_that_cannot_be_asked(library, monkeypatch):
@@ -96,7 +95,7 @@ def test_a_binding_that_wants_bytes_is_one_that_cannot_be_asked(library, monkeyp
         raise TypeError("bytes or integer address expected")
 
     monkeypatch.setattr(library, "nvmlDeviceGetHandleByUUID", bytes_only)
-    assert nvml.describe("GPU-1") == "NVML: bytes or integer address expected"
+    assert gpu.describe("GPU-1") == "NVML: bytes or integer address expected"
 
 
 def test_a_torch_that_does_not_say_the_uuid(monkeypatch):
@@ -110,8 +109,8 @@ def test_a_torch_that_does_not_say_the_uuid(monkeypatch):
 
 def test_a_library_without_that_question_leaves_reasons_unknown(library, monkeypatch):
     monkeypatch.delattr(library, "nvmlDeviceGetCurrentClocksThrottleReasons")
-    with nvml.opened("GPU-1") as (asked, handle):
-        assert nvml.read(asked, handle) == dataclasses.replace(STATE, reasons=None)
+    with gpu.opened("GPU-1") as (asked, handle):
+        assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=None)
 
 
 def at(**changes):
@@ -135,13 +134,13 @@ def at(**changes):
     ],
 )
 def test_what_speaks_against_a_round(states, flags):
-    assert nvml.flags(states) == flags
+    assert gpu.flags(states) == flags
 
 
 def test_activity_keeps_both_clocks_and_the_most_of_the_rest():
     hot = at(sm_clock=1.755e9, power=698.0, temperature=71, reasons=0x4)
     last = at(sm_clock=1.9e9, power=None, temperature=60, reasons=0x40)
-    found = nvml.activity([STATE, hot, last])
+    found = gpu.activity([STATE, hot, last])
     assert (found.sm_before, found.sm_after) == (1.98e9, 1.9e9)
     assert (found.memory_before, found.memory_after) == (2.619e9, 2.619e9)
     assert (found.power, found.temperature, found.reasons) == (698.0, 71, 0x44)
@@ -149,7 +148,7 @@ def test_activity_keeps_both_clocks_and_the_most_of_the_rest():
 
 def test_what_nobody_said_stays_unknown():
     nothing = GpuState(sm_clock=None, memory_clock=None, power=None, temperature=None, reasons=None)
-    assert set(dataclasses.asdict(nvml.activity([nothing, nothing])).values()) == {None}
+    assert set(dataclasses.asdict(gpu.activity([nothing, nothing])).values()) == {None}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", None), (".05", 0.05), ("2", 2.0)])
@@ -176,7 +175,7 @@ def test_a_round_is_looked_at_twice(library, tmp_path):
 
 
 def test_no_gpu_and_nothing_is_asked(monkeypatch, tmp_path):
-    monkeypatch.setattr(nvml, "opened", lambda uuid: pytest.fail("asked"))
+    monkeypatch.setattr(gpu, "opened", lambda uuid: pytest.fail("asked"))
     with GpuWatch(None, 0.1, tmp_path / "samples") as watch:
         watch.look()
     assert (watch.activity, watch.flags) == (None, ())

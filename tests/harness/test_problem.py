@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_velocity.harness.redirection import redirected
+from kernel_velocity.harness.problem import redirected
 
 torch = pytest.importorskip("torch", reason="what is redirected is torch")
 

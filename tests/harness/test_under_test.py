@@ -1,4 +1,4 @@
-"""What the compilers made of a kernel: read from the package under test, without a device."""
+"""Figures of compiled code: read from the package under test, without a device."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import types
 import pytest
 
 from benchmarks import matmul
-from kernel_velocity.harness import build_figures, cases
+from kernel_velocity.harness import cases, under_test
 from kernel_velocity.harness.under_test import WrongPackageError
 
 COMMIT = "c" * 40
@@ -31,7 +31,7 @@ INFO = {"kernels": {"matmul": {"code_bytes": {"sse2": 1000, "avx2": 900}, "ptxas
     ],
 )
 def test_the_most_of_a_function_and_the_spills_of_all(name, target, value):
-    assert build_figures.figure(INFO, "matmul", name, target) == value
+    assert under_test.figure(INFO, "matmul", name, target) == value
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_most_of_a_function_and_the_spills_of_all(name, target, value):
 )
 def test_what_a_build_lacks_is_not_applicable(info, kernel, name, target):
     with pytest.raises(NotImplementedError, match=f"no {kernel} for {target}"):
-        build_figures.figure(info, kernel, name, target)
+        under_test.figure(info, kernel, name, target)
 
 
 def package(folder, info):
@@ -60,7 +60,7 @@ def package(folder, info):
 
 
 @pytest.fixture
-def under_test(tmp_path, monkeypatch):
+def built(tmp_path, monkeypatch):
     """Put a package in the place of `kernels`, in asv's environment."""
 
     def put(info, environment="env"):
@@ -89,8 +89,8 @@ def as_asv_runs(name, target):
     return bench
 
 
-def test_asv_reads_a_figure_of_cuda_code_without_a_device(under_test):
-    under_test(INFO)
+def test_asv_reads_a_figure_of_cuda_code_without_a_device(built):
+    built(INFO)
     bench = as_asv_runs("registers", "sm_90")
     assert (bench.type, bench.unit, bench.params) == (
         "track",
@@ -103,17 +103,17 @@ def test_asv_reads_a_figure_of_cuda_code_without_a_device(under_test):
 
 
 @pytest.mark.parametrize(("info", "said"), [({}, "no matmul for sm_90"), (None, "no build-info.json")])
-def test_why_there_is_none_is_written_down(under_test, info, said):
-    root = under_test(info)
+def test_why_there_is_none_is_written_down(built, info, said):
+    root = built(info)
     assert math.isnan(as_asv_runs("spill_bytes", "sm_90").do_run())
     (line,) = (root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl").read_text().splitlines()
     assert said in line and json.loads(line)["skipped"] is True
 
 
-def test_another_package_than_the_commits_is_refused(under_test):
-    under_test(INFO, environment="other")
+def test_another_package_than_the_commits_is_refused(built):
+    built(INFO, environment="other")
     with pytest.raises(WrongPackageError, match="not from the environment of the commit under test"):
-        build_figures.built()
+        under_test.build_info()
 
 
 def test_every_class_has_the_figures_of_its_device():
@@ -128,7 +128,7 @@ def test_the_build_here_has_what_its_targets_say():
     kernels = pytest.importorskip("kernels", reason="the native library is not built")
     info = json.loads((kernels._native.library.FOLDER / "build-info.json").read_text())
     for isa in info["isas"]:
-        assert build_figures.figure(info, "matmul", "code_bytes", isa) > 1000
+        assert under_test.figure(info, "matmul", "code_bytes", isa) > 1000
     for architecture in info["cuda_architectures"]:
-        assert 16 <= build_figures.figure(info, "matmul", "registers", architecture) <= 255
-        assert build_figures.figure(info, "matmul", "spill_bytes", architecture) == 0
+        assert 16 <= under_test.figure(info, "matmul", "registers", architecture) <= 255
+        assert under_test.figure(info, "matmul", "spill_bytes", architecture) == 0

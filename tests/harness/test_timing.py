@@ -1,0 +1,563 @@
+"""How a method is timed: by which timer, with warm or cold caches, from an asv class to its line of telemetry."""
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import sys
+import time
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import add_mul_exp, matmul
+from kernel_velocity.harness import benchmark, gate, timing
+from kernel_velocity.harness.gate import GateError
+from kernel_velocity.harness.sampling import measure
+from kernel_velocity.harness.stopping import RULES, FixedTime
+from kernel_velocity.harness.telemetry import decode
+from kernel_velocity.harness.timers import (
+    CaptureError,
+    CudaEventTimer,
+    CudaRegionTimer,
+    HostTimer,
+    Region,
+    RegionError,
+    TorchEvents,
+)
+from kernel_velocity.harness.timing import Timed, timed, times_a_region, times_itself
+from tests.harness import pretend_cuda, pretend_nvml
+from tests.harness.simulated_cuda import device
+
+__all__ = ["device"]
+
+torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
+
+MB = 1 << 20
+
+
+def test_methods_are_marked():
+    from benchmarks.matmul import Cpu
+
+    assert timing.is_cold(Cpu.time_cold)
+    assert not timing.is_cold(Cpu.time_hot)
+
+
+@pytest.mark.parametrize(("device", "least", "most"), [("cpu", 1.0001, 4), ("cuda", 2, 4)])
+def test_the_buffer_is_larger_than_the_cache(monkeypatch, device, least, most):
+    monkeypatch.setattr(timing, "cache_size", lambda device: 32 * MB)
+    assert least * 32 * MB <= timing.flush_size(device) <= most * 32 * MB
+
+
+def test_a_cache_of_unknown_size_cannot_be_made_cold(monkeypatch):
+    monkeypatch.setattr(timing, "cache_size", lambda device: None)
+    for ask in (timing.flush_size, timing.flush):
+        with pytest.raises(NotImplementedError, match="not known here, so it cannot be made cold"):
+            ask("cpu")
+
+
+def test_all_of_the_buffer_is_written_and_nothing_allocated(monkeypatch):
+    monkeypatch.setattr(timing, "cache_size", lambda device: MB)
+    made = []
+    zeros = torch.zeros
+    monkeypatch.setattr(torch, "zeros", lambda *args, **named: made.append(zeros(*args, **named)) or made[-1])
+    overwrite = timing.flush("cpu")
+    (buffer,) = made
+    assert buffer.numel() * buffer.element_size() == timing.flush_size("cpu")
+    where = buffer.data_ptr()
+    for times in (1, 2, 3):
+        overwrite()
+        assert bool((buffer == times).all())
+    assert len(made) == 1
+    assert buffer.data_ptr() == where
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_what_is_cold_takes_longer():
+    if timing.cache_size("cpu") is None:
+        pytest.skip("sysfs does not say how large the cache is")
+    x = torch.randn(1 << 15)  # 256 KB with the output: a core's own cache holds it, whatever the others do
+    out = torch.empty_like(x)
+    call = lambda: torch.add(x, x, out=out)  # noqa: E731
+    timers = (HostTimer(), HostTimer(timing.flush("cpu")))
+    pairs = [tuple(timer.samples(call, 1, 3)[-1] for timer in timers) for _ in range(40)]  # in turn: both as disturbed
+    hot, cold = (sorted(samples)[20] for samples in zip(*pairs, strict=True))
+    assert cold > 1.2 * hot
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """A memory whose peak is measured as a list says; the list of what is left."""
+    readings = [100e9]
+    monkeypatch.setattr(timing, "memory_peak", lambda device, timer: readings.pop(0))
+    return readings
+
+
+def test_faster_than_memory_is_warm(memory, tmp_path):
+    memory[:] = [100e9, 100e9]
+    assert timing.is_warm(99e9, "cpu", None, tmp_path) is False
+    assert timing.is_warm(timing.WARM * 100e9, "cpu", None, tmp_path) is False
+    assert len(memory) == 1  # measured once, then kept
+    assert timing.is_warm(timing.WARM * 100e9 * 1.01, "cpu", None, tmp_path) is True
+    assert memory == []  # but again before it speaks against a call
+
+
+@pytest.mark.parametrize("empties", [True, False])
+def test_a_flush_that_empties_nothing_gives_itself_away(memory, tmp_path, device, empties):
+    memory[:] = [2.4e12] * 2
+    flush = device.flush if empties else lambda: device.work(70e-6)
+    timer = CudaEventTimer(device, flush)
+    samples = timer.samples(lambda: device.kernel(3e-6, missing=3e-6), 1, 50)  # 12 MB: 4 TB/s from L2, 2 from memory
+    assert timing.is_warm(12e6 / samples[25], "cpu", None, tmp_path) is not empties
+
+
+def test_a_peak_measured_on_a_busy_machine_is_corrected(memory, tmp_path):
+    memory[:] = [40e9, 100e9, 50e9]
+    assert timing.is_warm(30e9, "cpu", None, tmp_path) is False
+    assert timing.is_warm(105e9, "cpu", None, tmp_path) is False
+    assert timing.is_warm(200e9, "cpu", None, tmp_path) is True
+    (kept,) = tmp_path.glob("*.json")
+    assert json.loads(kept.read_text())["bytes_per_second"] == 100e9  # the highest seen
+
+
+def test_machines_and_threads_have_peaks_of_their_own(memory, tmp_path, monkeypatch):
+    memory[:] = [100e9, 10e9]
+    assert timing.is_warm(50e9, "cpu", None, tmp_path) is False
+    monkeypatch.setenv("KV_THREADS", "7")
+    assert timing.is_warm(50e9, "cpu", None, tmp_path) is True
+    assert len(list(tmp_path.glob("*.json"))) == 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"bytes_per_second": "1"}', '{"bytes_per_second": Infinity}'])
+def test_a_kept_peak_that_is_none_is_measured_anew(memory, tmp_path, text):
+    memory[:] = [100e9, 100e9]
+    timing.is_warm(1e9, "cpu", None, tmp_path)
+    (kept,) = tmp_path.glob("*.json")
+    kept.write_text(text)
+    assert timing.is_warm(1e9, "cpu", None, tmp_path) is False
+    assert json.loads(kept.read_text())["bytes_per_second"] == 100e9
+
+
+def test_memory_that_cannot_be_measured_flags_nothing(memory, tmp_path):
+    memory[:] = [None]
+    assert timing.is_warm(1e15, "cpu", None, tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_is_measured_far_beyond_the_cache(monkeypatch):
+    monkeypatch.setattr(timing, "SECONDS", 0.002)
+    monkeypatch.setattr(timing, "cache_size", lambda device: MB)
+    sizes = []
+    copy = timing.STREAMS["copy"]
+    monkeypatch.setattr(timing, "STREAMS", {"copy": lambda device, size: sizes.append(size) or copy(device, size)})
+    around = {
+        what: lambda device, size, make=make: sizes.append(size) or make(device, size)
+        for what, make in timing.AROUND.items()
+    }
+    monkeypatch.setattr(timing, "AROUND", around)
+    assert 1e8 < timing.memory_peak("cpu", HostTimer()) < 1e13
+    assert sizes == [timing.BEYOND * MB] * 3
+
+
+def test_memory_s_peak_is_that_of_the_fastest_stream(monkeypatch):
+    monkeypatch.setattr(timing, "cache_size", lambda device: MB)
+    monkeypatch.setattr(timing, "STREAMS", {"copy": lambda device, size: (None, 10.0), "read": lambda *_: (None, 12.0)})
+    monkeypatch.setattr(timing, "AROUND", {"copy around the caches": lambda device, size: (None, 13.0)})
+    monkeypatch.setattr(timing, "free_memory", lambda device: None)
+    monkeypatch.setattr(timing, "_rate", lambda call, moved, timer: moved)
+    assert (timing.memory_peak("cpu", None), timing.memory_peak("cuda", None)) == (13.0, 12.0)
+
+
+@pytest.mark.parametrize(("size", "free"), [(None, 1 << 40), (MB, 15 * MB)])
+def test_without_room_or_size_memory_is_not_measured(monkeypatch, size, free):
+    monkeypatch.setattr(timing, "cache_size", lambda device: size)
+    monkeypatch.setattr(timing, "free_memory", lambda device: free)
+    assert timing.memory_peak("cpu", None) is None
+
+
+class Quarters:
+    """Every fourth sample is disturbed: ten times as long."""
+
+    taken = 0
+
+    def samples(self, call, batch, n):
+        self.taken += n
+        return [1e-3 if i % 4 else 1e-2 for i in range(n)]
+
+
+def test_what_disturbs_is_no_part_of_the_peak(monkeypatch):
+    monkeypatch.setattr(timing, "SECONDS", 0.0)
+    assert timing._rate(lambda: None, 5e6, Quarters()) == pytest.approx(5e9)
+
+
+COMMIT = "c" * 40
+CASE = "float32-500k"
+GB = 1e9
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Set what asv sets for a measuring process; quick timing, a small cache, a known memory."""
+    for name, value in {
+        "ASV_CONF_DIR": str(tmp_path),
+        "ASV_ENV_NAME": "env",
+        "ASV_COMMIT": COMMIT,
+        "KV_T_MIN": ".002",
+        "KV_T_SOFT": ".004",
+        "KV_T_MAX": ".004",
+        "KV_PATIENCE": "0",  # a busy machine measures as long
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+    monkeypatch.setattr(timing, "cache_size", lambda device: 1 << 20)
+    monkeypatch.setattr(timing, "memory_peak", lambda device, timer: 100 * GB)
+    return tmp_path
+
+
+def rounds(root):
+    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl"
+    return [decode(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def flushes(monkeypatch):
+    """Count the flushes."""
+    did = []
+    monkeypatch.setattr(timing, "flush", lambda device: lambda: did.append(device))
+    return did
+
+
+def test_a_cold_round_flushes_before_every_sample(root, flushes):
+    bench = add_mul_exp.Cpu()
+    bench.setup("eager", CASE)
+    result = bench.measure("add_mul_exp.Cpu.time_cold", "eager", CASE)
+    (record,) = rounds(root)
+    assert result == {"samples": [record.estimate], "number": 1}
+    assert (record.benchmark, record.batch) == ("add_mul_exp.Cpu.time_cold", 1)
+    assert len(flushes) >= record.n
+
+
+def test_a_hot_round_flushes_nothing(root, flushes):
+    bench = add_mul_exp.Cpu()
+    bench.setup("eager", CASE)
+    bench.measure("add_mul_exp.Cpu.time_hot", "eager", CASE)
+    assert flushes == []
+
+
+@pytest.mark.usefixtures("flushes")
+def test_what_is_cold_comes_from_memory_and_what_is_hot_may_not(root, monkeypatch):
+    sets = []
+    on_cpu = gate.on_cpu
+    monkeypatch.setattr(
+        gate, "on_cpu", lambda size, folder, environ, _: sets.append(size) or on_cpu(size, folder, environ)
+    )
+    bench = add_mul_exp.Cpu()
+    bench.setup("eager", CASE)
+    for method in ("hot", "cold"):
+        bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
+    assert sets == [add_mul_exp.Cpu.bytes[CASE], math.inf]
+
+
+@pytest.mark.usefixtures("flushes")
+@pytest.mark.parametrize(
+    ("method", "factor", "flags"), [("cold", 0.5, {"warm"}), ("cold", 2, set()), ("hot", 0.5, set())]
+)
+def test_a_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, factor, flags):
+    bench = add_mul_exp.Cpu()
+    bench.setup("eager", CASE)
+    needed = add_mul_exp.Cpu.bytes[CASE] / (100 * GB)
+
+    def timed(call, timer, rule, look, gate):
+        found = measure(call, timer, FixedTime(t_max=0.002))
+        return dataclasses.replace(found, estimate=factor * needed, flags=())
+
+    monkeypatch.setattr(benchmark, "measure", timed)
+    bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
+    (record,) = rounds(root)
+    assert set(record.flags) - {"contended"} == flags
+
+
+def of_asv(method, instance):
+    pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
+    from kernel_velocity.harness.asv_type import RoundBenchmark
+
+    function = getattr(instance, method)
+    return RoundBenchmark(f"matmul.Cpu.{method}", function, [function, instance, matmul])
+
+
+def test_cold_has_the_same_axes_and_fewer_cases(root):
+    hot, cold = (of_asv(method, matmul.Cpu()) for method in ("time_hot", "time_cold"))
+    assert cold.param_names == hot.param_names
+    assert cold.params[0] == hot.params[0]
+    assert set(cold.params[1]) < set(hot.params[1])
+    assert {repr(case) for case in cold.flops} == {repr(case) for case in cold.bytes} == set(cold.params[1])
+    assert (cold.rounds, cold.version, cold.unit) == (hot.rounds, hot.version, hot.unit)
+    assert {repr(case) for case in hot.flops} == set(hot.params[1])
+
+
+def test_a_problem_that_says_nothing_of_cold_caches_has_its_core_timed():
+    class Plain(matmul.Matmul):
+        cold = {}  # noqa: RUF012 - as a definition from elsewhere writes it
+
+    class Bare(Plain):
+        core = {}  # noqa: RUF012
+
+    for kind, wanted in ((Plain, matmul.Matmul.core["cpu"]), (Bare, matmul.Matmul.cases["cpu"])):
+        suite = type("Cpu", (benchmark._KernelBenchmark,), {"problem": kind(), "device": "cpu"})
+        assert suite.cold_params[1] == list(wanted)
+
+
+@pytest.mark.parametrize(("method", "skipped"), [("time_cold", True), ("time_hot", False)])
+def test_where_the_cache_is_not_known_cold_does_not_apply(root, monkeypatch, capsys, method, skipped):
+    monkeypatch.setattr(timing, "cache_size", lambda device: None)
+    bench = of_asv(method, matmul.Cpu())
+    bench.set_param_idx(0)
+    assert bench.do_setup() is skipped
+    assert ("cannot be made cold" in capsys.readouterr().out) is skipped
+
+
+@pytest.fixture
+def a_gpu(root, monkeypatch):
+    """A pretended CUDA device with a pretended driver."""
+    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
+    pretend_nvml.reset()
+    pretend_cuda.plant(monkeypatch, torch)
+    monkeypatch.setitem(sys.modules, "pynvml", pretend_nvml)
+    yield pretend_nvml
+    assert pretend_nvml.opened == []
+    pretend_nvml.reset()
+
+
+def cuda_round(root, method="time_hot"):
+    bench = add_mul_exp.Cuda()
+    bench.setup("eager", CASE)
+    bench.measure(f"add_mul_exp.Cuda.{method}", "eager", CASE)
+    return rounds(root)[-1]
+
+
+def test_what_the_driver_says_is_on_the_line_of_a_round(root, a_gpu):
+    a_gpu.sm_clocks[:] = [1980, 1755]
+    a_gpu.reasons[:] = [0x4]
+    record = cuda_round(root)
+    assert (record.gpu.sm_before, record.gpu.sm_after) == (1.98e9, 1.755e9)
+    assert (record.gpu.power, record.gpu.temperature, record.gpu.reasons) == (350, 41, 4)
+    assert {"clock_drift", "throttled"} <= set(record.flags)
+
+
+def test_without_a_driver_a_round_is_a_round(root, a_gpu, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    record = cuda_round(root)
+    assert (record.core_gauge, record.memory_gauge, record.lost) == (None, None, None)  # a gate is the CPU's
+    assert record.gpu is None
+    assert not {"clock_drift", "throttled"} & set(record.flags)
+
+
+def test_what_a_caller_waits_beyond_the_device_is_a_figure_of_hot_rounds(root, a_gpu, monkeypatch):
+    monkeypatch.setattr(timing, "wait", lambda call, device, estimate: 0.0)
+    hot, cold = cuda_round(root), cuda_round(root, "time_cold")
+    assert hot.waiting == pytest.approx(-hot.estimate, rel=0.06)  # two digits are kept
+    assert cold.waiting is None
+    monkeypatch.setenv("KV_TIMER", "sync")
+    assert cuda_round(root).waiting is None  # its estimate is that time already
+
+
+def test_waiting_is_a_call_and_a_wait(monkeypatch):
+    class Source(pretend_cuda.HostEvents):
+        waits = 0
+
+        def synchronize(self):
+            Source.waits += 1
+
+    monkeypatch.setattr(timing, "TorchEvents", Source)
+    called = []
+    assert timing.wait(lambda: called.append(Source.waits), "cuda", 1e-4) > 0
+    assert len(called) == timing.SYNCHRONISED
+    assert Source.waits == 2 * len(called)  # before each sample, and after each call
+
+
+def test_a_call_that_takes_long_is_not_made_again_for_its_launch(monkeypatch):
+    """An hour of a slow kernel would go into a figure of less than 1%."""
+    monkeypatch.setattr(timing, "TorchEvents", pretend_cuda.HostEvents)
+    called = []
+    assert timing.wait(lambda: called.append(1), "cuda", 0.3) is None
+    assert called == []
+
+
+def test_samples_of_the_gpu_go_to_a_file_of_their_own(root, a_gpu, monkeypatch, tmp_path):
+    (tmp_path / "path").mkdir()
+    shutil.copy(pretend_nvml.__file__, tmp_path / "path" / "pynvml.py")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
+    monkeypatch.setenv("KV_NVML_SAMPLE", ".001")
+    record = cuda_round(root)
+    (samples,) = (root / ".asv" / "clocks" / COMMIT).glob("add_mul_exp.Cuda.time_hot-eager-float32-500k-*.jsonl")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert lines
+    assert set(lines[0]) == {"t", "sm_clock", "memory_clock", "power", "temperature", "reasons"}
+    assert record.gpu is not None
+
+
+def test_graphs_are_captured_from_a_stream_of_their_own(root, a_gpu, monkeypatch):
+    streams = []
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: "stream")
+    monkeypatch.setattr(torch.cuda, "set_stream", streams.append)
+    timing.prepare("cuda", {})
+    timing.prepare("cpu", {"KV_TIMER": "graph"})
+    assert streams == []
+    timing.prepare("cuda", {"KV_TIMER": "graph"})
+    assert streams == ["stream"]
+    monkeypatch.setenv("KV_TIMER", "graph")
+    bound = []
+    monkeypatch.setattr(benchmark, "bind", lambda *_: bound.append(len(streams)))
+    with pytest.raises(AttributeError):  # nothing is bound: what matters is what was done before
+        add_mul_exp.Cuda().setup("eager", CASE)
+    assert bound == [2]
+
+
+def test_a_refused_capture_is_an_error_with_its_words(monkeypatch):
+    class Capture:
+        def __init__(self, graph, stream):
+            pass
+
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *_):
+            warnings.warn("The CUDA Graph is empty.", UserWarning, stacklevel=1)
+
+    captured = []
+    cuda = SimpleNamespace(
+        CUDAGraph=lambda: SimpleNamespace(replay="replay"), graph=Capture, current_stream=lambda: "stream"
+    )
+    events = TorchEvents("cuda")
+    events._cuda = cuda
+    with pytest.raises(CaptureError, match="The CUDA Graph is empty"):
+        events.capture(lambda: captured.append(1), 3)
+    assert len(captured) == 3
+    Capture.__exit__ = lambda *_: None
+    assert events.capture(lambda: captured.append(1), 3) == "replay"
+
+    def refuse():
+        raise RuntimeError("operation not permitted\nwhen stream is capturing")
+
+    with pytest.raises(CaptureError, match="operation not permitted when stream is capturing"):
+        events.capture(refuse, 1)
+
+
+def test_a_method_says_what_of_it_is_timed():
+    assert timed(times_a_region(lambda: None)) is Timed.REGION
+    assert timed(times_itself(lambda: None)) is Timed.REPORTED
+    assert timed(lambda: None) is Timed.WHOLE
+
+
+COMMIT = "c" * 40
+
+
+@pytest.fixture
+def users(tmp_path, monkeypatch):
+    """A user's asv class, derived from the base, with a method of each kind; and where its telemetry goes."""
+    pytest.importorskip("torch", reason="benchmarks measure torch tensors")
+    from benchmarks.add_mul_exp import AddMulExp
+    from kernel_velocity.harness.benchmark import _KernelBenchmark
+
+    for name, value in {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}.items():
+        monkeypatch.setenv(name, value)
+    for name, value in {"KV_T_MIN": ".01", "KV_T_SOFT": ".02", "KV_T_MAX": ".02", "KV_PATIENCE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+
+    class Cpu(_KernelBenchmark):
+        problem, device = AddMulExp(), "cpu"
+
+        @times_a_region
+        def time_part(self, implementation, case):
+            time.sleep(0.05)
+            with self.region:
+                self.call()
+
+        @times_itself
+        def time_counted(self, implementation, case):
+            return 12.5
+
+        @times_a_region
+        def time_forgotten(self, implementation, case):
+            self.call()
+
+        def time_counting(self, implementation, case):
+            self.call()
+            self.counted = getattr(self, "counted", 0) + 1
+
+    def rounds():
+        path = tmp_path / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl"
+        return [decode(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    bench = Cpu()
+    bench.setup("eager", "float32-500k")
+    return bench, rounds
+
+
+def test_a_users_benchmarks_are_rounds_like_any_other(users):
+    bench, rounds = users
+    found = {}
+    for method in ("time_hot", "time_part", "time_counted", "time_counting"):
+        found[method] = bench.measure(f"mine.Cpu.{method}", "eager", "float32-500k")["samples"][0]
+    assert [record.benchmark for record in rounds()] == [f"mine.Cpu.{method}" for method in found]
+    assert found["time_counted"] == pytest.approx(12.5e-6)
+    assert found["time_part"] < 0.05  # the sleep is not in it
+    assert rounds()[2].overhead is None
+    assert bench.counted > rounds()[3].n * rounds()[3].batch  # its own body was called, and not the bound call
+
+
+def test_a_users_mistake_is_an_error_and_leaves_no_round(users):
+    bench, rounds = users
+    with pytest.raises(RegionError, match="nothing was timed"):
+        bench.measure("mine.Cpu.time_forgotten", "eager", "float32-500k")
+    assert rounds() == []
+
+
+def test_the_timer_of_a_cuda_device_is_chosen_by_name(monkeypatch):
+    from tests.harness import pretend_cuda
+
+    monkeypatch.setattr(timing, "TorchEvents", pretend_cuda.HostEvents)
+    for name, kind in {"": "CudaEventTimer", "graph": "CudaGraphTimer", "sync": "SyncTimer"}.items():
+        monkeypatch.setenv("KV_TIMER", name)
+        assert type(timing.timer_of("cuda", print, Region())).__name__ == kind
+    assert type(timing.timer_of("cuda", times_a_region(lambda: None), Region())) is CudaRegionTimer
+    assert type(timing.timer_of("cpu", print, Region())).__name__ == "HostTimer"
+    monkeypatch.setenv("KV_TIMER", "sundial")
+    with pytest.raises(timing.TimerError, match=r"no timer 'sundial'; there are events, graph, sync"):
+        timing.method(os.environ)
+
+
+def test_another_timer_is_another_series_and_the_default_is_none():
+    from kernel_velocity.harness.stopping import from_environment, method_hash
+
+    usual = method_hash(from_environment({}), None)
+    assert timing.method({}) == timing.method({"KV_TIMER": "events"}) == usual
+    hashes = {timing.method({"KV_TIMER": name}) for name in ("events", "graph", "sync")}
+    assert len(hashes) == 3
+    assert timing.method({"KV_THREADS": "2"}) == method_hash(from_environment({}), "2")
+
+
+def test_another_patience_is_another_series():
+    assert timing.method({}) == timing.method({"KV_PATIENCE": "0.250"}) == "994c70c7"
+    assert timing.method({"KV_PATIENCE": "0"}) == "9930b085"
+    assert timing.method({"KV_PATIENCE": "2", "KV_TIMER": "sync"}) == "b93ca544"
+    with pytest.raises(GateError, match="KV_PATIENCE: got 'long'"):
+        timing.method({"KV_PATIENCE": "long"})
+
+
+@pytest.mark.parametrize(
+    ("rule", "device", "products"), [("cv_gflops", "cuda", 10), ("cv_gflops", "cpu", 0), ("adaptive.round", "cuda", 0)]
+)
+def test_the_published_rule_of_rates_warms_a_gpu_with_products(monkeypatch, rule, device, products):
+    torch = pytest.importorskip("torch")
+    multiplied, waited = [], []
+    monkeypatch.setattr(torch, "rand", lambda *shape, device: (*shape, device))
+    monkeypatch.setattr(torch, "matmul", lambda a, b: multiplied.append((a, b)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(len(multiplied)))
+    timing.pre_warm(RULES[rule](), device)
+    assert multiplied == [((5000, 5000, "cuda"),) * 2] * products
+    assert waited == ([products] if products else [])
