@@ -64,7 +64,7 @@ def test_series_names_axes_cases_and_costs(tmp_path, request):
     check_golden(GOLDEN / "contract.json", text, accept=accept)
 
 
-def test_every_kernel_keeps_to_the_form_of_names_and_axes(tmp_path):
+def test_every_kernel_has_the_form_of_names_and_axes(tmp_path):
     for one in json.loads(discover(tmp_path, "form")):
         if one["type"] == "time":
             assert re.fullmatch(r"[a-z][a-z0-9_]*\.(Cpu|Cuda)\.time_(hot|cold)", one["name"])
@@ -99,11 +99,11 @@ def test_tier_core_is_two_cases_of_every_kernel(device):
     ("case", "dims"),
     [("float32-500k", (500_000,)), ("float32-50M", (50_000_000,)), ("int8-7", (7,)), ("float32-2x3x4", (2, 3, 4))],
 )
-def test_a_case_says_its_sizes(case, dims):
+def test_dims_of_a_case(case, dims):
     assert cases.dims_of(case) == dims
 
 
 @pytest.mark.parametrize("case", ["", "float32", "float32-", "float32-5G", "float32-2x", "-5M", "float32-1.5M"])
-def test_a_malformed_case_is_refused(case):
+def test_malformed_case_is_refused(case):
     with pytest.raises(ValueError, match="wanted dtype-size"):
         cases.dims_of(case)

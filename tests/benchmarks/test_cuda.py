@@ -27,7 +27,7 @@ COMMIT = "c" * 40
 
 @pytest.mark.parametrize("implementation", ["eager", "compile", "native", "triton"])
 @pytest.mark.parametrize("module", SMALLEST, ids=lambda module: module.__name__.split(".")[-1])
-def test_a_round_on_the_device(tmp_path, monkeypatch, module, implementation):
+def test_round_on_the_device(tmp_path, monkeypatch, module, implementation):
     for name, value in {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
@@ -60,7 +60,7 @@ def test_products_of_every_dtype_are_right(monkeypatch, implementation, case):
         pytest.skip(f"n/a here: {error}")  # a node without a compiler or a CUDA toolkit
 
 
-def test_events_read_a_kernel_of_known_length_alike():
+def test_events_read_a_known_kernel():
     timer = CudaEventTimer(TorchEvents("cuda"))
     spin = lambda: torch.cuda._sleep(20_000)  # noqa: E731 - about 10 us
     timer.samples(spin, 1, 64)  # the clock rises
@@ -83,7 +83,7 @@ def addition():
     return lambda: torch.add(x, y, out=out)
 
 
-def test_cold_is_slower_than_hot_and_no_faster_than_memory(addition):
+def test_cold_is_slower_than_hot(addition):
     if timing.cache_size("cuda") < 24e6:
         pytest.skip("this L2 does not hold 12 MB")
     hot, cold = CudaEventTimer(TorchEvents("cuda")), CudaEventTimer(TorchEvents("cuda"), timing.flush("cuda"))
@@ -94,7 +94,7 @@ def test_cold_is_slower_than_hot_and_no_faster_than_memory(addition):
     assert 12e6 / cool < timing.WARM * timing.memory_peak("cuda", hot)
 
 
-def test_a_cold_loop_allocates_nothing(addition):
+def test_cold_loop_allocates_nothing(addition):
     timer = CudaEventTimer(TorchEvents("cuda"), timing.flush("cuda"))
     timer.samples(addition, 1, 8)
     before = torch.cuda.memory_stats()["allocation.all.allocated"]
@@ -109,7 +109,7 @@ def own_stream():
         yield
 
 
-def test_a_graph_takes_what_its_launches_take(own_stream):
+def test_graph_takes_as_long_as_its_launches(own_stream):
     spin = lambda: torch.cuda._sleep(40_000)  # noqa: E731 - about 20 us: no gap between launches shows
     events, graph = CudaEventTimer(TorchEvents("cuda")), CudaGraphTimer(TorchEvents("cuda"))
     events.samples(spin, 16, 64)
@@ -118,7 +118,7 @@ def test_a_graph_takes_what_its_launches_take(own_stream):
     assert replayed == pytest.approx(launched, rel=0.1)
 
 
-def test_a_call_that_waits_cannot_be_captured_and_is_timed_by_launches(own_stream, capsys):
+def test_waiting_call_is_timed_by_launches(own_stream, capsys):
     x = torch.randn(1000, device="cuda")
     timer = CudaGraphTimer(TorchEvents("cuda"))
     samples = timer.samples(lambda: float(x.sum()), 1, 8)
@@ -128,13 +128,13 @@ def test_a_call_that_waits_cannot_be_captured_and_is_timed_by_launches(own_strea
     torch.cuda.synchronize()  # the refused capture left the device usable
 
 
-def test_the_default_stream_cannot_be_captured_and_says_so(addition):
+def test_default_stream_cannot_be_captured(addition):
     timer = CudaGraphTimer(TorchEvents("cuda"))
     timer.samples(addition, 1, 8)
     assert timer.flags >= {"ungraphed"}
 
 
-def test_work_on_another_stream_is_no_empty_graph(own_stream):
+def test_work_on_another_stream_is_not_captured(own_stream):
     other = torch.cuda.Stream()
 
     def elsewhere():
@@ -146,7 +146,7 @@ def test_work_on_another_stream_is_no_empty_graph(own_stream):
     assert "ungraphed" in timer.flags
 
 
-def test_only_the_region_is_timed_on_the_device():
+def test_region_on_the_device():
     region = Region()
     timer = CudaRegionTimer(TorchEvents("cuda"), region)
 
@@ -159,13 +159,13 @@ def test_only_the_region_is_timed_on_the_device():
     assert median(timer.samples(call, 1, 64)) < 50e-6
 
 
-def test_a_caller_waits_longer_than_the_device_works(addition):
+def test_caller_waits_longer_than_the_device(addition):
     on_device = median(CudaEventTimer(TorchEvents("cuda")).samples(addition, 16, 64))
     assert on_device < timing.wait(addition, "cuda") < 0.01
     assert on_device < median(SyncTimer(torch.cuda.synchronize).samples(addition, 1, 64))
 
 
-def test_the_driver_knows_the_current_device():
+def test_driver_knows_the_current_device():
     said = gpu.describe(gpu.uuid())
     if isinstance(said, str):
         pytest.skip(said)  # no binding, or a part of a GPU (MIG), whose UUID is another
@@ -179,7 +179,7 @@ def test_the_driver_knows_the_current_device():
 
 @pytest.mark.parametrize("method", ["time_cold", "time_hot"])
 @pytest.mark.parametrize("timer", ["graph", "sync"])
-def test_other_timers_and_cold_caches_make_rounds(tmp_path, monkeypatch, method, timer):
+def test_rounds_of_other_timers_and_cold_caches(tmp_path, monkeypatch, method, timer):
     settings = {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT, "KV_TIMER": timer}
     for name, value in settings.items():
         monkeypatch.setenv(name, value)

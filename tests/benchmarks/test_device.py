@@ -16,14 +16,14 @@ def tracks(cls):
 
 
 @pytest.mark.parametrize(("cls", "where"), [(device.Cpu, "cpu"), (device.Cuda, "cuda")])
-def test_there_is_a_series_for_each_figure(cls, where):
+def test_series_for_each_figure(cls, where):
     assert {name: method.unit for name, method in tracks(cls).items()} == UNITS[where]
     document = {"figures": {name: float(place) for place, name in enumerate(UNITS[where])}}
     for name, method in tracks(cls).items():
         assert method(cls(), document) == document["figures"][name]
 
 
-def test_a_figure_that_means_something_else_has_a_version_of_its_own():
+def test_figure_versions():
     base = pytest.importorskip("asv_runner.benchmarks._base", reason="asv's own look-up is what is tested")
     for cls, where in ((device.Cpu, "cpu"), (device.Cuda, "cuda")):
         for name, method in tracks(cls).items():
@@ -32,13 +32,13 @@ def test_a_figure_that_means_something_else_has_a_version_of_its_own():
     assert version("cpu", "dram_read_bandwidth") == "1"
 
 
-def test_what_cannot_be_measured_is_none():
+def test_unmeasured_figure_is_none():
     document = {"figures": dict.fromkeys(UNITS["cpu"])}
     assert device.Cpu().track_peak_float16(document) is None
     assert device.Cpu().setup(document) is None
 
 
-def test_without_the_device_it_does_not_apply(monkeypatch):
+def test_missing_device_is_na(monkeypatch):
     def refuse(*_, **__):
         raise NotImplementedError("PyTorch sees no CUDA device")
 
@@ -48,14 +48,14 @@ def test_without_the_device_it_does_not_apply(monkeypatch):
         device.Cuda().setup(document)
 
 
-def test_the_two_devices_are_measured_apart():
+def test_devices_have_their_own_setup_cache():
     """asv keeps what setup_cache returns by the line that it begins in."""
     base = pytest.importorskip("asv_runner.benchmarks._base", reason="asv's own key is what is tested")
     keys = {base.get_setup_cache_key(cls.setup_cache) for cls in (device.Cpu, device.Cuda)}
     assert len(keys) == 2
 
 
-def test_it_is_really_measured(quick, monkeypatch):
+def test_cpu_is_measured(quick, monkeypatch):
     pytest.importorskip("torch", reason="ceilings are measured through torch")
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
@@ -72,7 +72,7 @@ def test_it_is_really_measured(quick, monkeypatch):
     assert document["figures"]["l2_bandwidth"] is None  # nobody says that there is one
 
 
-def test_a_gpu_is_measured_by_its_own_clock(quick, monkeypatch):
+def test_gpu_is_measured_by_events(quick, monkeypatch):
     torch = pytest.importorskip("torch", reason="ceilings are measured through torch")
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     pretend_cuda.plant(monkeypatch, torch)

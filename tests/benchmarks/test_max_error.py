@@ -43,7 +43,7 @@ def failures(root):
 
 
 @pytest.mark.parametrize("module", CASE, ids=lambda module: module.__name__)
-def test_it_is_the_largest_error_of_all_results(root, module):
+def test_largest_error_of_all_results(root, module):
     bench = module.Cpu()
     bench.setup("eager", CASE[module])
     found = bench.track_max_error("eager", CASE[module])
@@ -53,13 +53,13 @@ def test_it_is_the_largest_error_of_all_results(root, module):
     assert not (root / ".asv" / "spool").exists()  # no telemetry: nothing was timed
 
 
-def test_exact_integers_have_none(root):
+def test_exact_integers_have_no_error(root):
     bench = quantize_int8.Cpu()
     bench.setup("eager", "float32-1M")
     assert bench.track_max_error("eager", "float32-1M") == 0
 
 
-def test_every_result_is_looked_at_where_setup_looks_at_some(root, monkeypatch):
+def test_every_result_is_checked(root, monkeypatch):
     calls = []
 
     def first_element_wrong_the_second_time(x, y, out):
@@ -82,7 +82,7 @@ def test_every_result_is_looked_at_where_setup_looks_at_some(root, monkeypatch):
 
 
 @pytest.mark.parametrize("module", [add_mul_exp, matmul, quantize_int8], ids=lambda module: module.__name__)
-def test_its_cases_are_those_of_tier_core(module):
+def test_cases_are_those_of_tier_core(module):
     bench = as_asv_runs(module)
     assert bench.params[1] == [repr(case) for case in module.Cpu.problem.core["cpu"]]
     assert bench.param_names == ["implementation", "case"]
@@ -97,7 +97,7 @@ def test_asv_gets_a_number(root):
     bench.do_teardown()
 
 
-def test_where_setup_does_not_apply_neither_does_it(root, monkeypatch, capsys):
+def test_na_where_setup_is_na(root, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert as_asv_runs(matmul).do_setup() is True
     (said,) = failures(root)
@@ -105,7 +105,7 @@ def test_where_setup_does_not_apply_neither_does_it(root, monkeypatch, capsys):
     assert "asv: skipped" in capsys.readouterr().out
 
 
-def test_a_problem_that_says_no_error_has_none(root, monkeypatch):
+def test_problem_without_error_is_na(root, monkeypatch):
     monkeypatch.setattr(matmul.Matmul, "verify_result", lambda *_: (True, {}))
     bench = as_asv_runs(matmul)
     bench.do_setup()
@@ -115,7 +115,7 @@ def test_a_problem_that_says_no_error_has_none(root, monkeypatch):
     assert said["error"] == "the problem's verify_result gives no max_error"
 
 
-def test_what_is_found_wrong_is_written_down(root, monkeypatch):
+def test_wrong_result_is_recorded(root, monkeypatch):
     bench = as_asv_runs(matmul)
     bench.do_setup()
     monkeypatch.setattr(matmul.Matmul, "verify_result", lambda *_: (False, {"count": 3}))

@@ -59,7 +59,7 @@ DTYPES = [
 
 
 @pytest.mark.parametrize(("name", "dtype"), DTYPES)
-def test_a_case_has_its_dtype_and_eager_is_right_and_a_neighbour_but_one_wrong(name, dtype):
+def test_case_of_a_dtype_is_checked_tightly(name, dtype):
     problem = PROBLEMS[name]
     problem.device = "cpu"
     inputs = problem.inputs_of(f"{dtype}-1M")  # all the different values that there are
@@ -79,7 +79,7 @@ def test_a_case_has_its_dtype_and_eager_is_right_and_a_neighbour_but_one_wrong(n
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
-def test_a_product_of_a_dtype_of_cuda_is_checked_to_its_last_bit(dtype):
+def test_cuda_product_is_checked_to_its_last_bit(dtype):
     problem = PROBLEMS["matmul"]
     problem.device = "cpu"
     inputs = problem.create_inputs(96, 96, 96, dtype)
@@ -99,7 +99,7 @@ def test_a_product_of_a_dtype_of_cuda_is_checked_to_its_last_bit(dtype):
     assert not problem.verify_result(expected, wrong)[0]
 
 
-def test_products_of_int8_are_not_applicable_where_pytorch_has_none(monkeypatch):
+def test_int8_products_without_pytorch_support_are_na(monkeypatch):
     problem = PROBLEMS["matmul"]
     problem.device = "cpu"
     inputs = problem.create_inputs(32, 32, 32, "int8")
@@ -109,7 +109,7 @@ def test_products_of_int8_are_not_applicable_where_pytorch_has_none(monkeypatch)
     assert problem.expected(*inputs).dtype == torch.int32  # what ours is compared with needs none
 
 
-def test_the_cases_of_cuda_alone_cost_what_their_dtype_does():
+def test_cost_of_cuda_cases():
     problem = PROBLEMS["matmul"]
     problem.device = "cuda"
     found = {
@@ -127,7 +127,7 @@ def test_the_cases_of_cuda_alone_cost_what_their_dtype_does():
     }
 
 
-def test_the_bytes_of_a_case_are_those_of_its_dtype():
+def test_bytes_follow_the_dtype():
     found = {
         (problem.name, case["name"]): problem.get_bytes(case) / case["dims"][0]
         for problem in (PROBLEMS["add_mul_exp"], PROBLEMS["quantize_int8"])
@@ -150,7 +150,7 @@ def cpu_cases(problem):
     return problem.generate_test_cases()
 
 
-def test_one_wrong_element_of_any_output_is_caught_where_it_is(faulty):
+def test_wrong_element_of_any_output_is_located(faulty):
     problem, inputs, outputs, name, output = faulty
     output.view(-1)[37] += 1
     right, details = problem.verify_result(problem.expected(*inputs), outputs)
@@ -179,7 +179,7 @@ def test_wrong_shape_is_caught(faulty):
 
 
 @pytest.mark.parametrize("step", [1, 7, 97])
-def test_a_subset_is_right_and_contains_the_last_result(faulty, step):
+def test_subset_is_right_and_has_the_last_result(faulty, step):
     problem, inputs, outputs, _, output = faulty
     part, picked = problem.subset(inputs, outputs, step)
     assert problem.verify_result(problem.expected(*part), picked)[0]
@@ -188,7 +188,7 @@ def test_a_subset_is_right_and_contains_the_last_result(faulty, step):
     assert not problem.verify_result(problem.expected(*part), picked)[0]
 
 
-def test_an_output_that_is_not_there_is_wrong():
+def test_missing_output_is_wrong():
     problem = PROBLEMS["quantize_int8_rows"]
     inputs, (integers, _) = small(problem)
     right, details = problem.verify_result(problem.expected(*inputs), integers)
@@ -196,7 +196,7 @@ def test_an_output_that_is_not_there_is_wrong():
     assert details["why"] == "scales: got 1 output, wanted 2"
 
 
-def test_a_scale_is_right_to_its_last_bit():
+def test_scale_is_right_to_its_last_bit():
     problem = PROBLEMS["quantize_int8_rows"]
     inputs, (integers, scales) = small(problem)
     scales.view(torch.int32)[3] += 1
@@ -218,7 +218,7 @@ def test_int8_outputs_do_not_saturate():
     assert len(output.unique()) > 100
 
 
-def test_a_scale_that_is_a_tensor_gives_the_same_integers():
+def test_tensor_scale_gives_the_same_integers():
     # What CUDA's inputs look like; torch's CUDA division by a number is not a division.
     problem = PROBLEMS["quantize_int8"]
     x, scale, zero_point = problem.create_inputs(100_000)
@@ -256,13 +256,13 @@ def test_cost_by_hand(name, case, flops, moved):
         problem.test_case("float32-3")
 
 
-def test_matmul_tolerance_grows_with_k_and_is_not_blind():
+def test_matmul_tolerance_grows_with_k():
     atol = PROBLEMS["matmul"].atol
     assert atol(1024) > 4 * atol(256) > 0
     assert atol(8192) < 1  # a dropped term errs by about 1
 
 
-def test_a_term_left_out_of_an_inner_product_is_caught():
+def test_missing_term_of_a_product_is_caught():
     problem = PROBLEMS["matmul"]
     a, b = problem.create_inputs(32, 32, 32)
     wrong = a[:, :-1] @ b[:-1]
@@ -292,7 +292,7 @@ class LeakyRelu(Problem):
         return bool(torch.allclose(expected, actual)), {}
 
 
-def test_a_foreign_definition_runs_here():
+def test_foreign_definition_runs():
     problem = LeakyRelu()
     case = problem.generate_sample()
     inputs = case["create_inputs"]()

@@ -45,7 +45,7 @@ def module(monkeypatch):
     return found
 
 
-def test_what_is_bound_was_compiled_and_runs_at_each_call(tmp_path, module):
+def test_bound_kernel_is_compiled(tmp_path, module):
     found = bound(tmp_path)
     assert len(module.calls) == 1  # compiling is no part of a round
     found.poison()
@@ -61,14 +61,14 @@ def test_what_is_bound_was_compiled_and_runs_at_each_call(tmp_path, module):
         ({"dtypes": ("float16",)}, "at this commit add_mul_exp takes float16 on cuda, not float32"),
     ],
 )
-def test_what_the_commit_or_the_interpreter_does_not_take_is_not_applicable(tmp_path, module, change, why):
+def test_unsupported_case_or_interpreter_is_na(tmp_path, module, change, why):
     module.SUPPORTS |= change
     with pytest.raises(NotImplementedError, match=why):
         bound(tmp_path)
     assert module.calls == []
 
 
-def test_a_kernel_without_triton_is_not_applicable(tmp_path):
+def test_kernel_without_triton_is_na(tmp_path):
     with pytest.raises(NotImplementedError, match=r"this commit has no kernels\._native\.triton$"):
         bound(tmp_path, kernel="_native")
     with pytest.raises(NotImplementedError, match=r"this commit has no kernels\.absent\.triton$"):
@@ -77,7 +77,7 @@ def test_a_kernel_without_triton_is_not_applicable(tmp_path):
         bound(tmp_path, kernel=None)
 
 
-def test_without_triton_it_is_not_applicable_and_what_else_is_missing_is_an_error(tmp_path, monkeypatch):
+def test_missing_triton_is_na(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)  # importing it fails as where it is not installed
     with pytest.raises(NotImplementedError, match="Triton is not installed"):
         bound(tmp_path)
@@ -88,14 +88,14 @@ def test_without_triton_it_is_not_applicable_and_what_else_is_missing_is_an_erro
 
 
 @pytest.mark.parametrize("interpret", ["0", "1"])
-def test_on_the_cpu_it_is_not_applicable_before_inputs_are_made(monkeypatch, interpret):
+def test_na_on_the_cpu_before_inputs(monkeypatch, interpret):
     monkeypatch.setenv("TRITON_INTERPRET", interpret)
     monkeypatch.setattr(AddMulExp, "create_inputs", lambda *_: pytest.fail("inputs were made"))
     with pytest.raises(NotImplementedError, match="Triton needs a CUDA device"):
         Cpu().setup("triton", "float32-50M")
 
 
-def test_it_is_on_the_axis_of_both_devices_and_among_the_live_series_of_cuda_alone():
+def test_live_series_on_cuda_only():
     for owner in (Cpu, Cuda):
         assert [params[0][-1] for params in (owner.params, owner.cold_params, owner.error_params)] == ["triton"] * 3
     live = {device: {one.implementation for one in SUITE.core_series(device)} for device in ("cpu", "cuda")}

@@ -33,7 +33,7 @@ def traffic(run):
         *(("quantize_int8", dtype) for dtype in ("float32", "float16", "bfloat16")),
     ],
 )
-def test_it_is_what_the_operations_move(name, dtype):
+def test_unfused_bytes_of_elementwise_kernels(name, dtype):
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     problem = next(problem for problem in SUITE.problems() if problem.name == name)
     problem.device = "cpu"
@@ -43,7 +43,7 @@ def test_it_is_what_the_operations_move(name, dtype):
     assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
 
 
-def test_it_is_what_a_product_and_what_stands_behind_it_move():
+def test_unfused_bytes_of_a_product():
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     problem = next(problem for problem in SUITE.problems() if problem.name == "matmul_bias_relu")
     problem.device = "cpu"
@@ -53,7 +53,7 @@ def test_it_is_what_a_product_and_what_stands_behind_it_move():
     assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
 
 
-def test_a_single_operation_has_no_sequence():
+def test_single_operation_has_no_unfused_bytes():
     problem = next(problem for problem in SUITE.problems() if problem.name == "matmul")
     problem.device = "cpu"
     assert problem.get_unfused_bytes(problem.generate_sample()) is None

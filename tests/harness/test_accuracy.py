@@ -31,7 +31,7 @@ from kernel_velocity.harness.accuracy import (
     ("dtype", "allowed"),
     [("float32", 1e-5), ("float64", 1e-7), ("float16", 2**-9), ("bfloat16", 2**-6), ("torch.float32", 1e-5)],
 )
-def test_a_dtype_has_a_default(dtype, allowed):
+def test_default_tolerance_of_each_dtype(dtype, allowed):
     found = tolerance_of(dtype)
     assert (found.rtol, found.atol) == (allowed, allowed)
     assert dtype.removeprefix("torch.") in found.source
@@ -39,24 +39,24 @@ def test_a_dtype_has_a_default(dtype, allowed):
 
 @pytest.mark.parametrize("preset", ["default", "epsilon"])
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_integers_are_exact_whatever_the_preset(dtype, preset):
+def test_presets_are_exact_for_integers(dtype, preset):
     found = tolerance_of(dtype, preset)
     assert (found.rtol, found.atol) == (0, 0)
 
 
 @pytest.mark.parametrize(("dtype", "epsilon"), EPSILON.items())
-def test_epsilon_is_1000_times_the_distance_from_1_to_the_next_number(dtype, epsilon):
+def test_epsilon_preset_is_1000_machine_epsilon(dtype, epsilon):
     assert tolerance_of(dtype, "epsilon").rtol == tolerance_of(dtype, "epsilon").atol == 1000 * epsilon
 
 
-def test_the_epsilons_are_those_of_torch():
+def test_epsilons_are_torchs():
     torch = pytest.importorskip("torch")
     if not hasattr(torch, "finfo"):
         pytest.skip("this torch stands in for the real one")
     assert {name: torch.finfo(getattr(torch, name)).eps for name in EPSILON} == dict(EPSILON)
 
 
-def test_a_preset_as_text_takes_its_figures_from_the_output():
+def test_preset_is_resolved_by_dtype():
     found = parse_tolerance("epsilon")
     assert (found.rtol, found.atol) == (0, 0)
     assert found.resolved("float64") == tolerance_of("float64", "epsilon")
@@ -76,7 +76,7 @@ def test_a_preset_as_text_takes_its_figures_from_the_output():
         ("atol=2", 0, 2),
     ],
 )
-def test_what_a_user_writes(text, rtol, atol):
+def test_parse_tolerance(text, rtol, atol):
     found = parse_tolerance(text)
     assert (found.rtol, found.atol, found.preset) == (rtol, atol, None)
 
@@ -85,14 +85,14 @@ figures = st.floats(0, 1e300)
 
 
 @given(rtol=figures, atol=figures)
-def test_a_tolerance_reads_back_what_it_writes(rtol, atol):
+def test_tolerance_round_trip(rtol, atol):
     assert parse_tolerance(str(Tolerance(rtol=rtol, atol=atol, source="as given"))) == Tolerance(
         rtol=rtol, atol=atol, source="as given"
     )
 
 
 @pytest.mark.parametrize("preset", ["default", "epsilon"])
-def test_a_preset_reads_back_what_it_writes(preset):
+def test_preset_round_trip(preset):
     assert str(parse_tolerance(preset)) == preset
 
 
@@ -112,7 +112,7 @@ def test_a_preset_reads_back_what_it_writes(preset):
         ("rtol=1,2", "'2' is not understood"),
     ],
 )
-def test_text_that_makes_no_sense_costs_one_line(text, said):
+def test_malformed_tolerance_is_refused(text, said):
     with pytest.raises(ValueError, match="wanted a number") as caught:
         parse_tolerance(text)
     message = str(caught.value)
@@ -122,12 +122,12 @@ def test_text_that_makes_no_sense_costs_one_line(text, said):
 
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
 @pytest.mark.parametrize("name", ["rtol", "atol"])
-def test_figures_that_make_no_sense_are_refused(name, value):
+def test_meaningless_tolerance_is_refused(name, value):
     with pytest.raises(ValueError, match=f"tolerance: {name} is .*at least 0 is wanted"):
         Tolerance(**{"rtol": 0.0, "atol": 0.0, "source": "", name: value})
 
 
-def test_unknown_names_are_refused():
+def test_unknown_preset_or_dtype_is_refused():
     with pytest.raises(ValueError, match="preset 'lax' is not known; wanted"):
         tolerance_of("float32", "lax")
     with pytest.raises(ValueError, match="preset 'lax' is not known; wanted"):
@@ -154,19 +154,19 @@ def within(rtol=0.0, atol=0.0):
     return Tolerance(rtol=rtol, atol=atol, source="as given")
 
 
-def test_a_tolerance_beyond_what_integers_hold_allows_all_of_them():
+def test_huge_tolerance_allows_all_integers():
     far = torch.tensor([-(2**63), 2**63 - 1])
     assert compare(far, far.flip(0), within(atol=1e30))["right"]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
-def test_unsigned_outputs_of_a_signed_reference_are_compared(dtype):
+def test_unsigned_output_of_signed_reference(dtype):
     wanted, got = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]).to(dtype)
     found = compare(wanted, got, EXACT, dtype=str(dtype).removeprefix("torch."))
     assert (found["wrong"], found["first_wrong"], found["off_by_one"]) == (1, 2, 1)
 
 
-def test_a_sum_that_overflowed_on_both_sides_is_not_known(monkeypatch):
+def test_overflowed_sum_is_unknown(monkeypatch):
     monkeypatch.setattr(accuracy_module, "BLOCK_CPU", 2)
     huge = floats(1e308, 1e308, -1e308, -1e308, dtype=torch.float64)
     assert compare(huge, -huge)["mean_signed_error"] is None
@@ -178,7 +178,7 @@ def test_a_sum_that_overflowed_on_both_sides_is_not_known(monkeypatch):
     st.sampled_from([0.0, 1.0]),
     st.sampled_from([1, 4, 100]),
 )
-def test_figures_are_those_of_one_element_after_the_other(pairs, rtol, atol, size):
+def test_float_figures_equal_elementwise_ones(pairs, rtol, atol, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accuracy_module, "BLOCK_CPU", size)
         found = compare(floats(*(e for e, _ in pairs)), floats(*(a for _, a in pairs)), within(rtol, atol))
@@ -203,7 +203,7 @@ def test_figures_are_those_of_one_element_after_the_other(pairs, rtol, atol, siz
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("value", [1.0, 1.5, 2.0, 3.1415, 1e-3, 0.0, -7.0])
-def test_the_next_number_is_one_unit_in_the_last_place_away(name, value):
+def test_next_number_is_one_ulp_away(name, value):
     dtype = getattr(torch, name)
     expected = torch.tensor([value], dtype=dtype)
     actual = torch.nextafter(expected, torch.tensor([100.0], dtype=dtype))
@@ -211,7 +211,7 @@ def test_the_next_number_is_one_unit_in_the_last_place_away(name, value):
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
-def test_a_correctly_rounded_result_is_within_half_a_unit_of_a_wider_reference(name):
+def test_rounded_result_is_within_half_an_ulp(name):
     expected = torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     found = compare(expected, expected.to(getattr(torch, name)))
     assert 0.4 < found["max_ulp_error"] <= 0.5001  # PyTorch rounds float64 to bfloat16 by way of float32
@@ -246,7 +246,7 @@ STRANGE = {
 @pytest.mark.parametrize(("pair", "counts"), STRANGE.items(), ids=str)
 @pytest.mark.parametrize("size", [1, 100])
 @pytest.mark.parametrize("allowed", [EXACT, within(1e300, 1e300)], ids=["exact", "anything"])
-def test_what_is_not_finite_is_counted_and_never_passes_silently(monkeypatch, pair, counts, size, allowed):
+def test_nan_and_infinity_are_counted(monkeypatch, pair, counts, size, allowed):
     monkeypatch.setattr(accuracy_module, "BLOCK_CPU", size)
     expected, actual = floats(1.0, 2.0, pair[0], 4.0), floats(1.0, 2.0, pair[1], 4.0)
     found = compare(expected, actual, allowed)
@@ -263,27 +263,27 @@ ERRORS = [name for name in NAMES if name.endswith("_error")]
 
 
 @pytest.mark.parametrize("pair", [pair for pair, counts in STRANGE.items() if any(counts[:3])], ids=str)
-def test_of_a_wrong_output_without_one_finite_pair_no_error_is_known(pair):
+def test_wrong_output_without_finite_pair_has_no_errors(pair):
     found = compare(floats(*[pair[0]] * 5), floats(*[pair[1]] * 5), within(1e300, 1e300))
     assert not found["right"]
     assert {found[name] for name in ERRORS} == {None}
 
 
 @pytest.mark.parametrize("values", [(NAN, INF), ()], ids=["strange", "empty"])
-def test_a_right_output_without_one_finite_pair_has_no_error(values):
+def test_right_output_without_finite_pair_has_zero_errors(values):
     found = compare(floats(*values), floats(*values), EXACT)
     assert found["right"]
     assert {found[name] for name in ERRORS} == {0.0}
 
 
-def test_errors_beside_what_is_not_finite_are_not_lost():
+def test_errors_beside_nan_are_counted():
     found = compare(floats(NAN, 2.0, INF, 4.0), floats(NAN, 2.5, INF, 4.0), EXACT)
     assert (found["wrong"], found["first_wrong"], found["max_absolute_error"]) == (1, 1, 0.5)
     assert found["mean_absolute_error"] == 0.25  # of the two pairs of finite numbers
     assert not found["passes_1e5"]
 
 
-def test_an_expected_value_beyond_the_outputs_range_is_infinite_there():
+def test_value_beyond_output_range_is_infinite():
     reference = floats(1e39, -1e39, 1.0, dtype=torch.float64)
     assert compare(reference, floats(INF, -INF, 1.0))["expected_infinite"] == 2
     assert compare(reference, floats(INF, INF, 1.0))["infinite"] == 1
@@ -291,7 +291,7 @@ def test_an_expected_value_beyond_the_outputs_range_is_infinite_there():
 
 
 # NaN, off by one, shape, an element that was not written: the four deliberate faults.
-def test_nan_in_one_element_is_named():
+def test_single_nan_is_named():
     expected = torch.ones(4, 5)
     actual = expected.clone()
     actual[2, 3] = NAN
@@ -301,7 +301,7 @@ def test_nan_in_one_element_is_named():
     assert in_words(found) == f"{found['why']}; nan 1; rtol 1e-05, atol 1e-05"
 
 
-def test_off_by_one_in_one_int8_is_named():
+def test_single_off_by_one_int8_is_named():
     expected = torch.zeros(1000, dtype=torch.int8)
     actual = expected.clone()
     actual[999] = -1
@@ -329,14 +329,14 @@ def test_off_by_one_in_one_int8_is_named():
         (None, torch.ones(3), "got a tensor, wanted nothing"),
     ],
 )
-def test_what_cannot_be_compared_is_wrong_and_says_why(expected, actual, why):
+def test_incomparable_outputs_are_wrong(expected, actual, why):
     found = compare(expected, actual)
     assert (found["right"], found["why"], found["wrong"], found["max_error"]) == (False, why, None, None)
     assert set(found) == set(NAMES)
     assert in_words(found) == why
 
 
-def test_the_dtype_of_the_output_can_be_said():
+def test_dtype_argument():
     reference = torch.ones(3, dtype=torch.float64)
     assert compare(reference, torch.ones(3), dtype="float32")["right"]
     assert compare(reference, torch.ones(3).half(), dtype="float32")["why"] == "got dtype float16, wanted float32"
@@ -346,7 +346,7 @@ def test_the_dtype_of_the_output_can_be_said():
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn])
-def test_numbers_that_are_not_compared_here_are_refused_in_one_line(dtype):
+def test_unsupported_dtype_is_refused(dtype):
     tensor = torch.ones(2, dtype=torch.float32).to(dtype)
     with pytest.raises(ValueError, match=r"are not compared here, only float16, .*int64") as caught:
         compare(tensor, tensor)
@@ -358,7 +358,7 @@ integers = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(st.lists(st.tuples(integers, integers), min_size=1, max_size=20), st.sampled_from([0, 1, 5]))
-def test_integer_figures_are_those_of_one_element_after_the_other(pairs, allowed):
+def test_integer_figures_equal_elementwise_ones(pairs, allowed):
     expected = torch.tensor([e for e, _ in pairs], dtype=torch.int64)
     found = compare(expected, torch.tensor([a for _, a in pairs], dtype=torch.int64), within(atol=allowed))
     errors = [min(abs(a - e), 2**63 - 1) for e, a in pairs]
@@ -372,14 +372,14 @@ def test_integer_figures_are_those_of_one_element_after_the_other(pairs, allowed
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_the_ends_of_the_range_do_not_wrap(dtype):
+def test_integer_extremes_do_not_wrap(dtype):
     ends = torch.iinfo(dtype)
     found = compare(torch.tensor([ends.min], dtype=dtype), torch.tensor([ends.max], dtype=dtype), within(atol=1))
     assert (found["right"], found["off_by_one"]) == (False, 0)
     assert found["max_absolute_error"] == float(min(ends.max - ends.min, 2**63 - 1))
 
 
-def test_booleans_are_exact_whatever_is_allowed():
+def test_booleans_are_exact():
     expected = torch.tensor([True, False, True])
     assert compare(expected, expected.clone())["right"]
     found = compare(expected, torch.tensor([True, True, True]), parse_tolerance("1"))
@@ -388,13 +388,13 @@ def test_booleans_are_exact_whatever_is_allowed():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.bool])
-def test_nothing_is_right(dtype):
+def test_empty_output_is_right(dtype):
     found = compare(torch.ones(0, 3).to(dtype), torch.ones(0, 3).to(dtype))
     assert (found["right"], found["elements"], found["wrong"], found["max_error"]) == (True, 0, 0, 0)
     assert found["mean_absolute_error"] == 0
 
 
-def test_a_scalar_is_one_element():
+def test_scalar_is_one_element():
     found = compare(torch.tensor(2.0), torch.tensor(3.0))
     assert (found["elements"], found["first_wrong"], found["first_wrong_index"]) == (1, 0, ())
 
@@ -403,7 +403,7 @@ shapes = st.lists(st.integers(0, 7), max_size=4)
 
 
 @given(shapes, st.integers(1, 50), st.randoms())
-def test_blocks_are_the_row_major_order_whatever_the_strides(shape, size, random):
+def test_blocks_are_row_major_for_any_strides(shape, size, random):
     order = list(range(len(shape)))
     random.shuffle(order)
     count = math.prod(shape)
@@ -419,7 +419,7 @@ def test_blocks_are_the_row_major_order_whatever_the_strides(shape, size, random
         assert torch.equal(torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.int64), tensor.flatten())
 
 
-def test_strided_outputs_are_compared_in_place(monkeypatch):
+def test_strided_outputs(monkeypatch):
     monkeypatch.setattr(accuracy_module, "BLOCK_CPU", 7)
     expected = torch.arange(60.0).reshape(3, 4, 5)
     actual = expected.clone()
@@ -430,20 +430,20 @@ def test_strided_outputs_are_compared_in_place(monkeypatch):
     assert compare(torch.ones(1).expand(5, 9), torch.ones(5, 9))["right"]
 
 
-def test_inputs_are_left_as_they_are():
+def test_inputs_are_unchanged():
     for dtype in (torch.float64, torch.float32, torch.int64):
         expected, actual = torch.tensor([1, -2, 3]).to(dtype), torch.tensor([1, 2, 4]).to(dtype)
         compare(expected, actual)
         assert expected.tolist() == [1, -2, 3] and actual.tolist() == [1, 2, 4]
 
 
-def test_gradients_are_no_hindrance():
+def test_outputs_with_gradients():
     with torch.enable_grad():
         wanted = torch.ones(3, requires_grad=True)
         assert compare(wanted, wanted * 1)["right"]
 
 
-def test_several_outputs_are_compared_by_name():
+def test_several_outputs_by_name():
     expected = (torch.ones(2), torch.zeros(3, dtype=torch.int8))
     found = compare_outputs(expected, [torch.ones(2), torch.ones(3, dtype=torch.int8)], names=["values", "indices"])
     assert list(found) == ["values", "indices"]
@@ -455,7 +455,7 @@ def test_several_outputs_are_compared_by_name():
     assert verdict(compare_outputs(expected, expected))[0]
 
 
-def test_outputs_that_are_missing_or_too_many_are_wrong():
+def test_missing_or_extra_outputs_are_wrong():
     one = torch.ones(2)
     missing = compare_outputs((one, one), one)
     assert [figures["right"] for figures in missing.values()] == [True, False]
@@ -465,11 +465,11 @@ def test_outputs_that_are_missing_or_too_many_are_wrong():
     assert verdict(more)[1]["max_error"] is None
 
 
-def test_a_foreign_problems_details_are_said_as_they_are():
+def test_foreign_details_in_words():
     assert in_words({"max_difference": 0.12345678, "count": 3}) == "max_difference 0.123, count 3"
 
 
-def test_text_is_taken_for_a_tolerance():
+def test_tolerance_as_text():
     expected, actual = torch.ones(3), torch.ones(3) + 1e-4
     assert not accuracy(expected, actual)["right"]
     assert accuracy(expected, actual, "1e-3")["right"]
@@ -501,7 +501,7 @@ print(peak() - before, wrong)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is in KiB on Linux alone")
-def test_memory_is_that_of_a_block_and_not_of_the_output():
+def test_memory_is_that_of_a_block():
     done = subprocess.run([sys.executable, "-c", MEMORY], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     extra, _, wrong = done.stdout.partition(" ")
@@ -544,7 +544,7 @@ def test_memory_does_not_grow_with_the_output():
 
 
 @pytest.mark.cuda
-def test_tensors_of_a_device_are_compared_there_block_by_block():
+def test_cuda_tensors_are_compared_on_the_device():
     expected = torch.rand(3 * accuracy_module.BLOCK_DEVICE + 5)
     actual = expected.cuda()
     actual[-1] = NAN

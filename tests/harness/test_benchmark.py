@@ -65,7 +65,7 @@ def kernel(monkeypatch):
 
 @pytest.mark.parametrize("implementation", ["eager", "native"])
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_a_round_from_setup_to_telemetry(asv_environment, name, implementation):
+def test_round_from_setup_to_telemetry(asv_environment, name, implementation):
     bench = MODULES[name].Cpu()
     bench.setup(implementation, CASE[name])
     result = bench.measure(f"{name}.Cpu.time_hot", implementation, CASE[name])
@@ -79,7 +79,7 @@ def test_a_round_from_setup_to_telemetry(asv_environment, name, implementation):
     assert record.lost == 0
 
 
-def test_the_second_round_of_a_commit_is_checked_in_part(asv_environment, kernel):
+def test_second_round_is_checked_in_part(asv_environment, kernel):
     seen = []
     original = add_mul_exp.AddMulExp.subset
 
@@ -96,7 +96,7 @@ def test_the_second_round_of_a_commit_is_checked_in_part(asv_environment, kernel
         assert seen == [benchmark.CHECK_STEP]
 
 
-def test_a_wrong_kernel_is_never_timed(asv_environment, kernel):
+def test_wrong_kernel_is_never_timed(asv_environment, kernel):
     kernel("add_mul_exp", lambda x, y, out: out.copy_(torch.exp(x + y)) is None)
     with pytest.raises(
         WrongResultError,
@@ -106,7 +106,7 @@ def test_a_wrong_kernel_is_never_timed(asv_environment, kernel):
     assert not rounds(asv_environment)
 
 
-def test_an_unwritten_element_is_caught(asv_environment, kernel):
+def test_unwritten_element_is_caught(asv_environment, kernel):
     def all_but_the_last(x, y, out):
         out[:-1] = torch.exp((x + y) * 2)[:-1]
         return 0
@@ -147,7 +147,7 @@ def rows_kernel(monkeypatch, spoil):
 @pytest.mark.parametrize(
     "spoil", [lambda last: last.view(torch.int32).add_(1), lambda last: last.fill_(float("nan"))], ids=["bit", "nan"]
 )
-def test_a_wrong_second_output_is_never_timed(asv_environment, monkeypatch, spoil, is_known, looked_at):
+def test_wrong_second_output_is_never_timed(asv_environment, monkeypatch, spoil, is_known, looked_at):
     if is_known:  # at this commit it was checked in full, and was right
         RowsOnTheCpu().setup("native", "float32-128x4096")
     rows_kernel(monkeypatch, lambda scales: spoil(scales[-1:]))
@@ -157,7 +157,7 @@ def test_a_wrong_second_output_is_never_timed(asv_environment, monkeypatch, spoi
     assert not rounds(asv_environment)
 
 
-def test_an_unwritten_second_output_is_caught(asv_environment, monkeypatch):
+def test_unwritten_second_output_is_caught(asv_environment, monkeypatch):
     native = importlib.import_module("kernels.quantize_int8_rows")
     bind_native = native.bind
     monkeypatch.setattr(native, "bind", lambda x, scales, *, out: bind_native(x, scales.clone(), out=out))
@@ -166,7 +166,7 @@ def test_an_unwritten_second_output_is_caught(asv_environment, monkeypatch):
 
 
 @pytest.mark.parametrize("implementation", ["eager", pytest.param("compile", marks=pytest.mark.slow)])
-def test_all_outputs_of_pytorch_are_there(asv_environment, implementation):
+def test_pytorch_returns_all_outputs(asv_environment, implementation):
     bench = RowsOnTheCpu()
     bench.setup(implementation, "float32-128x4096")
     integers, scales = bench._bound.output()
@@ -176,7 +176,7 @@ def test_all_outputs_of_pytorch_are_there(asv_environment, implementation):
     )
 
 
-def test_a_kernel_that_is_right_only_once_is_wrong(asv_environment, kernel):
+def test_kernel_right_only_once_is_wrong(asv_environment, kernel):
     calls = []
 
     def lazy(x, scale, zero_point, out):
@@ -193,13 +193,13 @@ def test_a_kernel_that_is_right_only_once_is_wrong(asv_environment, kernel):
     assert not rounds(asv_environment)
 
 
-def test_a_status_is_a_failure(asv_environment, kernel):
+def test_nonzero_status_is_a_failure(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 3)
     with pytest.raises(KernelFailedError, match=r"kernels\.matmul returned status 3"):
         matmul.Cpu().setup("native", CASE["matmul"])
 
 
-def test_a_commit_without_the_kernel_is_not_applicable(asv_environment, monkeypatch):
+def test_commit_without_the_kernel_is_na(asv_environment, monkeypatch):
     real = importlib.import_module
 
     def absent(name, *rest):
@@ -212,7 +212,7 @@ def test_a_commit_without_the_kernel_is_not_applicable(asv_environment, monkeypa
         matmul.Cpu().setup("native", CASE["matmul"])
 
 
-def test_a_kernel_without_the_device_is_not_applicable(asv_environment, kernel):
+def test_kernel_without_the_device_is_na(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
     with pytest.raises(NotImplementedError, match="at this commit matmul runs on"):
         matmul.Cpu().setup("native", CASE["matmul"])
@@ -221,7 +221,7 @@ def test_a_kernel_without_the_device_is_not_applicable(asv_environment, kernel):
         matmul.Cpu().setup("native", CASE["matmul"])
 
 
-def test_a_dtype_that_the_commit_does_not_take_is_not_applicable(asv_environment, kernel):
+def test_unsupported_dtype_is_na(asv_environment, kernel):
     kernel("add_mul_exp", lambda x, y, out: 0)
     with pytest.raises(NotImplementedError, match="at this commit add_mul_exp takes float32 on cpu, not float16"):
         add_mul_exp.Cpu().setup("native", "float16-5M")
@@ -235,25 +235,25 @@ def test_a_dtype_that_the_commit_does_not_take_is_not_applicable(asv_environment
 
 
 @pytest.mark.parametrize("case", ["float64-5M", "float16-5M", "bfloat16-5M"])
-def test_the_kernel_here_takes_every_case_and_is_right(asv_environment, case):
+def test_kernel_is_right_on_every_dtype(asv_environment, case):
     add_mul_exp.Cpu().setup("native", case)
     if case != "float64-5M":
         quantize_int8.Cpu().setup("native", case)
 
 
-def test_no_gpu_is_not_applicable(asv_environment, monkeypatch):
+def test_missing_gpu_is_na(asv_environment, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(NotImplementedError, match="sees no CUDA device"):
         matmul.Cuda().setup("native", "float32-512x512x512")
 
 
-def test_a_decoy_is_never_measured(asv_environment, monkeypatch):
+def test_package_of_another_environment_is_refused(asv_environment, monkeypatch):
     monkeypatch.setenv("ASV_ENV_DIR", str(asv_environment))
     with pytest.raises(WrongPackageError, match="not from the environment of the commit under test"):
         matmul.Cpu().setup("native", CASE["matmul"])
 
 
-def test_without_a_commit_there_is_no_telemetry(asv_environment, monkeypatch, capsys):
+def test_no_telemetry_without_a_commit(asv_environment, monkeypatch, capsys):
     monkeypatch.delenv("ASV_COMMIT")
     bench = matmul.Cpu()
     bench.setup("eager", CASE["matmul"])
@@ -262,7 +262,7 @@ def test_without_a_commit_there_is_no_telemetry(asv_environment, monkeypatch, ca
     assert "no telemetry is kept" in capsys.readouterr().err
 
 
-def test_a_round_is_gated_and_lets_its_thread_go(asv_environment, monkeypatch):
+def test_round_is_gated_and_releases_its_thread(asv_environment, monkeypatch):
     monkeypatch.delenv("KV_PATIENCE")
     before = os.sched_getaffinity(0)
     bench = matmul.Cpu()
@@ -276,7 +276,7 @@ def test_a_round_is_gated_and_lets_its_thread_go(asv_environment, monkeypatch):
     assert len(list((asv_environment / ".asv" / "cache" / "gauge").glob("*.json"))) == 1
 
 
-def test_a_round_is_flagged_contended_once(asv_environment, monkeypatch):
+def test_contended_flag_is_set_once(asv_environment, monkeypatch):
     def disturbed(*given):
         return dataclasses.replace(measure(*given), flags=("contended",))
 
@@ -290,7 +290,7 @@ def test_a_round_is_flagged_contended_once(asv_environment, monkeypatch):
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_block_means_are_kept_where_they_are_asked_for(asv_environment, monkeypatch, asked):
+def test_block_means_on_request(asv_environment, monkeypatch, asked):
     monkeypatch.setenv("KV_BLOCKS", "1" if asked else "")
     bench = matmul.Cpu()
     bench.setup("eager", CASE["matmul"])
@@ -329,7 +329,7 @@ def recorded_failure(root):
     return json.loads(path.read_text())
 
 
-def test_a_failure_is_written_down(asv_environment, kernel):
+def test_failure_is_recorded(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 0)
     with pytest.raises(WrongResultError):
         as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
@@ -340,7 +340,7 @@ def test_a_failure_is_written_down(asv_environment, kernel):
     assert "skipped" not in said
 
 
-def test_what_does_not_apply_is_skipped_and_says_why(asv_environment, kernel, capsys):
+def test_na_is_skipped_with_its_reason(asv_environment, kernel, capsys):
     kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
     assert as_asv_runs(matmul.Cpu(), matmul, 0).do_setup() is True
     said = recorded_failure(asv_environment)
@@ -349,14 +349,14 @@ def test_what_does_not_apply_is_skipped_and_says_why(asv_environment, kernel, ca
     assert "asv: skipped: NotImplementedError" in capsys.readouterr().out
 
 
-def test_what_applies_is_not_skipped(asv_environment):
+def test_applicable_benchmark_runs(asv_environment):
     bench = as_asv_runs(matmul.Cpu(), matmul, 0)
     assert bench.do_setup() is False
     (sample,) = bench.do_run()["samples"]
     assert sample > 0
 
 
-def test_a_series_whose_process_died_is_given_up_for_this_run(asv_environment):
+def test_series_of_a_dead_process_is_given_up(asv_environment):
     died = as_asv_runs(matmul.Cpu(), matmul, 0)
     died.do_setup()  # and no teardown: its process is gone
     with pytest.raises(EarlierRoundDiedError):
@@ -364,7 +364,7 @@ def test_a_series_whose_process_died_is_given_up_for_this_run(asv_environment):
     assert recorded_failure(asv_environment)["died"] is True
 
 
-def test_a_series_that_ends_by_itself_is_tried_in_the_next_round(asv_environment, kernel):
+def test_failing_series_is_tried_again(asv_environment, kernel):
     bench = as_asv_runs(matmul.Cpu(), matmul, 0)
     bench.do_setup()
     bench.do_teardown()
@@ -374,7 +374,7 @@ def test_a_series_that_ends_by_itself_is_tried_in_the_next_round(asv_environment
             as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
 
 
-def test_the_commit_that_another_run_installed_is_not_measured(asv_environment, monkeypatch):
+def test_package_of_another_commit_is_refused(asv_environment, monkeypatch):
     package = asv_environment / "asv-build-cache" / ("d" * 40) / "unpacked" / "kernels" / "__init__.py"
     package.parent.mkdir(parents=True)
     package.touch()

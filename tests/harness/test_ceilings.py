@@ -47,7 +47,7 @@ def copy(size, value, **more):
 
 @properties
 @given(CEILINGS, st.integers(0, 1 << 41))
-def test_a_roof_is_above_all_that_was_measured_of_so_much_data_and_is_one_of_them(found, size):
+def test_roof_is_the_highest_bandwidth_of_larger_sets(found, size):
     rates = [c.value for c in found if c.bytes is not None and c.bytes >= size and c.value is not None]
     top = roof(found, size)
     assert (top is None) == (not rates)
@@ -56,7 +56,7 @@ def test_a_roof_is_above_all_that_was_measured_of_so_much_data_and_is_one_of_the
 
 @properties
 @given(CEILINGS, st.integers(0, 1 << 41), st.integers(0, 1 << 41), st.randoms())
-def test_more_data_never_has_a_higher_roof_and_order_means_nothing(found, one, other, random):
+def test_roof_falls_with_data_and_ignores_order(found, one, other, random):
     low, high = (roof(found, size) for size in sorted((one, other)))
     assert high is None or (low is not None and low >= high)
     shuffled = random.sample(found, len(found))
@@ -64,14 +64,14 @@ def test_more_data_never_has_a_higher_roof_and_order_means_nothing(found, one, o
     assert peak(shuffled, "tf32") == peak(found, "tf32")
 
 
-def test_only_bandwidths_make_a_roof():
+def test_roof_is_of_bandwidths_only():
     odd = Ceiling(what="matmul", unit="FLOP/s", value=1e15, bytes=1 << 30)
     assert roof([odd, copy(1 << 30, 1e9)], 1) == 1e9
 
 
 @properties
 @given(CEILINGS)
-def test_a_peak_is_of_one_dtype(found):
+def test_peak_is_of_one_dtype(found):
     rates = [c.value for c in found if c.dtype == "tf32" and c.value is not None]
     assert peak(found, "tf32") == max(rates, default=None)
     assert peak(found, "int8") is None
@@ -79,29 +79,29 @@ def test_a_peak_is_of_one_dtype(found):
 
 @properties
 @given(CEILINGS)
-def test_a_document_says_what_the_ceilings_said(found):
+def test_document_round_trip(found):
     text = json.dumps({"format": 1, "ceilings": [ceilings.asdict(each) for each in found]})
     assert from_document(json.loads(text)) == tuple(found)
 
 
-def test_another_format_is_refused():
+def test_other_format_is_refused():
     with pytest.raises(ValueError, match="format 2: wanted 1"):
         from_document({"format": 2, "ceilings": []})
 
 
-def test_the_sweep_goes_well_beyond_the_cache_or_to_a_gigabyte():
+def test_working_sets_go_beyond_the_cache():
     assert working_sets(1 << 14, 1 << 25, 1 << 40)[-1] == 1 << 30
     assert working_sets(1 << 14, 1 << 30, 1 << 40)[-1] == 1 << 32
     assert working_sets(1 << 14, None, 1 << 40)[0] == 1 << 14
 
 
-def test_the_sweep_stays_within_a_part_of_the_memory():
+def test_working_sets_stay_within_memory():
     assert working_sets(1 << 14, 1 << 25, 1 << 27)[-1] == 1 << 25
     assert working_sets(1 << 14, 1 << 25, None)[-1] == 1 << 30
     assert working_sets(1 << 14, 1 << 25, 0) == [1 << 14]
 
 
-def test_a_sweep_that_ended_within_the_cache_is_warned_of():
+def test_copies_within_the_cache_are_a_warning():
     assert ceilings._short_sweep([copy(1 << 20, 1e9)], 1 << 20) == [
         "no copy of 4 times the cache of 1048576 bytes: see memory"
     ]
@@ -110,20 +110,20 @@ def test_a_sweep_that_ended_within_the_cache_is_warned_of():
     assert "not known" in ceilings._short_sweep([copy(1 << 22, 1e9)], None)[0]
 
 
-def test_the_largest_product_that_time_allows():
+def test_largest_affordable_product():
     assert affordable((256, 512, 1024), 1e-3, 0.1) == 1024
     assert affordable((256, 512, 1024), 2e-3, 0.1) == 512
     assert affordable((256, 512, 1024), 1.0, 0.1) == 256
 
 
-def test_a_slow_call_has_samples_all_the_same():
+def test_slow_call_has_samples():
     made = []
     samples = ceilings.samples_of(lambda: made.append(1), HostTimer(), 0.0)
     assert len(samples) == ceilings.FEWEST - 1  # without the burn-in, a fifth
     assert len(made) > ceilings.FEWEST
 
 
-def test_spread_is_that_of_the_bulk():
+def test_spread_ignores_outliers():
     samples = [1.0] * 50 + [1.2] * 49 + [100.0]
     assert 0 < spread_of(samples) < 0.2
     assert spread_of([1e-6 * value for value in samples]) == pytest.approx(spread_of(samples))
@@ -131,7 +131,7 @@ def test_spread_is_that_of_the_bulk():
     assert spread_of([1.0, 2.0, 3.0]) is None
 
 
-def test_what_is_doubtful_is_warned_of():
+def test_doubtful_ceilings_are_warnings():
     launch = Ceiling(what="launch", unit="s", value=1e-6)
     drowned, fine = copy(1 << 10, 1e9), copy(1 << 30, 1e9, spread=0.049)
     said = warnings([launch, drowned, fine, copy(1 << 20, 1e9, spread=0.051, flags=("underfed",))])
@@ -155,11 +155,11 @@ def test_what_is_doubtful_is_warned_of():
         ("float16", "cuda", (6, 0), ""),
     ],
 )
-def test_what_a_device_lacks_has_a_reason(dtype, device, capability, why):
+def test_absent_dtype_has_a_reason(dtype, device, capability, why):
     assert ceilings.absent(dtype, device, capability) == why
 
 
-def test_the_last_level_is_the_one_with_the_highest_number(tmp_path):
+def test_last_level_cache_has_the_highest_number(tmp_path):
     for index, (level, kind, size) in enumerate(
         [("1", "Data", "48K"), ("3", "Instruction", "512M"), ("2", "Unified", "2048K"), ("3", "Unified", "36M")]
     ):
@@ -197,7 +197,7 @@ def by_what(document, what):
     return [each for each in from_document(document) if each.what == what]
 
 
-def test_the_cpu_is_measured(torch, quick):
+def test_measure_cpu(torch, quick):
     document = json.loads(json.dumps(ceilings.measure("cpu")))
     sizes = [each.bytes for each in by_what(document, "copy")]
     assert sizes == [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18]
@@ -218,7 +218,7 @@ def test_the_cpu_is_measured(torch, quick):
     assert document["name"]
 
 
-def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
+def test_measure_gpu_by_events(whole, quick, monkeypatch):
     torch = whole
     waits = pretend_cuda.plant(monkeypatch, torch)
     monkeypatch.setattr(ceilings, "SMALLEST", {"cuda": 1 << 17})
@@ -245,7 +245,7 @@ def test_a_gpu_is_measured_by_events(whole, quick, monkeypatch):
     assert document["reported"]["cache"] == 1 << 20
 
 
-def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, monkeypatch):
+def test_failed_ceiling_is_null_with_a_reason(torch, quick, monkeypatch):
     def refuse(*args, **named):
         raise RuntimeError("not implemented for 'Half'\nlong explanation")
 
@@ -263,7 +263,7 @@ def test_what_fails_is_null_with_the_reason_and_the_rest_goes_on(torch, quick, m
         (AttributeError("undefined symbol: kv_stream_copy_cpu"), "undefined symbol: kv_stream_copy_cpu"),
     ],
 )
-def test_without_the_library_or_with_an_older_one_torch_alone_is_measured(torch, quick, monkeypatch, lacking, why):
+def test_without_native_library_torch_alone_is_measured(torch, quick, monkeypatch, lacking, why):
     of_the_library = ("kernels._native.streams", "kernels._native.multiply_adds")
 
     class Lacking(importlib.abc.MetaPathFinder):
@@ -288,7 +288,7 @@ def test_without_the_library_or_with_an_older_one_torch_alone_is_measured(torch,
     assert timing.memory_peak("cpu", HostTimer())
 
 
-def test_multiply_adds_are_as_many_as_they_say(torch, monkeypatch):
+def test_multiply_adds_are_counted(torch, monkeypatch):
     from kernels._native import multiply_adds
 
     asked = []
@@ -300,19 +300,19 @@ def test_multiply_adds_are_as_many_as_they_say(torch, monkeypatch):
         assert (work, numbers % (192 * int(threads))) == (2 * numbers * steps, 0)
 
 
-def test_a_product_counts_a_multiplication_and_an_addition_per_term(torch, quick):
+def test_product_counts_two_operations_per_term(torch, quick):
     _, work = ceilings._largest_product("cpu", "float32", HostTimer)
     assert work in (2 * 32**3, 2 * 64**3)
 
 
-def test_tf32_is_off_again_whatever_happens(torch):
+def test_tf32_is_off_afterwards(torch):
     with pytest.raises(ValueError, match="inside"), ceilings._tf32(True):
         assert torch.backends.cuda.matmul.allow_tf32
         raise ValueError("inside")
     assert not torch.backends.cuda.matmul.allow_tf32
 
 
-def test_inputs_are_random_and_each_stream_moves_what_it_says(whole):
+def test_streams_move_their_bytes_of_random_inputs(whole):
     torch = whole
     from kernel_velocity.harness.workloads import STREAMS, product
 
@@ -331,7 +331,7 @@ def test_inputs_are_random_and_each_stream_moves_what_it_says(whole):
     assert product("cpu", "float64", 32)().dtype == torch.float64
 
 
-def test_a_host_that_cannot_keep_ahead_is_flagged(whole, quick, monkeypatch):
+def test_underfed_ceiling_is_flagged(whole, quick, monkeypatch):
     pretend_cuda.plant(monkeypatch, whole)
     monkeypatch.setattr(pretend_cuda.HostEvent, "query", lambda self: True)
     new_timer, nothing = ceilings._clock("cuda")
@@ -340,7 +340,7 @@ def test_a_host_that_cannot_keep_ahead_is_flagged(whole, quick, monkeypatch):
     assert found.value
 
 
-def test_each_ceiling_has_a_timer_of_its_own(whole, quick, monkeypatch):
+def test_each_ceiling_has_its_own_timer(whole, quick, monkeypatch):
     """One that the host could not feed halves what its timer enqueues: the next begins with all of it."""
     pretend_cuda.plant(monkeypatch, whole)
     made, underfed = [], [True]
@@ -361,14 +361,14 @@ def test_each_ceiling_has_a_timer_of_its_own(whole, quick, monkeypatch):
     )
 
 
-def test_a_ceiling_is_what_was_done_undisturbed():
+def test_ceiling_is_that_of_undisturbed_samples():
     quiet, disturbed = [1.0] * 30, [3.0] * 70
     assert ceilings.undisturbed(quiet + disturbed) == 1.0
     assert ceilings.undisturbed([0.1, *disturbed]) == 3.0  # one odd reading is no ceiling
     assert ceilings.undisturbed([2.0]) == 2.0
 
 
-def test_a_torch_that_does_not_say_how_large_the_cache_is(monkeypatch):
+def test_old_torch_has_no_cache_size(monkeypatch):
     """2.4 and older know no L2_cache_size, and older ones no uuid."""
     torch = pytest.importorskip("torch", reason="a device is asked through torch")
     pretend_cuda.plant(monkeypatch, torch)

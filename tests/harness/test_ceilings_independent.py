@@ -117,7 +117,7 @@ def agree(what, theirs, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize(("kind", "what"), [(0, "dram_copy_bandwidth"), (1, "dram_triad_bandwidth")])
-def test_memory_against_a_loop_in_c(loops, kind, what, monkeypatch):
+def test_memory_against_a_c_loop(loops, kind, what, monkeypatch):
     pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
     count = ceilings.BEYOND * (last_level_cache() or 1 << 26) // 8  # floats per array: 6 times the cache in all
     agree(what, lambda: loops.pace(kind, count), monkeypatch)
@@ -125,7 +125,7 @@ def test_memory_against_a_loop_in_c(loops, kind, what, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_arithmetic_against_plain_calls_of_matmul(monkeypatch):
+def test_arithmetic_against_plain_matmul(monkeypatch):
     torch = pytest.importorskip("torch", reason="products are torch's")
 
     def plain():
@@ -143,6 +143,6 @@ def test_arithmetic_against_plain_calls_of_matmul(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_arithmetic_against_a_loop_in_c(loops, monkeypatch):
+def test_arithmetic_against_a_c_loop(loops, monkeypatch):
     pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
     agree("peak_float32", loops.arithmetic, monkeypatch)

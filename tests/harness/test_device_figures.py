@@ -89,7 +89,7 @@ def found(*args, **named):
     return {figure.name: figure for figure in figures(document(*args, **named))}
 
 
-def test_every_figure_is_taken_from_the_sets_that_it_is_about():
+def test_figures_use_working_sets_of_their_level():
     figure = found(a_machine())
     assert list(figure) == list(UNITS["cpu"])
     assert {name: each.unit for name, each in figure.items()} == UNITS["cpu"]
@@ -107,7 +107,7 @@ def test_every_figure_is_taken_from_the_sets_that_it_is_about():
     assert figure["launch_overhead"].spread == 0.02
 
 
-def test_what_could_not_be_measured_is_none_and_says_why():
+def test_unmeasured_figure_is_none_with_a_reason():
     machine = [stream("copy", 256 * MIB, None, why="out of memory"), *a_machine()[:2]]
     figure = found([*machine, *a_machine()[-len(MULTIPLIED) - len(DTYPES) :]], caches={"L1": 32 * KIB})
     assert (figure["dram_copy_bandwidth"].value, figure["dram_copy_bandwidth"].why) == (None, "out of memory")
@@ -121,7 +121,7 @@ def test_what_could_not_be_measured_is_none_and_says_why():
 
 
 @pytest.mark.parametrize(("pace", "copy", "triad"), [(13e9, 13e9, 13e9), (10e9, 11e9, 10e9)])
-def test_the_faster_of_torch_and_of_what_writes_around_the_caches_counts(pace, copy, triad):
+def test_dram_bandwidth_is_the_faster_of_two_streams(pace, copy, triad):
     machine = [each for each in a_machine() if each.what not in AROUND]
     figure = found([*machine, *(stream(what, 512 * MIB, pace, spread=0.04) for what in AROUND)])
     assert (figure["dram_copy_bandwidth"].value, figure["dram_triad_bandwidth"].value) == (copy, triad)
@@ -131,7 +131,7 @@ def test_the_faster_of_torch_and_of_what_writes_around_the_caches_counts(pace, c
     assert within["dram_copy_bandwidth"].value == 11e9  # a set that is no four times the cache
 
 
-def test_before_streams_around_the_caches_were_measured_copies_said_less_than_the_machine_can():
+def test_old_document_has_no_dram_copy():
     figure = found([each for each in a_machine() if each.what not in AROUND])
     for name in ("dram_copy_bandwidth", "dram_triad_bandwidth"):
         assert (figure[name].value, figure[name].why) == (None, "measured before streams around the caches were")
@@ -139,7 +139,7 @@ def test_before_streams_around_the_caches_were_measured_copies_said_less_than_th
 
 
 @pytest.mark.parametrize(("pace", "wanted"), [(3e11, 3e11), (0.5e11, 1e11)])
-def test_the_faster_of_a_product_and_of_multiply_adds_is_the_peak(pace, wanted):
+def test_peak_is_the_faster_of_product_and_multiply_adds(pace, wanted):
     machine = [each for each in a_machine() if each.what != MULTIPLY_ADDS]
     figure = found([*machine, adds("float64", pace / 2), adds("float32", pace, spread=0.04)])
     assert figure["peak_float32"].value == wanted
@@ -151,7 +151,7 @@ def test_the_faster_of_a_product_and_of_multiply_adds_is_the_peak(pace, wanted):
     assert on_gpu["peak_float16"].value == 1e11
 
 
-def test_before_multiply_adds_were_measured_products_said_less_than_the_machine_can():
+def test_old_document_has_no_peak():
     machine = [each for each in a_machine() if each.what != MULTIPLY_ADDS]
     for each in found(machine).values():
         if each.name.startswith("peak_"):
@@ -160,7 +160,7 @@ def test_before_multiply_adds_were_measured_products_said_less_than_the_machine_
     assert on_gpu["peak_float32"].value == 1e11
 
 
-def test_a_gpu_has_other_figures():
+def test_gpu_figures():
     reread = [
         stream("reread", size, pace)
         for size, pace in planted([50 * MIB], (5e12, 3e12), sizes=[MIB << step for step in range(1, 9)])
@@ -173,13 +173,13 @@ def test_a_gpu_has_other_figures():
     assert (figure["peak_int8"].value, figure["peak_int8"].why) == (None, "why not")
 
 
-def test_the_larger_size_of_the_last_cache_counts():
+def test_larger_size_of_the_last_cache_counts():
     assert largest_cache({"L2": 1, "L3": 5}, {"L3": 7}) == 7
     assert largest_cache({"L2": 1, "L3": 9}, {"L3": 7}) == 9
     assert largest_cache({"L2": 1, "L3": None}, {"L2": 7}) is None
 
 
-def test_samples_that_spread_are_one_warning():
+def test_spread_samples_are_one_warning():
     wide = [stream("copy", size, 1e9, spread=0.2) for size in (1 << 20, 1 << 21)]
     given = document([*wide, stream("read", 1 << 21, 1e9, spread=0.01, flags=("underfed",))])
     given["warnings"] = [*warnings(wide), "read (2097152 bytes): underfed", "no copy of 4 times the cache"]
@@ -191,26 +191,26 @@ def test_samples_that_spread_are_one_warning():
     assert doubts(document([])) == ()
 
 
-def test_another_format_is_refused():
+def test_other_format_is_refused():
     with pytest.raises(ValueError, match="format 2: wanted 1"):
         figures({**document([]), "format": 2})
 
 
-def test_the_sweep_has_two_sizes_per_doubling_to_four_caches():
+def test_sweep_has_two_sizes_per_doubling():
     assert (SIZES[0], SIZES[-1]) == (8 * KIB, 128 * MIB)
     assert len(SIZES) == 2 * 14 + 1
     assert SIZES[2::2] == [2 * size for size in SIZES[:-2:2]]
     assert all(size % 256 == 0 for size in SIZES)
 
 
-def test_the_sweep_stays_within_a_part_of_the_memory():
+def test_sweep_stays_within_memory():
     assert sweep_sizes(8 * KIB, 32 * MIB, 64 * MIB)[-1] == 8 * MIB
     assert sweep_sizes(8 * KIB, None, None)[-1] == 256 * MIB
     assert sweep_sizes(8 * KIB, 32 * MIB, 0) == [8 * KIB]
 
 
 @given(st.integers(8 * KIB, 1 << 31), st.sampled_from([8 * KIB, 2 * MIB]))
-def test_the_sweep_ends_at_four_caches_or_right_above(cache, smallest):
+def test_sweep_ends_at_four_caches(cache, smallest):
     sizes = sweep_sizes(smallest, cache, None)
     assert sizes[-1] >= 4 * cache or sizes == [smallest]
     assert all(size < 4 * cache for size in sizes[:-1])
@@ -234,7 +234,7 @@ def test_one_disturbed_point_moves_nothing():
     assert sizes_seen(disturbed, "cpu", CPU) == sizes_seen(points, "cpu", CPU)
 
 
-def test_a_machine_without_falls_shows_no_cache():
+def test_flat_sweep_shows_no_cache():
     for seed in range(20):
         flat = planted((), (50e9,), noise=0.03, seed=seed)
         assert len(levels(flat, 4)) == 1, seed
@@ -243,26 +243,26 @@ def test_a_machine_without_falls_shows_no_cache():
     assert falls([(1 << 13, 1e9)], 4) == []
 
 
-def test_a_fall_that_is_small_is_none():
+def test_small_fall_is_ignored():
     inner, outer = 30e9, 30e9 / (FALL - 0.02)
     assert falls(planted([MIB], (inner, outer)), 4) == []
     assert len(falls(planted([MIB], (inner, inner / (FALL + 0.1))), 4)) == 1
 
 
-def test_a_cache_as_fast_as_the_next_does_not_show():
+def test_cache_as_fast_as_the_next_is_not_seen():
     found = sizes_seen(planted([32 * KIB, 32 * MIB], (100e9, 50e9, 12e9)), "cpu", CPU)
     assert found["L2"] is None
     assert found["L1"] and found["L3"]
 
 
-def test_a_fall_far_from_any_reported_size_is_nobodys():
+def test_fall_far_from_reported_sizes_is_ignored():
     lone = planted([8 * MIB], (60e9, 12e9))
     assert sizes_seen(lone, "cpu", {"L1": 32 * KIB, "L2": 256 * KIB, "L3": 256 * MIB}) == dict.fromkeys(CPU)
     near = sizes_seen(lone, "cpu", {"L1": 32 * KIB, "L2": 256 * KIB, "L3": 16 * MIB})
     assert near["L3"] == pytest.approx(8 * MIB, rel=0.5)
 
 
-def test_without_reported_sizes_falls_are_taken_in_order():
+def test_unreported_caches_take_falls_in_order():
     full = planted(CPU.values(), PACES)
     assert sizes_seen(full, "cpu", {}) == sizes_seen(full, "cpu", CPU)
     partial = planted([32 * MIB], (60e9, 12e9))
@@ -283,7 +283,7 @@ def test_levels_cover_the_sweep_and_fall(paces, most):
         assert all(sum(one.first <= size <= one.last for size, _ in points) >= STRETCH for one in found)
 
 
-def test_a_call_reads_its_set_again_and_again():
+def test_reread_reads_its_set_repeatedly():
     torch = pytest.importorskip("torch", reason="sets are read by torch")
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     from kernel_velocity.harness.workloads import reread
@@ -298,7 +298,7 @@ def test_a_call_reads_its_set_again_and_again():
     assert reread("cpu", 4096, 16)(4096)[1] == 4096  # the whole set, at least once
 
 
-def test_a_real_sweep_has_a_pace_for_every_size(monkeypatch):
+def test_sweep_has_a_pace_for_every_size(monkeypatch):
     pytest.importorskip("torch", reason="sets are read by torch")
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     monkeypatch.setattr(ceilings, "SECONDS", 0.001)

@@ -21,7 +21,7 @@ def test_gauges_take_time():
 
 
 @pytest.mark.parametrize(("size", "slices"), [(3 * SLICE + 5, 3), (1, 2), (1 << 60, 4)])
-def test_memory_is_copied_slice_by_slice(monkeypatch, size, slices):
+def test_memory_gauge_copies_slice_by_slice(monkeypatch, size, slices):
     monkeypatch.setattr(gate, "LARGEST", 4 * SLICE)
     copied = []
     address = lambda array: array.__array_interface__["data"][0]  # noqa: E731
@@ -35,7 +35,7 @@ def test_memory_is_copied_slice_by_slice(monkeypatch, size, slices):
     assert abs(target - source) >= slices * SLICE
 
 
-def test_slices_before_the_timed_one_are_not_timed(monkeypatch):
+def test_memory_gauge_untimed_slices(monkeypatch):
     now, copied = [0.0], []
     monkeypatch.setattr(gate, "perf_counter", lambda: now[0])
 
@@ -62,7 +62,7 @@ class Controlled:
         self.now = round(self.now + cost, 9)
 
 
-def test_a_control_is_warm_when_it_is_read_and_finds_what_it_left_itself(monkeypatch):
+def test_control_is_warm_when_read(monkeypatch):
     """The kernel's own leavings are not to be told apart from a slow machine."""
     control = Controlled(monkeypatch, *[0.001] * 10, 0.009, 0.002)
     read = gate.control_gauge(control)
@@ -71,14 +71,14 @@ def test_a_control_is_warm_when_it_is_read_and_finds_what_it_left_itself(monkeyp
     assert control.calls == 12
 
 
-def test_a_control_is_not_warmed_for_long(monkeypatch):
+def test_control_warm_up_is_short(monkeypatch):
     control = Controlled(monkeypatch, 0.025)
     assert gate.control_gauge(control) is not None
     assert control.calls == 4
 
 
 @pytest.mark.parametrize(("seconds", "read"), [(0.03, True), (0.031, False)])
-def test_a_control_that_takes_long_is_not_read(monkeypatch, seconds, read):
+def test_slow_control_is_not_read(monkeypatch, seconds, read):
     control = Controlled(monkeypatch, 1.0, seconds) if not read else Controlled(monkeypatch, 0.05, seconds)
     assert (gate.control_gauge(control) is not None) is read
 
@@ -87,13 +87,13 @@ def always(seconds):
     return lambda: seconds
 
 
-def test_the_reference_is_the_fastest_tenth(tmp_path):
+def test_reference_is_the_fastest_tenth(tmp_path):
     readings = [float(n) for n in range(1, gate.CALIBRATION + 1)]
     random.Random(1).shuffle(readings)
     assert reference(iter(readings).__next__, tmp_path) == 1 + gate.CALIBRATION // 10
 
 
-def test_the_reference_is_the_least_of_the_last_day(tmp_path):
+def test_reference_is_the_least_of_the_last_day(tmp_path):
     folder = tmp_path / "gauge"
     assert reference(always(2.0), folder) == 2.0
     assert reference(always(3.0), folder) == 2.0  # this round began in a busy second
@@ -107,7 +107,7 @@ def test_the_reference_is_the_least_of_the_last_day(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff", '"1"', *(f'{{"seconds": {x}}}' for x in (0, -1, '"1"'))])
-def test_a_kept_reference_that_is_none_is_replaced(tmp_path, text):
+def test_malformed_reference_is_replaced(tmp_path, text):
     reference(always(1.0), tmp_path)
     (kept,) = tmp_path.iterdir()
     kept.write_text(text, encoding="latin-1")
@@ -116,7 +116,7 @@ def test_a_kept_reference_that_is_none_is_replaced(tmp_path, text):
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "null", "true"])
-def test_a_kept_reference_is_a_number(tmp_path, number):
+def test_reference_that_is_no_number_is_replaced(tmp_path, number):
     reference(always(0.1), tmp_path)
     (kept,) = tmp_path.iterdir()
     kept.write_text(f'{{"seconds": {number}}}')
@@ -124,7 +124,7 @@ def test_a_kept_reference_is_a_number(tmp_path, number):
     assert reference(always(0.3), tmp_path) == 0.2
 
 
-def test_a_reference_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_reference_is_written_atomically(tmp_path, monkeypatch):
     reference(always(2.0), tmp_path)
     (kept,) = tmp_path.iterdir()
 
@@ -137,7 +137,7 @@ def test_a_reference_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert json.loads(kept.read_text()) == {"seconds": 2.0}
 
 
-def test_another_machine_has_another_reference(tmp_path, monkeypatch):
+def test_reference_is_per_machine(tmp_path, monkeypatch):
     reference(always(1.0), tmp_path)
     monkeypatch.setattr(reported, "name", lambda device: "another processor")
     assert reference(always(2.0), tmp_path) == 2.0
@@ -145,7 +145,7 @@ def test_another_machine_has_another_reference(tmp_path, monkeypatch):
     assert reference(always(3.0), tmp_path) == 3.0
 
 
-def test_a_folder_that_cannot_be_written_to_costs_nothing_but_the_memory(tmp_path):
+def test_unwritable_reference_folder(tmp_path):
     (tmp_path / "gauge").write_text("a file where the folder should be")
     assert reference(always(2.0), tmp_path / "gauge") == 2.0
 
@@ -207,7 +207,7 @@ def numbers(first, last):
     return [float(number) for number in range(first, last + 1)]
 
 
-def test_a_quiet_core_lets_everything_through(gated):
+def test_quiet_core_lets_everything_through(gated):
     script = Scripted()
     made, take = gated(script)
     found, spent = take(12)
@@ -217,12 +217,12 @@ def test_a_quiet_core_lets_everything_through(gated):
     assert (made.lost, made.is_open, len(made.readings)) == (0, False, 3)
 
 
-def test_quiet_is_a_limit_above_the_reference(gated):
+def test_quiet_limit_is_above_the_reference(gated):
     assert gated(Scripted(then=1.1))[1](5)[0] == numbers(1, 5)
     assert gated(Scripted(1.0, 1.11))[1](5)[0] == numbers(6, 10)
 
 
-def test_a_portion_that_ends_busy_does_not_count(gated):
+def test_portion_that_ends_busy_does_not_count(gated):
     script = Scripted(QUIET, BUSY)
     made, take = gated(script)
     found, spent = take(10)
@@ -232,7 +232,7 @@ def test_a_portion_that_ends_busy_does_not_count(gated):
     assert made.readings == [QUIET, QUIET]
 
 
-def test_a_control_is_called_in_turns_with_the_samples(gated):
+def test_control_alternates_with_samples(gated):
     """It takes 2 samples' time, three tenths of theirs: its next turn is after 7, two portions."""
     script = Scripted()
     made, take = gated(script, control=True)
@@ -244,7 +244,7 @@ def test_a_control_is_called_in_turns_with_the_samples(gated):
     assert made.lost == 0
 
 
-def test_a_control_that_ends_busy_does_not_count(gated):
+def test_control_that_ends_busy_does_not_count(gated):
     script = Scripted(QUIET, QUIET, BUSY)
     made, take = gated(script, control=True)
     take(5)
@@ -260,13 +260,13 @@ def test_a_control_that_ends_busy_does_not_count(gated):
     assert impatient.gauges()[2] == pytest.approx(2 * SAMPLE)  # as the samples beside it do, when the patience is over
 
 
-def test_a_portion_that_does_not_count_has_no_control(gated):
+def test_lost_portion_has_no_control(gated):
     script = Scripted(QUIET, BUSY)
     gated(script, control=True)[1](5)
     assert script.did[:5] == ["read", 5, "read", "read", 5]
 
 
-def test_a_sample_that_outlasts_all_patience_counts_as_it_is(gated):
+def test_sample_longer_than_the_patience_counts(gated):
     """Thrown away, it would be the last; the readings beside it still tell."""
     script = Scripted(QUIET, then=BUSY, sample=2.0)
     made, take = gated(script, patience=1.0)
@@ -274,7 +274,7 @@ def test_a_sample_that_outlasts_all_patience_counts_as_it_is(gated):
     assert made.readings == [(QUIET + BUSY) / 2]
 
 
-def test_faults_are_those_of_the_samples_that_count(gated, monkeypatch):
+def test_page_faults_of_counted_samples(gated, monkeypatch):
     script = Scripted(QUIET, BUSY)  # the first portion is lost
     monkeypatch.setattr(gate, "page_faults", lambda: 100 * script.taken)
     made, take = gated(script)
@@ -282,14 +282,14 @@ def test_faults_are_those_of_the_samples_that_count(gated, monkeypatch):
     assert made.faults == 1000
 
 
-def test_a_portion_opens_with_the_reading_that_closed_the_one_before(gated):
+def test_portions_share_readings(gated):
     made, take = gated(Scripted(1.0, 1.02, 1.04))
     take(5)
     take(5)
     assert made.readings == pytest.approx([1.01, 1.03])
 
 
-def test_quiet_is_waited_for(gated):
+def test_waits_for_quiet(gated):
     script = Scripted(BUSY, BUSY)
     made, take = gated(script)
     assert take(5)[0] == numbers(1, 5)
@@ -297,7 +297,7 @@ def test_quiet_is_waited_for(gated):
     assert made.lost == pytest.approx(2 * READING)
 
 
-def test_quiet_is_looked_for_on_the_next_core_and_its_caches_are_filled(gated):
+def test_moves_to_the_next_core_and_fills_its_caches(gated):
     script = Scripted(BUSY, cores=2)
     made, take = gated(script)
     assert take(5)[0] == numbers(6, 10)  # the first five filled the caches
@@ -305,13 +305,13 @@ def test_quiet_is_looked_for_on_the_next_core_and_its_caches_are_filled(gated):
     assert made.lost == pytest.approx(5 * SAMPLE + 2 * READING)
 
 
-def test_back_on_the_core_that_it_came_from_the_caches_are_full(gated):
+def test_back_on_its_core_caches_are_full(gated):
     script = Scripted(BUSY, BUSY, cores=2)
     assert gated(script)[1](5)[0] == numbers(1, 5)
     assert script.did == ["read", "to 1", "read", "to 0", "read", 5, "read"]
 
 
-def test_a_core_that_is_busy_once_its_caches_are_full_is_left(gated):
+def test_core_busy_after_filling_caches_is_left(gated):
     script = Scripted(BUSY, QUIET, BUSY, cores=3)
     assert gated(script)[1](5)[0] == numbers(11, 15)
     assert script.did == ["read", "to 1", "read", 5, "read", "to 2", "read", 5, "read", 5, "read"]
@@ -320,13 +320,13 @@ def test_a_core_that_is_busy_once_its_caches_are_full_is_left(gated):
     assert back.did == ["read", "to 1", "read", 5, "read", "to 0", "read", 5, "read", 5, "read"]
 
 
-def test_caches_are_filled_with_no_more_than_what_is_wanted(gated):
+def test_filling_caches_takes_no_more_than_wanted(gated):
     script = Scripted(BUSY, cores=2)
     gated(script)[1](2)
     assert script.did == ["read", "to 1", "read", 2, "read", 2, "read"]
 
 
-def test_when_waiting_has_taken_the_patience_everything_counts(gated):
+def test_everything_counts_after_waiting_out_the_patience(gated):
     script = Scripted(*(2.0, 3.0, 4.0, 5.0), then=6.0, reading=1e-3)
     made, take = gated(script, 2.5e-3)
     assert take(5) == ([], 0.0)  # once fewer, so that whoever asked can stop
@@ -338,21 +338,21 @@ def test_when_waiting_has_taken_the_patience_everything_counts(gated):
     assert made.readings == [5.5, 6.0]  # what was read last opens the first of them
 
 
-def test_quiet_that_comes_after_the_patience_is_too_late(gated):
+def test_quiet_after_the_patience_is_too_late(gated):
     made, take = gated(Scripted(BUSY, BUSY, reading=1e-3), 1.5e-3)
     assert take(5) == ([], 0.0)
     assert made.is_open
     assert made.lost == pytest.approx(2e-3)
 
 
-def test_when_lost_portions_have_taken_the_patience_everything_counts(gated):
+def test_everything_counts_after_losing_the_patience(gated):
     made, take = gated(Scripted(QUIET, QUIET, then=BUSY), 4 * SAMPLE)
     assert take(15)[0] == numbers(1, 5)
     assert made.is_open
     assert take(15)[0] == numbers(11, 25)
 
 
-def test_the_patience_is_that_of_the_round(gated):
+def test_patience_is_per_round(gated):
     made, take = gated(Scripted(QUIET, *[BUSY, QUIET, QUIET] * 3), 12 * SAMPLE)
     assert [len(take(5)[0]) for _ in range(2)] == [5, 5]
     assert made.lost == pytest.approx(10 * SAMPLE + 2 * READING)
@@ -360,7 +360,7 @@ def test_the_patience_is_that_of_the_round(gated):
     assert made.is_open
 
 
-def test_waiting_has_what_lost_portions_left_of_the_patience(gated):
+def test_waiting_and_lost_portions_share_the_patience(gated):
     script = Scripted(QUIET, then=BUSY)
     made, take = gated(script, 5 * SAMPLE + 3.5 * READING)
     assert take(5) == ([], 0.0)
@@ -368,7 +368,7 @@ def test_waiting_has_what_lost_portions_left_of_the_patience(gated):
     assert made.is_open
 
 
-def test_without_patience_everything_counts_and_readings_are_taken(gated):
+def test_zero_patience_counts_everything(gated):
     script = Scripted(then=BUSY, cores=2)
     made, take = gated(script, 0.0)
     assert take(10)[0] == numbers(1, 10)
@@ -377,19 +377,19 @@ def test_without_patience_everything_counts_and_readings_are_taken(gated):
 
 
 @pytest.mark.parametrize(("per_batch", "portion"), [(1e-4, 5), (2.4e-4, 2), (1e-2, 1), (5.0, 1), (1e-9, 20)])
-def test_a_portion_takes_half_a_millisecond(gated, per_batch, portion):
+def test_portion_takes_half_a_millisecond(gated, per_batch, portion):
     script = Scripted()
     gated(script)[1](20, per_batch)
     assert set(script.did) == {"read", portion}
 
 
-def test_where_much_passes_outside_the_samples_each_is_a_portion(gated):
+def test_wall_clock_timer_has_portions_of_one(gated):
     script = Scripted(BUSY, cores=2, by_wall=True)
     gated(script)[1](2)
     assert script.did == ["read", "to 1", "read", 1, "read", 1, "read", 1, "read"]
 
 
-def test_memory_is_read_now_and_then_and_decides_nothing(gated):
+def test_memory_gauge_decides_nothing(gated):
     script = Scripted(sample=0.4 * EVERY)
     made, take = gated(script, memory=True)
     assert take(7, 0.4 * EVERY)[0] == numbers(1, 7)
@@ -398,13 +398,13 @@ def test_memory_is_read_now_and_then_and_decides_nothing(gated):
     assert (made.gauges(), made.lost) == ((QUIET, 100 * BUSY, None), 0)
 
 
-def test_memory_is_not_read_beside_what_does_not_count(gated):
+def test_memory_gauge_skips_lost_portions(gated):
     made, take = gated(Scripted(QUIET, then=BUSY), SAMPLE, memory=True)
     take(5)
     assert made.memory_readings == []
 
 
-def test_without_readings_nothing_is_said(gated):
+def test_gauges_without_readings_are_none(gated):
     made, _ = gated(Scripted(), memory=True)
     assert made.gauges() == (None, None, None)
     made.readings[:] = made.memory_readings[:] = [1.0] * 9 + [100.0]
@@ -412,13 +412,13 @@ def test_without_readings_nothing_is_said(gated):
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", gate.PATIENCE), ("0", 0.0), ("1.5", 1.5)])
-def test_patience_is_set_in_seconds(text, seconds):
+def test_patience_setting(text, seconds):
     assert patience({"KV_PATIENCE": text}) == seconds
     assert patience({}) == gate.PATIENCE
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", "1 s"])
-def test_a_patience_that_is_no_time_is_an_error(text):
+def test_malformed_patience_is_refused(text):
     with pytest.raises(GateError, match=f"KV_PATIENCE: got '{text}'; wanted seconds, 0 or more"):
         patience({"KV_PATIENCE": text})
 
@@ -444,7 +444,7 @@ def host(monkeypatch):
         ({"KV_PATIENCE": "0"}, False),
     ],
 )
-def test_a_single_thread_is_held_on_one_core_while_it_is_measured(host, tmp_path, environ, held):
+def test_single_thread_is_held_on_one_core(host, tmp_path, environ, held):
     with on_cpu(0, tmp_path, environ) as made:
         assert host[-1] == ({1} if held else {0, 1, 2})
         if held:
@@ -456,13 +456,13 @@ def test_a_single_thread_is_held_on_one_core_while_it_is_measured(host, tmp_path
     assert (made._cores is not None) is held
 
 
-def test_of_several_threads_a_gauge_of_one_core_says_nothing(host, tmp_path):
+def test_several_threads_have_no_gate(host, tmp_path):
     with on_cpu(0, tmp_path, {"KV_THREADS": "2"}) as made:
         assert made is None
         assert host == [{0, 1, 2}]
 
 
-def test_a_core_that_was_taken_away_is_not_missed(host, tmp_path, monkeypatch):
+def test_revoked_core_is_tolerated(host, tmp_path, monkeypatch):
     def refuse(pid, cores):
         raise OSError(22, "Invalid argument")
 
@@ -471,7 +471,7 @@ def test_a_core_that_was_taken_away_is_not_missed(host, tmp_path, monkeypatch):
         made._cores.move()
 
 
-def test_a_thread_is_let_go_whatever_happens(host, tmp_path, monkeypatch):
+def test_thread_is_released_on_errors(host, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError), on_cpu(0, tmp_path, {}):
         assert host[-1] == {1}
         raise ZeroDivisionError
@@ -487,7 +487,7 @@ def test_a_thread_is_let_go_whatever_happens(host, tmp_path, monkeypatch):
     assert host[-1] == {0, 1, 2}
 
 
-def test_where_nobody_says_what_cores_there_are_the_thread_waits_where_it_is(host, tmp_path, monkeypatch):
+def test_unknown_cores_wait_in_place(host, tmp_path, monkeypatch):
     monkeypatch.setattr(reported, "neighbours", list)
     with on_cpu(0, tmp_path, {}) as made:
         assert made._cores is None
@@ -498,7 +498,7 @@ def test_where_nobody_says_what_cores_there_are_the_thread_waits_where_it_is(hos
 @pytest.mark.parametrize(
     ("working_set", "read"), [(0, False), (1 << 20, False), ((1 << 20) + 1, True), (math.inf, True)]
 )
-def test_memory_is_read_beside_what_a_cores_own_caches_do_not_hold(host, tmp_path, monkeypatch, working_set, read):
+def test_memory_gauge_beside_large_working_sets(host, tmp_path, monkeypatch, working_set, read):
     sizes = []
     monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: sizes.append(size) or always(BUSY))
     with on_cpu(working_set, tmp_path, {}) as made:
@@ -507,9 +507,7 @@ def test_memory_is_read_beside_what_a_cores_own_caches_do_not_hold(host, tmp_pat
 
 
 @pytest.mark.parametrize(("working_set", "untimed"), [((2 << 20), 0), (8 << 20, 0), ((8 << 20) + 1, 1), (math.inf, 1)])
-def test_what_leaves_the_last_cache_full_of_its_output_is_pushed_out_first(
-    host, tmp_path, monkeypatch, working_set, untimed
-):
+def test_output_beyond_the_last_cache_is_pushed_out(host, tmp_path, monkeypatch, working_set, untimed):
     told = []
     monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: told.append(untimed) or always(BUSY))
     with on_cpu(working_set, tmp_path, {}):
@@ -517,7 +515,7 @@ def test_what_leaves_the_last_cache_full_of_its_output_is_pushed_out_first(
 
 
 @pytest.mark.parametrize(("working_set", "called"), [(0, 10), (8 << 20, 10), ((8 << 20) + 1, 0), (math.inf, 0)])
-def test_a_control_is_called_beside_what_the_last_cache_holds(host, tmp_path, working_set, called):
+def test_control_beside_sets_of_the_last_cache(host, tmp_path, working_set, called):
     calls = []
     with on_cpu(working_set, tmp_path, {}, lambda: calls.append(1)) as made:
         assert (made._control is not None) is bool(called)
@@ -525,13 +523,13 @@ def test_a_control_is_called_beside_what_the_last_cache_holds(host, tmp_path, wo
 
 
 @pytest.mark.parametrize("unknown", ["private_cache", "last_level_cache"])
-def test_memory_is_not_read_where_the_caches_are_not_known(host, tmp_path, monkeypatch, unknown):
+def test_unknown_caches_have_no_memory_gauge(host, tmp_path, monkeypatch, unknown):
     monkeypatch.setattr(reported, unknown, lambda: None)
     with on_cpu(math.inf, tmp_path, {}, lambda: None) as made:
         assert made._memory is made._control is None
 
 
-def test_a_gate_knows_the_kept_reference_and_the_patience(host, tmp_path):
+def test_gate_uses_stored_reference_and_patience(host, tmp_path):
     reference(always(QUIET / 2), tmp_path)
     with on_cpu(0, tmp_path, {"KV_PATIENCE": "0.001"}) as made:
         assert made.take(Scripted(), None, 1, 5, SAMPLE) == ([], 0.0)  # all it reads is busy

@@ -25,7 +25,7 @@ def library(monkeypatch):
     pretend_nvml.reset()
 
 
-def test_the_driver_describes_in_base_units(library):
+def test_describe_is_in_base_units(library):
     library.refused.add("temperature")
     assert gpu.describe("GPU-1") == {
         "driver": "580.1",
@@ -39,7 +39,7 @@ def test_the_driver_describes_in_base_units(library):
     }
 
 
-def test_a_driver_that_cannot_be_asked_says_why(library, monkeypatch):
+def test_describe_without_driver_gives_the_reason(library, monkeypatch):
     assert gpu.describe("MIG-1") == "NVML: Not Found"
     library.refused.add("nvmlInit")
     assert gpu.describe("GPU-1") == "NVML: Driver Not Loaded"
@@ -47,7 +47,7 @@ def test_a_driver_that_cannot_be_asked_says_why(library, monkeypatch):
     assert "not installed" in gpu.describe("GPU-1")
 
 
-def test_a_state_is_in_base_units(library):
+def test_state_is_in_base_units(library):
     library.reasons[:] = [0x44]
     with gpu.opened("GPU-1") as (asked, handle):
         assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=0x44)
@@ -57,7 +57,7 @@ def test_a_state_is_in_base_units(library):
     ("question", "field"),
     [("power", "power"), ("temperature", "temperature"), ("reasons", "reasons"), ("clock", "sm_clock")],
 )
-def test_what_a_device_keeps_to_itself_is_unknown_and_the_rest_is_known(library, question, field):
+def test_refused_figure_is_none(library, question, field):
     library.refused.add(question)
     with gpu.opened("GPU-1") as (asked, handle):
         state = gpu.read(asked, handle)
@@ -65,13 +65,13 @@ def test_what_a_device_keeps_to_itself_is_unknown_and_the_rest_is_known(library,
     assert sum(value is not None for value in dataclasses.asdict(state).values()) >= 3
 
 
-def test_the_newer_name_of_a_question_is_preferred(library, monkeypatch):
+def test_newer_nvml_name_is_preferred(library, monkeypatch):
     monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x8, raising=False)
     with gpu.opened("GPU-1") as (asked, handle):
         assert gpu.read(asked, handle).reasons == 0x8
 
 
-def test_an_old_driver_knows_the_old_name_alone(library, monkeypatch):
+def test_old_driver_uses_the_old_name(library, monkeypatch):
     def refuse(_handle):
         raise library.NVMLError("Function Not Found")
 
@@ -81,7 +81,7 @@ def test_an_old_driver_knows_the_old_name_alone(library, monkeypatch):
         assert gpu.read(asked, handle).reasons == 0x4
 
 
-def test_what_fails_in_the_end_takes_nothing_back(library, monkeypatch):
+def test_failing_shutdown_is_ignored(library, monkeypatch):
     def refuse():
         library.opened.pop()
         raise library.NVMLError("Unknown Error")
@@ -90,7 +90,7 @@ def test_what_fails_in_the_end_takes_nothing_back(library, monkeypatch):
     assert gpu.describe("GPU-1")["driver"] == "580.1"
 
 
-def test_a_binding_that_wants_bytes_is_one_that_cannot_be_asked(library, monkeypatch):
+def test_old_binding_is_an_nvml_error(library, monkeypatch):
     def bytes_only(_uuid):
         raise TypeError("bytes or integer address expected")
 
@@ -98,7 +98,7 @@ def test_a_binding_that_wants_bytes_is_one_that_cannot_be_asked(library, monkeyp
     assert gpu.describe("GPU-1") == "NVML: bytes or integer address expected"
 
 
-def test_a_torch_that_does_not_say_the_uuid(monkeypatch):
+def test_old_torch_has_no_uuid(monkeypatch):
     torch = pytest.importorskip("torch", reason="a device is asked through torch")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="old"))
@@ -107,7 +107,7 @@ def test_a_torch_that_does_not_say_the_uuid(monkeypatch):
     assert gpu.uuid() == "GPU-1-2"
 
 
-def test_a_library_without_that_question_leaves_reasons_unknown(library, monkeypatch):
+def test_missing_question_leaves_reasons_unknown(library, monkeypatch):
     monkeypatch.delattr(library, "nvmlDeviceGetCurrentClocksThrottleReasons")
     with gpu.opened("GPU-1") as (asked, handle):
         assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=None)
@@ -133,11 +133,11 @@ def at(**changes):
         ([at(reasons=0x5), at(sm_clock=1.5e9)], ("clock_drift", "throttled")),
     ],
 )
-def test_what_speaks_against_a_round(states, flags):
+def test_flags(states, flags):
     assert gpu.flags(states) == flags
 
 
-def test_activity_keeps_both_clocks_and_the_most_of_the_rest():
+def test_activity_of_states():
     hot = at(sm_clock=1.755e9, power=698.0, temperature=71, reasons=0x4)
     last = at(sm_clock=1.9e9, power=None, temperature=60, reasons=0x40)
     found = gpu.activity([STATE, hot, last])
@@ -146,23 +146,23 @@ def test_activity_keeps_both_clocks_and_the_most_of_the_rest():
     assert (found.power, found.temperature, found.reasons) == (698.0, 71, 0x44)
 
 
-def test_what_nobody_said_stays_unknown():
+def test_activity_of_unknown_states():
     nothing = GpuState(sm_clock=None, memory_clock=None, power=None, temperature=None, reasons=None)
     assert set(dataclasses.asdict(gpu.activity([nothing, nothing])).values()) == {None}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", None), (".05", 0.05), ("2", 2.0)])
-def test_the_interval_of_samples(text, seconds):
+def test_sample_interval_setting(text, seconds):
     assert gpu.interval({"KV_NVML_SAMPLE": text}) == seconds
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "often"])
-def test_an_interval_that_is_none_is_refused(text):
+def test_malformed_interval_is_refused(text):
     with pytest.raises(ValueError, match=r"KV_NVML_SAMPLE: got .*wanted seconds between two samples"):
         gpu.interval({"KV_NVML_SAMPLE": text})
 
 
-def test_a_round_is_looked_at_twice(library, tmp_path):
+def test_watch_looks_twice(library, tmp_path):
     library.sm_clocks[:] = [1980, 1800]
     with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
         assert library.opened
@@ -174,14 +174,14 @@ def test_a_round_is_looked_at_twice(library, tmp_path):
     assert not (tmp_path / "samples").exists()
 
 
-def test_no_gpu_and_nothing_is_asked(monkeypatch, tmp_path):
+def test_watch_without_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "opened", lambda uuid: pytest.fail("asked"))
     with GpuWatch(None, 0.1, tmp_path / "samples") as watch:
         watch.look()
     assert (watch.activity, watch.flags) == (None, ())
 
 
-def test_a_driver_that_cannot_be_asked_leaves_all_unknown(library, tmp_path, capsys):
+def test_watch_without_driver(library, tmp_path, capsys):
     for every, said in ((None, ""), (0.1, "kernel-velocity: KV_NVML_SAMPLE: nothing is sampled: NVML: Not Found\n")):
         with GpuWatch("MIG-1", every, tmp_path / "samples") as watch:
             watch.look()
@@ -196,7 +196,7 @@ def elsewhere(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
-def test_a_gpu_is_sampled_by_a_process_of_its_own(elsewhere, tmp_path):
+def test_sampler_runs_in_its_own_process(elsewhere, tmp_path):
     began = time.time()
     sampler = Sampler("GPU-1", 0.01, tmp_path / "deep" / "samples")
     time.sleep(0.2)
@@ -208,7 +208,7 @@ def test_a_gpu_is_sampled_by_a_process_of_its_own(elsewhere, tmp_path):
     assert began - 1 < times[0] <= times[-1] < time.time() + 1
 
 
-def test_a_sampler_that_was_killed_leaves_what_it_wrote(elsewhere, tmp_path):
+def test_killed_sampler_leaves_its_samples(elsewhere, tmp_path):
     sampler = Sampler("GPU-1", 0.01, tmp_path / "samples")
     time.sleep(0.2)
     sampler._process.kill()
@@ -217,12 +217,12 @@ def test_a_sampler_that_was_killed_leaves_what_it_wrote(elsewhere, tmp_path):
     assert all(state == STATE for _, state in sampler.stop())
 
 
-def test_a_sampler_that_cannot_begin_says_why(elsewhere, tmp_path):
+def test_sampler_that_cannot_start_gives_the_reason(elsewhere, tmp_path):
     with pytest.raises(NvmlError, match="NVML: Not Found"):
         Sampler("MIG-1", 0.01, tmp_path / "samples")
 
 
-def test_samples_of_the_warm_up_do_not_count(library, monkeypatch, tmp_path):
+def test_warm_up_samples_do_not_count(library, monkeypatch, tmp_path):
     now = iter([10.0, 20.0])
     monkeypatch.setattr(gpu, "time", lambda: next(now))
 

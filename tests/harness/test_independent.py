@@ -34,7 +34,7 @@ TIMES = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3)
 
 @properties
 @given(TIMES, TIMES, st.floats(1e-3, 1e3))
-def test_a_deviation_does_not_depend_on_the_unit(ours, theirs, unit):
+def test_deviation_does_not_depend_on_the_unit(ours, theirs, unit):
     one, other = deviation(ours, theirs), deviation([unit * x for x in ours], [unit * x for x in theirs])
     assert one.value == pytest.approx(other.value, rel=1e-6, abs=1e-6)
     assert one.noise == pytest.approx(other.noise, rel=1e-6, abs=1e-6)
@@ -42,21 +42,21 @@ def test_a_deviation_does_not_depend_on_the_unit(ours, theirs, unit):
 
 @properties
 @given(TIMES)
-def test_a_method_agrees_with_itself(times):
+def test_method_agrees_with_itself(times):
     assert deviation(times, times).value == 0
     assert deviation(times, times).agrees is True
 
 
-def test_a_drift_of_the_machine_is_no_disagreement():
+def test_machine_drift_is_no_disagreement():
     assert deviation([3.0, 1.0, 2.0], [3.03, 1.01, 2.3]).value == pytest.approx(0.01)  # the medians are 15% apart
 
 
-def test_noise_is_that_of_the_noisier_of_the_two():
+def test_noise_is_the_larger_of_two():
     quiet, noisy = [1.0, 1.0, 1.0], [1.0, 1.1, 0.9]
     assert deviation(quiet, noisy).noise == deviation(noisy, quiet).noise == pytest.approx(0.2)
 
 
-def test_beyond_the_threshold_is_disagreement_unless_noise_hides_it():
+def test_disagreement_threshold():
     assert Deviation(DISAGREE, 0.0).agrees is True
     assert Deviation(-DISAGREE - 1e-9, 0.0).agrees is False
     assert Deviation(0.05, 0.021).agrees is None
@@ -83,7 +83,7 @@ def found(**deviations):
         ({"graph": (0.04, 0.5), "do_bench": (0.2, 0.0)}, 0.2, False, None),
     ],
 )
-def test_a_row_is_as_good_as_its_worst_method(deviations, worst, agrees, why):
+def test_row_is_as_good_as_its_worst_method(deviations, worst, agrees, why):
     made = row(SERIES, found(**deviations))
     assert (made["worst"], made["agrees"], made["harness"]) == (worst, agrees, 2.0)
     assert why is None or made["why"] == why
@@ -92,7 +92,7 @@ def test_a_row_is_as_good_as_its_worst_method(deviations, worst, agrees, why):
     assert made["others"]["profiler"] is None
 
 
-def test_a_reason_is_given_once_for_all_that_it_holds_for():
+def test_equal_reasons_are_grouped():
     findings = found()
     findings.reasons |= {"graph": "n/a", "do_bench": "no Triton", "profiler": "n/a"}
     assert row(SERIES, findings)["why"] == "graph, profiler: n/a; do_bench: no Triton"
@@ -113,7 +113,7 @@ def harness(monkeypatch):
     return log, timings
 
 
-def test_methods_take_turns_after_a_run_that_warms_up(harness):
+def test_methods_take_turns_after_warm_up(harness):
     log, timings = harness
     methods = [Method(name, lambda _, seconds, name=name: lambda: log.append(name) or seconds) for name in ("a", "b")]
     found = timings(*methods)
@@ -121,7 +121,7 @@ def test_methods_take_turns_after_a_run_that_warms_up(harness):
     assert (found.harness, found.others, found.reasons) == ([1.0] * 3, {"a": 1.0, "b": 1.0}, {})
 
 
-def test_failing_method_is_left_out_and_the_others_go_on(harness):
+def test_failing_method_is_left_out(harness):
     def absent(subject, seconds):
         raise NotImplementedError("not here")
 
@@ -223,7 +223,7 @@ def subject(gpu, monkeypatch):
     return made, bound
 
 
-def test_a_graph_is_captured_where_its_calls_are_bound_and_reads_one_call(gpu, subject):
+def test_graph_is_captured_on_its_own_stream(gpu, subject):
     made, bound = subject
     run = independent._graph(made, 7e-6)
     assert len(bound) == 1
@@ -233,7 +233,7 @@ def test_a_graph_is_captured_where_its_calls_are_bound_and_reads_one_call(gpu, s
     assert 6 <= gpu.replays <= 2 * (1 + independent.REPLAYS)
 
 
-def test_a_graph_of_a_slow_call_is_one_call(gpu, subject):
+def test_graph_of_a_slow_call_is_one_call(gpu, subject):
     gpu.cost = 0.5
     assert independent._graph(subject[0], 0.5)() == pytest.approx(0.5)
     assert gpu.replays == 1 + 3
@@ -248,26 +248,26 @@ def event(kind, microseconds=0.0, *, annotation=False, self_cpu=0.0):
     )
 
 
-def test_kernels_add_up_per_call():
+def test_profiler_adds_kernels_per_call():
     events = [event("CPU", 100.0), *[event("CUDA", 2.0), event("CUDA", 3.0)] * 4]
     assert kernels_time(events, 4) == pytest.approx(5e-6)
     assert kernels_time([*events, event("CUDA", 99.0, annotation=True)], 4) == pytest.approx(5e-6)
 
 
-def test_a_profiler_that_lost_kernels_or_saw_none_is_not_believed():
+def test_profiler_without_all_kernels_is_refused():
     with pytest.raises(NotImplementedError, match="lost events: 7 kernels of 4 equal calls"):
         kernels_time([event("CUDA", 1.0)] * 7, 4)
     with pytest.raises(NotImplementedError, match="saw no kernels"):
         kernels_time([event("CPU", 1.0)] * 8, 4)
 
 
-def test_operations_count_once():
+def test_profiler_counts_operations_once():
     assert operations_time([event("CPU", self_cpu=3.0), event("CPU", self_cpu=5.0)], 4) == pytest.approx(2e-6)
     with pytest.raises(NotImplementedError, match="no operations"):
         operations_time([], 4)
 
 
-def test_the_profiler_waits_for_the_device_and_counts_its_own_calls(gpu, subject, monkeypatch):
+def test_profiler_waits_for_the_device(gpu, subject, monkeypatch):
     log = []
 
     @contextlib.contextmanager
@@ -284,7 +284,7 @@ def test_the_profiler_waits_for_the_device_and_counts_its_own_calls(gpu, subject
     assert log == [("cpu", "cuda"), "wait", "end"]
 
 
-def test_do_bench_is_asked_for_all_its_times(gpu, subject, monkeypatch):
+def test_do_bench_returns_all_times(gpu, subject, monkeypatch):
     asked = {}
 
     def do_bench(call, warmup, rep, return_mode):
@@ -299,14 +299,14 @@ def test_do_bench_is_asked_for_all_its_times(gpu, subject, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["_do_bench", "_blocked_autorange", "_profiler_cuda"])
-def test_what_is_not_installed_is_absent(gpu, subject, monkeypatch, method):
+def test_missing_tool_is_absent(gpu, subject, monkeypatch, method):
     for name in ("triton", "triton.testing", "torch.utils.benchmark", "torch.profiler"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(NotImplementedError):
         getattr(independent, method)(subject[0], 1e-3)
 
 
-def test_cold_times_are_compared_only_where_nothing_stays_in_the_cache():
+def test_do_bench_is_compared_beyond_the_cache():
     method = next(method for group in METHODS["cuda"] for method in group if method.name == "do_bench")
     cache = 50 << 20
     assert method.incomparable(Subject(LARGE, None, cache), 1e-3) == ""
@@ -314,7 +314,7 @@ def test_cold_times_are_compared_only_where_nothing_stays_in_the_cache():
     assert "not known" in method.incomparable(Subject(LARGE, None, None), 1e-3)
 
 
-def test_the_profiler_is_compared_only_where_gaps_are_not_seen():
+def test_profiler_is_compared_on_long_calls():
     method = METHODS["cuda"][-1][0]
     assert method.name == "profiler"
     assert "gaps" in method.incomparable(Subject(SERIES, None, 1), 99e-6)
@@ -347,7 +347,7 @@ def scripted(monkeypatch):
     return made
 
 
-def test_a_document_has_a_row_per_series_and_a_reason_for_every_hole(scripted):
+def test_document_has_a_row_per_series(scripted):
     series = list(SUITE.core_series("cuda", r"matmul\..*(eager|compile|native).*1024"))
     saved = []
     document = independent.measure(series, "cuda", lambda found: saved.append(json.dumps(found)))
@@ -363,7 +363,7 @@ def test_a_document_has_a_row_per_series_and_a_reason_for_every_hole(scripted):
     assert len(saved) == 2 * 3
 
 
-def test_groups_follow_each_other_and_a_method_without_a_value_is_missing(scripted):
+def test_groups_run_in_order(scripted):
     series = list(SUITE.core_series("cuda", r"matmul\..*(eager|native).*1024"))
     saved = []
     independent.measure(series, "cuda", saved.append)
@@ -388,7 +388,7 @@ def real(monkeypatch):
     return SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
 
 
-def test_every_method_of_the_cpu_times_an_eager_call(real):
+def test_cpu_methods_time_an_eager_call(real):
     document = independent.measure([real], "cpu", lambda found: None)
     (only,) = document["rows"]
     assert document["missing"] == {}
@@ -396,7 +396,7 @@ def test_every_method_of_the_cpu_times_an_eager_call(real):
         assert 0.01 < seconds / only["harness"] < 100, (name, only)  # a busy machine moves it, a wrong unit more
 
 
-def test_the_profiler_says_nothing_of_calls_that_are_not_torch_s(real):
+def test_profiler_on_cpu_is_for_eager_only(real):
     bench = SimpleNamespace(call=lambda: None)
     series = SUITE.series("matmul", "cpu", "native", "float32-256x256x256")
     with pytest.raises(NotImplementedError, match="only torch's own operations"):

@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch", reason="what is redirected is torch")
         lambda: torch.nn.functional.relu(torch.full((3,), -1.0, device="cuda")),
     ],
 )
-def test_what_names_cuda_means_the_cpu(make):
+def test_redirected_cuda_means_cpu(make):
     with redirected("cpu"):
         assert make().device.type == "cpu"
     if not torch.cuda.is_available():
@@ -32,7 +32,7 @@ def test_what_names_cuda_means_the_cpu(make):
             make()
 
 
-def test_nothing_else_is_changed():
+def test_redirected_leaves_the_rest():
     with redirected("cpu"):
         assert torch.rand(3, device="meta").device.type == "meta"
         assert torch.ones(3).to(torch.int8).dtype == torch.int8
@@ -42,7 +42,7 @@ def test_nothing_else_is_changed():
         assert torch.Generator is before
 
 
-def test_afterwards_all_is_as_it_was_failed_or_not():
+def test_redirected_is_undone():
     before = torch.Generator
     with pytest.raises(ZeroDivisionError), redirected("cpu"):
         raise ZeroDivisionError

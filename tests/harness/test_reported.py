@@ -43,18 +43,18 @@ def caches(folder, described):
         ({0, 5}, "0", [0]),
     ],
 )
-def test_neighbours_share_the_last_cache_and_may_be_run_on(sysfs, allowed, shared, found):
+def test_neighbours_share_the_last_cache(sysfs, allowed, shared, found):
     assert reported.neighbours(sysfs(allowed, cpu0=shared)) == found
 
 
-def test_neighbours_are_those_of_the_first_core_that_may_be_run_on(sysfs):
+def test_neighbours_are_of_the_first_allowed_core(sysfs):
     cpus = sysfs({6, 7, 4, 2}, cpu0="0-3", cpu2="0-3", cpu4="4-7")
     assert reported.neighbours(cpus) == [2]
     cpus = sysfs({6, 7, 4})
     assert reported.neighbours(cpus) == [4, 6, 7]
 
 
-def test_where_nobody_says_there_are_no_neighbours(sysfs, monkeypatch):
+def test_unknown_neighbours(sysfs, monkeypatch):
     assert reported.neighbours(sysfs({5}, cpu0="0-3")) == []
     cpus = sysfs({0})
     assert reported.neighbours(cpus) == [0]
@@ -62,7 +62,7 @@ def test_where_nobody_says_there_are_no_neighbours(sysfs, monkeypatch):
     assert reported.neighbours(cpus) == []
 
 
-def test_instructions_are_no_last_level(sysfs, tmp_path):
+def test_instruction_cache_is_no_last_level(sysfs, tmp_path):
     cpus = sysfs({0, 1})
     caches(cpus / "cpu0" / "cache", [("2", "Unified", "1M", "0-1"), ("3", "Instruction", "8M", "0")])
     assert reported.neighbours(cpus) == [0, 1]
@@ -79,12 +79,12 @@ def test_instructions_are_no_last_level(sysfs, tmp_path):
         ([], None),
     ],
 )
-def test_a_cores_own_cache_is_the_level_below_the_last(tmp_path, described, size):
+def test_private_cache_is_below_the_last_level(tmp_path, described, size):
     caches(tmp_path, described)
     assert reported.private_cache(tmp_path) == size
 
 
-def test_threads_are_what_the_settings_say(monkeypatch):
+def test_threads_setting(monkeypatch):
     monkeypatch.setenv("KV_THREADS", "3")
     assert reported.threads() == 3
     assert reported.threads({"KV_THREADS": "2"}) == 2
@@ -92,7 +92,7 @@ def test_threads_are_what_the_settings_say(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "all", None])
-def test_a_masked_list_of_neighbours_is_none(sysfs, text):
+def test_masked_list_of_neighbours_is_empty(sysfs, text):
     cpus = sysfs({0, 1}, cpu0="0-1")
     (path,) = (found for found in cpus.rglob("shared_cpu_list") if "0-1" in found.read_text())
     path.unlink() if text is None else path.write_text(text)

@@ -61,34 +61,34 @@ def test_estimate_is_robust():
     assert result.cv > 1
 
 
-def test_a_coarse_clock_is_flagged():
+def test_coarse_clock_is_flagged():
     timer = FakeTimer(seconds=1e-6, tick=1e-6)
     timer.batch_limit = 1
     result = measure(lambda: None, timer, CoefficientOfVariation(t_min=1e-5, t_max=1e-4))
     assert result.flags == ("quantised",)
 
 
-def test_samples_all_equal_are_flagged():
+def test_equal_samples_are_flagged():
     rule = FixedTime(t_max=0.01)
     assert measure(lambda: None, FakeTimer(jitter=0.0), rule).flags == ("constant",)
     few = FakeTimer(seconds=2e-3, jitter=0.0)  # 5 samples of a millisecond's call may agree
     assert measure(lambda: None, few, rule).flags == ()
 
 
-def test_a_call_that_is_mostly_its_launch_is_flagged():
+def test_short_call_is_flagged():
     rule = FixedTime(t_max=0.01)
     assert measure(lambda: None, FakeTimer(seconds=4.9e-6, overhead=1e-6), rule).flags == ("short",)
     assert measure(lambda: None, FakeTimer(seconds=5.1e-6, overhead=1e-6), rule).flags == ()
 
 
-def test_drift_is_the_last_third_against_the_first():
+def test_drift_is_last_third_over_first():
     assert sampling.drift([1.0] * 30) == 0
     assert sampling.drift([1.0] * 10 + [9.0] * 10 + [1.1] * 10) == pytest.approx(0.1)
     assert sampling.drift([*[1.0] * 29, 100.0]) == 0  # one spike is none
     assert sampling.drift([1.0] * 5) is None
 
 
-def test_a_drifting_call_says_so():
+def test_drifting_call():
     class Slowing(FakeTimer):
         def samples(self, call, batch, n):
             self.taken += n if n > 1 else 0  # warm-up comes one by one
@@ -100,7 +100,7 @@ def test_a_drifting_call_says_so():
     assert result.blocks == sampling.block_means(without_burn_in(rule.samples))
 
 
-def test_where_much_passes_outside_the_samples_the_budget_is_the_hosts(monkeypatch):
+def test_wall_clock_timer_spends_wall_time(monkeypatch):
     now = iter(x / 100 for x in range(10**9))  # every look at the clock is 10 ms after the last
     monkeypatch.setattr(sampling, "perf_counter", lambda: next(now))
     timer = FakeTimer()
@@ -111,7 +111,7 @@ def test_where_much_passes_outside_the_samples_the_budget_is_the_hosts(monkeypat
 
 
 @pytest.mark.parametrize("rule", [FixedCount(n=100), FixedTime(t_max=1000.0)])
-def test_a_rule_that_wants_longer_than_a_process_may_live_gives_what_it_has(monkeypatch, rule):
+def test_sampling_stops_before_the_timeout(monkeypatch, rule):
     clock = [0.0]
 
     class Slow(FakeTimer):
@@ -126,7 +126,7 @@ def test_a_rule_that_wants_longer_than_a_process_may_live_gives_what_it_has(monk
     assert sampling.SAMPLING_MOST - 3 < 3 * result.n <= sampling.SAMPLING_MOST + 3
 
 
-def test_the_device_is_looked_at_when_it_is_warm_and_after_the_last_sample():
+def test_looks_before_and_after_the_samples():
     timer = FakeTimer()
     looks = []
     result = measure(lambda: None, timer, FixedTime(t_max=0.01), lambda: looks.append(timer.taken))
@@ -135,7 +135,7 @@ def test_the_device_is_looked_at_when_it_is_warm_and_after_the_last_sample():
     assert last - first == result.n
 
 
-def test_what_went_wrong_while_warming_up_is_in_no_sample():
+def test_warm_up_flags_are_dropped():
     class Underfed(FakeTimer):
         def samples(self, call, batch, n):
             if not self.taken:
@@ -180,7 +180,7 @@ def gated(core, monkeypatch, rule, patience=0.35):
     return measure(lambda: None, core, rule, gate=made), made
 
 
-def test_a_quiet_core_is_measured_as_without_a_gate(monkeypatch):
+def test_quiet_core_is_measured_as_without_gate(monkeypatch):
     result, made = gated(SharedCore(lambda now: False), monkeypatch, FixedTime(t_max=0.04995))
     assert (result.n, result.stop, result.flags, result.lost) == (500, "complete", (), 0)
     assert result.core_gauge == pytest.approx(3e-5)
@@ -189,7 +189,7 @@ def test_a_quiet_core_is_measured_as_without_a_gate(monkeypatch):
     assert result.spent == pytest.approx(0.05, rel=1e-4)  # the gauge's time is not the samples'
 
 
-def test_the_rule_sees_what_counts_and_nothing_else(monkeypatch):
+def test_rule_sees_counted_samples_only(monkeypatch):
     rule = FixedTime(t_max=0.04995)
     core = SharedCore(lambda now: now % 0.008 > 0.005)  # 3 ms of every 8
     result, made = gated(core, monkeypatch, rule)
@@ -202,14 +202,14 @@ def test_the_rule_sees_what_counts_and_nothing_else(monkeypatch):
     assert core.now == pytest.approx(result.spent + result.lost + 3e-5 * len(made.readings), rel=0.05)
 
 
-def test_without_a_gate_the_same_core_is_measured_as_it_comes():
+def test_busy_core_without_gate():
     rule = FixedTime(t_max=0.05)
     result = measure(lambda: None, SharedCore(lambda now: now % 0.008 > 0.005), rule)
     assert max(rule.samples) > 1.4e-4
     assert (result.core_gauge, result.memory_gauge, result.lost) == (None, None, None)
 
 
-def test_enough_quiet_samples_end_a_round_whose_core_is_busy_for_good(monkeypatch):
+def test_enough_quiet_samples_end_a_busy_round(monkeypatch):
     rule = FixedTime(t_max=1.0)
     core = SharedCore(lambda now: now > 0.004)
     result, _ = gated(core, monkeypatch, rule, 0.05)
@@ -244,25 +244,25 @@ class Impatient:
 @pytest.mark.parametrize(
     ("quiet", "stop", "flags"), [(gate.ENOUGH, "contended", ()), (gate.ENOUGH - 1, "complete", ("contended",))]
 )
-def test_as_many_as_a_rule_wants_at_least_are_enough(quiet, stop, flags):
+def test_enough_is_what_a_rule_wants_at_least(quiet, stop, flags):
     result = measure(lambda: None, FakeTimer(), FixedTime(t_max=0.01), gate=Impatient(quiet))
     assert (result.stop, result.flags) == (stop, flags)
     assert (result.n == quiet) is (stop == "contended")
 
 
-def test_a_gate_is_told_how_long_a_sample_takes():
+def test_gate_gets_seconds_per_sample():
     made = Impatient(10**9)
     result = measure(lambda: None, FakeTimer(seconds=1e-6), FixedTime(t_max=0.01), gate=made)
     assert result.batch > 1
     assert made.per_batch == pytest.approx(1e-6 * result.batch, rel=1e-3)
 
 
-def test_with_a_gate_the_faults_are_those_that_it_counted():
+def test_gate_counts_page_faults():
     made = Impatient(10**9, faults=1000)
     assert measure(lambda: None, FakeTimer(), FixedTime(t_max=0.01), gate=made).flags == ("faulting",)
 
 
-def test_too_few_quiet_samples_are_added_to_and_the_round_is_flagged(monkeypatch):
+def test_too_few_quiet_samples_are_flagged(monkeypatch):
     rule = FixedTime(t_max=0.05)
     result, _ = gated(SharedCore(lambda now: now > 0.0015), monkeypatch, rule, 0.02)
     assert (result.stop, result.flags) == ("complete", ("contended",))
@@ -272,19 +272,19 @@ def test_too_few_quiet_samples_are_added_to_and_the_round_is_flagged(monkeypatch
     assert result.core_gauge == pytest.approx(4.5e-5)  # what it read beside them is kept
 
 
-def test_a_core_that_was_never_quiet_is_measured_all_the_same(monkeypatch):
+def test_never_quiet_core_is_measured(monkeypatch):
     result, _ = gated(SharedCore(lambda now: True), monkeypatch, FixedTime(t_max=0.05), 0.02)
     assert (result.stop, result.flags, result.lost) == ("complete", ("contended",), 0.02)
     assert result.estimate == pytest.approx(1.5e-4, rel=1e-3)
 
 
-def test_without_patience_nothing_is_lost_or_flagged(monkeypatch):
+def test_zero_patience_loses_nothing(monkeypatch):
     result, _ = gated(SharedCore(lambda now: True), monkeypatch, FixedTime(t_max=0.05), 0.0)
     assert (result.stop, result.flags, result.lost) == ("complete", (), 0)
     assert result.core_gauge == pytest.approx(4.5e-5)
 
 
-def test_where_much_passes_outside_the_samples_what_counts_is_charged(monkeypatch):
+def test_wall_clock_timer_charges_counted_time(monkeypatch):
     rule = FixedTime(t_max=0.04975)
     core = SharedCore(lambda now: now % 0.008 > 0.005)
     core.by_wall, taken = True, core.samples
@@ -300,12 +300,12 @@ def test_where_much_passes_outside_the_samples_what_counts_is_charged(monkeypatc
     assert result.lost > 0.01
 
 
-def test_a_timer_that_returns_zero_is_an_error():
+def test_zero_time_is_an_error():
     with pytest.raises(ValueError, match="the timer returned 0"):
         measure(lambda: None, FakeTimer(seconds=0.0), CoefficientOfVariation())
 
 
-def test_real_calls_on_the_real_clock():
+def test_real_clock():
     from kernel_velocity.harness.timers import HostTimer
 
     result = measure(lambda: sum(range(2000)), HostTimer(), CoefficientOfVariation(t_min=0.01, t_max=0.02))
@@ -327,7 +327,7 @@ def faulting_calls(monkeypatch, faults):
     monkeypatch.setattr(sampling, "page_faults", count)
 
 
-def test_warm_up_goes_on_until_memory_has_settled(monkeypatch):
+def test_warm_up_until_memory_settles(monkeypatch):
     monkeypatch.setattr(sampling, "WARM_UP", 0.0)
     faulting_calls(monkeypatch, lambda reading: 2 if reading <= 20 else 0)
     timer = FakeTimer()
@@ -335,13 +335,13 @@ def test_warm_up_goes_on_until_memory_has_settled(monkeypatch):
     assert timer.taken == 10 + sampling.SETTLED  # two readings a batch
 
 
-def test_warm_up_of_memory_that_never_settles_ends(monkeypatch):
+def test_warm_up_ends_without_settling(monkeypatch):
     monkeypatch.setattr(sampling, "WARM_UP_MOST", 0.02)
     faulting_calls(monkeypatch, lambda reading: 2)
     assert 0.02 <= sampling.warm_up(lambda: None, FakeTimer())[1] < 5
 
 
-def test_page_faults_while_timing_are_flagged(monkeypatch):
+def test_page_faults_are_flagged(monkeypatch):
     faulting_calls(monkeypatch, lambda reading: 1000 if reading > 10**9 else 0)
     assert measure(lambda: None, FakeTimer(), CoefficientOfVariation()).flags == ()
     monkeypatch.setattr(sampling, "WARM_UP_MOST", 0.0)

@@ -19,7 +19,7 @@ from kernel_velocity.harness.telemetry import Round, decode, encode
 from tests.harness.test_telemetry import FULL
 
 
-def test_lines_of_concurrent_writers_do_not_mix(tmp_path):
+def test_concurrent_lines_do_not_mix(tmp_path):
     path = spool_path(tmp_path, "env", "0" * 40)
     threads = [threading.Thread(target=lambda: [append(path, FULL) for _ in range(50)]) for _ in range(4)]
     for thread in threads:
@@ -29,7 +29,7 @@ def test_lines_of_concurrent_writers_do_not_mix(tmp_path):
     assert [decode(line) for line in path.read_text().splitlines()] == [decode(encode(FULL))] * 200
 
 
-def test_failures_are_one_short_line(tmp_path):
+def test_failure_is_one_short_line(tmp_path):
     path = tmp_path / "a" / "b.failures.jsonl"
     append_failure(
         path, benchmark="matmul.Cpu.time_hot", params=("native", "c"), when=1.0, error=ValueError("a\nb" + "x" * 9999)
@@ -57,7 +57,7 @@ ASKED = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
 
 
 @given(st.integers(1, 500))
-def test_every_sample_is_in_one_block(n):
+def test_block_means_cover_every_sample_once(n):
     means = block_means(range(n))
     assert len(means) == min(n, BLOCKS)
     sizes, begin = [], 0
@@ -70,7 +70,7 @@ def test_every_sample_is_in_one_block(n):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_fewer_samples_than_blocks_are_kept_as_they_are():
+def test_block_means_of_few_samples():
     assert block_means([3.0, 1.0, 2.0]) == (3.0, 1.0, 2.0)
 
 
@@ -79,7 +79,7 @@ def kept(root):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else None
 
 
-def test_block_means_are_a_line_per_round(tmp_path):
+def test_block_means_are_one_line_per_round(tmp_path):
     for means in ([1.2345678e-5, 2e-5], [3e-5]):
         spool.append_blocks(ROUND, means, tmp_path, ASKED)
     identity = {"b": ROUND.benchmark, "p": ["native", "float32-128x128x128"], "l": "1a2b3f"}
@@ -87,7 +87,7 @@ def test_block_means_are_a_line_per_round(tmp_path):
 
 
 @pytest.mark.parametrize("other", [{"KV_BLOCKS": ""}, {"KV_BLOCKS": "0"}, {"ASV_COMMIT": ""}, {"ASV_ENV_NAME": ""}])
-def test_nothing_is_kept_unasked_or_without_a_commit(tmp_path, other):
+def test_no_block_means_unless_requested(tmp_path, other):
     spool.append_blocks(ROUND, [1e-5], tmp_path, ASKED | other)
     spool.append_blocks(ROUND, [1e-5], tmp_path, {name: ASKED[name] for name in ASKED if name not in other})
     assert list(tmp_path.iterdir()) == []
@@ -101,38 +101,29 @@ def mark(tmp_path):
     return spool.mark_path(tmp_path, ENVIRON, "k.Cpu.time_hot", ("native", "float32-1M"))
 
 
-def test_a_round_that_ends_leaves_nothing(mark):
+def test_ended_round_leaves_no_mark(mark):
     for _ in range(3):
         spool.begin(mark, "run")
         spool.end(mark)
     assert not mark.exists()
 
 
-def test_the_round_after_a_death_gives_up_and_so_do_the_next(mark):
+def test_round_after_a_death_gives_up(tmp_path, mark):
     spool.begin(mark, "run")
     for _ in range(2):
         with pytest.raises(EarlierRoundDiedError, match="crashed its process or ran past its timeout"):
             spool.begin(mark, "run")
-
-
-def test_another_run_tries_again(mark):
-    spool.begin(mark, "killed run")
+    spool.begin(spool.mark_path(tmp_path, ENVIRON, "k.Cpu.time_hot", ("eager", "float32-1M")), "run")  # another series
     spool.begin(mark, "next run")
-    spool.end(mark)
 
 
-def test_series_do_not_share_a_mark(tmp_path, mark):
-    spool.begin(mark, "run")
-    spool.begin(spool.mark_path(tmp_path, ENVIRON, "k.Cpu.time_hot", ("eager", "float32-1M")), "run")
-
-
-def test_without_a_commit_there_is_no_mark(tmp_path):
+def test_no_mark_without_a_commit(tmp_path):
     assert spool.mark_path(tmp_path, {}, "k", ()) is None
     spool.begin(None, "run")
     spool.end(None)
 
 
-def test_children_of_one_parent_agree_on_the_run():
+def test_run_is_that_of_the_parent():
     script = "from kernel_velocity.harness.spool import RUN; print(RUN)"
     root = Path(__file__).parents[2]
     said = {subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True) for _ in range(2)}

@@ -29,7 +29,7 @@ def ar1(seed, n, phi):
 
 
 @given(TIMES, st.randoms())
-def test_trimmed_mean_is_scipys_and_ignores_order(samples, random):
+def test_trimmed_mean_is_scipys(samples, random):
     found = statistics.trimmed_mean(random.sample(samples, len(samples)))
     assert found == pytest.approx(scipy_stats.trim_mean(samples, 0.1))
     assert statistics.trimmed_mean([3 * x for x in samples]) == pytest.approx(3 * found)
@@ -58,7 +58,7 @@ def test_t_quantile_is_scipys(degrees):
 
 @pytest.mark.parametrize("function", TAKING_SAMPLES)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_not_finite_sample_is_refused_and_named(function, bad):
+def test_nonfinite_sample_is_refused(function, bad):
     samples = [1.0 + i / 7 for i in range(40)]
     samples[7] = bad
     with pytest.raises(ValueError, match=f"sample 7 of 40 is {bad!r}"):
@@ -94,12 +94,18 @@ def test_too_few_samples_are_unknown():
     assert statistics.long_blocks(np.ones(12), 6).tolist() == [0.0] * 6
 
 
-def test_half_width_of_sixteen_samples_is_the_textbooks():
-    """With 16 samples only blocks of one are many enough: Student's interval of the trimmed mean."""
-    samples = np.random.default_rng(7).lognormal(0, 0.5, 16)
-    error = scipy_stats.mstats.trimmed_stde(samples, limits=(0.1, 0.1))
-    wanted = scipy_stats.t.ppf(0.975, 15) * float(error) / scipy_stats.trim_mean(samples, 0.1)
-    assert statistics.half_width(samples) == pytest.approx(wanted, rel=1e-3)
+@pytest.mark.parametrize(("n", "sizes"), [(16, [1]), (64, [1, 4, 8]), (100, [1, 5, 10]), (512, [1, 8, 23, 64])])
+def test_half_width_is_the_widest_of_block_means(n, sizes):
+    """Student's interval of the trimmed mean, by scipy, from means of blocks of which there are at least eight."""
+    for seed in range(10):
+        samples = 100 + np.cumsum(np.random.default_rng(seed).normal(size=n))  # a walk: the longest blocks count
+        psi = np.asarray(scipy_stats.mstats.winsorize(samples, limits=(0.1, 0.1))) / 0.8
+        widths = []
+        for size in sizes:
+            means = psi[: n // size * size].reshape(-1, size).mean(axis=1)
+            widths.append(scipy_stats.t.ppf(0.975, means.size - 1) * scipy_stats.sem(means))
+        wanted = max(widths) / scipy_stats.trim_mean(samples, 0.1)
+        assert statistics.half_width(samples) == pytest.approx(wanted, rel=1e-3)
 
 
 @pytest.mark.parametrize(("phi", "at_least"), [(0.0, 0.93), (0.6, 0.80)])
@@ -109,12 +115,12 @@ def test_half_width_covers_the_truth(phi, at_least):
     assert at_least <= np.mean(hits) < 1  # an interval that is always right is too wide
 
 
-def test_half_width_does_not_depend_on_the_unit():
+def test_half_width_is_free_of_units():
     samples = np.random.default_rng(3).normal(10, 1, 100)
     assert statistics.half_width((samples * 1e-6).tolist()) == pytest.approx(statistics.half_width(samples))
 
 
-def test_half_width_counts_runs_of_equal_samples_as_one():
+def test_half_width_sees_runs_of_samples():
     """Eight long runs of almost equal samples are eight observations, not 512."""
     levels = np.random.default_rng(8).normal(10, 1, 8)
     samples = np.repeat(levels, 64) + np.random.default_rng(9).normal(0, 0.001, 512)

@@ -117,7 +117,7 @@ def test_every_rule_ends_within_its_cap(name, family):
     sigma=st.floats(0.0, 0.3),
     seed=st.integers(0, 99),
 )
-def test_decisions_do_not_depend_on_the_unit(name, exponent, sigma, seed):
+def test_decisions_are_free_of_units(name, exponent, sigma, seed):
     trace = noisy.__wrapped__(sigma, n=6000, seed=seed)
     scale = 2.0**exponent  # exact, so that nothing is decided by rounding
     scaled = decisions(SHORT[name](), [scale * value for value in trace], cost=1 / scale)
@@ -126,7 +126,7 @@ def test_decisions_do_not_depend_on_the_unit(name, exponent, sigma, seed):
 
 @settings(deadline=None, max_examples=40)
 @given(name=st.sampled_from(sorted(SHORT)), sigma=st.floats(0.0, 0.3), cuts=st.lists(st.integers(1, 999), max_size=5))
-def test_decision_does_not_depend_on_how_samples_were_added(name, sigma, cuts):
+def test_decision_ignores_how_samples_were_added(name, sigma, cuts):
     trace = noisy.__wrapped__(sigma, mean=2.0**-10, n=1000, seed=1)
     parts = SHORT[name]()
     parts.start()
@@ -259,7 +259,7 @@ FALLING = staged([0.05, 0.0, 0.01, 0.0, 0.01, 0.0])
 
 
 @OURS
-def test_quiet_samples_stop_as_soon_as_they_may(make):
+def test_quiet_samples_stop_early(make):
     rule = make()
     assert run(rule, noisy(0.002)) is Reason.CONVERGED
     assert rule.t_min <= rule.spent < 0.55 * rule.t_soft
@@ -288,7 +288,7 @@ def test_drift_is_named_when_the_budget_is_up(make, ratio):
 
 
 @OURS
-def test_slow_calls_are_taken_three_times_or_for_the_budget(make):
+def test_slow_calls(make):
     rule = make()
     assert run(rule, noisy(0.01, mean=0.3)) is Reason.BUDGET
     assert len(rule.samples) == math.ceil(rule.t_max / 0.3)
@@ -331,7 +331,7 @@ def test_accepted_width_rises_with_the_time_spent(make, width, flat):
         assert after(rule(), STEADY, 0.4 * 1.51) == Stop(Reason.NOISE_FLOOR)
 
 
-def test_adaptive_waits_for_what_still_falls():
+def test_adaptive_waits_while_samples_fall():
     assert width_and_fall(without_burn_in(FALLING))[1] > 2
     assert isinstance(after(Adaptive(eps=1.0), FALLING, 1.9), Continue)
     assert after(Adaptive(eps=1.0, fall=1e3), FALLING, 1.9) == Stop(Reason.CONVERGED)
@@ -369,7 +369,7 @@ def test_drift_is_a_trend_and_not_noise():
     assert not drifts(np.arange(15.0))
 
 
-def test_look_of_a_round_is_a_tenth_to_a_quarter_after_the_last():
+def test_look_of_a_round_is_10_to_25_percent_later():
     rule = Single(power=3.0)
     assert rule._portion(1000, 1.0001) in (100, 101)  # rounding may count one more
     assert rule._portion(1000, 1.5) == 146  # 1.02 * 1.5^(1/3.5), aimed at where the width will meet the limit
@@ -461,7 +461,7 @@ def test_reactive_wants_a_smaller_error_of_correlated_samples(trace, parameters,
     assert isinstance(decision, Stop) is converged
 
 
-def test_stdrel_converges_or_stops_on_a_plateau_or_at_its_timeout():
+def test_stdrel_stop_reasons():
     rule = RelativeDeviation()
     assert run(rule, noisy(0.004)) is Reason.CONVERGED
     assert 500 <= len(rule.samples) < 540
@@ -488,7 +488,7 @@ def test_entropy_is_that_of_the_values_so_far():
     assert 0 < max(rule._entropies) < 1e-12
 
 
-def test_entropy_stops_on_values_that_never_repeat_after_about_1900():
+def test_entropy_of_unique_values_stops_after_1900():
     rule = Entropy()
     assert run(rule, noisy(0.3)) is Reason.CONVERGED
     # log2 n has a slope of 1/(n ln 2): below tan .048 degrees from 1722 on, seen over a window that ends 150 later

@@ -37,11 +37,11 @@ FULL = Round(
 )
 
 
-def test_a_full_line_fits():
+def test_full_line_fits():
     assert len(encode(FULL).encode()) < LINE_LIMIT
 
 
-def test_round_trip_keeps_identity_exactly():
+def test_round_trip_keeps_identity():
     back = decode(encode(FULL))
     assert back.estimate == FULL.estimate
     assert back.time == FULL.time
@@ -72,7 +72,7 @@ ON_GPU = dataclasses.replace(
 )
 
 
-def test_a_gpus_figures_stay_on_its_line():
+def test_gpu_figures_fit():
     back = decode(encode(ON_GPU))
     assert back.gpu == dataclasses.replace(GPU, power=699, temperature=71)
     assert back.waiting == 1.2e-05
@@ -80,21 +80,21 @@ def test_a_gpus_figures_stay_on_its_line():
     assert back.half_width == 0.0012
 
 
-def test_a_gpus_drift_of_one_percent_survives_the_line():
+def test_gpu_drift_of_one_percent_survives():
     small = dataclasses.replace(GPU, sm_before=1.98e9, sm_after=1.96e9, memory_after=2.592e9)
     back = decode(encode(dataclasses.replace(ON_GPU, gpu=small))).gpu
     assert back.sm_before / back.sm_after == pytest.approx(1.98 / 1.96)
     assert back.memory_before / back.memory_after == pytest.approx(2.619 / 2.592)
 
 
-def test_a_gpus_figures_go_before_a_round_is_lost():
+def test_gpu_figures_are_dropped_before_the_round():
     back = decode(encode(dataclasses.replace(ON_GPU, params=("compile", "x" * 60))))
     assert back.gpu is None
     assert (back.estimate, back.method) == (ON_GPU.estimate, ON_GPU.method)
 
 
 @given(st.integers(0, 60))
-def test_no_more_is_left_out_than_room_asks_for(length):
+def test_nothing_is_dropped_needlessly(length):
     """What went first comes back where what went after it made more room than was wanted."""
     record = dataclasses.replace(ON_GPU, params=("compile", "x" * length))
     line = json.loads(encode(record))
@@ -121,7 +121,7 @@ def test_gauges_keep_a_tenth_of_a_percent():
 
 @pytest.mark.parametrize("name", [*telemetry.GAUGES, "lost"])
 @pytest.mark.parametrize("said", ["1e-5", True, float("nan")])
-def test_a_malformed_gauge_is_refused(name, said):
+def test_malformed_gauge_is_refused(name, said):
     line = json.loads(encode(GATED)) | {KEYS[name]: said}
     with pytest.raises(TelemetryError, match=rf"{name} \({KEYS[name]}\): float"):
         decode(json.dumps(line))
@@ -133,13 +133,13 @@ def lines_of_longer_and_longer_names():
     return [json.loads(encode(record)) for record in records]
 
 
-def test_what_a_gate_read_stays_on_the_line():
+def test_gauges_are_never_dropped():
     for line in lines_of_longer_and_longer_names():
         assert (line["j"], line["J"]) == (2.835e-05, 0.0001046)
         assert len(json.dumps(line, separators=(",", ":"))) < LINE_LIMIT  # and its newline
 
 
-def test_what_was_lost_goes_before_what_is_missed_more():
+def test_lost_is_dropped_in_its_order():
     lines = lines_of_longer_and_longer_names()
     first = next(line for line in lines if "q" not in line)
     assert {"y", "c", "h", "w", "j", "J"} <= set(first)
@@ -148,7 +148,7 @@ def test_what_was_lost_goes_before_what_is_missed_more():
 
 
 @pytest.mark.parametrize("said", ["[1,2,3]", "[1,2,3,4,5,6,true]", '[1,2,3,4,5,6,"7"]', "[1,2,3,4,5.5,6,7]", "7"])
-def test_a_malformed_gpu_is_refused(said):
+def test_malformed_gpu_is_refused(said):
     line = json.loads(encode(ON_GPU)) | {"v": json.loads(said)}
     with pytest.raises(TelemetryError, match=r"gpu \(v\): 7 whole numbers or nulls"):
         decode(json.dumps(line))
@@ -161,12 +161,12 @@ def test_round_trip(estimate, n, flags):
     assert (back.estimate, back.n, back.flags, back.steal) == (estimate, n, tuple(flags), None)
 
 
-def test_keys_only_grow():
+def test_every_field_has_a_key():
     assert set(KEYS) == {field.name for field in dataclasses.fields(Round)}
     assert len(set(KEYS.values())) == len(KEYS)
 
 
-def test_every_flag_has_a_letter_of_its_own():
+def test_flags_have_distinct_letters():
     assert len(set(telemetry.FLAGS.values())) == len(telemetry.FLAGS)
     record = dataclasses.replace(FULL, params=("eager", "c"), flags=tuple(telemetry.FLAGS))
     assert decode(encode(record)).flags == tuple(telemetry.FLAGS)
@@ -189,30 +189,30 @@ def test_unknown_keys_are_ignored():
         (encode(FULL).replace('"c":0.046', '"c":NaN'), r"cv \(c\): float"),
     ],
 )
-def test_a_bad_line_says_what_is_wrong(line, says):
+def test_malformed_line_is_refused(line, says):
     with pytest.raises(TelemetryError, match=says):
         decode(line)
 
 
 @pytest.mark.parametrize("estimate", [0.0, -1.0, float("nan"), float("inf")])
-def test_only_times_are_written(estimate):
+def test_estimate_must_be_a_time(estimate):
     with pytest.raises(TelemetryError, match="not a positive time"):
         encode(dataclasses.replace(FULL, estimate=estimate))
 
 
-def test_where_a_line_is_too_long_the_least_missed_goes_first():
+def test_long_line_drops_the_least_missed():
     record = dataclasses.replace(FULL, params=("compile", "x" * 45), flags=("contended", "faulting", "quantised"))
     back = decode(encode(record))
     assert back.steal is None
     assert (back.estimate, back.n, back.cv, back.method) == (FULL.estimate, FULL.n, 0.046, FULL.method)
 
 
-def test_too_long_a_line_is_refused():
+def test_too_long_line_is_refused():
     with pytest.raises(TelemetryError, match="at most 300"):
         encode(dataclasses.replace(FULL, params=("native", "x" * 200)))
 
 
-def test_effective_sample_size_of_a_known_process():
+def test_effective_sample_size():
     assert dataclasses.replace(FULL, n=3000, autocorrelation=0.5).effective_n == 1000
     assert dataclasses.replace(FULL, n=3000, autocorrelation=-0.5).effective_n == 3000
     assert dataclasses.replace(FULL, autocorrelation=None).effective_n is None

@@ -37,20 +37,20 @@ def test_host_timer_divides_by_the_batch(ticking):
     assert len(calls) == 30
 
 
-def test_host_timer_knows_its_own_limits():
+def test_host_timer_tick_and_overhead():
     timer = HostTimer()
     assert 0 < timer.tick() < 1e-4
     assert 0 < timer.overhead() < 1e-5
 
 
-def test_collector_is_off_only_while_timing():
+def test_collector_is_off_while_timing():
     seen = []
     HostTimer().samples(lambda: seen.append(gc.isenabled()), 1, 1)
     assert seen == [False]
     assert gc.isenabled()
 
 
-def test_the_flush_comes_before_every_sample_and_is_not_timed(ticking):
+def test_host_flush_is_not_timed(ticking):
     did = []
     timer = HostTimer(lambda: did.extend(["flush", next(ticking)]))
     assert timer.samples(lambda: did.append("call"), 1, 3) == pytest.approx([5e-6] * 3)
@@ -58,11 +58,11 @@ def test_the_flush_comes_before_every_sample_and_is_not_timed(ticking):
     assert (timer.batch_limit, timer.by_wall) == (1, True)
 
 
-def test_without_a_flush_budgets_are_spent_on_samples_alone():
+def test_host_timer_hot_limits():
     assert (HostTimer().batch_limit, HostTimer().by_wall) == (1 << 20, False)
 
 
-def test_the_overhead_of_cold_calls_is_taken_cold():
+def test_cold_overhead_is_taken_cold():
     flushed = []
     HostTimer(lambda: flushed.append(1)).overhead()
     assert len(flushed) == 5  # each costs milliseconds
@@ -71,14 +71,14 @@ def test_the_overhead_of_cold_calls_is_taken_cold():
 __all__ = ["device"]
 
 
-def test_queued_ahead_a_short_kernel_reads_its_own_time(device):
+def test_events_read_a_short_kernel(device):
     timer = CudaEventTimer(device)
     samples = timer.samples(lambda: device.work(3e-6), 4, 200)
     assert samples == pytest.approx([3e-6] * 200)
     assert not timer.flags
 
 
-def test_without_the_blocker_the_launch_gap_shows_and_is_flagged(device):
+def test_launch_gap_is_flagged_underfed(device):
     device.blocker = 0.0
     timer = CudaEventTimer(device)
     samples = timer.samples(lambda: device.work(3e-6), 4, 8)
@@ -88,7 +88,7 @@ def test_without_the_blocker_the_launch_gap_shows_and_is_flagged(device):
     assert timer.flags == {"underfed"}
 
 
-def test_an_overtaken_block_is_thrown_away_and_covered_for_longer(device):
+def test_overtaken_block_is_repeated(device):
     device.launch = 50e-6  # a slow host: the cover of 20 us a launch is too short at first
     timer = CudaEventTimer(device)
     samples = timer.samples(lambda: device.work(3e-6), 1, 100)
@@ -99,7 +99,7 @@ def test_an_overtaken_block_is_thrown_away_and_covered_for_longer(device):
     assert len(device.blocks) == asked + 1  # what it learnt is kept
 
 
-def test_calls_of_several_launches_do_not_overrun_the_queue(device):
+def test_calls_of_several_launches_fit_the_queue(device):
     device.depth = 1024
 
     def five_launches():
@@ -115,13 +115,13 @@ def test_calls_of_several_launches_do_not_overrun_the_queue(device):
 
 
 @pytest.mark.parametrize(("batch", "cold"), [(8, False), (1, True)])
-def test_never_more_launches_than_the_queue_holds(device, batch, cold):
+def test_launches_fit_the_queue(device, batch, cold):
     timer = CudaEventTimer(device, device.flush if cold else None)
     timer.samples(lambda: device.work(1e-6), batch, 500)
     assert device.most_queued <= CudaEventTimer.LAUNCHES + 2
 
 
-def test_overhead_is_an_empty_kernel_and_tick_is_that_of_the_events(device):
+def test_events_tick_and_overhead(device):
     assert CudaEventTimer(device).overhead() == pytest.approx(2e-6)
     assert CudaEventTimer(device).tick() > 0
     device.event_tick = 0.5e-6
@@ -130,7 +130,7 @@ def test_overhead_is_an_empty_kernel_and_tick_is_that_of_the_events(device):
     assert CudaEventTimer(device).tick() == pytest.approx(0.5e-6)
 
 
-def test_coarse_ticks_ask_for_a_batch(device, monkeypatch):
+def test_coarse_ticks_need_a_batch(device, monkeypatch):
     device.event_tick = 0.5e-6
     looks = itertools.count()  # a host that nothing stops: else warming up may end with what one call read
     monkeypatch.setattr("kernel_velocity.harness.sampling.perf_counter", lambda: next(looks) * 50e-6)
@@ -141,21 +141,21 @@ def test_coarse_ticks_ask_for_a_batch(device, monkeypatch):
     assert "quantised" not in result.flags
 
 
-def test_a_clock_that_shows_nothing_is_an_error(device, monkeypatch):
+def test_clock_that_reads_zero_is_an_error(device, monkeypatch):
     device.event_tick = 0.1
     monkeypatch.setattr("kernel_velocity.harness.sampling.WARM_UP", 0.0)
     with pytest.raises(ValueError, match=r"the timer returned 0\.0"):
         measure(lambda: device.kernel(3.3e-6), CudaEventTimer(device), FixedTime(t_max=0.005))
 
 
-def test_hot_calls_find_what_the_call_before_left(device):
+def test_hot_calls_stay_warm(device):
     device.cold = True
     samples = CudaEventTimer(device).samples(lambda: device.kernel(3e-6, missing=7e-6), 1, 50)
     assert samples == pytest.approx([10e-6] + [3e-6] * 49)
     assert device.flushes == 0
 
 
-def test_every_cold_sample_is_cold_and_none_has_the_flush_in_it(device):
+def test_cold_samples_exclude_the_flush(device):
     timer = CudaEventTimer(device, device.flush)
     samples = timer.samples(lambda: device.kernel(3e-6, missing=7e-6), 1, 300)
     assert samples == pytest.approx([10e-6] * 300)
@@ -164,7 +164,7 @@ def test_every_cold_sample_is_cold_and_none_has_the_flush_in_it(device):
     assert timer.batch_limit == 1  # of a batch only the first call would be cold
 
 
-def test_a_cold_round_spends_its_budget_on_flushes_too(device, monkeypatch):
+def test_cold_round_budget_includes_flushes(device, monkeypatch):
     monkeypatch.setattr("kernel_velocity.harness.sampling.WARM_UP", 0.0)
     monkeypatch.setattr("kernel_velocity.harness.sampling.perf_counter", lambda: device.host)
     timer = CudaEventTimer(device, device.flush)
@@ -174,7 +174,7 @@ def test_a_cold_round_spends_its_budget_on_flushes_too(device, monkeypatch):
     assert 0.05 <= result.spent < 0.12  # by its samples alone it would take .05 s / 10 us x 80 us
 
 
-def test_a_graph_has_no_launch_gap_in_it(device):
+def test_graph_has_no_launch_gap(device):
     device.launch, device.blocker = 50e-6, 1.0
     timer = CudaGraphTimer(device)
     samples = timer.samples(lambda: device.work(3e-6), 100, 20)
@@ -183,7 +183,7 @@ def test_a_graph_has_no_launch_gap_in_it(device):
     assert device.most_queued < 100  # one launch a graph
 
 
-def test_a_graph_is_captured_once_per_call_and_batch(device, monkeypatch):
+def test_graph_is_captured_once_per_batch(device, monkeypatch):
     captured = []
     capture = device.capture
     monkeypatch.setattr(device, "capture", lambda call, batch: captured.append(batch) or capture(call, batch))
@@ -194,7 +194,7 @@ def test_a_graph_is_captured_once_per_call_and_batch(device, monkeypatch):
     assert captured == [1, 4]
 
 
-def test_what_cannot_be_captured_is_timed_by_launches_and_said(device, capsys):
+def test_refused_capture_times_launches(device, capsys):
     device.refuses = "operation not permitted when stream is capturing"
     timer = CudaGraphTimer(device)
     call = lambda: device.work(3e-6)  # noqa: E731
@@ -205,21 +205,21 @@ def test_what_cannot_be_captured_is_timed_by_launches_and_said(device, capsys):
     assert capsys.readouterr().err.count("no CUDA graph, so launches are timed: operation not permitted") == 1
 
 
-def test_the_tick_of_a_graph_timer_needs_no_graph(device):
+def test_graph_timer_tick_needs_no_graph(device):
     device.refuses = "no"
     timer = CudaGraphTimer(device)
     assert timer.tick() > 0
     assert not timer.flags
 
 
-def test_cold_graphs_are_flushed_before_each(device):
+def test_cold_graphs_are_flushed(device):
     timer = CudaGraphTimer(device, device.flush)
     timer.samples(lambda: device.work(3e-6), 1, 30)
     assert device.flushes == 30
     assert timer.batch_limit == 1
 
 
-def test_a_synchronised_call_has_launch_and_wait_in_it(device):
+def test_sync_timer_includes_launch_and_wait(device):
     timer = SyncTimer(device.synchronize)
     assert timer.samples(lambda: device.work(3e-6), 1, 20) == pytest.approx([8e-6] * 20)
     assert timer.samples(lambda: device.work(3e-6), 5, 20) == pytest.approx([8e-6] * 20)
@@ -227,7 +227,7 @@ def test_a_synchronised_call_has_launch_and_wait_in_it(device):
     assert timer.samples(lambda: device.work(3e-6), 1, 1) == pytest.approx([8e-6])
 
 
-def test_a_cold_synchronised_call_has_no_flush_in_it(device):
+def test_sync_timer_excludes_the_flush(device):
     timer = SyncTimer(device.synchronize, device.flush)
     assert timer.samples(lambda: device.kernel(3e-6, missing=7e-6), 1, 20) == pytest.approx([15e-6] * 20)
     assert (device.flushes, timer.batch_limit, timer.by_wall) == (20, 1, True)
@@ -260,7 +260,7 @@ def body(region, work, inside=3e-6, around=100e-6):
     return call
 
 
-def test_only_the_region_is_timed_on_the_host(host):
+def test_host_region(host):
     region = Region()
     timer = HostRegionTimer(region)
     assert timer.samples(body(region, host.work), 1, 5) == pytest.approx([3e-6] * 5)
@@ -268,7 +268,7 @@ def test_only_the_region_is_timed_on_the_host(host):
     assert timer.by_wall  # a budget of 3 us samples would last 70 times as long
 
 
-def test_only_the_region_is_timed_on_the_device(device):
+def test_cuda_region(device):
     region = Region()
     timer = CudaRegionTimer(device, region)
     assert timer.samples(body(region, device.work), 1, 200) == pytest.approx([3e-6] * 200)
@@ -278,7 +278,7 @@ def test_only_the_region_is_timed_on_the_device(device):
     assert timer.tick() > 0
 
 
-def test_a_region_that_starves_is_flagged(device):
+def test_underfed_region_is_flagged(device):
     device.blocker = 0.0
     region = Region()
     timer = CudaRegionTimer(device, region)
@@ -286,7 +286,7 @@ def test_a_region_that_starves_is_flagged(device):
     assert timer.flags == {"underfed"}
 
 
-def test_a_cold_region_is_flushed_before_the_call_and_has_no_flush_in_it(device):
+def test_cold_cuda_region_excludes_the_flush(device):
     region = Region()
     timer = CudaRegionTimer(device, region, device.flush)
 
@@ -298,7 +298,7 @@ def test_a_cold_region_is_flushed_before_the_call_and_has_no_flush_in_it(device)
     assert (device.flushes, timer.batch_limit) == (40, 1)
 
 
-def test_a_cold_region_on_the_host(host):
+def test_cold_host_region_excludes_the_flush(host):
     region = Region()
     flushed = []
     timer = HostRegionTimer(region, lambda: (flushed.append(1), host.work(1.0)))
@@ -330,18 +330,18 @@ def unfinished(region):
     [(never, "nothing was timed"), (twice, "twice"), (nested, "twice"), (unfinished, "inside its region")],
 )
 @pytest.mark.parametrize("where", ["host", "device"])
-def test_a_region_is_used_once_in_every_call(where, wrong, says, device):
+def test_region_is_used_once_a_call(where, wrong, says, device):
     region = Region()
     timer = HostRegionTimer(region) if where == "host" else CudaRegionTimer(device, region)
     with pytest.raises(RegionError, match=says):
         timer.samples(lambda: wrong(region), 1, 1)
 
 
-def test_the_empty_region_has_an_overhead():
+def test_empty_region_has_an_overhead():
     assert 0 < HostRegionTimer(Region()).overhead() < 1e-4
 
 
-def test_reported_microseconds_are_seconds():
+def test_reported_microseconds():
     said = iter([5.0, 7, 6.5])
     timer = ReportedTimer()
     assert timer.samples(lambda: next(said), 1, 3) == pytest.approx([5e-6, 7e-6, 6.5e-6])
@@ -356,19 +356,19 @@ def test_reported_times_make_a_round(monkeypatch):
 
 
 @pytest.mark.parametrize("said", [None, "5", True, [5.0]])
-def test_what_is_no_number_is_refused(said):
+def test_reported_value_must_be_a_number(said):
     with pytest.raises(RegionError, match="wanted its microseconds"):
         ReportedTimer().samples(lambda: said, 1, 1)
 
 
 @pytest.mark.parametrize("said", [0.0, -1.0, float("nan"), float("inf")])
-def test_numbers_that_are_no_times_are_refused(said, monkeypatch):
+def test_reported_number_must_be_a_time(said, monkeypatch):
     monkeypatch.setattr("kernel_velocity.harness.sampling.WARM_UP", 0.0)
     with pytest.raises(ValueError, match="the timer returned"):
         measure(lambda: said, ReportedTimer(), FixedTime(t_max=0.002))
 
 
-def test_cold_reports_are_flushed():
+def test_cold_reported_timer_flushes():
     flushed = []
     ReportedTimer(lambda: flushed.append(1)).samples(lambda: 1.0, 1, 3)
     assert len(flushed) == 3

@@ -27,7 +27,7 @@ from kernel_velocity.harness.timers import (
     RegionError,
     TorchEvents,
 )
-from kernel_velocity.harness.timing import Timed, timed, times_a_region, times_itself
+from kernel_velocity.harness.timing import times_a_region, times_itself
 from tests.harness import pretend_cuda, pretend_nvml
 from tests.harness.simulated_cuda import device
 
@@ -38,27 +38,20 @@ torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 MB = 1 << 20
 
 
-def test_methods_are_marked():
-    from benchmarks.matmul import Cpu
-
-    assert timing.is_cold(Cpu.time_cold)
-    assert not timing.is_cold(Cpu.time_hot)
-
-
 @pytest.mark.parametrize(("device", "least", "most"), [("cpu", 1.0001, 4), ("cuda", 2, 4)])
-def test_the_buffer_is_larger_than_the_cache(monkeypatch, device, least, most):
+def test_flush_buffer_is_larger_than_the_cache(monkeypatch, device, least, most):
     monkeypatch.setattr(timing, "cache_size", lambda device: 32 * MB)
     assert least * 32 * MB <= timing.flush_size(device) <= most * 32 * MB
 
 
-def test_a_cache_of_unknown_size_cannot_be_made_cold(monkeypatch):
+def test_unknown_cache_cannot_be_flushed(monkeypatch):
     monkeypatch.setattr(timing, "cache_size", lambda device: None)
     for ask in (timing.flush_size, timing.flush):
         with pytest.raises(NotImplementedError, match="not known here, so it cannot be made cold"):
             ask("cpu")
 
 
-def test_all_of_the_buffer_is_written_and_nothing_allocated(monkeypatch):
+def test_flush_writes_all_and_allocates_nothing(monkeypatch):
     monkeypatch.setattr(timing, "cache_size", lambda device: MB)
     made = []
     zeros = torch.zeros
@@ -76,7 +69,7 @@ def test_all_of_the_buffer_is_written_and_nothing_allocated(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_what_is_cold_takes_longer():
+def test_cold_takes_longer():
     if timing.cache_size("cpu") is None:
         pytest.skip("sysfs does not say how large the cache is")
     x = torch.randn(1 << 15)  # 256 KB with the output: a core's own cache holds it, whatever the others do
@@ -106,7 +99,7 @@ def test_faster_than_memory_is_warm(memory, tmp_path):
 
 
 @pytest.mark.parametrize("empties", [True, False])
-def test_a_flush_that_empties_nothing_gives_itself_away(memory, tmp_path, device, empties):
+def test_ineffective_flush_is_warm(memory, tmp_path, device, empties):
     memory[:] = [2.4e12] * 2
     flush = device.flush if empties else lambda: device.work(70e-6)
     timer = CudaEventTimer(device, flush)
@@ -114,7 +107,7 @@ def test_a_flush_that_empties_nothing_gives_itself_away(memory, tmp_path, device
     assert timing.is_warm(12e6 / samples[25], "cpu", None, tmp_path) is not empties
 
 
-def test_a_peak_measured_on_a_busy_machine_is_corrected(memory, tmp_path):
+def test_too_low_memory_peak_is_corrected(memory, tmp_path):
     memory[:] = [40e9, 100e9, 50e9]
     assert timing.is_warm(30e9, "cpu", None, tmp_path) is False
     assert timing.is_warm(105e9, "cpu", None, tmp_path) is False
@@ -123,7 +116,7 @@ def test_a_peak_measured_on_a_busy_machine_is_corrected(memory, tmp_path):
     assert json.loads(kept.read_text())["bytes_per_second"] == 100e9  # the highest seen
 
 
-def test_machines_and_threads_have_peaks_of_their_own(memory, tmp_path, monkeypatch):
+def test_memory_peak_is_per_thread_count(memory, tmp_path, monkeypatch):
     memory[:] = [100e9, 10e9]
     assert timing.is_warm(50e9, "cpu", None, tmp_path) is False
     monkeypatch.setenv("KV_THREADS", "7")
@@ -132,7 +125,7 @@ def test_machines_and_threads_have_peaks_of_their_own(memory, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"bytes_per_second": "1"}', '{"bytes_per_second": Infinity}'])
-def test_a_kept_peak_that_is_none_is_measured_anew(memory, tmp_path, text):
+def test_malformed_memory_peak_is_measured_again(memory, tmp_path, text):
     memory[:] = [100e9, 100e9]
     timing.is_warm(1e9, "cpu", None, tmp_path)
     (kept,) = tmp_path.glob("*.json")
@@ -141,13 +134,13 @@ def test_a_kept_peak_that_is_none_is_measured_anew(memory, tmp_path, text):
     assert json.loads(kept.read_text())["bytes_per_second"] == 100e9
 
 
-def test_memory_that_cannot_be_measured_flags_nothing(memory, tmp_path):
+def test_unmeasurable_memory_flags_nothing(memory, tmp_path):
     memory[:] = [None]
     assert timing.is_warm(1e15, "cpu", None, tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_memory_is_measured_far_beyond_the_cache(monkeypatch):
+def test_memory_peak_is_measured_beyond_the_cache(monkeypatch):
     monkeypatch.setattr(timing, "SECONDS", 0.002)
     monkeypatch.setattr(timing, "cache_size", lambda device: MB)
     sizes = []
@@ -162,7 +155,7 @@ def test_memory_is_measured_far_beyond_the_cache(monkeypatch):
     assert sizes == [timing.BEYOND * MB] * 3
 
 
-def test_memory_s_peak_is_that_of_the_fastest_stream(monkeypatch):
+def test_memory_peak_is_of_the_fastest_stream(monkeypatch):
     monkeypatch.setattr(timing, "cache_size", lambda device: MB)
     monkeypatch.setattr(timing, "STREAMS", {"copy": lambda device, size: (None, 10.0), "read": lambda *_: (None, 12.0)})
     monkeypatch.setattr(timing, "AROUND", {"copy around the caches": lambda device, size: (None, 13.0)})
@@ -172,7 +165,7 @@ def test_memory_s_peak_is_that_of_the_fastest_stream(monkeypatch):
 
 
 @pytest.mark.parametrize(("size", "free"), [(None, 1 << 40), (MB, 15 * MB)])
-def test_without_room_or_size_memory_is_not_measured(monkeypatch, size, free):
+def test_memory_peak_needs_room_and_size(monkeypatch, size, free):
     monkeypatch.setattr(timing, "cache_size", lambda device: size)
     monkeypatch.setattr(timing, "free_memory", lambda device: free)
     assert timing.memory_peak("cpu", None) is None
@@ -188,7 +181,7 @@ class Quarters:
         return [1e-3 if i % 4 else 1e-2 for i in range(n)]
 
 
-def test_what_disturbs_is_no_part_of_the_peak(monkeypatch):
+def test_memory_peak_ignores_disturbed_samples(monkeypatch):
     monkeypatch.setattr(timing, "SECONDS", 0.0)
     assert timing._rate(lambda: None, 5e6, Quarters()) == pytest.approx(5e9)
 
@@ -230,25 +223,20 @@ def flushes(monkeypatch):
     return did
 
 
-def test_a_cold_round_flushes_before_every_sample(root, flushes):
+def test_only_cold_rounds_flush(root, flushes):
     bench = add_mul_exp.Cpu()
     bench.setup("eager", CASE)
+    bench.measure("add_mul_exp.Cpu.time_hot", "eager", CASE)
+    assert flushes == []
     result = bench.measure("add_mul_exp.Cpu.time_cold", "eager", CASE)
-    (record,) = rounds(root)
+    record = rounds(root)[-1]
     assert result == {"samples": [record.estimate], "number": 1}
     assert (record.benchmark, record.batch) == ("add_mul_exp.Cpu.time_cold", 1)
     assert len(flushes) >= record.n
 
 
-def test_a_hot_round_flushes_nothing(root, flushes):
-    bench = add_mul_exp.Cpu()
-    bench.setup("eager", CASE)
-    bench.measure("add_mul_exp.Cpu.time_hot", "eager", CASE)
-    assert flushes == []
-
-
 @pytest.mark.usefixtures("flushes")
-def test_what_is_cold_comes_from_memory_and_what_is_hot_may_not(root, monkeypatch):
+def test_cold_working_set_is_infinite(root, monkeypatch):
     sets = []
     on_cpu = gate.on_cpu
     monkeypatch.setattr(
@@ -265,7 +253,7 @@ def test_what_is_cold_comes_from_memory_and_what_is_hot_may_not(root, monkeypatc
 @pytest.mark.parametrize(
     ("method", "factor", "flags"), [("cold", 0.5, {"warm"}), ("cold", 2, set()), ("hot", 0.5, set())]
 )
-def test_a_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, factor, flags):
+def test_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, factor, flags):
     bench = add_mul_exp.Cpu()
     bench.setup("eager", CASE)
     needed = add_mul_exp.Cpu.bytes[CASE] / (100 * GB)
@@ -288,7 +276,7 @@ def of_asv(method, instance):
     return RoundBenchmark(f"matmul.Cpu.{method}", function, [function, instance, matmul])
 
 
-def test_cold_has_the_same_axes_and_fewer_cases(root):
+def test_cold_series_has_the_same_axes(root):
     hot, cold = (of_asv(method, matmul.Cpu()) for method in ("time_hot", "time_cold"))
     assert cold.param_names == hot.param_names
     assert cold.params[0] == hot.params[0]
@@ -298,7 +286,7 @@ def test_cold_has_the_same_axes_and_fewer_cases(root):
     assert {repr(case) for case in hot.flops} == set(hot.params[1])
 
 
-def test_a_problem_that_says_nothing_of_cold_caches_has_its_core_timed():
+def test_cold_cases_default_to_the_core():
     class Plain(matmul.Matmul):
         cold = {}  # noqa: RUF012 - as a definition from elsewhere writes it
 
@@ -311,7 +299,7 @@ def test_a_problem_that_says_nothing_of_cold_caches_has_its_core_timed():
 
 
 @pytest.mark.parametrize(("method", "skipped"), [("time_cold", True), ("time_hot", False)])
-def test_where_the_cache_is_not_known_cold_does_not_apply(root, monkeypatch, capsys, method, skipped):
+def test_unknown_cache_makes_cold_na(root, monkeypatch, capsys, method, skipped):
     monkeypatch.setattr(timing, "cache_size", lambda device: None)
     bench = of_asv(method, matmul.Cpu())
     bench.set_param_idx(0)
@@ -338,7 +326,7 @@ def cuda_round(root, method="time_hot"):
     return rounds(root)[-1]
 
 
-def test_what_the_driver_says_is_on_the_line_of_a_round(root, a_gpu):
+def test_round_has_the_gpu_activity(root, a_gpu):
     a_gpu.sm_clocks[:] = [1980, 1755]
     a_gpu.reasons[:] = [0x4]
     record = cuda_round(root)
@@ -347,7 +335,7 @@ def test_what_the_driver_says_is_on_the_line_of_a_round(root, a_gpu):
     assert {"clock_drift", "throttled"} <= set(record.flags)
 
 
-def test_without_a_driver_a_round_is_a_round(root, a_gpu, monkeypatch):
+def test_round_without_a_driver(root, a_gpu, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     record = cuda_round(root)
     assert (record.core_gauge, record.memory_gauge, record.lost) == (None, None, None)  # a gate is the CPU's
@@ -355,7 +343,7 @@ def test_without_a_driver_a_round_is_a_round(root, a_gpu, monkeypatch):
     assert not {"clock_drift", "throttled"} & set(record.flags)
 
 
-def test_what_a_caller_waits_beyond_the_device_is_a_figure_of_hot_rounds(root, a_gpu, monkeypatch):
+def test_waiting_is_of_hot_rounds(root, a_gpu, monkeypatch):
     monkeypatch.setattr(timing, "wait", lambda call, device, estimate: 0.0)
     hot, cold = cuda_round(root), cuda_round(root, "time_cold")
     assert hot.waiting == pytest.approx(-hot.estimate, rel=0.06)  # two digits are kept
@@ -364,7 +352,7 @@ def test_what_a_caller_waits_beyond_the_device_is_a_figure_of_hot_rounds(root, a
     assert cuda_round(root).waiting is None  # its estimate is that time already
 
 
-def test_waiting_is_a_call_and_a_wait(monkeypatch):
+def test_wait_is_a_call_and_a_synchronise(monkeypatch):
     class Source(pretend_cuda.HostEvents):
         waits = 0
 
@@ -378,7 +366,7 @@ def test_waiting_is_a_call_and_a_wait(monkeypatch):
     assert Source.waits == 2 * len(called)  # before each sample, and after each call
 
 
-def test_a_call_that_takes_long_is_not_made_again_for_its_launch(monkeypatch):
+def test_long_call_is_not_waited_for(monkeypatch):
     """An hour of a slow kernel would go into a figure of less than 1%."""
     monkeypatch.setattr(timing, "TorchEvents", pretend_cuda.HostEvents)
     called = []
@@ -386,7 +374,7 @@ def test_a_call_that_takes_long_is_not_made_again_for_its_launch(monkeypatch):
     assert called == []
 
 
-def test_samples_of_the_gpu_go_to_a_file_of_their_own(root, a_gpu, monkeypatch, tmp_path):
+def test_gpu_samples_have_their_own_file(root, a_gpu, monkeypatch, tmp_path):
     (tmp_path / "path").mkdir()
     shutil.copy(pretend_nvml.__file__, tmp_path / "path" / "pynvml.py")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
@@ -399,7 +387,7 @@ def test_samples_of_the_gpu_go_to_a_file_of_their_own(root, a_gpu, monkeypatch, 
     assert record.gpu is not None
 
 
-def test_graphs_are_captured_from_a_stream_of_their_own(root, a_gpu, monkeypatch):
+def test_graphs_have_their_own_stream(root, a_gpu, monkeypatch):
     streams = []
     monkeypatch.setattr(torch.cuda, "Stream", lambda: "stream")
     monkeypatch.setattr(torch.cuda, "set_stream", streams.append)
@@ -416,7 +404,7 @@ def test_graphs_are_captured_from_a_stream_of_their_own(root, a_gpu, monkeypatch
     assert bound == [2]
 
 
-def test_a_refused_capture_is_an_error_with_its_words(monkeypatch):
+def test_refused_capture_is_an_error(monkeypatch):
     class Capture:
         def __init__(self, graph, stream):
             pass
@@ -444,12 +432,6 @@ def test_a_refused_capture_is_an_error_with_its_words(monkeypatch):
 
     with pytest.raises(CaptureError, match="operation not permitted when stream is capturing"):
         events.capture(refuse, 1)
-
-
-def test_a_method_says_what_of_it_is_timed():
-    assert timed(times_a_region(lambda: None)) is Timed.REGION
-    assert timed(times_itself(lambda: None)) is Timed.REPORTED
-    assert timed(lambda: None) is Timed.WHOLE
 
 
 COMMIT = "c" * 40
@@ -498,7 +480,7 @@ def users(tmp_path, monkeypatch):
     return bench, rounds
 
 
-def test_a_users_benchmarks_are_rounds_like_any_other(users):
+def test_user_benchmarks_of_every_kind(users):
     bench, rounds = users
     found = {}
     for method in ("time_hot", "time_part", "time_counted", "time_counting"):
@@ -510,14 +492,14 @@ def test_a_users_benchmarks_are_rounds_like_any_other(users):
     assert bench.counted > rounds()[3].n * rounds()[3].batch  # its own body was called, and not the bound call
 
 
-def test_a_users_mistake_is_an_error_and_leaves_no_round(users):
+def test_user_mistake_leaves_no_round(users):
     bench, rounds = users
     with pytest.raises(RegionError, match="nothing was timed"):
         bench.measure("mine.Cpu.time_forgotten", "eager", "float32-500k")
     assert rounds() == []
 
 
-def test_the_timer_of_a_cuda_device_is_chosen_by_name(monkeypatch):
+def test_timer_is_chosen_by_name(monkeypatch):
     from tests.harness import pretend_cuda
 
     monkeypatch.setattr(timing, "TorchEvents", pretend_cuda.HostEvents)
@@ -531,7 +513,7 @@ def test_the_timer_of_a_cuda_device_is_chosen_by_name(monkeypatch):
         timing.method(os.environ)
 
 
-def test_another_timer_is_another_series_and_the_default_is_none():
+def test_timer_is_part_of_the_method():
     from kernel_velocity.harness.stopping import from_environment, method_hash
 
     usual = method_hash(from_environment({}), None)
@@ -541,7 +523,7 @@ def test_another_timer_is_another_series_and_the_default_is_none():
     assert timing.method({"KV_THREADS": "2"}) == method_hash(from_environment({}), "2")
 
 
-def test_another_patience_is_another_series():
+def test_patience_is_part_of_the_method():
     assert timing.method({}) == timing.method({"KV_PATIENCE": "0.250"}) == "994c70c7"
     assert timing.method({"KV_PATIENCE": "0"}) == "9930b085"
     assert timing.method({"KV_PATIENCE": "2", "KV_TIMER": "sync"}) == "b93ca544"
@@ -552,7 +534,7 @@ def test_another_patience_is_another_series():
 @pytest.mark.parametrize(
     ("rule", "device", "products"), [("cv_gflops", "cuda", 10), ("cv_gflops", "cpu", 0), ("adaptive.round", "cuda", 0)]
 )
-def test_the_published_rule_of_rates_warms_a_gpu_with_products(monkeypatch, rule, device, products):
+def test_pre_warm_of_cv_gflops(monkeypatch, rule, device, products):
     torch = pytest.importorskip("torch")
     multiplied, waited = [], []
     monkeypatch.setattr(torch, "rand", lambda *shape, device: (*shape, device))

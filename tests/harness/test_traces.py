@@ -48,7 +48,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(traces, "perf_counter", lambda: next(now))
 
 
-def test_a_trace_begins_with_the_first_call_and_keeps_the_order():
+def test_trace_keeps_the_order_from_the_first_call():
     timer, made = ScriptedTimer(), []
     samples = take(timer, lambda: made.append(1), 3, 0.01)
     assert samples == [float(i + 1) for i in range(len(samples))]
@@ -56,20 +56,20 @@ def test_a_trace_begins_with_the_first_call_and_keeps_the_order():
     assert len(made) == 3 * len(samples)
 
 
-def test_a_trace_ends_at_the_cap(monkeypatch):
+def test_trace_ends_at_the_cap(monkeypatch):
     monkeypatch.setattr(traces, "CAP", 1000)
     timer = ScriptedTimer()
     assert len(take(timer, lambda: None, 1, 3600.0)) == 1000
     assert max(n for _, n in timer.asked) > 100  # not a look at the clock per sample
 
 
-def test_a_slow_call_is_sampled_all_the_same_and_one_by_one(clock):
+def test_slow_call_is_sampled_one_by_one(clock):
     timer = ScriptedTimer()
     assert len(take(timer, lambda: None, 1, 0.0)) == traces.FEWEST
     assert timer.asked == [(1, 1)] * traces.FEWEST
 
 
-def test_the_time_is_up(clock):
+def test_trace_ends_with_its_time(clock):
     assert traces.FEWEST < len(take(ScriptedTimer(), lambda: None, 1, 2.0)) <= 10
 
 
@@ -92,7 +92,7 @@ def scripted(monkeypatch):
     return timers
 
 
-def test_single_calls_first_then_the_batch_that_the_harness_takes(scripted):
+def test_single_then_batched(scripted):
     found = dict(record(SERIES, 0.001, lambda name: None))
     stem = "matmul-cpu-eager-float32-256x256x256-HostTimer-hot"
     assert list(found) == [f"{stem}-single.json", f"{stem}-batched.json"]
@@ -105,7 +105,7 @@ def test_single_calls_first_then_the_batch_that_the_harness_takes(scripted):
     assert single["tick"] == 1e-8
 
 
-def test_on_a_gpu_the_host_times_single_calls_only(scripted, monkeypatch):
+def test_sync_timer_traces_single_calls_only(scripted, monkeypatch):
     torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
     monkeypatch.setitem(sys.modules, "torch", torch)
     series = SUITE.series("matmul", "cuda", "eager", "float32-1024x1024x1024")
@@ -113,12 +113,12 @@ def test_on_a_gpu_the_host_times_single_calls_only(scripted, monkeypatch):
     assert found == [("CudaEventTimer", 1, 2), ("CudaEventTimer", 2, 2), ("SyncTimer", 1, 1)]
 
 
-def test_no_second_trace_where_the_harness_takes_single_calls(scripted, monkeypatch):
+def test_no_batched_trace_of_single_calls(scripted, monkeypatch):
     monkeypatch.setattr(traces, "warm_up", lambda call, timer: (1.0, 0.05))
     assert len(list(record(SERIES, 0.001, lambda name: None))) == 1
 
 
-def test_what_is_there_is_not_repeated_but_what_it_chose_is_believed(scripted):
+def test_existing_traces_are_not_repeated(scripted):
     (single, first), (batched, _) = record(SERIES, 0.001, lambda name: None)
     kept = {single: {**first, "chosen": 7}}
     ((name, second),) = record(SERIES, 0.001, kept.get)
@@ -127,7 +127,7 @@ def test_what_is_there_is_not_repeated_but_what_it_chose_is_believed(scripted):
     assert list(record(SERIES, 0.001, {**kept, batched: second}.get)) == []
 
 
-def test_cold_traces_are_of_single_calls_behind_a_flush(scripted, monkeypatch):
+def test_cold_traces_are_single_calls(scripted, monkeypatch):
     flushes = []
     monkeypatch.setattr(timing, "flush", lambda device: flushes.append(device) or "flush")
     assert {trace["state"] for _, trace in record(SERIES, 0.001, lambda name: None)} == {"hot"}
@@ -146,7 +146,7 @@ def test_samples_have_six_digits(scripted, monkeypatch):
     assert all(set(trace["seconds"]) == {1.23457e-05} for trace in found.values())
 
 
-def test_flags_are_those_of_the_samples_alone(scripted, monkeypatch):
+def test_flags_are_of_the_samples(scripted, monkeypatch):
     monkeypatch.setattr(ScriptedTimer, "tick", lambda self: self.flags.add("underfed") or 1e-8)
     assert all(trace["flags"] == [] for _, trace in record(SERIES, 0.001, lambda name: None))
     flagging = lambda self, call, batch, n: self.flags.add("underfed") or [1.0] * n  # noqa: E731
@@ -154,7 +154,7 @@ def test_flags_are_those_of_the_samples_alone(scripted, monkeypatch):
     assert all(trace["flags"] == ["underfed"] for _, trace in record(SERIES, 0.001, lambda name: None))
 
 
-def test_every_core_series_has_a_name_that_patterns_find():
+def test_series_names_match_patterns():
     everything = list(SUITE.core_series("cpu"))
     assert len(everything) == len({each.name for each in everything}) == 3 * len(list(SUITE.problems("cpu"))) * 2
     found = list(SUITE.core_series("cuda", r"matmul\..*native.*4096"))
@@ -171,7 +171,7 @@ def short(monkeypatch):
     return torch
 
 
-def test_a_real_call_is_traced_hot_and_cold(short):
+def test_real_call_hot_and_cold(short):
     found = [trace for _, trace in record(SERIES, 0.02, lambda name: None)]
     assert [trace["state"] for trace in found if trace["batch"] == 1] == ["hot", "cold"]
     for trace in found:
@@ -181,7 +181,7 @@ def test_a_real_call_is_traced_hot_and_cold(short):
         assert trace["kernel"] == "matmul"
 
 
-def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
+def test_gpu_is_traced_by_two_timers(short, monkeypatch):
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     waits = pretend_cuda.plant(monkeypatch, short)
     series = SUITE.series("add_mul_exp", "cuda", "eager", "float32-1M")
@@ -195,15 +195,10 @@ def test_a_gpu_is_traced_by_events_and_by_the_host(short, monkeypatch):
     assert made == [before + 1 + 2 * i for i in range(5)]  # a wait before every sample, and after every call
 
 
-def test_a_case_far_beyond_the_caches_has_no_cold_trace():
-    cold = {series.case: series.has_cold for series in SUITE.core_series("cpu", "add_mul_exp.*native")}
-    assert cold == {"float32-1M": True, "float32-10M": False}
-
-
 @pytest.mark.parametrize(
     ("case", "states"), [("float32-256x256x256", {"hot", "cold"}), ("float32-512x512x512", {"hot"})]
 )
-def test_only_what_the_suite_times_cold_is_traced_cold(monkeypatch, tmp_path, case, states):
+def test_cold_traces_follow_the_suite(monkeypatch, tmp_path, case, states):
     pytest.importorskip("torch", reason="eager is PyTorch's")
     monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))
     monkeypatch.setattr(traces, "cache_size", lambda _: 1 << 20)

@@ -30,7 +30,7 @@ INFO = {"kernels": {"matmul": {"code_bytes": {"sse2": 1000, "avx2": 900}, "ptxas
         ("spill_bytes", "sm_80", 0),
     ],
 )
-def test_the_most_of_a_function_and_the_spills_of_all(name, target, value):
+def test_figure_is_the_maximum_or_the_sum_of_spills(name, target, value):
     assert under_test.figure(INFO, "matmul", name, target) == value
 
 
@@ -44,7 +44,7 @@ def test_the_most_of_a_function_and_the_spills_of_all(name, target, value):
         ({}, "matmul", "code_bytes", "sse2"),
     ],
 )
-def test_what_a_build_lacks_is_not_applicable(info, kernel, name, target):
+def test_missing_figure_is_na(info, kernel, name, target):
     with pytest.raises(NotImplementedError, match=f"no {kernel} for {target}"):
         under_test.figure(info, kernel, name, target)
 
@@ -89,7 +89,7 @@ def as_asv_runs(name, target):
     return bench
 
 
-def test_asv_reads_a_figure_of_cuda_code_without_a_device(built):
+def test_figure_needs_no_device(built):
     built(INFO)
     bench = as_asv_runs("registers", "sm_90")
     assert (bench.type, bench.unit, bench.params) == (
@@ -103,20 +103,20 @@ def test_asv_reads_a_figure_of_cuda_code_without_a_device(built):
 
 
 @pytest.mark.parametrize(("info", "said"), [({}, "no matmul for sm_90"), (None, "no build-info.json")])
-def test_why_there_is_none_is_written_down(built, info, said):
+def test_missing_figure_is_recorded(built, info, said):
     root = built(info)
     assert math.isnan(as_asv_runs("spill_bytes", "sm_90").do_run())
     (line,) = (root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl").read_text().splitlines()
     assert said in line and json.loads(line)["skipped"] is True
 
 
-def test_another_package_than_the_commits_is_refused(built):
+def test_package_of_another_environment_is_refused(built):
     built(INFO, environment="other")
     with pytest.raises(WrongPackageError, match="not from the environment of the commit under test"):
         under_test.build_info()
 
 
-def test_every_class_has_the_figures_of_its_device():
+def test_classes_have_the_figures_of_their_device():
     assert {name for name in dir(matmul.Cpu) if name.startswith("track_")} == {"track_max_error", "track_code_bytes"}
     assert set(cases.FIGURES["cuda"]) == {
         name.removeprefix("track_") for name in dir(matmul.Cuda) if "track_" in name
@@ -124,7 +124,7 @@ def test_every_class_has_the_figures_of_its_device():
     assert matmul.Cuda.figure_params == [["native"], ["sm_80", "sm_90"]]
 
 
-def test_the_build_here_has_what_its_targets_say():
+def test_build_has_figures_of_its_targets():
     kernels = pytest.importorskip("kernels", reason="the native library is not built")
     info = json.loads((kernels._native.library.FOLDER / "build-info.json").read_text())
     for isa in info["isas"]:
