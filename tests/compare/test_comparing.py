@@ -134,8 +134,11 @@ def test_history_goes_by_the_footprint_too(monkeypatch):
     monkeypatch.setattr(add_mul_exp.AddMulExp, "get_footprint", lambda self, test: 7)
     again = type("Again", (add_mul_exp.Cpu,), {})
     assert set(again.footprints.values()) == {7} and again.bytes == add_mul_exp.Cpu.bytes
-    assert again()._working_set(again.time_hot, "float32-1M") == 7
-    assert again()._working_set(again.time_cold, "float32-1M") == math.inf
+    sets = []
+    monkeypatch.setattr("kernel_velocity.harness.gate.on_cpu", lambda size, *_: sets.append(size))
+    for method in (again.time_hot, again.time_cold):
+        again()._gate(method, "eager", "float32-1M")
+    assert sets == [7, math.inf]
 
 
 # What is wrong -------------------------------------------------------------------------------------------------------

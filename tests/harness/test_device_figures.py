@@ -209,6 +209,7 @@ def test_sweep_stays_within_memory():
     assert sweep_sizes(8 * KIB, 32 * MIB, 0) == [8 * KIB]
 
 
+@properties
 @given(st.integers(8 * KIB, 1 << 31), st.sampled_from([8 * KIB, 2 * MIB]))
 def test_sweep_ends_at_four_caches(cache, smallest):
     sizes = sweep_sizes(smallest, cache, None)

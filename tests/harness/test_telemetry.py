@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, decode, encode
+from tests.kernels.stand_in import properties
 
 FULL = Round(
     benchmark="matmul.Cpu.time_hot",
@@ -93,6 +94,7 @@ def test_gpu_figures_are_dropped_before_the_round():
     assert (back.estimate, back.method) == (ON_GPU.estimate, ON_GPU.method)
 
 
+@properties
 @given(st.integers(0, 60))
 def test_nothing_is_dropped_needlessly(length):
     """What went first comes back where what went after it made more room than was wanted."""
@@ -154,6 +156,7 @@ def test_malformed_gpu_is_refused(said):
         decode(json.dumps(line))
 
 
+@properties
 @given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
 def test_round_trip(estimate, n, flags):
     record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags), steal=None, load=None)
