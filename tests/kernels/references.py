@@ -1,4 +1,7 @@
-"""Calls of the kernels with what float64 says of their outputs, in numpy: the same for every device."""
+"""Calls of the kernels, with a check of their outputs against float64 in numpy: the same for every device and dtype.
+
+Arrays hold the numbers of a call in a type of numpy's: those of bfloat16, which numpy lacks, as float32.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.kernels.numbers import FORMATS, worst_exp_error
 from tests.kernels.stand_in import float32_values
 
 UNIT_ROUNDOFF = 2.0**-24  # of float32
@@ -15,9 +19,9 @@ FLOAT32 = np.finfo(np.float32)
 # of expf says 2 (1 in later releases) from the correctly rounded result, which is half a unit from the true one.
 EXP_ULP = {"cpu": 1.1, "cuda": 2.5}
 
-
-# Kernels with a case here, for the checks that they share. A new kernel has a test of its own, and needs none.
+# Kernels with a random case here, for the checks that they share. A new kernel has a test of its own, and needs none.
 KERNELS = ("add_mul_exp", "matmul", "quantize_int8")
+PRODUCTS = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int32"}  # to its output's
 
 
 @dataclass(frozen=True)
@@ -30,40 +34,42 @@ class Case:
     shape: tuple[int, ...]  # of the output
     dtype: str  # of the output
     check: Callable[[np.ndarray, str], None]
-    inputs: str = "float32"  # their dtype; bfloat16's numbers are in arrays of float32
+    inputs: str = "float32"  # their dtype
 
 
-def add_mul_exp(x: np.ndarray, y: np.ndarray) -> Case:
-    with np.errstate(over="ignore", invalid="ignore"):
-        argument = (x + y) * np.float32(2)
+def values(dtype: str, seed: int, shape: tuple[int, ...], spread: float = 1.0) -> np.ndarray:
+    """Return random normal numbers of a dtype."""
+    return rounded(dtype, float32_values(seed, shape, spread))
+
+
+def rounded(dtype: str, numbers: np.ndarray) -> np.ndarray:
+    """Return numbers rounded to a dtype, in a type that holds them exactly."""
+    if dtype not in FORMATS:
+        return numbers.astype(dtype)
+    return FORMATS[dtype].decode(FORMATS[dtype].encode(numbers.astype(np.float64)))
+
+
+def add_mul_exp(x: np.ndarray, y: np.ndarray, dtype: str = "float32") -> Case:
+    """float16 and bfloat16 are computed in float32, and rounded once: half a unit, and what exp errs in float32."""
+    form = FORMATS[dtype]
 
     def check(output: np.ndarray, device: str) -> None:
-        assert np.array_equal(np.isnan(output), np.isnan(argument))
-        worst = float(np.max(_exp_error(output, argument), initial=0.0))
-        assert worst <= EXP_ULP[device], f"worst error {worst:.3f} ulp"
+        bound = EXP_ULP[device]
+        if form.digits < 24:
+            bound = 0.5 + bound * 2.0 ** (form.digits - 24)
+        worst = worst_exp_error(form, output, x, y)
+        assert worst <= bound, f"worst error {worst:.5f} ulp"
 
-    return Case("add_mul_exp", (x, y), (), x.shape, "float32", check)
-
-
-def _exp_error(output: np.ndarray, argument: np.ndarray) -> np.ndarray:
-    """Distance from exp(argument) in ulp of it; infinity counts as 2^128, the number that would be next."""
-    number = ~np.isnan(argument)
-    with np.errstate(over="ignore", under="ignore"):
-        true = np.minimum(np.exp(argument[number].astype(np.float64)), 2.0**128)
-    actual = output[number].astype(np.float64)
-    assert not np.any(actual < 0)
-    actual[np.isposinf(actual)] = 2.0**128
-    exponent = np.frexp(np.clip(true, FLOAT32.tiny, FLOAT32.max))[1]  # of a fraction in [.5, 1) with 24 bits
-    return np.abs(actual - true) / np.ldexp(1.0, exponent - 24)
+    return Case("add_mul_exp", (x, y), (), x.shape, dtype, check, inputs=dtype)
 
 
-def quantize_int8(x: np.ndarray, scale: float, zero_point: int) -> Case:
+def quantize_int8(x: np.ndarray, scale: float, zero_point: int, dtype: str = "float32") -> Case:
     def check(output: np.ndarray, _device: str) -> None:
         wanted = quantize_int8_values(x, scale, zero_point)
         wrong = np.flatnonzero(output != wanted)
         assert wrong.size == 0, f"{wrong.size} wrong: {x.flat[wrong[0]]!r} gave {output.flat[wrong[0]]}"
 
-    return Case("quantize_int8", (x,), (scale, zero_point), x.shape, "int8", check)
+    return Case("quantize_int8", (x,), (scale, zero_point), x.shape, "int8", check, inputs=dtype)
 
 
 def quantize_int8_values(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
@@ -78,28 +84,103 @@ def quantize_int8_values(x: np.ndarray, scale: float, zero_point: int) -> np.nda
     return np.where(np.isnan(value), 0, np.clip(value, -128, 127)).astype(np.int8)
 
 
-def matmul(a: np.ndarray, b: np.ndarray) -> Case:
-    """Any order of k float32 additions stays within k u |A||B| (Higham, Accuracy and Stability, section 3.5)."""
+def matmul(a: np.ndarray, b: np.ndarray, dtype: str = "float32") -> Case:
+    """A product of floating-point numbers.
+
+    float32: any order of k additions stays within k u |A||B| (Higham, Accuracy and Stability, section 3.5).
+
+    float16, bfloat16: a tensor core multiplies exactly, brings a few products and the sum so far to the largest one's
+    exponent, and cuts off what is below its 24 bits (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA
+    tensor cores, PeerJ Computer Science 7, 2021): k products and fewer than k sums err by 2^-23 |a||b| at most each. At
+    the end a result is rounded once.
+    """
+    form, k = FORMATS[dtype], a.shape[1]
+
+    def bound(true: np.ndarray, size: np.ndarray) -> np.ndarray:
+        if dtype == "float32":
+            return (k + 1) * UNIT_ROUNDOFF * size
+        error = 2 * k * 2.0**-23 * size
+        return error + 2.0**-form.digits * (np.abs(true) + error) + 2.0 ** (form.smallest - form.digits)  # if subnormal
+
+    return _bounded("matmul", (a, b), lambda product: product, bound, dtype)
+
+
+def matmul_bias_relu(a: np.ndarray, b: np.ndarray, bias: np.ndarray) -> Case:
+    """k products and the addition of bias, each within a unit of roundoff of |A||B| + |bias| (Higham, section 3.5)."""
+
+    def bound(_true: np.ndarray, size: np.ndarray) -> np.ndarray:
+        return (a.shape[1] + 2) * UNIT_ROUNDOFF * (size + np.abs(bias))
+
+    return _bounded("matmul_bias_relu", (a, b, bias), lambda product: np.maximum(product + bias, 0), bound, "float32")
+
+
+def _bounded(
+    kernel: str,
+    arrays: tuple[np.ndarray, ...],
+    finish: Callable[[np.ndarray], np.ndarray],
+    bound: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    dtype: str,
+) -> Case:
+    """Return a case of what `finish` makes of the product of the first two arrays, which may err by `bound`."""
+    a, b = (array.astype(np.float64) for array in arrays[:2])
 
     def check(output: np.ndarray, _device: str) -> None:
-        exact = a.astype(np.float64) @ b.astype(np.float64)
-        bound = (a.shape[1] + 1) * UNIT_ROUNDOFF * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
-        wrong = ~(np.abs(output - exact) <= bound)
-        assert not np.any(wrong), f"{np.sum(wrong)} of {wrong.size} wrong, first at {np.argwhere(wrong)[0]}"
+        true = finish(a @ b)
+        wrong = np.argwhere(~(np.abs(output - true) <= bound(true, np.abs(a) @ np.abs(b))))
+        assert wrong.size == 0, f"{len(wrong)} of {true.size} wrong, first at {wrong[0]}"
 
-    return Case("matmul", (a, b), (), (a.shape[0], b.shape[1]), "float32", check)
+    return Case(kernel, arrays, (), (a.shape[0], b.shape[1]), dtype, check, inputs=dtype)
+
+
+def exact_matmul(a: np.ndarray, b: np.ndarray, dtype: str) -> Case:
+    """A product that is exact before it is rounded to the output's dtype, and so has one right answer."""
+
+    def check(output: np.ndarray, _device: str) -> None:
+        wanted = rounded(PRODUCTS[dtype], a.astype(np.float64) @ b.astype(np.float64))
+        wrong = np.argwhere(output != wanted)
+        assert wrong.size == 0, f"{len(wrong)} of {wanted.size} wrong, first at {wrong[0]}"
+
+    return Case("matmul", (a, b), (), (a.shape[0], b.shape[1]), PRODUCTS[dtype], check, inputs=dtype)
+
+
+def integers(dtype: str, seed: int, shape: tuple[int, int]) -> np.ndarray:
+    """Return all numbers of int8; of the others small integers, whose products sum up exactly in float32."""
+    low, high = (-128, 128) if dtype == "int8" else (-8, 9)
+    return rounded(dtype, np.random.default_rng(seed).integers(low, high, shape))
+
+
+def integer_product(dtype: str, m: int, n: int, k: int) -> Case:
+    return exact_matmul(integers(dtype, m + 1, (m, k)), integers(dtype, n + 2, (k, n)), dtype)
+
+
+def normal_product(dtype: str, m: int, n: int, k: int) -> Case:
+    return matmul(values(dtype, m + 1, (m, k)), values(dtype, n + 2, (k, n)), dtype)
+
+
+def random_bias_relu(m: int, n: int, k: int) -> Case:
+    return matmul_bias_relu(float32_values(m, (m, k)), float32_values(n, (k, n)), float32_values(k, (n,), 3))
+
+
+def elementwise(kernel: str, n: int, dtype: str = "float32", seed: int | None = None) -> Case:
+    """A call of an element-wise kernel with n random numbers."""
+    seed = n if seed is None else seed
+    x = values(dtype, seed, (n,), 5)
+    if kernel == "quantize_int8":
+        return quantize_int8(x, 0.05, 3, dtype)
+    return add_mul_exp(x, values(dtype, seed + 1, (n,), 5), dtype)
 
 
 def random_case(kernel: str, seed: int) -> Case:
     """A call with random inputs, of a size that no vector, block or tile divides."""
     if kernel == "matmul":
         return matmul(float32_values(seed, (127, 65)), float32_values(seed + 1, (65, 131)))
-    x = float32_values(seed, (10_007,), 5)
-    return quantize_int8(x, 0.05, 3) if kernel == "quantize_int8" else add_mul_exp(x, float32_values(seed + 1, x.shape))
+    return elementwise(kernel, 10_007, seed=seed)
 
 
 def even_cases() -> list[Case]:
     """A call of every kernel, of a size that vectors, blocks and tiles divide: only addresses can prevent them."""
-    x, y = float32_values(1, (4096,), 5), float32_values(2, (4096,), 5)
-    a, b = float32_values(3, (128, 64)), float32_values(4, (64, 128))
-    return [add_mul_exp(x, y), quantize_int8(x, 0.05, 3), matmul(a, b)]
+    return [
+        elementwise("add_mul_exp", 4096),
+        elementwise("quantize_int8", 4096),
+        normal_product("float32", 128, 128, 64),
+    ]

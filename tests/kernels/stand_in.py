@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import settings
+from hypothesis import strategies as st
 
 FLOAT_POISON = np.float32(np.nan)
 INT_POISON = 77
 
 # Other work on the machine must not fail a property: no deadline per example, pytest's timeout holds.
 properties = settings(deadline=None)
+few_examples = settings(deadline=None, max_examples=40)  # of each dtype, with each instruction set
+
+SEEDS = st.integers(0, 2**32 - 2)
+# Elements behind an aligned address at which a tensor begins. Half of them at 0: vectors need it of every tensor.
+OFFSET = st.one_of(st.just(0), st.integers(0, 7))
+# Nothing, one, around vectors of 4 to 16, around blocks of 256 threads with one and with four elements each, primes.
+SIZES = st.one_of(
+    st.sampled_from([0, 1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 4099, 65537]),
+    st.integers(0, 3000),
+)
+ZERO_POINTS = st.integers(-128, 127)
 
 
 class HostTensor:

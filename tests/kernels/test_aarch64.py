@@ -6,7 +6,6 @@ All the other tests of the CPU kernels run with it too, as with every instructio
 from __future__ import annotations
 
 import ctypes
-import importlib
 import re
 import subprocess
 
@@ -15,10 +14,10 @@ import pytest
 
 import kernels
 from kernels._native import library, streams
-from kernels._native.launch import NativeFunction
 from tests.aarch64.emulated import Emulated, EmulationError, Region
 from tests.kernels.numbers import FORMATS
 from tests.kernels.stand_in import HostTensor, float32_values, poisoned
+from tests.kernels.test_arguments import native_functions
 
 pytestmark = pytest.mark.slow
 MACHINE_AARCH64 = 183  # EM_AARCH64
@@ -29,15 +28,6 @@ VECTOR = re.compile(r"\bv\d+\.(4s|2d)\b")
 COSTLY = re.compile(
     r"bl\t|(ld|st)\w+\t[qds]\d.*\[sp|(mov|umov|smov|fmov)\t([wx]\d+, [vsd]\d|v\d+\.[shbd]\[\d+\], [wx])"
 )
-
-
-def of_every_kernel() -> list[NativeFunction]:
-    """Return every function of the library that computes on the CPU."""
-    found = [streams._COPY, streams._TRIAD]
-    for name in kernels.KERNELS:
-        native = importlib.import_module(f"kernels.{name}")._NATIVE
-        found += native.values() if isinstance(native, dict) else [native]
-    return [function for function in found if function._cpu is not None]
 
 
 def inner_loops(code: str) -> list[list[str]]:
@@ -54,7 +44,7 @@ def inner_loops(code: str) -> list[list[str]]:
     return loops
 
 
-def test_it_is_a_library_for_aarch64_with_one_path(aarch64):
+def test_library_is_for_aarch64_with_one_path(aarch64):
     assert int.from_bytes(aarch64.native.read_bytes()[18:20], "little") == MACHINE_AARCH64
     named = {name: ctypes.create_string_buffer(name.encode()) for name in ("baseline", "sse2", "avx2")}
     chosen = [aarch64.call("kv_choose_isa", [Region(ctypes.addressof(text), len(text))]) for text in named.values()]
@@ -62,7 +52,7 @@ def test_it_is_a_library_for_aarch64_with_one_path(aarch64):
     assert aarch64.call("kv_choose_isa", [None]) == aarch64.call("kv_has_cuda", []) == 0
 
 
-def test_its_loops_hold_their_vectors_in_registers(aarch64):
+def test_loops_hold_vectors_in_registers(aarch64):
     objects = sorted(aarch64.native.parent.glob("CMakeFiles/kv_baseline.dir/kernels/*/*.o"))
     assert {path.parent.name for path in objects} == {*kernels.KERNELS, "_native"}
     for path in objects:
@@ -74,19 +64,20 @@ def test_its_loops_hold_their_vectors_in_registers(aarch64):
         assert not costly, (path, costly)
 
 
-def test_what_is_wrong_has_the_same_status_as_here(aarch64):
-    for function in of_every_kernel():
+def test_statuses_are_those_of_here(aarch64):
+    for function in native_functions().values():
+        if function._cpu is None:
+            continue
         kinds = function._cpu_types[:-1]
         for size, threads in ((-1, 1), (4, 1), (0, 1), (0, 0)):
-            values = {ctypes.c_void_p: None, ctypes.c_int64: size, ctypes.c_float: ctypes.c_float(1.0), ctypes.c_int: 0}
+            real = {kind: kind(1.0) for kind in (ctypes.c_float, ctypes.c_double)}
+            values = {ctypes.c_void_p: None, ctypes.c_int64: size, ctypes.c_int: 0, **real}
             there = aarch64.call(f"kv_{function.name}_cpu", [*(values[kind] for kind in kinds), threads])
-            here = function._cpu(
-                *(values[kind] if kind is ctypes.c_float else kind(values[kind]) for kind in kinds), threads
-            )
+            here = function._cpu(*(values[kind] if kind in real else kind(values[kind]) for kind in kinds), threads)
             assert there == here == {(-1, 1): 1, (4, 1): 2, (0, 1): 0, (0, 0): 3}[size, threads], function.name
 
 
-def test_a_write_beside_an_array_and_a_crash_end_the_process(aarch64):
+def test_faults_end_the_process(aarch64):
     x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
     at_x, at_out = (Region(array.ctypes.data, array.nbytes) for array in (x, out))
     for call, why in (
@@ -141,7 +132,7 @@ def outputs() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.skipif("avx2" not in library.cpu_isas(), reason="this CPU has no fused multiply-add, which aarch64 has")
-def test_it_computes_the_bits_that_avx2_computes(aarch64):
+def test_bits_are_those_of_avx2(aarch64):
     library.choose_isa("avx2")
     here = outputs()
     library.choose_isa(None)

@@ -9,8 +9,8 @@ import pytest
 
 import kernels
 from tests.cuda_on_host.calling import KernelError
-from tests.kernels import products, test_cuda_on_host, test_matmul_dtypes
-from tests.kernels.references import Case, quantize_int8
+from tests.kernels import references, test_cuda_on_host
+from tests.kernels.references import Case
 
 pytestmark = pytest.mark.slow  # each compiles a kernel
 FOLDER = Path(kernels.__file__).parent
@@ -38,20 +38,18 @@ class Planted:
 
 def cases(kernel: str) -> list[tuple[Case, dict]]:
     """Return what the checks run a kernel with: cases, and on how many processors."""
+    if kernel == "matmul_tensor":
+        shapes = ((72, 80, 144), (67, 65, 37))
+        return [(references.integer_product(dtype, *shape), {}) for dtype in ("bfloat16", "int8") for shape in shapes]
     if kernel == "matmul":
-        return [
-            (test_cuda_on_host.product(*shape), {"processors": p})
-            for shape in test_cuda_on_host.SHAPES
-            for p in (1, 1000)
-        ]
-    sizes = [(test_cuda_on_host.elementwise(kernel, n), {}) for n in test_cuda_on_host.SIZES]
-    sizes.append((test_cuda_on_host.elementwise(kernel, 17 * 4096), {"processors": 1}))
-    if kernel == "add_mul_exp":
-        return sizes
-    return [
-        *sizes,
-        *((quantize_int8(test_cuda_on_host.every_kind(scale), scale, 3), {}) for scale in test_cuda_on_host.SCALES),
-    ]
+        products = [references.normal_product("float32", *shape) for shape in test_cuda_on_host.SHAPES]
+        return [(case, {"processors": processors}) for case in products for processors in (1, 1000)]
+    found = [(references.elementwise(kernel, n), {}) for n in test_cuda_on_host.SIZES[4]]
+    found.append((references.elementwise(kernel, 17 * 4096), {"processors": 1}))
+    if kernel == "quantize_int8":
+        every_kind, scales = test_cuda_on_host.every_kind, test_cuda_on_host.SCALES
+        found += [(references.quantize_int8(every_kind(scale), scale, 3), {}) for scale in scales]
+    return found
 
 
 FAULTS = {
@@ -91,16 +89,39 @@ FAULTS = {
         "i + j * THREADS < words - 1) __stcs",
         "wrong",
     ),
+    "matmul_tensor: no barrier between copying a tile and reading it": (
+        "__syncthreads();  ",
+        "",
+        "which nobody wrote|a race|an unawaited copy",
+    ),
+    "matmul_tensor: a pass awaited too late": (
+        "(TENSOR_STAGES - 2);",
+        "(TENSOR_STAGES - 1);",
+        "an unawaited copy|which nobody wrote",
+    ),
+    "matmul_tensor: copies under way to where the sums go": ("__pipeline_wait_prior(0);", "", "an unawaited copy"),
+    "matmul_tensor: a row of C too many": (
+        "if (row >= m || column >= n) return;",
+        "if (column >= n) return;",
+        "writes",
+    ),
+    "matmul_tensor: bytes transposed wrongly": ("0x7632", "0x6732", "wrong"),
+    "matmul_tensor: words of the wrong columns": ("(j & HALF ? -half : half)", "0", "wrong"),
+    "matmul_tensor: B's matrices in another order": ("lane % 8 + lane / 16 * 8", "lane % 16", "wrong"),
+    "matmul_tensor: k is not masked": (
+        "if (i * PER + j < inside)",
+        "if (inside > 0)",
+        "reads [12] bytes at byte [0-9]+ of array",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found(on_host, tmp_path, name):
-    part, by, found = FAULTS[name]
-    kernel = name.partition(":")[0]
+def test_planted_fault_is_seen(on_host, tmp_path, name):
+    part, by, seen = FAULTS[name]
     planted = Planted(on_host, tmp_path, part, by)
-    with pytest.raises(AssertionError, match=found):  # KernelError is one
-        for case, how in cases(kernel):
+    with pytest.raises(AssertionError, match=seen):  # KernelError is one
+        for case, how in cases(name.partition(":")[0]):
             test_cuda_on_host.run(planted, case, **how)
 
 
@@ -112,34 +133,10 @@ ALIGNMENTS = {
 
 
 @pytest.mark.parametrize("kernel", ALIGNMENTS)
-def test_a_vector_at_an_address_that_it_cannot_have_is_found(on_host, tmp_path, kernel):
+def test_misaligned_vector_is_seen(on_host, tmp_path, kernel):
     part, which = ALIGNMENTS[kernel]
-    case = test_cuda_on_host.product(64, 64, 64) if kernel == "matmul" else test_cuda_on_host.elementwise(kernel, 1024)
+    is_product = kernel == "matmul"
+    case = references.normal_product("float32", 64, 64, 64) if is_product else references.elementwise(kernel, 1024)
     shifts = tuple(int(tensor == which) for tensor in range(len(case.arrays) + 1))
     with pytest.raises(KernelError, match=r"16 bytes at 0x[0-9a-f]+, an address that is not divisible by 16"):
         test_cuda_on_host.run(Planted(on_host, tmp_path, part, ""), case, shifts)
-
-
-TENSOR_FAULTS = {
-    "no barrier between copying a tile and reading it": (
-        "__syncthreads();  ",
-        "",
-        "which nobody wrote|a race|an unawaited copy",
-    ),
-    "a pass awaited too late": ("(TENSOR_STAGES - 2);", "(TENSOR_STAGES - 1);", "an unawaited copy|which nobody wrote"),
-    "copies under way to where the sums go": ("__pipeline_wait_prior(0);", "", "an unawaited copy"),
-    "a row of C too many": ("if (row >= m || column >= n) return;", "if (column >= n) return;", "writes"),
-    "bytes transposed wrongly": ("0x7632", "0x6732", "wrong"),
-    "words of the wrong columns": ("(j & HALF ? -half : half)", "0", "wrong"),
-    "B's matrices in another order": ("lane % 8 + lane / 16 * 8", "lane % 16", "wrong"),
-    "k is not masked": ("if (i * PER + j < inside)", "if (inside > 0)", "reads [12] bytes at byte [0-9]+ of array"),
-}
-
-
-@pytest.mark.parametrize("name", TENSOR_FAULTS)
-def test_a_fault_planted_in_the_kernels_of_tensor_cores_is_found(on_host, tmp_path, name):
-    planted = Planted(on_host, tmp_path, *TENSOR_FAULTS[name][:2])
-    with pytest.raises(AssertionError, match=TENSOR_FAULTS[name][2]):
-        for dtype in ("bfloat16", "int8"):
-            for shape in ((72, 80, 144), (67, 65, 37)):
-                test_matmul_dtypes.run(planted, products.integer_case(dtype, *shape))

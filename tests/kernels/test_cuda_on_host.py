@@ -7,84 +7,116 @@ import ctypes
 import numpy as np
 import pytest
 
+import kernels
 from tests.cuda_on_host.calling import ORDERS, Library, Memory, output
 from tests.kernels import references
-from tests.kernels.numbers import FORMATS, Format, worst_exp_error
+from tests.kernels.numbers import FORMATS
 from tests.kernels.references import Case
 from tests.kernels.stand_in import float32_values
+from tests.kernels.test_arguments import native_functions, wrong_arguments
 
-KERNELS = pytest.mark.parametrize("kernel", references.KERNELS)
 IN_ANY_ORDER = pytest.mark.parametrize("order", ORDERS)
-# Around vectors of four, and blocks of 256 threads with one element, one vector, and four vectors each.
-SIZES = (1, 2, 3, 4, 5, 7, 8, 255, 256, 257, 1023, 1024, 1025, 1031, 3071, 4095, 4096, 4097, 5130)
+ELEMENTWISE = pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
+DTYPE = pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+HALVES = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+TILE = pytest.mark.parametrize("tile", [64, 128])
+# float16 is bfloat16's code but for the instruction: where that costs seconds, it waits for the slow tests.
+FACTORS = pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "int8"]
+)
+ITEMS = {"float32": 4, "float16": 8, "bfloat16": 8, "int8": 16}  # of 16 bytes
+SHARED_LIMIT = 99 * 1024  # bytes that a block can have on the smallest of these devices, compute capability 8.6
+
+
+def stored(dtype: str, numbers: np.ndarray) -> np.ndarray:
+    return FORMATS[dtype].encode(numbers) if dtype in FORMATS else numbers.astype(dtype)
+
+
+def entry_point(kernel: str, dtype: str) -> tuple[str, str]:
+    """Return the file of a kernel's entry point for a dtype, and its name up to the device."""
+    if dtype == "float32":
+        return kernel, f"kv_{kernel}"
+    return "matmul_tensor" if kernel == "matmul" else kernel, f"kv_{kernel}_{dtype}"
 
 
 def arguments(case: Case, shifts: tuple[int, ...] = ()) -> list:
     """Return what the case's entry point takes before device and stream, the output last of the arrays."""
     shifts = shifts or (0,) * (len(case.arrays) + 1)
-    inputs = [Memory(array, shift) for array, shift in zip(case.arrays, shifts, strict=False)]
-    out = output(case.shape, case.dtype, shifts[-1])
-    if case.kernel == "matmul":
-        (m, k), n = case.arrays[0].shape, case.shape[1]
-        return [*inputs, out, m, n, k]
+    inputs = [Memory(stored(case.inputs, array), shift) for array, shift in zip(case.arrays, shifts, strict=False)]
+    out = output(case.shape, stored(case.dtype, np.zeros(0)).dtype, shifts[-1])
+    if case.kernel.startswith("matmul"):
+        return [*inputs, out, *case.shape, case.arrays[0].shape[1]]
     scalars = [ctypes.c_float(case.scalars[0]), ctypes.c_int(int(case.scalars[1]))] if case.scalars else []
     return [*inputs, out, case.arrays[0].size, *scalars]
 
 
-def run(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> Library:
-    """Run a case on the engine, check its output, and return the library, which knows the launches."""
-    library, taken = on_host.kernel(case.kernel), arguments(case, shifts)
-    assert library.call(f"kv_{case.kernel}_cuda", *taken, **how) == 0
-    case.check(taken[len(case.arrays)].array, "cuda")
-    return library
+def call(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> tuple[Library, np.ndarray]:
+    """Run a case on the engine; return the library, which knows the launches, and the output's numbers."""
+    file, name = entry_point(case.kernel, case.inputs)
+    library, taken = on_host.kernel(case.kernel, file), arguments(case, shifts)
+    assert library.call(f"{name}_cuda", *taken, **how) == 0
+    numbers = taken[len(case.arrays)].array
+    return library, FORMATS[case.dtype].decode(numbers) if case.dtype in FORMATS else numbers
 
 
-def elementwise(kernel: str, n: int) -> Case:
-    x = float32_values(n, (n,), 5)
-    return (
-        references.quantize_int8(x, 0.05, 3) if kernel == "quantize_int8" else references.add_mul_exp(x, x[::-1].copy())
-    )
-
-
-def product(m: int, n: int, k: int) -> Case:
-    return references.matmul(float32_values(m, (m, k)), float32_values(n, (k, n)))
+def run(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> list[str]:
+    """Run a case on the engine, and check its output; return the names of the kernels that were launched."""
+    library, numbers = call(on_host, case, shifts, **how)
+    case.check(numbers, "cuda")
+    return paths(library)
 
 
 def paths(library: Library) -> list[str]:
     return [launch.kernel for launch in library.launches]
 
 
-@IN_ANY_ORDER
-@pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
-def test_elementwise_kernels_of_any_size(on_host, kernel, order):
-    for n in SIZES:
-        library = run(on_host, elementwise(kernel, n), order=order, device=1, stream=5)
-        assert [(one.kernel, one.device, one.stream) for one in library.launches] == [(f"kv_{kernel}_vector", 1, 5)]
+def one_shifted(tensors: int, shift: int) -> list[tuple[int, ...]]:
+    """Return the shifts of tensors of which each in turn, and then all, begin behind an aligned address."""
+    alone = [tuple(shift * (place == which) for place in range(tensors)) for which in range(tensors)]
+    return [*alone, (shift,) * tensors]
+
+
+# Around vectors of four or eight, and blocks of 256 threads with one element, one vector, and four vectors each.
+SIZES = {4: (1, 2, 3, 4, 5, 7, 8, 255, 256, 257, 1023, 1024, 1025, 1031, 3071, 4095, 4096, 4097, 5130)}
+SIZES[8] = (1, 7, 8, 9, 2047, 2048, 2055, 8191, 8192, 8200)
 
 
 @IN_ANY_ORDER
-@pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
-def test_blocks_go_on_where_there_are_more_parts_than_run_at_once(on_host, kernel, order):
+@DTYPE
+@ELEMENTWISE
+def test_elementwise_of_any_size(on_host, kernel, dtype, order):
+    for n in SIZES[ITEMS[dtype]]:
+        case = references.elementwise(kernel, n, dtype)
+        processors = 4 if dtype == "float32" else 1
+        library, numbers = call(on_host, case, order=order, device=1, stream=5, processors=processors)
+        case.check(numbers, "cuda")
+        wanted = [(f"{entry_point(kernel, dtype)[1]}_vector", 1, 5)]
+        assert [(one.kernel, one.device, one.stream) for one in library.launches] == wanted
+    assert run(on_host, references.elementwise(kernel, 0, dtype)) == []
+
+
+@IN_ANY_ORDER
+@ELEMENTWISE
+def test_blocks_go_on_where_more_parts_than_run_at_once(on_host, kernel, order):
     for n, shift, part in ((17 * 4096 - 3, 0, 4096), (15 * 1024 + 1, 1, 1024)):  # a part: 256 threads, 4 accesses each
-        case = elementwise(kernel, n)
-        library = run(on_host, case, (shift,) * (len(case.arrays) + 1), order=order, processors=1)
+        case = references.elementwise(kernel, n)
+        library, numbers = call(on_host, case, (shift,) * (len(case.arrays) + 1), order=order, processors=1)
+        case.check(numbers, "cuda")
         (launch,) = library.launches
         parts, blocks = -(-n // part), launch.grid[0]
         assert blocks <= 8 < parts
         assert -(-parts // blocks) * (blocks - 1) < parts  # as many parts for each, or one less
 
 
-@pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
-def test_elementwise_kernels_at_any_alignment(on_host, kernel):
-    for n in (1, 2, 3, 4, 37, 1026):
-        case = elementwise(kernel, n)
-        tensors = len(case.arrays) + 1
-        for which in range(tensors):
-            for shift in range(1, 5):
-                run(on_host, case, tuple(shift if tensor == which else 0 for tensor in range(tensors)))
-        for shift in range(5):
-            library = run(on_host, case, (shift,) * tensors)
-            assert paths(library) == [f"kv_{kernel}_{'scalar' if shift % 4 else 'vector'}"]
+@DTYPE
+@ELEMENTWISE
+def test_elementwise_at_any_alignment(on_host, kernel, dtype):
+    name, whole = entry_point(kernel, dtype)[1], ITEMS[dtype]
+    for n in (1, 3, 4, 37, 1029):
+        case = references.elementwise(kernel, n, dtype)
+        for shift in range(1, whole + 1):
+            for shifts in one_shifted(len(case.arrays) + 1, shift):
+                assert run(on_host, case, shifts) == [f"{name}_{'scalar' if shift % whole else 'vector'}"]
 
 
 @IN_ANY_ORDER
@@ -117,144 +149,150 @@ SCALES += [float(np.float32(2.0**100 * (1 + 2.0**-23))), 3e38]
 
 
 @pytest.mark.parametrize("zero_point", [-128, 3, 127])
-def test_quantize_int8_gives_the_integers_of_a_true_division(on_host, zero_point):
+def test_quantize_int8_divides(on_host, zero_point):
     seen = set()
     random = np.exp2(np.random.default_rng(3).uniform(-20, 20, 20)).astype(np.float32)
     for scale in (*SCALES, *map(float, random)):
-        case = references.quantize_int8(every_kind(scale), scale, zero_point)
-        seen |= set(paths(run(on_host, case)))
+        seen |= set(run(on_host, references.quantize_int8(every_kind(scale), scale, zero_point)))
     assert seen == {"kv_quantize_int8_vector", "kv_quantize_int8_scalar"}
 
 
-HALVES = pytest.mark.parametrize("form", [FORMATS["float16"], FORMATS["bfloat16"]], ids=["float16", "bfloat16"])
-HALF_SIZES = (0, 1, 7, 8, 9, 2047, 2048, 2055, 8191, 8192, 8200)  # around vectors of eight, 256 and 1024 of them
-# Half a unit by rounding, and what CUDA's expf may err in float32 (references.py).
-HALF_BOUNDS = {"float16": 0.5 + 2.5 * 2.0**-13, "bfloat16": 0.5 + 2.5 * 2.0**-16}
-
-
-def halves(form: Format, seed: int, count: int, spread: float = 1.0) -> np.ndarray:
-    return form.encode(float32_values(seed, (count,), spread).astype(np.float64))
-
-
-def exp_of_halves(
-    on_host, form: Format, x: np.ndarray, y: np.ndarray, shifts: tuple[int, ...] = (0, 0, 0), **how
-) -> None:
-    """Run add_mul_exp of numbers of two bytes on the engine, and check its output."""
-    memories = [Memory(x, shifts[0]), Memory(y, shifts[1]), output(x.shape, x.dtype, shifts[2])]
-    library, kernel = on_host.kernel("add_mul_exp"), f"kv_add_mul_exp_{form.name}"
-    assert library.call(f"{kernel}_cuda", *memories, x.size, **how) == 0
-    wanted = f"{kernel}_{'scalar' if any(shift % 8 for shift in shifts) else 'vector'}"
-    assert paths(library) == ([wanted] if x.size else [])
-    assert worst_exp_error(form, memories[2].array, x, y) <= HALF_BOUNDS[form.name]
-
-
-def quantize_halves(
-    on_host, form: Format, x: np.ndarray, scale: float, shifts: tuple[int, ...] = (0, 0), **how
-) -> None:
-    """Run quantize_int8 of numbers of two bytes on the engine, and check its output."""
-    memories = [Memory(x, shifts[0]), output(x.shape, np.int8, shifts[1])]
-    library, kernel = on_host.kernel("quantize_int8"), f"kv_quantize_int8_{form.name}"
-    scalars = ctypes.c_float(scale), ctypes.c_int(3)
-    assert library.call(f"{kernel}_cuda", *memories, x.size, *scalars, **how) == 0
-    wanted = f"{kernel}_{'scalar' if any(shift % 8 for shift in shifts) else 'vector'}"
-    assert paths(library) == ([wanted] if x.size else [])
-    assert np.array_equal(memories[1].array, references.quantize_int8_values(form.decode(x), scale, 3))
-
-
-@IN_ANY_ORDER
 @HALVES
-def test_numbers_of_two_bytes_of_any_size(on_host, form, order):
-    for n in HALF_SIZES:
-        exp_of_halves(on_host, form, halves(form, n, n), halves(form, n + 1, n), order=order, processors=1)
-        quantize_halves(on_host, form, halves(form, n, n, 60), 1.0, order=order, processors=1)
-
-
-@HALVES
-def test_numbers_of_two_bytes_at_any_alignment(on_host, form):
-    for shift in range(1, 9):
-        for which in range(3):
-            shifts = tuple(shift if tensor == which else 0 for tensor in range(3))
-            exp_of_halves(on_host, form, halves(form, 1, 1029), halves(form, 2, 1029), shifts)
-            if which < 2:
-                quantize_halves(on_host, form, halves(form, 1, 1029, 60), 1.0, shifts[:2])
-
-
-@HALVES
-def test_all_numbers_of_two_bytes(on_host, form):
-    x = np.arange(2**16, dtype=np.uint16).view(form.stored)
-    exp_of_halves(on_host, form, x, form.encode(np.full(x.shape, -3.5)))
+def test_all_numbers_of_two_bytes(on_host, dtype):
+    form = FORMATS[dtype]
+    x = form.decode(np.arange(2**16, dtype=np.uint16).view(form.stored))
+    run(on_host, references.add_mul_exp(x, np.full_like(x, -3.5), dtype))
     for scale in (0.05, 1 / 3, 300.0):
-        quantize_halves(on_host, form, x, scale)
+        run(on_host, references.quantize_int8(x, scale, 3, dtype))
 
 
-# Tiles of 128 where they are as many as the device has processors, else of 64; vectors where n is a multiple of four
-# and b and the output are aligned.
-SHAPES = [
-    (1, 1, 1),
-    (1, 129, 17),
-    (129, 1, 5),
-    (64, 64, 16),
-    (65, 68, 20),
-    (128, 128, 8),
-    (130, 132, 12),
-    (3, 4, 36),
-    (67, 63, 31),
-    (131, 127, 9),
-    (577, 66, 3),  # more rows of tiles of 64 than a band has
+# Tiles of 128 where they are as many as the device has processors, else of 64; vectors where n (on tensor cores, k too)
+# is whole vectors, and b and the output are aligned.
+SHAPES = [(1, 1, 1), (1, 129, 17), (129, 1, 5), (64, 64, 16), (65, 68, 20), (128, 128, 8), (130, 132, 12), (3, 4, 36)]
+SHAPES += [(67, 63, 31), (131, 127, 9), (577, 66, 3)]  # more rows of tiles of 64 than a band has
+TENSOR_SHAPES = [(1, 1, 1), (17, 19, 23), (129, 65, 33), (64, 64, 64), (128, 128, 64), (136, 80, 80), (131, 127, 9)]
+TENSOR_SHAPES += [(16, 8, 304), (577, 16, 16)]
+
+
+def of_tiles(tile: int) -> dict[str, int]:
+    return {"processors": 1 if tile == 128 else 1000}
+
+
+def path_of(dtype: str, tile: int, *, by_vectors: bool) -> str:
+    return f"{entry_point('matmul', dtype)[1]}_{tile}_{'vector' if by_vectors else 'scalar'}"
+
+
+@TILE
+@FACTORS
+def test_matmul_of_any_shape(on_host, dtype, tile):
+    whole = ITEMS[dtype]
+    for m, n, k in SHAPES if dtype == "float32" else TENSOR_SHAPES:
+        case = references.integer_product(dtype, m, n, k)
+        library, numbers = call(on_host, case, device=1, stream=5, **of_tiles(tile))
+        case.check(numbers, "cuda")
+        (launch,) = library.launches
+        by_vectors = n % whole == 0 and (dtype == "float32" or k % whole == 0)
+        assert (launch.kernel, launch.device, launch.stream) == (path_of(dtype, tile, by_vectors=by_vectors), 1, 5)
+        assert launch.grid == (-(-m // tile) * -(-n // tile), 1, 1)
+        assert launch.shared <= SHARED_LIMIT
+
+
+@TILE
+@FACTORS
+@IN_ANY_ORDER
+def test_matmul_in_any_order(on_host, dtype, tile, order):
+    for shape in ((72, 80, 144), (67, 65, 37)):
+        run(on_host, references.integer_product(dtype, *shape), order=order, **of_tiles(tile))
+
+
+@TILE
+@FACTORS
+def test_matmul_at_any_alignment(on_host, dtype, tile):
+    for which in range(3):
+        for shift in (1, 2, 4, 16):  # elements; 16 of each dtype are a multiple of 16 bytes
+            shifts = tuple(shift if tensor == which else 0 for tensor in range(3))
+            # C of int8's products is of int32; single numbers of A are copied where they are of float32.
+            whole = ITEMS["float32" if which == 2 and dtype == "int8" else dtype]
+            by_vectors = shift % whole == 0 or (which == 0 and dtype == "float32")
+            launched = run(on_host, references.integer_product(dtype, 48, 32, 64), shifts, **of_tiles(tile))
+            assert launched == [path_of(dtype, tile, by_vectors=by_vectors)]
+
+
+@FACTORS
+def test_matmul_error_bound(on_host, dtype):
+    if dtype != "int8":
+        for tile, shape in ((64, (65, 72, 304)), (128, (33, 35, 203))):
+            run(on_host, references.normal_product(dtype, *shape), **of_tiles(tile))
+
+
+@HALVES
+def test_matmul_keeps_nan_and_infinity_to_their_row_and_column(on_host, dtype):
+    a, b = references.integers(dtype, 1, (70, 40)), references.integers(dtype, 2, (40, 72))
+    _, clean = call(on_host, references.exact_matmul(a, b, dtype))
+    a[7, 3], b[5, 11] = np.nan, np.inf
+    _, numbers = call(on_host, references.exact_matmul(a, b, dtype))
+    assert np.isnan(numbers[7]).all()
+    assert not np.isfinite(numbers[:, 11]).any()
+    assert np.array_equal(np.delete(np.delete(numbers, 7, 0), 11, 1), np.delete(np.delete(clean, 7, 0), 11, 1))
+
+
+@HALVES
+def test_matmul_rounds_once_where_it_stores(on_host, dtype):
+    form = FORMATS[dtype]
+    most = float(references.rounded(dtype, np.array(np.ldexp(2 - 2.0 ** (1 - form.digits), form.largest - 1))))
+    a = np.array([[most, 0], [most, most], [-most, -most], [1, np.ldexp(1.0, -form.digits)]], np.float32)
+    _, numbers = call(on_host, references.exact_matmul(a, np.ones((2, 1), np.float32), dtype))
+    assert numbers.ravel().tolist() == [most, np.inf, -np.inf, 1.0]
+
+
+@TILE
+@pytest.mark.parametrize("dtype", references.PRODUCTS)
+def test_matmul_without_inner_axis_gives_zeros(on_host, dtype, tile):
+    for n in (16, 5):
+        _, numbers = call(on_host, references.integer_product(dtype, 3, n, 0), **of_tiles(tile))
+        assert not np.any(numbers)
+
+
+BIAS_SHAPES = [(1, 1, 1), (129, 65, 33), (64, 64, 16), (130, 132, 12), (3, 5, 0), (131, 127, 300)]
+
+
+@TILE
+def test_bias_relu(on_host, tile):
+    for shape, orders in [((17, 19, 23), ORDERS), *((shape, ORDERS[:1]) for shape in BIAS_SHAPES)]:
+        for order in orders:
+            for shift in (0, 1):
+                case = references.random_bias_relu(*shape)
+                launched = run(on_host, case, (shift,) * 4, order=order, **of_tiles(tile))
+                path = "scalar" if shift or shape[1] % 4 else "vector"
+                assert launched == [f"kv_matmul_bias_relu_{tile}_{path}"]
+
+
+CUDA_NAMES = [
+    name
+    for name, function in native_functions().items()
+    if not name.startswith(("stream", "multiply_adds")) and not name.endswith("64")
 ]
 
 
-@IN_ANY_ORDER
-@pytest.mark.parametrize("tile", [64, 128])
-def test_matmul_of_any_shape(on_host, tile, order):
-    for m, n, k in SHAPES:
-        case = product(m, n, k)
-        library = run(on_host, case, order=order, processors=1000 if tile == 64 else 1)
-        assert paths(library) == [f"kv_matmul_{tile}_{'scalar' if n % 4 else 'vector'}"]
+@pytest.mark.parametrize("name", CUDA_NAMES)
+def test_statuses(on_host, name):
+    kernel = max((kernel for kernel in kernels.KERNELS if name.startswith(kernel)), key=len)
+    library = on_host.kernel(kernel, entry_point(kernel, name.removeprefix(f"{kernel}_").replace(kernel, "float32"))[0])
+    types = native_functions()[name]._cuda_types[:-2]
 
+    def status(given: list, **how) -> int:
+        memories = [Memory(np.zeros(8, np.float32), is_output=True) for _ in types]
+        taken = [
+            (memory if value else None) if kind is ctypes.c_void_p else value if kind is ctypes.c_int64 else kind(value)
+            for kind, value, memory in zip(types, given, memories, strict=True)
+        ]
+        return library.call(f"kv_{name}_cuda", *taken, **how)
 
-@pytest.mark.parametrize("tile", [64, 128])
-def test_matmul_at_any_alignment(on_host, tile):
-    for which in range(3):
-        for shift in (1, 2, 3, 4):
-            shifts = tuple(shift if tensor == which else 0 for tensor in range(3))
-            library = run(on_host, product(66, 72, 20), shifts, processors=1000 if tile == 64 else 1)
-            assert paths(library) == [f"kv_matmul_{tile}_{'vector' if which == 0 or shift == 4 else 'scalar'}"]
-
-
-@pytest.mark.parametrize("processors", [1, 1000])
-def test_matmul_without_an_inner_axis_writes_zeros(on_host, processors):
-    for n in (4, 5):
-        out = output((3, n), np.float32)
-        assert on_host.kernel("matmul").call("kv_matmul_cuda", None, None, out, 3, n, 0, processors=processors) == 0
-        assert np.array_equal(out.array, np.zeros((3, n)))
-
-
-@KERNELS
-def test_nothing_is_launched_for_nothing(on_host, kernel):
-    empty = {
-        "add_mul_exp": elementwise("add_mul_exp", 0),
-        "quantize_int8": elementwise("quantize_int8", 0),
-        "matmul": product(0, 5, 3),
-    }
-    assert run(on_host, empty[kernel]).launches == []
-
-
-ENTRY_POINTS = [(kernel, kernel) for kernel in references.KERNELS]
-ENTRY_POINTS += [(k, f"{k}_{dtype}") for k in ("add_mul_exp", "quantize_int8") for dtype in ("float16", "bfloat16")]
-
-
-@pytest.mark.parametrize(("kernel", "name"), ENTRY_POINTS)
-def test_statuses(on_host, kernel, name):
-    case = references.random_case(kernel, 1)
-    library, entry, taken = on_host.kernel(kernel), f"kv_{name}_cuda", arguments(case)  # twice the bytes of the others
-    tensors = len(case.arrays) + 1
-    for which in range(tensors):
-        assert library.call(entry, *taken[:which], None, *taken[which + 1 :]) == 2
-    for which in range(tensors, len(taken)):
-        if isinstance(taken[which], int):
-            assert library.call(entry, *taken[:which], -1, *taken[which + 1 :]) == 1
-    assert library.call(entry, *taken, device=2) == 1101
+    assert [status(given) for given, _ in wrong_arguments(types)] == [code for _, code in wrong_arguments(types)]
+    assert status([2] * len(types), device=2) == 1101
+    if kernel == "matmul" and name != "matmul":
+        assert status([2] * len(types), capability=7) == 1801  # no tensor cores that multiply these
+    assert status([None if kind is ctypes.c_void_p else 0 for kind in types]) == 0
     assert library.launches == []
-    assert library.call(entry, *taken, device=1) == 0
+    assert status([2] * len(types), device=1) == 0
     assert library.launches[0].device == 1

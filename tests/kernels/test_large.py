@@ -91,14 +91,7 @@ def test_matmul(device, name):
     assert_guards_are_whole(out)
 
 
-@pytest.mark.parametrize("shape", [(2051, 2049, 67), (2052, 2048, 72)])
-@pytest.mark.parametrize("offset", [0, 1])
-def test_matmul_with_more_tiles_of_128_than_a_device_has_processors(device, shape, offset):
-    m, n, k = shape
-    run(matmul(float32_values(1, (m, k)), float32_values(2, (k, n))), device, (offset,) * 3)
-
-
-def test_more_columns_than_a_launch_has_blocks_are_right_or_refused_and_the_next_call_is_fine(device):
+def test_more_columns_than_a_launch_has_blocks(device):
     # CUDA's grids have at most 65535 blocks along y, and the larger tiles have 128 columns.
     n = 65535 * 128 + 1
     wide = Prepared(matmul(float32_values(1, (1, 1)), float32_values(2, (1, n))), device)

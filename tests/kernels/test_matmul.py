@@ -1,3 +1,5 @@
+"""matmul and matmul_bias_relu on every device: float32 everywhere, on CUDA also float16, bfloat16 and int8."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -6,98 +8,115 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernels
-from kernels._native.errors import ArgumentValueError
-from tests.kernels.instruction_sets import SLOW_BUT_FOR_USUAL, in_turn
-from tests.kernels.stand_in import HostTensor, float32_values, poisoned, properties, shifted
+from tests.kernels import references
+from tests.kernels.guarded import Prepared, run
+from tests.kernels.instruction_sets import on_every_device
+from tests.kernels.references import Case
+from tests.kernels.stand_in import OFFSET, SEEDS, float32_values, properties
 
-pytestmark = in_turn(SLOW_BUT_FOR_USUAL)  # test_devices.py has the quicker ones for all
-SIZES = st.one_of(st.integers(0, 40), st.sampled_from([47, 48, 49, 63, 64, 65, 97, 129]))
-UNIT_ROUNDOFF = 2.0**-24  # of float32
+pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
+pytestmark = on_every_device()
+
+# Around CUDA's tiles of 64 and 128, their depths of 8 and 16, and the CPU's of 6, 12, 16 and 32.
+EXTENTS = st.one_of(st.sampled_from([0, 1, 2, 47, 48, 49, 63, 64, 65, 97, 127, 128, 129, 131]), st.integers(0, 70))
+# One item, odd ones, whole tiles, whole chunks of 16 bytes only, many passes of k, more rows of tiles than a band has.
+SHAPES = [(1, 1, 1), (17, 19, 23), (129, 65, 33), (64, 64, 64), (128, 128, 64), (136, 80, 80), (131, 127, 9)]
+SHAPES += [(16, 8, 304), (577, 16, 16)]
+# More tiles of 128 than a device has processors.
+LARGE = [(2051, 2049, 67), (2048, 2176, 256)]
 
 
-def run(a: np.ndarray, b: np.ndarray, threads: int | None = None) -> np.ndarray:
-    out = HostTensor(poisoned((a.shape[0], b.shape[1]), "float32"))
-    kernels.matmul(HostTensor(a), HostTensor(b), out=out, threads=threads)
-    return out.array
-
-
-def assert_close_to_float64(actual: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """Any order of k float32 additions stays within k u |A||B| (Higham, Accuracy and Stability, section 3.5)."""
-    exact = a.astype(np.float64) @ b.astype(np.float64)
-    bound = (a.shape[1] + 1) * UNIT_ROUNDOFF * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
-    assert np.all(np.abs(actual - exact) <= bound)
+@pytest.fixture(scope="module", params=references.PRODUCTS)
+def dtype(request, device):
+    """A dtype that the device multiplies."""
+    if request.param != "float32" and device == "cpu":
+        pytest.skip("the CPU multiplies float32 alone")
+    return request.param
 
 
 @properties
-@given(SIZES, SIZES, SIZES, st.integers(0, 2**32 - 1), st.integers(0, 3))
-def test_every_shape_is_within_the_error_bound_of_summation(m, n, k, seed, shift):
-    a, b = float32_values(seed, (m, k)), shifted(float32_values(seed + 1, (k, n)), shift)
-    assert_close_to_float64(run(a, b), a, b)
-
-
-@pytest.mark.parametrize("shape", [(257, 300, 513), (1, 1000, 1025), (1000, 1, 70), (130, 2049, 3)])
-def test_shapes_larger_than_any_block(shape):
+@given(st.tuples(EXTENTS, EXTENTS, EXTENTS), SEEDS, st.tuples(OFFSET, OFFSET, OFFSET), st.integers(2, 5))
+def test_any_shape_and_alignment(device, shape, seed, offsets, threads):
     m, n, k = shape
-    a, b = float32_values(1, (m, k)), float32_values(2, (k, n))
-    assert_close_to_float64(run(a, b), a, b)
+    case = references.matmul(float32_values(seed, (m, k)), float32_values(seed + 1, (k, n)))
+    output = run(case, device, offsets)
+    if device == "cpu":
+        prepared = Prepared(case, device, offsets)
+        prepared.call(threads=threads)
+        assert prepared.check().tobytes() == output.tobytes()
 
 
-def test_small_integers_are_exact():
-    a = np.random.default_rng(1).integers(-4, 5, (70, 90)).astype(np.float32)
-    b = np.random.default_rng(2).integers(-4, 5, (90, 50)).astype(np.float32)
-    assert np.array_equal(run(a, b), a @ b)
+# Longer sums, and sizes beyond the CPU's blocks.
+@pytest.mark.parametrize("shape", [(257, 300, 513), (1, 1000, 1025), (1000, 1, 70), (130, 2049, 3), (3, 5, 100_003)])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_named_shapes(device, shape, offset):
+    run(references.normal_product("float32", *shape), device, (offset,) * 3)
 
 
-def test_no_inner_axis_gives_zeros():
-    assert np.array_equal(run(float32_values(1, (3, 0)), float32_values(1, (0, 5))), np.zeros((3, 5)))
+@pytest.mark.parametrize("offset", [0, 1])
+def test_integers_and_normal_numbers(device, dtype, offset):
+    for shape in [*SHAPES, *LARGE] if device == "cuda" else SHAPES:
+        run(references.integer_product(dtype, *shape), device, (offset,) * 3)
+        if dtype != "int8":
+            run(references.normal_product(dtype, *shape), device, (offset,) * 3)
 
 
-def test_nan_and_infinity_reach_exactly_their_row_and_column():
-    a, b = float32_values(1, (20, 30)), float32_values(2, (30, 40))
-    clean = run(a, b)
+def test_no_inner_axis_gives_zeros(device, dtype):
+    output = run(references.integer_product(dtype, 3, 5, 0), device)
+    assert not np.any(output) and not np.any(np.signbit(output))
+
+
+def test_nan_and_infinity_reach_their_row_and_column_alone(device, dtype):
+    if dtype == "int8":
+        pytest.skip("int8 has neither")
+    a, b = references.integers(dtype, 1, (140, 131)), references.integers(dtype, 2, (131, 150))
+    clean = run(references.exact_matmul(a, b, dtype), device)
     a[7, 3], b[5, 11] = np.nan, np.inf
-    actual = run(a, b)
-    assert np.all(np.isnan(actual[7]))
-    assert not np.any(np.isfinite(actual[:, 11]))
-    untouched = np.delete(np.delete(actual, 7, 0), 11, 1)
+    dirty = Prepared(references.exact_matmul(a, b, dtype), device)
+    dirty.call()
+    output = dirty.out.read(dirty.out.host())
+    assert np.isnan(output[7]).all()
+    assert not np.isfinite(output[:, 11]).any()
+    untouched = np.delete(np.delete(output, 7, 0), 11, 1)
     assert np.array_equal(untouched, np.delete(np.delete(clean, 7, 0), 11, 1))
 
 
-@properties
-@given(SIZES, SIZES, SIZES, st.integers(2, 5))
-def test_threads_do_not_change_the_result(m, n, k, threads):
-    a, b = float32_values(1, (m, k)), float32_values(2, (k, n))
-    assert np.array_equal(run(a, b, threads), run(a, b, 1))
+def test_sums_of_int8_wrap_around(device):
+    if device == "cpu":
+        pytest.skip("the CPU multiplies float32 alone")
+    k = 131072 + 16
+    a, b = np.full((1, k), -128, np.int8), np.full((k, 16), -128, np.int8)
+    case = Case("matmul", (a, b), (), (1, 16), "int32", lambda *_: None, inputs="int8")
+    assert np.all(run(case, device) == k * 2**14 - 2**32)
 
 
-def test_nothing_beyond_the_output_is_written():
-    memory = np.full(13 * 17 + 64, 7, np.float32)
-    out = memory[32 : 32 + 13 * 17].reshape(13, 17)
-    kernels.matmul(
-        HostTensor(float32_values(1, (13, 19))), HostTensor(float32_values(2, (19, 17))), out=HostTensor(out)
-    )
-    assert np.all(memory[:32] == 7)
-    assert np.all(memory[32 + 13 * 17 :] == 7)
+BIAS_SHAPES = [(1, 1, 1), (17, 19, 23), (129, 65, 33), (64, 64, 16), (130, 132, 12), (3, 5, 0), (131, 127, 300)]
+BIAS_SHAPES += [(13, 1030, 257), (400, 33, 513), (2, 0, 3), (0, 2, 3)]
 
 
-def test_shapes_that_do_not_fit_are_refused():
-    a, b = HostTensor(float32_values(1, (2, 3))), HostTensor(float32_values(1, (4, 5)))
-    with pytest.raises(ArgumentValueError, match=r"b: got shape \[4, 5\], wanted \[3, n\]"):
-        kernels.matmul(a, b)
-    with pytest.raises(ArgumentValueError, match=r"a: got shape \[3\], wanted two axes"):
-        kernels.matmul(HostTensor(float32_values(1, (3,))), b)
-    with pytest.raises(ArgumentValueError, match=r"out: got shape \[2, 2\], wanted \[2, 3\]"):
-        kernels.matmul(HostTensor(float32_values(1, (2, 2))), a, out=HostTensor(poisoned((2, 2), "float32")))
+@pytest.mark.parametrize("offset", [0, 1])
+def test_bias_relu(device, offset):
+    for shape in [*BIAS_SHAPES, *LARGE[:1]] if device == "cuda" else BIAS_SHAPES:
+        case = references.random_bias_relu(*shape)
+        output = run(case, device, (offset,) * 4)
+        if device == "cpu":
+            prepared = Prepared(case, device)
+            prepared.call(threads=3)
+            assert np.array_equal(prepared.check(), output)
+            product = run(references.matmul(*case.arrays[:2]), device)
+            assert np.array_equal(output, np.maximum(product + case.arrays[2], 0))  # the same sums
 
 
-def test_in_place_is_refused():
-    a, b = HostTensor(float32_values(1, (4, 4))), HostTensor(float32_values(2, (4, 4)))
-    for out, name in ((a, "a"), (b, "b")):
-        with pytest.raises(ArgumentValueError, match=f"overlap {name} .* wanted separate memory$"):
-            kernels.matmul(a, b, out=out)
+def test_bias_relu_of_special_values(device):
+    a = np.array([[np.nan], [1], [-1], [0]], np.float32)
+    b, bias = np.ones((1, 3), np.float32), np.array([0, np.inf, -1], np.float32)
+    output = run(Case("matmul_bias_relu", (a, b, bias), (), (4, 3), "float32", lambda *_: None), device)
+    wanted = [[np.nan] * 3, [1, np.inf, 0], [0, np.inf, 0], [0, np.inf, 0]]
+    assert np.array_equal(output, wanted, equal_nan=True)
 
 
-def test_pytorch_tensors_give_pytorch_tensors():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    a, b = torch.randn(50, 60), torch.randn(60, 70)
-    torch.testing.assert_close(kernels.matmul(a, b), a @ b, rtol=1e-5, atol=1e-5)
+def test_output_is_allocated(device, dtype):
+    prepared = Prepared(references.integer_product(dtype, 17, 19, 23), device)
+    made = kernels.matmul(*prepared.inputs)
+    assert str(made.dtype) == f"torch.{references.PRODUCTS[dtype]}"
+    prepared.case.check(made.cpu().numpy() if dtype != "bfloat16" else made.float().cpu().numpy(), device)
