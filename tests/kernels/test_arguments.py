@@ -239,6 +239,9 @@ WRONG_TYPES = {
 }
 WRONG_VALUES = {
     "x: got device 'mps:0', wanted 'cpu' or 'cuda:N'": lambda: exp(at(0, 4, device="mps:0"), FOUR),
+    "out: got device cuda:0, wanted cpu as x": lambda: quantize(FOUR, 1.0, 0, out=on_cuda(64, 4, dtype="int8")),
+    "b: got device cuda:0, wanted cpu as a": lambda: product(at(0, 2, 2), on_cuda(64, 2, 2)),
+    "bias: got device cuda:0, wanted cpu as a": lambda: bias_relu(at(0, 2, 2), at(64, 2, 2), on_cuda(128, 2)),
     "y: got device cuda:1, wanted cpu as x": lambda: exp(FOUR, at(0, 4, device="cuda:1")),
     r"y: got shape \[5\], wanted \[4\]": lambda: exp(FOUR, at(0, 5)),
     r"out: got bytes .* overlap x .* wanted separate memory, or exactly x": lambda: exp(FOUR, at(64, 4), out=at(4, 4)),

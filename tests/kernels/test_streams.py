@@ -1,13 +1,16 @@
-"""What only CUDA has: streams, graphs, several devices. That the results are right is tested in test_devices.py."""
+"""What only CUDA has: streams, graphs, several devices; for the native kernels and for Triton's."""
 
 from __future__ import annotations
+
+import importlib.util
 
 import pytest
 
 import kernels
-from kernels._native.errors import ArgumentValueError, LaunchError
+from kernels._native.errors import LaunchError
 from tests.kernels.guarded import Prepared
 from tests.kernels.references import KERNELS, random_case
+from tests.kernels.triton_calls import TritonCall
 
 torch = pytest.importorskip("torch", reason="streams are PyTorch's")
 pytestmark = [pytest.mark.cuda, pytest.mark.parametrize("kernel", KERNELS)]
@@ -17,9 +20,17 @@ pytestmark = [pytest.mark.cuda, pytest.mark.parametrize("kernel", KERNELS)]
 BUSY = 1_000_000_000
 
 
-def ready(kernel: str, seed: int, device: str = "cuda") -> Prepared:
+@pytest.fixture(params=[Prepared, TritonCall], ids=["native", "triton"])
+def caller(request) -> type[Prepared]:
+    """How a kernel is called: as ours, or as Triton's."""
+    if request.param is TritonCall and importlib.util.find_spec("triton") is None:
+        pytest.skip("Triton is not installed: PyTorch's wheels with CUDA bring it")
+    return request.param
+
+
+def ready(caller: type[Prepared], kernel: str, seed: int, device: str = "cuda") -> Prepared:
     """Return a call whose code is on the device already (loading it may wait for every stream), its output poisoned."""
-    prepared = Prepared(random_case(kernel, seed), device)
+    prepared = caller(random_case(kernel, seed), device)
     prepared.call()
     prepared.check()
     prepared.out.poison()
@@ -40,15 +51,9 @@ def current_stream(prepared, stream):
         prepared.call()
 
 
-def stream_when_bound(prepared, stream):
-    with torch.cuda.stream(stream):
-        bound = prepared.bind()
-    assert bound() == 0  # another stream is current by now
-
-
-@pytest.mark.parametrize("enqueue", [stream_object, stream_handle, current_stream, stream_when_bound])
-def test_a_busy_stream_holds_back_its_own_calls_and_no_others(kernel, enqueue):
-    held, free = ready(kernel, 1), ready(kernel, 2)
+@pytest.mark.parametrize("enqueue", [stream_object, stream_handle, current_stream])
+def test_busy_stream_holds_back_its_own_calls(caller, kernel, enqueue):
+    held, free = ready(caller, kernel, 1), ready(caller, kernel, 2)
     busy, idle = torch.cuda.Stream(), torch.cuda.Stream()
     torch.cuda._sleep(1)  # its code, too, is to be loaded
     torch.cuda.synchronize()
@@ -68,8 +73,33 @@ def test_a_busy_stream_holds_back_its_own_calls_and_no_others(kernel, enqueue):
     held.check()
 
 
-def test_neighbours_on_the_device_do_not_change_a_bit(kernel):
-    prepared = ready(kernel, 3)
+def test_bound_call_uses_the_stream_that_was_current(caller, kernel):
+    held, busy = ready(caller, kernel, 1), torch.cuda.Stream()
+    torch.cuda._sleep(1)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(busy):
+        bound = held.bind()
+        torch.cuda._sleep(BUSY)
+    assert bound() in (0, None)
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert held.out.is_poison(held.out.host())
+    busy.synchronize()
+    held.check()
+
+
+def test_handle_0_is_the_default_stream(caller, kernel):
+    held = ready(caller, kernel, 1)
+    torch.cuda._sleep(BUSY)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        held.call(stream=0)
+        assert held.out.is_poison(held.out.host())
+    torch.cuda.synchronize()
+    held.check()
+
+
+def test_neighbours_on_the_device_change_no_bit(kernel):
+    prepared = ready(Prepared, kernel, 3)
     prepared.call()
     alone = prepared.check().tobytes()
     noise = torch.randn(4096, 4096, device="cuda")
@@ -91,13 +121,11 @@ def test_neighbours_on_the_device_do_not_change_a_bit(kernel):
     torch.cuda.synchronize()
 
 
-def test_a_call_bound_while_a_graph_is_captured_runs_when_it_is_replayed(kernel):
-    prepared = ready(kernel, 4)
+def test_call_is_captured_in_a_graph(caller, kernel):
+    prepared = ready(caller, kernel, 4)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        bound = prepared.bind()
-        status = bound()
-    assert status == 0
+        prepared.call()
     torch.cuda.synchronize()
     assert prepared.out.is_poison(prepared.out.host())
     for _ in range(2):
@@ -107,18 +135,11 @@ def test_a_call_bound_while_a_graph_is_captured_runs_when_it_is_replayed(kernel)
         prepared.check()
 
 
-def test_tensors_of_the_cpu_and_of_cuda_do_not_mix(kernel):
-    prepared = ready(kernel, 5)
-    prepared.inputs[0] = prepared.inputs[0].cpu()
-    with pytest.raises(ArgumentValueError, match="cuda:0, wanted cpu"):
-        prepared.call()
-
-
 @pytest.mark.parametrize(("current", "home"), [(0, 1), (1, 0)])
-def test_the_tensors_say_which_device_runs_whichever_is_current(kernel, current, home):
+def test_tensors_say_which_device_runs(caller, kernel, current, home):
     require_two_devices()
     with torch.cuda.device(current):
-        prepared = ready(kernel, 6, f"cuda:{home}")
+        prepared = ready(caller, kernel, 6, f"cuda:{home}")
         for keywords in ({}, {"stream": torch.cuda.Stream(home)}):
             prepared.out.poison()
             torch.cuda.synchronize(home)
@@ -128,9 +149,9 @@ def test_the_tensors_say_which_device_runs_whichever_is_current(kernel, current,
             prepared.check()
 
 
-def test_a_stream_of_another_device_is_refused_and_the_next_call_is_fine(kernel):
+def test_stream_of_another_device_is_refused(kernel):
     require_two_devices()
-    prepared = ready(kernel, 7, "cuda:1")
+    prepared = ready(Prepared, kernel, 7, "cuda:1")
     with pytest.raises(LaunchError, match=kernel):
         prepared.call(stream=torch.cuda.Stream(0))
     assert torch.cuda.current_device() == 0
