@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -58,22 +60,21 @@ CALLS = pytest.mark.parametrize(
 
 
 @CALLS
-@pytest.mark.parametrize("shift", [0, 1, 4, 8, 16, 28, 60, 63])
-def test_the_same_bits_come_out_and_nothing_beside_them(around, call, form, stored, shift):
-    for size in SIZES:
+def test_bits_and_guards(around, call, form, stored):
+    for shift, size in itertools.product((0, 1, 4, 8, 16, 28, 60, 63), SIZES):
         memory, out, start = guarded(size, stored, shift)
         call(form, out, size)
         usual = np.zeros(size, dtype=stored)
         library.stream_above(None)
         call(form, usual, size)
         library.stream_above(0)
-        assert out.tobytes() == usual.tobytes(), size
+        assert out.tobytes() == usual.tobytes(), (shift, size)
         memory[start : start + out.nbytes] = 0xA5
-        assert np.all(memory == 0xA5), size
+        assert np.all(memory == 0xA5), (shift, size)
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
-def test_blocks_with_ties_are_divided_and_written_there_once_more(around, name):
+def test_blocks_with_ties(around, name):
     form, x = FORMATS[name], float32_values(5, (20 * 64,), 3.0).astype(np.float64)
     x[64 * np.arange(0, 20, 3) + 7] = 0.125  # 2.5 scales
     tensor = form.tensor(form.encode(x))
@@ -86,7 +87,7 @@ def test_blocks_with_ties_are_divided_and_written_there_once_more(around, name):
 
 
 @CALLS
-def test_with_several_threads_too(around, call, form, stored):
+def test_threads(around, call, form, stored):
     _, out, _ = guarded(5003, stored, 0)
     call(form, out, 1, threads=3)
     usual = np.zeros(5003, dtype=stored)
