@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cuda_on_host.calling import Library, Memory, output
@@ -38,7 +38,7 @@ PLACES = st.lists(st.integers(0, 100), min_size=1, max_size=32)
 
 
 @given(SIZE, PLACES)
-def test_conflicts_are_counted_as_the_definition_says(size, places):
+def test_conflicts_by_definition(size, places):
     addresses = [place * size for place in places]
     found = traffic(request(addresses, size, SHARED), SHARED, writes=False)
     turns = turns_of_banks(addresses, size)
@@ -46,20 +46,21 @@ def test_conflicts_are_counted_as_the_definition_says(size, places):
 
 
 @given(SIZE, PLACES)
-def test_sectors_are_counted_as_the_definition_says(size, places):
+def test_sectors_by_definition(size, places):
     found = traffic(request([place * size for place in places], size), 0, writes=False)
     asked = {place * size + i for place in places for i in range(size)}
     assert found == Traffic(1, (size,), len({byte // 32 for byte in asked}), -(-len(asked) // 32))
 
 
-@pytest.mark.parametrize("stride", range(33))
-def test_words_at_a_stride_share_as_many_banks_as_it_has_factors_in_common_with_their_number(stride):
-    found = traffic(request([lane * stride * 4 for lane in range(32)], 4, SHARED), SHARED, writes=False)
-    assert found.excess == (math.gcd(stride, 32) - 1 if stride else 0)  # one word is given to all
+def test_stride_shares_banks():
+    for stride in range(33):
+        costs = traffic(request([lane * stride * 4 for lane in range(32)], 4, SHARED), SHARED, writes=False)
+        assert costs.excess == (math.gcd(stride, 32) - 1 if stride else 0)  # one word is given to all
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.randoms(use_true_random=False))
-def test_requests_are_found_in_any_order_of_lanes_and_warps(random):
+def test_requests_in_any_order(random):
     # Two warps make three requests each at one site, of which the second is to one bank and the third to one word.
     lanes = [(thread, time) for thread in range(64) for time in range(3)]
     random.shuffle(lanes)
@@ -69,7 +70,7 @@ def test_requests_are_found_in_any_order_of_lanes_and_warps(random):
     assert traffic(accesses, SHARED, writes=False) == Traffic(6, (4,), 2 * (1 + 32 + 1), 6)
 
 
-def test_there_is_no_traffic_of_what_nobody_accesses():
+def test_no_accesses_no_traffic():
     assert traffic(np.empty(0, ACCESS), SHARED, writes=True) == Traffic(0, (), 0, 0)
     assert traffic(np.empty(0, ACCESS), 0, writes=False) == Traffic(0, (), 0, 0)
 
@@ -93,7 +94,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("order", ["forward", 1])
-def test_the_traffic_of_known_kernels(known, name, order):
+def test_known_kernels(known, name, order):
     x, out = Memory(float32_values(1, (2048,))), output((2048,), np.float32)
     assert known.call(f"kv_{name}_cuda", x, out, 2048, order=order, note_accesses=True) == 0
     found = {
@@ -104,7 +105,7 @@ def test_the_traffic_of_known_kernels(known, name, order):
     assert {key: excess for key, excess in found.items() if excess} == KNOWN[name]
 
 
-def test_accesses_are_noted_only_where_they_are_wanted(known):
+def test_accesses_are_noted_on_request(known):
     x, out = Memory(float32_values(1, (2048,))), output((2048,), np.float32)
     assert known.call("kv_by_rows_cuda", x, out, 2048, note_accesses=True) == 0
     noted = known.accesses

@@ -1,19 +1,18 @@
-"""How the CUDA kernels access memory, by the instructions that nvcc makes for them: no GPU is asked."""
+"""How the CUDA kernels access memory, by the instructions that `make build` kept: no GPU is asked."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import kernels
+from kernels._native.library import HAS_CUDA
 
-pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc to compile with")
-FOLDER = Path(kernels.__file__).parent
+pytestmark = pytest.mark.skipif(not HAS_CUDA, reason="built without CUDA kernels")
+BUILD = Path(kernels.__file__).parents[1] / "build"
 ACCESS = re.compile(r"^\s*(?:@\S+\s+)?(ld|st)\.(global|shared|local)\b\S*?(?:\.v(\d))?\.[a-z]+(\d+)\s", re.MULTILINE)
 LOADS, STORES = "ld.global", "st.global"
 # Of each kernel: vectors of 16 bytes that a thread asks for at once, how many it loads and stores (quantize_int8_rows
@@ -21,13 +20,9 @@ LOADS, STORES = "ld.global", "st.global"
 ELEMENTWISE = {"add_mul_exp": (8, 8, 4, 2), "quantize_int8": (4, 4, 4, 1), "quantize_int8_rows": (8, 16, 16, 1)}
 
 
-def accesses(folder: str, file: str, tmp_path: Path) -> dict[str, list[tuple[str, int]]]:
+def accesses(file: str) -> dict[str, list[tuple[str, int]]]:
     """Return what each kernel of a file accesses in memory: "ld.global" and how many bytes, as PTX lists them."""
-    ptx = tmp_path / "kernels.ptx"
-    options = ["-O3", "-DNDEBUG", "-std=c++17", "-arch=sm_80", "-ptx"]
-    command = ["nvcc", *options, str(FOLDER / folder / f"{file}.cu"), "-o", str(ptx)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    (ptx,) = BUILD.rglob(f"{file}.cu.o.keep/{file}.ptx")
     _, *entries = ptx.read_text(encoding="utf-8").split(".entry ")
     return {entry.split("(")[0].strip(): _accesses_of(entry) for entry in entries}
 
@@ -38,9 +33,9 @@ def _accesses_of(entry: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("kernel", ELEMENTWISE)
-def test_an_elementwise_kernel_asks_for_all_its_vectors_before_it_stores_one(kernel, tmp_path):
+def test_elementwise_loads_all_vectors_before_it_stores(kernel):
     at_once, loads, stores, items = ELEMENTWISE[kernel]
-    vectors = {name: of for name, of in accesses(kernel, kernel, tmp_path).items() if "_vector" in name}
+    vectors = {name: of for name, of in accesses(kernel).items() if "_vector" in name}
     assert len(vectors) == (6 if kernel == "quantize_int8_rows" else 3)
     for name, of in vectors.items():
         item = 2 if "float16" in name else 4  # bytes
@@ -53,12 +48,9 @@ def test_an_elementwise_kernel_asks_for_all_its_vectors_before_it_stores_one(ker
         assert Counter(in_memory) == wanted, name
 
 
-@pytest.mark.parametrize(
-    ("folder", "file"),
-    [("matmul", "matmul"), ("matmul", "matmul_tensor"), ("matmul_bias_relu", "matmul_bias_relu")],
-)
-def test_a_product_is_stored_by_vectors(folder, file, tmp_path):
-    vectors = {name: of for name, of in accesses(folder, file, tmp_path).items() if name.endswith("_vector")}
+@pytest.mark.parametrize("file", ["matmul", "matmul_tensor", "matmul_bias_relu"])
+def test_product_is_stored_by_vectors(file):
+    vectors = {name: of for name, of in accesses(file).items() if name.endswith("_vector")}
     assert len(vectors) == (6 if file == "matmul_tensor" else 2)
     for name, of in vectors.items():
         stored = {one for one in of if one[0] == STORES}
