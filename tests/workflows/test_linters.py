@@ -1,4 +1,4 @@
-"""What `make lint` runs on the workflows passes them as they are, works without a network, and finds planted faults."""
+"""What `make lint` runs on the workflows works without a network, and finds planted faults."""
 
 import os
 import re
@@ -6,8 +6,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.workflows.reading import FOLDER, ROOT
 
@@ -41,13 +39,7 @@ def planted(folder, *faults):
     return folder
 
 
-@pytest.mark.parametrize("name", ["check-jsonschema", "zizmor"])
-def test_our_workflows_pass(name):
-    done = lint(name, ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_schema_finds_planted_faults(tmp_path):
+def test_schema_finds_planted_faults(tmp_path):
     faults = [
         ("runs-on:", "run-on:"),
         ("timeout-minutes: 60", "timeout-minutes: soon"),
@@ -58,17 +50,15 @@ def test_the_schema_finds_planted_faults(tmp_path):
     assert set(re.findall(r"fault-\d", done.stdout)) == {"fault-0", "fault-1", "fault-2"}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "audit"),
-    [
-        (CHECKOUT, "actions/checkout@v6", "unpinned-uses"),
-        ("          persist-credentials: false\n", "", "artipacked"),
-        ("run: make venv", "run: echo ${{ github.event.pull_request.title }}", "template-injection"),
-        ("  pull_request:\n", "  pull_request_target:\n", "dangerous-triggers"),
-        ("permissions: {}", "permissions: write-all", "excessive-permissions"),
-    ],
-)
-def test_the_security_linter_finds_a_planted_fault(old, new, audit, tmp_path):
-    done = lint("zizmor", planted(tmp_path, (old, new)))
+def test_security_linter_finds_planted_faults(tmp_path):
+    faults = {
+        "unpinned-uses": (CHECKOUT, "actions/checkout@v6"),
+        "artipacked": ("          persist-credentials: false\n", ""),
+        "template-injection": ("run: make venv", "run: echo ${{ github.event.pull_request.title }}"),
+        "dangerous-triggers": ("  pull_request:\n", "  pull_request_target:\n"),
+        "excessive-permissions": ("permissions: {}", "permissions: write-all"),
+    }
+    done = lint("zizmor", planted(tmp_path, *faults.values()))
     assert done.returncode != 0
-    assert audit in done.stdout
+    for number, audit in enumerate(faults):
+        assert re.search(rf"\[{audit}\].*\n.*fault-{number}\.yml", done.stdout), audit

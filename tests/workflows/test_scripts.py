@@ -35,7 +35,7 @@ def script(name, *args, cwd=ROOT, **variables):
 
 
 @pytest.mark.parametrize("status", [*CODES, 1, 130, 139])
-def test_every_status_is_said_and_fails_the_job_where_somebody_must_act(status, tmp_path):
+def test_verdict_of_every_status(status, tmp_path):
     (tmp_path / "summary.md").write_text("| series | change |\n")
     page = tmp_path / "page.md"
     page.write_text("before\n")
@@ -47,20 +47,20 @@ def test_every_status_is_said_and_fails_the_job_where_somebody_must_act(status, 
     assert page.read_text().endswith(f"(exit status {status})\n\n| series | change |\n\n")
 
 
-def test_the_statuses_are_those_of_the_errors():
+def test_statuses_are_those_of_the_errors():
     from kernel_velocity import errors
 
     codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
     assert codes <= set(CODES)
 
 
-def test_a_run_without_a_summary_says_so(tmp_path):
+def test_verdict_without_summary(tmp_path):
     page = tmp_path / "page.md"
     assert script("verdict", 22, tmp_path / "none.md", GITHUB_STEP_SUMMARY=str(page)).returncode == 22
     assert "No summary was written" in page.read_text()
 
 
-def test_a_summary_that_github_would_not_show_is_cut(tmp_path):
+def test_verdict_of_a_long_summary_is_cut(tmp_path):
     (tmp_path / "summary.md").write_text("x" * 1_000_001)
     page = tmp_path / "page.md"
     assert script("verdict", 0, tmp_path / "summary.md", GITHUB_STEP_SUMMARY=str(page)).returncode == 0
@@ -76,7 +76,7 @@ def test_a_summary_that_github_would_not_show_is_cut(tmp_path):
         ("..hidden", "hidden"),
     ],
 )
-def test_our_machine_is_called_what_its_runner_is(runner, name):
+def test_name_of_our_machine(runner, name):
     done = script("machine-name", RUNNER_ENVIRONMENT="self-hosted", RUNNER_NAME=runner)
     assert (done.returncode, done.stdout) == (0, f"{name}\n")
     from kernel_velocity.runner.track import MACHINE
@@ -84,7 +84,7 @@ def test_our_machine_is_called_what_its_runner_is(runner, name):
     assert MACHINE.fullmatch(name)
 
 
-def test_a_hosted_machine_is_called_what_its_processor_is(tmp_path):
+def test_name_of_a_hosted_machine(tmp_path):
     cpu = tmp_path / "cpuinfo"
     cpu.write_text("processor\t: 0\nmodel name\t: Some(R) CPU E5 @ 2.00GHz\n\nmodel name\t: Other\n")
     done = script("machine-name", cpu, RUNNER_ENVIRONMENT="github-hosted", RUNNER_NAME="Hosted Agent 7")
@@ -94,7 +94,7 @@ def test_a_hosted_machine_is_called_what_its_processor_is(tmp_path):
 @pytest.mark.parametrize(
     "variables", [{}, {"RUNNER_ENVIRONMENT": "self-hosted"}, {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_NAME": "!?"}]
 )
-def test_a_machine_without_a_name_is_refused(variables):
+def test_machine_without_name_is_refused(variables):
     done = script("machine-name", **variables)
     assert done.returncode != 0
     assert done.stdout == ""
@@ -115,14 +115,14 @@ def test_a_machine_without_a_name_is_refused(variables):
         (None, False),
     ],
 )
-def test_the_runner_takes_only_our_workflows(ref, taken):
+def test_runner_takes_only_our_workflows(ref, taken):
     given = {} if ref is None else {"GITHUB_WORKFLOW_REF": ref}
     done = script("job-started", KV_TRUSTED="us/kernels refs/heads/main", **given)
     assert (done.returncode == 0) is taken
     assert ("this runner takes no job of" in done.stderr) is not taken
 
 
-def test_a_runner_that_is_not_set_up_takes_nothing():
+def test_runner_without_settings_takes_nothing():
     for ref, given in (
         (REF, {}),
         ("/.github/workflows/nightly.yml@", {"KV_TRUSTED": " "}),
@@ -133,25 +133,20 @@ def test_a_runner_that_is_not_set_up_takes_nothing():
         assert done.stderr.startswith("error: KV_TRUSTED is")
 
 
+def git(where, *args):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", *who, *args], cwd=where, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 class Clones:
     """A repository, and clones of it as jobs have them."""
 
-    def __init__(self, folder):
-        self.folder, self.count = folder, 0
-        self.origin = folder / "origin.git"
-        self.git(folder, "init", "-q", "-b", "main", "first")
-        (folder / "first" / "results" / "sessions").mkdir(parents=True)
-        for name in ("results/README.md", "results/sessions/01.gz"):
-            (folder / "first" / name).write_text("main's\n")
-        (folder / "first" / ".gitignore").write_text("/results/*\n!/results/README.md\n!/results/sessions/\n")
-        self.git(folder / "first", "add", "-A")
-        self.git(folder / "first", "commit", "-q", "-m", "one")
-        self.git(folder, "clone", "-q", "--bare", "first", "origin.git")
+    git = staticmethod(git)
 
-    def git(self, where, *args):
-        who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-        done = subprocess.run(["git", *who, *args], cwd=where, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
+    def __init__(self, folder, origin):
+        self.folder, self.count = folder, 0
+        self.origin = shutil.copytree(origin, folder / "origin.git")
 
     def clone(self):
         self.count += 1
@@ -188,12 +183,27 @@ class Clones:
         return {name: self.git(self.origin, "show", f"results:{name}") for name in names}
 
 
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory):
+    """A repository of one commit, which has what results/ holds on the main branch."""
+    folder = tmp_path_factory.mktemp("origin")
+    git(folder, "init", "-q", "-b", "main", "first")
+    (folder / "first" / "results" / "sessions").mkdir(parents=True)
+    for name in ("results/README.md", "results/sessions/01.gz"):
+        (folder / "first" / name).write_text("main's\n")
+    (folder / "first" / ".gitignore").write_text("/results/*\n!/results/README.md\n!/results/sessions/\n")
+    git(folder / "first", "add", "-A")
+    git(folder / "first", "commit", "-q", "-m", "one")
+    git(folder, "clone", "-q", "--bare", "first", "origin.git")
+    return folder / "origin.git"
+
+
 @pytest.fixture
-def clones(tmp_path):
-    return Clones(tmp_path)
+def clones(tmp_path, origin):
+    return Clones(tmp_path, origin)
 
 
-def test_results_of_two_machines_are_kept_and_come_back(clones):
+def test_results_of_two_machines_are_merged(clones):
     _, one = clones.night("gpu", gpu__a="1", list="x")
     _, two = clones.night("cpu", cpu__b="2", list="x")
     here = clones.clone()
@@ -225,7 +235,7 @@ def test_what_people_push_meanwhile_is_merged(clones):
     assert clones.kept() == {"gpu/a": "2", "findings": "acknowledged"}
 
 
-def test_what_a_night_that_was_cut_off_left_here_stays(clones):
+def test_results_left_by_a_cut_off_night_stay(clones):
     clone, bundle = clones.night("gpu", gpu__a="1", findings="open\n")
     clones.run(clones.clone(), "push", bundle)
     clones.write(clone / "results", {"gpu__a": "more rounds", "gpu__c": "3"})  # measured, and not kept
@@ -243,7 +253,7 @@ def test_what_a_night_that_was_cut_off_left_here_stays(clones):
     assert clones.kept() == {"gpu/a": "more rounds", "gpu/c": "3", "cpu/b": "2", "findings": "acknowledged"}
 
 
-def test_a_finding_that_two_machines_write_differently_costs_no_other_result(clones):
+def test_conflicting_finding_costs_no_other_result(clones):
     _, one = clones.night("gpu", gpu__a="1", findings__x="of gpu\n", findings__y="1")
     _, two = clones.night("cpu", cpu__b="2", findings__x="of cpu\n", findings__z="2")
     done = script("results-branch", "push", one, two, cwd=clones.clone())
@@ -255,7 +265,7 @@ def test_a_finding_that_two_machines_write_differently_costs_no_other_result(clo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("decided", ["acknowledged\n", None])
-def test_what_people_decided_meanwhile_stays(decided, clones):
+def test_decisions_made_meanwhile_stay(decided, clones):
     clones.run(clones.clone(), "push", clones.night("gpu", findings__x="open\n", findings__y="open\n")[1])
     _, late = clones.night("gpu", gpu__a="1", findings__x="resolved\n")
     person, _ = clones.night("person")
@@ -269,7 +279,7 @@ def test_what_people_decided_meanwhile_stays(decided, clones):
     assert clones.kept() == {"gpu/a": "1", "findings/y": "open", **left}
 
 
-def test_any_other_file_that_two_say_differently_is_for_people(clones):
+def test_other_conflict_is_for_people(clones):
     _, one = clones.night("gpu", findings__x="of gpu\n", gpu__a="1")
     _, two = clones.night("cpu", findings__x="of cpu\n", gpu__a="2", cpu__b="2")
     clones.run(clones.clone(), "push", one)
@@ -280,7 +290,7 @@ def test_any_other_file_that_two_say_differently_is_for_people(clones):
     assert clones.kept() == {"gpu/a": "1", "findings/x": "of gpu"}  # and nothing is overwritten
 
 
-def test_what_was_cut_off_on_its_way_into_the_results_is_not_kept(clones):
+def test_temporary_files_are_left_out(clones):
     rest = {
         "kv-ab__1": "x",
         "kv-sessions__1": "x",
@@ -292,7 +302,7 @@ def test_what_was_cut_off_on_its_way_into_the_results_is_not_kept(clones):
     assert clones.kept() == {"gpu/a": "1"}
 
 
-def test_a_night_that_was_never_set_up_packs_nothing_and_says_so(clones):
+def test_night_without_results_packs_nothing(clones):
     clone = clones.clone()  # no folder for the bundle
     assert "nothing new" in clones.run(clone, "pack", ".asv/night/results.bundle", machine="gpu")
     assert list((clone / ".asv" / "night").iterdir()) == []
@@ -303,7 +313,7 @@ def test_a_night_that_was_never_set_up_packs_nothing_and_says_so(clones):
     assert list((clone / ".asv" / "night").iterdir()) == []  # that of the night before is not pushed again
 
 
-def test_packing_that_fails_leaves_no_branch_behind(clones, tmp_path):
+def test_failed_packing_leaves_no_branch(clones, tmp_path):
     clone = clones.clone()
     clones.write(clone / "results", {"gpu__a": "1"})
     git = tmp_path / "bin" / "git"
@@ -315,7 +325,7 @@ def test_packing_that_fails_leaves_no_branch_behind(clones, tmp_path):
     assert clones.git(clone, "branch", "--format=%(refname:short)") == "main"
 
 
-def test_the_journal_of_a_machine_that_is_thrown_away_comes_back_to_it_alone(clones):
+def test_journal_comes_back_to_its_machine(clones):
     _, other = clones.night("gpu-2", **{"gpu-2__a": "1", "..__.asv__journals__gpu-2-py3.json": "2"})
     first, bundle = clones.night("gpu", gpu__a="1", **{"..__.asv__journals__gpu-py3.json": "1"})
     clones.run(clones.clone(), "push", other, bundle)
@@ -336,7 +346,7 @@ def test_the_journal_of_a_machine_that_is_thrown_away_comes_back_to_it_alone(clo
 
 
 @pytest.mark.slow
-def test_a_branch_that_cannot_be_pushed_is_an_error(clones):
+def test_refused_push_is_an_error(clones):
     _, bundle = clones.night("gpu", gpu__a="1")
     hook = clones.origin / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\nexit 1\n")
@@ -346,8 +356,9 @@ def test_a_branch_that_cannot_be_pushed_is_an_error(clones):
     assert done.stderr.splitlines()[-1].startswith("error: branch results: not pushed; the results are in")
 
 
-@pytest.mark.parametrize("args", [(), ("keep",), ("pack",), ("push",), ("restore", "x")])
-def test_other_words_are_refused(args, clones):
-    done = script("results-branch", *args, cwd=clones.folder / "first")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: results-branch")
+def test_unknown_arguments_are_refused(clones):
+    clone = clones.clone()
+    for args in ((), ("keep",), ("pack",), ("push",), ("restore", "x")):
+        done = script("results-branch", *args, cwd=clone)
+        assert (done.returncode, done.stdout) == (2, ""), args
+        assert done.stderr.startswith("error: results-branch")

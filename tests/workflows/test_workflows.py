@@ -35,7 +35,7 @@ def example(value):
     return number[0] if number else "HEAD"
 
 
-def test_there_are_workflows_and_they_are_looked_at():
+def test_all_workflows_are_read():
     assert [path.suffix for path in PATHS] == [".yml"] * len(WORKFLOWS)
     assert {"nightly.yml", "pull-request.yml", "pull-request-gpu.yml"} <= set(WORKFLOWS)
     assert {name for _, (name, *_) in calls()} >= {"nightly", "gate", "report"}
@@ -43,13 +43,13 @@ def test_there_are_workflows_and_they_are_looked_at():
 
 
 @pytest.mark.parametrize(("where", "arguments"), [pytest.param(*call, id=call[0]) for call in calls()])
-def test_every_command_exists_with_its_options(where, arguments):
+def test_commands_exist_with_their_options(where, arguments):
     assert arguments[0] in COMMANDS, where
     parse(arguments)  # raises UsageError
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
-def test_actions_are_pinned_to_a_commit_and_say_which_version_that_is(path):
+def test_actions_are_pinned_and_name_their_version(path):
     used = re.findall(r"^\s*-?\s*uses: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     for text in used:
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", text), text
@@ -61,13 +61,13 @@ def test_an_action_has_one_version():
     assert names == sorted(set(names))
 
 
-def test_nothing_of_an_event_is_pasted_into_a_script():
+def test_no_expression_in_scripts():
     for where, _, step in SCRIPT_STEPS:
         assert "${{" not in step["run"], where
 
 
 @pytest.mark.parametrize("file", WORKFLOWS)
-def test_rights_are_given_one_by_one(file):
+def test_rights_of_jobs(file):
     assert WORKFLOWS[file]["permissions"] == {}
     given = {name: job["permissions"] for name, job in WORKFLOWS[file]["jobs"].items()}
     writing = {name: rights for name, rights in given.items() if "write" in rights.values()}
@@ -82,14 +82,14 @@ def test_rights_are_given_one_by_one(file):
             assert not re.search(r"\bmake\b|python|pip", step.get("run", "")), where
 
 
-def test_a_clone_is_whole_and_keeps_no_token():
+def test_clones_are_whole_and_keep_no_token():
     clones = [step["with"] for _, _, step in steps() if step.get("uses", "").startswith("actions/checkout@")]
     assert len(clones) >= 4
     for given in clones:
         assert (given["fetch-depth"], given["persist-credentials"]) == (0, False)
 
 
-def test_everything_ends():
+def test_everything_has_a_time_limit():
     for file, name, job in jobs():
         assert 0 < job["timeout-minutes"] <= 240, (file, name)
         for step in job["steps"]:
@@ -104,19 +104,19 @@ def test_two_nights_never_overlap():
     assert WORKFLOWS["nightly.yml"]["concurrency"] == {"group": "nightly", "cancel-in-progress": False}
 
 
-def test_what_was_measured_is_kept_when_a_night_fails():
+def test_results_are_packed_when_a_night_fails():
     for name in ("cpu", "gpu"):
         tail = [step.get("if") for step in WORKFLOWS["nightly.yml"]["jobs"][name]["steps"][-3:]]
         restored = "always() && steps.restore.outcome == 'success'"  # else pack would undo what came there since
         assert tail == [restored, "always()", "failure() || cancelled()"]
 
 
-def test_a_night_writes_every_format():
+def test_night_writes_every_format():
     nights = [set(arguments) for _, arguments in calls() if arguments[0] == "nightly"]
     assert nights and all({f"--{name}" for name in FORMATS} <= options for options in nights)
 
 
-def test_the_branch_is_fetched_before_anything_that_may_fail():
+def test_branch_is_fetched_before_set_up():
     """What is left here of a night that was cut off is packed even where set-up fails, and nothing of another night."""
     names = [step.get("name") for step in WORKFLOWS["nightly.yml"]["jobs"]["cpu"]["steps"]]
     wanted = ["Clear what the last night said", "Fetch the recorded results", "Set up", "Measure", "Pack the results"]
@@ -124,7 +124,7 @@ def test_the_branch_is_fetched_before_anything_that_may_fail():
 
 
 @pytest.mark.parametrize("report", [None, "", "{}"])
-def test_what_a_night_that_was_cut_off_has_spooled_is_ingested_before_it_is_packed(report, tmp_path):
+def test_spool_of_a_cut_off_night_is_ingested(report, tmp_path):
     (pack,) = [step for where, _, step in SCRIPT_STEPS if where == "nightly.yml: cpu: Pack the results"]
     (tmp_path / ".asv" / "night").mkdir(parents=True)
     if report is not None:
@@ -139,7 +139,7 @@ def test_what_a_night_that_was_cut_off_has_spooled_is_ingested_before_it_is_pack
     assert (tmp_path / "said").read_text().splitlines() == [*ingested, "pack .asv/night/results.bundle"]
 
 
-def test_the_evidence_that_a_gate_names_is_uploaded():
+def test_evidence_of_a_gate_is_uploaded():
     for file in ("pull-request.yml", "pull-request-gpu.yml"):
         *_, upload = WORKFLOWS[file]["jobs"]["gate"]["steps"]
         assert f"{session.FOLDER}/" in upload["with"]["path"].splitlines()
@@ -160,7 +160,7 @@ def test_results_are_kept_whatever_the_verdict(cpu, gpu, kept):
     assert holds(WORKFLOWS["nightly.yml"]["jobs"]["keep"]["if"], contexts) is kept
 
 
-def test_no_stranger_writes_the_conditions_of_our_machine():
+def test_strangers_cannot_change_conditions_of_our_machine():
     """A workflow of `pull_request` comes with the request; the others are the default branch's, or a collaborator's."""
     assert len(OWN_MACHINE) == 2
     for file, _, job in OWN_MACHINE:
@@ -204,7 +204,7 @@ def test_who_is_measured_on_our_machine(contexts, measured, forgotten):
     assert not holds(found["gate"]["if"], without)
 
 
-def test_our_machine_measures_the_commit_that_was_labelled_with_tools_of_ours(tmp_path):
+def test_labelled_commit_is_measured_with_our_tools(tmp_path):
     clone, fetch, *rest = WORKFLOWS["pull-request-gpu.yml"]["jobs"]["gate"]["steps"]
     assert "ref" not in clone["with"]  # of this trigger, that is the default branch
     assert not [step for step in rest if "checkout" in step.get("uses", "")]
@@ -269,14 +269,14 @@ def test_where_a_night_runs(event, ref, machine, ran):
     assert not holds(found["gpu"]["if"], {**contexts, "vars": {}})
 
 
-def test_scripts_exist_are_executable_and_are_named():
+def test_scripts_are_executable_and_used():
     texts = "".join(path.read_text(encoding="utf-8") for path in PATHS)
     named = set(re.findall(r"\.github/scripts/([\w-]+)", texts))
     assert named == {path.name for path in SCRIPTS.iterdir()}
     assert all(os.access(path, os.X_OK) for path in SCRIPTS.iterdir())
 
 
-def test_scripts_are_shell(tmp_path):
+def test_bash_reads_every_script(tmp_path):
     """bash reads every script of ours, in files and in steps."""
     for number, (_, _, step) in enumerate(SCRIPT_STEPS):
         (tmp_path / f"step-{number}").write_text(step["run"])
