@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from tests.kernels.guarded import Prepared
-from tests.kernels.numbers import Format
 from tests.kernels.references import Case
 
 
@@ -49,24 +48,6 @@ def run(case: Case, offsets: Sequence[int] = (), device: str = "cpu") -> np.ndar
     assert prepared.bind()() is None
     assert prepared.check().tobytes() == direct.tobytes(), "the same call gave other bits"
     return direct
-
-
-def tensor(form: Format, array: np.ndarray) -> Any:
-    """Return a copy of an array that holds numbers of a format, as a tensor of PyTorch."""
-    import torch
-
-    if form.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
-
-
-def numbers(form: Format, result: Any) -> np.ndarray:
-    """Return the numbers of a tensor of PyTorch, in a type that holds them exactly."""
-    import torch
-
-    if form.name == "bfloat16":
-        return form.decode(result.view(torch.int16).numpy().view(np.uint16))
-    return form.decode(result.numpy())
 
 
 def checks(name: str) -> dict[str, Callable[[], None]]:

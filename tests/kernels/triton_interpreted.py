@@ -6,6 +6,7 @@ where a GPU rounds, and gets subnormal numbers wrong. triton_compiled.py looks a
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -19,32 +20,28 @@ from kernels._native.arguments import Argument
 from kernels._native.errors import ArgumentTypeError, ArgumentValueError, LaunchError
 from tests.kernels import references
 from tests.kernels.guarded import GuardedOutput
-from tests.kernels.numbers import FORMATS, Format
+from tests.kernels.numbers import FORMATS, worst_exp_error
 from tests.kernels.references import FLOAT32
-from tests.kernels.stand_in import float32_values
-from tests.kernels.triton_calls import TritonCall, module, numbers, run, tensor
+from tests.kernels.stand_in import OFFSET, SEEDS, ZERO_POINTS, float32_values
+from tests.kernels.triton_calls import TritonCall, module, run
 
 # The interpreter takes a millisecond for a block; examples are few.
 properties = settings(deadline=None, max_examples=7, database=None)
-SEEDS = st.integers(0, 2**32 - 2)
-OFFSET = st.one_of(st.just(0), st.integers(0, 7))  # elements behind an aligned address
 SIZES = st.one_of(
     st.sampled_from([0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 2047, 2048, 2049, 4099]), st.integers(0, 3000)
 )
 EXTENTS = st.one_of(st.sampled_from([0, 1, 2, 16, 32, 63, 64, 65, 127, 128, 129, 131]), st.integers(0, 70))
-ZERO_POINTS = st.integers(-128, 127)
 ANY_FLOATS = arrays.arrays(
     np.float32, st.integers(0, 80), elements=st.floats(width=32, allow_nan=True, allow_infinity=True)
 )
 # Of the result's last place; float16: add_mul_exp.cpp. bfloat16 the interpreter cuts off.
 HALF_ULP = {"float16": 0.5002, "bfloat16": 1.0}
-HALVES = [FORMATS[name] for name in HALF_ULP]
 
 
 @properties
 @given(SIZES, SEEDS, st.tuples(OFFSET, OFFSET, OFFSET))
 def check_add_mul_exp_of_any_size_and_alignment(n, seed, offsets):
-    run(references.add_mul_exp(float32_values(seed, (n,), 5), float32_values(seed + 1, (n,), 5)), offsets)
+    run(references.elementwise("add_mul_exp", n, seed=seed), offsets)
 
 
 @properties
@@ -79,24 +76,16 @@ def check_add_mul_exp_in_place():
 
 
 def check_add_mul_exp_of_numbers_of_two_bytes():
-    for form in HALVES:
-        x = np.arange(0, 2**16, 3, dtype=np.uint16).view(form.stored)  # NaNs and infinities among them
-        other = form.encode(np.full(x.shape, 0.5))
-        out = module("add_mul_exp").add_mul_exp(tensor(form, x), tensor(form, other))
-        assert str(out.dtype) == f"torch.{form.name}"
-        _assert_exp(form, numbers(form, out), form.decode(x) + form.decode(other))
+    for dtype, bound in HALF_ULP.items():
+        form = FORMATS[dtype]
+        x = form.decode(np.arange(0, 2**16, 3, dtype=np.uint16).view(form.stored))  # NaNs and infinities among them
+        x = x[~(x < -43)] if dtype == "bfloat16" else x  # no subnormal results
+        y = np.full_like(x, 0.5)
 
+        def check(output, _device, form=form, x=x, y=y, bound=bound):
+            assert worst_exp_error(form, output, x, y) <= bound
 
-def _assert_exp(form: Format, actual: np.ndarray, total: np.ndarray) -> None:
-    """Raise AssertionError unless actual is exp(2 total) within the bound; infinity counts as what would be next."""
-    end = np.ldexp(np.longdouble(1), form.largest)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        true = np.minimum(np.exp(2 * total.astype(np.longdouble)), end)
-    assert np.array_equal(np.isnan(actual), np.isnan(total))
-    finite = np.where(np.isposinf(actual), end, actual.astype(np.longdouble))
-    seen = ~np.isnan(total) & ((true >= 2.0**form.smallest) | (form.name != "bfloat16"))
-    worst = np.max(np.abs(finite - true) / form.ulp(true), initial=0, where=seen)
-    assert worst <= HALF_ULP[form.name], f"{form.name}: worst error {worst:.5f} ulp"
+        run(dataclasses.replace(references.add_mul_exp(x, y, dtype), check=check))
 
 
 @properties
@@ -126,12 +115,10 @@ def check_quantize_int8_of_named_values():
 
 
 def check_quantize_int8_of_numbers_of_two_bytes():
-    for form in HALVES:
-        x = np.arange(0, 2**16, 3, dtype=np.uint16).view(form.stored)
+    for dtype in HALF_ULP:
+        x = FORMATS[dtype].decode(np.arange(0, 2**16, 3, dtype=np.uint16).view(FORMATS[dtype].stored))
         for scale, zero_point in ((1.0, 0), (1 / 3, -128)):
-            out = module("quantize_int8").quantize_int8(tensor(form, x), scale, zero_point)
-            wanted = references.quantize_int8_values(form.decode(x), scale, zero_point)
-            assert np.array_equal(out.numpy(), wanted)
+            run(references.quantize_int8(x, scale, zero_point, dtype))
 
 
 @properties
@@ -256,6 +243,7 @@ def check_a_launch_is_on_the_stream_of_the_handle_on_the_device_of_the_tensors()
 
 
 def check_what_triton_and_the_driver_raise_is_a_launch_error():
+    import torch
     from triton.errors import TritonError
 
     from kernels._native import triton_launch
@@ -272,7 +260,7 @@ def check_what_triton_and_the_driver_raise_is_a_launch_error():
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(triton_launch, "devices_of", lambda _kernel: ("cpu",))
-            x = read("x", tensor(FORMATS["float32"], float32_values(1, (4,))), "float32")
+            x = read("x", torch.zeros(4), "float32")
             call = triton_launch.bind(
                 "doubling", Failing(), 1, tensors=(x,), values=(), options={}, stream=None, threads=None
             )
