@@ -15,14 +15,14 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_is_the_same_every_time(tmp_path):
+def test_tree_is_reproducible(tmp_path):
     one, other = (large_tree.build(tmp_path / name, SHAPE) for name in ("one", "other"))
     assert one == other
     assert len(set(one)) == 20
     assert contents(tmp_path / "one" / "results") == contents(tmp_path / "other" / "results")
 
 
-def test_it_has_steps_failures_and_what_is_not_applicable(tmp_path):
+def test_tree_has_steps_and_failures(tmp_path):
     commits = large_tree.build(tmp_path, SHAPE)
     folder = tmp_path / "results" / large_tree.MACHINE
     outcomes = []
@@ -45,7 +45,7 @@ def test_it_has_steps_failures_and_what_is_not_applicable(tmp_path):
 
 
 @pytest.mark.slow
-def test_both_sites_are_measured_on_it(tmp_path, capsys, monkeypatch):
+def test_measure_report(tmp_path, capsys, monkeypatch):
     large_tree.build(tmp_path / "tree", large_tree.Shape(commits=3, series=20))
     monkeypatch.setattr("sys.argv", ["measure_report", str(tmp_path / "tree"), "--turns", "1"])
     measure_report.main()

@@ -63,7 +63,7 @@ def heads(text):
     ]
 
 
-def test_the_comparison_that_is_shown_has_the_form_of_what_is_printed():
+def test_shown_comparison_has_todays_form():
     (shown,) = re.findall(r"```\n(add_mul_exp on cpu\n.+?)```", README, re.DOTALL)
     made = [timed("eager", 1e-3), timed("compile", 9e-4), timed("native", 1e-4, function=2e-4)]
     widths = range(100, 161)  # of a terminal; the narrower, the fewer columns

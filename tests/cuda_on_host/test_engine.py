@@ -35,7 +35,7 @@ def call(library: Library, name: str, n: int = 64, order: str | int = "forward")
 
 
 @IN_ANY_ORDER
-def test_kernels_without_a_fault_are_right(faulty, order):
+def test_correct_kernels(faulty, order):
     x, out = call(faulty, "barrier", order=order)
     assert np.array_equal(out, x[::-1])
     x, out = call(faulty, "barrier_behind", order=order)
@@ -68,7 +68,7 @@ FAULTS = {
 
 @IN_ANY_ORDER
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_found_in_any_order_and_the_next_call_is_fine(faulty, name, order):
+def test_fault_is_seen_in_any_order(faulty, name, order):
     with pytest.raises(KernelError, match=FAULTS[name]):
         call(faulty, name, order=order)
     x, out = call(faulty, "barrier", order=order)
@@ -76,7 +76,7 @@ def test_a_fault_is_found_in_any_order_and_the_next_call_is_fine(faulty, name, o
 
 
 @IN_ANY_ORDER
-def test_blocks_are_in_no_order(faulty, order):
+def test_race_between_blocks_is_seen(faulty, order):
     with pytest.raises(
         KernelError, match=r"a race: it (reads|writes) byte [0-9]+ of array 1, .* of block [01] (reads|writes)"
     ):
@@ -98,7 +98,7 @@ def test_warps_exchange_and_vote(features, order):
 
 @IN_ANY_ORDER
 @pytest.mark.parametrize("shared", [24 * 4, 100_000])
-def test_templates_dynamic_shared_memory_and_three_dimensions(features, order, shared):
+def test_dynamic_shared_memory_in_three_dimensions(features, order, shared):
     x, out = Memory(float32_values(1, (12 * 24,))), output((12 * 24,), np.float32)
     assert features.call("kv_add_cuda", x, out, ctypes.c_int(shared), order=order, device=1, stream=7) == 0
     assert np.array_equal(out.array, x.array + 1)
@@ -106,7 +106,7 @@ def test_templates_dynamic_shared_memory_and_three_dimensions(features, order, s
     assert (launch.grid, launch.block, launch.shared) == ((3, 2, 2), (4, 3, 2), shared)
 
 
-def test_less_dynamic_shared_memory_than_is_used_is_found(features):
+def test_too_little_dynamic_shared_memory_is_seen(features):
     x, out = Memory(float32_values(1, (12 * 24,))), output((12 * 24,), np.float32)
     with pytest.raises(KernelError, match="writes 4 bytes at byte 92 of shared memory, where no variable is"):
         features.call("kv_add_cuda", x, out, ctypes.c_int(23 * 4))
@@ -122,7 +122,7 @@ def test_launches_beyond_the_limits_are_refused(features):
     assert features.launches == []
 
 
-def test_numbers_of_two_bytes_are_rounded_to_the_nearest_half_to_even(features):
+def test_rounding_to_two_bytes(features):
     special = [0.0, -0.0, np.inf, -np.inf, 65504, 65519.996, 65520, 1e-8, 2.0**-25, 1.5 * 2.0**-24, 3e38, 1 + 2.0**-8]
     x = Memory(np.concatenate([np.array(special, np.float32), float32_values(1, (500,), 1000)]))
     n = x.array.size
@@ -136,7 +136,7 @@ def test_numbers_of_two_bytes_are_rounded_to_the_nearest_half_to_even(features):
     assert np.array_equal(back.array[1::2], FORMATS["bfloat16"].decode(wanted["bfloat16"])[1::2])
 
 
-def test_four_products_of_bytes_wrap_around(features):
+def test_byte_products_wrap_around(features):
     words = np.random.default_rng(1).integers(-(2**31), 2**31, (2, 64), dtype=np.int64).astype(np.int32)
     words[:, 0] = -2139062144  # 0x80808080: -128 four times
     c = np.full(64, 2**31 - 1, np.int32)
@@ -161,13 +161,13 @@ def test_products_of_tiles(features, name, order):
 @pytest.mark.parametrize(
     ("name", "stored", "sum_of", "bytes_"), [("int8", np.int8, np.int32, 16), ("float16", np.uint16, np.float32, 32)]
 )
-def test_a_tile_must_be_aligned(features, name, stored, sum_of, bytes_):
+def test_misaligned_tile_is_seen(features, name, stored, sum_of, bytes_):
     a, b = Memory(np.zeros((16, 32), stored), 8), Memory(np.zeros((16, 32), stored))
     with pytest.raises(KernelError, match=f"a tile that is not aligned to {bytes_} bytes"):
         features.call(f"kv_tile_{name}_cuda", a, b, Memory(np.zeros((16, 16), sum_of), is_output=True))
 
 
-def test_copies_are_done_group_by_group(features):
+def test_copies_are_awaited_by_group(features):
     x, out = Memory(float32_values(1, (10,))), output((12,), np.float32)
     assert features.call("kv_pipelined_cuda", x, out) == 0
     assert np.array_equal(out.array, np.append(x.array, [0, 0]))
@@ -180,7 +180,7 @@ def test_copies_are_done_group_by_group(features):
         ("void f(char*); void g() { char large[100000]; f(large); }", "frame size of 100.* bytes"),
     ],
 )
-def test_what_the_compiler_refuses_reaches_the_reader(on_host, tmp_path, source, said):
+def test_compiler_error_is_reported(on_host, tmp_path, source, said):
     (tmp_path / "broken").mkdir()
     broken = tmp_path / "broken" / "broken.cu"
     broken.write_text(source)

@@ -32,13 +32,13 @@ def rewritten(source: str) -> str:
         ),
     ],
 )
-def test_what_is_rewritten(source, wanted):
+def test_rewrite(source, wanted):
     if wanted is None:
         wanted = "cuda_on_host::Configuration(1, 2).of(a)(x); cuda_on_host::Configuration(3, 4).of(b)(y);"
     assert rewritten(source) == wanted
 
 
-def test_lines_keep_their_numbers():
+def test_line_numbers_are_kept():
     source = "a\n__shared__ float\n  t[2]\n;\nk<<<1,\n 2>>>(\nx);\nlast"
     assert rewritten(source).splitlines().index("last") == source.splitlines().index("last")
 
@@ -57,6 +57,6 @@ def test_lines_keep_their_numbers():
         ("__constant__ int x;", "a.cu:1: cannot rewrite '__constant__'"),
     ],
 )
-def test_what_is_not_known_is_refused(source, where):
+def test_unknown_syntax_is_refused(source, where):
     with pytest.raises(RewritingError, match=f"^{where}"):
         rewrite(source, "a.cu")

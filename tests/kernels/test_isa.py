@@ -41,7 +41,7 @@ def put_back():
     library.choose_isa(None)
 
 
-def told(isa: str | None) -> list[str]:
+def process_with(isa: str | None) -> list[str]:
     """Return what a fresh process says with KV_ISA set to this."""
     environment = {name: value for name, value in os.environ.items() if name != "KV_ISA"}
     if isa is not None:
@@ -52,12 +52,12 @@ def told(isa: str | None) -> list[str]:
     ).stdout.splitlines()
 
 
-def test_the_library_says_what_it_has_and_what_it_runs():
+def test_isa_of_this_cpu():
     assert set(library.cpu_isas()) <= set(kernels.build_info()["isas"])
     assert kernels.cpu_isa() in library.cpu_isas()
 
 
-def test_each_can_be_chosen_and_taken_back(put_back):
+def test_choose_isa(put_back):
     usual = kernels.cpu_isa()
     for isa in library.cpu_isas():
         library.choose_isa(isa)
@@ -67,7 +67,7 @@ def test_each_can_be_chosen_and_taken_back(put_back):
 
 
 @pytest.mark.skipif(not {"sse2", "avx2"} <= set(library.cpu_isas()), reason="this CPU has no FMA")
-def test_what_is_chosen_is_what_runs(put_back):
+def test_chosen_isa_runs(put_back):
     a, b = float32_values(1, (30, 300)), float32_values(2, (300, 40))
     products = {}
     for isa in ("sse2", "avx2"):
@@ -78,7 +78,7 @@ def test_what_is_chosen_is_what_runs(put_back):
 
 
 @pytest.mark.parametrize("name", ["avx1024", "AVX2", "", "avx512 "])
-def test_what_is_not_there_is_refused_and_changes_nothing(put_back, name):
+def test_unknown_isa_is_refused(put_back, name):
     before = library.cpu_isas()[0]
     library.choose_isa(before)
     with pytest.raises(ArgumentValueError, match=rf"isa: got '{name}', wanted .*{before}.*: what this build has"):
@@ -88,17 +88,17 @@ def test_what_is_not_there_is_refused_and_changes_nothing(put_back, name):
     assert "KV_ISA" in library.status_text(KV_ERROR_ISA)
 
 
-def test_kv_isa_is_read_by_the_first_who_asks():
+def test_kv_isa_is_read_at_first_use():
     slowest, best = library.cpu_isas()[0], library.cpu_isas()[-1]
-    assert told(slowest) == [repr(slowest.encode()), "0", "0", "0", slowest]
-    assert told("") == [repr(best.encode()), "0", "0", "0", best]
+    assert process_with(slowest) == [repr(slowest.encode()), "0", "0", "0", slowest]
+    assert process_with("") == [repr(best.encode()), "0", "0", "0", best]
     refused = [str(KV_ERROR_ISA)] * 3
-    *statuses, message = told("mmx")
+    *statuses, message = process_with("mmx")
     assert statuses == ["None", *refused]
     assert message.startswith("KV_ISA: got 'mmx', wanted ") and slowest in message
 
 
-def test_a_call_is_refused_before_anything_is_computed(monkeypatch):
+def test_call_with_unknown_kv_isa_is_refused(monkeypatch):
     monkeypatch.setenv("KV_ISA", "mmx")
     monkeypatch.setattr(library, "LIBRARY", type("Undecided", (), {"kv_isa": lambda: None, "kv_isas": lambda: b"sse2"}))
     x = HostTensor(float32_values(1, (4,)))
@@ -114,7 +114,7 @@ def compiled(folder: Path, source: str) -> Path:
     return folder / "kernel.cpp.o"
 
 
-def test_code_that_the_linker_could_give_to_every_cpu_is_refused(tmp_path):
+def test_code_that_leaves_its_object_is_refused(tmp_path):
     shared = compiled(tmp_path / "shared", "int kv_shared() { return 1; }")
     plain = compiled(tmp_path / "sse2", "int kv_f_sse2(int x) { return x; }")
     inline = "inline int twice(int x) { return 2 * x; }\nint kv_f_ISA(int x) { return twice(x); }"

@@ -60,7 +60,7 @@ def assert_guards_are_whole(out: GuardedOutput) -> None:
 
 @pytest.mark.parametrize("offset", [0, 1])  # by vectors, and one by one
 @pytest.mark.parametrize("kernel", ["add_mul_exp", "quantize_int8"])
-def test_elementwise_kernels(device, kernel, offset):
+def test_elementwise(device, kernel, offset):
     count = COUNTS[device]
     require_memory(device, 12 * count + (4 << 30))
     x, y = float32_values(1, (PERIOD,)), float32_values(2, (PERIOD,))
