@@ -5,7 +5,6 @@ With PyTorch also against its problem, on a GPU where there is one.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,9 @@ from tests.cuda_on_host.calling import ORDERS, KernelError, Memory, output
 from tests.kernels.instruction_sets import ISAS, in_turn
 from tests.kernels.numbers import FORMATS, Format
 from tests.kernels.stand_in import HostTensor, float32_values, shifted
+from tests.kernels.test_cuda_faults import Planted
+from tests.kernels.test_cuda_on_host import entry_point
 
-FOLDER = Path(kernels.__file__).parent
 DTYPES = ("float32", "float16", "bfloat16")
 FORMS = pytest.mark.parametrize("form", [FORMATS[name] for name in DTYPES], ids=DTYPES)
 
@@ -129,7 +129,7 @@ def test_threads_do_not_change_the_result(form):
 
 def on_gpu(on_host, form: Format, x: np.ndarray, shifts: tuple[int, int] = (0, 0), **how) -> str:
     """Run the CUDA kernel of a dtype on the engine, check its outputs; return the kernel that ran."""
-    name = "kv_quantize_int8_rows" + ("" if form.name == "float32" else f"_{form.name}")
+    name = entry_point("quantize_int8_rows", form.name)[1]
     out, scales = output(x.shape, np.int8, shifts[1]), output(x.shape[:1], np.float32)
     library = on_host.kernel("quantize_int8_rows")
     assert library.call(f"{name}_cuda", Memory(x, shifts[0]), out, scales, *x.shape, **how) == 0
@@ -168,16 +168,9 @@ def test_cuda_rows_of_every_kind(on_host, form, columns):
 
 def run_changed(on_host, tmp_path: Path, part: str, by: str) -> None:
     """Run the CUDA kernel of float32, with a part of its source replaced, by blocks and by warps; check its outputs."""
-    shutil.copytree(FOLDER, tmp_path / "kernels", ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__"))
-    source = tmp_path / "kernels" / "quantize_int8_rows" / "quantize_int8_rows.cu"
-    text = source.read_text(encoding="utf-8")
-    assert text.count(part) == 1, "the kernel has changed: change it anew"
-    source.write_text(text.replace(part, by), encoding="utf-8")
-    library, form = on_host.library(source), FORMATS["float32"]
+    changed = Planted(on_host, tmp_path, part, by)
     for columns in (1100, 100):
-        x, out, scales = values(form, 1, (9, columns)), output((9, columns), np.int8), output((9,), np.float32)
-        assert library.call("kv_quantize_int8_rows_cuda", Memory(x), out, scales, 9, columns, processors=1) == 0
-        assert_right(form, x, out.array, scales.array)
+        on_gpu(changed, FORMATS["float32"], values(FORMATS["float32"], 1, (9, columns)), processors=1)
 
 
 @pytest.mark.slow  # compiles the kernel once more
