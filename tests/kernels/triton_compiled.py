@@ -76,7 +76,7 @@ def elementwise(kernel: str, dtype: str, architecture: int, n: str, aligned: str
     return compiled(vars(found)[f"{kernel}_kernel"], types, options, aligned, architecture)
 
 
-def check_elementwise_kernels_access_16_bytes_at_once():
+def check_elementwise_accesses_16_bytes():
     for architecture, dtype in itertools.product(ARCHITECTURES, TYPES):
         for kernel, tensors in (("add_mul_exp", "x y out"), ("quantize_int8", "x out")):
             ptx = elementwise(kernel, dtype, architecture, "i32", f"{tensors} n")
@@ -90,21 +90,21 @@ def check_elementwise_kernels_access_16_bytes_at_once():
             assert len(ragged) - len(accesses) == len(tensors.split())
 
 
-def check_float32_is_rounded_to_the_nearest_number_of_two_bytes():
+def check_rounding_to_two_bytes():
     for architecture, (dtype, short) in itertools.product(ARCHITECTURES, (("float16", "f16"), ("bfloat16", "bf16"))):
         ptx = elementwise("add_mul_exp", dtype, architecture, "i32", "x y out n")
         assert re.findall(r"cvt\.\S*\.f32", ptx)
         assert set(re.findall(r"cvt\.\S*\.f32", ptx)) == {f"cvt.rn.{short}x2.f32"}
 
 
-def check_exp_is_our_own_and_the_division_is_ieees():
+def check_exp_and_division():
     for architecture, dtype in itertools.product(ARCHITECTURES, TYPES):
         assert "ex2" not in elementwise("add_mul_exp", dtype, architecture, "i32", "x y out n")
         ptx = elementwise("quantize_int8", dtype, architecture, "i32", "x out n")
         assert set(re.findall(r"(?:div|rcp)\.\S+", ptx)) == {"div.rn.f32"}
 
 
-def check_elementwise_kernels_of_one_element_of_any_address_and_beyond_32_bits():
+def check_elementwise_of_other_sizes():
     for architecture, n in itertools.product(ARCHITECTURES, ("1", "i32", "i64")):
         elementwise("add_mul_exp", "float32", architecture, n, "")
         elementwise("quantize_int8", "float16", architecture, n, "")
@@ -116,7 +116,7 @@ def product(sizes: str, aligned: str, architecture: int, options: dict[str, int]
     return compiled(module("matmul").matmul_kernel, types, options, aligned, architecture)
 
 
-def check_products_of_float32_are_float32s():
+def check_products_are_of_float32():
     found = module("matmul")
     for architecture, options in itertools.product(ARCHITECTURES, (found.LARGE, found.SMALL)):
         ptx = product("i32 i32 i32", "a b c m n k", architecture, options)
@@ -124,7 +124,7 @@ def check_products_of_float32_are_float32s():
         assert "mma" not in ptx and "tf32" not in ptx
 
 
-def check_matmul_of_single_rows_of_any_address_and_beyond_32_bits():
+def check_matmul_of_other_sizes():
     found = module("matmul")
     for architecture, options in itertools.product(ARCHITECTURES, (found.LARGE, found.SMALL)):
         for sizes in ("1 1 1", "1 i32 i32", "i32 1 i32", "i32 i32 1", "i32 i32 i32", "i64 i64 i64"):

@@ -50,12 +50,12 @@ def check_add_mul_exp_of_any_bits(x):
     run(references.add_mul_exp(x, np.zeros_like(x)))
 
 
-def check_add_mul_exp_over_the_whole_range_subnormal_results_too():
+def check_add_mul_exp_whole_range():
     x = (np.linspace(-105, 89, 12_007) / 2).astype(np.float32)
     run(references.add_mul_exp(x, np.zeros_like(x)))
 
 
-def check_add_mul_exp_of_every_pair_of_special_values():
+def check_add_mul_exp_pairs_of_special_values():
     tiny, most = float(FLOAT32.tiny), float(FLOAT32.max)
     special = np.array([np.nan, np.inf, -np.inf, 0, -0.0, tiny, -tiny, 1e-45, -1e-45, most, -most, 1, 44], np.float32)
     x, y = (grid.ravel().copy() for grid in np.meshgrid(special, special))
@@ -102,7 +102,7 @@ def check_quantize_int8_of_any_bits_and_scale(x, scale, zero_point):
 
 @properties
 @given(st.floats(2**-20, 2**20, width=32), ZERO_POINTS)
-def check_quantize_int8_at_ties_beside_them_and_where_it_saturates(scale, zero_point):
+def check_quantize_int8_ties_and_saturation(scale, zero_point):
     ties = (np.arange(-300, 300) + np.float32(0.5)).astype(np.float32) * np.float32(scale)
     beside = [np.nextafter(ties, np.float32(side * np.inf)) for side in (1, -1)]
     run(references.quantize_int8(np.concatenate([ties, *beside]), scale, zero_point))
@@ -132,7 +132,7 @@ def check_matmul_without_an_inner_axis_gives_zeros():
     assert np.array_equal(output, np.zeros((3, 5)))
 
 
-def check_matmul_keeps_nan_and_infinity_to_their_row_and_column():
+def check_matmul_nan_and_infinity():
     a, b = float32_values(1, (70, 30)), float32_values(2, (30, 40))
     clean = run(references.matmul(a, b))
     a[7, 3], b[5, 11] = np.nan, np.inf
@@ -144,7 +144,7 @@ def check_matmul_keeps_nan_and_infinity_to_their_row_and_column():
     assert np.array_equal(*rest)
 
 
-def check_without_elements_nothing_is_launched():
+def check_nothing_is_launched_for_nothing():
     import torch
 
     class Refusing:
@@ -163,7 +163,7 @@ def check_without_elements_nothing_is_launched():
             module("matmul").matmul(torch.empty(3, 0), torch.empty(0, 2))
 
 
-def check_outputs_are_allocated_and_a_bound_call_computes_each_time():
+def check_outputs_and_bound_calls():
     import torch
 
     x = torch.zeros(2, 3)
@@ -179,7 +179,7 @@ def check_outputs_are_allocated_and_a_bound_call_computes_each_time():
         assert torch.allclose(out, torch.exp(4 * x))
 
 
-def check_arguments_that_do_not_fit_are_refused_as_by_the_native_kernels():
+def check_wrong_arguments_are_refused():
     import torch
 
     x, eight, out = torch.zeros(4), torch.zeros(8), torch.zeros(4, dtype=torch.int8)
@@ -210,7 +210,7 @@ def check_arguments_that_do_not_fit_are_refused_as_by_the_native_kernels():
                 call()
 
 
-def check_a_launch_is_on_the_stream_of_the_handle_on_the_device_of_the_tensors():
+def check_stream_and_device_of_a_launch():
     from kernels._native import triton_launch
 
     current = []
@@ -242,7 +242,7 @@ def check_a_launch_is_on_the_stream_of_the_handle_on_the_device_of_the_tensors()
     assert current[-1] is None
 
 
-def check_what_triton_and_the_driver_raise_is_a_launch_error():
+def check_errors_are_launch_errors():
     import torch
     from triton.errors import TritonError
 

@@ -81,7 +81,7 @@ def check_matmul_with_a_large_output():
     _product_of_ones(46343, 46343, 4)
 
 
-def check_matmul_of_the_larger_tiles_and_a_group_that_is_not_full():
+def check_matmul_of_larger_tiles():
     tiles = module("matmul").LARGE["tile"]
     m, n, k = 11 * tiles + 3, 9 * tiles + 5, 21  # 12 x 10 tiles in groups of 8 rows
     assert module("matmul").configuration(m, n)[1]["tile"] == tiles
