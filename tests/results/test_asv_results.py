@@ -9,9 +9,9 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.results import failures, reader, sessions
+from kernel_velocity.results import combine, failures, reader, sessions
+from kernel_velocity.results.combine import NO_TELEMETRY
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.results.records import NO_TELEMETRY
 from tests import synthetic
 from tests.series.one_by_one import measurements, recorded
 
@@ -29,6 +29,12 @@ def newest(found, tree):
     """Return what was read of the newest commit's file."""
     (file,) = [file for file in found.files if file.commit == tree.commits[-1]]
     return file
+
+
+def recorded_values(file):
+    """Return the times of a results file as asv stores them, without telemetry."""
+    bare = dataclasses.replace(file, rounds={}, failures={})
+    return [combine.measurement(bare, row, index, {}) for row in bare.rows for index in range(len(row.pairs))]
 
 
 def edit(path, change):
@@ -72,10 +78,11 @@ def test_a_file_that_asv_wrote_is_understood(tree):
     results.add_result(benchmark, outcome)
     results.save(str(tree.results))
     (found,) = [file for file in read(tree).files if file.machine == "asv-made"]
-    assert [value.outcome for value in found.values] == [Outcome.MEASURED, Outcome.FAILED, Outcome.NOT_APPLICABLE]
-    assert [value.case for value in found.values] == ["a", "b", "c"]
-    assert found.values[0].seconds == 0.5
-    assert found.values[0].interval.low <= 0.5 <= found.values[0].interval.high
+    values = recorded_values(found)
+    assert [value.outcome for value in values] == [Outcome.MEASURED, Outcome.FAILED, Outcome.NOT_APPLICABLE]
+    assert [value.key.case for value in values] == ["a", "b", "c"]
+    assert values[0].seconds == 0.5
+    assert values[0].interval.low <= 0.5 <= values[0].interval.high
     assert found.commit == "f" * 40
 
 
@@ -85,13 +92,14 @@ def test_what_asv_could_not_bound_has_no_interval(tree):
             row[5] = [-math.inf] * len(row[0])
 
     edit(file_of(tree), unbound)
-    assert all(value.interval is None for value in newest(read(tree), tree).values if value.outcome is Outcome.MEASURED)
+    values = recorded_values(newest(read(tree), tree))
+    assert all(value.interval is None for value in values if value.outcome is Outcome.MEASURED)
 
 
 def test_a_row_without_result_failed_everywhere(tree):
     edit(file_of(tree), lambda data: data["results"].update({"matmul.Cpu.time_hot": [None, [["'eager'"], ["'c'"]]]}))
-    found = {value.benchmark: value for file in read(tree).files for value in file.values if value.case == "c"}
-    assert found["matmul.Cpu.time_hot"].outcome is Outcome.FAILED
+    values = [value for value in recorded_values(newest(read(tree), tree)) if value.key.case == "c"]
+    assert [(value.key.benchmark, value.outcome) for value in values] == [("matmul.Cpu.time_hot", Outcome.FAILED)]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +148,7 @@ def test_a_damaged_row_is_named_and_the_others_are_read(tree, row, complaint):
     found, note = the_note(tree)
     assert complaint in note
     assert "matmul.Cpu.time_hot" in note
-    assert {value.benchmark for value in newest(found, tree).values} | {"matmul.Cpu.time_hot"} == set(synthetic.CASES)
+    assert {row.benchmark for row in newest(found, tree).rows} | {"matmul.Cpu.time_hot"} == set(synthetic.CASES)
     assert len(found.files) == 5
 
 
@@ -306,7 +314,7 @@ HUGE = 10**400  # an integer for JSON, and for no float
 )
 def test_what_no_page_can_show_is_left_out(tmp_path, row, complaint):
     found, (note,) = read_one(tmp_path, row)
-    assert found.values == () and complaint in note
+    assert found.rows == () and complaint in note
 
 
 @pytest.mark.parametrize(
@@ -317,10 +325,13 @@ def test_what_no_page_can_show_is_left_out(tmp_path, row, complaint):
     ],
 )
 def test_beside_a_time_what_is_out_of_bounds_is_not_known(tmp_path, row, lost):
-    (plain,) = read_one(tmp_path)[0].values
-    found, notes = read_one(tmp_path, row)
-    assert getattr(plain, lost) is not None
-    assert (found.values, notes) == ((dataclasses.replace(plain, **{lost: None}),), [])
+    def known(found):
+        (value,), (only,) = recorded_values(found), found.rows
+        return {"interval": value.interval, "began": only.began, "seconds": value.seconds}
+
+    plain, (found, notes) = known(read_one(tmp_path)[0]), read_one(tmp_path, row)
+    assert plain[lost] is not None
+    assert (known(found), notes) == (plain | {lost: None}, [])
 
 
 def test_columns_without_names_are_none(tmp_path):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kernel_velocity.results.combine import OTHER_TELEMETRY
 from kernel_velocity.results.measurement import Outcome
-from kernel_velocity.results.records import OTHER_TELEMETRY
 from tests.results.test_asv_results import edit, file_of, read
 from tests.series import one_by_one
 

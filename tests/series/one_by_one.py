@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import git, reader
+from kernel_velocity.results import combine, git, reader
 from kernel_velocity.results.measurement import (
     OUTCOMES,
     Adjusted,
@@ -20,21 +20,10 @@ from kernel_velocity.results.measurement import (
     SeriesKey,
     round_interval,
 )
-from kernel_velocity.results.records import (
-    Benchmark,
-    History,
-    Machine,
-    ResultsFile,
-    StoredValue,
-    code_of,
-    kept_rounds,
-    left_out_notes,
-    measurement,
-    twice,
-    unshowable,
-)
+from kernel_velocity.results.records import Benchmark, History, Machine, RecordedRow, ResultsFile
 from kernel_velocity.series.changes import Change, alike, compare, telling
 from kernel_velocity.series.columns import TIMES, Columns
+from kernel_velocity.series.layout import duplicate_note, left_out_notes, unshowable
 from kernel_velocity.site.text import places
 from kernel_velocity.stats.adjust_series import Place, fitted
 
@@ -135,20 +124,20 @@ def measurements(recorded: Recorded) -> tuple[tuple[Measurement, ...], tuple[str
     rounds: dict[Place, dict[str, Sequence[Round]]] = {}
     code: dict[Place, dict[str, str]] = {}
     left_out: Counter[str] = Counter()
-    for file, value in _values(recorded):
-        reason = unshowable(value.benchmark, value.version, recorded.benchmarks)
-        item = measurement(file, value, recorded.benchmarks or {})
+    for file, row, index in _values(recorded.files):
+        reason = unshowable(row.benchmark, row.version, recorded.benchmarks)
+        item = combine.measurement(file, row, index, recorded.benchmarks or {})
         if reason is None and (item.key, item.commit) in found:
-            reason = twice(item.commit, item.key.machine)
+            reason = duplicate_note(item.commit, item.key.machine)
         if reason is None:
             found[item.key, item.commit] = item
-            if item.outcome is Outcome.MEASURED and item.method is not None:
-                kept = kept_rounds(file, value, item.method)
-                rounds.setdefault((item.key, item.method), {})[item.commit] = kept
-                known = code_of(file, value, kept)
+            if item.method is not None:
+                own = combine.rounds_of(file, item)
+                rounds.setdefault((item.key, item.method), {})[item.commit] = own
+                known = combine.code_of(file, item.key, own)
                 code.setdefault((item.key, item.method), {}).update({} if known is None else {file.commit: known})
         else:
-            left_out[f"{value.benchmark} {reason}"] += 1
+            left_out[f"{row.benchmark} {reason}"] += 1
     for (key, _), series in fitted(rounds, code).items():
         for commit, estimates in series.estimates.items():
             adjusted = replace(fair(estimates), fit=series.fit)
@@ -161,10 +150,10 @@ def fair(estimates: Sequence[float]) -> Adjusted:
     return Adjusted(seconds=statistics.median(estimates), interval=round_interval(estimates))
 
 
-def _values(recorded: Recorded) -> Iterator[tuple[ResultsFile, StoredValue]]:
-    for file in recorded.files:
-        for value in file.values:
-            yield file, value
+def _values(files: Iterable[ResultsFile]) -> Iterator[tuple[ResultsFile, RecordedRow, int]]:
+    for file in files:
+        for row in file.rows:
+            yield from ((file, row, index) for index in range(len(row.pairs)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,11 @@
 """Reads asv's results directory (format version 2) and the telemetry beside it.
 
-What cannot be read becomes a note, one line that says where and what, and everything else is still read: a
-history of years must not be lost to one truncated file. Only a results directory that is none is an error.
+A part that cannot be read becomes a note, one line that says where and what. Everything else is still read: a history
+of years must not be lost to one truncated file.
 
-The layout is asv's: `benchmarks.json`, `<machine>/machine.json`, `<machine>/<commit8>-<environment>.json`;
-ours beside it: `<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line; in files of the same name
-what failed (`failures`) and what the machine was (`session_facts`).
+asv's layout is `benchmarks.json`, `<machine>/machine.json`, `<machine>/<commit8>-<environment>.json`. Beside it lie
+`<machine>/telemetry/<commit8>-<environment>.jsonl`, one round a line, and files of the same stem with failures
+(failures.py) and with facts of the machine (sessions.py).
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kernel_velocity import bounds
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.results import failures, lines, records
-from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, ResultsFile, StoredRow, TrackedValue
+from kernel_velocity.harness.statistics import FloatArray
+from kernel_velocity.results import failures, lines
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome
+from kernel_velocity.results.records import HARDWARE, Benchmark, Machine, Pair, RecordedRow, ResultsFile, TrackedValue
 
 _strict: Callable[[bytes], Any]
 try:
@@ -32,6 +39,10 @@ except ImportError:  # a machine that only measures has none
 
 FORMAT_VERSION = 2  # of results files and benchmarks.json; machine.json has its own, which changes nothing here
 _AXES = 2  # implementation, case (contract)
+_PLAIN = frozenset((float, int, type(None)))  # numpy converts these as we do, None to NaN
+_MEASURED, _NOT_APPLICABLE, _FAILED = (
+    OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
+)
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -67,7 +78,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _parsed(content: bytes) -> Any:
-    """Return what JSON says; NaN and Infinity, which asv writes and JSON does not have, as they are meant."""
+    """Return what JSON says; NaN and Infinity, which asv writes and JSON lacks, included."""
     try:
         return _strict(content)
     except ValueError:
@@ -113,15 +124,15 @@ def read_benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None
     except ResultsError as error:
         notes.append(f"{path.name}: {error}; times are shown, GFLOPS need it (`asv run` writes it again)")
         return None
-    found = {}
+    benchmarks = {}
     for name, entry in data.items():
         if name == "version" or (isinstance(entry, dict) and entry.get("type") != "time"):
-            continue  # a track_ or memory benchmark: none of these pages' business
+            continue  # a track_ or memory benchmark
         try:
-            found[name] = _benchmark(name, entry)
+            benchmarks[name] = _benchmark(name, entry)
         except ResultsError as error:
             notes.append(f"{path.name}: {name}: {error}; it is left out")
-    return found
+    return benchmarks
 
 
 def _benchmark(name: str, entry: object) -> Benchmark:
@@ -180,7 +191,7 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
     except ResultsError as error:
         notes.append(f"{where}: {error}; it is left out")
         return None
-    found: list[StoredRow] = []
+    recorded: list[RecordedRow] = []
     tracked: list[TrackedValue] = []
     for name, row in rows.items():
         try:
@@ -189,15 +200,18 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
             named = dict(zip(columns, row, strict=False))
             if not isinstance(named.get("version"), str | None):
                 _refuse("version", "a text", named["version"])
-            found += _rows(name, named)
-            tracked += _tracked(name, named)
+            kind = name.rpartition(".")[2]
+            if kind.startswith("time_"):
+                recorded.append(_recorded_row(name, named))
+            elif kind.startswith("track_"):
+                tracked += _tracked(name, named)
         except ResultsError as error:
             notes.append(f"{where}: {name}: {error}; it is left out")
     return ResultsFile(
         machine=path.parent.name,
         environment=environment,
         commit=commit,
-        rows=tuple(found),
+        rows=tuple(recorded),
         rounds=lines.read_rounds(lines.beside(path, lines.ROUNDS), notes),
         failures=lines.read_failures(lines.beside(path, failures.SUFFIX), notes),
         tracked=tuple(tracked),
@@ -211,20 +225,75 @@ def _hardware(params: object) -> dict[str, str]:
     return {name: str(known[name]) for name in HARDWARE if known.get(name)}
 
 
-def _rows(name: str, row: Mapping[str, Any]) -> Iterator[StoredRow]:
-    """Yield the row of a timing benchmark."""
-    if name.rpartition(".")[2].startswith("time_"):
-        yield records.stored_row(name, row, _axes(_require(row, "params", list)), _began(row))
+def _recorded_row(name: str, row: Mapping[str, Any]) -> RecordedRow:
+    """Return the row of a timing benchmark; without a result, all of its combinations failed."""
+    pairs = _pairs(_axes(_require(row, "params", list)))
+    results = _column(row, "result", len(pairs))
+    outcome, seconds = _times(results)
+    low, high = (_numbers(_column(row, key, len(pairs))) for key in ("stats_ci_99_a", "stats_ci_99_b"))
+    # asv could not bound all of them (it stores infinities from few samples)
+    bounded = (outcome == _MEASURED) & _are_times(low) & _are_times(high)
+    return RecordedRow(
+        benchmark=name,
+        version=row.get("version"),
+        pairs=pairs,
+        outcome=outcome,
+        seconds=seconds,
+        # asv rounds its bounds to five digits when it stores them, but not the value
+        low=np.where(bounded, np.minimum(low, seconds), np.nan),
+        high=np.where(bounded, np.maximum(high, seconds), np.nan),
+        began=_began(row),
+    )
+
+
+@lru_cache(maxsize=10_000)  # the same few axes stand in every file
+def _pairs(axes: tuple[tuple[str, ...], ...]) -> tuple[Pair, ...]:
+    implementations, cases = axes
+    return tuple(itertools.product(implementations, cases))
+
+
+def _column(row: Mapping[str, Any], key: str, length: int) -> list[Any]:
+    """Return a column of a row: a value for each combination of the parameters."""
+    values = row.get(key)
+    if values is None:  # asv's short form of a list of nulls
+        return [None] * length
+    if not isinstance(values, list) or len(values) != length:
+        _refuse(key, f"a list of {length}, one for each combination of the parameters", values)
+    return values
+
+
+def _times(results: Sequence[object]) -> tuple[IntArray, FloatArray]:
+    """Return the outcomes and times, s, of results. asv stores null for a failure and NaN for n/a."""
+    seconds = _numbers(results)
+    failed = np.array([value is None for value in results], np.bool_)
+    missing = np.isnan(seconds)
+    for index in np.flatnonzero(~failed & ~_are_times(seconds)).tolist():
+        value = results[index]
+        if not (isinstance(value, float) and math.isnan(value)):
+            _refuse("result", f"a time from {bounds.LEAST:g} to {bounds.MOST:g} s, null or NaN", value)
+    without_time = np.where(failed, _FAILED, _NOT_APPLICABLE)
+    return np.where(missing, without_time, _MEASURED).astype(np.int32), seconds
+
+
+def _are_times(values: FloatArray) -> NDArray[np.bool_]:
+    """Return which values are possible times (`bounds.is_time`)."""
+    return (values >= bounds.LEAST) & (values <= bounds.MOST)
+
+
+def _numbers(values: Sequence[object]) -> FloatArray:
+    """Return a column of numbers; NaN for anything else, and for an integer that no float holds."""
+    if _PLAIN.issuperset(map(type, values)):
+        with suppress(OverflowError):
+            return np.array(values, np.float64)
+    return np.array([value if bounds.is_number(value) else None for value in values], np.float64)
 
 
 def _tracked(name: str, row: Mapping[str, Any]) -> Iterator[TrackedValue]:
-    """Yield the values of a row of track_...: of both axes, or the one of a benchmark without parameters."""
-    if not name.rpartition(".")[2].startswith("track_"):
-        return
+    """Yield the values of a track_ benchmark: one for each combination of both axes, or one without parameters."""
     params = row.get("params") or []
     combinations = list(itertools.product(*_axes(params))) if params else [("", "")]
-    column = records.column(row, "result", len(combinations))
-    for (implementation, case), value in zip(combinations, column, strict=True):
+    values = _column(row, "result", len(combinations))
+    for (implementation, case), value in zip(combinations, values, strict=True):
         if not isinstance(value, int | float | None) or isinstance(value, bool):
             _refuse("result", "a number, null or NaN", value)
         yield TrackedValue(

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_velocity.results import records
+from kernel_velocity import units
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Outcome, SeriesKey
-from kernel_velocity.results.records import Benchmark
+from kernel_velocity.results.records import SERIES_NAME, Benchmark
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.changes import NONE, Indices, Timed, Truth
 from kernel_velocity.series.columns import TIMES
@@ -143,7 +143,7 @@ def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layou
         commits=tuple(filling.commits),
         files=files,
         shown=hashlib.sha256(groups.member.tobytes() + repr(groups.reasons).encode()).hexdigest(),
-        notes=records.left_out_notes(+left_out),
+        notes=left_out_notes(+left_out),
         held=held,
     )
 
@@ -159,7 +159,7 @@ def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Map
     member, reasons = np.full(len(stored), -1, np.int64), {}
     for number in np.flatnonzero(stored).tolist():
         machine, environment, benchmark, implementation, case, version = series[number - 1]
-        reason = records.unshowable(benchmark, version, benchmarks)
+        reason = unshowable(benchmark, version, benchmarks)
         if reason is not None:
             reasons[number] = f"{benchmark} {reason}"
             continue
@@ -175,6 +175,35 @@ def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Map
         member[number] = numbers.setdefault(key, len(numbers))
     shown = int((member >= 0).sum())
     return _Groups(keys=tuple(numbers), member=member, reasons=reasons, is_merged=len(numbers) < shown)
+
+
+def unshowable(name: str, version: str | None, benchmarks: Mapping[str, Benchmark] | None) -> str | None:
+    """Return why the values of a benchmark and version have no place on a trend; None where they have one.
+
+    Args:
+        name: of the benchmark. version: as stored with the values; None: not stored.
+        benchmarks: the contents of benchmarks.json; None: it cannot be read.
+    """
+    if not SERIES_NAME.fullmatch(name):
+        return "is not named <kernel>.<Cpu|Cuda>.time_<state>"
+    if benchmarks is None:
+        return None
+    benchmark = benchmarks.get(name)
+    if benchmark is None:
+        return "is no longer in benchmarks.json"
+    if version is not None and version != benchmark.version:
+        return f"was recorded as version {version[:12]}, now it is {benchmark.version[:12]}"
+    return None
+
+
+def duplicate_note(commit: str, machine: str) -> str:
+    """Explain that a commit has two values for one series, and that the first is shown."""
+    return f"stands in two files for commit {commit[:8]} on {machine}; the first is shown"
+
+
+def left_out_notes(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a note for each kind of value that is not shown, "<benchmark> <reason>", with its count."""
+    return tuple(f"{text} ({units.count(number, 'value')} kept, not shown)" for text, number in sorted(counts.items()))
 
 
 class _Filling:
@@ -198,7 +227,7 @@ class _Filling:
             first[np.unique(group, return_index=True)[1]] = True
             again |= (group >= 0) & ~first
         for key in (self._groups.keys[one] for one in group[again]):
-            self._left_out[f"{key.benchmark} {records.twice(commit, key.machine)}"] += 1
+            self._left_out[f"{key.benchmark} {duplicate_note(commit, key.machine)}"] += 1
         shown = (group >= 0) & ~again
         slots = np.where(shown, self.stop[group], -1).astype(np.int32)
         for name in STORED:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import records
+from kernel_velocity.results import combine
 from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, Measurement
-from kernel_velocity.results.records import ResultsFile, StoredRow, StoredValue
+from kernel_velocity.results.records import RecordedRow, ResultsFile
 
 NOTHING = 0  # the number of no text
 # of one value; times in s per call, `began` the Unix time of its last round, s; NaN: unknown, -1 rounds: unknown
@@ -90,7 +90,7 @@ class Names:
     remarks: Numbers[Remark] = field(default_factory=Numbers)
     _of_rows: dict[tuple[object, ...], NDArray[np.int32]] = field(default_factory=dict)  # most files have the same rows
 
-    def of_row(self, file: ResultsFile, row: StoredRow) -> NDArray[np.int32]:
+    def of_row(self, file: ResultsFile, row: RecordedRow) -> NDArray[np.int32]:
         """Return the numbers of the series of a row's values, shape (values,)."""
         asked = (file.machine, file.environment, row.benchmark, row.pairs, row.version)
         if asked not in self._of_rows:
@@ -125,7 +125,7 @@ def _tracked(file: ResultsFile, names: Names) -> Iterator[tuple[float, ...]]:
         yield number, np.nan if item.value is None else item.value, np.nan if item.began is None else item.began
 
 
-def _is_alone(file: ResultsFile, row: StoredRow) -> bool:
+def _is_alone(file: ResultsFile, row: RecordedRow) -> bool:
     """Return whether nothing but asv says anything of a row's values."""
     if not (file.rounds or file.failures):
         return True
@@ -133,30 +133,30 @@ def _is_alone(file: ResultsFile, row: StoredRow) -> bool:
     return not any(place in file.rounds or place in file.failures for place in places)
 
 
-def _fill_row(found: Entries, row: StoredRow, series: NDArray[np.int32], names: Names) -> None:
+def _fill_row(found: Entries, row: RecordedRow, series: NDArray[np.int32], names: Names) -> None:
     """Fill in the entries of a row of which only asv says something, as `recorded.measurement` says of each value."""
     measured, bounded = ~np.isnan(row.seconds), ~np.isnan(row.low)
     found["series"], found["outcome"], found["rounds"] = series, row.outcome, -1
     if bounded.any():
         found["interval_method"][bounded] = names.texts.of(ASV_INTERVAL_METHOD)
     if measured.any():
-        found["remark"][measured] = names.remarks.of((None, (records.NO_TELEMETRY,)))
+        found["remark"][measured] = names.remarks.of((None, (combine.NO_TELEMETRY,)))
     for name in ("seconds", "low", "high"):
         found[name] = getattr(row, name)
     found["began"] = np.where(measured, np.nan if row.began is None else row.began, np.nan)
 
 
 def _fill_values(
-    found: Entries, start: int, file: ResultsFile, row: StoredRow, *, series: NDArray[np.int32], names: Names
+    found: Entries, start: int, file: ResultsFile, row: RecordedRow, *, series: NDArray[np.int32], names: Names
 ) -> list[tuple[float, ...]]:
     """Fill in the entries of a row, value by value; return their rounds, of entries from `start` on."""
     rounds: list[tuple[float, ...]] = []
-    for place, (number, value) in enumerate(zip(series.tolist(), row.values(), strict=True)):
-        item = records.measurement(file, value, {})
-        kept = [] if item.method is None else records.kept_rounds(file, value, item.method)
-        code = records.code_of(file, value, kept) if kept else None
-        found[place] = (*_entry(item, number, names.texts.of(code), names), _began(value, file))
-        rounds += _rounds(start + place, kept, names.texts)
+    for index, number in enumerate(series.tolist()):
+        item = combine.measurement(file, row, index, {})
+        own = combine.rounds_of(file, item)
+        code = combine.code_of(file, item.key, own) if own else None
+        found[index] = (*_entry(item, number, names.texts.of(code), names), _began(file, row, item))
+        rounds += _rounds(start + index, own, names.texts)
     return rounds
 
 
@@ -177,11 +177,12 @@ def _entry(item: Measurement, series: int, code: int, names: Names) -> tuple[flo
     )
 
 
-def _began(value: StoredValue, file: ResultsFile) -> float:
-    if value.seconds is None:
+def _began(file: ResultsFile, row: RecordedRow, item: Measurement) -> float:
+    """Return the Unix time of a value's last round, s; NaN where it is unknown or there is no value."""
+    if item.seconds is None:
         return np.nan
-    rounds = file.rounds.get((value.benchmark, value.implementation, value.case))
-    last = max(item.time for item in rounds) if rounds else value.began
+    rounds = file.rounds.get((row.benchmark, item.key.implementation, item.key.case))
+    last = max(round_.time for round_ in rounds) if rounds else row.began
     return np.nan if last is None else last
 
 
