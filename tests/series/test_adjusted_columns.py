@@ -133,8 +133,8 @@ def test_reports_along_the_way_change_no_bit(built, arrivals, cuts, changes):
         shutil.rmtree(tree.results.parent / ".asv")
         fresh = read(tree)
         assert times(fresh) == told
-        assert fresh.past.fits == found.past.fits != {}
-        assert fresh.past.adjusted == found.past.adjusted
+        assert fresh.past.adjustments.fits == found.past.adjustments.fits != {}
+        assert fresh.past.adjustments.digests == found.past.adjustments.digests
 
 
 def told_nan():
@@ -157,7 +157,7 @@ def test_one_more_commit_costs_its_own_values_until_the_basis_grows(built, tmp_p
         bring_back(tree, [index])
         found = read(tree)
         moved = {pair for pair, value in before.items() if times(found)[pair] != value}
-        costs.append((found.past.computed > 20, sum(asked) > 20, bool(moved)))
+        costs.append((found.past.adjustments.computed > 20, sum(asked) > 20, bool(moved)))
     assert costs == [(False,) * 3, (True,) * 3, (False,) * 3, (False,) * 3, (True,) * 3]
 
 
@@ -219,11 +219,11 @@ def test_what_tells_of_rounds_is_the_same_wherever_they_stand_in_their_file():
             rounds[name] = np.nan
     one["launch"][2:] = other["launch"]
     one["memory_gauge"][1] = 1e-5
-    found, wanted = adjusted.unfreed(one, 4), adjusted.unfreed(other, 2)
-    assert found["told"][3] == wanted["told"][1]
-    assert len({*found["told"].tolist(), *wanted["told"].tolist()}) == 3  # of none, and of two values
+    found, wanted = adjusted.new_adjustments(one, 4), adjusted.new_adjustments(other, 2)
+    assert found["rounds_digest"][3] == wanted["rounds_digest"][1]
+    assert len({*found["rounds_digest"].tolist(), *wanted["rounds_digest"].tolist()}) == 3  # of none, and of two values
     assert found["is_gauged"].tolist() == [True, False, False, False]
-    assert np.isnan(found["adjusted"]).all() and not found["by"].any()
+    assert np.isnan(found["adjusted"]).all() and not found["source_digest"].any()
 
 
 def remove_controls(results, telemetry):

@@ -346,15 +346,15 @@ def gauged(tmp_path_factory):
 
 def test_adjusted_times_are_computed_of_changed_series_only(gauged):
     found = check(gauged)
-    assert found.past.computed == sum(item.rounds is not None for item in said(found)[1].values()) > 150
+    assert found.past.adjustments.computed == sum(item.rounds is not None for item in said(found)[1].values()) > 150
     assert sum(item.adjusted is not None for item in said(found)[1].values()) > 50
-    assert check(gauged).past.computed == 0
+    assert check(gauged).past.adjustments.computed == 0
     folder = gauged.results / large_tree.MACHINE / "telemetry"
     path = folder / f"{gauged.commits[2][:8]}-{large_tree.ENVIRONMENT}.jsonl"
     kept = [line for line in path.read_text().splitlines(keepends=True) if not _is_of(line, "eager", "float32-1M")]
     path.write_text("".join(kept))
     whole = 40 - 2  # of the file, as it was read again
-    assert check(gauged).past.computed == whole + 2 * 3  # and of two series, their other three commits
+    assert check(gauged).past.adjustments.computed == whole + 2 * 3  # and of two series, their other three commits
 
 
 def _is_of(line, *params):

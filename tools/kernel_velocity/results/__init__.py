@@ -1,1 +1,20 @@
-"""The recorded past: asv's files, telemetry beside them, git; reads, ingests, merges."""
+"""The recorded past as files: asv's results, the telemetry beside them, and git. Reads, ingests and merges them.
+
+May import harness and the leaves; runs on a node without scipy, orjson and Bokeh.
+
+records.py      what is read: benchmarks, machines, results files, commits
+reader.py       read asv's results directory, and the telemetry beside each file
+lines.py        telemetry files: rounds, failures and sessions, a JSON line each; the spool
+failures.py     the line of a failed round
+sessions.py     the line of a session: facts of machine and wheel, and how they change
+measurement.py  one measurement of a commit's rounds: value, interval, footnotes
+combine.py      combine a recorded value with its telemetry into a measurement
+identity.py     the series that a measurement belongs to, and which way it gets worse
+join.py         which rounds a stored value rests on, and what becomes of the value
+ingest.py       kv ingest: move finished rounds from the spool beside asv's results
+asv_file.py     one results file of asv, to read and to change
+backup.py       back up recorded values before measuring them again
+merge.py        merge the results files of two places
+traces.py       files of recorded traces
+git.py          the repository: commits, ranges, the working tree as a commit
+"""

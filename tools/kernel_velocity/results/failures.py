@@ -1,4 +1,4 @@
-"""Failures of rounds, kept beside the telemetry: asv stores that a benchmark failed, but not why.
+"""Failures of rounds, stored beside the telemetry, because asv stores that a benchmark failed, but not why.
 
 One JSON line each in `.asv/spool/<environment>/<commit>.failures.jsonl`, written by the measuring process
 before it gives up, or by `make track` for a process that could not (crash, timeout):
@@ -6,8 +6,8 @@ before it gives up, or by `make track` for a process that could not (crash, time
     {"b": "matmul.Cpu.time_hot", "p": ["native", "float32-512x512x512"], "t": 1700000000.0, "error": "...",
     "died": true}
 
-`died` is absent where the round raised an exception; `skipped` is true where nothing failed, but the series does not
-apply (asv's n/a), and `error` says why. Ingest moves the lines to
+`died` is absent where the round raised an exception. `skipped` is true where the series does not apply (asv's n/a), for
+the reason in `error`. Ingest moves the lines to
 `results/<machine>/telemetry/<commit8>-<environment>.failures.jsonl`.
 """
 
@@ -24,7 +24,7 @@ _INTERRUPTED = "KeyboardInterrupt"
 
 
 class FailureLineError(ValueError):
-    """A line that does not say what a failure line says."""
+    """A malformed line of a failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +35,12 @@ class Failure:
     params: tuple[str, ...]  # implementation, case
     time: float  # Unix time, s
     error: str
-    died: bool = False  # its process ended without saying why: a crash, or the timeout
+    died: bool = False  # its process crashed or timed out, without an exception
     skipped: bool = False  # no failure: the series does not apply at this commit, or on this machine
 
     @property
     def raised(self) -> bool:
-        """Whether the code under test raised an exception; that somebody pressed Ctrl-C says nothing about it."""
+        """Whether the code under test raised an exception; Ctrl-C is none of it."""
         return not (self.died or self.skipped or self.error.startswith(_INTERRUPTED))
 
 

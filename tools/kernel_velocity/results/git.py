@@ -1,15 +1,10 @@
-"""Reads the repository: the commits along the first-parent line of HEAD, and whether they are all there.
+"""Read the repository through git: its history, the commits a user names, and the working tree as a commit.
 
-TODO.
-
-The commits that a user names on the command line: looked up, and listed. Reads the repository through git.
-
-The working tree as a commit that no branch knows, so that what is not committed yet can be built and measured.
-
+The working tree becomes a commit that no branch refers to, so that uncommitted changes can be built and measured.
 `git add` and `git commit` would touch the user's index and branch, `git stash create` leaves new files out. So a second
-index, in a file of our own (GIT_INDEX_FILE), takes the tree of HEAD and whatever differs from it, and `git commit-tree`
-makes an object of that. Nothing refers to it: `git gc` removes it after two weeks. Its dates are those of HEAD, so that
-the same content is the same commit, whose wheel and rounds are found again.
+index (GIT_INDEX_FILE) takes the tree of HEAD and the differences, and `git commit-tree` makes a commit of it, which
+`git gc` removes after two weeks. Its dates are those of HEAD, so the same contents are the same commit, with the same
+wheel and rounds.
 """
 
 from __future__ import annotations
@@ -29,7 +24,7 @@ SHORT = 8  # digits of a commit's hash, as asv names its files
 
 DEFAULT_COMMITS = 3
 EXAMPLES = "for example RANGE=HEAD~3..HEAD for three commits, RANGE=HEAD for one"
-_ASKS_FOR_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # what makes a git revision a set of commits
+_IS_SET = re.compile(r"\.\.|\^[!@-]|^\^")  # marks a git revision as a set of commits
 
 
 MESSAGE = "Working tree, uncommitted"
@@ -53,8 +48,8 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
         with git.Repo(repository, search_parent_directories=True) as repo:
             line = repo.git.rev_list("HEAD", "--first-parent").split()
             shallow = Path(repo.common_dir, "shallow").exists()
-            found = (commit_of(repo, sha) for sha in dict.fromkeys(wanted))
-            commits = {item.sha: item for item in found if item is not None}
+            candidates = (commit_of(repo, sha) for sha in dict.fromkeys(wanted))
+            commits = {commit.sha: commit for commit in candidates if commit is not None}
             tags = _tags(repo)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise HistoryError(
@@ -67,19 +62,21 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
 
 
 def merged(repository: Path, merges: Iterable[Commit], *, saying: str) -> dict[str, tuple[Commit, ...]]:
-    """Return the commits that merges brought and whose messages have a line that begins so, by the merge's SHA.
+    """Return the commits that merges brought and have a line in the message that begins with `saying`.
+
+    The result is by the merge's SHA.
 
     Args:
         repository: a folder inside the working tree. merges: commits; those of one parent bring none.
-        saying: in any case; no regular expression.
+        saying: text, not a regular expression; upper and lower case are equal.
     """
     ranges = {item.sha: f"{item.parents[0]}..{item.sha}" for item in merges if len(item.parents) > 1}
-    found = {sha: _saying(repository, wanted, saying) for sha, wanted in ranges.items()}
-    return {sha: tuple(item for item in items if item.sha != sha) for sha, items in found.items()}
+    matches = {sha: _saying(repository, wanted, saying) for sha, wanted in ranges.items()}
+    return {sha: tuple(commit for commit in commits if commit.sha != sha) for sha, commits in matches.items()}
 
 
 def announcing(repository: Path, base: str, head: str, *, saying: str) -> tuple[Commit, ...]:
-    """Return the commits of `head` that `base` does not have, and whose messages have a line that begins so."""
+    """Return the commits of `head` that `base` lacks and whose messages have a line that begins with `saying`."""
     return _saying(repository, f"{base}..{head}", saying)
 
 
@@ -88,7 +85,7 @@ def _saying(repository: Path, wanted: str, saying: str) -> tuple[Commit, ...]:
     with git.Repo(repository, search_parent_directories=True) as repo:
         options = ("--regexp-ignore-case", "--basic-regexp", f"--grep=^{saying}")
         listed = repo.git.rev_list(*options, "--end-of-options", wanted, "--").split()
-        return tuple(item for sha in listed if (item := commit_of(repo, sha)) is not None)
+        return tuple(commit for sha in listed if (commit := commit_of(repo, sha)) is not None)
 
 
 def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -102,11 +99,11 @@ def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ..
     options = ("--no-walk=unsorted", "--first-parent", "-m", "--root", "--no-renames", "--name-only", "-z")
     with git.Repo(repository, search_parent_directories=True) as repo:
         text: str = repo.git.log(*options, "--format=%x01%H", "--end-of-options", *commits, "--")
-    found = {}
+    files = {}
     for part in text.split("\x01")[1:]:
         sha, _, names = part.partition("\0")
-        found[sha.strip()] = tuple(name for name in names.lstrip("\n").split("\0") if name)
-    return found
+        files[sha.strip()] = tuple(name for name in names.lstrip("\n").split("\0") if name)
+    return files
 
 
 def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
@@ -114,26 +111,26 @@ def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
     listed = repo.git.for_each_ref(
         "refs/tags", format="%(*objectname) %(objectname) %(*objecttype) %(objecttype) %(refname:strip=2)"
     )
-    found: dict[str, list[str]] = {}
+    tags: dict[str, list[str]] = {}
     for line in listed.splitlines():
-        peeled, own, *rest = line.split(" ")
+        peeled, direct, *rest = line.split(" ")
         kinds, name = [kind for kind in rest[:-1] if kind], rest[-1]
         if kinds and kinds[0] == "commit":
-            found.setdefault(peeled or own, []).append(name)
-    return {sha: tuple(sorted(names)) for sha, names in found.items()}
+            tags.setdefault(peeled or direct, []).append(name)
+    return {sha: tuple(sorted(names)) for sha, names in tags.items()}
 
 
 def commit_of(repo: git.Repo, sha: str) -> Commit | None:
     """Return a commit, or None where the repository has none of that name."""
     try:
-        found = repo.commit(sha)
+        commit = repo.commit(sha)
         return Commit(
-            sha=found.hexsha,
-            parents=tuple(parent.hexsha for parent in found.parents),
-            author=found.author.name or "unknown author",
-            date=found.authored_datetime,
-            committed=found.committed_datetime,
-            message=_text(found.message),
+            sha=commit.hexsha,
+            parents=tuple(parent.hexsha for parent in commit.parents),
+            author=commit.author.name or "unknown author",
+            date=commit.authored_datetime,
+            committed=commit.committed_datetime,
+            message=_text(commit.message),
         )
     except (git.BadName, ValueError):  # ValueError: not a commit; GitPython may notice at the first field only
         return None
@@ -145,7 +142,7 @@ def _text(message: str | bytes) -> str:
 
 
 def run(repository: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run git in a repository; the caller looks at the status.
+    """Run git in a repository; the caller checks the status.
 
     Raises:
         HistoryError: there is no git.
@@ -157,14 +154,14 @@ def run(repository: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def check_clone(repository: Path) -> list[str]:
-    """Return what a user should know about the clone, one line each.
+    """Return notes on the clone for the user, one line each.
 
     Raises:
         HistoryError: no git repository, or one without a commit.
     """
-    asked = run(repository, "rev-parse", "--git-dir")
-    if asked.returncode != 0:
-        raise HistoryError(_refusal(repository, asked.stderr))
+    done = run(repository, "rev-parse", "--git-dir")
+    if done.returncode != 0:
+        raise HistoryError(_refusal(repository, done.stderr))
     if run(repository, "rev-parse", "--verify", "-q", "HEAD").returncode != 0:
         raise HistoryError(f"{repository.absolute()}: the repository has no commit yet; commit something to measure")
     notes = []
@@ -178,9 +175,9 @@ def check_clone(repository: Path) -> list[str]:
     return notes
 
 
-def _refusal(repository: Path, said: str) -> str:
-    """Return why git does not take a folder for a repository, in its words where it is one (another user's)."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _refusal(repository: Path, message: str) -> str:
+    """Return why a folder is no repository for git: in git's words, if it is one of another user."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     if not lines or "not a git repository" in lines[0]:
         return f"{repository.absolute()}: no git repository; `make track` measures commits of a clone"
     cures = [f"; run `{line}`" for line in lines if line.startswith("git config ")]
@@ -191,27 +188,27 @@ def commits(repository: Path, wanted: str | None, *, most: int = DEFAULT_COMMITS
     """Return the commits to measure, newest first, along first parents (asv's trends show no others).
 
     Args:
-        repository: a folder of the clone. wanted: a git range, or revisions for themselves alone; None: the
-            last commits that changed what kernels are built from, `most` of them at most.
+        repository: a folder of the clone. wanted: a git range, or single revisions; None: the
+            last commits that changed BUILT_FROM, at most `most`.
 
     Raises:
         UsageError: `wanted` names no commit.
     """
     if wanted is None:
-        found = _listed(repository, f"-{most}", "HEAD", "--", *BUILT_FROM)
-        return found or _listed(repository, "-1", "HEAD", "--")
+        built = _listed(repository, f"-{most}", "HEAD", "--", *BUILT_FROM)
+        return built or _listed(repository, "-1", "HEAD", "--")
     words = wanted.split()
-    alone = not any(map(_ASKS_FOR_SET.search, words))
+    alone = not any(map(_IS_SET.search, words))
     if any(word.startswith("-") for word in words):
         raise UsageError(f"RANGE={wanted!r} is an option of git; a range is wanted, {EXAMPLES}")
-    found = _listed(repository, *(["--no-walk"] if alone else []), *words, "--")
-    if not found:
+    listed = _listed(repository, *(["--no-walk"] if alone else []), *words, "--")
+    if not listed:
         raise UsageError(f"RANGE={wanted!r} names no commit of this repository; a git range is wanted, {EXAMPLES}")
-    return found
+    return listed
 
 
 def newest(repository: Path, most: int) -> tuple[str, ...]:
-    """Return the newest commits along the first parents of HEAD, newest first, whatever they changed."""
+    """Return the newest commits along the first parents of HEAD, newest first."""
     return _listed(repository, f"-{most}", "HEAD", "--")
 
 
@@ -224,7 +221,7 @@ def resolve(repository: Path, role: str, revision: str) -> str:
     """Return the SHA of the commit that a revision names.
 
     Args:
-        role: what the commit is here, for the message, such as "BASE".
+        role: of the commit, such as "BASE", for the message.
 
     Raises:
         UsageError: it names none.
@@ -251,22 +248,22 @@ def between(repository: Path, good: str, bad: str) -> tuple[str, ...]:
 
 
 def working_tree(root: Path) -> str:
-    """Return the SHA of a commit with the content of the working tree: HEAD's own where nothing differs.
+    """Return the SHA of a commit with the contents of the working tree, HEAD itself if nothing differs.
 
-    What git ignores is left out, what it does not know yet is in.
+    New files are included, ignored ones are not.
 
     Args:
         root: the folder of asv.conf.json; a temporary index is written beside the user's, in git's own folder.
 
     Raises:
-        HistoryError: git cannot do that, in its words.
+        HistoryError: git fails; the message is git's.
     """
     index = root.absolute() / _git(root, {}, "rev-parse", "--git-path", f"{INDEX}-{os.getpid()}")
     variables = {"GIT_INDEX_FILE": str(index)}
     try:
         _git(root, variables, "read-tree", "HEAD")
         _git(root, variables, "add", "--all", "--", ":/")
-        # Not by `:(exclude)`: git fails where what is excluded is ignored as well
+        # Note: `:(exclude)` fails where the excluded path is ignored too
         _git(root, variables, "reset", "--quiet", "HEAD", "--", f":/{NOT_BUILT_FROM}")
         tree = _git(root, variables, "write-tree")
     finally:
@@ -286,6 +283,6 @@ def _git(root: Path, variables: dict[str, str], *args: str) -> str:
         ["git", *args], cwd=root, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        said = next((line for line in done.stderr.splitlines() if line.strip()), "nothing")
-        raise HistoryError(f"the working tree cannot be made a commit: git {args[0]} says: {said}")
+        message = next((line for line in done.stderr.splitlines() if line.strip()), "nothing")
+        raise HistoryError(f"the working tree cannot be made a commit: git {args[0]} says: {message}")
     return done.stdout.strip()

@@ -1,8 +1,8 @@
-"""What makes two measurements values of one series, and which way a series gets worse. Pure.
+"""Identify the series that a measurement belongs to, and tell which way it gets worse. Pure.
 
-Identity (contract): machine, benchmark, parameters, asv's version string, the hash of the timing method. torch's
-version is identity for whatever torch computes; for our own machine code it is an environment event, so that `native`
-has one series across torches.
+The identity (contract) is machine, environment, benchmark, parameters, asv's version string and the hash of the timing
+method. torch's version belongs to the environment of what torch computes. It does not for `native`, our own machine
+code, which so has one series across torch versions.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ DEVICE = "device"  # the first part of a ceiling's name
 _TORCH = re.compile(r"-torch[^-]*")  # in asv's name of an environment: "host-py3.11-torch2.13.0"
 
 
-Slot = tuple[str, str, str, str, str]  # a series without how it is timed: machine to case
+Slot = tuple[str, str, str, str, str]  # an identity without version and method: machine to case
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Identity:
-    """Of a series; "" where it has no such part."""
+    """The identity of a series. A part that it lacks is ""."""
 
     machine: str
-    environment: str  # without torch's version where that is no identity
+    environment: str  # for `native` without torch's version
     benchmark: str
     implementation: str
     case: str
@@ -40,7 +40,7 @@ class Identity:
 
     @property
     def slot(self) -> Slot:
-        """What it is a series of; a change of version or method gives the same slot another series."""
+        """The identity without version and method, whose changes begin a new series in the same slot."""
         return self.machine, self.environment, self.benchmark, self.implementation, self.case
 
     @property
@@ -55,32 +55,32 @@ class Identity:
 
     @property
     def is_control(self) -> bool:
-        """Whether no commit of ours can change it: PyTorch's implementations, the ceilings of the device."""
+        """Whether no commit can change it: PyTorch's implementations and the ceilings of the device."""
         return self.kernel == DEVICE or self.implementation in CONTROLS
 
     @property
     def is_error(self) -> bool:
-        """Whether its values are errors of results: no machine's pace moves them."""
+        """Whether its values are errors of results, which do not depend on a machine's pace."""
         return self.benchmark.endswith("_error")
 
     @property
     def is_figure(self) -> bool:
-        """Whether its values are the compilers' figures of the code: nothing but the build moves them."""
+        """Whether its values are compiler figures, which only the build changes."""
         return self.benchmark.rpartition(".")[2] in FIGURES
 
     @property
     def is_timed(self) -> bool:
-        """Whether its values are measured: they scatter, and a re-run says more."""
+        """Whether its values are timed, and so scatter."""
         return not (self.is_error or self.is_figure)
 
 
 def environment_of(environment: str, implementation: str) -> str:
-    """Return the part of an environment's name that is identity for an implementation."""
+    """Return the part of an environment's name that identifies a series of an implementation."""
     return _TORCH.sub("", environment, count=1) if implementation == NATIVE else environment
 
 
 def of(key: SeriesKey, method: str | None) -> Identity:
-    """Return the identity of a series that is timed by a method, a hash; None: nobody knows by which."""
+    """Return the identity of a series timed by a method (a hash); None: unknown."""
     return Identity(
         machine=key.machine,
         environment=environment_of(key.environment, key.implementation),
@@ -94,13 +94,13 @@ def of(key: SeriesKey, method: str | None) -> Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What a benchmark's values are."""
+    """The quantity that a benchmark measures."""
 
     noun: str
     less_is_better: bool | None  # None: neither way is worse, such as the size of a cache
 
 
-# The end of a benchmark's name -> what its values are; the first that fits.
+# The end of a benchmark's name -> its metric. The first match counts.
 _METRICS: tuple[tuple[re.Pattern[str], Metric], ...] = tuple(
     (re.compile(pattern), Metric(noun=noun, less_is_better=less))
     for pattern, noun, less in (
@@ -115,12 +115,12 @@ _METRICS: tuple[tuple[re.Pattern[str], Metric], ...] = tuple(
 
 
 def metric(benchmark: str) -> Metric:
-    """Return what the values of a benchmark are, by its name."""
-    found = (metric for pattern, metric in _METRICS if pattern.search(benchmark))
-    return next(found, Metric(noun="value", less_is_better=None))
+    """Return the metric of a benchmark, by its name."""
+    matches = (metric for pattern, metric in _METRICS if pattern.search(benchmark))
+    return next(matches, Metric(noun="value", less_is_better=None))
 
 
 def is_worse(identity: Identity, effect: float) -> bool | None:
-    """Return whether a move by `effect` (of the logarithm of the value) is for the worse; None: neither way is."""
+    """Return whether a change of the log value by `effect` is for the worse; None: neither way is."""
     less = metric(identity.benchmark).less_is_better
     return None if less is None else (effect > 0) == less

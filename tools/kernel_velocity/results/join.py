@@ -1,9 +1,8 @@
-"""Which rounds a stored result rests on: telemetry lines joined to asv's results. Pure: values in, values
-out.
+"""Join telemetry to asv's results: which rounds a stored value rests on, and what becomes of the value. Pure.
 
-asv stores the estimate of a round as a sample, untruncated, so that a line and a sample with equal numbers
-are the same round. Without `--record-samples` only the median and the count are stored; the newest run of
-lines with that median is the measurement. Where even that fails, time decides.
+asv stores the estimate of a round as a sample, untruncated, so a line and a sample of equal numbers are the same round.
+Without `--record-samples` only the median and the count are stored. Then the newest lines with that median are the
+measurement. Where no lines have it, time decides.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from dataclasses import dataclass
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.failures import Failure
 
-TIME_SLACK = 1.0  # s by which asv's clock readings may miss a round, its own start-up
+TIME_SLACK = 1.0  # s by which asv's times may miss a round: its own start-up
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSeries:
-    """What asv stores of one commit, benchmark and parameter combination. Unknown is None."""
+    """The value that asv stores of a series at a commit. Unknown is None."""
 
     value: float | None  # seconds per call; None where it failed or does not apply
     failed: bool
@@ -45,12 +44,12 @@ def join(rounds: Sequence[Round], stored: StoredSeries) -> tuple[Round, ...]:
 
 def _by_estimate(ordered: Sequence[Round], samples: Sequence[float]) -> tuple[Round, ...]:
     wanted = Counter(samples)
-    found: list[Round] = []
-    for item in reversed(ordered):
-        if wanted[item.estimate] > 0:
-            wanted[item.estimate] -= 1
-            found.append(item)
-    return tuple(reversed(found))
+    joined: list[Round] = []
+    for round_ in reversed(ordered):
+        if wanted[round_.estimate] > 0:
+            wanted[round_.estimate] -= 1
+            joined.append(round_)
+    return tuple(reversed(joined))
 
 
 def _by_median(ordered: Sequence[Round], value: float, count: int | None) -> tuple[Round, ...]:
@@ -71,7 +70,7 @@ def _by_time(ordered: Sequence[Round], stored: StoredSeries) -> tuple[Round, ...
 
 
 class Change(enum.Enum):
-    """What has to become of the value that asv stored."""
+    """What to do with the value that asv stored."""
 
     NONE = "none"
     RESTORE = "restore"  # asv dropped rounds that were good
@@ -80,7 +79,7 @@ class Change(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What is true of a series after its new lines are known."""
+    """A series after its new lines are taken into account."""
 
     change: Change
     rounds: tuple[Round, ...]  # for the telemetry, and for asv where they are to be restored
@@ -97,12 +96,12 @@ class Evidence:
 
 
 def settle(stored: StoredSeries, evidence: Evidence) -> Settled:
-    """Return the rounds that a series rests on, and what has to become of the stored value.
+    """Return the rounds that a series rests on, and what to do with the stored value.
 
-    A wrong kernel is wrong in every round: where one raised (numbers that failed verification among the reasons), asv's
-    value of the others is withdrawn, and nothing is restored. A round whose process died says nothing about the others:
-    asv drops those before it, and they are restored. Only where nothing is known of this session (the build failed)
-    are the rounds of the one before.
+    A wrong kernel is wrong in every round. So where a round raised, for example because its numbers failed
+    verification, asv's value of the others is withdrawn. A round whose process died says nothing about the others: asv
+    drops the rounds before it, and they are restored. Rounds of the session before are restored only where this session
+    has neither rounds nor failures, because the build failed.
     """
     if stored.value is not None:
         return _settle_value(stored, evidence)
@@ -112,15 +111,15 @@ def settle(stored: StoredSeries, evidence: Evidence) -> Settled:
 
 
 def _settle_value(stored: StoredSeries, evidence: Evidence) -> Settled:
-    found = join([*evidence.kept, *evidence.new], stored)
-    rounds, session = found or tuple(evidence.kept), _session(evidence)
+    joined = join([*evidence.kept, *evidence.new], stored)
+    rounds, session = joined or tuple(evidence.kept), _session(evidence)
     raised = any(failure.raised for failure in evidence.new_failures)
-    if raised or (found and raised_since(evidence.kept_failures, found)):
+    if raised or (joined and raised_since(evidence.kept_failures, joined)):
         return Settled(change=Change.WITHDRAW, rounds=rounds)
     died = any(failure.died for failure in evidence.new_failures)
-    if died and not session and not set(found) & set(evidence.new):  # in every round: the value is that of before
+    if died and not session and not set(joined) & set(evidence.new):  # in every round: the value is that of before
         return Settled(change=Change.WITHDRAW, rounds=())
-    if died and len(session) > len(found if stored.samples is None else stored.samples):
+    if died and len(session) > len(joined if stored.samples is None else stored.samples):
         return Settled(change=Change.RESTORE, rounds=session)
     return Settled(change=Change.NONE, rounds=rounds)
 
@@ -149,15 +148,16 @@ def _of_one_method(rounds: Sequence[Round]) -> tuple[Round, ...]:
 
 
 def raised_since(failures: Sequence[Failure], rounds: Sequence[Round]) -> bool:
-    """Return whether a round raised within the measurement that consists of `rounds` (at least one), or after it."""
+    """Return whether a round raised during the measurement of `rounds` (>= 1), or later."""
     first = min(item.time for item in rounds) - TIME_SLACK
     return any(failure.raised and failure.time >= first for failure in failures)
 
 
 def still_true(failures: Sequence[Failure], rounds: Sequence[Round], stored: StoredSeries) -> list[Failure]:
-    """Return the failures of the stored measurement: all where it failed, else those since its first round.
+    """Return the failures of the stored measurement: all if it failed, else those since its first round.
 
-    Of what does not apply, every round says the same: the newest line is kept, and none once there is a time.
+    Where the series does not apply, every round has the same reason. Only the newest one is returned, and none once
+    there is a time.
     """
     skipped = sorted((failure for failure in failures if failure.skipped), key=lambda failure: failure.time)[-1:]
     failed = [failure for failure in failures if failure.raised or failure.died]

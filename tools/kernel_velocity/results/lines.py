@@ -1,10 +1,10 @@
-"""The lines that measuring leaves of a commit: of rounds, failures and sessions, a file of each kind.
+"""Telemetry files of a commit: JSON lines of rounds, failures and sessions, in a file of each kind.
 
-Lines wait in the spool until a stored result rests on them. `ingest` then moves them beside the results file:
+Lines wait in the spool until a stored result rests on them. Then `ingest` moves them beside the results file:
 
     .asv/spool/<environment>/<commit><suffix>  ->  results/<machine>/telemetry/<commit8>-<environment><suffix>
 
-An interruption loses no line: what ingest takes stays beside the spool file until it stands elsewhere.
+An interruption loses no line: the lines that ingest takes stay beside the spool file until they are written elsewhere.
 """
 
 from __future__ import annotations
@@ -26,69 +26,69 @@ from kernel_velocity.results import failures, sessions
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.sessions import SessionFacts
 
-Place = tuple[str, str, str]  # benchmark, implementation, case
+Series = tuple[str, str, str]  # benchmark, implementation, case
 Line = TypeVar("Line", Round, Failure, SessionFacts)
 Timed = TypeVar("Timed", Round, Failure)
 FOLDER = "telemetry"  # of a machine's folder
-ROUNDS = ".jsonl"  # suffix; those of the other kinds are `failures.SUFFIX` and `sessions.SUFFIX`
-CLAIMED = ".claimed-"  # the spool file that an ingest is working on, or was when it was interrupted
-LONGEST = 128  # characters; of a longer name of an environment asv takes the hash (`asv.results.get_filename`)
+ROUNDS = ".jsonl"  # suffix; the others are `failures.SUFFIX` and `sessions.SUFFIX`
+CLAIMED = ".claimed-"  # in the name of a spool file that an ingest works on, or was interrupted at
+LONGEST = 128  # characters of an environment's name; asv hashes a longer one (`asv.results.get_filename`)
 _MALFORMED = ".malformed"
 _TIMES = ("estimate", *GAUGES)  # whose logarithms adjusting takes
 
 
 def stem(commit: str, environment: str) -> str:
-    """Return what the names of the files begin with that asv and we store of a commit in an environment."""
+    """Return the stem of the files of a commit and environment, asv's and ours."""
     if len(environment) >= LONGEST:
         environment = f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
     return f"{commit[:8]}-{environment}"
 
 
 def beside(results_file: Path, suffix: str) -> Path:
-    """Return the file of the lines of a kind, by its suffix, that a results file rests on."""
+    """Return the telemetry file beside a results file, by its suffix."""
     return results_file.parent / FOLDER / f"{results_file.stem}{suffix}"
 
 
 def texts(path: Path) -> list[str]:
-    """Return the lines of a file, none where it does not exist; what is not UTF-8 becomes U+FFFD."""
+    """Return the lines of a file; none if it does not exist. Malformed UTF-8 becomes U+FFFD."""
     return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
 
 
 def read(path: Path, decode: Callable[[str], Line], notes: list[str]) -> list[Line]:
-    """Return what the lines of a file say; `notes` gets a line for each malformed one.
+    """Return the decoded lines of a file. `notes` gets a note for each malformed line.
 
     Args:
         decode: raises ValueError where a line is malformed.
     """
-    found = []
+    items = []
     for number, text in enumerate(texts(path), start=1):
         try:
-            found += [decode(_utf8(text))] if text else []
+            items += [decode(_utf8(text))] if text else []
         except ValueError as error:
             notes.append(f"{'/'.join(path.parts[-3:])}:{number}: {error}; it is left out")
-    return found
+    return items
 
 
-def read_rounds(path: Path, notes: list[str]) -> dict[Place, tuple[Round, ...]]:
+def read_rounds(path: Path, notes: list[str]) -> dict[Series, tuple[Round, ...]]:
     """Return the rounds of a file as `read`, by benchmark, implementation and case."""
-    return _by_place(read(path, _checked(telemetry.decode), notes))
+    return _by_series(read(path, _checked(telemetry.decode), notes))
 
 
-def read_failures(path: Path, notes: list[str]) -> dict[Place, tuple[Failure, ...]]:
+def read_failures(path: Path, notes: list[str]) -> dict[Series, tuple[Failure, ...]]:
     """Return the failures of a file as `read_rounds`, oldest first."""
-    found = read(path, _checked(failures.decode), notes)
-    return _by_place(sorted(found, key=lambda item: item.time))
+    items = read(path, _checked(failures.decode), notes)
+    return _by_series(sorted(items, key=lambda item: item.time))
 
 
-def _by_place(items: Iterable[Timed]) -> dict[Place, tuple[Timed, ...]]:
-    found: dict[Place, list[Timed]] = {}
-    for item in dict.fromkeys(items):  # a line that an interrupted ingest moved twice is one line
-        found.setdefault((item.benchmark, item.params[0], item.params[1]), []).append(item)
-    return {place: tuple(several) for place, several in found.items()}
+def _by_series(items: Iterable[Timed]) -> dict[Series, tuple[Timed, ...]]:
+    grouped: dict[Series, list[Timed]] = {}
+    for item in dict.fromkeys(items):  # an interrupted ingest may have moved a line twice
+        grouped.setdefault((item.benchmark, item.params[0], item.params[1]), []).append(item)
+    return {series: tuple(several) for series, several in grouped.items()}
 
 
 def _checked(decode: Callable[[str], Timed]) -> Callable[[str], Timed]:
-    """Return a function that decodes a line and refuses what no page can show."""
+    """Return a function that decodes a line and checks that pages can show it."""
 
     def checked(text: str) -> Timed:
         item = decode(text)
@@ -112,38 +112,38 @@ def read_sessions(results_file: Path, notes: list[str]) -> tuple[SessionFacts, .
 
 
 def append_session(results_file: Path, session: SessionFacts) -> None:
-    """Add a session unless it found what the last one there did; the file is never seen half written."""
-    path, known = beside(results_file, sessions.SUFFIX), read_sessions(results_file, [])
-    if not known or replace(known[-1], began=session.began) != session:
+    """Add a session unless it differs from the last one only in its time; the file is replaced at once."""
+    path, recorded = beside(results_file, sessions.SUFFIX), read_sessions(results_file, [])
+    if not recorded or replace(recorded[-1], began=session.began) != session:
         before = [line for line in texts(path) if line]
         replace_text(path, "".join(f"{line}\n" for line in [*before, sessions.encode(session)]))
 
 
 @contextmanager
 def claimed(path: Path, decode: Callable[[str], Line], problems: list[str]) -> Iterator[list[Line]]:
-    """Take a spool file away from its writers and yield its lines; at the end, what was taken is deleted.
+    """Take a spool file away from its writers and yield its lines; at the end, delete it.
 
-    Writers open the file for each line: after the rename they begin a new one, and one that was about to write holds a
-    lock, for which this waits. What an interrupted ingest left claimed is taken too. Malformed lines are set aside in a
-    file of their own, and `problems` gets a line for each.
+    Writers open the file for each line. After the rename they begin a new file. A writer that has the old one open
+    holds a lock, for which this waits. Files that an interrupted ingest left are taken too. Malformed lines go to a
+    separate file, and `problems` gets a line for each.
     """
     if path.exists():
         path.rename(path.with_name(f"{path.name}{CLAIMED}{time.time_ns()}"))
     taken = sorted(path.parent.glob(f"{path.name}{CLAIMED}*"))
-    yield decoded(path, dict.fromkeys(line for item in taken for line in _unlocked_texts(item)), decode, problems)
-    for item in taken:
-        item.unlink()
+    yield decoded(path, dict.fromkeys(line for file in taken for line in _unlocked_texts(file)), decode, problems)
+    for file in taken:
+        file.unlink()
 
 
 def _unlocked_texts(path: Path) -> list[str]:
-    """Return the lines of a file once nobody is writing it any more."""
+    """Return the lines of a file once its last writer has unlocked it."""
     with path.open("r+b") as stream:  # writable, which an exclusive lock wants on NFS
         fcntl.flock(stream, fcntl.LOCK_EX)
         return texts(path)
 
 
 def decoded(path: Path, lines: Iterable[str], decode: Callable[[str], Line], problems: list[str]) -> list[Line]:
-    """Return what the lines of a file say; malformed ones are set aside beside it, and named in `problems`."""
+    """Return the decoded lines of a file. Malformed ones are moved to a file beside it, and named in `problems`."""
     good = []
     for text in filter(str.strip, lines):
         try:

@@ -1,6 +1,6 @@
-"""From the rounds of a commit to one measurement: a value, an interval, and what to know about it.
+"""Make one measurement of a commit's rounds: a value, an interval and footnotes. Pure.
 
-Pure: values in, values out. Times are seconds per call; rates are derived here and nowhere else.
+Times are seconds per call. Rates are derived only here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEWEST_FOR_INTERVAL = 3  # with 2 rounds the t quantile is 12.7: an interval tha
 MEMORY_BOUND = 4.0  # FLOP per byte; below it a kernel lies left of every ridge point we know of (CPUs from 5 up)
 CONTROLS_TOGETHER = "controls"  # as one signal: the mean of PyTorch's implementations measured in the same rounds
 INTERVAL_METHOD = "95% interval over rounds (Student's t on the logarithms of the round estimates)"
-# What flags say of a time, where the name alone does not.
+# What a flag means, where its name does not explain itself.
 MEANINGS = {
     "underfed": "the device waited for the host: launch gaps are in the time",
     "quantised": "the clock is too coarse for it",
@@ -48,7 +48,7 @@ class Outcome(enum.Enum):
     FAILED = "failed"
 
 
-OUTCOMES = (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)  # `outcome` holds their places here
+OUTCOMES = (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)  # columns hold indices into these
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -56,7 +56,7 @@ class SeriesKey:
     """One benchmark, implementation, test case, machine and environment; its history is a series."""
 
     machine: str
-    environment: str  # asv's name of it, which holds torch's version
+    environment: str  # asv's name, which includes torch's version
     benchmark: str  # such as "matmul.Cpu.time_hot"
     implementation: str
     case: str
@@ -64,12 +64,12 @@ class SeriesKey:
 
     @property
     def dtype(self) -> str:
-        """What its test case computes in."""
+        """The data type of its test case."""
         return dtype_of(self.case)
 
     @property
     def rate_unit(self) -> str:
-        """What its rate is given in: "GFLOPS", or "GOPS"."""
+        """The unit of its rate: "GFLOPS" or "GOPS"."""
         return units.rate_unit(self.dtype)
 
 
@@ -84,11 +84,11 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Signal:
-    """What is read beside a series' samples, and how far the series moves with it."""
+    """A signal read beside a series' samples, and how far the series moves with it."""
 
     name: str  # a gauge (a field of `Round`), or CONTROLS_TOGETHER
-    slope: float  # of the logarithm of the time on that of the signal, shrunk; 0: the series does not move with it
-    centre: float | None  # s, what it reads as a rule; None of several controls together
+    slope: float  # of log time on log signal, shrunk; 0: the series does not move with it
+    centre: float | None  # its usual reading, s; None for several controls together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,16 +102,16 @@ class Fit:
 
 @dataclass(frozen=True, kw_only=True)
 class Adjusted:
-    """A time freed of what the machine did in the same rounds, s per call; changes are judged by it."""
+    """A time corrected for machine noise, s per call. Changes are judged by it."""
 
     seconds: float
     interval: Interval | None
-    fit: Fit | None = None  # None: not known any more
+    fit: Fit | None = None  # None: not known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """A commit's rounds of one series together; unknown is None."""
+    """The value of a series at a commit, and what is known about it. Unknown is None."""
 
     key: SeriesKey
     commit: str  # full SHA
@@ -119,7 +119,7 @@ class Measurement:
     seconds: float | None = None  # per call
     interval: Interval | None = None
     rounds: int | None = None
-    adjusted: Adjusted | None = None  # None: nothing was read beside its rounds that it could be adjusted by
+    adjusted: Adjusted | None = None  # None: no signal explains it
     method: str | None = None  # hash of the timing method; values of two methods are not compared
     flop: float | None = None  # per call
     bytes_moved: float | None = None  # per call, each input read once, each output written once
@@ -128,7 +128,7 @@ class Measurement:
 
     @property
     def gflops(self) -> float | None:
-        """10^9 operations per second; `key.rate_unit` says of what."""
+        """10^9 operations per second, in `key.rate_unit`."""
         return _rate(self.flop, self.seconds)
 
     @property
@@ -146,16 +146,16 @@ def _rate(work: float | None, seconds: float | None) -> float | None:
 def round_interval(estimates: Sequence[float]) -> Interval | None:
     """Return the interval of the rounds' common time from their estimates, s; None below FEWEST_FOR_INTERVAL.
 
-    Student's t on log estimates: round estimates scatter by factors, and are robust already, so that
-    with 8 of them the order statistics (the whole range, for 95%) would only be wider. It is widened to
-    hold the median where many rounds lie on one side.
+    Student's t on log estimates, because round estimates scatter by factors. They are robust already, so order
+    statistics would only be wider: the whole range, for 95% of 8 rounds. The interval is widened to include the median
+    where many rounds lie on one side.
     """
     if len(estimates) < FEWEST_FOR_INTERVAL:
         return None
     logs = [math.log(estimate) for estimate in estimates]
     centre = math.fsum(logs) / len(logs)
     # Note: statistics.stdev works with fractions, exactly; it took longer than all the rest of a site's reading
-    deviation = math.sqrt(math.fsum((each - centre) ** 2 for each in logs) / (len(logs) - 1))
+    deviation = math.sqrt(math.fsum((log - centre) ** 2 for log in logs) / (len(logs) - 1))
     half = t_975(len(logs) - 1) * deviation / math.sqrt(len(logs))
     middle = statistics.median(estimates)
     low, high = min(math.exp(centre - half), middle), max(math.exp(centre + half), middle)
@@ -163,17 +163,17 @@ def round_interval(estimates: Sequence[float]) -> Interval | None:
 
 
 def round_warnings(rounds: Sequence[Round]) -> tuple[str, ...]:
-    """Return what a reader must know about these rounds, as footnotes."""
-    found = []
+    """Return the footnotes of a measurement of these rounds."""
+    notes = []
     if len(rounds) < WANTED_ROUNDS:
-        found.append(f"need {WANTED_ROUNDS} rounds, have {len(rounds)}")
+        notes.append(f"need {WANTED_ROUNDS} rounds, have {len(rounds)}")
     if len(rounds) < FEWEST_FOR_INTERVAL:
-        found.append(f"no interval: needs {FEWEST_FOR_INTERVAL} rounds")
-    if len({item.launch for item in rounds}) < len(rounds):
-        found.append("its rounds shared a launch")
-    flags = Counter(flag for item in rounds for flag in set(item.flags))
-    found += [f"{flag} in {count} of {len(rounds)} rounds{_meaning(flag)}" for flag, count in sorted(flags.items())]
-    return tuple(found)
+        notes.append(f"no interval: needs {FEWEST_FOR_INTERVAL} rounds")
+    if len({round_.launch for round_ in rounds}) < len(rounds):
+        notes.append("its rounds shared a launch")
+    flags = Counter(flag for round_ in rounds for flag in set(round_.flags))
+    notes += [f"{flag} in {count} of {len(rounds)} rounds{_meaning(flag)}" for flag, count in sorted(flags.items())]
+    return tuple(notes)
 
 
 def _meaning(flag: str) -> str:
@@ -185,23 +185,22 @@ def from_rounds(
 ) -> Measurement:
     """Return the measurement of a commit: its value is the median of the estimates of its rounds (>= 1).
 
-    Rounds of several timing methods are not mixed: those of the method used last count, and a warning
-    says so.
+    Only rounds of the newest timing method count. A warning gives the number of the others.
     """
-    method = max(rounds, key=lambda item: item.time).method
-    kept = [item for item in rounds if item.method == method]
-    left_out = len(rounds) - len(kept)
+    method = max(rounds, key=lambda round_: round_.time).method
+    counted = [round_ for round_ in rounds if round_.method == method]
+    left_out = len(rounds) - len(counted)
     mixed = (f"{units.count(left_out, 'round')} of an earlier timing method left out",) if left_out else ()
-    estimates = [item.estimate for item in kept]
+    estimates = [round_.estimate for round_ in counted]
     return Measurement(
         key=key,
         commit=commit,
         outcome=Outcome.MEASURED,
         seconds=statistics.median(estimates),
         interval=round_interval(estimates),
-        rounds=len(kept),
+        rounds=len(counted),
         method=method,
         flop=flop,
         bytes_moved=bytes_moved,
-        warnings=mixed + round_warnings(kept),
+        warnings=mixed + round_warnings(counted),
     )

@@ -1,21 +1,21 @@
-"""What the machine was in a session, and what was built: facts that no estimate shows, kept beside the telemetry.
+"""Facts of the machine and of the wheel in each session, stored beside the telemetry, and how they change. Pure.
 
-One JSON line each in `results/<machine>/telemetry/<commit8>-<environment>.sessions.jsonl`, for every session that
-measured the commit and found something else than the one before:
+`results/<machine>/telemetry/<commit8>-<environment>.sessions.jsonl` has a JSON line for every session that measured the
+commit and differs from the session before:
 
     {"t": 1700000000.0, "facts": {"driver": "580.65", "governor": "performance"}, "code": {"matmul": "<sha256>"},
      "ptxas": {"matmul": "sm_90: 168 registers, 0 bytes spilled"}}
 
-`t` is when the session began (Unix time, s), `facts` what `fingerprint` says of the machine, `code` what identifies the
-code of each kernel as it was built (`code_hashes`), `ptxas` what the CUDA compiler said of it where there was one.
-Pure.
+`t` is when the session began (Unix time, s). `facts` are of the machine. `code` has a hash of each kernel's code,
+`ptxas` the CUDA compiler's summary of it, where there is one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from kernel_velocity import bounds
@@ -25,21 +25,22 @@ SUFFIX = ".sessions.jsonl"
 COMPILERS = frozenset({"cxx compiler", "cxx compiler version", "cuda compiler version"})
 # Facts that the last digits of a result follow from: another of these computes other errors from the same code.
 NUMERICS = COMPILERS | {"torch", "cuda", "cpu", "gpu", "isa", "libc", "threads"}
-Changes = dict[str, tuple[str, str]]  # fact -> what it was, what it is
+HARDWARE = ("cpu", "num_cpu", "gpu")  # facts that no setting changes
+Changes = dict[str, tuple[str, str]]  # fact -> old value, new value
 
 
 class SessionLineError(ValueError):
-    """A line that does not say what a line of a session says."""
+    """A malformed line of a session."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionFacts:
-    """What a session that measured a commit found on its machine, and in that commit's wheel."""
+    """Facts of a session that measured a commit: of its machine and of the commit's wheel."""
 
     began: float  # Unix time, s
     facts: Mapping[str, str] = field(default_factory=dict)
-    code: Mapping[str, str] = field(default_factory=dict)  # kernel -> what identifies its code
-    ptxas: Mapping[str, str] = field(default_factory=dict)  # kernel -> registers and spills, for people
+    code: Mapping[str, str] = field(default_factory=dict)  # kernel -> hash of its code
+    ptxas: Mapping[str, str] = field(default_factory=dict)  # kernel -> registers and spills, as text
 
 
 def encode(session: SessionFacts) -> str:
@@ -70,16 +71,16 @@ def decode(line: str) -> SessionFacts:
 
 
 def _texts(raw: Mapping[str, object], key: str) -> dict[str, str]:
-    found = raw.get(key, {})
-    if not isinstance(found, Mapping) or not all(isinstance(value, str) for value in found.values()):
-        raise SessionLineError(f"{key}: an object of texts is wanted, got {str(found)[:60]!r}")
-    return dict(found)
+    texts = raw.get(key, {})
+    if not isinstance(texts, Mapping) or not all(isinstance(value, str) for value in texts.values()):
+        raise SessionLineError(f"{key}: an object of texts is wanted, got {str(texts)[:60]!r}")
+    return dict(texts)
 
 
 def at(sessions: Sequence[SessionFacts], when: float | None) -> SessionFacts | None:
-    """Return what held for something measured at a Unix time, s: the newest session that had begun, else the first.
+    """Return the session of a measurement at a Unix time, s: the newest that had begun by then, else the first.
 
-    None where no session was recorded; an unknown time is the newest session's.
+    None where no session was recorded. An unknown time gives the newest session.
     """
     ordered = sorted(sessions, key=lambda session: session.began)
     begun = [session for session in ordered if when is None or session.began <= when]
@@ -87,7 +88,7 @@ def at(sessions: Sequence[SessionFacts], when: float | None) -> SessionFacts | N
 
 
 def changes(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> Changes:
-    """Return the facts that both sides know and that differ; a fact that only one of them knows tells nothing."""
+    """Return the facts that both sides have and that differ."""
     if before is None or after is None:
         return {}
     return {
@@ -104,3 +105,61 @@ def merged(*sides: Iterable[SessionFacts]) -> str:
     """Return the text of a file with the sessions of all sides, oldest first, each once."""
     ordered = sorted((session for side in sides for session in side), key=lambda session: session.began)
     return "".join(f"{line}\n" for line in dict.fromkeys(map(encode, ordered)))
+
+
+Sessions = Sequence[tuple[str, SessionFacts]]  # with the commit that each measured, oldest first
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactChange:
+    """A fact of a machine that differs from the last earlier session that recorded it."""
+
+    began: float  # Unix time of the session, s
+    commit: str  # that the session measured
+    name: str
+    before: str
+    after: str
+
+
+def fact_changes(sessions: Sessions) -> tuple[FactChange, ...]:
+    """Return the changes of a machine's facts, oldest first.
+
+    COMPILERS are left out: they are facts of a wheel, and wheels of several ages are measured in turn.
+    """
+    last: dict[str, str] = {}
+    changed = []
+    for commit, session in sessions:
+        for name, text in sorted(session.facts.items()):
+            before = last.get(name, text)
+            if name not in COMPILERS and before != text:
+                changed.append(FactChange(began=session.began, commit=commit, name=name, before=before, after=text))
+            last[name] = text
+    return tuple(changed)
+
+
+def newest_facts(sessions: Sessions) -> dict[str, tuple[str, float]]:
+    """Return the newest value of every fact, and the Unix time since which it holds, s."""
+    newest: dict[str, tuple[str, float]] = {}
+    for _, session in sessions:
+        for name, text in session.facts.items():
+            if name not in newest or newest[name][0] != text:
+                newest[name] = (text, session.began)
+    return dict(sorted(newest.items()))
+
+
+def hardware_doubts(sessions: Sessions) -> Iterator[str]:
+    """Yield the signs that one name stands for several machines, as sentences."""
+    for fact in HARDWARE:
+        values = [session.facts[fact] for _, session in sessions if fact in session.facts]
+        runs = [value for value, _ in groupby(values)]
+        kinds = list(dict.fromkeys(runs))
+        if len(runs) > len(kinds):
+            yield (
+                f"two machines seem to share this name: the {fact} was {' and '.join(kinds)} in turn. Their times are "
+                "shown as one series and are none: give each a name of its own (make track MACHINE=bench-2)"
+            )
+        elif len(kinds) > 1:
+            yield (
+                f"the {fact} changed: {', then '.join(kinds)}. Times before and after are of different hardware; if it "
+                "is another machine, give it a name of its own (make track MACHINE=bench-2)"
+            )

@@ -1,4 +1,4 @@
-"""Recorded traces as files: what `kv lab record` and `kv offline traces` write."""
+"""Read the traces that `kv lab record` and `kv offline traces` write."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from kernel_velocity.harness.stopping import without_burn_in
 from kernel_velocity.harness.traces import FORMAT
 
 BASELINE = 10_000  # samples that a baseline wants, the number that the published comparisons take
-NOT_TRACES = ("missing.json", "started.json")  # what the recorder keeps beside its traces
+NOT_TRACES = ("missing.json", "started.json")  # files of the recorder beside its traces
 _MOST_CALLS = 10**12  # in a sample: at a nanosecond each, a quarter of an hour
 TRACES = Path(".asv", "traces")
 
 
-def files(places: Iterable[Path]) -> list[Path]:
-    """Return the trace files that are named, and those in the folders that are named, at any depth.
+def files(paths: Iterable[Path]) -> list[Path]:
+    """Return trace files, and those in folders at any depth.
 
     Raises:
-        UsageError: a place does not exist, or a folder holds no trace.
+        UsageError: a path does not exist, or a folder holds no trace.
     """
-    found: list[Path] = []
-    for place in places:
-        if place.is_dir():
-            traces = inside(place)
-            if not traces:
-                raise UsageError(f"{place}: no traces; `kv lab record` records some into .asv/traces")
-            found += traces
-        elif place.is_file():
-            found.append(place)
+    traces: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            if not (inner := inside(path)):
+                raise UsageError(f"{path}: no traces; `kv lab record` records some into .asv/traces")
+            traces += inner
+        elif path.is_file():
+            traces.append(path)
         else:
-            raise UsageError(f"{place}: no such file or folder of traces")
-    return found
+            raise UsageError(f"{path}: no such file or folder of traces")
+    return traces
 
 
 def inside(folder: Path) -> list[Path]:
-    """Return the trace files of a folder, at any depth; none of one that does not exist, or where none is done yet."""
+    """Return the trace files of a folder, at any depth; none if it does not exist."""
     return sorted(path for path in folder.rglob("*.json") if path.name not in NOT_TRACES)
 
 
@@ -70,18 +69,18 @@ def document(path: Path) -> dict[str, Any]:
     Raises:
         ResultsError: the file is no trace (see `read`).
     """
-    found = _document(path)
-    return {**found, "seconds": _samples(path, found), "batch": _batch(path, found)}
+    contents = _document(path)
+    return {**contents, "seconds": _samples(path, contents), "batch": _batch(path, contents)}
 
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
         raise ResultsError(f"{path}: no trace ({error}); it may be cut off: record it again") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("unit") != "s":
+    if not isinstance(contents, dict) or contents.get("format") != FORMAT or contents.get("unit") != "s":
         raise ResultsError(f"{path}: no trace of format {FORMAT} in seconds; `kv lab record` writes those")
-    return found
+    return contents
 
 
 def _samples(path: Path, document: dict[str, Any]) -> list[float]:

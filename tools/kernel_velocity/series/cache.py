@@ -1,9 +1,9 @@
-"""The one cache of a results directory: a SQLite file with what was read from it and computed from it.
+"""The cache of a results directory: a SQLite file with its values and with results computed from them.
 
-It is safe to delete, since it holds nothing that the results directory does not say. A results file is a row: what the
-file looked like when it was read, and its values as arrays (packing.py). What is computed of the values, such as
-change points and charts, is a table of answers (`Answers`), which each kind of answer empties by itself when the code
-that computes it changes. Changes are made in transactions, so a killed report leaves what was there before.
+It is safe to delete: all of it follows from the results directory. A results file is a row, with the file's signature
+and its values as arrays (packing.py). Results computed from the values, such as change points and charts, are answers
+(`Answers`). Each kind of answer is emptied when the code that computes it changes. Changes are made in transactions, so
+a killed report leaves the earlier contents.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from kernel_velocity.series.packing import ENTRY, FREED, ROUND, TRACKED, Entries, Names, Numbers, Packed
+from kernel_velocity.series.packing import ADJUSTMENT, ENTRY, ROUND, TRACKED, Entries, Names, Numbers, Packed
 
 NAME = "report.sqlite"
-FORMAT = 2  # of the tables
+FORMAT = 3  # of the tables
 VALUES = ("harness", "results", "stats", "series")  # the rooms whose code makes what `Cache` keeps
 _PATIENCE = 60.0  # s to wait for another report that is writing
 _PAGE = 32768  # bytes; blobs of 50 kB and more are chains of pages
@@ -37,11 +37,11 @@ _TABLES = {
     "file": "(path TEXT PRIMARY KEY, signature TEXT NOT NULL, sha TEXT NOT NULL, notes TEXT NOT NULL,"
     " hardware TEXT NOT NULL, sessions TEXT NOT NULL, entries BLOB NOT NULL, rounds BLOB NOT NULL,"
     " tracked BLOB NOT NULL)",
-    "freed": "(path TEXT PRIMARY KEY, entries BLOB NOT NULL)",
+    "adjustment": "(path TEXT PRIMARY KEY, entries BLOB NOT NULL)",
     "fit": "(series TEXT PRIMARY KEY, basis BLOB NOT NULL, value TEXT NOT NULL)",
     "answer": "(kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))",
 }
-_OF_VALUES = ("name", "file", "freed", "fit")
+_OF_VALUES = ("name", "file", "adjustment", "fit")
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -57,7 +57,7 @@ def code(*rooms: str, package: Path = _PACKAGE) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FileFacts:
-    """What the cache holds of a results file, but for its arrays."""
+    """The cached facts of a results file, without its arrays."""
 
     signature: str  # size, times and inode of the file and of the telemetry beside it
     commit: str  # full SHA; empty where the file cannot be read
@@ -67,9 +67,9 @@ class FileFacts:
 
 
 class Cache:
-    """The values of one results directory and repository; `names` says what the numbers in the arrays stand for.
+    """The values of one results directory and repository. `names` maps the numbers in the arrays to series and texts.
 
-    The file is locked from the opening until `close`. What `save` did not follow is lost.
+    The file is locked from the opening until `close`. Changes after the last `save` are lost.
     """
 
     def __init__(self, folder: Path | None, results: Path, repository: Path) -> None:
@@ -80,7 +80,7 @@ class Cache:
         """
         self.folder = folder
         where = [str(results.resolve()), str(repository.resolve())]
-        self._identity = json.dumps([*where, ENTRY.descr, ROUND.descr, TRACKED.descr, FREED.descr, code(*VALUES)])
+        self._identity = json.dumps([*where, ENTRY.descr, ROUND.descr, TRACKED.descr, ADJUSTMENT.descr, code(*VALUES)])
         try:
             try:
                 self._connection = self._opened()
@@ -138,7 +138,7 @@ class Cache:
         }
 
     def put(self, path: str, facts: FileFacts, packed: Packed) -> None:
-        """Store a results file in place of what was stored of it."""
+        """Store a results file, in place of its earlier contents."""
         texts = [json.dumps(text) for text in (facts.notes, dict(facts.hardware), facts.sessions)]
         blobs = [array.tobytes() for array in (packed.entries, packed.rounds, packed.tracked)]
         self.remove(path)
@@ -147,7 +147,7 @@ class Cache:
 
     def remove(self, path: str) -> None:
         """Forget a results file."""
-        for statement in ("DELETE FROM file WHERE path = ?", "DELETE FROM freed WHERE path = ?"):
+        for statement in ("DELETE FROM file WHERE path = ?", "DELETE FROM adjustment WHERE path = ?"):
             self._connection.execute(statement, [json.dumps(path)])
 
     def entries(self, path: str) -> Entries:
@@ -159,7 +159,7 @@ class Cache:
         return self._array("rounds", path, ROUND)
 
     def tracked(self) -> dict[str, Entries]:
-        """Return the values that are no times, by path, of the results files that have some."""
+        """Return the TRACKED entries by path, of the results files that have some."""
         rows = self._connection.execute("SELECT path, tracked FROM file WHERE length(tracked) > 0").fetchall()
         return {json.loads(path): np.frombuffer(blob, dtype=TRACKED) for path, blob in rows}
 
@@ -173,17 +173,18 @@ class Cache:
         ((blob,),) = self._connection.execute(query, [json.dumps(path)]).fetchall()
         return np.frombuffer(blob, dtype=kind)
 
-    def freed(self, path: str) -> Entries | None:
-        """Return what was computed of the values of a results file as it is now; None: nothing."""
-        row = self._connection.execute("SELECT entries FROM freed WHERE path = ?", [json.dumps(path)]).fetchone()
-        return None if row is None else np.frombuffer(row[0], dtype=FREED)
+    def adjustments(self, path: str) -> Entries | None:
+        """Return the stored adjustments of the values of a results file; None: there are none."""
+        row = self._connection.execute("SELECT entries FROM adjustment WHERE path = ?", [json.dumps(path)]).fetchone()
+        return None if row is None else np.frombuffer(row[0], dtype=ADJUSTMENT)
 
-    def put_freed(self, path: str, entries: Entries) -> None:
-        """Store what was computed of the values of a results file."""
-        self._connection.execute("INSERT OR REPLACE INTO freed VALUES (?, ?)", [json.dumps(path), entries.tobytes()])
+    def put_adjustments(self, path: str, entries: Entries) -> None:
+        """Store the adjustments of the values of a results file."""
+        row = [json.dumps(path), entries.tobytes()]
+        self._connection.execute("INSERT OR REPLACE INTO adjustment VALUES (?, ?)", row)
 
     def fits(self) -> dict[str, tuple[bytes, str]]:
-        """Return, for each series, the digest of what it was fitted on, and the fit."""
+        """Return, for each series, the digest of its basis, and the fit."""
         rows = self._connection.execute("SELECT series, basis, value FROM fit").fetchall()
         return {series: (bytes(basis), value) for series, basis, value in rows}
 

@@ -1,6 +1,6 @@
-"""Find the change points of series, and store in the cache what the next report need not find again.
+"""Find the change points of series, and store them in the cache for the next report.
 
-Stored answers are used for many series at a time: what one more point leaves as it was is seen for all of them at once
+Many series are looked at together: which of them one more commit leaves unchanged is one array operation
 (stats/changepoints/many.py).
 """
 
@@ -28,23 +28,23 @@ New = dict[str, bytes]  # answers that are not stored yet, by key
 
 
 class Logs(NamedTuple):
-    """What the change points of a series follow from; both arrays have shape (commits,)."""
+    """The input of change-point detection for a series. Both arrays have shape (commits,)."""
 
-    values: FloatArray  # logarithms of the adjusted times where there are such, else of the times; NaN without one
-    method: IntArray  # which timing method each was taken by
+    values: FloatArray  # log of the adjusted times, s, or of the times where there are none; NaN without a time
+    method: IntArray  # index of the timing method
 
 
 def of(columns: Columns) -> tuple[ChangePoint, ...]:
     """Return the change points of a series, oldest first; their indices are entries of `columns`.
 
-    Of the logarithms of the adjusted times where there are such, as verdicts are made from (`histories`). Values of two
-    timing methods are two series: no step is found between them.
+    They are steps of log times, adjusted where possible, the same values that verdicts are made from (history.py).
+    Values of two timing methods are two series, without a step between them.
     """
     return within(logs(columns))
 
 
 def logs(columns: Columns) -> Logs:
-    """Return what the change points of a series follow from."""
+    """Return the input of change-point detection."""
     seconds = np.where(np.isnan(columns.adjusted), columns.seconds, columns.adjusted)
     return Logs(values=np.log(np.where(columns.is_measured, seconds, np.nan)), method=columns.method)
 
@@ -60,7 +60,7 @@ def by_method(series: Logs) -> dict[int, FloatArray]:
     used = method[~np.isnan(values)]
     if used.size and (used == used[0]).all():
         return {int(used[0]): values}
-    return {one: np.where(method == one, values, np.nan) for one in np.unique(used).tolist()}
+    return {number: np.where(method == number, values, np.nan) for number in np.unique(used).tolist()}
 
 
 def joined(found: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
@@ -69,7 +69,7 @@ def joined(found: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
 
 
 class Finder:
-    """The change points of some series, found when they are asked for."""
+    """The change points of some series, found on demand."""
 
     def __init__(
         self, keys: Sequence[SeriesKey], columns: Callable[[SeriesKey], Columns], folder: Path | None = None
@@ -87,7 +87,7 @@ class Finder:
         self.new: New = {}
 
     def of(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, Found]:
-        """Return the change points of some of the series; those asked for together are found soonest."""
+        """Return the change points of some of the series. One call for many of them is fastest."""
         unknown = [key for key in dict.fromkeys(keys) if key not in self._found]
         for start in range(0, len(unknown), BLOCK):
             self._find(unknown[start : start + BLOCK])
@@ -112,7 +112,7 @@ class Finder:
             self._found[key] = joined([next(points) for _ in part])
 
     def save(self, others: New) -> None:
-        """Store what was found, also by another process, and remove what is of no series any more."""
+        """Store all new answers, `others` being those of another process, and remove those of series that are gone."""
         if new := {**others, **self.new}:
             stems = {_stem(key) for key in self._keys}
             self._answers.put(new, keep=lambda name: name[: name.index(_END) + len(_END)] in stems)

@@ -1,11 +1,7 @@
-"""Changes along a series, of all its commits at once. Pure: columns in, arrays of the same length out.
+"""Changes of speed: between two measurements, along a whole series at once, and averaged over test cases. Pure.
 
-The same rules as `trends.compare`, which takes two measurements: a change is a ratio of speeds, new over old, of the
-adjusted times where both have one, between times taken by one method. An entry is an index into the columns.
-
-From measurements to trends: the changes along a series and the averages over test cases.
-
-Pure. A trend's order is the repository's first-parent order; a change is a ratio of speeds, new over old.
+A change is a ratio of speeds, new over old, of the adjusted times where both have one. Times of two timing methods are
+not compared. An entry is an index into the columns of a series.
 """
 
 from __future__ import annotations
@@ -33,9 +29,9 @@ _MEASURED = OUTCOMES.index(Outcome.MEASURED)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Changes:
-    """The change of every entry against another one; all arrays have shape (commits,)."""
+    """The change of every entry against another one, its base. All arrays have shape (commits,)."""
 
-    base: Indices  # the other entry; NONE where nothing can be compared
+    base: Indices  # NONE where nothing can be compared
     ratio: FloatArray  # new rate / old rate; NaN where nothing can be compared
     adjusted: Truth  # whether adjusted times were compared
     overlapping: Truth  # whether the two intervals overlap
@@ -60,19 +56,19 @@ class Changes:
 
 def against(series: Columns, base: Indices) -> Changes:
     """Return the change of every entry against `base`, shape (commits,), NONE where there is none."""
-    made = compared(Timed.of(vars(series), slice(None)), Timed.of(vars(series), base))
-    both = made.both & (base != NONE)
+    pairs = compared(Timed.of(vars(series), slice(None)), Timed.of(vars(series), base))
+    both = pairs.both & (base != NONE)
     return Changes(
         base=np.where(both, base, NONE),
-        ratio=np.where(both, made.ratio, np.nan),
-        adjusted=both & made.adjusted,
-        overlapping=made.overlapping,
-        unknown=made.unknown,
+        ratio=np.where(both, pairs.ratio, np.nan),
+        adjusted=both & pairs.adjusted,
+        overlapping=pairs.overlapping,
+        unknown=pairs.unknown,
     )
 
 
 class Timed(NamedTuple):
-    """What of some values says how they compare with others; all arrays have one shape, times are in s."""
+    """Values, as comparisons need them. All arrays have one shape, times are in s."""
 
     measured: Truth
     method: IntArray  # of one numbering; less than 0: unknown
@@ -91,9 +87,9 @@ class Timed(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Values against others, one by one."""
+    """Values compared with others, one by one."""
 
-    both: Truth  # whether they have times, by one method or by one that is not known; else the others say nothing
+    both: Truth  # whether they are times of one method, or of an unknown one; else the other arrays are void
     ratio: FloatArray  # new rate / old rate
     adjusted: Truth  # whether adjusted times were compared
     overlapping: Truth  # whether the two intervals overlap
@@ -101,7 +97,7 @@ class Compared(NamedTuple):
 
 
 def compared(new: Timed, old: Timed) -> Compared:
-    """Return values against others of the same shape."""
+    """Compare values with others of the same shape."""
     both = new.measured & old.measured & ((new.method == old.method) | (new.method < 0) | (old.method < 0))
     adjusted = both & ~np.isnan(new.adjusted) & ~np.isnan(old.adjusted)
     now, then = _fairest(new, adjusted), _fairest(old, adjusted)
@@ -115,7 +111,7 @@ def compared(new: Timed, old: Timed) -> Compared:
 
 
 def _fairest(values: Timed, adjusted: Truth) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return times with their lower and upper bounds: adjusted ones where those are asked for."""
+    """Return times with their lower and upper bounds, adjusted ones where `adjusted` is true."""
     if not adjusted.any():
         return values.seconds, values.low, values.high
     return (
@@ -126,24 +122,24 @@ def _fairest(values: Timed, adjusted: Truth) -> tuple[FloatArray, FloatArray, Fl
 
 
 def alike(series: Columns, method: int) -> Truth:
-    """Return which entries have a time that one taken by a method (an index, -1: not known) can be compared with."""
+    """Return which entries have a time that a time of a method (an index, -1: unknown) can be compared with."""
     like: Truth = series.is_measured & ((series.method == method) | (series.method < 0) | (method < 0))
     return like
 
 
 def methods(series: Columns) -> list[int]:
-    """Return the timing methods that entries of a series have (indices, -1: not known), each once."""
-    found = series.method
-    if len(found) and (found == found[0]).all():  # nearly always, and a tenth of the time
-        return [int(found[0])]
-    several: list[int] = np.unique(found).tolist()
+    """Return the distinct timing methods of a series' entries (indices, -1: unknown)."""
+    column = series.method
+    if len(column) and (column == column[0]).all():  # nearly always, and a tenth of the time
+        return [int(column[0])]
+    several: list[int] = np.unique(column).tolist()
     return several
 
 
 def before(series: Columns) -> Indices:
-    """Return, for every entry, the newest one before it that it can be compared with.
+    """Return, for every entry, the newest comparable one before it.
 
-    Not the one measured last, whatever measured it: a single commit of another method would blind the next comparison.
+    Entries of another method are passed over, so that a single one of them does not hide the next change.
     """
     return at_or_before(series, series.place - 1)
 
@@ -155,12 +151,12 @@ def at_or_before(series: Columns, places: NDArray[np.signedinteger]) -> Indices:
         places: on the first-parent line, shape (commits,); negative: there is none.
     """
     wanted = np.minimum(places, series.place - 1)
-    found = np.full(len(series), NONE, dtype=np.int64)
+    base = np.full(len(series), NONE, dtype=np.int64)
     for method in methods(series):
         measured, rows = np.flatnonzero(alike(series, method)), series.method == method
         last = np.searchsorted(series.place[measured], wanted[rows], side="right") - 1
-        found[rows] = np.where(last < 0, NONE, measured[last] if len(measured) else NONE)
-    return found
+        base[rows] = np.where(last < 0, NONE, measured[last] if len(measured) else NONE)
+    return base
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,15 +169,14 @@ class Change:
 
     @property
     def is_distinct(self) -> bool:
-        """Whether the two intervals are known and apart: a change that noise alone hardly makes."""
+        """Whether the two intervals are known and apart, which noise alone rarely causes."""
         return self.overlapping is False
 
 
 def compare(new: Measurement, old: Measurement) -> Change | None:
-    """Return the change from `old` to `new`; None unless both have a time taken by one and the same method.
+    """Return the change from `old` to `new`; None unless both have a time, and by one method.
 
-    Of the adjusted times where both have one. A method that is unknown (a time without telemetry) is no ground to
-    refuse.
+    Adjusted times are compared where both have one. An unknown method (a time without telemetry) equals any other.
     """
     if new.seconds is None or old.seconds is None:
         return None
@@ -200,10 +195,14 @@ def _overlap(new: Interval | None, old: Interval | None) -> bool | None:
 
 
 def telling(keys: Iterable[SeriesKey], applied: Container[SeriesKey]) -> Iterator[SeriesKey]:
-    """Yield the series that say something, where those of `applied` were more than n/a at some commit."""
-    every = tuple(keys)
-    known = {test_case(key) for key in every if key in applied}
-    return (key for key in every if key in applied or (test_case(key) in known and _can_exist(key)))
+    """Yield the series that are worth a trend.
+
+    Those are the series of `applied`, which were more than n/a at some commit, and the other implementations of their
+    test cases that can exist on the device.
+    """
+    keys = tuple(keys)
+    test_cases = {test_case(key) for key in keys if key in applied}
+    return (key for key in keys if key in applied or (test_case(key) in test_cases and _can_exist(key)))
 
 
 def _can_exist(key: SeriesKey) -> bool:
@@ -212,7 +211,7 @@ def _can_exist(key: SeriesKey) -> bool:
 
 
 def test_case(key: SeriesKey) -> tuple[str, ...]:
-    """Return what the implementations of one test case share."""
+    """Return the part of a key that the implementations of one test case share."""
     return key.machine, key.environment, key.benchmark, key.case
 
 

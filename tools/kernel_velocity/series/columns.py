@@ -1,7 +1,7 @@
-"""A series as columns: one entry for each commit of the first-parent line that has a result of it, oldest first.
+"""A series as columns: one entry for each commit of the first-parent line that has a result of it, oldest first. Pure.
 
-Pure. What the pages and their data files are made from: 10,000 commits of a series are a few arrays here, and
-thousands of objects as measurements. Unknown is NaN in a column of numbers and -1 in one of counts.
+Pages and their data files are made from columns: 10,000 commits of a series are a few arrays, not 10,000 objects.
+Unknown is NaN in a column of numbers and -1 in a column of counts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAPPINGS = ("interval_methods", "reasons", "warnings")  # by entry
 
 
 class ByEntry(Mapping[int, Value], Generic[Value]):
-    """What some entries of a series have, looked up when it is asked for: entry -> value."""
+    """Values of some entries of a series, looked up on access: entry -> value."""
 
     def __init__(self, numbers: NDArray[np.int32], value: Callable[[int], Value]) -> None:
-        """Take a number for each entry, 0 for those that have no value, and what a number stands for."""
+        """Take the number of each entry, 0 for those without a value, and a function from numbers to values."""
         self._numbers, self._value = numbers, value
 
     def __getitem__(self, entry: int) -> Value:
@@ -49,7 +49,7 @@ class ByEntry(Mapping[int, Value], Generic[Value]):
         return {entry: values[number] for entry, number in zip(entries.tolist(), numbers, strict=True)}.items()
 
     def between(self, first: int, last: int | None) -> ByEntry[Value]:
-        """Return what the entries from one up to before another have, counted from the first of them."""
+        """Return the values of the entries `first` to before `last`, counted from `first`."""
         return ByEntry(self._numbers[first:last], self._value)
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Columns:
     interval_methods: Mapping[int, str] = field(default_factory=dict)  # entry -> how its interval was made
     reasons: Mapping[int, str] = field(default_factory=dict)  # entry -> why it has no time
     warnings: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    remarks: Hashable = None  # equal of two series of a site only where reasons and warnings are; None: not known
+    remarks: Hashable = None  # if equal for two series of a site, so are reasons and warnings; None: not known
     flop: float | None = None  # per call
     bytes_moved: float | None = None
 
@@ -92,7 +92,7 @@ class Columns:
 
     @property
     def gflops(self) -> FloatArray:
-        """10^9 operations per second (`key.rate_unit` says of what); NaN where unknown."""
+        """10^9 operations per second, in `key.rate_unit`; NaN where unknown."""
         return (np.nan if self.flop is None else self.flop) / self.seconds / 1e9
 
     def entry(self, place: int) -> int | None:
@@ -101,7 +101,7 @@ class Columns:
         return index if index < len(self) and self.place[index] == place else None
 
     def between(self, first: int, last: int | None = None) -> Columns:
-        """Return the entries from one up to before another (None: all further ones) as a series; views of this one."""
+        """Return the entries `first` to before `last` (None: to the end) as a series. Its arrays are views."""
         chosen = slice(first, last)
         arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ARRAYS}
         mappings: dict[str, Any] = {name: _between(getattr(self, name), first, last) for name in MAPPINGS}
@@ -110,14 +110,11 @@ class Columns:
 
     def measurement(self, index: int, line: Sequence[str]) -> Measurement:
         """Return one entry as a measurement; `line` is the first-parent line."""
-        return Measurement(
-            key=self.key,
-            commit=line[self.place[index]],
-            outcome=OUTCOMES[self.outcome[index]],
-            seconds=_known(self.seconds[index]),
-            interval=_interval(self.low[index], self.high[index], self.interval_methods.get(index, "")),
-            rounds=int(self.rounds[index]) if self.rounds[index] >= 0 else None,
-            adjusted=self._adjusted(index),
+        return measurement(
+            self.key,
+            line[self.place[index]],
+            {name: getattr(self, name)[index] for name in ("outcome", "rounds", *TIMES)},
+            interval_method=self.interval_methods.get(index, ""),
             method=self.methods[self.method[index]] if self.method[index] >= 0 else None,
             flop=self.flop,
             bytes_moved=self.bytes_moved,
@@ -125,13 +122,28 @@ class Columns:
             warnings=self.warnings.get(index, ()),
         )
 
-    def _adjusted(self, index: int) -> Adjusted | None:
-        seconds = _known(self.adjusted[index])
-        if seconds is None:
-            return None
-        method = self.interval_methods.get(index, "")
-        interval = _interval(self.adjusted_low[index], self.adjusted_high[index], method)
-        return Adjusted(seconds=seconds, interval=interval)
+
+def measurement(
+    key: SeriesKey, commit: str, row: Mapping[str, Any], *, interval_method: str, **details: Any
+) -> Measurement:
+    """Return a row of columns as a measurement.
+
+    Args:
+        row: the values of `outcome`, `rounds` and TIMES.
+        details: further fields of `Measurement`.
+    """
+    seconds = _known(row["adjusted"])
+    interval = _interval(row["adjusted_low"], row["adjusted_high"], interval_method)
+    return Measurement(
+        key=key,
+        commit=commit,
+        outcome=OUTCOMES[row["outcome"]],
+        seconds=_known(row["seconds"]),
+        interval=_interval(row["low"], row["high"], interval_method),
+        rounds=int(row["rounds"]) if row["rounds"] >= 0 else None,
+        adjusted=None if seconds is None else Adjusted(seconds=seconds, interval=interval),
+        **details,
+    )
 
 
 def _between(values: Mapping[int, Any], first: int, last: int | None) -> Mapping[int, Any]:
@@ -142,8 +154,8 @@ def _between(values: Mapping[int, Any], first: int, last: int | None) -> Mapping
 
 
 def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+    return None if math.isnan(value) else float(value)
 
 
 def _interval(low: float, high: float, method: str) -> Interval | None:
-    return None if np.isnan(low) or np.isnan(high) else Interval(low=float(low), high=float(high), method=method)
+    return None if math.isnan(low) or math.isnan(high) else Interval(low=float(low), high=float(high), method=method)

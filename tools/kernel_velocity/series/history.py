@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 LEAST_ERROR = 2.0**-149  # the smallest float32: an error of 0 needs a logarithm, too
 LEAST_FIGURE = 1.0  # bytes, registers: so do no spills
-# Sessions of identical code that a floor is made from. Of three, the t quantile alone is 9.9: a floor that hides all.
+# Sessions of identical code that a floor needs. Of three, the t quantile alone is 9.9: such a floor hides everything.
 FEWEST_SESSIONS = 5
-SLACK = 60.0  # s by which a clock may be set back in the night whose values it dates: what NTP steps by is far less
+SLACK = 60.0  # s by which a clock may be set back during a night; NTP steps by far less
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
-LEAST = math.log1p(two_samples.LEAST)  # of log values: a smaller move is worth no word, whatever the floor
+LEAST = math.log1p(two_samples.LEAST)  # of log values: smaller moves are never reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class Observation:
     place: int  # on the first-parent line, older first
     value: float  # logarithm, of the adjusted value where there is one
     measured: float | None = None  # Unix time, s
-    facts: Mapping[str, str] | None = None  # what the machine was; None: not recorded
-    code: str | None = None  # hash of the kernel as built; None: not recorded, or not the kernel's business
+    facts: Mapping[str, str] | None = None  # of the machine; None: not recorded
+    code: str | None = None  # hash of the kernel as built; None: not recorded, or a control
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class SeriesHistory:
 
     identity: Identity
     observations: tuple[Observation, ...]
-    floor: float | None = None  # of log values: what identical code differs by between sessions; None: not looked at
+    floor: float | None = None  # noise floor: log difference between sessions of identical code; None: not computed
 
     @property
     def newest(self) -> Observation:
@@ -58,23 +58,22 @@ class SeriesHistory:
 
     @property
     def last_measured(self) -> float | None:
-        """Unix time at which any of it was last measured, s; None: nothing says."""
+        """Unix time of its last measurement, s; None: unknown."""
         return max((item.measured for item in self.observations if item.measured is not None), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Histories:
-    """What is recorded, as verdicts see it."""
+    """The histories of all series."""
 
     series: tuple[SeriesHistory, ...]  # by identity
-    absent: Mapping[Slot, tuple[str, ...]]  # the commits at which a slot said that it does not apply
+    absent: Mapping[Slot, tuple[str, ...]]  # the commits at which a slot did not apply, with a reason
 
 
 def build(past: Past) -> Histories:
-    """Return every series as verdicts see it.
+    """Return the history of every series along the first-parent line.
 
-    Of a commit measured in two environments of one identity, the newer value counts. Commits beside the first-parent
-    line are left out.
+    Of a commit measured in two environments of one identity, the newer value counts.
     """
     observed: dict[Identity, list[Observation]] = defaultdict(list)
     absent: dict[Slot, list[str]] = defaultdict(list)
@@ -114,7 +113,7 @@ def build(past: Past) -> Histories:
 
 
 class _Observer:
-    """Makes observations, with the session that each value was measured in."""
+    """Makes observations, with the session in which each value was measured."""
 
     def __init__(self, past: Past) -> None:
         self._past = past
@@ -142,10 +141,10 @@ class _Observer:
 
 
 def undated(items: Iterable[SeriesHistory], now: float) -> tuple[SeriesHistory, ...]:
-    """Return series in which no value says that it was measured after `now` (Unix time, s): nothing then says when.
+    """Return series without the measuring times that lie after `now` (Unix time, s) by more than SLACK.
 
-    A clock was set back by more than SLACK, or is wrong. The values count, as of before; none may pass for what a night
-    has just measured.
+    Such a time comes from a clock that was set back, or is wrong. Its value stays, but no night counts it as measured
+    just now.
     """
     return tuple(
         replace(history, observations=tuple(_undated(item, now + SLACK) for item in history.observations))
@@ -158,16 +157,16 @@ def _undated(item: Observation, latest: float) -> Observation:
 
 
 def _history(identity: Identity, found: Sequence[Observation]) -> SeriesHistory:
-    """Return a series; of a commit measured in two environments that are one identity, its newest value."""
+    """Return a history. Of a commit measured in two environments of one identity, the newest value counts."""
     newest = {item.commit: item for item in sorted(found, key=lambda item: item.measured or 0.0)}
     ordered = tuple(sorted(newest.values(), key=lambda item: item.place))
     return SeriesHistory(identity=identity, observations=ordered)
 
 
 def floor_of(identity: Identity, observations: Sequence[Observation]) -> float | None:
-    """Return what sessions of identical code differ by; None where too few are known to be identical.
+    """Return the noise floor from sessions of identical code; None where there are fewer than FEWEST_SESSIONS.
 
-    Those that are judged must not be among them: a move would raise the floor that it is held against.
+    Leave out the observations to be judged: a move would raise the floor that it is compared with.
     """
     alike: dict[object, list[float]] = defaultdict(list)
     for item in observations:
@@ -178,5 +177,5 @@ def floor_of(identity: Identity, observations: Sequence[Observation]) -> float |
 
 
 def threshold(history: SeriesHistory) -> float:
-    """Return the least move of log values that counts: what identical code differs by, and never under LEAST."""
+    """Return the least move of log values that counts: the noise floor, at least LEAST."""
     return max(LEAST, history.floor or 0.0)

@@ -1,9 +1,8 @@
-"""All series of a site as columns that lie one after the other in a scratch file, of which memory holds what is used.
+"""All series as columns, one after the other in a scratch file, and some hundreds of them at a time as matrices.
 
-Made from the cache at every report: of 2.5 million values that takes less than a second, and nothing in it can be out
-of date. The scratch file has no name, so that no crash leaves it behind.
-
-The series of a layout some hundreds at a time, as matrices: what is asked of all of them is asked in a few steps.
+The layout is made from the cache at every report, which takes less than a second for 2.5 million values, so it is never
+out of date. The scratch file has no name, so no crash leaves it behind. Blocks of series make one array operation of
+what would be a loop over series.
 """
 
 from __future__ import annotations
@@ -41,16 +40,34 @@ MOST_SERIES = 256  # of a block: it has a column for each commit that measured a
 _MEASURED = OUTCOMES.index(Outcome.MEASURED)
 
 
-class Held:
-    """The memory in which a scratch file shows; what was used is let go now and then, and comes back when asked for."""
+class Scratch:
+    """Columns in a file without a name, mapped into memory.
 
-    _MOST = 500_000  # values between two times: 50 MB
+    Pages that were used are released now and then. They come back from the file at the next access.
+    """
 
-    def __init__(self, memory: mmap.mmap) -> None:
-        self._memory, self._used = memory, 0
+    _MOST = 500_000  # values used between two releases: 50 MB
+
+    def __init__(self, folder: Path | None, length: int) -> None:
+        """Make the columns of STORED and ADJUSTED, place and commit, of a length, in a file in a folder."""
+        kinds = {name: ENTRY[name] for name in STORED} | dict.fromkeys(("place", "commit"), np.dtype("<i4"))
+        kinds |= dict.fromkeys(ADJUSTED, np.dtype("<f8"))
+        # widest first, so that each column begins at a multiple of its width
+        ordered = sorted(kinds.items(), key=lambda item: -item[1].itemsize)
+        size = max(sum(kind.itemsize for _, kind in ordered) * length, 1)
+        with tempfile.TemporaryFile(dir=folder) as stream:
+            # Not a hole, which a full disk would make a bus error of; this is an OSError.
+            os.posix_fallocate(stream.fileno(), 0, size)
+            self._memory = mmap.mmap(stream.fileno(), size)
+        self._used = 0
+        self.columns: dict[str, NDArray[Any]] = {}
+        offset = 0
+        for name, kind in ordered:
+            self.columns[name] = np.frombuffer(self._memory, dtype=kind, count=length, offset=offset)
+            offset += kind.itemsize * length
 
     def used(self, values: int) -> None:
-        """Say that so many values of all columns were used."""
+        """Count values of all columns that were used, and release memory after many of them."""
         self._used += values
         if self._used > self._MOST:
             self._used = 0
@@ -59,30 +76,42 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """The columns of all series: those of `keys[n]` are entries `start[n]` to `stop[n]`, by place, then by path."""
+    """The columns of all series. Series `keys[n]` has the slots `start[n]` to `stop[n]`, by place, then by path."""
 
     keys: tuple[SeriesKey, ...]
     start: Places
-    line_stop: Places  # of those on the first-parent line
+    line_stop: Places  # where its values beside the first-parent line begin
     stop: Places
-    columns: Mapping[str, NDArray[Any]]  # STORED and ADJUSTED
-    place: IntArray  # of the commit on the first-parent line, or BESIDE
-    commit: IntArray  # place in `commits`
     commits: tuple[str, ...]  # full SHAs, in the order of the first-parent line, those beside it last
-    files: Mapping[str, NDArray[np.int32]]  # path -> where its values lie in the columns; -1: not shown
-    shown: str  # digest of which stored series are shown, and as which of `keys`, by their numbers in the cache
+    files: Mapping[str, NDArray[np.int32]]  # path -> the slots of its values; -1: not shown
+    shown: str  # digest: which series of the cache are shown, and as which of `keys`
     notes: tuple[str, ...]
-    held: Held
+    scratch: Scratch
 
     def part(self, number: int, *, on_line: bool = True) -> slice:
-        """Return where a series lies in the columns, with or without what was measured beside the line."""
+        """Return the slots of a series, with or without those of commits beside the line."""
         start, stop = int(self.start[number]), int((self.line_stop if on_line else self.stop)[number])
-        self.held.used(stop - start)
+        self.scratch.used(stop - start)
         return slice(start, stop)
 
     def owners(self, slots: NDArray[np.int32]) -> Places:
-        """Return the numbers of the series that lie at these places in the columns."""
+        """Return the numbers of the series that slots belong to."""
         return np.searchsorted(self.start, slots, side="right") - 1
+
+    @property
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        """The columns by name: STORED, ADJUSTED, place and commit."""
+        return self.scratch.columns
+
+    @property
+    def place(self) -> IntArray:
+        """Of each value, the place of its commit on the first-parent line, or BESIDE."""
+        return self.scratch.columns["place"]
+
+    @property
+    def commit(self) -> IntArray:
+        """Of each value, the index of its commit in `commits`."""
+        return self.scratch.columns["commit"]
 
     @cached_property
     def numbers(self) -> Mapping[SeriesKey, int]:
@@ -92,16 +121,16 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Groups:
-    """Which stored series are one: where no version is stored, it is today's."""
+    """Which series of the cache are one. A value without a version counts as one of today's version."""
 
     keys: tuple[SeriesKey, ...]
-    member: NDArray[np.int64]  # number of a stored series -> that of its key; -1: not shown
+    member: NDArray[np.int64]  # number of a stored series -> index of its key; -1: not shown
     reasons: Mapping[int, str]  # number of a stored series -> why it is not shown
     is_merged: bool  # whether two stored series are one
 
 
 def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layout:
-    """Lay out everything in a cache that has a place on a trend or on a commit's page.
+    """Lay out all values of a cache that a trend or a commit's page shows.
 
     Args:
         cache: up to date. directory: what `reading.update` returned. order: commit -> its place on the first-parent
@@ -116,12 +145,11 @@ def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layou
     sizes = np.zeros(len(groups.keys), np.int64)
     np.add.at(sizes, groups.member[groups.member >= 0], stored[groups.member >= 0])
     start = np.concatenate([[0], np.cumsum(sizes)])
-    columns, memory = _scratch(cache.folder, int(start[-1]))
+    scratch = Scratch(cache.folder, int(start[-1]))
     left_out: Counter[str] = Counter()
     for number, text in groups.reasons.items():
         left_out[text] += int(stored[number])
-    held = Held(memory)
-    filling = _Filling(held, columns, groups, start.copy(), left_out)
+    filling = _Filling(scratch, groups, start.copy(), left_out)
     on_line = sum(commits[path] in order for path in paths)  # those of commits beside it are the last
 
     def add(some: Sequence[str]) -> dict[str, NDArray[np.int32]]:
@@ -137,19 +165,16 @@ def build(cache: Cache, directory: Directory, order: Mapping[str, int]) -> Layou
         start=start[:-1],
         line_stop=line_stop[:-1],
         stop=filling.stop[:-1],
-        columns=columns,
-        place=columns["place"],
-        commit=columns["commit"],
         commits=tuple(filling.commits),
         files=files,
         shown=hashlib.sha256(groups.member.tobytes() + repr(groups.reasons).encode()).hexdigest(),
         notes=left_out_notes(+left_out),
-        held=held,
+        scratch=scratch,
     )
 
 
 def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Mapping[str, Benchmark] | None) -> _Groups:
-    """Return which of the stored series are one.
+    """Return which series of the cache are one.
 
     Args:
         series: by number, from 1 on. stored: how many values each number has; none where all its files are gone.
@@ -163,14 +188,14 @@ def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Map
         if reason is not None:
             reasons[number] = f"{benchmark} {reason}"
             continue
-        known = (benchmarks or {}).get(benchmark)
+        current = (benchmarks or {}).get(benchmark)
         key = SeriesKey(
             machine=machine,
             environment=environment,
             benchmark=benchmark,
             implementation=implementation,
             case=case,
-            version=version or (known.version if known else ""),
+            version=version or (current.version if current else ""),
         )
         member[number] = numbers.setdefault(key, len(numbers))
     shown = int((member >= 0).sum())
@@ -207,18 +232,16 @@ def left_out_notes(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 class _Filling:
-    """Puts one results file after the other into the columns."""
+    """Copies one results file after the other into the columns."""
 
-    def __init__(
-        self, held: Held, columns: Mapping[str, NDArray[Any]], groups: _Groups, start: Places, left_out: Counter[str]
-    ) -> None:
-        self._held, self._columns, self._groups, self._left_out = held, columns, groups, left_out
+    def __init__(self, scratch: Scratch, groups: _Groups, start: Places, left_out: Counter[str]) -> None:
+        self._scratch, self._groups, self._left_out = scratch, groups, left_out
         self.stop = start  # where the next value of each series goes; one more, which -1 means
         self.commits: dict[str, int] = {}  # SHA -> number
         self._last = np.full(len(start), -1, np.int64)  # number of the commit of each series' last value
 
     def add(self, entries: Entries, commit: str, place: int) -> NDArray[np.int32]:
-        """Add the values of a file; return where they lie, -1 where they are not shown."""
+        """Add the values of a file; return their slots, -1 for those that are not shown."""
         number = self.commits.setdefault(commit, len(self.commits))
         group = self._groups.member[entries["series"]]
         again = (group >= 0) & (self._last[group] == number)
@@ -226,53 +249,37 @@ class _Filling:
             first = np.zeros(len(group), np.bool_)
             first[np.unique(group, return_index=True)[1]] = True
             again |= (group >= 0) & ~first
-        for key in (self._groups.keys[one] for one in group[again]):
+        for key in (self._groups.keys[index] for index in group[again]):
             self._left_out[f"{key.benchmark} {duplicate_note(commit, key.machine)}"] += 1
         shown = (group >= 0) & ~again
         slots = np.where(shown, self.stop[group], -1).astype(np.int32)
+        columns = self._scratch.columns
         for name in STORED:
-            self._columns[name][slots[shown]] = entries[name][shown]
-        self._columns["place"][slots[shown]] = place
-        self._columns["commit"][slots[shown]] = number
+            columns[name][slots[shown]] = entries[name][shown]
+        columns["place"][slots[shown]] = place
+        columns["commit"][slots[shown]] = number
         self.stop[group[shown]] += 1
         self._last[group[shown]] = number
-        self._held.used(len(slots))
+        self._scratch.used(len(slots))
         return slots
-
-
-def _scratch(folder: Path | None, length: int) -> tuple[dict[str, NDArray[Any]], mmap.mmap]:
-    """Return columns of a length in a file without a name, and the memory that shows it."""
-    kinds = {name: ENTRY[name] for name in STORED} | dict.fromkeys(("place", "commit"), np.dtype("<i4"))
-    # widest first, so that each column begins at a multiple of its width
-    ordered = sorted({**kinds, **dict.fromkeys(ADJUSTED, np.dtype("<f8"))}.items(), key=lambda item: -item[1].itemsize)
-    size = sum(kind.itemsize for _, kind in ordered) * length
-    with tempfile.TemporaryFile(dir=folder) as stream:
-        # Not a hole, which a full disk would make a bus error of; this is an OSError.
-        os.posix_fallocate(stream.fileno(), 0, max(size, 1))
-        memory = mmap.mmap(stream.fileno(), max(size, 1))
-    found, offset = {}, 0
-    for name, kind in ordered:
-        found[name] = np.frombuffer(memory, dtype=kind, count=length, offset=offset)
-        offset += kind.itemsize * length
-    return found, memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Block:
-    """Some series: a row each; a column for each commit of the first-parent line that has a value of one of them."""
+    """Some series as rows, the commits of the first-parent line that measured any of them as columns."""
 
     layout: Layout
-    rows: slice  # of the series that were asked for
-    start: Indices  # (series,) where the values of each begin in the layout
+    rows: slice  # of the wanted series
+    start: Indices  # (series,) first slot of each
     places: Indices  # (commits,) of the commits on the line, ascending
-    slots: Indices  # (series, commits) where the values lie in the layout; NONE where there is none
+    slots: Indices  # (series, commits) slots in the layout; NONE where there is no value
 
     def column(self, name: str, nothing: int | float) -> NDArray[Any]:
         """Return one of the layout's columns, shape (series, commits); `nothing` where there is no value."""
-        found: NDArray[Any] = self.layout.columns[name][self.slots]
+        values: NDArray[Any] = self.layout.columns[name][self.slots]
         if not self._is_full:
-            found[self.slots == NONE] = nothing
-        return found
+            values[self.slots == NONE] = nothing
+        return values
 
     @cached_property
     def _is_full(self) -> bool:
@@ -285,7 +292,7 @@ class Block:
 
     @cached_property
     def methods(self) -> IntArray:
-        """The numbers of the methods; NOTHING is one that is not known."""
+        """The numbers of the methods; NOTHING where it is unknown."""
         return self.column("method", NOTHING)
 
     @cached_property
@@ -296,7 +303,7 @@ class Block:
         return np.where(lacking, self.column("seconds", np.nan), adjusted)
 
     def alike(self, method: int) -> Truth:
-        """Return which values are times that one taken by a method can be compared with."""
+        """Return which values are times that a time of this method can be compared with."""
         if method == NOTHING or self._only in (method, NOTHING):
             return self.measured
         return np.asarray(self.measured & ((self.methods == method) | (self.methods == NOTHING)))
@@ -316,51 +323,53 @@ def blocks(layout: Layout, numbers: NDArray[np.int64], upto: int | None = None) 
     """
     start, stop = layout.start[numbers], layout.line_stop[numbers]
     for rows in _shares(stop - start):
-        made = _block(layout, rows, start[rows], stop[rows] - start[rows])
-        end = len(made.places) if upto is None else int(np.searchsorted(made.places, upto, side="right"))
+        block = _block(layout, rows, start[rows], stop[rows] - start[rows])
+        end = len(block.places) if upto is None else int(np.searchsorted(block.places, upto, side="right"))
         if end:
-            yield Block(layout=layout, rows=rows, start=made.start, places=made.places[:end], slots=made.slots[:, :end])
+            yield Block(
+                layout=layout, rows=rows, start=block.start, places=block.places[:end], slots=block.slots[:, :end]
+            )
 
 
 def _shares(lengths: Indices) -> Iterator[slice]:
-    """Yield which series are a block, given how many values each has."""
-    first = held = 0
-    for at, length in enumerate(lengths.tolist()):
-        if at > first and (held + length > MOST_VALUES or at - first == MOST_SERIES):
-            yield slice(first, at)
-            first, held = at, 0
-        held += length
+    """Yield the series of each block, given how many values each has."""
+    first = total = 0
+    for row, length in enumerate(lengths.tolist()):
+        if row > first and (total + length > MOST_VALUES or row - first == MOST_SERIES):
+            yield slice(first, row)
+            first, total = row, 0
+        total += length
     if first < len(lengths):
         yield slice(first, len(lengths))
 
 
 def _block(layout: Layout, rows: slice, start: Indices, lengths: Indices) -> Block:
     total = int(lengths.sum())
-    layout.held.used(total)
+    layout.scratch.used(total)
     slots = np.repeat(start - (np.cumsum(lengths) - lengths), lengths) + np.arange(total)
     places = layout.place[slots]
-    known = np.zeros(int(places.max(initial=0)) + 1, np.bool_)
-    known[places] = True
-    used = np.flatnonzero(known)
+    is_used = np.zeros(int(places.max(initial=0)) + 1, np.bool_)
+    is_used[places] = True
+    used = np.flatnonzero(is_used)
     if total == len(start) * len(used):  # each series has a value of each commit
         matrix = slots.reshape(len(start), len(used))
     else:
         matrix = np.full((len(start), len(used)), NONE, np.int64)
-        matrix[np.repeat(np.arange(len(start)), lengths), (np.cumsum(known) - 1)[places]] = slots
+        matrix[np.repeat(np.arange(len(start)), lengths), (np.cumsum(is_used) - 1)[places]] = slots
     return Block(layout=layout, rows=rows, start=start, places=used, slots=matrix)
 
 
 def newest(which: Truth) -> NDArray[np.int32]:
-    """Return, for each value of a block, the column of the newest one up to it that is among some; NONE: none is."""
+    """Return, for each value of a block, the column of the newest chosen value up to it; NONE: there is none."""
     columns = np.arange(which.shape[1], dtype=np.int32)
-    found: NDArray[np.int32] = np.maximum.accumulate(np.where(which, columns, np.int32(NONE)), axis=1)
-    return found
+    last: NDArray[np.int32] = np.maximum.accumulate(np.where(which, columns, np.int32(NONE)), axis=1)
+    return last
 
 
 def best(times: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Return, for each time of a block, the column of the least one up to it, the first of equal ones; NONE: all inf.
+    """Return, for each time of a block, the column of the least time up to it; NONE where all are inf.
 
-    The least is never NaN: a time is known, and inf stands for what is none.
+    Of equal times the first counts. `times` has inf, not NaN, where there is no time.
     """
     least = np.minimum.accumulate(times, axis=1)
     is_new = np.empty(times.shape, np.bool_)
@@ -370,6 +379,6 @@ def best(times: NDArray[np.float64]) -> NDArray[np.int32]:
 
 
 def timed(layout: Layout, slots: Indices) -> Timed:
-    """Return the values at some places in a layout as they are compared with others."""
-    found = Timed.of(layout.columns, slots)
-    return found._replace(method=found.method - 1)  # NOTHING is 0 there, and less than 0 here
+    """Return the values at some slots, ready to be compared with others."""
+    values = Timed.of(layout.columns, slots)
+    return values._replace(method=values.method - 1)  # NOTHING is 0, an unknown method of `Timed` is less than 0

@@ -1,4 +1,4 @@
-"""Pack a results file into arrays, as the cache stores it: an entry for each time, round and tracked value.
+"""Pack a results file into arrays, as the cache stores it: an entry for each time, round and value that is no time.
 
 Series and texts (remarks, methods, code, names of launches) are numbers in the arrays. `Numbers` assigns them.
 """
@@ -18,7 +18,7 @@ from kernel_velocity.results.measurement import ASV_INTERVAL_METHOD, OUTCOMES, M
 from kernel_velocity.results.records import RecordedRow, ResultsFile
 
 NOTHING = 0  # the number of no text
-# of one value; times in s per call, `began` the Unix time of its last round, s; NaN: unknown, -1 rounds: unknown
+# of one value: times in s per call, `began` the Unix time of its last round, s. NaN is unknown, as are -1 rounds.
 ENTRY = np.dtype(
     [
         *((name, "<i4") for name in ("series", "outcome", "rounds", "method", "interval_method", "remark", "code")),
@@ -32,16 +32,17 @@ ROUND = np.dtype(
         *((name, "<f8") for name in ("estimate", "core_gauge", "memory_gauge", "control_gauge")),
     ]
 )
-# of one value that is no time, such as an error or a ceiling; value in its own unit, `began` as above
+# of one value that is no time, such as an error or a ceiling: value in its own unit, `began` as above
 TRACKED = np.dtype([("series", "<i4"), ("value", "<f8"), ("began", "<f8")])
-# of one value: digests of its rounds (0: it has none) and of what they were freed by; what came out, s; NaN: nothing
-FREED = np.dtype(
+# of one value: digest of its rounds (0: it has none), digest of what its adjusted time follows from, whether a gauge
+# was read beside the rounds; the adjusted time and its interval, s, NaN where it is not adjusted
+ADJUSTMENT = np.dtype(
     [
-        *(("told", "<u8"), ("by", "<u8"), ("is_gauged", "?")),
+        *(("rounds_digest", "<u8"), ("source_digest", "<u8"), ("is_gauged", "?")),
         *((name, "<f8") for name in ("adjusted", "adjusted_low", "adjusted_high")),
     ]
 )
-Entries = NDArray[np.void]  # of ENTRY, ROUND, TRACKED or FREED
+Entries = NDArray[np.void]  # of ENTRY, ROUND, TRACKED or ADJUSTMENT
 Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and what to know about it
 Series = tuple[str, str, str, str, str, str | None]  # machine, environment, benchmark, implementation, case, version
 Thing = TypeVar("Thing", bound=Hashable)
@@ -49,7 +50,7 @@ Thing = TypeVar("Thing", bound=Hashable)
 
 @dataclass
 class Numbers(Generic[Thing]):
-    """Numbers for things, from 1 on, in the order in which they are first seen; a thing keeps its number."""
+    """Numbers for things, from 1 on, in order of first use."""
 
     things: list[Thing] = field(default_factory=list)
     _numbers: dict[Thing, int] = field(init=False)
@@ -61,11 +62,11 @@ class Numbers(Generic[Thing]):
         """Return a thing's number, NOTHING for None."""
         if thing is None:
             return NOTHING
-        known = self._numbers.get(thing)
-        if known is None:
+        number = self._numbers.get(thing)
+        if number is None:
             self.things.append(thing)
-            known = self._numbers[thing] = len(self.things)
-        return known
+            number = self._numbers[thing] = len(self.things)
+        return number
 
     def __getitem__(self, number: int) -> Thing:
         """Return the thing of a number (>= 1)."""
@@ -74,7 +75,7 @@ class Numbers(Generic[Thing]):
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """A results file as arrays, in the order in which it has its values."""
+    """A results file as arrays, in its order."""
 
     entries: Entries  # of ENTRY
     rounds: Entries  # of ROUND, by entry, each entry's by time
@@ -83,7 +84,7 @@ class Packed:
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What the numbers in the arrays stand for."""
+    """The series, texts and remarks that numbers in the arrays stand for."""
 
     series: Numbers[Series] = field(default_factory=Numbers)
     texts: Numbers[str] = field(default_factory=Numbers)
@@ -92,26 +93,26 @@ class Names:
 
     def of_row(self, file: ResultsFile, row: RecordedRow) -> NDArray[np.int32]:
         """Return the numbers of the series of a row's values, shape (values,)."""
-        asked = (file.machine, file.environment, row.benchmark, row.pairs, row.version)
-        if asked not in self._of_rows:
+        row_key = (file.machine, file.environment, row.benchmark, row.pairs, row.version)
+        if row_key not in self._of_rows:
             start = (file.machine, file.environment, row.benchmark)
             numbers = [self.series.of((*start, *pair, row.version)) for pair in row.pairs]
-            self._of_rows[asked] = np.array(numbers, np.int32)
-        return self._of_rows[asked]
+            self._of_rows[row_key] = np.array(numbers, np.int32)
+        return self._of_rows[row_key]
 
 
 def pack(file: ResultsFile, names: Names) -> Packed:
-    """Return a results file's values as arrays; what is new in it gets a number."""
+    """Return a results file's values as arrays. New series and texts get a number."""
     # one array, as numpy takes longer to join a row's to another than to fill it
     entries = np.zeros(sum(len(row.pairs) for row in file.rows), ENTRY)
     rounds: list[tuple[float, ...]] = []
     start = 0
     for row in file.rows:
-        own, series = entries[start : start + len(row.pairs)], names.of_row(file, row)
-        if _is_alone(file, row):
-            _fill_row(own, row, series, names)
+        part, series = entries[start : start + len(row.pairs)], names.of_row(file, row)
+        if _has_no_telemetry(file, row):
+            _fill_row(part, row, series, names)
         else:
-            rounds += _fill_values(own, start, file, row, series=series, names=names)
+            rounds += _fill_values(part, start, file, row, series=series, names=names)
         start += len(row.pairs)
     return Packed(
         entries=entries, rounds=np.array(rounds, ROUND), tracked=np.array(list(_tracked(file, names)), TRACKED)
@@ -125,38 +126,38 @@ def _tracked(file: ResultsFile, names: Names) -> Iterator[tuple[float, ...]]:
         yield number, np.nan if item.value is None else item.value, np.nan if item.began is None else item.began
 
 
-def _is_alone(file: ResultsFile, row: RecordedRow) -> bool:
-    """Return whether nothing but asv says anything of a row's values."""
+def _has_no_telemetry(file: ResultsFile, row: RecordedRow) -> bool:
+    """Return whether a row has neither rounds nor failures beside asv's values."""
     if not (file.rounds or file.failures):
         return True
-    places = ((row.benchmark, *pair) for pair in row.pairs)
-    return not any(place in file.rounds or place in file.failures for place in places)
+    series = ((row.benchmark, *pair) for pair in row.pairs)
+    return not any(key in file.rounds or key in file.failures for key in series)
 
 
-def _fill_row(found: Entries, row: RecordedRow, series: NDArray[np.int32], names: Names) -> None:
-    """Fill in the entries of a row of which only asv says something, as `recorded.measurement` says of each value."""
+def _fill_row(entries: Entries, row: RecordedRow, series: NDArray[np.int32], names: Names) -> None:
+    """Fill in the entries of a row without telemetry: the same as `_fill_values`, for the whole row at once."""
     measured, bounded = ~np.isnan(row.seconds), ~np.isnan(row.low)
-    found["series"], found["outcome"], found["rounds"] = series, row.outcome, -1
+    entries["series"], entries["outcome"], entries["rounds"] = series, row.outcome, -1
     if bounded.any():
-        found["interval_method"][bounded] = names.texts.of(ASV_INTERVAL_METHOD)
+        entries["interval_method"][bounded] = names.texts.of(ASV_INTERVAL_METHOD)
     if measured.any():
-        found["remark"][measured] = names.remarks.of((None, (combine.NO_TELEMETRY,)))
+        entries["remark"][measured] = names.remarks.of((None, (combine.NO_TELEMETRY,)))
     for name in ("seconds", "low", "high"):
-        found[name] = getattr(row, name)
-    found["began"] = np.where(measured, np.nan if row.began is None else row.began, np.nan)
+        entries[name] = getattr(row, name)
+    entries["began"] = np.where(measured, np.nan if row.began is None else row.began, np.nan)
 
 
 def _fill_values(
-    found: Entries, start: int, file: ResultsFile, row: RecordedRow, *, series: NDArray[np.int32], names: Names
+    entries: Entries, start: int, file: ResultsFile, row: RecordedRow, *, series: NDArray[np.int32], names: Names
 ) -> list[tuple[float, ...]]:
     """Fill in the entries of a row, value by value; return their rounds, of entries from `start` on."""
     rounds: list[tuple[float, ...]] = []
     for index, number in enumerate(series.tolist()):
         item = combine.measurement(file, row, index, {})
-        own = combine.rounds_of(file, item)
-        code = combine.code_of(file, item.key, own) if own else None
-        found[index] = (*_entry(item, number, names.texts.of(code), names), _began(file, row, item))
-        rounds += _rounds(start + index, own, names.texts)
+        counted = combine.rounds_of(file, item)
+        code = combine.code_of(file, item.key, counted) if counted else None
+        entries[index] = (*_entry(item, number, names.texts.of(code), names), _began(file, row, item))
+        rounds += _rounds(start + index, counted, names.texts)
     return rounds
 
 
@@ -186,12 +187,12 @@ def _began(file: ResultsFile, row: RecordedRow, item: Measurement) -> float:
     return np.nan if last is None else last
 
 
-def _rounds(entry: int, kept: Sequence[Round], texts: Numbers[str]) -> Iterator[tuple[float, ...]]:
-    for item in sorted(kept, key=lambda item: item.time):
-        gauges = (item.core_gauge, item.memory_gauge, item.control_gauge)
+def _rounds(entry: int, rounds: Sequence[Round], texts: Numbers[str]) -> Iterator[tuple[float, ...]]:
+    for round_ in sorted(rounds, key=lambda round_: round_.time):
+        gauges = (round_.core_gauge, round_.memory_gauge, round_.control_gauge)
         yield (
             entry,
-            texts.of(item.launch),
-            item.estimate,
+            texts.of(round_.launch),
+            round_.estimate,
             *(np.nan if gauge is None else gauge for gauge in gauges),
         )

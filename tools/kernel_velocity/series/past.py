@@ -1,7 +1,7 @@
-"""What is recorded of a repository: the one way to ask for it.
+"""The recorded past of a repository: open it, and query its series, commits, sessions and change points.
 
-`open` brings the cache up to date and lays out every series as columns, with adjusted times. A `Past` answers from
-these columns: pages, nights, tables and nodes ask it, and nothing else reads a results directory as a whole.
+`open` brings the cache up to date and lays out every series as columns, with adjusted times. Nothing else reads a
+results directory as a whole.
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.lines import stem
 from kernel_velocity.results.measurement import (
     OUTCOMES,
-    Adjusted,
-    Fit,
     IntArray,
-    Interval,
     Measurement,
     Outcome,
     SeriesKey,
 )
 from kernel_velocity.results.records import Benchmark, Commit, History, Machine
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.series import adjusted, cache, changes, layout, reading
+from kernel_velocity.series import adjusted, cache, changes, columns, layout, reading
+from kernel_velocity.series.adjusted import Adjustments
 from kernel_velocity.series.cache import Cache
 from kernel_velocity.series.columns import TIMES, ByEntry, Columns
 from kernel_velocity.series.layout import Layout
@@ -50,12 +48,12 @@ FOLDER = Path(".asv", "cache", "report")  # of the cache, beside the results dir
 SHOWN = ("outcome", "rounds", "method", "interval_method", "remark", *TIMES)  # columns that pages show
 LISTED = 5  # commits named in a note before it only counts them
 _NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
-Sessions = tuple[tuple[str, SessionFacts], ...]  # full SHA, what the machine was
+Sessions = tuple[tuple[str, SessionFacts], ...]  # with the full SHA that each measured
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tracked:
-    """A series that is no time: errors, compiler figures, ceilings. Arrays have shape (commits with a value,)."""
+    """A series of errors, compiler figures or ceilings. Arrays have shape (commits with a value,)."""
 
     key: SeriesKey
     place: IntArray  # of the commit on the first-parent line, ascending
@@ -65,7 +63,7 @@ class Tracked:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Past:
-    """A results directory and its repository, read."""
+    """A results directory and its repository."""
 
     results: Path
     folder: Path | None  # of the cache; None: there is none
@@ -74,15 +72,13 @@ class Past:
     order: Mapping[str, int]  # commit -> its place on the first-parent line
     layout: Layout
     names: Names
-    computed: int  # adjusted times that were computed now
-    fits: Mapping[SeriesKey, Fit]  # how the newest adjusted time of a series was made
-    adjusted: Mapping[str, str]  # path of a results file -> digest of the adjusted times of its values
+    adjustments: Adjustments
     _tracked: Mapping[str, Entries] = field(repr=False)  # by path
-    problems: tuple[str, ...]  # what could not be read or shown, a line each
+    problems: tuple[str, ...]  # a line for each part that could not be read or shown
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be read or shown, and which commits have no place in the history, a line each."""
+        """A line for each part that could not be read or shown, and for commits without a place in the history."""
         return (*self.problems, *_history_notes(self.repository, self.directory.commits.values(), self.paths))
 
     @property
@@ -92,22 +88,22 @@ class Past:
 
     @property
     def benchmarks(self) -> Mapping[str, Benchmark]:
-        """What benchmarks.json says of every timing benchmark."""
+        """The timing benchmarks of benchmarks.json, by name."""
         return self.directory.benchmarks or {}
 
     @property
     def commits(self) -> Mapping[str, Commit]:
-        """The commits that have a result and that the repository has, by SHA."""
+        """The commits with a result that the repository has, by SHA."""
         return self.repository.commits
 
     @property
     def line(self) -> tuple[str, ...]:
-        """The first-parent line of HEAD, oldest first. `Columns.place` counts along it."""
+        """The first-parent line of HEAD, oldest first. `Columns.place` is an index into it."""
         return self.repository.line
 
     @cached_property
     def keys(self) -> tuple[SeriesKey, ...]:
-        """The series with a trend: values on the first-parent line, and something to say (`changes.telling`)."""
+        """The series with a trend: with values on the first-parent line, and applicable (`changes.telling`)."""
         parts = [(key, self.layout.part(number)) for number, key in enumerate(self.layout.keys)]
         outcome = self.layout.columns["outcome"]
         applied = {key for key, part in parts if (outcome[part] != _NOT_APPLICABLE).any()}
@@ -124,7 +120,7 @@ class Past:
 
     @cached_property
     def paths(self) -> Mapping[str, tuple[str, ...]]:
-        """Commit -> its results files that have something to show; those of commits that the repository has."""
+        """Commit of the repository -> its results files with a value to show."""
         paths: dict[str, list[str]] = {}
         for path, sha in self.directory.commits.items():
             if sha in self.commits and (self.layout.files[path] >= 0).any():
@@ -134,19 +130,19 @@ class Past:
     def columns(self, key: SeriesKey) -> Columns:
         """Return one of the series as columns."""
         part = self.layout.part(self.layout.numbers[key])
-        columns = {name: self.layout.columns[name][part] for name in ("place", *SHOWN)}
+        arrays = {name: self.layout.columns[name][part] for name in ("place", *SHOWN)}
         texts, remarks = self.names.texts, self.names.remarks
-        times: dict[str, Any] = {name: columns[name] for name in TIMES}
-        methods, method = _ranked(columns["method"])
-        remark = columns["remark"]
+        times: dict[str, Any] = {name: arrays[name] for name in TIMES}
+        methods, method = _ranked(arrays["method"])
+        remark = arrays["remark"]
         return Columns(
             key=key,
-            place=columns["place"],
-            outcome=columns["outcome"],
-            rounds=columns["rounds"],
+            place=arrays["place"],
+            outcome=arrays["outcome"],
+            rounds=arrays["rounds"],
             method=method,
             methods=tuple(texts[number] for number in methods),
-            interval_methods=ByEntry(columns["interval_method"], texts.__getitem__),
+            interval_methods=ByEntry(arrays["interval_method"], texts.__getitem__),
             reasons=ByEntry(self.having[0][remark], lambda number: remarks[number][0] or ""),
             warnings=ByEntry(self.having[1][remark], lambda number: remarks[number][1]),
             remarks=remark.tobytes(),
@@ -156,10 +152,10 @@ class Past:
 
     @cached_property
     def having(self) -> tuple[NDArray[np.int32], ...]:
-        """By the number of a remark, the same number, NOTHING for those that have no reason (0) or no warnings (1)."""
-        known = list(enumerate(self.names.remarks.things, start=1))
+        """Map remark numbers to themselves, or to NOTHING if the remark has no reason (first) or warnings (second)."""
+        remarks = list(enumerate(self.names.remarks.things, start=1))
         return tuple(
-            np.array([NOTHING, *(number if remark[side] else NOTHING for number, remark in known)], np.int32)
+            np.array([NOTHING, *(number if remark[side] else NOTHING for number, remark in remarks)], np.int32)
             for side in (0, 1)
         )
 
@@ -171,31 +167,31 @@ class Past:
         }
 
     def flop(self, key: SeriesKey) -> float | None:
-        """Return the floating-point operations per call of a series; None where nothing says how many."""
+        """Return the floating-point operations per call of a series; None where unknown."""
         benchmark = self.benchmarks.get(key.benchmark)
         return None if benchmark is None else benchmark.flop.get(key.case)
 
     def digest(self, key: SeriesKey, first: int = 0, last: int | None = None) -> str:
-        """Return what changes whenever anything that `columns` says of a series does, in whatever cache or history.
+        """Return a digest of the contents of `columns`, the same for any cache that numbers texts differently.
 
         Args:
-            first: the first entry that counts. last: the entry behind the last; None: all further ones.
+            first: entry. last: entry behind the last; None: to the end.
         """
         whole = self.layout.part(self.layout.numbers[key])
         part = slice(whole.start + first, whole.stop if last is None else whole.start + last)
         digest = hashlib.sha256(repr(self._amounts(key)).encode())
         for name in SHOWN:
             column = self.layout.columns[name][part]
-            digest.update((self.said[name][column] if name in self.said else column).tobytes())
+            digest.update((self.text_digests[name][column] if name in self.text_digests else column).tobytes())
         digest.update(self._shas[self.layout.commit[part]].tobytes())
         return digest.hexdigest()
 
     @cached_property
-    def said(self) -> Mapping[str, NDArray[np.uint64]]:
-        """For the columns of numbers, a digest of what each number stands for: a new cache numbers anew."""
+    def text_digests(self) -> Mapping[str, NDArray[np.uint64]]:
+        """For each column of numbers of texts, the digest of each text. Another cache has other numbers."""
         texts, remarks = self.names.texts, self.names.remarks
-        columns: dict[str, Numbers[Any]] = {"method": texts, "interval_method": texts, "remark": remarks}
-        return {name: _digests(numbers, self.layout.columns[name]) for name, numbers in columns.items()}
+        kinds: dict[str, Numbers[Any]] = {"method": texts, "interval_method": texts, "remark": remarks}
+        return {name: _digests(numbers, self.layout.columns[name]) for name, numbers in kinds.items()}
 
     @cached_property
     def _shas(self) -> NDArray[np.uint64]:
@@ -203,29 +199,23 @@ class Past:
         return np.array([int(sha[:16], 16) for sha in self.layout.commits], np.uint64)
 
     def at(self, commit: str) -> Iterator[Measurement]:
-        """Yield everything measured of a commit (full SHA), in the order of its results files."""
+        """Yield the measurements of a commit (full SHA), in the order of its results files."""
         for path in self.paths.get(commit, ()):
             slots = self.layout.files[path]
             slots = slots[slots >= 0]
-            columns = {name: column[slots].tolist() for name, column in self.layout.columns.items()}
-            for place, number in enumerate(self.layout.owners(slots).tolist()):
-                row = {name: column[place] for name, column in columns.items()}
+            arrays = {name: column[slots].tolist() for name, column in self.layout.columns.items()}
+            for index, number in enumerate(self.layout.owners(slots).tolist()):
+                row = {name: array[index] for name, array in arrays.items()}
                 yield self._measurement(self.layout.keys[number], commit, row)
 
     def _measurement(self, key: SeriesKey, commit: str, row: Mapping[str, Any]) -> Measurement:
         texts = self.names.texts
         reason, warnings = self.names.remarks[row["remark"]] if row["remark"] else (None, ())
-        method = texts[row["interval_method"]] if row["interval_method"] else ""
-        seconds = _known(row["adjusted"])
-        interval = _interval(row["adjusted_low"], row["adjusted_high"], method)
-        return Measurement(
-            key=key,
-            commit=commit,
-            outcome=OUTCOMES[row["outcome"]],
-            seconds=_known(row["seconds"]),
-            interval=_interval(row["low"], row["high"], method),
-            rounds=row["rounds"] if row["rounds"] >= 0 else None,
-            adjusted=None if seconds is None else Adjusted(seconds=seconds, interval=interval),
+        return columns.measurement(
+            key,
+            commit,
+            row,
+            interval_method=texts[row["interval_method"]] if row["interval_method"] else "",
             method=texts[row["method"]] if row["method"] else None,
             reason=reason,
             warnings=warnings,
@@ -233,33 +223,34 @@ class Past:
         )
 
     def last_measured(self, key: SeriesKey) -> float | None:
-        """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
-        return _known(float(self._began[self.layout.numbers[key]]))
+        """Return the Unix time, s, at which a series was last measured; None where unknown."""
+        began = float(self._began[self.layout.numbers[key]])
+        return None if math.isnan(began) else began
 
     @cached_property
     def _began(self) -> FloatArray:
-        """When each series of the layout was measured last, Unix time, s; NaN where nothing says when."""
-        found = np.full(len(self.layout.keys), np.nan)
+        """When each series of the layout was last measured, Unix time, s; NaN where unknown."""
+        began = np.full(len(self.layout.keys), np.nan)
         for number in range(len(self.layout.keys)):
             part = self.layout.part(number, on_line=False)
             if part.stop > part.start:
-                found[number] = np.fmax.reduce(self.layout.columns["began"][part])
-        return found
+                began[number] = np.fmax.reduce(self.layout.columns["began"][part])
+        return began
 
     @cached_property
     def tracked(self) -> Mapping[SeriesKey, Tracked]:
-        """The series that are no times, by key in order; of a commit in two files, the values of the first."""
-        values: dict[int, dict[int, tuple[float, float]]] = {}  # number of a series -> place -> value, when
+        """The series of errors, figures and ceilings, by key. Of a commit in two files, the first counts."""
+        values: dict[int, dict[int, tuple[float, float]]] = {}  # number of a series -> place -> value, began
         for path, commit in self.directory.commits.items():
             if path in self._tracked and commit in self.order:
                 for number, value, began in self._tracked[path].tolist():
                     if value >= 0:
                         values.setdefault(number, {}).setdefault(self.order[commit], (value, began))
-        found = {}
+        tracked = {}
         for number, by_place in values.items():
             machine, environment, benchmark, implementation, case, version = self.names.series[number]
             ordered = sorted(by_place.items())
-            columns = np.array([pair for _, pair in ordered])
+            pairs = np.array([pair for _, pair in ordered])
             key = SeriesKey(
                 machine=machine,
                 environment=environment,
@@ -268,16 +259,16 @@ class Past:
                 case=case,
                 version=version or "",
             )
-            found[key] = Tracked(
+            tracked[key] = Tracked(
                 key=key,
                 place=np.array([place for place, _ in ordered], np.int32),
-                value=columns[:, 0],
-                began=columns[:, 1],
+                value=pairs[:, 0],
+                began=pairs[:, 1],
             )
-        return dict(sorted(found.items()))
+        return dict(sorted(tracked.items()))
 
     def histories(self) -> Histories:
-        """Return every series as verdicts see it."""
+        """Return the history of every series, from which verdicts are made."""
         from kernel_velocity.series import history  # noqa: PLC0415 - needs scipy, which a node lacks
 
         return history.build(self)
@@ -294,22 +285,22 @@ class Past:
         return Finder(self.keys, self.columns, self.folder)
 
     def sessions(self, machine: str, environment: str) -> Sessions:
-        """Return the sessions of a machine and environment, oldest first; one that found no change left none."""
-        found = (
+        """Return the sessions of a machine and environment, oldest first, without those like the one before."""
+        pairs = (
             (sha, session)
             for sha in self.paths
             for session in self._sessions.get(f"{machine}/{stem(sha, environment)}.json", ())
         )
-        return tuple(sorted(found, key=lambda pair: pair[1].began))
+        return tuple(sorted(pairs, key=lambda pair: pair[1].began))
 
     @cached_property
     def _sessions(self) -> Mapping[str, tuple[SessionFacts, ...]]:
-        """By path."""
+        """The sessions of each results file, by path."""
         files = self.directory.files.items()
         return {path: tuple(map(sessions.decode, facts.sessions)) for path, facts in files if facts.sessions}
 
     def sessions_of(self, path: str) -> tuple[SessionFacts, ...]:
-        """Return the sessions that measured a results file, in the order in which they were recorded."""
+        """Return the sessions that measured a results file, as recorded."""
         return self._sessions.get(path, ())
 
 
@@ -343,7 +334,7 @@ def _with_cache(folder: Path, results: Path, repository: Path) -> Past:
     opened = Cache(folder, results, repository)
     try:
         return _read(opened, results, repository, ())
-    # damaged where it looked whole, or else it fails again
+    # The cache is damaged inside. If it is not, reading anew fails in the same way.
     except (sqlite3.DatabaseError, ValueError, LookupError, TypeError, OverflowError):
         cache.remove(folder)
         return _read(Cache(folder, results, repository), results, repository, ())
@@ -357,8 +348,8 @@ def _read(
         commits = git.read(repository, dict.fromkeys(directory.commits.values()))
         opened.save()
         order = {sha: place for place, sha in enumerate(commits.line)}
-        columns = layout.build(opened, directory, order)
-        filled = adjusted.fill(opened, columns) if only is None else adjusted.fill_nothing(columns)
+        laid_out = layout.build(opened, directory, order)
+        adjustments = adjusted.fill(opened, laid_out) if only is None else adjusted.clear(laid_out)
         opened.save()
         tracked = opened.tracked()
     finally:
@@ -369,18 +360,16 @@ def _read(
         directory=directory,
         repository=commits,
         order=order,
-        layout=columns,
+        layout=laid_out,
         names=opened.names,
-        computed=filled.computed,
-        fits=filled.fits,
-        adjusted=filled.digests,
+        adjustments=adjustments,
         _tracked=tracked,
-        problems=(*notes, *directory.notes, *columns.notes),
+        problems=(*notes, *directory.notes, *laid_out.notes),
     )
 
 
 def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
-    """Return the numbers that there are, in order of appearance, and the place of each among them, -1 for NOTHING."""
+    """Return the distinct numbers in order of appearance, and the index of each number in them, -1 for NOTHING."""
     used = [number for number in dict.fromkeys(numbers.tolist()) if number != NOTHING]
     places = np.full(max(used, default=0) + 1, -1, np.int32)
     places[used] = np.arange(len(used))
@@ -388,29 +377,21 @@ def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
 
 
 def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """Return a digest of the thing of every number that is used, shape (numbers + 1,); 0 for NOTHING."""
+    """Return a digest of the thing of every used number, shape (numbers + 1,); 0 for NOTHING."""
     is_used = np.zeros(len(numbers.things) + 1, np.bool_)
     is_used[used] = True
-    found = np.zeros(len(is_used), np.uint64)
+    digests = np.zeros(len(is_used), np.uint64)
     for number in (np.flatnonzero(is_used[1:]) + 1).tolist():
         text = repr(numbers[number]).encode("utf-8", "surrogatepass")
-        found[number] = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
-    return found
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _interval(low: float, high: float, method: str) -> Interval | None:
-    return None if math.isnan(low) or math.isnan(high) else Interval(low=low, high=high, method=method)
+        digests[number] = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+    return digests
 
 
 def _history_notes(history: History, recorded: Collection[str], shown: Collection[str]) -> Iterator[str]:
-    """Yield what has to be known of commits that have no place in the history.
+    """Yield notes on commits without a place in the history.
 
     Args:
-        recorded: the commits of the results files, in their order. shown: those that have something to show.
+        recorded: the commits of the results files, in their order. shown: those with a value to show.
     """
     line = frozenset(history.line)
     gone = [sha for sha in dict.fromkeys(recorded) if sha not in history.commits]

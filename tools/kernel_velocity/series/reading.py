@@ -1,7 +1,7 @@
-"""Bring the cache up to date with a results directory: read the results files that changed, forget those that are gone.
+"""Bring the cache up to date with a results directory: read files that changed, remove files that are gone.
 
-A first report reads thousands of files, of 10 ms and more each, so several processes read them. Each numbers series
-and texts by itself. Here these numbers become those of the cache.
+A first report reads thousands of files, of 10 ms and more each, so several processes read them. Each numbers series and
+texts by itself. These numbers are translated to those of the cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kernel_velocity.series.cache import Cache, FileFacts
 from kernel_velocity.series.packing import ENTRY, ROUND, TRACKED, Names, Numbers, Packed
 
 FEWEST = 100  # files to a process; fewer are read sooner than another process has started
-_AT_ONCE = 16  # files that are sent back together, with what their numbers stand for
+_AT_ONCE = 16  # files that are sent back together, with the names of their numbers
 _BESIDE = (".jsonl", failures.SUFFIX, sessions.SUFFIX)  # in the folder `telemetry`, of the same stem
 
 
@@ -51,7 +51,7 @@ class Directory:
 
 
 def update(cache: Cache, results: Path, commits: Collection[str] | None = None) -> Directory:
-    """Read what changed, and forget what is gone; `cache.save` makes it last.
+    """Read the files that changed, and remove those that are gone. `cache.save` makes it last.
 
     Args:
         commits: full SHAs; with them, no results file of another commit is read, nor any machine without one.
@@ -81,11 +81,11 @@ def update(cache: Cache, results: Path, commits: Collection[str] | None = None) 
     for path, facts, packed in _read_all(signatures, cache.names):
         cache.put(_name(path), facts, packed)
         files[_name(path)] = facts
-    known = {name: facts for name, facts in files.items() if facts is not None}
-    for name, facts in known.items():
+    present = {name: facts for name, facts in files.items() if facts is not None}
+    for name, facts in present.items():
         notes[name.rpartition("/")[0]] += facts.notes
     readable = {
-        name: facts for name, facts in known.items() if facts.commit and (commits is None or facts.commit in commits)
+        name: facts for name, facts in present.items() if facts.commit and (commits is None or facts.commit in commits)
     }
     last: list[str] = []
     benchmarks = reader.read_benchmarks(results / "benchmarks.json", last) if readable else {}
@@ -103,15 +103,15 @@ def _name(path: Path) -> str:
 
 
 def _looks(folder: Path) -> dict[str, str]:
-    """Return, by name, what changes when a file does; ctime changes whatever else is preserved."""
+    """Return a text for each file that changes with it: ctime changes even where mtime and size are preserved."""
     if not folder.is_dir():
         return {}
     with os.scandir(folder) as entries:
-        found = {}
+        looks = {}
         for entry in entries:
-            about = entry.stat()
-            found[entry.name] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}"
-    return found
+            stat = entry.stat()
+            looks[entry.name] = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+    return looks
 
 
 def _signature(path: Path, looks: Mapping[str, str], beside: Mapping[str, str]) -> str:
@@ -122,7 +122,7 @@ Read = tuple[Path, FileFacts, Packed]
 
 
 def _read_all(signatures: Mapping[Path, str], names: Names) -> Iterator[Read]:
-    """Yield what results files contain, in any order; what is new in them gets a number of `names`."""
+    """Yield the contents of results files, in any order. New series and texts get a number of `names`."""
     pairs = list(signatures.items())
     processes = max(1, min(len(os.sched_getaffinity(0)), len(pairs) // FEWEST)) if forking.is_possible() else 1
     shares = [pairs[first::processes] for first in range(processes)]
@@ -152,10 +152,10 @@ def _read(path: Path, signature: str, names: Names) -> Read:
 
 @contextlib.contextmanager
 def _helper(pairs: Sequence[tuple[Path, str]]) -> Iterator[Callable[[Names], Iterator[Read]]]:
-    """Read files in another process, which writes to a file: a full pipe would make it wait.
+    """Read files in another process, which writes to a file, because a full pipe would make it wait.
 
     Yields:
-        a function that yields what the files contain.
+        a function that yields the contents of the files.
     """
     with tempfile.TemporaryFile() as stream, forking.begun(partial(_read_into, stream, pairs)) as end:
 
@@ -170,7 +170,7 @@ def _helper(pairs: Sequence[tuple[Path, str]]) -> Iterator[Callable[[Names], Ite
 
 
 def _read_into(stream: IO[bytes], pairs: Sequence[tuple[Path, str]]) -> None:
-    """Read files, and pickle what they contain, with what its numbers stand for."""
+    """Read files, and pickle their contents with the names of its numbers."""
     for start in range(0, len(pairs), _AT_ONCE):
         names = Names()
         several = [_read(path, signature, names) for path, signature in pairs[start : start + _AT_ONCE]]
@@ -179,7 +179,7 @@ def _read_into(stream: IO[bytes], pairs: Sequence[tuple[Path, str]]) -> None:
 
 
 def _renumbering(theirs: Names, ours: Names) -> Callable[[Read], Read]:
-    """Return a function that replaces the numbers of another process in a file by ours."""
+    """Return a function that translates the numbers of another process to ours."""
     series, texts, remarks = (
         _numbers(getattr(theirs, kind), getattr(ours, kind)) for kind in ("series", "texts", "remarks")
     )

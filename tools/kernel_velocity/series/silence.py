@@ -1,4 +1,4 @@
-"""What a night did not say: series that vanished, machines that went quiet, series that began anew. Pure policy."""
+"""Find what a night no longer measures: vanished series, quiet or renamed machines, series begun anew. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kernel_velocity.series.history import SLACK, SeriesHistory
 
 DAY = 86400.0  # s
 STALE_AFTER = 7.0  # days without a value: a week of nights has been missed, and not a weekend
-GONE_AFTER = 90.0  # days; a machine that was renamed or given away is not named for ever
-AHEAD = 3600.0  # s by which a value may be newer than the clock: another machine's, not set to the second
+GONE_AFTER = 90.0  # days, after which a machine is no longer mentioned: it was renamed or given away
+AHEAD = 3600.0  # s by which another machine's value may be newer than our clock
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vanished:
-    """A series that had values, and does not apply at a later commit."""
+    """A series with values that does not apply at a later commit."""
 
     identity: Identity
     last: str  # the last commit that has a value
@@ -26,17 +26,17 @@ class Vanished:
 
 @dataclass(frozen=True, kw_only=True)
 class Stale:
-    """Series of a machine that nothing was measured of for long."""
+    """Series of a machine without a recent value."""
 
     machine: str
     series: tuple[Identity, ...]
     days: float  # since the newest value of any of them
-    whole: bool  # whether these are all of the machine's
+    whole: bool  # whether these are all series of the machine
 
 
 @dataclass(frozen=True, kw_only=True)
 class Superseded:
-    """A series that goes on as another one, because the version or the timing method changed."""
+    """A series that another one continues, because the version or the timing method changed."""
 
     old: Identity
     new: Identity
@@ -63,8 +63,8 @@ def vanished(
 def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
     """Return, by machine, the series without a value for STALE_AFTER days at the Unix time `now`, s.
 
-    A series of which nobody knows when it was measured is none; nor is one that goes on as another, or that has had no
-    value for GONE_AFTER days.
+    Left out are series of unknown time, series that another one continues, and series without a value for GONE_AFTER
+    days.
     """
     machines: dict[str, list[SeriesHistory]] = defaultdict(list)
     for history in current(histories):
@@ -83,7 +83,7 @@ def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
 
 
 def superseded(histories: Iterable[SeriesHistory]) -> tuple[Superseded, ...]:
-    """Return the series that go on as another: same slot, other version or method; each with the newest of them."""
+    """Return the series that the newest one of their slot continues with another version or method."""
     items = list(histories)
     newest = {history.identity.slot: history.identity for history in current(items)}
     found = []
@@ -96,7 +96,7 @@ def superseded(histories: Iterable[SeriesHistory]) -> tuple[Superseded, ...]:
 
 
 def current(histories: Iterable[SeriesHistory]) -> tuple[SeriesHistory, ...]:
-    """Return the history of each slot that was measured last; where nothing says when, that of the newest commit."""
+    """Return the history of each slot that was measured last; of unknown times, that of the newest commit."""
     found: dict[Slot, SeriesHistory] = {}
     for history in histories:
         known = found.get(history.identity.slot)
@@ -110,10 +110,10 @@ def _age(history: SeriesHistory) -> tuple[float, int]:
 
 
 def from_the_future(histories: Iterable[SeriesHistory], now: float, here: str = "") -> tuple[str, ...]:
-    """Return a note for each machine with values of after `now` (Unix time, s): a clock was set back, or is wrong.
+    """Return a note for each machine with values later than `now` (Unix time, s): its clock was set back, or is wrong.
 
     Args:
-        here: the machine whose clock says `now`; another one's may be ahead of it by AHEAD.
+        here: the machine whose clock gave `now`. That of another one may be ahead by AHEAD.
     """
     ahead: dict[str, float] = {}
     for history in histories:
@@ -128,9 +128,10 @@ def from_the_future(histories: Iterable[SeriesHistory], now: float, here: str = 
 
 
 def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
-    """Return a note for each name that the machine `here` may have had before: its history goes on under another.
+    """Return a note for each earlier name that the machine `here` may have had.
 
-    The same CPU and GPU; and all of its values are older than those of `here`, the newest by GONE_AFTER days at most.
+    That is a machine of the same CPU and GPU whose values are all older than those of `here`, the newest by at most
+    GONE_AFTER days.
     """
     times: dict[str, list[float]] = defaultdict(list)
     kinds: dict[str, tuple[float, Mapping[str, str]]] = {}
@@ -155,7 +156,7 @@ def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
 
 
 def _kind(facts: Mapping[str, str]) -> str | None:
-    """Return what a machine is, whatever is installed on it and however it is set; None: it is not known."""
+    """Return the CPU and GPUs of a machine; None where they are unknown."""
     gpus = [text.partition(";")[0] for text in facts.get("gpu", "").split(" | ")]  # what limits each is behind it
     return ", ".join(filter(None, [facts.get("cpu"), *gpus])) or None
 

@@ -33,7 +33,7 @@ from kernel_velocity.site.text import Place
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
 TRACKED = frozenset({ERROR, *FIGURES})  # what pages show of what is no time
-Rounds = Mapping[lines.Place, Sequence[Round]]  # by benchmark, implementation, case
+Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation, case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +235,7 @@ class Site:
 
     def fit(self, key: SeriesKey) -> Fit | None:
         """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
-        return self.past.fits.get(key)
+        return self.past.adjustments.fits.get(key)
 
     @cached_property
     def documents(self) -> Documents:

@@ -112,7 +112,7 @@ class Line:
     def digest(self, place: int) -> str:
         """Return what changes whenever `at` would say something else of the commit at a place."""
         values, made = self.at(place), hashlib.sha256()
-        remark = self.found.past.said["remark"][self._layout.columns["remark"][values.slot]]
+        remark = self.found.past.text_digests["remark"][self._layout.columns["remark"][values.slot]]
         columns: list[NDArray[Any]] = [values.outcome, values.figures, values.changed, remark]
         for against in (values.before, values.tag, values.best):
             columns += [against.other, against.ratio, against.state]
@@ -315,7 +315,8 @@ def _followed(found: Site, line: Line) -> dict[int, str]:
     files: dict[int, list[str]] = {}
     for path, file in sorted(past.directory.files.items()):
         if file.commit in found.order:
-            files.setdefault(found.order[file.commit], []).append(f"{path} {file.signature} {past.adjusted.get(path)}")
+            adjusted = past.adjustments.digests.get(path)
+            files.setdefault(found.order[file.commit], []).append(f"{path} {file.signature} {adjusted}")
     made = hashlib.sha256(str(found.results.resolve()).encode())
     made.update(past.layout.shown.encode() + line.identities.tobytes())
     told = {}

@@ -21,7 +21,7 @@ from kernel_velocity.findings.finding import OPEN, Finding, Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.findings.text import as_data
 from kernel_velocity.results import identity as series_identity
-from kernel_velocity.results import machines
+from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Identity, Slot
 from kernel_velocity.results.measurement import OUTCOMES, Outcome, SeriesKey
@@ -165,8 +165,8 @@ def _one_name(found: Site) -> Iterator[str]:
         yield from list(_told(machine, sessions)) or _told(machine, found.hardware(machine))
 
 
-def _told(machine: str, sessions: machines.Sessions) -> Iterator[str]:
-    for fact in machines.HARDWARE:
+def _told(machine: str, sessions: session_facts.Sessions) -> Iterator[str]:
+    for fact in session_facts.HARDWARE:
         # of a GPU, its limits follow
         texts = dict.fromkeys(session.facts.get(fact, "").partition(";")[0] for _, session in sessions)
         texts.pop("", None)

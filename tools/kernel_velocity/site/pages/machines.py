@@ -10,7 +10,7 @@ from kernel_velocity import units
 from kernel_velocity.findings import text as finding_text
 from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.device_figures import UNITS
-from kernel_velocity.results import machines as machine_facts
+from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.records import Machine
 from kernel_velocity.roofline import ceilings as ceiling_history
@@ -125,7 +125,7 @@ def _section(found: Site, machine: Machine, number: int) -> MachineSection:
     sessions = sorted((pair for each in recorded.values() for pair in each), key=lambda pair: pair[1].began)
     ceilings = {device: found.ceilings(_anywhere(machine), device) for device in DEVICES.values()}
     devices = tuple(_device(found, name, known) for name, known in ceilings.items() if known)
-    facts = machine_facts.newest(sessions)
+    facts = session_facts.newest_facts(sessions)
     return MachineSection(
         anchor=f"machine-{number}",
         name=machine.name,
@@ -144,7 +144,7 @@ def _anywhere(machine: Machine) -> Place:
     return Place(anchor="", machine=machine.name, environment="", details=())
 
 
-def _environment(found: Site, place: Place, sessions: machine_facts.Sessions) -> Environment:
+def _environment(found: Site, place: Place, sessions: session_facts.Sessions) -> Environment:
     times = [session.began for _, session in sessions]
     first, last = (units.utc(pick(times)) if times else "" for pick in (min, max))
     return Environment(
@@ -155,7 +155,7 @@ def _environment(found: Site, place: Place, sessions: machine_facts.Sessions) ->
 
 
 def _remarks(
-    found: Site, machine: Machine, sessions: machine_facts.Sessions, facts: Mapping[str, tuple[str, float]]
+    found: Site, machine: Machine, sessions: session_facts.Sessions, facts: Mapping[str, tuple[str, float]]
 ) -> Iterator[str]:
     """Yield what is doubtful about a machine's identity."""
     described = dict(machine.details)
@@ -164,7 +164,9 @@ def _remarks(
     elif machine.called != machine.name:
         yield f"its folder is named {machine.name}, its machine.json says {machine.called}: one of them was renamed"
     # where no session knows the hardware, the results of a plain asv run do
-    yield from list(machine_facts.hardware(sessions)) or machine_facts.hardware(found.hardware(machine.name))
+    yield from list(session_facts.hardware_doubts(sessions)) or session_facts.hardware_doubts(
+        found.hardware(machine.name)
+    )
     yield from _other_devices(found, machine)
     if "cpu" in described and "cpu" in facts and described["cpu"] != facts["cpu"][0]:
         yield f"machine.json says its cpu is {described['cpu']}, the newest session found {facts['cpu'][0]}"
@@ -192,9 +194,9 @@ def _other_devices(found: Site, machine: Machine) -> Iterator[str]:
             )
 
 
-def _changes(found: Site, recorded: Mapping[str, machine_facts.Sessions]) -> list[Change]:
+def _changes(found: Site, recorded: Mapping[str, session_facts.Sessions]) -> list[Change]:
     """Return what changed in every environment, newest first."""
-    changed = [(name, item) for name, sessions in recorded.items() for item in machine_facts.changes(sessions)]
+    changed = [(name, item) for name, sessions in recorded.items() for item in session_facts.fact_changes(sessions)]
     changed.sort(key=lambda pair: -pair[1].began)
     return [
         Change(

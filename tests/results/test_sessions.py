@@ -1,4 +1,4 @@
-"""What a session found on its machine: the lines, the file beside the telemetry, and what changed."""
+"""Facts of sessions: their lines, the file beside the telemetry, changes, and doubts about the machine's name."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ SECOND = SessionFacts(began=200.0, facts={"driver": "560"}, code={"matmul": "a"}
 
 @settings(max_examples=40)
 @given(began=st.floats(0, 4e9), facts=TEXTS, code=TEXTS)
-def test_decode_inverts_encode(began, facts, code):
+def test_session_line_round_trips(began, facts, code):
     session = SessionFacts(began=round(began, 3), facts=facts, code=code)
     line = sessions.encode(session)
     assert sessions.decode(line) == session and "\n" not in line
@@ -35,16 +35,16 @@ def test_decode_inverts_encode(began, facts, code):
         ('{"t": 1, "code": []}', "code: an object of texts is wanted"),
     ],
 )
-def test_other_lines_are_refused(line, message):
+def test_malformed_session_line_is_refused(line, message):
     with pytest.raises(SessionLineError, match=message):
         sessions.decode(line)
 
 
-def test_unknown_keys_are_ignored():
+def test_session_line_with_unknown_keys_is_read():
     assert sessions.decode('{"t": 1, "later": {}}') == SessionFacts(began=1)
 
 
-def test_only_what_changed_is_kept(tmp_path):
+def test_session_like_the_last_is_not_appended(tmp_path):
     file = tmp_path / "bench-1" / "abc-env.json"
     for session in (FIRST, dataclasses.replace(FIRST, began=150.0), SECOND, dataclasses.replace(FIRST, began=300.0)):
         lines.append_session(file, session)
@@ -52,7 +52,7 @@ def test_only_what_changed_is_kept(tmp_path):
     assert lines.beside(file, sessions.SUFFIX) == tmp_path / "bench-1" / "telemetry" / "abc-env.sessions.jsonl"
 
 
-def test_a_malformed_line_is_named_kept_and_costs_no_other(tmp_path):
+def test_malformed_session_line_is_noted_and_survives(tmp_path):
     file = tmp_path / "bench-1" / "abc-env.json"
     lines.append_session(file, FIRST)
     path = lines.beside(file, sessions.SUFFIX)
@@ -67,17 +67,61 @@ def test_a_malformed_line_is_named_kept_and_costs_no_other(tmp_path):
 @pytest.mark.parametrize(
     ("when", "began"), [(50.0, 100.0), (100.0, 100.0), (199.0, 100.0), (200.0, 200.0), (None, 200.0)]
 )
-def test_what_held_at_a_time(when, began):
+def test_session_at_a_time(when, began):
     assert sessions.at([SECOND, FIRST], when).began == began
     assert sessions.at([], when) is None
 
 
-def test_changes_are_of_facts_that_both_know():
+def test_changes_are_of_facts_that_both_have():
     before, after = {"driver": "550", "cuda": "12", "gone": "x"}, {"driver": "560", "cuda": "12", "new": "y"}
     assert sessions.changes(before, after) == {"driver": ("550", "560")}
     assert sessions.changes(None, after) == sessions.changes(before, None) == {}
 
 
-def test_merging_keeps_every_session_once_in_order():
+def test_merged_sessions_are_unique_and_in_order():
     text = sessions.merged((SECOND,), (FIRST, SECOND))
     assert [json.loads(line)["t"] for line in text.splitlines()] == [100.0, 200.0]
+
+
+def recorded(*facts):
+    return [(f"c{number}", SessionFacts(began=float(number), facts=fact)) for number, fact in enumerate(facts)]
+
+
+def test_changed_fact_is_listed_once():
+    result = sessions.fact_changes(recorded({"driver": "550"}, {"driver": "550"}, {"driver": "560"}, {"driver": "560"}))
+    assert [(change.began, change.commit, change.name, change.before, change.after) for change in result] == [
+        (2.0, "c2", "driver", "550", "560")
+    ]
+
+
+def test_missing_fact_is_compared_with_the_last_known():
+    result = sessions.fact_changes(recorded({"driver": "550"}, {}, {"driver": "560"}, {"governor": "powersave"}))
+    assert [(change.before, change.after) for change in result] == [("550", "560")]
+
+
+def test_compilers_are_no_change_of_the_machine():
+    versions = [{"cxx compiler version": text} for text in ("12.2.0", "13.1.0", "12.2.0")]
+    assert sessions.fact_changes(recorded(*versions)) == ()
+
+
+def test_newest_facts_have_the_time_since_they_hold():
+    result = sessions.newest_facts(recorded({"a": "1", "b": "x"}, {"a": "2"}, {"a": "2"}))
+    assert result == {"a": ("2", 1.0), "b": ("x", 0.0)}
+    assert sessions.newest_facts([]) == {}
+
+
+@pytest.mark.parametrize("fact", sessions.HARDWARE)
+def test_alternating_hardware_is_two_machines(fact):
+    (doubt,) = sessions.hardware_doubts(recorded(*({fact: name} for name in ("A", "A", "B", "A"))))
+    assert doubt.startswith(f"two machines seem to share this name: the {fact} was A and B in turn.")
+    assert "MACHINE=" in doubt
+
+
+def test_hardware_changed_once_may_be_an_exchange():
+    (doubt,) = sessions.hardware_doubts(recorded({"cpu": "A"}, {}, {"cpu": "B"}))
+    assert doubt.startswith("the cpu changed: A, then B.")
+
+
+def test_constant_hardware_raises_no_doubt():
+    assert list(sessions.hardware_doubts(recorded({"cpu": "A"}, {"cpu": "A"}, {}))) == []
+    assert list(sessions.hardware_doubts([])) == []
