@@ -12,7 +12,7 @@ texts = st.text(st.characters(), max_size=30)  # lone surrogates too: the error 
 
 
 @given(texts, st.lists(texts, max_size=3), st.integers(0, 2**32), texts, st.booleans(), st.booleans())
-def test_what_is_encoded_is_decoded(benchmark, params, time, error, died, skipped):  # noqa: PLR0917 - hypothesis' order
+def test_failure_line_round_trips(benchmark, params, time, error, died, skipped):  # noqa: PLR0917 - hypothesis' order
     failure = Failure(
         benchmark=benchmark, params=tuple(params), time=float(time), error=error, died=died, skipped=skipped
     )
@@ -33,12 +33,12 @@ def test_what_is_encoded_is_decoded(benchmark, params, time, error, died, skippe
         ('{"b": "a", "p": [], "t": NaN, "error": ""}', "a Unix time"),
     ],
 )
-def test_malformed_lines_are_refused(line, reason):
+def test_malformed_failure_line_is_refused(line, reason):
     with pytest.raises(FailureLineError, match=reason):
         failures.decode(line)
 
 
-def test_the_suite_writes_lines_that_are_understood(tmp_path):
+def test_failure_written_by_the_suite(tmp_path):
     path = failures.spool_path(tmp_path, "env", "c" * 40)
     append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=ValueError("wrong by 3"))
     (line,) = path.read_text().splitlines()
@@ -47,7 +47,7 @@ def test_the_suite_writes_lines_that_are_understood(tmp_path):
     )
 
 
-def test_the_suite_says_why_a_series_does_not_apply(tmp_path):
+def test_na_written_by_the_suite_has_its_reason(tmp_path):
     path = failures.spool_path(tmp_path, "env", "c" * 40)
     error = NotImplementedError("driver too old")
     append_failure(path, benchmark="k", params=("native", "c"), when=1.5, error=error)

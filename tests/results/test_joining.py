@@ -41,7 +41,7 @@ estimates = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=12)
 
 
 @given(estimates, st.randoms())
-def test_samples_find_their_rounds_in_any_order(values, random):
+def test_join_by_samples_in_any_order(values, random):
     items = rounds(*values)
     shuffled = random.sample(items, len(items))
     found = join(shuffled, stored(value=1.0, samples=tuple(random.sample(values, len(values)))))
@@ -49,33 +49,33 @@ def test_samples_find_their_rounds_in_any_order(values, random):
 
 
 @given(estimates, st.lists(st.floats(1e-9, 1e3), max_size=5))
-def test_rounds_without_a_sample_are_never_joined(values, others):
+def test_join_leaves_out_rounds_without_a_sample(values, others):
     others = [value for value in others if value not in values]
     found = join(rounds(*values) + rounds(*others, start=500.0), stored(value=1.0, samples=tuple(values)))
     assert [item.estimate for item in found] == values
 
 
-def test_of_equal_estimates_the_newest_rounds_are_taken():
+def test_join_takes_the_newest_of_equal_estimates():
     old, new = rounds(2.0, start=10.0), rounds(2.0, start=20.0)
     assert join([*old, *new], stored(value=2.0, samples=(2.0,))) == tuple(new)
 
 
 @given(estimates)
-def test_median_and_count_find_the_newest_rounds(values):
+def test_join_by_median_and_count(values):
     older = rounds(*(value * 3 for value in values), start=1.0)
     newer = rounds(*values, start=1000.0)
     found = join([*newer, *older], stored(value=statistics.median(values), count=len(values)))
     assert found == tuple(newer)
 
 
-def test_time_decides_where_numbers_do_not():
+def test_join_by_time():
     items = rounds(1.0, 2.0, 3.0)
     found = join(items, stored(value=9.0, count=3, started_at=101.0, duration=0.5))
     assert [item.time for item in found] == [100.0, 101.0, 102.0]  # a second of slack at both ends
     assert join(items, stored(value=9.0, count=3, started_at=200.0, duration=1.0)) == ()
 
 
-def test_nothing_stored_claims_nothing():
+def test_join_without_a_stored_value():
     assert join(rounds(1.0), NOTHING) == ()
     assert join(rounds(1.0), stored(value=1.0)) == ()
 
@@ -110,7 +110,7 @@ def test_rounds_of_two_timing_methods_are_not_mixed():
     assert settled(FAILED, kept=[*old, *new]) == (Change.RESTORE, new)
 
 
-def test_the_session_before_is_restored_where_the_build_failed_and_not_where_every_round_died():
+def test_earlier_session_is_restored_after_a_failed_build():
     old, new = rounds(1.0, start=1.0), rounds(2.0)
     death = failure(102.0, died=True)
     assert settled(FAILED, kept=old) == (Change.RESTORE, old)
@@ -121,7 +121,7 @@ def test_the_session_before_is_restored_where_the_build_failed_and_not_where_eve
 
 
 @pytest.mark.parametrize("when", [90.0, 103.0])
-def test_a_round_that_raised_withdraws_the_value_of_the_others(when):
+def test_round_that_raised_withdraws_the_value(when):
     items = rounds(1.0, 2.0)
     value = stored(value=1.5, samples=(1.0, 2.0))
     assert settled(value, new=items, new_failures=[failure(when)]) == (Change.WITHDRAW, items)
@@ -130,7 +130,7 @@ def test_a_round_that_raised_withdraws_the_value_of_the_others(when):
     assert settled(value, new=items, new_failures=[failure(when, skipped=True)]) == (Change.NONE, items)
 
 
-def test_ctrl_c_is_no_failure_of_the_kernel():
+def test_ctrl_c_is_no_failure():
     interrupted = dataclasses.replace(failure(103.0), error="KeyboardInterrupt: ")
     items = rounds(1.0, 2.0)
     value = stored(value=1.5, samples=(1.0, 2.0))
@@ -138,7 +138,7 @@ def test_ctrl_c_is_no_failure_of_the_kernel():
     assert still_true([interrupted], items, value) == still_true([interrupted], items, FAILED) == []
 
 
-def test_rounds_before_a_death_are_united_with_those_after_it():
+def test_rounds_before_a_crash_join_those_after_it():
     items = rounds(1.0, 2.0, 3.0, 4.0)
     value = stored(value=4.0, samples=(4.0,))  # asv forgot those before
     assert settled(value, new=items, new_failures=[failure(102.5, died=True)]) == (Change.RESTORE, items)
@@ -147,14 +147,14 @@ def test_rounds_before_a_death_are_united_with_those_after_it():
     assert settled(value, new=items, new_failures=raised) == (Change.WITHDRAW, items[3:])
 
 
-def test_what_was_measured_before_an_interrupted_session_keeps_its_rounds():
+def test_earlier_value_keeps_its_rounds_after_an_interruption():
     old, new = rounds(1.0, 2.0, 3.0, start=1.0), rounds(9.0)
     put_back = stored(value=2.0, samples=(1.0, 2.0, 3.0))
     assert settled(put_back, kept=old, new=new) == (Change.NONE, old)
     assert settled(put_back, kept=old, new=new, new_failures=[failure(101.0, died=True)]) == (Change.NONE, old)
 
 
-def test_a_value_from_before_a_session_in_which_every_round_died_is_withdrawn():
+def test_earlier_value_is_withdrawn_after_crashes_only():
     old, value = rounds(1.0, 2.0), stored(value=1.5, samples=(1.0, 2.0))
     death = failure(200.0, died=True)
     assert settled(value, kept=old, new_failures=[death]) == (Change.WITHDRAW, [])
@@ -162,7 +162,7 @@ def test_a_value_from_before_a_session_in_which_every_round_died_is_withdrawn():
     assert settled(value, kept=old, new=old, new_failures=[death]) == (Change.NONE, old)  # an ingest was interrupted
 
 
-def test_only_what_raised_within_the_measurement_or_after_it_counts():
+def test_raised_since_ignores_earlier_failures():
     assert raised_since([failure(99.5)], rounds(1.0))
     assert not raised_since([failure(90.0), failure(101.0, died=True)], rounds(1.0))
 
@@ -173,7 +173,7 @@ def test_failures_of_an_earlier_measurement_are_dropped():
     assert still_true(failures, [], stored(failed=True)) == failures
 
 
-def test_of_what_does_not_apply_the_newest_reason_is_kept_until_there_is_a_time():
+def test_newest_reason_for_na_is_stored_until_a_time():
     skips = [failure(3.0, skipped=True), failure(9.0, skipped=True), failure(5.0, skipped=True)]
     assert still_true(skips, [], NOTHING) == [skips[1]]
     assert still_true(skips, rounds(1.0), stored(value=1.0)) == []

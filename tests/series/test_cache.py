@@ -9,7 +9,7 @@ from kernel_velocity.series import cache
 from kernel_velocity.series.cache import Answers
 
 
-def test_answers_of_a_kind_come_back_until_its_code_changes(tmp_path):
+def test_answers_until_their_code_changes(tmp_path):
     points, charts = Answers(tmp_path, "change points", "1"), Answers(tmp_path, "charts", "1")
     assert points.get(["a"]) == {}
     points.put({"a": b"1", "b": b""})
@@ -23,14 +23,14 @@ def test_answers_of_a_kind_come_back_until_its_code_changes(tmp_path):
     assert charts.get(["a"]) == {"a": b"chart"}
 
 
-def test_more_keys_than_a_query_takes(tmp_path):
+def test_answers_of_more_keys_than_one_query(tmp_path):
     many = {str(number): str(number).encode() for number in range(2 * cache._AT_ONCE + 1)}
     answers = Answers(tmp_path, "k", "1")
     answers.put(many)
     assert answers.get(many) == many
 
 
-def test_answers_that_are_not_wanted_any_more_go(tmp_path):
+def test_unwanted_answers_are_removed(tmp_path):
     answers = Answers(tmp_path, "k", "1")
     answers.put({"a": b"1", "b": b"2"})
     answers.put({"c": b"3"}, keep="bc".__contains__)
@@ -48,7 +48,7 @@ def test_damaged_file_has_no_answers(tmp_path, content):
     assert answers.get(["a"]) == ({} if content else {"a": b"1"})
 
 
-def test_code_of_a_room_changes_with_its_files_alone(tmp_path):
+def test_code_digest_of_a_room(tmp_path):
     def digests(number, **texts):
         folder = tmp_path / str(number)
         for name, text in {"stats/a.py": "", "site/b.py": "", "units.py": "", **texts}.items():
@@ -64,7 +64,7 @@ def test_code_of_a_room_changes_with_its_files_alone(tmp_path):
     assert changed == [[True, True, True], [False, True, True], [False, False, True]]
 
 
-def test_all_that_a_report_imports_counts():
+def test_code_digest_covers_all_imports():
     names = [name for name in sys.modules if name.startswith("kernel_velocity.")]
     loaded = {Path(path) for name in names if (path := getattr(sys.modules[name], "__file__", None))}
     assert len(loaded) > 100 and loaded <= set(cache._PACKAGE.rglob("*.py"))

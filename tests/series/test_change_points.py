@@ -1,18 +1,45 @@
-"""Change points are those of each series by itself, whoever is asked for which; what was found is kept."""
+"""Change points of series: of adjusted values, a timing method at a time, and stored from report to report."""
 
+import dataclasses
 import sqlite3
 
+import numpy as np
 import pytest
 
+from kernel_velocity.results.measurement import Adjusted, Measurement, Outcome, SeriesKey
 from kernel_velocity.series import change_points
 from kernel_velocity.series.cache import NAME
 from kernel_velocity.series.change_points import Finder
 from kernel_velocity.stats.changepoints import incremental
-from tests.series import test_series_changes
+from tests.series.one_by_one import columns_of
 from tests.stepped_series import stepped
 
+KEY = SeriesKey(
+    machine="m", environment="e", benchmark="k.Cpu.time_hot", implementation="native", case="c", version="1"
+)
+
+
+def series(logs, *, adjusted=None, methods=None, missing=()):
+    """Return a series of the times exp(logs); `missing` entries failed."""
+    items = []
+    for index, log in enumerate(logs):
+        failed = index in missing
+        fair = None if adjusted is None else Adjusted(seconds=float(np.exp(adjusted[index])), interval=None)
+        items.append(
+            Measurement(
+                key=KEY,
+                commit=str(index),
+                outcome=Outcome.FAILED if failed else Outcome.MEASURED,
+                seconds=None if failed else float(np.exp(log)),
+                adjusted=None if failed else fair,
+                method=None if failed else (methods[index] if methods else "m"),
+            )
+        )
+    return columns_of(items, {str(index): index for index in range(len(items))})
+
+
 SERIES = {
-    name: test_series_changes.series(stepped(-7.0, -7.0 + effect, seed=seed))
+    name: series(stepped(-7.0, -7.0 + effect, seed=seed))
     for seed, (name, effect) in enumerate({"a": 0.2, "b": -0.1, "c": 0.0, "d": 0.3, "e": 0.15}.items())
 }
 EXPECTED = {name: change_points.of(each) for name, each in SERIES.items()}
@@ -43,7 +70,7 @@ def stored(folder):
 
 @pytest.mark.parametrize("asked", [["abcde"], ["e", "dcba"], ["aa", "ab", "ba", "cde"]])
 @pytest.mark.parametrize("block", [2, 512])
-def test_however_they_are_asked_for(monkeypatch, searches, asked, block):
+def test_finder_in_any_order(monkeypatch, searches, asked, block):
     monkeypatch.setattr(change_points, "BLOCK", block)
     ours = finder()
     for names in asked:
@@ -52,7 +79,7 @@ def test_however_they_are_asked_for(monkeypatch, searches, asked, block):
     assert len(EXPECTED["d"]) == 1
 
 
-def test_what_two_found_is_kept_by_one(tmp_path, searches):
+def test_finders_of_two_processes_are_stored_together(tmp_path, searches):
     finder(tmp_path).save({})
     assert not list(tmp_path.iterdir())  # nothing was found
     whole = finder(tmp_path / "one")
@@ -69,7 +96,7 @@ def test_what_two_found_is_kept_by_one(tmp_path, searches):
     assert not searches
 
 
-def test_of_those_that_nobody_asked_for_it_keeps_what_there_is(tmp_path, searches, monkeypatch):
+def test_answers_of_other_series_stay(tmp_path, searches, monkeypatch):
     first = finder(tmp_path)
     first.of("abc")
     first.save({})
@@ -85,7 +112,7 @@ def test_of_those_that_nobody_asked_for_it_keeps_what_there_is(tmp_path, searche
     assert {name for name in before if after[name] != before[name]} == changed_one
 
 
-def test_nothing_new_leaves_the_file_alone_and_something_forgets_the_series_that_are_gone(tmp_path):
+def test_answers_of_removed_series_go_at_the_next_save(tmp_path):
     first = finder(tmp_path, "abcd")
     first.of("abcd")
     first.save({})
@@ -115,7 +142,7 @@ def damage(folder, statement):
         ("DROP TABLE answer", len(SERIES)),
     ],
 )
-def test_damaged_answers_are_found_again(tmp_path, searches, statement, again):
+def test_damaged_answers_are_computed_again(tmp_path, searches, statement, again):
     first = finder(tmp_path)
     assert first.of("abcde") == EXPECTED
     first.save({})
@@ -126,9 +153,43 @@ def test_damaged_answers_are_found_again(tmp_path, searches, statement, again):
     second.save({})  # where the file cannot be used, nothing is stored
 
 
-def test_a_folder_that_cannot_be_used_is_no_obstacle(tmp_path):
+def test_finder_without_a_usable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     ours = finder(tmp_path / "file")
     assert ours.of("abcde") == EXPECTED
     ours.save({})
     assert (tmp_path / "file").read_text() == ""
+
+
+def test_planted_step_is_a_change_point():
+    (point,) = change_points.of(series(stepped(-7.0, -6.8)))
+    assert point.index == 40
+    assert point.ratio > 1.2
+
+
+def test_change_point_index_counts_entries_without_a_time():
+    (point,) = change_points.of(series(stepped(-7.0, -6.8), missing=(3, 17)))
+    assert point.index == 40
+
+
+def test_constant_or_empty_series_has_no_change_point():
+    assert change_points.of(series(stepped(-7.0, -7.0))) == ()
+    assert change_points.of(series(stepped(-7.0, size=5), missing=range(5))) == ()
+    assert change_points.of(series([-7.0])) == ()
+
+
+def test_adjusted_step_is_no_change_point():
+    assert change_points.of(series(stepped(-7.0, -6.8), adjusted=stepped(-7.0, -7.0))) == ()
+
+
+def test_change_of_method_is_no_change_point():
+    methods = ["old"] * 40 + ["new"] * 40
+    assert change_points.of(series(stepped(-7.0, -6.8), methods=methods)) == ()
+    within = series(stepped(-7.0, -6.8, -6.0), methods=methods + ["new"] * 40)
+    assert [point.index for point in change_points.of(within)] == [80]
+
+
+def test_change_point_of_an_unknown_method():
+    found = series(stepped(-7.0, -6.8))
+    unknown = dataclasses.replace(found, method=np.full_like(found.method, -1))
+    assert [point.index for point in change_points.of(unknown)] == [40]

@@ -50,7 +50,7 @@ def _measurement(sha):
 
 
 @given(measurements())
-def test_measurements_come_back_from_columns_in_the_order_of_the_history(items):
+def test_columns_round_trip(items):
     found = columns_of(items, ORDER)
     assert [found.measurement(index, LINE) for index in range(len(found))] == sorted(
         items, key=lambda item: ORDER[item.commit]
@@ -58,7 +58,7 @@ def test_measurements_come_back_from_columns_in_the_order_of_the_history(items):
 
 
 @given(measurements())
-def test_rates_are_those_of_the_measurements(items):
+def test_columns_have_the_rates_of_the_measurements(items):
     found = columns_of(items, ORDER)
     wanted = [
         np.nan if item.gflops is None else item.gflops for item in sorted(items, key=lambda one: ORDER[one.commit])
@@ -66,7 +66,7 @@ def test_rates_are_those_of_the_measurements(items):
     np.testing.assert_allclose(found.gflops, wanted)
 
 
-def test_adjusted_times_come_back_too():
+def test_columns_round_trip_adjusted_times():
     inner = Interval(low=0.9, high=1.1, method="t")
     item = Measurement(
         key=KEY,
@@ -79,7 +79,7 @@ def test_adjusted_times_come_back_too():
     assert columns_of([item], ORDER).measurement(0, LINE) == item
 
 
-def test_commits_beside_the_line_have_no_entry():
+def test_columns_have_no_entry_beside_the_line():
     items = [Measurement(key=KEY, commit=sha, outcome=Outcome.FAILED) for sha in (LINE[5], "f" * 40)]
     found = columns_of(items, ORDER)
     assert (len(found), found.entry(5), found.entry(4), found.entry(29)) == (1, 0, None, None)

@@ -83,19 +83,19 @@ def halve(data):
         row[0] = [value and value / 2 for value in row[0]]
 
 
-def test_only_the_first_time_everything_is_read(tree):
+def test_second_open_reads_nothing(tree):
     assert check(tree).past.directory.read == names(tree, 0, 1, 2, 3, 4)
     assert check(tree).past.directory.read == ()
 
 
-def test_a_results_file_that_changed_is_read_again_and_no_other(tree):
+def test_changed_results_file_is_read_again(tree):
     read(tree)
     rewrite(path_of(tree, 1), halve)
     assert check(tree).past.directory.read == names(tree, 1)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".failures.jsonl", ".sessions.jsonl"])
-def test_so_is_one_beside_which_something_changed(tree, suffix):
+def test_changed_telemetry_is_read_again(tree, suffix):
     read(tree)
     beside = path_of(tree, 2).parent / "telemetry" / f"{path_of(tree, 2).stem}{suffix}"
     beside.write_text("" if suffix == ".jsonl" else "not a line of it\n")
@@ -107,7 +107,7 @@ def test_so_is_one_beside_which_something_changed(tree, suffix):
     assert check(tree).past.directory.read == names(tree, 2)
 
 
-def test_a_file_put_back_with_its_old_time_and_size_is_seen(tree):
+def test_file_of_equal_time_and_size_is_read_again(tree):
     old = path_of(tree, 1).with_suffix(".old")
     shutil.copy2(path_of(tree, 1), old)
     rewrite(path_of(tree, 1), halve)
@@ -122,7 +122,7 @@ def test_a_file_put_back_with_its_old_time_and_size_is_seen(tree):
     assert check(tree).past.directory.read == names(tree, 1)
 
 
-def test_what_is_removed_is_gone_and_what_comes_back_is_back(tree):
+def test_removed_and_restored_files(tree):
     read(tree)
     text = path_of(tree, 3).read_text()
     path_of(tree, 3).unlink()
@@ -134,7 +134,7 @@ def test_what_is_removed_is_gone_and_what_comes_back_is_back(tree):
     assert check(tree).keys == ()
 
 
-def test_commits_beside_the_line_move_with_it(tree):
+def test_line_moves_with_head(tree):
     read(tree)
     git.Repo(tree.repository).git.reset("--hard", tree.commits[2])
     found = check(tree)
@@ -143,7 +143,7 @@ def test_commits_beside_the_line_move_with_it(tree):
     assert set(found.measured[3:]) == set(tree.commits[3:])
 
 
-def test_a_deepened_clone_shifts_all_places(tree, tmp_path):
+def test_deepened_clone_shifts_all_places(tree, tmp_path):
     clone = git.Repo.clone_from(tree.repository.as_uri(), tmp_path / "clone", depth=3)
     shifted = dataclasses.replace(tree, repository=tmp_path / "clone")
     assert len(check(shifted).measured) == 3
@@ -152,7 +152,7 @@ def test_a_deepened_clone_shifts_all_places(tree, tmp_path):
     assert (found.past.directory.read, found.measured) == ((), tree.commits)
 
 
-def test_benchmarks_json_counts_as_it_is_now(tree):
+def test_benchmarks_json_is_read_every_time(tree):
     read(tree)
     benchmarks = tree.results / "benchmarks.json"
     rewrite(benchmarks, lambda data: data["matmul.Cpu.time_hot"].update(version="2"))
@@ -164,7 +164,7 @@ def test_benchmarks_json_counts_as_it_is_now(tree):
     assert check(tree).past.directory.read == ()
 
 
-def test_a_value_of_no_version_is_of_todays_and_one_in_two_files_counts_once(tree):
+def test_value_without_version_and_value_in_two_files(tree):
     rewrite(path_of(tree, 1), lambda data: [row.__setitem__(2, None) for row in data["results"].values()])
     shutil.copy(path_of(tree, 2), path_of(tree, 2).with_name("again.json"))
     found = check(tree)
@@ -173,7 +173,7 @@ def test_a_value_of_no_version_is_of_todays_and_one_in_two_files_counts_once(tre
     assert "stands in two files" in first and "stands in two files" in second
 
 
-def test_an_unreadable_file_is_a_note_from_the_cache_too(tree):
+def test_note_on_an_unreadable_file_is_cached(tree):
     path_of(tree, 0).write_text("{")
     for wanted in (names(tree, 0, 1, 2, 3, 4), ()):
         found = check(tree)
@@ -181,7 +181,7 @@ def test_an_unreadable_file_is_a_note_from_the_cache_too(tree):
         assert path_of(tree, 0).name in found.notes[0]
 
 
-def test_a_file_that_was_put_right_leaves_nothing_behind(tree):
+def test_corrected_file_leaves_no_series_behind(tree):
     good = path_of(tree, 0).read_text()
     path_of(tree, 0).write_text(good.replace("'eager'", "'eagre'"))
     read(tree)
@@ -222,21 +222,21 @@ def change_the_identity(path):
         lambda path: path.unlink(),
     ],
 )
-def test_a_damaged_cache_or_another_versions_is_made_anew(tree, damage):
+def test_damaged_or_foreign_cache_is_made_anew(tree, damage):
     read(tree)
     damage(cache_of(tree))
     assert len(check(tree).past.directory.read) == 5
     assert check(tree).past.directory.read == ()
 
 
-def test_another_repositorys_cache_is_made_anew(tree, tmp_path):
+def test_cache_of_another_repository_is_made_anew(tree, tmp_path):
     read(tree)
     shutil.copytree(tree.repository, tmp_path / "copy")
     other = dataclasses.replace(tree, repository=tmp_path / "copy")
     assert len(check(other).past.directory.read) == 5
 
 
-def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
+def test_interrupted_reading_leaves_the_old_cache(tree, monkeypatch):
     read(tree)
     for index in (1, 2, 3):
         rewrite(path_of(tree, index), halve)
@@ -256,7 +256,7 @@ def test_a_reading_that_is_cut_off_leaves_the_old_cache(tree, monkeypatch):
     assert check(tree).past.directory.read == names(tree, 1, 2, 3)
 
 
-def test_where_no_cache_can_be_everything_is_read_and_a_note_says_so(tree, tmp_path):
+def test_unusable_cache_is_noted(tree, tmp_path):
     (tmp_path / "file").write_text("")
     for _ in range(2):
         found = model.read(tree.results, tree.repository, tmp_path / "file")
@@ -292,7 +292,7 @@ def full_to_sqlite_always(monkeypatch):
 
 
 @pytest.mark.parametrize("what", [full_once, full_to_sqlite_always])
-def test_on_a_full_disk_everything_is_read_and_a_note_says_so(tree, monkeypatch, what):
+def test_full_disk_is_noted(tree, monkeypatch, what):
     with monkeypatch.context() as patch:
         what(patch)
         found = read(tree)
@@ -301,7 +301,7 @@ def test_on_a_full_disk_everything_is_read_and_a_note_says_so(tree, monkeypatch,
     check(tree, found, notes=(note,))
 
 
-def test_the_scratch_file_has_no_holes(tree, monkeypatch):
+def test_scratch_file_has_no_holes(tree, monkeypatch):
     """To write into a hole of a mapped file on a full disk is a bus error: it ended a night without its verdict."""
     seen = []
 
@@ -315,7 +315,7 @@ def test_the_scratch_file_has_no_holes(tree, monkeypatch):
     assert held >= size
 
 
-def test_beside_a_report_that_is_writing_everything_is_read(tree, monkeypatch):
+def test_locked_cache_is_noted(tree, monkeypatch):
     read(tree)
     monkeypatch.setattr(cache, "_PATIENCE", 0.05)
     with sqlite3.connect(cache_of(tree), isolation_level=None) as other:
@@ -327,7 +327,7 @@ def test_beside_a_report_that_is_writing_everything_is_read(tree, monkeypatch):
 
 
 @pytest.mark.parametrize("machine", ["<i>&\N{ROCKET}\u202e", os.fsdecode(b"m\xff"), "x" * 200, "a'; DROP TABLE file"])
-def test_no_name_is_more_than_a_name(tmp_path, machine):
+def test_odd_machine_names(tmp_path, machine):
     tree = synthetic.build(tmp_path, machine=machine)
     for _ in range(2):
         found = check(tree)
@@ -344,7 +344,7 @@ def gauged(tmp_path_factory):
     return synthetic.Tree(repository=folder / "repository", results=folder / "results", commits=commits)
 
 
-def test_adjusted_times_are_computed_of_changed_series_only(gauged):
+def test_adjusted_times_of_changed_series_only(gauged):
     found = check(gauged)
     assert found.past.adjustments.computed == sum(item.rounds is not None for item in said(found)[1].values()) > 150
     assert sum(item.adjusted is not None for item in said(found)[1].values()) > 50
@@ -361,7 +361,7 @@ def _is_of(line, *params):
     return json.loads(line)["p"] == list(params)
 
 
-def test_what_entries_have_is_a_mapping():
+def test_by_entry_is_a_mapping():
     found = ByEntry(np.array([0, 7, 0, 8], dtype="i4"), str)
     assert dict(found) == {1: "7", 3: "8"}
     assert list(found.items()) == [(1, "7"), (3, "8")]
@@ -400,14 +400,14 @@ def read_by_several(tree, cache, *, fails=False):
 
 
 @pytest.mark.slow
-def test_many_files_are_read_by_several_processes_and_say_the_same(gauged, tmp_path):
+def test_reading_by_several_processes(gauged, tmp_path):
     assert read_by_several(gauged, tmp_path) == ["elsewhere", "elsewhere", "4"]
     again = model.read(gauged.results, gauged.repository, tmp_path)
     assert again.past.directory.read == ()
     check(gauged, again)
 
 
-def test_a_reading_process_that_ends_is_an_error_and_the_next_report_reads(gauged, tmp_path):
+def test_killed_reading_process_is_an_error(gauged, tmp_path):
     said = read_by_several(gauged, tmp_path, fails=True)
     assert said == [
         "elsewhere",
@@ -416,7 +416,7 @@ def test_a_reading_process_that_ends_is_an_error_and_the_next_report_reads(gauge
     check(gauged, model.read(gauged.results, gauged.repository, tmp_path))
 
 
-def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
+def test_digest_changes_with_the_contents_only(tree):
     found = read(tree)
     before = {key: found.digest(key) for key in found.keys}
 
@@ -433,7 +433,7 @@ def test_a_series_digest_changes_with_what_it_says_and_with_nothing_else(tree):
     assert all((again.digest(key) == found.digest(key)) == key.benchmark.startswith("add") for key in found.keys)
 
 
-def test_what_can_only_exist_on_the_other_device_takes_no_room_while_it_is_nowhere(tree):
+def test_implementation_of_the_other_device_is_left_out(tree):
     name = "matmul.Cpu.time_hot"
     for index in range(4):
         make_na(tree, index, name, list(synthetic.CASES[name]), ("triton",))
@@ -445,7 +445,7 @@ def test_what_can_only_exist_on_the_other_device_takes_no_room_while_it_is_nowhe
     assert {key.implementation for key in check(tree).keys if key.benchmark == name} == {"eager", "native"}
 
 
-def test_a_row_of_which_only_asv_says_something_is_packed_as_its_values_one_by_one(tree):
+def test_row_without_telemetry_is_packed_like_its_values(tree):
     make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
     shutil.rmtree(path_of(tree, 3).parent / "telemetry")
     file = reader.read_file(path_of(tree, 3), [])
@@ -461,7 +461,7 @@ def test_a_row_of_which_only_asv_says_something_is_packed_as_its_values_one_by_o
     assert outcomes == {0, 1, 2}
 
 
-def test_a_series_digest_is_of_what_is_said_whatever_the_cache_calls_it(tree):
+def test_digest_does_not_depend_on_the_cache(tree):
     """A new cache numbers texts anew: another reason, or another method, then bears the number of the old one."""
     failed = path_of(tree, 3).parent / "telemetry" / f"{path_of(tree, 3).stem}.failures.jsonl"
 
@@ -480,7 +480,7 @@ def test_a_series_digest_is_of_what_is_said_whatever_the_cache_calls_it(tree):
     assert digests("wrong result", "aaaa") == before
 
 
-def test_values_that_are_no_times_are_series_too(tree):
+def test_tracked_values_are_series(tree):
     for index, error in ((0, 1e-7), (3, 2e-7), (4, None)):
         rewrite(path_of(tree, index), lambda data, error=error: data["results"].update(tracked_rows(error)))
     copy = path_of(tree, 3).with_stem(f"{path_of(tree, 3).stem}-again")
@@ -500,7 +500,7 @@ def tracked_rows(error):
     return {"matmul.Cpu.track_max_error": [[-1.0, error], axes, "1", 5000, 1.0, None, None]}
 
 
-def test_only_some_commits_can_be_read(tree, monkeypatch):
+def test_open_with_some_commits(tree, monkeypatch):
     whole = past.open(tree.results, tree.repository)
     asked = []
     monkeypatch.setattr(

@@ -11,7 +11,7 @@ from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import change_points
 from kernel_velocity.site.pages import kernel_marks
 from tests.findings import nights
-from tests.series import test_series_changes
+from tests.series import test_change_points
 from tests.stepped_series import stepped
 
 LINE = nights.LINE
@@ -40,14 +40,14 @@ def test_a_mark_stands_at_the_first_measured_commit_that_is_not_before_it():
 
 
 def test_a_change_point_is_in_words_of_speed():
-    series = test_series_changes.series(stepped(-7.0, -6.8))
+    series = test_change_points.series(stepped(-7.0, -6.8))
     line = [f"{index:040x}" for index in range(80)]
     (mark,) = kernel_marks.changes(series, change_points.of(series), line)
     assert mark.commit == line[40]
     assert mark.text.endswith("% slower")
     assert not mark.faster
     assert "95% interval" in mark.detail and "found by pelt" in mark.detail
-    faster = test_series_changes.series(stepped(-7.0, -7.8))
+    faster = test_change_points.series(stepped(-7.0, -7.8))
     (mark,) = kernel_marks.changes(faster, change_points.of(faster), line)
     assert mark.faster
     assert mark.text.endswith("x faster")
@@ -127,5 +127,5 @@ def test_an_environment_stands_at_the_first_commit_of_its_session():
 
 
 def test_marks_of_a_series_without_a_measured_entry_are_none():
-    nothing = test_series_changes.series(np.full(3, -7.0), missing=range(3))
+    nothing = test_change_points.series(np.full(3, -7.0), missing=range(3))
     assert kernel_marks.changes(nothing, change_points.of(nothing), LINE) == ()

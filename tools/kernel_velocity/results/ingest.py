@@ -1,14 +1,13 @@
-"""``kv ingest``: moves the rounds of finished measurements from the spool next to asv's results.
+"""``kv ingest``: move the rounds of finished measurements from the spool beside asv's results.
 
-A line stays in the spool until a stored result rests on it; one that nothing claims within `GRACE` is
-pruned (a dry run, a run that was interrupted). Nothing is lost by an interruption at any point: lines are
-first written where they belong and then removed from the spool, and a line that is found twice is one line.
+A line stays in the spool until a stored result rests on it. A line that no result claims within `GRACE`, of a dry run
+or an interrupted run, is pruned. An interruption loses nothing: lines are first written to their new file, then removed
+from the spool, and duplicate lines count once.
 
     .asv/spool/<environment>/<commit>.jsonl  ->  results/<machine>/telemetry/<commit8>-<environment>.jsonl
 
-So do failures (`.failures.jsonl`) and what the machine was (`.sessions.jsonl`).
-
-Whose the lines in the spool are: they name no machine, and several machines' results may lie side by side.
+Failures (`.failures.jsonl`) and facts of sessions (`.sessions.jsonl`) move likewise. Lines name no machine, and results
+of several machines may lie side by side, so `claimable` decides whose they are.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class IngestSummary:
 
 @dataclass(kw_only=True)
 class _Tally:
-    """What an ingest was told, and counts while it runs."""
+    """The settings of an ingest, and its counts so far."""
 
     now: float
     machine: str | None
@@ -112,7 +111,7 @@ def _waiting(spool: Path) -> list[tuple[str, str]]:
 
 
 def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -> list[StoredFile]:
-    found = []
+    files = []
     for path in asv_file.paths(results, environment, commit) if results.is_dir() else []:
         try:
             stored = StoredFile(path)
@@ -120,8 +119,8 @@ def _stored_files(results: Path, environment: str, commit: str, tally: _Tally) -
             tally.problems.append(f"{error}; its telemetry waits in the spool")
             continue
         if stored.commit == commit:
-            found.append(stored)
-    return found
+            files.append(stored)
+    return files
 
 
 def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[StoredFile], tally: _Tally) -> None:
@@ -137,8 +136,9 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
         here = measured_here(stored, fresh, tally.machine)
         last = max(stored, key=lambda file: file.measured_at, default=None) if tally.machine is None else here
         for file in stored:
-            own = failed if file is (here or last) else ()
-            rounds, failures = _settle(file, claimable(file, fresh, known=file is here, last=file is last), own, tally)
+            failed_here = failed if file is (here or last) else ()
+            claimed_rounds = claimable(file, fresh, is_here=file is here, is_last=file is last)
+            rounds, failures = _settle(file, claimed_rounds, failed_here, tally)
             left -= rounds
             left_failed -= failures
             left_sessions = _keep_sessions(file, left_sessions, rounds)
@@ -149,7 +149,7 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
 
 
 def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Round]) -> list[SessionFacts]:
-    """Keep beside a results file what the machine was in the sessions that its rounds are of; return the others."""
+    """Store the sessions of a file's rounds beside it; return the others."""
     newest = max((item.time for item in rounds), default=-math.inf)
     for session in waiting:
         if session.began <= newest:
@@ -158,11 +158,11 @@ def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Ro
 
 
 def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) -> None:
-    """Return lines (with their times) that nothing claimed yet to the spool, without those past GRACE."""
-    kept = [text for when, text in lines if tally.now - when <= GRACE]
-    tally.waiting += len(kept)
-    tally.pruned += len(lines) - len(kept)
-    append(spool, kept)
+    """Write lines (with their times) that nothing claimed back to the spool, without those past GRACE."""
+    unclaimed = [text for when, text in lines if tally.now - when <= GRACE]
+    tally.waiting += len(unclaimed)
+    tally.pruned += len(lines) - len(unclaimed)
+    append(spool, unclaimed)
 
 
 def _settle(
@@ -173,9 +173,9 @@ def _settle(
     kept = by_series(decoded(rounds_path, lines.texts(rounds_path), telemetry.decode, tally.problems))
     kept_failures = by_series(decoded(failures_path, lines.texts(failures_path), failure_lines.decode, tally.problems))
     new, new_failures = by_series(fresh), by_series(failed)
-    known = dict(file.series())
+    stored_series = dict(file.series())
     changed: list[str] = []
-    for series, stored in known.items():
+    for series, stored in stored_series.items():
         evidence = Evidence(
             kept=kept.get(series, ()),
             new=new.get(series, ()),
@@ -195,14 +195,14 @@ def _settle(
         file.save()
     tally.restored += changed
     taken = {item for items in kept.values() for item in items} & set(fresh)
-    taken_failures = {item for item in failed if (item.benchmark, item.params) in known}
+    taken_failures = {item for item in failed if (item.benchmark, item.params) in stored_series}
     tally.moved += len(taken)
     tally.failures += len(taken_failures)
     return taken, taken_failures
 
 
 def _change(file: StoredFile, series: Series, settled: Settled) -> Iterator[str]:
-    """Bring asv's stored value to what is settled, and say so in a line."""
+    """Restore or withdraw asv's stored value as settled, and yield a line about it."""
     if settled.change is Change.RESTORE:
         file.restore(series, settled.rounds)
         yield f"{_words(series)}: value restored from {len(settled.rounds)} rounds ({file.path.name})"
@@ -216,7 +216,7 @@ def _words(series: Series) -> str:
 
 
 def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
-    """Write a file beside the results, in order of time, if that changes it; one that would be empty is removed."""
+    """Write a file beside the results, in order of time, if its text changes; remove it if it would be empty."""
     ordered = sorted((item for items in lines.values() for item in items), key=lambda item: item.time)
     text = "".join(f"{encode(item)}\n" for item in ordered)
     if not text:
@@ -248,7 +248,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 
 def _put_back_values(root: Path, err: TextIO) -> list[str]:
-    """Put back what a run that was cut off left with less; not while one measures, whose copies they are."""
+    """Restore what an interrupted run left with fewer rounds, unless a run measures now: the copies are its own."""
     try:
         with lock.held(root, measures=False):
             return backup.put_back(root, root / "results")
@@ -258,11 +258,11 @@ def _put_back_values(root: Path, err: TextIO) -> list[str]:
 
 
 def by_series(lines: Iterable[Line]) -> dict[Series, list[Line]]:
-    """Return lines by the series that they name, order kept."""
-    found: dict[Series, list[Line]] = {}
+    """Return lines by series, in their order."""
+    grouped: dict[Series, list[Line]] = {}
     for item in lines:
-        found.setdefault((item.benchmark, item.params), []).append(item)
-    return found
+        grouped.setdefault((item.benchmark, item.params), []).append(item)
+    return grouped
 
 
 def measured_here(stored: Sequence[StoredFile], fresh: Sequence[Round], machine: str | None) -> StoredFile | None:
@@ -278,16 +278,17 @@ def _agreeing(file: StoredFile, fresh: Sequence[Round]) -> Iterator[Round]:
         yield from join(new.get(series, ()), stored)
 
 
-def claimable(file: StoredFile, fresh: Sequence[Round], *, known: bool, last: bool) -> list[Round]:
-    """Return the rounds that a file may rest on; dropped values cannot be compared, so that the machine decides.
+def claimable(file: StoredFile, fresh: Sequence[Round], *, is_here: bool, is_last: bool) -> list[Round]:
+    """Return the rounds that a file may rest on.
 
-    All of them where the machine is `known` to be the file's; else those that agree with a value, and in the file that
-    was measured `last` those that began while it was.
+    Rounds cannot be compared with values that asv dropped, so the machine decides. A file of the machine that measured
+    (`is_here`) may rest on all rounds. Another one may rest on those that agree with a value, and the file that was
+    measured last also on those that began while it was measured.
     """
-    if known:
+    if is_here:
         return list(fresh)
     agreeing = set(_agreeing(file, fresh))
-    began = {series: stored.started_at for series, stored in file.series()} if last else {}
+    began = {series: stored.started_at for series, stored in file.series()} if is_last else {}
     for item in fresh:
         start = began.get((item.benchmark, item.params))
         if start is not None and start - TIME_SLACK <= item.time <= file.measured_at + TIME_SLACK:

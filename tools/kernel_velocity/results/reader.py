@@ -221,8 +221,8 @@ def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
 
 
 def _hardware(params: object) -> dict[str, str]:
-    known = params if isinstance(params, dict) else {}
-    return {name: str(known[name]) for name in HARDWARE if known.get(name)}
+    facts = params if isinstance(params, dict) else {}
+    return {name: str(facts[name]) for name in HARDWARE if facts.get(name)}
 
 
 def _recorded_row(name: str, row: Mapping[str, Any]) -> RecordedRow:

@@ -227,13 +227,13 @@ class Answers:
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the stored answers of some keys."""
         with contextlib.suppress(sqlite3.Error, OSError), self._opened(write=False) as connection:
-            wanted, found = list(keys), list[tuple[str, bytes]]()
+            wanted, rows = list(keys), list[tuple[str, bytes]]()
             if connection is not None and _maker(connection, self._kind) == self._maker:
                 for start in range(0, len(wanted), _AT_ONCE):
                     some = wanted[start : start + _AT_ONCE]
                     query = f"SELECT key, value FROM answer WHERE kind = ? AND key IN ({', '.join('?' * len(some))})"
-                    found += connection.execute(query, [self._kind, *some]).fetchall()
-            return {key: value[_CHECK.size :] for key, value in found if value[: _CHECK.size] == _checksum(value)}
+                    rows += connection.execute(query, [self._kind, *some]).fetchall()
+            return {key: value[_CHECK.size :] for key, value in rows if value[: _CHECK.size] == _checksum(value)}
         return {}
 
     def put(

@@ -63,9 +63,9 @@ def by_method(series: Logs) -> dict[int, FloatArray]:
     return {number: np.where(method == number, values, np.nan) for number in np.unique(used).tolist()}
 
 
-def joined(found: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
+def joined(parts: Iterable[Sequence[ChangePoint]]) -> tuple[ChangePoint, ...]:
     """Return the change points of all timing methods together."""
-    return tuple(sorted((point for points in found for point in points), key=lambda point: point.index))
+    return tuple(sorted((point for points in parts for point in points), key=lambda point: point.index))
 
 
 class Finder:

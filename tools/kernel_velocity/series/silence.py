@@ -51,13 +51,13 @@ def vanished(
     Args:
         absent: slot of a series -> commits at which it did not apply. order: commit -> place on the line.
     """
-    found = []
+    gone = []
     for history in current(histories):
         later = [sha for sha in absent.get(history.identity.slot, ()) if order[sha] > history.newest.place]
         if later:
             first = min(later, key=order.__getitem__)
-            found.append(Vanished(identity=history.identity, last=history.newest.commit, commit=first))
-    return tuple(found)
+            gone.append(Vanished(identity=history.identity, last=history.newest.commit, commit=first))
+    return tuple(gone)
 
 
 def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
@@ -69,7 +69,7 @@ def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
     machines: dict[str, list[SeriesHistory]] = defaultdict(list)
     for history in current(histories):
         machines[history.identity.machine].append(history)
-    found = []
+    quiet = []
     for machine, items in sorted(machines.items()):
         old = {
             item.identity: item.last_measured
@@ -78,31 +78,31 @@ def stale(histories: Iterable[SeriesHistory], now: float) -> tuple[Stale, ...]:
         }
         if old:
             days = (now - max(old.values())) / DAY
-            found.append(Stale(machine=machine, series=tuple(sorted(old)), days=days, whole=len(old) == len(items)))
-    return tuple(found)
+            quiet.append(Stale(machine=machine, series=tuple(sorted(old)), days=days, whole=len(old) == len(items)))
+    return tuple(quiet)
 
 
 def superseded(histories: Iterable[SeriesHistory]) -> tuple[Superseded, ...]:
     """Return the series that the newest one of their slot continues with another version or method."""
     items = list(histories)
     newest = {history.identity.slot: history.identity for history in current(items)}
-    found = []
+    replaced = []
     for history in items:
         old, new = history.identity, newest[history.identity.slot]
         changed = [name for name in ("version", "method") if getattr(old, name) != getattr(new, name)]
         if changed:
-            found.append(Superseded(old=old, new=new, what=" and ".join(changed)))
-    return tuple(found)
+            replaced.append(Superseded(old=old, new=new, what=" and ".join(changed)))
+    return tuple(replaced)
 
 
 def current(histories: Iterable[SeriesHistory]) -> tuple[SeriesHistory, ...]:
     """Return the history of each slot that was measured last; of unknown times, that of the newest commit."""
-    found: dict[Slot, SeriesHistory] = {}
+    newest: dict[Slot, SeriesHistory] = {}
     for history in histories:
-        known = found.get(history.identity.slot)
-        if known is None or _age(history) > _age(known):
-            found[history.identity.slot] = history
-    return tuple(found.values())
+        other = newest.get(history.identity.slot)
+        if other is None or _age(history) > _age(other):
+            newest[history.identity.slot] = history
+    return tuple(newest.values())
 
 
 def _age(history: SeriesHistory) -> tuple[float, int]:
@@ -142,14 +142,14 @@ def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
                 times[machine].append(item.measured)
                 if item.facts and item.measured >= kinds.get(machine, (0.0, {}))[0]:
                     kinds[machine] = item.measured, item.facts
-    own = _kind(kinds[here][1]) if here in kinds else None
+    kind = _kind(kinds[here][1]) if here in kinds else None
     return tuple(
-        f"{here}: is of the kind of {name} ({own}), of which nothing was measured since {here} is: if this machine was "
-        f"renamed, --machine {name} goes on with its history"
+        f"{here}: is of the kind of {name} ({kind}), of which nothing was measured since {here} is: if this machine "
+        f"was renamed, --machine {name} goes on with its history"
         for name in sorted(kinds)
         if name != here
-        and own is not None
-        and _kind(kinds[name][1]) == own
+        and kind is not None
+        and _kind(kinds[name][1]) == kind
         and max(times[name]) < min(times[here])
         and max(times[here]) - max(times[name]) <= GONE_AFTER * DAY
     )

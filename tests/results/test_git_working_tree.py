@@ -35,7 +35,7 @@ def change(clone):
     (clone / "results" / "box" / "machine.json").write_text("recorded since\n")
 
 
-def test_what_differs_is_in_the_commit(clone):
+def test_working_tree_commit_has_the_differences(clone):
     change(clone)
     sha = working_tree.working_tree(clone)
     assert git(clone, "diff", "--name-status", "HEAD", sha).split() == [
@@ -48,7 +48,7 @@ def test_what_differs_is_in_the_commit(clone):
     assert git(clone, "rev-parse", f"{sha}^") == git(clone, "rev-parse", "HEAD")
 
 
-def test_index_branch_and_working_tree_stay_as_they_are(clone):
+def test_working_tree_commit_changes_nothing_else(clone):
     (clone / "kernels" / "a.py").write_text("staged\n")
     git(clone, "add", "kernels/a.py")
     change(clone)
@@ -64,17 +64,17 @@ def test_index_branch_and_working_tree_stay_as_they_are(clone):
     assert git(clone, "show", f"{sha}:kernels/a.py") == "new"
 
 
-def test_the_same_content_is_the_same_commit(clone):
+def test_same_contents_are_the_same_commit(clone):
     change(clone)
     assert working_tree.working_tree(clone) == working_tree.working_tree(clone)
 
 
-def test_a_tree_without_changes_is_head(clone):
+def test_clean_working_tree_is_head(clone):
     (clone / "results" / "box" / "machine.json").write_text("recorded since\n")
     assert working_tree.working_tree(clone) == git(clone, "rev-parse", "HEAD")
 
 
-def test_results_may_be_ignored_or_not_there(clone):
+def test_working_tree_without_results(clone):
     git(clone, "rm", "-rq", "results")
     (clone / ".gitignore").write_text("build/\nresults/\n")
     git(clone, "commit", "-qam", "Keep no results")
@@ -89,7 +89,7 @@ def change_one(clone):
     (clone / "kernels" / "a.py").write_text("new\n")
 
 
-def test_what_git_refuses_is_said_in_its_words(tmp_path):
+def test_working_tree_error_is_gits_message(tmp_path):
     with pytest.raises(
         HistoryError, match="the working tree cannot be made a commit: git rev-parse says: fatal: not a"
     ):

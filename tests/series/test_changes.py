@@ -1,6 +1,7 @@
-"""Changes along columns are those of the measurements, one by one."""
+"""Changes between measurements, along columns, and averaged."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernel_velocity.results.measurement import Adjusted, Interval, Measurement, Outcome
 from kernel_velocity.series import changes as changes_along
+from kernel_velocity.series.changes import Change
 from tests.series.one_by_one import build, columns_of
 from tests.series.test_columns import KEY, LINE, ORDER
 
@@ -43,7 +45,7 @@ def _measurement(draw, sha):
 
 @settings(max_examples=25)
 @given(series(), st.data())
-def test_changes_are_those_of_the_measurements(found, data):
+def test_changes_equal_those_of_the_measurements(found, data):
     items = [found.measurement(index, LINE) for index in range(len(found))]
     base = np.array([data.draw(st.integers(-1, len(found) - 1)) for _ in items])
     changes = changes_along.against(found, base)
@@ -56,7 +58,7 @@ def test_changes_are_those_of_the_measurements(found, data):
 
 @settings(max_examples=25)
 @given(series())
-def test_what_is_before_is_what_a_trend_compares_with(found):
+def test_before_is_the_base_of_a_trend(found):
     items = [found.measurement(index, LINE) for index in range(len(found))]
     changes = changes_along.against(found, changes_along.before(found))
     (trend,) = build(items, ORDER).values()
@@ -66,7 +68,7 @@ def test_what_is_before_is_what_a_trend_compares_with(found):
 
 @settings(max_examples=25)
 @given(series(), st.integers(-1, len(LINE)))
-def test_at_or_before_a_place_means_so_and_before_oneself(found, place):
+def test_at_or_before_a_place(found, place):
     got = changes_along.at_or_before(found, np.full(len(found), place))
     for index, entry in enumerate(got):
         fits = [
@@ -80,7 +82,7 @@ def test_at_or_before_a_place_means_so_and_before_oneself(found, place):
         assert entry == (fits[-1] if fits else changes_along.NONE)
 
 
-def test_a_change_of_unknown_intervals_is_not_distinct():
+def test_change_of_unknown_intervals_is_not_distinct():
     items = [
         Measurement(key=KEY, commit=LINE[place], outcome=Outcome.MEASURED, seconds=1.0 + place) for place in (0, 1)
     ]
@@ -88,3 +90,76 @@ def test_a_change_of_unknown_intervals_is_not_distinct():
     changes = changes_along.against(found, changes_along.before(found))
     assert changes.ratio[1] == pytest.approx(0.5) and math.isnan(changes.ratio[0])
     assert not changes.distinct.any()
+
+
+LETTERS = {name: place for place, name in enumerate("abcdef")}
+
+
+def measured(commit, seconds, *, case="c", spread=0.01, method="one", flop=1e9):
+    return Measurement(
+        key=replace(KEY, case=case),
+        commit=commit,
+        outcome=Outcome.MEASURED,
+        seconds=seconds,
+        interval=Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m"),
+        method=method,
+        flop=flop,
+    )
+
+
+def unmeasured(commit, outcome):
+    return Measurement(key=replace(KEY, case="c"), commit=commit, outcome=outcome)
+
+
+def changes_of(*items):
+    (trend,) = build(items, LETTERS).values()
+    return [point.change for point in trend.points]
+
+
+def test_change_at_a_planted_step():
+    first, second, third, fourth = changes_of(*(measured(name, 1.0 if name in "ab" else 0.4) for name in "dacb"))
+    assert first is None
+    assert (second.ratio, second.overlapping) == (1.0, True)
+    assert (third.ratio, third.overlapping, third.against) == (pytest.approx(2.5), False, "b")
+    assert (fourth.ratio, fourth.overlapping) == (1.0, True)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.NOT_APPLICABLE])
+def test_change_across_a_commit_without_a_time(outcome):
+    result = changes_of(measured("a", 1.0), unmeasured("b", outcome), measured("c", 0.5))
+    assert result[1] is None
+    assert (result[2].ratio, result[2].against) == (2.0, "a")
+
+
+def test_times_of_two_methods_are_not_compared():
+    assert changes_of(measured("a", 1.0), measured("b", 0.5, method="two")) == [None, None]
+    assert changes_of(measured("a", 1.0), measured("b", 0.5, method=None))[1].ratio == 2.0
+
+
+def test_change_skips_a_time_of_another_method():
+    last = changes_of(measured("a", 1.0), measured("b", 7.0, method="two"), measured("c", 0.5))[2]
+    assert (last.ratio, last.against) == (2.0, "a")
+
+
+def adjusted(item, seconds, spread=0.001):
+    interval = Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m")
+    return replace(item, adjusted=Adjusted(seconds=seconds, interval=interval))
+
+
+def test_change_of_adjusted_times():
+    busy, quiet = adjusted(measured("a", 1.3, spread=0.4), 1.0), adjusted(measured("b", 0.9), 0.9)
+    assert changes_of(busy, quiet)[1] == Change(ratio=1 / 0.9, against="a", overlapping=False)
+    assert changes_of(busy, measured("b", 0.9))[1] == Change(ratio=1.3 / 0.9, against="a", overlapping=True)
+
+
+def test_mean_change_is_geometric():
+    halves = [Change(ratio=ratio, against="a", overlapping=None) for ratio in (2.0, 0.5)]
+    assert changes_along.mean_change(halves) == pytest.approx(1.0)
+    assert changes_along.mean_change([]) is None
+
+
+@given(st.lists(st.floats(min_value=0.01, max_value=100), min_size=1, max_size=8))
+def test_mean_change_undone_is_the_inverse(ratios):
+    there = changes_along.mean_change([Change(ratio=ratio, against="a", overlapping=None) for ratio in ratios])
+    back = changes_along.mean_change([Change(ratio=1 / ratio, against="a", overlapping=None) for ratio in ratios])
+    assert there * back == pytest.approx(1.0)

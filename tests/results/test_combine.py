@@ -1,4 +1,4 @@
-"""What asv stored and what telemetry says, together: which of them is shown, and when neither is."""
+"""Combining asv's values with telemetry: which of them is shown, and when neither is."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from kernel_velocity.results.combine import OTHER_TELEMETRY
 from kernel_velocity.results.measurement import Outcome
-from tests.results.test_asv_results import edit, file_of, read
+from tests.results.test_reader import edit, file_of, read
 from tests.series import one_by_one
 
 
@@ -31,7 +31,7 @@ def write_failures(tree, *lines):
 FIRST_ROUND = 1767225600.0 + 4000  # of the newest commit
 
 
-def test_a_round_that_raised_takes_the_time_away(tree):
+def test_round_that_raised_removes_the_time(tree):
     failures = [{"t": FIRST_ROUND + 3.5, "error": "wrong by 3"}, {"t": FIRST_ROUND + 9, "error": "crash", "died": True}]
     write_failures(tree, *failures)
     item = of_native(tree)
@@ -42,7 +42,7 @@ def test_a_round_that_raised_takes_the_time_away(tree):
     assert of_native(tree).outcome is Outcome.MEASURED
 
 
-def test_rounds_that_died_are_counted_in_a_footnote(tree):
+def test_crashed_rounds_are_counted_in_a_footnote(tree):
     times = (FIRST_ROUND + 2.5, FIRST_ROUND + 5.5)
     write_failures(tree, *({"t": time, "error": f"crash at {time:.1f}", "died": True} for time in times))
     item = of_native(tree)
@@ -51,7 +51,7 @@ def test_rounds_that_died_are_counted_in_a_footnote(tree):
 
 
 @pytest.mark.parametrize(("factor", "stale"), [(1 + 1e-7, False), (1.01, True)])
-def test_telemetry_of_another_run_is_not_shown_over_a_newer_value(tree, factor, stale):
+def test_telemetry_of_another_run_is_ignored(tree, factor, stale):
     def measured_again(data):
         row = data["results"]["matmul.Cpu.time_hot"]
         row[0] = [value if value is None else value * factor for value in row[0]]
@@ -64,19 +64,7 @@ def test_telemetry_of_another_run_is_not_shown_over_a_newer_value(tree, factor, 
     assert (item.method is None) == stale
 
 
-def test_a_measurement_with_gauges_has_an_adjusted_time(tree):
-    """One round of three was read beside a busy neighbour."""
-    for path in (tree.results / "bench-1" / "telemetry").glob("*.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for number, line in enumerate(lines):
-            line["j"] = 3e-5 * (1.3 if number % 3 == 0 else 1.0)
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    item = of_native(tree)
-    assert item.adjusted.interval.low <= item.adjusted.seconds <= item.adjusted.interval.high
-    assert item.adjusted.seconds == pytest.approx(item.seconds, rel=0.02)
-
-
-def test_commits_of_one_code_are_adjusted_together(tree, monkeypatch):
+def test_code_of_commits_and_controls(tree, monkeypatch):
     told = {}
     monkeypatch.setattr(one_by_one, "fitted", lambda rounds, code: told.update(code) or {})
     stem = file_of(tree).parent / "telemetry" / file_of(tree).stem

@@ -11,7 +11,7 @@ from kernel_velocity.results import git as history
 from tests import synthetic
 
 
-def test_the_line_is_oldest_first_and_commits_are_whole(tree):
+def test_line_is_oldest_first(tree):
     found = history.read(tree.repository, tree.commits)
     assert found.line == tree.commits
     assert found.shallow is False
@@ -22,7 +22,7 @@ def test_the_line_is_oldest_first_and_commits_are_whole(tree):
     assert commit.date.isoformat() == "2026-03-03T12:00:00+00:00"
 
 
-def test_merged_commits_exist_but_are_not_on_the_line(tree):
+def test_merged_commits_are_not_on_the_line(tree):
     with git.Repo(tree.repository) as repo:
         main = repo.head.commit
         side = repo.index.commit("Side", parent_commits=[main], head=False)
@@ -33,7 +33,7 @@ def test_merged_commits_exist_but_are_not_on_the_line(tree):
     assert len(found.line) == 6
 
 
-def test_what_merges_brought_is_found_by_a_line_of_its_message(tree):
+def test_commits_of_merges_by_a_line_of_the_message(tree):
     with git.Repo(tree.repository) as repo:
         main = repo.head.commit
         said = repo.index.commit("Side\n\nperf-Expected: m any", parent_commits=[main], head=False)
@@ -53,22 +53,22 @@ def test_what_merges_brought_is_found_by_a_line_of_its_message(tree):
 
 
 @pytest.mark.parametrize("sha", ["f" * 40, "0" * 40])
-def test_a_commit_that_is_gone_is_absent(tree, sha):
+def test_missing_commit_is_absent(tree, sha):
     assert history.read(tree.repository, [sha]).commits == {}
 
 
-def test_an_object_that_is_no_commit_is_absent(tree):
+def test_object_other_than_a_commit_is_absent(tree):
     with git.Repo(tree.repository) as repo:
         sha = repo.head.commit.tree.hexsha
     assert history.read(tree.repository, [sha]).commits == {}
 
 
-def test_a_folder_inside_the_working_tree_will_do(tree):
+def test_history_from_a_subfolder(tree):
     (tree.repository / "deep").mkdir()
     assert history.read(tree.repository / "deep", []).line == tree.commits
 
 
-def test_a_shallow_clone_says_so(tree, tmp_path):
+def test_shallow_clone_is_noted(tree, tmp_path):
     source = tree.repository.as_uri()
     subprocess.run(["git", "clone", "-q", "--depth", "2", source, str(tmp_path / "clone")], check=True)
     found = history.read(tmp_path / "clone", tree.commits)
@@ -77,20 +77,20 @@ def test_a_shallow_clone_says_so(tree, tmp_path):
     assert set(found.commits) == set(tree.commits[-2:])
 
 
-def test_no_repository(tmp_path):
+def test_history_without_a_repository(tmp_path):
     with pytest.raises(HistoryError, match="no git repository, a clone"):
         history.read(tmp_path, [])
     with pytest.raises(HistoryError, match="no git repository, a clone"):
         history.read(tmp_path / "nowhere", [])
 
 
-def test_no_commit(tmp_path):
+def test_history_without_a_commit(tmp_path):
     git.Repo.init(tmp_path).close()
     with pytest.raises(HistoryError, match=r"git cannot list the commits of HEAD: .*HEAD"):
         history.read(tmp_path, [])
 
 
-def test_tags_stand_by_the_commit_that_they_point_at(tree):
+def test_tags_by_commit(tree):
     sha = tree.commits[2]
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=sha)

@@ -36,7 +36,7 @@ def machine(name, facts, days):
         (CPU, CPU, (1, 11), False),  # a twin that is measured beside it
     ],
 )
-def test_a_machine_that_is_measured_under_another_name_is_told_so(facts, old, days, is_so):
+def test_renamed_machine_is_noted(facts, old, days, is_so):
     notes = renamed([machine("new", facts, (10, 12)), machine("old", old, days)], "new")
     assert len(notes) == is_so
     for note in notes:
@@ -47,7 +47,7 @@ def test_a_machine_that_is_measured_under_another_name_is_told_so(facts, old, da
         assert "mW" not in note
 
 
-def test_a_name_of_long_ago_and_one_that_comes_after_are_not_named():
+def test_old_and_later_machines_are_no_earlier_names():
     new = machine("new", CPU, (100, 102))
     assert renamed([new, machine("old", CPU, (1, 11))], "new") == ()
     assert len(renamed([new, machine("old", CPU, (1, 12))], "new")) == 1

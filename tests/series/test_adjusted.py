@@ -117,7 +117,7 @@ def times(found):
         st.tuples(st.integers(0, COMMITS - 1), st.sampled_from([measured_again, without_one_series])), max_size=2
     ),
 )
-def test_reports_along_the_way_change_no_bit(built, arrivals, cuts, changes):
+def test_earlier_reports_change_no_bit(built, arrivals, cuts, changes):
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(built.results, Path(folder) / "results")
         tree = synthetic.Tree(repository=built.repository, results=Path(folder) / "results", commits=built.commits)
@@ -141,7 +141,7 @@ def told_nan():
     return np.float64("nan").tobytes()
 
 
-def test_one_more_commit_costs_its_own_values_until_the_basis_grows(built, tmp_path, monkeypatch):
+def test_one_more_commit_reads_its_own_rounds_until_the_basis_grows(built, tmp_path, monkeypatch):
     shutil.copytree(built.results, tmp_path / "results")
     tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
     withhold(tree, range(4, COMMITS))
@@ -167,7 +167,7 @@ def move(path, hours):
     path.write_text("".join(json.dumps({**line, "t": line["t"] + 3600 * hours}) + "\n" for line in lines))
 
 
-def test_the_basis_is_what_was_measured_first_wherever_it_stands_and_of_two_at_once_the_lower_sha(built, tmp_path):
+def test_basis_is_in_order_of_time_then_sha(built, tmp_path):
     shutil.copytree(built.results, tmp_path / "results")
     tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
     withhold(tree, [8])
@@ -181,7 +181,7 @@ def test_the_basis_is_what_was_measured_first_wherever_it_stands_and_of_two_at_o
 
 
 @pytest.mark.parametrize("index", [0, 7])  # of the basis of the 8 commits, and behind it
-def test_controls_that_stand_in_another_file_of_the_commit_count(built, tmp_path, index):
+def test_controls_in_another_file_of_the_commit(built, tmp_path, index):
     shutil.copytree(built.results, tmp_path / "results")
     tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
     withhold(tree, [8])
@@ -200,7 +200,7 @@ def test_controls_that_stand_in_another_file_of_the_commit_count(built, tmp_path
     )
 
 
-def test_controls_that_change_places_are_seen(built, tmp_path):
+def test_swapped_controls_are_adjusted_anew(built, tmp_path):
     shutil.copytree(built.results, tmp_path / "results")
     tree = synthetic.Tree(repository=built.repository, results=tmp_path / "results", commits=built.commits)
     check(tree)
@@ -210,7 +210,7 @@ def test_controls_that_change_places_are_seen(built, tmp_path):
     check(tree)
 
 
-def test_what_tells_of_rounds_is_the_same_wherever_they_stand_in_their_file():
+def test_rounds_digest_does_not_depend_on_the_file():
     one, other = np.zeros(5, ROUND), np.zeros(3, ROUND)
     one["entry"], other["entry"] = (0, 0, 3, 3, 3), 1
     for rounds in (one, other):

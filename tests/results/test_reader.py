@@ -1,4 +1,4 @@
-"""Reading a results directory: asv's own files, and every way in which one can be damaged."""
+"""Reading a results directory: asv's own files, sound and malformed."""
 
 import dataclasses
 import json
@@ -55,7 +55,7 @@ def the_note(tree):
     return found, note
 
 
-def test_a_sound_tree_has_no_notes(tree):
+def test_sound_tree_has_no_notes(tree):
     found = read(tree)
     assert found.notes == ()
     assert len(found.files) == 5
@@ -67,7 +67,7 @@ def test_a_sound_tree_has_no_notes(tree):
     }
 
 
-def test_a_file_that_asv_wrote_is_understood(tree):
+def test_file_written_by_asv_is_read(tree):
     """Written by asv's own code: a time, null (failed) and NaN (n/a) are three different things."""
     benchmark = {"name": "matmul.Cpu.time_hot", "version": "1", "params": [["'eager'"], ["'a'", "'b'", "'c'"]]}
     results = Results({"machine": "asv-made"}, {}, "f" * 40, 0, "3.11", "env", {})
@@ -86,7 +86,7 @@ def test_a_file_that_asv_wrote_is_understood(tree):
     assert found.commit == "f" * 40
 
 
-def test_what_asv_could_not_bound_has_no_interval(tree):
+def test_infinite_bounds_are_no_interval(tree):
     def unbound(data):
         for row in data["results"].values():
             row[5] = [-math.inf] * len(row[0])
@@ -96,7 +96,7 @@ def test_what_asv_could_not_bound_has_no_interval(tree):
     assert all(value.interval is None for value in values if value.outcome is Outcome.MEASURED)
 
 
-def test_a_row_without_result_failed_everywhere(tree):
+def test_row_without_result_failed(tree):
     edit(file_of(tree), lambda data: data["results"].update({"matmul.Cpu.time_hot": [None, [["'eager'"], ["'c'"]]]}))
     values = [value for value in recorded_values(newest(read(tree), tree)) if value.key.case == "c"]
     assert [(value.key.benchmark, value.outcome) for value in values] == [("matmul.Cpu.time_hot", Outcome.FAILED)]
@@ -117,7 +117,7 @@ def test_a_row_without_result_failed_everywhere(tree):
         ),
     ],
 )
-def test_a_results_file_that_is_none_is_named_and_the_others_are_read(tree, text, complaint):
+def test_malformed_results_file_is_noted(tree, text, complaint):
     file_of(tree).write_text(text)
     found, note = the_note(tree)
     assert complaint in note
@@ -125,7 +125,7 @@ def test_a_results_file_that_is_none_is_named_and_the_others_are_read(tree, text
     assert len(found.files) == 4
 
 
-def test_a_results_file_that_is_not_text(tree):
+def test_binary_results_file_is_noted(tree):
     file_of(tree).write_bytes(b"\xff\xfe\x00")
     assert "utf-8" in the_note(tree)[1]
 
@@ -143,7 +143,7 @@ def test_a_results_file_that_is_not_text(tree):
         (None, "row: a list is wanted"),
     ],
 )
-def test_a_damaged_row_is_named_and_the_others_are_read(tree, row, complaint):
+def test_malformed_row_is_noted(tree, row, complaint):
     edit(file_of(tree), lambda data: data["results"].update({"matmul.Cpu.time_hot": row}))
     found, note = the_note(tree)
     assert complaint in note
@@ -152,7 +152,7 @@ def test_a_damaged_row_is_named_and_the_others_are_read(tree, row, complaint):
     assert len(found.files) == 5
 
 
-def test_a_machine_without_description_is_shown_and_named(tree, machine):
+def test_missing_machine_json_is_noted(tree, machine):
     (machine / "machine.json").unlink()
     found, note = the_note(tree)
     assert note.startswith("bench-1/machine.json: no such file")
@@ -161,7 +161,7 @@ def test_a_machine_without_description_is_shown_and_named(tree, machine):
 
 
 @pytest.mark.parametrize(("text", "complaint"), [(None, "No such file"), ("{", "Expecting"), ('{"version": 9}', "9")])
-def test_without_benchmarks_json_times_are_still_read(tree, text, complaint):
+def test_times_are_read_without_benchmarks_json(tree, text, complaint):
     path = tree.results / "benchmarks.json"
     path.unlink() if text is None else path.write_text(text)
     found, note = the_note(tree)
@@ -177,14 +177,14 @@ def test_without_benchmarks_json_times_are_still_read(tree, text, complaint):
 @pytest.mark.parametrize(
     "entry", ["text", {"type": "time"}, {"type": "time", "params": [["'a'"], ["'b'"]], "flops": {"b": -1}}]
 )
-def test_a_damaged_benchmark_is_named(tree, entry):
+def test_malformed_benchmark_is_noted(tree, entry):
     edit(tree.results / "benchmarks.json", lambda data: data.update({"other.Cpu.time_hot": entry}))
     found, note = the_note(tree)
     assert note.startswith("benchmarks.json: other.Cpu.time_hot:")
     assert set(found.benchmarks) == set(synthetic.CASES)
 
 
-def test_a_malformed_telemetry_line_is_named_with_its_number(tree, machine):
+def test_malformed_telemetry_line_is_noted_with_its_number(tree, machine):
     path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "{nonsense", *lines[1:]]) + "\n")
@@ -194,7 +194,7 @@ def test_a_malformed_telemetry_line_is_named_with_its_number(tree, machine):
 
 
 @pytest.mark.parametrize("change", [{"e": -1.0}, {"e": None}, {"p": ["native"]}, {"p": "native"}])
-def test_a_telemetry_line_that_says_something_else_is_named(tree, machine, change):
+def test_telemetry_line_of_wrong_types_is_noted(tree, machine, change):
     path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
     line = json.loads(path.read_text().splitlines()[0])
     with path.open("a") as stream:
@@ -202,7 +202,7 @@ def test_a_telemetry_line_that_says_something_else_is_named(tree, machine, chang
     assert "wanted" in the_note(tree)[1]
 
 
-def test_a_line_that_was_moved_twice_is_one_round(tree, machine):
+def test_duplicate_line_is_one_round(tree, machine):
     path = machine / "telemetry" / f"{file_of(tree).stem}.jsonl"
     path.write_text(path.read_text() * 2)
     assert {len(rounds) for rounds in newest(read(tree), tree).rounds.values()} == {8}
@@ -221,7 +221,7 @@ def test_failures_are_read_with_their_reason(tree, machine):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "{", '{"version": 1}'])
-def test_a_damaged_description_of_a_machine_is_named(tree, machine, text):
+def test_malformed_machine_json_is_noted(tree, machine, text):
     (machine / "machine.json").write_text(text)
     found, note = the_note(tree)
     assert note.startswith("bench-1/machine.json: ")
@@ -229,20 +229,20 @@ def test_a_damaged_description_of_a_machine_is_named(tree, machine, text):
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_a_results_directory_that_is_none_is_an_error(tmp_path, name):
+def test_missing_results_directory_is_an_error(tmp_path, name):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match="no such directory, asv's results_dir is wanted: run `make track`"):
         recorded(tmp_path / name)
 
 
-def test_folders_of_other_origin_are_not_machines(tree):
+def test_other_folders_are_no_machines(tree):
     synthetic.write_json(tree.results / "scratch" / "notes.txt", {})
     synthetic.write_json(tree.results / ".hidden" / "machine.json", {})
     found = read(tree)
     assert (len(found.machines), found.notes) == (1, ())
 
 
-def test_without_telemetry_asvs_value_counts_and_says_so(tree, machine):
+def test_value_without_telemetry_is_asvs(tree, machine):
     for path in (machine / "telemetry").iterdir():
         path.unlink()
     items, _ = measurements(read(tree))
@@ -258,7 +258,7 @@ def test_without_telemetry_asvs_value_counts_and_says_so(tree, machine):
         (lambda data: data["matmul.Cpu.time_hot"].update(version="2"), "was recorded as version 1, now it is 2"),
     ],
 )
-def test_values_without_a_place_are_kept_and_named(tree, change, complaint):
+def test_values_of_old_benchmarks_are_noted(tree, change, complaint):
     edit(tree.results / "benchmarks.json", change)
     items, (note,) = measurements(read(tree))
     assert note.startswith("matmul.Cpu.time_hot ")
@@ -266,14 +266,14 @@ def test_values_without_a_place_are_kept_and_named(tree, change, complaint):
     assert {item.key.benchmark for item in items} == {"add_mul_exp.Cpu.time_hot"}
 
 
-def test_a_name_that_is_no_series_name_cannot_become_a_path(tree):
+def test_benchmark_name_with_a_path_is_left_out(tree):
     row = [[1.0], [["'eager'"], ["'a'"]], "1"]
     edit(file_of(tree), lambda data: data["results"].update({"../../x.Cpu.time_hot": row}))
     _, (note,) = measurements(read(tree))
     assert "is not named <kernel>.<Cpu|Cuda>.time_<state> (1 value kept, not shown)" in note
 
 
-def test_two_files_of_one_commit_are_not_added_up(tree):
+def test_second_file_of_a_commit_is_noted(tree):
     path = file_of(tree)
     path.with_name(path.stem + "-copy.json").write_text(path.read_text())
     items, notes = measurements(read(tree))
@@ -281,7 +281,7 @@ def test_two_files_of_one_commit_are_not_added_up(tree):
     assert all("stands in two files" in note for note in notes)
 
 
-def test_parameters_are_read_from_their_repr():
+def test_parameter_from_its_repr():
     assert [reader.parameter(text) for text in ("'native'", "3", "'a\\'b'", "<object>")] == [
         "native", "3", "a'b", "<object>",
     ]  # fmt: skip
@@ -312,7 +312,7 @@ HUGE = 10**400  # an integer for JSON, and for no float
         *(({"result": [value]}, "a time from 1e-12 to 1e+11 s") for value in (HUGE, 1e308, 5e-324, math.inf)),
     ],
 )
-def test_what_no_page_can_show_is_left_out(tmp_path, row, complaint):
+def test_row_out_of_bounds_is_left_out(tmp_path, row, complaint):
     found, (note,) = read_one(tmp_path, row)
     assert found.rows == () and complaint in note
 
@@ -324,7 +324,7 @@ def test_what_no_page_can_show_is_left_out(tmp_path, row, complaint):
         *(({"stats_ci_99_b": [value]}, "interval") for value in (HUGE, 1e308, math.inf, math.nan)),
     ],
 )
-def test_beside_a_time_what_is_out_of_bounds_is_not_known(tmp_path, row, lost):
+def test_field_out_of_bounds_is_unknown(tmp_path, row, lost):
     def known(found):
         (value,), (only,) = recorded_values(found), found.rows
         return {"interval": value.interval, "began": only.began, "seconds": value.seconds}
@@ -334,12 +334,12 @@ def test_beside_a_time_what_is_out_of_bounds_is_not_known(tmp_path, row, lost):
     assert (known(found), notes) == (plain | {lost: None}, [])
 
 
-def test_columns_without_names_are_none(tmp_path):
+def test_columns_without_names_are_noted(tmp_path):
     found, (note,) = read_one(tmp_path, result_columns=[{}])
     assert found is None and "result_columns: a list of names is wanted" in note
 
 
-def test_a_file_of_brackets_is_none(tmp_path):
+def test_deeply_nested_file_is_noted(tmp_path):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "deep.json").write_text("[" * 100_000)
     notes = []
@@ -348,7 +348,7 @@ def test_a_file_of_brackets_is_none(tmp_path):
 
 
 @pytest.mark.parametrize("amount", [HUGE, 1e308, math.inf, math.nan, 0, True])
-def test_work_that_no_call_does_is_named(tmp_path, amount):
+def test_work_out_of_bounds_is_noted(tmp_path, amount):
     entry = {"type": "time", "params": [["'a'"], ["'b'"]], "flops": {"b": amount}}
     synthetic.write_json(tmp_path / "benchmarks.json", {"version": 2, "x.Cpu.time_hot": entry})
     notes = []
@@ -364,7 +364,7 @@ def test_work_that_no_call_does_is_named(tmp_path, amount):
         *({"n": HUGE}, {"s": 1e300}, {"j": 0.0}, {"v": [HUGE, *[None] * 6]}),
     ],
 )
-def test_a_round_that_no_page_can_show_is_left_out(tmp_path, change):
+def test_round_out_of_bounds_is_left_out(tmp_path, change):
     round_ = {"b": "matmul.Cpu.time_hot", "p": ["eager", "c"], "t": 1.7e9, "e": 1e-3, "n": 9, "k": 1, "s": 1.0}
     round_ |= {"r": "converged", "m": "a1b2", "l": "launch", "j": 1e-4}
     found, notes = read_one(tmp_path, telemetry=round_)
@@ -374,7 +374,7 @@ def test_a_round_that_no_page_can_show_is_left_out(tmp_path, change):
 
 
 @pytest.mark.parametrize("time", [HUGE, 1e300], ids=["huge", "1e300"])
-def test_neither_a_failure_nor_a_session_is_at_no_time(time):
+def test_line_out_of_time_is_refused(time):
     with pytest.raises(failures.FailureLineError, match="t: a Unix time is wanted"):
         failures.decode(json.dumps({"b": "x", "p": [], "t": time, "error": ""}))
     with pytest.raises(sessions.SessionLineError, match="t: a Unix time is wanted"):
@@ -382,7 +382,7 @@ def test_neither_a_failure_nor_a_session_is_at_no_time(time):
 
 
 @pytest.mark.parametrize(("row", "complaint"), [(7, "row: a list is wanted"), ([["x"], [], "1"], "null or NaN")])
-def test_a_damaged_ceiling_is_named(tmp_path, row, complaint):
+def test_malformed_ceiling_is_noted(tmp_path, row, complaint):
     data = synthetic.results_json("f" * 40, "m", {"device.Cpu.track_threads": row})
     synthetic.write_json(tmp_path / "m" / "ffffffff-env.json", data)
     notes = []

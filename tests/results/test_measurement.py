@@ -36,7 +36,7 @@ def measure(items, flop=2e9, bytes_moved=1e9):
     return measurement.from_rounds(KEY, "c" * 40, items, flop=flop, bytes_moved=bytes_moved)
 
 
-def test_the_value_is_the_median_and_one_wild_round_does_not_move_it():
+def test_value_is_the_median():
     item = measure(rounds([1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 9.0]))
     assert item.seconds == pytest.approx(1.0, abs=0.011)
     assert item.rounds == 8
@@ -44,7 +44,7 @@ def test_the_value_is_the_median_and_one_wild_round_does_not_move_it():
 
 
 @given(estimates, st.randoms(use_true_random=False))
-def test_the_order_of_rounds_does_not_matter(values, shuffle):
+def test_order_of_rounds_does_not_matter(values, shuffle):
     mixed = list(values)
     shuffle.shuffle(mixed)
     one, other = measure(rounds(values)), measure(rounds(mixed))
@@ -53,7 +53,7 @@ def test_the_order_of_rounds_does_not_matter(values, shuffle):
 
 
 @given(estimates, st.floats(min_value=1e-3, max_value=1e3))
-def test_a_faster_clock_scales_value_and_interval(values, factor):
+def test_value_and_interval_scale_with_the_rounds(values, factor):
     one, other = measure(rounds(values)), measure(rounds([value * factor for value in values]))
     assert other.seconds == pytest.approx(one.seconds * factor)
     assert other.interval.low == pytest.approx(one.interval.low * factor)
@@ -61,12 +61,12 @@ def test_a_faster_clock_scales_value_and_interval(values, factor):
 
 
 @given(estimates)
-def test_the_interval_holds_the_value(values):
+def test_interval_contains_the_value(values):
     item = measure(rounds(values))
     assert item.interval.low <= item.seconds <= item.interval.high
 
 
-def test_the_interval_is_scipys_on_logarithms():
+def test_interval_is_scipys_on_logarithms():
     values = [1.0, 1.1, 0.95, 1.02, 1.07, 0.99, 1.03, 1.01]
     logs = [math.log(value) for value in values]
     low, high = stats.t.interval(0.95, len(logs) - 1, loc=stats.tmean(logs), scale=stats.sem(logs))
@@ -74,7 +74,7 @@ def test_the_interval_is_scipys_on_logarithms():
     assert (interval.low, interval.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-5)
 
 
-def test_the_interval_holds_the_truth_in_95_of_100():
+def test_interval_covers_the_truth_in_95_percent():
     noise = random.Random(5)
     held = 0
     for _ in range(2000):
@@ -83,7 +83,7 @@ def test_the_interval_holds_the_truth_in_95_of_100():
     assert held / 2000 == pytest.approx(0.95, abs=0.015)
 
 
-def test_too_few_rounds_say_so():
+def test_too_few_rounds_are_a_warning():
     item = measure(rounds([1.0, 1.1]))
     assert item.interval is None
     assert item.warnings == ("need 8 rounds, have 2", "no interval: needs 3 rounds")
@@ -91,7 +91,7 @@ def test_too_few_rounds_say_so():
     assert measure(rounds([1.0] * 8)).warnings == ()
 
 
-def test_rounds_of_one_launch_are_not_independent_and_say_so():
+def test_rounds_of_one_launch_are_a_warning():
     assert measure(rounds([1.0] * 8, launch="same")).warnings == ("its rounds shared a launch",)
 
 
@@ -101,7 +101,7 @@ def test_flags_are_counted():
     assert measure(items).warnings == ("contended in 2 of 8 rounds",)
 
 
-def test_flags_whose_names_do_not_explain_themselves_are_explained():
+def test_flags_are_explained():
     items = rounds([1.0] * 8, flags=("warm", "z"))
     items = [dataclasses.replace(item, launch=str(number)) for number, item in enumerate(items)]
     assert measure(items).warnings == (
@@ -124,6 +124,6 @@ def test_unknown_work_has_no_rate():
     assert (item.gflops, item.gigabytes) == (None, None)
 
 
-def test_traffic_is_given_for_kernels_that_memory_bounds():
+def test_traffic_of_memory_bound_kernels_only():
     assert measure(rounds([1.0] * 8), flop=3e9, bytes_moved=12e9).gigabytes == pytest.approx(12.0)
     assert measure(rounds([1.0] * 8), flop=300e9, bytes_moved=12e9).gigabytes is None
