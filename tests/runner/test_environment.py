@@ -1,19 +1,24 @@
-"""What the environment borrows from its host, and how a failed build is put into one line."""
+"""The host, asv's machine and environment, and builds that fail."""
 
+import io
 import json
 import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from asv.build_cache import BuildCache
 from asv.config import Config
 from asv.machine import Machine, MachineCollection
 
+from kernel_velocity.ab import session
+from kernel_velocity.ab.session import AsvRunner
 from kernel_velocity.errors import UsageError
 from kernel_velocity.results import sessions
-from kernel_velocity.runner import asv, build_info, environment, host
+from kernel_velocity.runner import asv, environment, host
 from kernel_velocity.runner.environment import CommitNotBuilt, HostTorch, first_error_line
 
 GXX = """
@@ -43,12 +48,12 @@ def test_first_error_line_names_the_cause(log, line):
     assert first_error_line(log) == line
 
 
-def test_a_commit_that_does_not_build_is_one_line(tmp_path):
+def test_commit_not_built_is_one_line(tmp_path):
     text = str(CommitNotBuilt("0123456789abcdef", "x.cpp:1: error: y", tmp_path / "build.log"))
     assert text == f"commit 01234567 does not build: x.cpp:1: error: y (log: {tmp_path / 'build.log'})"
 
 
-def test_only_existing_site_folders_are_borrowed_in_order_and_once(tmp_path):
+def test_host_site_folders_exist_in_order_without_duplicates(tmp_path):
     site, dist = tmp_path / "a" / "site-packages", tmp_path / "b" / "dist-packages"
     for folder in (site, dist, tmp_path / "checkout"):
         folder.mkdir(parents=True)
@@ -56,19 +61,19 @@ def test_only_existing_site_folders_are_borrowed_in_order_and_once(tmp_path):
     assert host.host_site_folders(paths) == (dist, site)
 
 
-def test_threads_are_one_unless_set():
+def test_threads_default_to_one():
     assert host.measuring_variables(None)["OMP_NUM_THREADS"] == "1"
     assert host.measuring_variables("4")["MKL_NUM_THREADS"] == "4"
 
 
 @pytest.mark.parametrize("threads", ["", "0", "-1", "two", "1.5", "²"])
-def test_threads_that_make_no_sense(threads):
+def test_malformed_threads_are_refused(threads):
     with pytest.raises(UsageError, match="KV_THREADS"):
         host.measuring_variables(threads)
 
 
-def test_freed_memory_stays_with_a_measuring_process():
-    """Without the settings, five 100 MB buffers cost a page fault per 4 KB (or per huge page) each time."""
+def test_allocator_keeps_freed_memory():
+    """Without the settings, each of five 100 MB buffers costs a page fault per 4 KB (or per huge page)."""
     count = (
         "import ctypes, resource\n"
         "libc = ctypes.CDLL(None)\n"
@@ -89,50 +94,37 @@ def test_freed_memory_stays_with_a_measuring_process():
         )
         return int(done.stdout)
 
-    assert faults({}) > 100  # the trouble is real here
+    assert faults({}) > 100  # this machine has the problem
     assert faults(host.measuring_variables(None)) < 20
 
 
-@pytest.mark.parametrize(("names", "found"), [((), False), (("g++",), True), (("mycxx",), False)])
-def test_compiler_is_looked_up_by_its_usual_names(tmp_path, monkeypatch, names, found):
+@pytest.mark.parametrize(
+    ("names", "cxx", "compiler"),
+    [
+        ((), "", None),
+        (("g++", "mycxx"), "", "g++"),
+        (("mycxx",), "", None),
+        (("g++", "mycxx"), "mycxx -O2", "mycxx"),
+        (("mycxx",), "g++", None),
+    ],
+)
+def test_compiler_is_the_one_of_cxx_else_a_usual_name(tmp_path, monkeypatch, names, cxx, compiler):
     for name in names:
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
-    assert host.has_compiler() is found
+    monkeypatch.setenv("CXX", cxx)
+    assert host.compiler({"CXX": cxx}) == (None if compiler is None else str(tmp_path / compiler))
+    assert host.has_compiler() is (compiler is not None)
 
 
-def test_compiler_that_cxx_names_is_the_one(tmp_path, monkeypatch):
-    (tmp_path / "mycxx").write_text("")
-    (tmp_path / "mycxx").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CXX", "mycxx -O2")
-    assert host.has_compiler()
-    monkeypatch.setenv("CXX", "g++")
-    assert not host.has_compiler()
+def conf(environment_type="host"):
+    config = Config()
+    config.environment_type = environment_type
+    return config
 
 
-def test_a_toolchain_is_its_compilers_and_settings(tmp_path, monkeypatch):
-    for name, said in (("g++", "g++ 12"), ("nvcc", "nvcc\nBuild 13.0")):
-        (tmp_path / name).write_text(f"#!/bin/sh\nprintf '{said}\\n'\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(build_info, "DEFAULT_CUDA", str(tmp_path / "none"))
-    assert build_info.describe({"KV_CUDA": "ON"}) == "g++ 12; Build 13.0; KV_CUDA=ON"
-    (tmp_path / "nvcc").unlink()
-    assert build_info.describe({"CXX": "no-such"}) == "no C++ compiler; no nvcc"
-
-
-def conf(**changes):
-    found = Config()
-    found.environment_type = "host"
-    for name, value in changes.items():
-        setattr(found, name, value)
-    return found
-
-
-def test_why_the_environment_cannot_be_had_is_said(monkeypatch):
+def test_unavailable_environment_names_the_cause(monkeypatch):
     monkeypatch.setattr(environment, "torch_version", lambda: None)
     with pytest.raises(UsageError, match="torch is not installed for"):
         asv.environment_of(conf())
@@ -149,7 +141,7 @@ def machines(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("before", [None, {"box": {"machine": "box"}, "version": 1}])
-def test_a_named_machine_is_described(machines, before):
+def test_machine_entry_is_completed(machines, before):
     if before is not None:
         machines.write_text(json.dumps(before))
     assert asv.machine("box") == "box"
@@ -157,39 +149,137 @@ def test_a_named_machine_is_described(machines, before):
     assert known["machine"] == "box" and known["cpu"] and known["arch"] == platform.machine()
 
 
-def test_what_is_known_of_a_machine_is_kept(machines):
+def test_machine_entry_of_asv_is_kept(machines):
     machines.write_text(json.dumps({"box": {"machine": "box", "cpu": "mine"}, "version": 1}))
     assert asv.machine("box") == "box"
     assert json.loads(machines.read_text())["box"] == {"machine": "box", "cpu": "mine"}
 
 
-def test_a_host_that_is_called_as_a_folder_of_ours_is_refused(machines, monkeypatch):
+def test_host_named_like_a_reserved_folder_is_refused(machines, monkeypatch):
     monkeypatch.setattr(Machine, "get_unique_machine_name", staticmethod(lambda: "findings"))
     with pytest.raises(UsageError, match=r"asv calls this machine 'findings'.*MACHINE=bench-2"):
         asv.machine(None)
     assert not machines.exists()
-    assert asv.machine("kv-ab") == "kv-ab"  # asked for by our own A/B runs
+    assert asv.machine("kv-ab") == "kv-ab"  # as A/B runs name it
 
 
-def test_only_the_running_python_is_offered():
+def test_environment_matches_the_running_python_only():
     assert HostTorch.matches(f"{sys.version_info.major}.{sys.version_info.minor}")
     assert not HostTorch.matches("2.7")
 
 
-def test_the_name_that_begins_every_stored_environment_never_changes():
+def test_environment_name_prefix_is_fixed():
     assert HostTorch.tool_name == "host"
     assert environment.PATH_FILE.endswith(".pth")
 
 
-def test_a_run_says_once_of_a_commit_what_the_machine_is(tmp_path, monkeypatch):
+def test_machine_facts_are_spooled_once_a_commit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    asked = SimpleNamespace(_noted=set(), _began=12.0, name="host-py3.11", unpacked=lambda commit: tmp_path / commit)
+    host_torch = SimpleNamespace(
+        _noted=set(), _began=12.0, name="host-py3.11", unpacked=lambda commit: tmp_path / commit
+    )
     for commit in ("a" * 40, "b" * 40, "a" * 40):
-        HostTorch._note_facts(asked, commit)
+        HostTorch._note_facts(host_torch, commit)
     monkeypatch.setenv("KV_SPOOL", "elsewhere")
-    HostTorch._note_facts(asked, "c" * 40)
+    HostTorch._note_facts(host_torch, "c" * 40)
     lines = {path.name[0]: path.read_text().splitlines() for path in tmp_path.glob(".asv/spool/host-py3.11/*")}
     assert sorted(lines) == ["a", "b"]
     (line,) = lines["a"]
-    found = sessions.decode(line)
-    assert (found.began, found.facts["python"]) == (12.0, platform.python_version())
+    facts = sessions.decode(line)
+    assert (facts.began, facts.facts["python"]) == (12.0, platform.python_version())
+
+
+COMMIT = "c0ffee00" + "0" * 32
+
+
+class FakeCompiler(HostTorch):
+    """The environment with asv's own build cache, and a compiler that a test replaces."""
+
+    def __init__(self, folder, build):
+        self._path = str(folder)
+        self._cache = BuildCache(None, self._path)
+        self._cache._cache_size = 10
+        self._compile = build
+
+    def create(self):
+        pass
+
+    def build(self, repo, commit):
+        self._make(commit, "before")
+        self._compile()
+        self._make(commit, "new")
+        self._cache.finalize_cache_dir(commit)
+
+    def _make(self, commit, text):
+        folder = Path(self._cache.create_cache_dir(commit), "unpacked")
+        folder.mkdir()
+        (folder / "code.txt").write_text(text)
+        folder.with_name(environment.TOOLCHAIN_FILE).write_text("here" if text == "new" else "old")
+
+    def code(self):
+        return (self.unpacked(COMMIT) / "code.txt").read_text() if self.is_built(COMMIT) else None
+
+
+def fails():
+    raise CommitNotBuilt(COMMIT, "x.cpp:1: error: y", Path("build.log"))
+
+
+def is_killed():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def rebuilt(tmp_path, monkeypatch):
+    """Return an environment with a build of an old compiler, and an A/B runner of it."""
+    monkeypatch.setattr(environment, "has_compiler", lambda: True)
+    monkeypatch.setattr(environment.fingerprint, "toolchain", lambda environ: "here")
+    monkeypatch.setattr(session, "get_repo", lambda conf: None)
+    env = FakeCompiler(tmp_path, lambda: None)
+    env._make(COMMIT, "old")
+    env._cache.finalize_cache_dir(COMMIT)
+    runner = object.__new__(AsvRunner)
+    runner._conf, runner._environment, runner._created = None, env, False
+    runner.again, runner.err = False, io.StringIO()
+    return env, runner
+
+
+def backups(env):
+    return list((env.folder / environment.BACKUP_FOLDER).glob("*"))
+
+
+def test_rebuild_replaces_the_old_build(rebuilt):
+    env, runner = rebuilt
+    assert runner.prepare(COMMIT) is None
+    assert (env.code(), backups(env)) == ("new", [])
+    assert "was built with old" in runner.err.getvalue() and "put back" not in runner.err.getvalue()
+
+
+def test_failed_rebuild_restores_the_old_build(rebuilt):
+    env, runner = rebuilt
+    env._compile = fails
+    assert "error: y" in runner.prepare(COMMIT)
+    assert (env.code(), backups(env)) == ("old", [])
+    assert env.other_toolchain(COMMIT) == "old"
+    assert runner.err.getvalue().splitlines()[-1] == (
+        "note: c0ffee00 is not built again: its build of before is put back"
+    )
+    env._cache.finalize_cache_dir("absent")  # asv's cleaning up
+    assert env.code() == "old"
+
+
+def test_interrupted_rebuild_restores_the_old_build(rebuilt):
+    env, runner = rebuilt
+    env._compile = is_killed
+    with pytest.raises(KeyboardInterrupt):
+        runner.prepare(COMMIT)
+    assert env.code() == "old"
+
+
+def test_build_set_aside_by_a_killed_run_is_restored(rebuilt):
+    env, runner = rebuilt
+    env.set_build_aside(COMMIT)
+    env._make(COMMIT, "half")
+    assert env.code() is None
+    env._compile = fails
+    assert runner.prepare(COMMIT) is not None
+    assert (env.code(), backups(env)) == ("old", [])

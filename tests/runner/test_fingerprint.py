@@ -1,4 +1,4 @@
-"""What a machine says of itself: facts by name, without torch, with and without a GPU's driver."""
+"""The facts of a machine and a build: by name, without importing torch, with and without a GPU's driver."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ import pytest
 import kernels
 from kernel_velocity.results import lines, sessions
 from kernel_velocity.runner import fingerprint
-from kernel_velocity.runner.build_info import code_hash
+from kernel_velocity.runner.fingerprint import BUILD_INFO
 
 
 class FakeNvml(types.ModuleType):
@@ -68,7 +68,7 @@ def nvml(monkeypatch):
     return install
 
 
-def test_a_driver_and_its_gpus_are_facts_and_what_is_not_said_is_left_out(nvml):
+def test_gpu_facts_without_unsupported_queries(nvml):
     library = nvml()
     facts = fingerprint.now({})
     assert facts["driver"] == "560.35"
@@ -76,27 +76,27 @@ def test_a_driver_and_its_gpus_are_facts_and_what_is_not_said_is_left_out(nvml):
     assert library.shut
 
 
-def test_gpus_that_are_alike_are_named_once_and_others_apart(nvml):
+def test_gpu_facts_of_equal_and_different_gpus(nvml):
     nvml(power=(700, 500))
     assert fingerprint.now({})["gpu"].count("Imaginary 9") == 2
     assert fingerprint.now({"CUDA_VISIBLE_DEVICES": "GPU-11"})["gpu"].endswith("power limit, mW 500")
 
 
-def test_without_a_driver_there_are_no_facts_of_it(nvml, monkeypatch):
+def test_gpu_facts_absent_without_a_driver(nvml, monkeypatch):
     nvml(broken=True)
     assert not {"driver", "gpu"} & fingerprint.now({}).keys()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert not {"driver", "gpu"} & fingerprint.now({}).keys()
 
 
-def test_facts_are_texts_and_the_same_a_moment_later():
+def test_facts_are_texts_and_stable():
     facts = fingerprint.now({"KV_THREADS": "2"})
     assert facts["threads"] == "2" and {"system", "python"} <= facts.keys()
     assert all(isinstance(text, str) and text for text in facts.values())
     assert fingerprint.now({"KV_THREADS": "2"}) == facts
 
 
-def test_torch_is_not_imported():
+def test_facts_do_not_import_torch():
     script = (
         "import sys; from kernel_velocity.runner.fingerprint import now; now({}); assert 'torch' not in sys.modules"
     )
@@ -107,7 +107,7 @@ def test_torch_is_not_imported():
     ("text", "cuda"),
     [("cuda: Optional[str] = None\n", None), ("cuda: Optional[str] = '12.8'\n", "12.8"), ("cuda = '11.8'\n", "11.8")],
 )
-def test_the_cuda_of_torch_is_read_from_its_version(tmp_path, monkeypatch, text, cuda):
+def test_cuda_version_of_torch(tmp_path, monkeypatch, text, cuda):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").touch()
     (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2.13'\n{text}")
@@ -116,45 +116,83 @@ def test_the_cuda_of_torch_is_read_from_its_version(tmp_path, monkeypatch, text,
     assert fingerprint.now({}).get("cuda") == cuda
 
 
-def test_a_record_holds_the_machine_the_compilers_and_the_code(tmp_path):
-    folder = tmp_path / "unpacked" / "kernels" / "_native"
-    folder.mkdir(parents=True)
-    info = {"cxx_compiler": "GNU", "cxx_compiler_version": "12.2", "cuda_compiler_version": None}
-    info["kernels"] = {"matmul": {"code_hash": "abc", "ptxas": []}}
-    (folder / "build-info.json").write_text(json.dumps(info))
-    file = tmp_path / "results" / "bench-1" / "abc-env.json"
-    fingerprint.record(file, 5.0, tmp_path / "unpacked", {})
+KERNELS = {"matmul": {"code_hash": "1", "ptxas": []}, "relu": {"code_hash": "2"}}
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    """An unpacked wheel of two kernels."""
+    folder = tmp_path / "unpacked"
+    (folder / BUILD_INFO).parent.mkdir(parents=True)
+    info = {"cxx_compiler": "GNU", "cxx_compiler_version": "12.2", "cuda_compiler_version": None, "kernels": KERNELS}
+    (folder / BUILD_INFO).write_text(json.dumps(info))
+    (folder / "kernels" / "__init__.py").write_text("")
+    (folder / BUILD_INFO).with_name("launch.py").write_text("")
+    return folder
+
+
+def recorded(wheel):
+    """Return the session that is written beside a results file."""
+    file = wheel.parent / "results" / "bench-1" / "abc-env.json"
+    fingerprint.record(file, 5.0, wheel, {})
     (session,) = lines.read_sessions(file, [])
+    return session
+
+
+def test_record_holds_the_machine_the_compilers_and_the_code(wheel):
+    session = recorded(wheel)
     assert session.began == 5.0
-    assert session.code == {"matmul": code_hash(tmp_path / "unpacked", "matmul")} and session.code["matmul"]
+    assert session.code == fingerprint.code_hashes(wheel) and session.code.keys() == KERNELS.keys()
     assert session.facts["cxx compiler version"] == "12.2" and "cuda compiler version" not in session.facts
     assert sessions.COMPILERS & session.facts.keys() == {"cxx compiler", "cxx compiler version"}
 
 
-def test_the_library_of_a_wheel_says_which_instructions_it_runs(tmp_path):
-    folder = tmp_path / "unpacked" / "kernels" / "_native"
-    folder.mkdir(parents=True)
-    assert fingerprint.isa_of(tmp_path / "unpacked") == {}
-    library = folder / "libkernel_velocity.so"
+def test_record_holds_the_instruction_set_of_the_library(wheel):
+    assert "isa" not in recorded(wheel).facts
+    library = wheel / fingerprint.LIBRARY
     library.write_bytes(b"of another system")
-    assert fingerprint.isa_of(tmp_path / "unpacked") == {}
+    assert fingerprint.isa_of(wheel) == {}
     library.unlink()
     shutil.copy(Path(kernels.__file__).parent / "_native" / library.name, library)
-    file = tmp_path / "results" / "bench-1" / "abc-env.json"
-    fingerprint.record(file, 5.0, tmp_path / "unpacked", {})
-    (session,) = lines.read_sessions(file, [])
-    assert session.facts["isa"] == kernels.cpu_isa()
+    assert fingerprint.isa_of(wheel) == {"isa": kernels.cpu_isa()}
 
 
-def test_a_library_from_before_there_was_a_choice_says_nothing(monkeypatch):
+def test_instruction_set_of_a_library_without_the_function(monkeypatch):
     monkeypatch.setattr(fingerprint.ctypes, "CDLL", lambda path: types.SimpleNamespace())
     assert fingerprint.isa_of(Path("unpacked")) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"kernels": 5}', '{"kernels": {"matmul": {"code_hash": 5}}}'])
-def test_a_wheel_that_does_not_say_has_no_code_hashes(tmp_path, text):
-    folder = tmp_path / "kernels" / "_native"
-    folder.mkdir(parents=True)
-    (folder / "build-info.json").write_text(text)
-    assert fingerprint.code_of(fingerprint.build_info(tmp_path), tmp_path) == {}
-    assert fingerprint.build_info(tmp_path / "nothing") == {}
+def test_code_hash_differs_by_kernel_and_follows_its_own_code(wheel):
+    before = fingerprint.code_hashes(wheel)
+    assert before["matmul"] != before["relu"]
+    changed = {"kernels": KERNELS | {"relu": {"code_hash": "3"}}}
+    (wheel / BUILD_INFO).write_text(json.dumps(changed))
+    after = fingerprint.code_hashes(wheel)
+    assert after["matmul"] == before["matmul"] and after["relu"] != before["relu"]
+
+
+@pytest.mark.parametrize("path", ["kernels/__init__.py", "kernels/_native/launch.py", "kernels/_native/new.py"])
+def test_shared_python_files_are_code_of_every_kernel(wheel, path):
+    before = fingerprint.code_hashes(wheel)
+    (wheel / path).write_text("changed")
+    after = fingerprint.code_hashes(wheel)
+    assert all(after[kernel] != before[kernel] for kernel in KERNELS)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"kernels": 5}', '{"kernels": {"a": 1, "matmul": {"code_hash": 5}}}', None]
+)
+def test_malformed_build_info_has_no_code_hashes(wheel, text):
+    (wheel / BUILD_INFO).unlink() if text is None else (wheel / BUILD_INFO).write_text(text)
+    assert fingerprint.code_hashes(wheel) == {}
+
+
+def test_toolchain_is_its_compilers_and_settings(tmp_path, monkeypatch):
+    for name, output in (("g++", "g++ 12"), ("nvcc", "nvcc\nBuild 13.0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\nprintf '{output}\\n'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(fingerprint, "DEFAULT_CUDA", str(tmp_path / "none"))
+    assert fingerprint.toolchain({"KV_CUDA": "ON"}) == "g++ 12; Build 13.0; KV_CUDA=ON"
+    (tmp_path / "nvcc").unlink()
+    assert fingerprint.toolchain({"CXX": "no-such"}) == "no C++ compiler; no nvcc"

@@ -43,8 +43,7 @@ from kernel_velocity.results import failures
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.runner import build_info as toolchain
-from kernel_velocity.runner import builds, fingerprint
+from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.asv import Reader, environment_of, machine, run_asv
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.select import Selection
@@ -57,7 +56,7 @@ NAMED = 12  # digits of a commit in the name of a folder
 
 def comparable(environment: str, environ: Mapping[str, str]) -> str:
     """Return the name of the folder of sessions with the same timing method, toolchain and state of the machine."""
-    here = json.dumps([toolchain.describe(environ), fingerprint.now(environ)], sort_keys=True)
+    here = json.dumps([fingerprint.toolchain(environ), fingerprint.now(environ)], sort_keys=True)
     return f"{environment}-{timing.method(environ)}-{hashlib.sha256(here.encode()).hexdigest()[:8]}"
 
 
@@ -99,9 +98,9 @@ class AsvRunner:
         if not self._created:
             self._environment.create()
             self._created = True
-        builds.settle(self._environment, commit)  # of an interrupted run
+        self._environment.settle_build(commit)  # of an interrupted run
         if (then := self._environment.other_toolchain(commit)) is not None:
-            builds.keep(self._environment, commit)
+            self._environment.set_build_aside(commit)
             self._say(f"{commit[:SHORT]} was built with {then or 'an unknown compiler'}; it is built again")
         if self._environment.is_built(commit):
             return None
@@ -114,14 +113,14 @@ class AsvRunner:
         except CommitNotBuilt as error:
             return str(error)
         finally:
-            if builds.settle(self._environment, commit):
+            if self._environment.settle_build(commit):
                 self._say(f"note: {commit[:SHORT]} is not built again: its build of before is put back")
         self._say(f"built {commit[:SHORT]} in {time.time() - began:.1f} s")
         return None
 
     def code(self, commit: str, series: Series) -> str | None:
         """Return the hash of the code that a series of a built commit runs."""
-        return toolchain.code_hash(self._environment.unpacked(commit), series[0].partition(".")[0])
+        return fingerprint.code_hashes(self._environment.unpacked(commit)).get(series[0].partition(".")[0])
 
     def build_info(self, commit: str) -> dict[str, Any]:
         """Return the build-info.json of a commit. {} where it is not built, or has none yet."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kernel_velocity.errors import UsageError
-from kernel_velocity.runner import build_info as toolchain
+from kernel_velocity.runner import fingerprint
 
 # Asked in a process of its own: this half never imports torch, and a broken CUDA must not take the run with it.
 _PROBE = """
@@ -48,7 +48,7 @@ class Facts:
     reason: str | None  # why torch cannot use a GPU although it was built for it
     driver: str | None  # version of the NVIDIA driver; None: no driver
     numpy: bool  # whether it lies beside torch
-    toolchain: str  # compilers, as runner/build_info.py says it
+    toolchain: str  # compilers, as runner/fingerprint.py describes it
     processor: str
     cores: int
     kernel: str
@@ -88,7 +88,7 @@ def gather() -> Facts:
         reason=torch["reason"],
         driver=_driver(),
         numpy=torch["numpy"],
-        toolchain=toolchain.describe(os.environ),
+        toolchain=fingerprint.toolchain(os.environ),
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         kernel=platform.release(),

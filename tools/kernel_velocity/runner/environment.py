@@ -1,16 +1,17 @@
-"""`HostTorch`: asv's environment of one commit, light enough to switch commits in milliseconds.
+"""`HostTorch`: asv's environment of one commit, which switches commits in milliseconds.
 
-PyTorch is gigabytes and takes minutes to install, so it is never installed here: the environment is a bare `venv` of
-the running interpreter that sees the host's packages. One path file does it all. Its first line is the unpacked wheel
-of the commit under test, the rest are the folder of this package, whose harness measures, and the host's site folders;
-Python puts them on `sys.path` in this order, so the commit's `kernels` always wins over a copy that the host may have.
-Installing another commit rewrites that one line.
+PyTorch is gigabytes and takes minutes to install, so it is never installed here. The environment is a bare `venv` of
+the running interpreter that sees the host's packages through one path file. The file's first line is the unpacked wheel
+of the commit under test. Then come the folder of this package, whose harness measures, and the host's site folders.
+Python puts them on `sys.path` in this order, so the commit's `kernels` wins over a copy that the host may have.
+Installing another commit rewrites the first line.
 
-Every commit is built once, into asv's build cache inside the environment's folder. A commit that cannot be
-built is remembered (`asv-build-failed/<commit>`), and its complaint repeated instead of its build.
+Every commit is built once, into asv's build cache inside the environment's folder. A failed build is recorded
+(`asv-build-failed/<commit>`), and its error is repeated instead of the build. A build that is made again with other
+compilers is set aside (`asv-build-before/<commit>`), and restored if the new one fails.
 
-Documented doors of asv used here: a subclass of `asv.environment.Environment` with a `tool_name`, loaded by
-the `plugins` entry of asv.conf.json.
+asv's documented extension point: a subclass of `asv.environment.Environment` with a `tool_name`, loaded by the
+`plugins` entry of asv.conf.json.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ from kernel_velocity.errors import UsageError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.spool import append_line, spool_path
 from kernel_velocity.results import sessions
-from kernel_velocity.runner import build_info, fingerprint
+from kernel_velocity.runner import fingerprint
 from kernel_velocity.runner.host import NO_COMPILER, has_compiler, host_site_folders, measuring_variables, torch_version
 
 PATH_FILE = "kernel-velocity.pth"
 OURS = Path(__file__).resolve().parents[2]  # the folder that this package is imported from, in a checkout or installed
 FAILED_FOLDER = "asv-build-failed"
-TOOLCHAIN_FILE = "toolchain.txt"  # beside a wheel: what it was built with
+BACKUP_FOLDER = "asv-build-before"  # outside asv's cache, which removes what has no time stamp after every build
+TOOLCHAIN_FILE = "toolchain.txt"  # beside a wheel: `fingerprint.toolchain` of its build
 LOG_TAIL = 40  # lines of a build's log kept with its failure
-# What names the cause of a failed build, the most telling first. pip's own "error: ..." lines only say that it failed.
+# The cause of a failed build, most specific pattern first. pip's own "error: ..." lines only say that it failed.
 _CAUSES = (
     re.compile(r"^\S+:\d+(:\d+)?: (fatal )?error: "),  # GCC and Clang
     re.compile(r"\): (fatal )?error( #?\w+)?: "),  # nvcc
@@ -58,9 +60,9 @@ def first_error_line(log_text: str) -> str:
     """Return the line of a build's log that names the cause: the compiler's first error, else the last line."""
     lines = [line.strip() for line in log_text.splitlines() if line.strip()]
     for cause in _CAUSES:
-        for place, line in enumerate(lines):
+        for number, line in enumerate(lines):
             if cause.search(line):  # CMake breaks its sentences: "CMake Error at ...:" and the text on the next line
-                return " ".join(lines[place : place + 2]) if line.endswith(":") else line
+                return " ".join(lines[number : number + 2]) if line.endswith(":") else line
     return lines[-1] if lines else "the build printed nothing"
 
 
@@ -69,7 +71,7 @@ def _python() -> str:
 
 
 class CommitNotBuilt(util.ProcessError):  # type: ignore[misc]  # asv ships no types
-    """A commit's wheel could not be built: a `ProcessError`, because asv takes that for a failed build."""
+    """A commit's wheel could not be built. asv takes a `ProcessError` for a failed build."""
 
     def __init__(self, commit: str, reason: str, log_path: Path) -> None:
         super().__init__(["build", commit], 1, "", reason)
@@ -82,17 +84,17 @@ class CommitNotBuilt(util.ProcessError):  # type: ignore[misc]  # asv ships no t
 class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     """A bare virtual environment of the running interpreter that sees the host's packages, torch among them.
 
-    Its name holds the versions of Python and of torch, so that two torch versions never fall into one series.
+    Its name holds the versions of Python and torch, so that two torch versions never share a series.
     """
 
-    tool_name = "host"  # begins the name of every stored environment, for ever
+    tool_name = "host"  # the first part of the name of every recorded environment; it can never change
     matches_python_fallback = False
 
     def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: Any) -> None:
-        """Take what asv gives every environment.
+        """Make asv's object of the environment.
 
         Raises:
-            EnvironmentUnavailable: another Python than the running one is asked for, or it has no torch.
+            EnvironmentUnavailable: `python` is not the running version, torch is missing, or KV_THREADS is malformed.
         """
         if not self.matches(python):
             raise EnvironmentUnavailable(
@@ -111,20 +113,20 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._logs = Path.cwd() / ".asv" / "logs"
         self._lock: ExitStack | None = None  # held until the process ends
         self._began = time.time()
-        self._noted: set[str] = set()  # commits of which the spool says what the machine is
+        self._noted: set[str] = set()  # commits with the machine's facts in the spool
 
     @classmethod
     def matches(cls, python: str) -> bool:
-        """Return whether this environment can offer that Python: the running one, as "3.11"."""
+        """Return whether `python`, such as "3.11", is the running version."""
         return bool(python == _python())
 
     @property
     def folder(self) -> Path:
-        """The environment's folder: everything that its processes may import of a commit lies below it."""
+        """The environment's folder, which holds everything that its processes may import of a commit."""
         return Path(self._path)
 
     def create(self) -> None:
-        """Make the environment if it is not there, and point it at today's packages of the host.
+        """Make the environment if it is missing, and link it to the host's current packages.
 
         Raises:
             asv.util.UserError: another run is measuring in this clone.
@@ -139,7 +141,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._link(self._get_installed_commit_hash())
 
     def check_presence(self) -> bool:
-        """Return whether the environment is there, with the host's interpreter (asv's own check wants a pip too)."""
+        """Return whether the environment exists, with the host's interpreter. asv's own check requires a pip too."""
         python = self.folder / "bin" / "python"
         return (
             python.exists() and python.resolve() == Path(sys.executable).resolve() and self._path_file().parent.is_dir()
@@ -160,9 +162,9 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return Path(self._cache._get_cache_dir(commit)[0]) / "unpacked"
 
     def _link(self, commit: str | None) -> None:
-        """Point the environment at a commit's unpacked wheel (None: at none), then at ours and the host's packages."""
-        first = [] if commit is None else [self.unpacked(commit)]
-        folders = dict.fromkeys([*first, OURS, *host_site_folders(sys.path)])
+        """Write the path file: a commit's unpacked wheel unless None, this package, the host's site folders."""
+        wheel = [] if commit is None else [self.unpacked(commit)]
+        folders = dict.fromkeys([*wheel, OURS, *host_site_folders(sys.path)])
         replace_text(self._path_file(), "".join(f"{path}\n" for path in folders))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
@@ -171,10 +173,10 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return self.run_executable("python", args, **kwargs)
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
-        """Make a commit the one that the environment imports; it is built, or fails to build, only once.
+        """Make the environment import a commit, which is built first if it was never built.
 
         Raises:
-            CommitNotBuilt: it cannot be built, or could not be when it was last tried.
+            CommitNotBuilt: the build fails, or failed before.
         """
         del conf
         if not self.is_built(commit_hash):
@@ -188,15 +190,15 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._note_facts(commit_hash)
 
     def _note_facts(self, commit: str) -> None:
-        """Leave in the spool what the machine is, once a run; an A/B session's rounds are no history's."""
+        """Write the machine's facts to the spool, once a run and commit. A/B rounds (KV_SPOOL) are no history."""
         if commit not in self._noted and not os.environ.get("KV_SPOOL"):
             self._noted.add(commit)
-            found = fingerprint.session(self._began, self.unpacked(commit), os.environ)
-            append_line(sessions.spool_path(Path.cwd(), self.name, commit), sessions.encode(found))
+            facts = fingerprint.session(self._began, self.unpacked(commit), os.environ)
+            append_line(sessions.spool_path(Path.cwd(), self.name, commit), sessions.encode(facts))
 
     @property
     def installed_commit_hash(self) -> str | None:
-        """The commit that the environment imports; None after its build was thrown away."""
+        """The commit that the environment imports; None after its build was removed."""
         commit: str | None = self._get_installed_commit_hash()
         return commit if commit is not None and self.is_built(commit) else None
 
@@ -208,15 +210,17 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         """Build a commit's wheel and unpack it in the build cache.
 
         Raises:
-            CommitNotBuilt: with the compiler's first complaint, and where the log is.
+            CommitNotBuilt: with the compiler's first error and the path of the log.
         """
         log_path = self._logs / f"build-{commit[:8]}.log"
-        self._complain_again(commit, log_path)
+        if self.failed_before(commit):
+            reason = self._failure_path(commit).read_text(encoding="utf-8").splitlines()[0]
+            raise self._announced(CommitNotBuilt(commit, reason, log_path))
         self._set_installed_commit_hash(None)
         self._link(None)  # the build must not see another commit's package
         try:
             self.checkout_project(repo, commit)
-        except util.ProcessError as error:  # a submodule that cannot be had, a full disk: not the commit's fault
+        except util.ProcessError as error:  # an unavailable submodule, a full disk: not the commit's fault
             replace_text(log_path, f"{error.stdout}\n{error.stderr}\n")
             reason = f"it cannot be checked out: {first_error_line(error.stderr or str(error))}"
             raise self._announced(CommitNotBuilt(commit, reason, log_path)) from None
@@ -229,11 +233,11 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
             self._remember_failure(commit, output, log_path)
         with zipfile.ZipFile(wheels[0]) as wheel:
             wheel.extractall(self.unpacked(commit))
-        replace_text(Path(cache, TOOLCHAIN_FILE), build_info.describe(os.environ))
+        replace_text(Path(cache, TOOLCHAIN_FILE), fingerprint.toolchain(os.environ))
         self._cache.finalize_cache_dir(commit)
 
     def _run_build(self) -> tuple[str, int]:
-        """Run the build commands of asv.conf.json; return what they printed and the first status but 0."""
+        """Run the build commands of asv.conf.json; return their output and the first non-zero status, else 0."""
         printed = ""
         for command, variables, _, folder in self._interpolate_commands(self._build_command):
             output, _, status = self.run_executable(
@@ -255,13 +259,8 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
     def _failure_path(self, commit: str) -> Path:
         return self.folder / FAILED_FOLDER / commit
 
-    def _complain_again(self, commit: str, log_path: Path) -> None:
-        if self._failure_path(commit).exists():
-            reason = self._failure_path(commit).read_text(encoding="utf-8").splitlines()[0]
-            raise self._announced(CommitNotBuilt(commit, reason, log_path))
-
     def _remember_failure(self, commit: str, output: str, log_path: Path) -> None:
-        """Raise the failure of a build, and note it unless it is the machine's and not the commit's."""
+        """Raise the error of a failed build, and record it unless the machine lacks a compiler."""
         if _NO_COMPILER_FOUND.search(output) or not has_compiler():
             reason = NO_COMPILER
         else:
@@ -271,32 +270,63 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         raise self._announced(CommitNotBuilt(commit, reason, log_path))
 
     def _announced(self, error: CommitNotBuilt) -> CommitNotBuilt:
-        """Print the one line, and have ingest look at this commit: asv now replaces all of its values by nulls."""
+        """Log an error, and touch the commit's spool: asv now writes nulls for its values, which ingest restores."""
         log.error(str(error))
-        spool_path(Path.cwd(), self.name, error.commit).parent.mkdir(parents=True, exist_ok=True)
-        spool_path(Path.cwd(), self.name, error.commit).touch()
+        spool = spool_path(Path.cwd(), self.name, error.commit)
+        spool.parent.mkdir(parents=True, exist_ok=True)
+        spool.touch()
         return error
 
     def other_toolchain(self, commit: str) -> str | None:
-        """Return what a commit in the build cache was built with, "" for unknown, if that is not what is here now.
+        """Return the toolchain that built a commit, "" for unknown, where it differs from today's; else None.
 
-        Without a compiler there is nothing to build it with again: None.
+        Also None where the commit is not built, or there is no compiler to build it again.
         """
         if not self.is_built(commit) or not has_compiler():
             return None
         path = self.unpacked(commit).with_name(TOOLCHAIN_FILE)
-        then = path.read_text(encoding="utf-8") if path.exists() else ""
-        return None if then == build_info.describe(os.environ) else then
+        toolchain = path.read_text(encoding="utf-8") if path.exists() else ""
+        return None if toolchain == fingerprint.toolchain(os.environ) else toolchain
 
-    def failed_before(self, commit: str) -> bool:
-        """Return whether a commit could not be built, by what is kept of it."""
-        return self._failure_path(commit).exists()
+    def set_build_aside(self, commit: str) -> None:
+        """Move a commit's build out of the cache, so that it is built again; `settle_build` must follow."""
+        backup = self._backup_path(commit)
+        backup.parent.mkdir(parents=True, exist_ok=True)
+        self.unpacked(commit).parent.rename(backup)
+        self.forget_build(commit)  # its time stamp
+
+    def settle_build(self, commit: str) -> bool:
+        """Restore a commit's build that was set aside if no new one exists, else remove it.
+
+        Returns:
+            whether it was restored.
+        """
+        backup = self._backup_path(commit)
+        if not backup.is_dir():
+            return False
+        if self.is_built(commit):
+            shutil.rmtree(backup)
+            return False
+        self.forget_build(commit)  # the remains of the failed one
+        build = self.unpacked(commit).parent
+        build.parent.mkdir(parents=True, exist_ok=True)
+        # asv's time stamp, before the folder: an interruption in between leaves no build that asv takes for half made
+        build.with_name(f"{build.name}.timestamp").touch()
+        backup.rename(build)
+        return True
+
+    def _backup_path(self, commit: str) -> Path:
+        return self.folder / BACKUP_FOLDER / commit
 
     def forget_build(self, commit: str) -> None:
-        """Let a commit be built again although its wheel is in the cache."""
+        """Remove a commit's wheel from the cache, so that it is built again."""
         self._cache._remove_cache_dir(commit)
 
+    def failed_before(self, commit: str) -> bool:
+        """Return whether a failed build of a commit is recorded."""
+        return self._failure_path(commit).exists()
+
     def forget_failures(self, commits: Sequence[str]) -> None:
-        """Let these commits be built again although they could not be built before."""
+        """Remove the records of failed builds, so that these commits are built again."""
         for commit in commits:
             self._failure_path(commit).unlink(missing_ok=True)

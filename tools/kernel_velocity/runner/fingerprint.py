@@ -1,17 +1,22 @@
-"""What a time depends on besides the code: driver, CUDA, torch, clocks, governor, as texts to be compared.
+"""Record what a timing depends on besides the source: the machine, the compilers, and the machine code that runs.
 
-Read in the process that starts a session, and without importing torch. What this machine does not say is absent: a fact
-that only one of two sessions knows is no change. Nothing that differs by itself from one hour to the next belongs here.
+Facts are texts that sessions are compared by, read without importing torch. A fact that this machine does not report is
+absent, because a fact that only one of two sessions has is no change. Facts that vary from hour to hour do not belong
+here.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib
 import importlib.util
 import json
+import os
 import platform
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,10 +24,12 @@ from typing import Any
 
 from kernel_velocity.results import lines, sessions
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.runner.build_info import BUILD_INFO, code_hash
-from kernel_velocity.runner.host import torch_version
+from kernel_velocity.runner.host import compiler, torch_version
 
+BUILD_INFO = Path("kernels", "_native", "build-info.json")  # in an unpacked wheel
 LIBRARY = BUILD_INFO.with_name("libkernel_velocity.so")
+DEFAULT_CUDA = "/usr/local/cuda"
+BUILD_SETTINGS = ("KV_CUDA", "KV_CUDA_ARCHITECTURES", "CXXFLAGS", "CUDAFLAGS")
 _CPUS = Path("/sys/devices/system/cpu")
 _CPU_INFO = Path("/proc/cpuinfo")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -30,20 +37,20 @@ _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)  # torch/versio
 
 
 def record(results_file: Path, began: float, unpacked: Path, environ: Mapping[str, str]) -> None:
-    """Keep beside a results file what the machine is now, and how its commit was built (arguments as `session`)."""
+    """Write `session` of the same arguments beside a results file."""
     lines.append_session(results_file, session(began, unpacked, environ))
 
 
 def session(began: float, unpacked: Path, environ: Mapping[str, str]) -> SessionFacts:
-    """Return what the machine is now, and how a commit was built.
+    """Return the facts of this machine and of a commit's build.
 
     Args:
-        began: Unix time at which the session that measures it began, s. unpacked: the commit's unpacked wheel.
-        environ: of the process that measures.
+        began: Unix time at which the measuring session began, s. unpacked: the commit's unpacked wheel.
+        environ: of the measuring process.
     """
     info = build_info(unpacked)
-    facts = {**now(environ), **compilers(info), **isa_of(unpacked)}
-    return SessionFacts(began=began, facts=facts, code=code_of(info, unpacked), ptxas=ptxas_of(info))
+    facts = {**now(environ), **_compilers(info), **isa_of(unpacked)}
+    return SessionFacts(began=began, facts=facts, code=code_hashes(unpacked), ptxas=ptxas_of(info))
 
 
 def now(environ: Mapping[str, str]) -> dict[str, str]:
@@ -51,11 +58,11 @@ def now(environ: Mapping[str, str]) -> dict[str, str]:
     texts: dict[str, str | None] = {
         "cpu": _cpu_info("model name"),
         "microcode": _cpu_info("microcode"),
-        "governor": _each(_CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor")),
-        "cpu clock limit": _each(_CPUS.glob("cpu[0-9]*/cpufreq/scaling_max_freq")),
-        "boost": _each([_CPUS / "cpufreq" / "boost"]),
-        "turbo off": _each([_CPUS / "intel_pstate" / "no_turbo"]),
-        "huge pages": _each([_HUGE_PAGES]),
+        "governor": _contents(_CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor")),
+        "cpu clock limit": _contents(_CPUS.glob("cpu[0-9]*/cpufreq/scaling_max_freq")),
+        "boost": _contents([_CPUS / "cpufreq" / "boost"]),
+        "turbo off": _contents([_CPUS / "intel_pstate" / "no_turbo"]),
+        "huge pages": _contents([_HUGE_PAGES]),
         "system": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
@@ -67,68 +74,108 @@ def now(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def compilers(info: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a wheel was compiled with, from its build-info.json."""
-    found = {name: info.get(name.replace(" ", "_")) for name in sorted(sessions.COMPILERS)}
-    return {name: text for name, text in found.items() if isinstance(text, str)}
+def toolchain(environ: Mapping[str, str]) -> str:
+    """Return the compilers and build settings in one line: equal lines build the same wheel from the same commit.
 
-
-def isa_of(unpacked: Path) -> dict[str, str]:
-    """Return the instruction set that the CPU kernels of an unpacked wheel run here ("isa"): its library is asked.
-
-    {} for a commit from before there was a choice, and where KV_ISA names none.
+    The line says "no nvcc" where no CUDA code is built.
     """
-    with suppress(OSError, AttributeError):
-        ask = ctypes.CDLL(str(unpacked / LIBRARY)).kv_isa
-        ask.argtypes, ask.restype = [], ctypes.c_char_p
-        name = ask()
-        return {"isa": name.decode()} if isinstance(name, bytes) else {}
-    return {}
+    cxx, nvcc = compiler(environ), _nvcc(environ)
+    parts = [_version(cxx, 0) if cxx else "no C++ compiler", _version(nvcc, -1) if nvcc else "no nvcc"]
+    parts += [f"{name}={environ[name]}" for name in BUILD_SETTINGS if environ.get(name)]
+    return "; ".join(parts)
 
 
-def code_of(info: Mapping[str, Any], unpacked: Path) -> dict[str, str]:
-    """Return what identifies the code of each kernel of an unpacked wheel."""
-    kernels = info.get("kernels")
-    hashes = {name: code_hash(unpacked, name) for name in kernels} if isinstance(kernels, Mapping) else {}
-    return {name: text for name, text in hashes.items() if text is not None}
+def _nvcc(environ: Mapping[str, str]) -> str | None:
+    """Return the nvcc that CMakeLists.txt finds, or None."""
+    hints = [environ[name] for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH") if environ.get(name)]
+    for hint in [*hints, DEFAULT_CUDA]:
+        for path in (Path(hint), Path(hint, "nvcc"), Path(hint, "bin", "nvcc")):
+            if path.is_file() and os.access(path, os.X_OK):
+                return str(path)
+    return shutil.which("nvcc")
 
 
-def ptxas_of(info: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the CUDA compiler said of each kernel of a wheel: "sm_90: 168 registers, 0 bytes spilled".
-
-    The most that a function takes, by architecture: registers of a thread, and bytes that it stores and loads for want
-    of more. Kernels without CUDA code are left out.
-    """
-    kernels = info.get("kernels")
-    found = {}
-    for name, said in kernels.items() if isinstance(kernels, Mapping) else ():
-        with suppress(LookupError, TypeError):
-            found[name] = "; ".join(_most(said["ptxas"]))
-    return {name: text for name, text in found.items() if text}
-
-
-def _most(functions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield, by architecture, the most that a function of a kernel takes."""
-    registers: dict[str, int] = {}
-    spilled: dict[str, int] = {}
-    for item in functions:
-        name = item["architecture"]
-        registers[name] = max(registers.get(name, 0), item["registers"])
-        spilled[name] = max(spilled.get(name, 0), item["spill_store_bytes"] + item["spill_load_bytes"])
-    for name in sorted(registers):
-        yield f"{name}: {registers[name]} registers, {spilled[name]} bytes spilled"
+def _version(program: str, line: int) -> str:
+    """Return a line of the output of `program --version`, or the program's path where the output is empty."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return (done.stdout.strip().splitlines() or [program])[line].strip()
 
 
 def build_info(unpacked: Path) -> dict[str, Any]:
-    """Return the build-info.json of an unpacked wheel; {} for a commit from before there was one."""
+    """Return the build-info.json of an unpacked wheel; {} for a commit that wrote none."""
     with suppress(OSError, ValueError):
         info = json.loads((unpacked / BUILD_INFO).read_text(encoding="utf-8"))
         return info if isinstance(info, dict) else {}
     return {}
 
 
-def _each(paths: Iterable[Path]) -> str | None:
-    """Return what the files say, each text once; None where there is none to read."""
+def _compilers(info: Mapping[str, Any]) -> dict[str, str]:
+    """Return the compilers that build-info.json names."""
+    texts = {name: info.get(name.replace(" ", "_")) for name in sorted(sessions.COMPILERS)}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+
+def isa_of(unpacked: Path) -> dict[str, str]:
+    """Return {"isa": the instruction set that the CPU kernels use here}, as the wheel's library reports it.
+
+    Empty where the library has no such function, or KV_ISA names an unknown set.
+    """
+    with suppress(OSError, AttributeError):
+        kv_isa = ctypes.CDLL(str(unpacked / LIBRARY)).kv_isa
+        kv_isa.argtypes, kv_isa.restype = [], ctypes.c_char_p
+        name = kv_isa()
+        return {"isa": name.decode()} if isinstance(name, bytes) else {}
+    return {}
+
+
+def code_hashes(unpacked: Path) -> dict[str, str]:
+    """Return the code hash of each kernel of an unpacked wheel. Equal hashes mean equal machine code.
+
+    A kernel's hash covers its `code_hash` of build-info.json (machine code of host object and cubin, the kernel's
+    Python files, flags) and the Python files of `kernels/` and `kernels/_native/`: a slower call there slows every
+    kernel. A kernel without a `code_hash` is left out.
+    """
+    kernels = build_info(unpacked).get("kernels")
+    if not isinstance(kernels, Mapping):
+        return {}
+    paths = sorted([*(unpacked / "kernels").glob("*.py"), *(unpacked / BUILD_INFO).parent.glob("*.py")])
+    shared = b"".join(f"{path.relative_to(unpacked)}\0".encode() + path.read_bytes() + b"\0" for path in paths)
+    hashes = {name: entry.get("code_hash") for name, entry in kernels.items() if isinstance(entry, Mapping)}
+    return {
+        name: hashlib.sha256(text.encode() + shared).hexdigest()
+        for name, text in hashes.items()
+        if isinstance(text, str)
+    }
+
+
+def ptxas_of(info: Mapping[str, Any]) -> dict[str, str]:
+    """Return the output of ptxas for each CUDA kernel of a wheel: "sm_90: 168 registers, 0 bytes spilled".
+
+    Both figures are the maximum over the kernel's functions, by architecture. Registers are per thread; spilled bytes
+    are stores and loads.
+    """
+    kernels = info.get("kernels")
+    texts = {}
+    for name, entry in kernels.items() if isinstance(kernels, Mapping) else ():
+        with suppress(LookupError, TypeError):
+            texts[name] = "; ".join(_maxima(entry["ptxas"]))
+    return {name: text for name, text in texts.items() if text}
+
+
+def _maxima(functions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a text per architecture with the maximum over the functions of a kernel."""
+    registers: dict[str, int] = {}
+    spilled: dict[str, int] = {}
+    for function in functions:
+        name = function["architecture"]
+        registers[name] = max(registers.get(name, 0), function["registers"])
+        spilled[name] = max(spilled.get(name, 0), function["spill_store_bytes"] + function["spill_load_bytes"])
+    for name in sorted(registers):
+        yield f"{name}: {registers[name]} registers, {spilled[name]} bytes spilled"
+
+
+def _contents(paths: Iterable[Path]) -> str | None:
+    """Return the different contents of the readable files, or None."""
     texts = set()
     for path in paths:
         with suppress(OSError):
@@ -145,17 +192,17 @@ def _cpu_info(field: str) -> str | None:
 
 
 def _torch_cuda() -> str | None:
-    """Return the CUDA that torch was built for, from its version.py; None for a torch without."""
+    """Return the CUDA version that torch was built for, from its version.py; None for a CPU build."""
     with suppress(ImportError, ValueError, OSError):
         spec = importlib.util.find_spec("torch")
         if spec is not None and spec.origin is not None:
-            found = _CUDA.search(Path(spec.origin).with_name("version.py").read_text(encoding="utf-8"))
-            return found[1] if found else None
+            match = _CUDA.search(Path(spec.origin).with_name("version.py").read_text(encoding="utf-8"))
+            return match[1] if match else None
     return None
 
 
 def _gpus(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the driver, and the kinds and limits of the GPUs that are visible; {} without NVML or a driver."""
+    """Return the driver, and the models and limits of the visible GPUs; {} without NVML or a driver."""
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ModuleNotFoundError:
@@ -165,7 +212,7 @@ def _gpus(environ: Mapping[str, str]) -> dict[str, str | None]:
     except nvml.NVMLError:  # no driver
         return {}
     try:
-        driver = _asked(nvml, nvml.nvmlSystemGetDriverVersion)
+        driver = _query(nvml, nvml.nvmlSystemGetDriverVersion)
         described = sorted({_gpu(nvml, handle) for handle in _visible(nvml, environ.get("CUDA_VISIBLE_DEVICES"))})
         return {"driver": driver, "gpu": " | ".join(described)}
     finally:
@@ -174,12 +221,12 @@ def _gpus(environ: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _visible(nvml: Any, wanted: str | None) -> Iterator[Any]:
-    """Yield the handles of GPUs; those that CUDA_VISIBLE_DEVICES names by UUID, else all.
+    """Yield the handles of the GPUs that CUDA_VISIBLE_DEVICES names by UUID, else of all.
 
-    Its numbers count in CUDA's order, which NVML does not know.
+    Numbers in that variable are ignored: they count in CUDA's order, which NVML does not know.
     """
     names = {name.strip() for name in (wanted or "").split(",") if name.strip().startswith("GPU-")}
-    for index in range(int(_asked(nvml, nvml.nvmlDeviceGetCount) or 0)):
+    for index in range(int(_query(nvml, nvml.nvmlDeviceGetCount) or 0)):
         with suppress(nvml.NVMLError):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             if not names or any(str(nvml.nvmlDeviceGetUUID(handle)).startswith(name) for name in names):
@@ -187,8 +234,8 @@ def _visible(nvml: Any, wanted: str | None) -> Iterator[Any]:
 
 
 def _gpu(nvml: Any, handle: Any) -> str:
-    """Return a GPU's name and what limits it: application clocks (what a lock sets), the power limit, ECC."""
-    questions: dict[str, Callable[[], Any]] = {
+    """Return a GPU's name and its limits: application clocks (which a clock lock sets), power limit, ECC, MIG."""
+    queries: dict[str, Callable[[], Any]] = {
         "SM clock, MHz": lambda: nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM),
         "memory clock, MHz": lambda: nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_MEM),
         "power limit, mW": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle),
@@ -196,15 +243,15 @@ def _gpu(nvml: Any, handle: Any) -> str:
         "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(handle),
         "MIG": lambda: nvml.nvmlDeviceGetMigMode(handle)[0],
     }
-    answers = {name: _asked(nvml, ask) for name, ask in questions.items()}
-    known = [f"{name} {answer}" for name, answer in answers.items() if answer is not None]
-    return "; ".join([_asked(nvml, lambda: nvml.nvmlDeviceGetName(handle)) or "a GPU", *known])
+    values = {name: _query(nvml, query) for name, query in queries.items()}
+    limits = [f"{name} {value}" for name, value in values.items() if value is not None]
+    return "; ".join([_query(nvml, lambda: nvml.nvmlDeviceGetName(handle)) or "a GPU", *limits])
 
 
-def _asked(nvml: Any, ask: Callable[[], Any]) -> str | None:
-    """Return an answer as text; None where the device keeps it to itself, or the binding has no such question."""
+def _query(nvml: Any, query: Callable[[], Any]) -> str | None:
+    """Return the value of an NVML query as text; None where the device or the binding does not support it."""
     try:
-        answer = ask()
+        value = query()
     except (nvml.NVMLError, AttributeError):
         return None
-    return answer.decode() if isinstance(answer, bytes) else str(answer)
+    return value.decode() if isinstance(value, bytes) else str(value)

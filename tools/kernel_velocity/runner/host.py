@@ -1,4 +1,4 @@
-"""What measuring borrows from its machine: torch, a compiler, and the settings of a process."""
+"""The host of a measurement: its torch, its compiler, its device, and the variables of a measuring process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernel_velocity.errors import UsageError
 
-# What every measuring process gets, the same for every implementation.
+# Of every measuring process, the same for every implementation.
 #
 # The allocator: above 32 MB glibc maps and unmaps memory at every allocation, and returns the heap's top when it is
 # freed, so that an implementation that allocates its output measures page faults (3 ms becomes 60). No mappings and
@@ -29,7 +29,7 @@ ALLOCATOR: Mapping[str, str] = {
 # torch.cuda.is_available() then asks NVML and does not initialise CUDA, which a forking server must not do.
 CUDA_CHECK: Mapping[str, str] = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
-# A crash then prints what it was, where asv only sees a process that ended.
+# A crash then prints its cause, where asv only sees a process that ended.
 CRASHES: Mapping[str, str] = {"PYTHONFAULTHANDLER": "1"}
 
 
@@ -50,7 +50,7 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
 
 
 def torch_version() -> str | None:
-    """Return the version of the torch that the running interpreter would import, or None; imports nothing."""
+    """Return the version of the installed torch, or None, without importing it."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -58,11 +58,10 @@ def torch_version() -> str | None:
 
 
 def host_site_folders(paths: Sequence[str]) -> tuple[Path, ...]:
-    """Return the existing folders of installed packages among `paths` (a `sys.path`), in order, each once.
+    """Return the existing site folders among `paths` (a `sys.path`), in order, without duplicates.
 
-    A virtual environment that borrows torch from another through a path file has that one's folder in its
-    `sys.path` too. Other folders (the current one, a checkout) are left out: they could hold a `kernels` of
-    their own.
+    A virtual environment that borrows torch through a path file has the lender's site folder in its `sys.path` too.
+    Other folders (the current one, a checkout) are left out: they could hold a `kernels` of their own.
     """
     folders = [Path(path) for path in paths if Path(path).name in ("site-packages", "dist-packages")]
     return tuple(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
@@ -71,16 +70,21 @@ def host_site_folders(paths: Sequence[str]) -> tuple[Path, ...]:
 NO_COMPILER = "no C++ compiler found (CXX, c++, g++, clang++): install one, for example `apt install g++`"
 
 
+def compiler(environ: Mapping[str, str]) -> str | None:
+    """Return the path of the compiler that CXX names, else of the first of c++, g++, clang++; None: it is missing."""
+    names = environ.get("CXX", "").split()[:1] or ["c++", "g++", "clang++"]
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
 def has_compiler() -> bool:
-    """Return whether a C++ compiler can be found: the one that CXX names, else one of the usual names."""
-    names = [os.environ["CXX"].split()[0]] if os.environ.get("CXX", "").strip() else ["c++", "g++", "clang++"]
-    return any(shutil.which(name) is not None for name in names)
+    """Return whether there is a C++ compiler."""
+    return compiler(os.environ) is not None
 
 
 def device() -> str:
-    """Return "cuda" where there is a GPU that PyTorch can use, else "cpu"."""
+    """Return "cuda" where PyTorch can use a GPU, else "cpu"."""
     if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
         return "cpu"  # no driver: saves the second that importing torch costs
-    question = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
-    done = subprocess.run([sys.executable, "-c", question], capture_output=True, check=False)
+    script = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     return "cuda" if done.returncode == 0 else "cpu"
