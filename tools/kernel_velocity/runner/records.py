@@ -1,4 +1,4 @@
-"""What is recorded of commits on one machine, read for a run: values, rounds, failures, what the machine was."""
+"""Read the recorded values, rounds, failures and machine facts of commits, on one machine, for a run."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Line = TypeVar("Line", Round, Failure)
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The files of a machine and environment in asv's results directory, and of what lies beside them."""
+    """The files of one machine and environment in asv's results directory, and the telemetry beside them."""
 
     results: Path  # asv's directory
     machine: str
     environment: str
-    series: Selection  # whose versions count
-    notes: dict[str, None] = field(default_factory=dict)  # what could not be read, one line each, in order
+    series: Selection
+    notes: dict[str, None] = field(default_factory=dict)  # unreadable lines, one note each, in order
 
     def path(self, commit: str) -> Path:
-        """Return where asv keeps what it recorded of a commit."""
+        """Return the path of asv's results file of a commit."""
         return self.results / str(get_filename(self.machine, commit, self.environment))
 
     def stored(self, commit: str) -> StoredFile | None:
-        """Return what asv recorded of a commit; None: nothing.
+        """Return asv's results file of a commit, or None.
 
         Raises:
             ResultsError: the file is broken.
@@ -51,61 +51,64 @@ class Records:
         return StoredFile(path) if path.exists() else None
 
     def known(self, commit: str) -> dict[Series, StoredSeries]:
-        """Return what is stored of a commit in the versions of today's suite."""
+        """Return the stored series of a commit whose version is that of today's suite."""
         stored, versions = self.stored(commit), self.series.versions
-        found = stored.series() if stored else ()
-        return {one: item for one, item in found if stored and stored.version(one[0]) == versions.get(one[0])}
+        if stored is None:
+            return {}
+        return {key: value for key, value in stored.series() if stored.version(key[0]) == versions.get(key[0])}
 
     def is_measured(self, commit: str, rounds: int, method: str) -> bool:
-        """Return whether what is recorded of a commit leaves nothing to measure of `rounds` by a timing method."""
+        """Return whether every series of a commit has its `rounds`, timed by `method`, or a reason for their lack."""
         known = self.known(commit)
         recorded = by_series(self.rounds(commit))
-        joined = {series: join(recorded.get(series, ()), item) for series, item in known.items()}
-        other = {series for series, found in joined.items() if found and found[-1].method != method}
-        return is_measured(known, self.series.series, rounds, told=self.told(commit), other_method=other)
+        joined = {series: join(recorded.get(series, ()), value) for series, value in known.items()}
+        other = {series for series, values in joined.items() if values and values[-1].method != method}
+        failures = self.failure_counts(commit)
+        return is_measured(known, self.series.series, rounds, failures=failures, other_method=other)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return whether every chosen series of a commit that has a value was measured after a Unix time, s."""
+        """Return whether every recorded round of a commit's chosen series is newer than a Unix time, s; False: none."""
         wanted = set(self.series.series)
-        found = [item for item in self.rounds(commit) if (item.benchmark, item.params) in wanted]
-        now = time.time()  # what is of after it was measured before the clock was set back
-        return bool(found) and all(when <= item.time <= now for item in found)
+        times = [record.time for record in self.rounds(commit) if (record.benchmark, record.params) in wanted]
+        now = time.time()  # a later time was recorded before the clock was set back
+        return bool(times) and all(when <= moment <= now for moment in times)
 
-    def kept_rounds(self, commit: str, rounds: int, method: str) -> int:
-        """Return how many rounds of a commit a run of `rounds` can go on from: of a machine that is as it was."""
+    def resumable_rounds(self, commit: str, rounds: int, method: str) -> int:
+        """Return how many rounds of a commit a run of `rounds` can append to; 0 where the machine has changed."""
         if sessions.changes(self.facts(commit), fingerprint.now(os.environ)):
             return 0
-        return resume.kept_rounds(
+        return resume.resumable_rounds(
             self.known(commit),
             by_series(self.rounds(commit)),
             self.series.series,
-            told=self.told(commit),
+            failures=self.failure_counts(commit),
             rounds=rounds,
             method=method,
             now=time.time(),
         )
 
     def measurements(self, commits: Collection[str], repository: Path) -> list[Measurement]:
-        """Return what is recorded of some commits of a repository and of the chosen series."""
+        """Return the measurements of the chosen series at some commits of a repository."""
         wanted = set(self.series.series)
         recorded = past.open(self.results, repository, commits=commits)
         self.notes.update(dict.fromkeys(recorded.problems))
         return [
-            item
+            measurement
             for commit in recorded.paths
-            for item in recorded.at(commit)
-            if (item.key.machine, item.key.environment) == (self.machine, self.environment)
-            and (item.key.benchmark, (item.key.implementation, item.key.case)) in wanted
+            for measurement in recorded.at(commit)
+            for key in [measurement.key]
+            if (key.machine, key.environment) == (self.machine, self.environment)
+            and (key.benchmark, (key.implementation, key.case)) in wanted
         ]
 
     def facts(self, commit: str) -> Mapping[str, str] | None:
-        """Return what the machine was when a commit was measured last; None: it is not known."""
+        """Return the machine's facts of a commit's last session, or None."""
         last = sessions.at(lines.read_sessions(self.path(commit), []), None)
         return None if last is None else last.facts
 
-    def told(self, commit: str) -> Counter[Series]:
-        """Return how many rounds of each series said why they have no value."""
-        return Counter((item.benchmark, item.params) for item in self.failures(commit))
+    def failure_counts(self, commit: str) -> Counter[Series]:
+        """Return the number of recorded failures of each series, inapplicable ones included."""
+        return Counter((failure.benchmark, failure.params) for failure in self.failures(commit))
 
     def failures(self, commit: str) -> list[Failure]:
         """Return the recorded failures of a commit."""
@@ -117,6 +120,6 @@ class Records:
 
     def _read(self, commit: str, suffix: str, decode: Callable[[str], Line]) -> list[Line]:
         notes: list[str] = []
-        found = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
+        records = lines.read(lines.beside(self.path(commit), suffix), decode, notes)
         self.notes.update(dict.fromkeys(notes))
-        return found
+        return records

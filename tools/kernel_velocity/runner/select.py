@@ -1,4 +1,4 @@
-"""What `make track` measures: which commits, and which series of the suite."""
+"""Select the series of the suite that `make track` measures, and tell which of them are complete."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kernel_velocity.harness.suite import Suite
 from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.join import StoredSeries
 
-HOT, ERROR = ".time_hot", ".track_max_error"  # how the names of benchmarks end (contract)
+HOT, ERROR = ".time_hot", ".track_max_error"  # suffixes of the names of benchmarks (contract)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The series to measure: times in rounds; errors, and the compilers' figures, once."""
+    """The series to measure: timings in rounds, errors and compiler figures once."""
 
-    series: tuple[Series, ...]
+    series: tuple[Series, ...]  # timings
     versions: dict[str, str]  # benchmark -> its version in the suite
-    errors: tuple[Series, ...] = ()  # track_max_error of what is timed hot, where the suite tracks it
-    figures: tuple[Series, ...] = ()  # of the code of the kernels that are timed, for all devices
+    errors: tuple[Series, ...] = ()  # track_max_error of the series timed hot, where the suite has it
+    figures: tuple[Series, ...] = ()  # compiler figures of the timed kernels, for all devices
 
     def expressions(self) -> list[str]:
         """Return the regular expressions that make asv's `--bench` select exactly the timed series."""
@@ -31,57 +31,57 @@ class Selection:
 
     @property
     def tracked(self) -> tuple[Series, ...]:
-        """What is no time."""
+        """Errors and compiler figures."""
         return self.errors + self.figures
 
     def tracked_expressions(self) -> list[str]:
-        """Return those that select exactly what is no time."""
+        """Return the expressions that select exactly the tracked series."""
         return _expressions(self.tracked)
 
 
 def _expressions(series: Sequence[Series]) -> list[str]:
-    found = []
-    for name, group in itertools.groupby(series, key=lambda one: one[0]):
+    expressions = []
+    for name, group in itertools.groupby(series, key=lambda key: key[0]):
         combinations = "|".join(re.escape(", ".join(map(repr, params))) for _, params in group)
-        found.append(rf"^{re.escape(name)}\((?:{combinations})\)$")
-    return found
+        expressions.append(rf"^{re.escape(name)}\((?:{combinations})\)$")
+    return expressions
 
 
 def select(suite: Suite, device: str, tier: str, bench: str | None) -> Selection:
-    """Return the series of a suite on a device, without implementations that can exist on another one only.
+    """Return the series of a suite on a device, without the implementations of other devices.
 
     Args:
-        device: "cpu" or "cuda". tier: "core" (two test cases of every kernel, hot) or "full" (all of them hot, and
-            those that caches hold cold, too). bench: a regular
-            expression that a series, as asv writes it ("matmul.Cpu.time_hot('native', '...')"), must match;
-            None: all.
+        device: "cpu" or "cuda". tier: "core" (two test cases of every kernel, hot) or "full" (all cases hot, and those
+            that fit in caches also cold).
+        bench: a regular expression that a series must match, in asv's notation ("matmul.Cpu.time_hot('native',
+            '...')"); None: all series.
 
     Raises:
-        UsageError: no such tier, not a regular expression, or nothing matches.
+        UsageError: unknown tier, malformed expression, or no match.
     """
     if tier not in ("core", "full"):
         raise UsageError(f"TIER={tier!r}; there are core (two test cases per kernel) and full")
     chosen = suite.core(device) if tier == "core" else None
-    found: list[Series] = []
+    timings: list[Series] = []
     tracked: set[Series] = set()
     versions = {}
     for problem in suite.problems(device):
-        timed_by = suite.benchmark(str(problem.kernel), device)
-        timed = {"time_hot": timed_by.params}
-        if tier == "full" and hasattr(timed_by, "time_cold"):
-            timed["time_cold"] = timed_by.cold_params
-        for method, (implementations, names) in timed.items():
+        benchmark = suite.benchmark(str(problem.kernel), device)
+        methods = {"time_hot": benchmark.params}
+        if tier == "full" and hasattr(benchmark, "time_cold"):
+            methods["time_cold"] = benchmark.cold_params
+        for method, (implementations, names) in methods.items():
             name = f"{problem.kernel}.{cases.DEVICES[device]}.{method}"
-            versions[name] = timed_by.version
-            kept = [case for case in names if chosen is None or case in chosen[problem.name]]
-            able = [one for one in implementations if one in cases.implementations_on(device)]
-            found += [(name, params) for params in itertools.product(able, kept)]
-        if hasattr(timed_by, "error_params"):
+            versions[name] = benchmark.version
+            of_tier = [case for case in names if chosen is None or case in chosen[problem.name]]
+            on_device = [name for name in implementations if name in cases.implementations_on(device)]
+            timings += [(name, params) for params in itertools.product(on_device, of_tier)]
+        if hasattr(benchmark, "error_params"):
             name = f"{problem.kernel}.{cases.DEVICES[device]}{ERROR}"
-            versions[name] = timed_by.version
-            tracked |= {(name, params) for params in itertools.product(*timed_by.error_params)}
-    series = tuple(_matching(found, bench))
-    twins = (_twin(one, HOT, ERROR) for one in series)
+            versions[name] = benchmark.version
+            tracked |= {(name, params) for params in itertools.product(*benchmark.error_params)}
+    series = tuple(_matching(timings, bench))
+    twins = (_twin(key, HOT, ERROR) for key in series)
     errors = tuple(error for error in twins if error in tracked)
     figures = dict(_figures(suite, series, all_kernels=bench is None))
     versions |= {name: version for (name, _), version in figures.items()}
@@ -89,22 +89,22 @@ def select(suite: Suite, device: str, tier: str, bench: str | None) -> Selection
 
 
 def _figures(suite: Suite, series: Iterable[Series], *, all_kernels: bool) -> Iterator[tuple[Series, str]]:
-    """Yield the compilers' figures of the kernels whose own code is among some series, or of all; with their versions.
+    """Yield the compiler figures, with versions, of the kernels whose native code is among `series`, or of all.
 
-    For all devices, whichever is here: a machine without a GPU sees what became of its code.
+    Figures of every device are included: a machine without a GPU can tell how its CUDA code changed.
     """
     kernels = dict.fromkeys(name.partition(".")[0] for name, params in series if params[0] == cases.NATIVE)
     if all_kernels:
         kernels |= dict.fromkeys(str(problem.kernel) for problem in suite.problems())
     for kernel, (device, class_name) in itertools.product(kernels, cases.DEVICES.items()):
-        timed_by = suite.benchmark(kernel, device)
-        for figure in cases.FIGURES[device] if hasattr(timed_by, "figure_params") else ():
+        benchmark = suite.benchmark(kernel, device)
+        for figure in cases.FIGURES[device] if hasattr(benchmark, "figure_params") else ():
             name = f"{kernel}.{class_name}.track_{figure}"
-            yield from (((name, params), timed_by.version) for params in itertools.product(*timed_by.figure_params))
+            yield from (((name, params), benchmark.version) for params in itertools.product(*benchmark.figure_params))
 
 
 def _twin(series: Series, method: str, other: str) -> Series:
-    """Return the same series of another method; of a series that is not of `method`, one that exists nowhere."""
+    """Return the series of another method; the name of a series that does not end in `method` exists nowhere."""
     name, params = series
     return f"{name.removesuffix(method)}{other}", params
 
@@ -116,11 +116,11 @@ def _matching(series: Sequence[Series], bench: str | None) -> list[Series]:
         expression = re.compile(bench)
     except re.error as error:
         raise UsageError(f"BENCH={bench!r} is not a regular expression: {error}") from None
-    found = [item for item in series if expression.search(f"{item[0]}({', '.join(map(repr, item[1]))})")]
-    if not found:
+    matches = [key for key in series if expression.search(f"{key[0]}({', '.join(map(repr, key[1]))})")]
+    if not matches:
         names = ", ".join(dict.fromkeys(name for name, _ in series))
         raise UsageError(f"BENCH={bench!r} matches no series; there are {names}, of implementations and test cases")
-    return found
+    return matches
 
 
 def is_measured(
@@ -128,59 +128,60 @@ def is_measured(
     wanted: Iterable[Series],
     rounds: int,
     *,
-    told: Mapping[Series, int],
+    failures: Mapping[Series, int],
     other_method: Container[Series],
 ) -> bool:
     """Return whether a commit's stored results leave nothing to measure.
 
-    Every series must have its `rounds`, or a reason why not: asv stores "does not apply" and "was not asked for" alike.
-    A failure is not tried again by itself; where every implementation failed, the build or the machine was to blame,
-    and it is.
+    Every series must have its `rounds`, or a recorded reason: asv stores the same null for a series that does not apply
+    and for one that an earlier run left out. A failed series is complete, unless every implementation of its test case
+    failed, which is the fault of the build or the machine.
 
     Args:
-        stored: what asv stores. wanted: the series asked for. rounds: how many each should have.
-        told: how many rounds of a series said why they have no value (failed, or do not apply).
+        stored: asv's values. wanted: the run's series. rounds: of a complete series.
+        failures: number of recorded failures of a series, inapplicable ones included.
         other_method: series whose value was timed by another method than this run's.
     """
     for series in wanted:
-        item = stored.get(series)
-        if item is None or series in other_method:
+        value = stored.get(series)
+        if value is None or series in other_method:
             return False
-        if item.failed:
-            same_case = [found for key, found in stored.items() if (key[0], key[1][-1]) == (series[0], series[1][-1])]
-            if all(found.failed for found in same_case):
+        if value.failed:
+            name, params = series
+            same_case = [other for key, other in stored.items() if (key[0], key[1][-1]) == (name, params[-1])]
+            if all(other.failed for other in same_case):
                 return False
-        elif (item.value is not None and (item.count or 0) + told.get(series, 0) < rounds) or (
-            item.value is None and not told.get(series, 0)
-        ):
+        elif value.value is None:
+            if not failures.get(series, 0):
+                return False
+        elif (value.count or 0) + failures.get(series, 0) < rounds:
             return False
     return True
 
 
 def is_tracked(
-    stored: Mapping[Series, StoredSeries], wanted: Iterable[Series], *, told: Container[Series] = ()
+    stored: Mapping[Series, StoredSeries], wanted: Iterable[Series], *, failures: Container[Series] = ()
 ) -> bool:
-    """Return whether a commit's stored results leave no error or figure to track.
+    """Return whether a commit's stored results leave no error or compiler figure to take.
 
-    Every one of `wanted` must have a value, have failed, or be one of `told`, which said why they have none; or else
-    the time of the same call (an error has one) must have none: what does not apply or fails there does here. What
-    failed is not tried again by itself.
+    A series is complete if it has a value, has failed, or is among `failures` (which includes inapplicable ones). An
+    error is complete too if the timing of the same call has no value, because that call fails or does not apply.
     """
     for series in wanted:
-        item, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
-        if item is None:
+        value, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
+        if value is None:
             return False
-        settled = item.value is not None or item.failed or series in told
-        if not settled and (hot is None or hot.value is not None):
+        complete = value.value is not None or value.failed or series in failures
+        if not complete and (hot is None or hot.value is not None):
             return False
     return True
 
 
 def wrong_errors(stored: Mapping[Series, StoredSeries], wanted: Iterable[Series]) -> list[Series]:
-    """Return those of `wanted` (errors) that failed although the same call has a time: nobody else names them."""
-    found = []
+    """Return those of `wanted` (errors) that failed although the same call was timed; no other line reports them."""
+    wrong = []
     for series in wanted:
-        item, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
-        if item is not None and item.failed and hot is not None and hot.value is not None:
-            found.append(series)
-    return found
+        value, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))
+        if value is not None and value.failed and hot is not None and hot.value is not None:
+            wrong.append(series)
+    return wrong

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from asv.config import Config
 from asv.console import log
@@ -18,6 +18,7 @@ from asv.repo import get_repo
 from kernel_velocity.errors import KernelVelocityError, ResultsError
 from kernel_velocity.files import remove_left, replace_text
 from kernel_velocity.harness import timing
+from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import backup, ingest
 from kernel_velocity.results import failures as failure_lines
@@ -25,7 +26,7 @@ from kernel_velocity.results.asv_file import Series
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
-from kernel_velocity.runner import ceilings, fingerprint, report, resume
+from kernel_velocity.runner import fingerprint, report, resume
 from kernel_velocity.runner.asv import MEASURING_FOLDERS, Reader, environment_of, run_asv
 from kernel_velocity.runner.environment import CommitNotBuilt
 from kernel_velocity.runner.publish import write_site
@@ -33,13 +34,13 @@ from kernel_velocity.runner.records import Records
 from kernel_velocity.runner.report import Cost
 from kernel_velocity.runner.select import Selection, is_tracked, wrong_errors
 
-PAGES = "kernel-velocity"
-Line = TypeVar("Line", Round, Failure)
+PAGES = "kernel-velocity"  # folder of the site below asv's html_dir
+CEILINGS_MODULE = "device.py"  # of the suite; a suite without it has no ceilings
 
 
 @dataclass(kw_only=True)
 class Session:
-    """The state of a run. `root` is the current folder: asv knows no other."""
+    """The state of a run. `root` must be the current folder, which asv uses."""
 
     root: Path
     commits: tuple[str, ...]  # newest first
@@ -49,9 +50,9 @@ class Session:
     build_seconds: dict[str, float] = field(default_factory=dict)
     failed_builds: dict[str, str] = field(default_factory=dict)  # commit -> one line
     unreadable: dict[str, str] = field(default_factory=dict)  # commit -> one line: its results file is broken
-    measured: tuple[str, ...] = ()  # by this run
-    tracked: tuple[str, ...] = ()  # of which this run had the errors computed
-    notes: dict[str, None] = field(default_factory=dict)  # what could not be read or shown, one line each, in order
+    measured: tuple[str, ...] = ()  # commits timed by this run
+    tracked: tuple[str, ...] = ()  # commits whose errors and compiler figures this run took
+    notes: dict[str, None] = field(default_factory=dict)  # problems, one line each, in order
     reader: Reader = field(default_factory=Reader)
     records: Records = field(init=False)
     _began: float = field(default_factory=time.time)
@@ -77,28 +78,26 @@ class Session:
 
     @property
     def environment(self) -> str:
-        """asv's name of the environment that is measured in."""
+        """asv's name of the environment."""
         return str(self._environment.name)
 
     def build(self, again: bool, out: TextIO) -> None:
-        """Build every commit that is not in the cache; one that cannot be built is noted, and left out from
-        then on.
+        """Build every commit that is not in the cache. One that does not build is left out from then on.
 
-        They are built here, and not by `asv run`, because asv records a null for every benchmark of a
-        commit that does not build: values that were recorded before would be replaced by a compiler that is
-        missing today.
+        `asv run` would build them too, but it records a null for every benchmark of a commit that does not build: a
+        compiler that is missing today would erase recorded values.
         """
         repo: Any = get_repo(self._conf)
         if again:
             self._environment.forget_failures(self.commits)
         self._environment.create()
         for commit in reversed(self.commits):
-            self._look_at_toolchain(commit, again, out)
+            self._check_toolchain(commit, again, out)
             if self._environment.is_built(commit):
                 continue
             began = time.time()
             try:
-                with log.set_level(logging.CRITICAL):  # it is printed below
+                with log.set_level(logging.CRITICAL):  # the error is printed below
                     self._environment.build(repo, commit)
             except CommitNotBuilt as error:
                 self.failed_builds[commit] = f"build failed: {error}"
@@ -107,33 +106,33 @@ class Session:
             self.build_seconds[commit] = time.time() - began
             print(f"built {commit[:SHORT]} in {self.build_seconds[commit]:.1f} s", file=out, flush=True)
 
-    def _look_at_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
-        """Forget a build of other compilers or settings if it may be made again; else say what it is."""
-        then = self._environment.other_toolchain(commit)
-        if then is None:
+    def _check_toolchain(self, commit: str, again: bool, out: TextIO) -> None:
+        """Remove a build by another toolchain if `again`, else print a note."""
+        toolchain = self._environment.other_toolchain(commit)
+        if toolchain is None:
             return
         if again:
             self._environment.forget_build(commit)
-        elif then:
-            here = "`make track AGAIN=1` builds it with what is here now"
-            print(f"note: {commit[:SHORT]} was built with {then}; {here}", file=out)
+        elif toolchain:
+            hint = "`make track AGAIN=1` builds it with the compilers of today"
+            print(f"note: {commit[:SHORT]} was built with {toolchain}; {hint}", file=out)
 
     def recover(self, out: TextIO) -> None:
-        """Put back what a run that was killed took away, and remove what one left that keeps nothing in results/."""
+        """Restore what a killed run backed up, and remove the temporary folders and files that it left."""
         for line in backup.put_back(self.root, self.results):
             print(line, file=out)
         for folder in (self.results / name for name in MEASURING_FOLDERS):
             if folder.is_dir():
                 shutil.rmtree(folder)
                 print(f"{folder}: left by a run that was cut off, removed", file=out)
-        for left in (*remove_left(self.results), *remove_left(self.root / ".asv" / "journals")):
-            print(f"{left}: left by a run that was cut off, removed", file=out)
+        for path in (*remove_left(self.results), *remove_left(self.root / ".asv" / "journals")):
+            print(f"{path}: left by a run that was cut off, removed", file=out)
 
     def measure(self, again: bool, out: TextIO) -> None:
-        """Have asv measure what is built and not measured yet, rounds interleaved over the commits.
+        """Have asv measure the built commits that are incomplete, rounds interleaved over the commits.
 
-        Errors and the compilers' figures are taken once, after the last round: that disturbs no time.
-        However it ends, no series has fewer rounds afterwards than it had, and than were asked for.
+        Errors and compiler figures are taken once, after the last round, where they disturb no timing. However this
+        ends, no series loses rounds, unless it gains the wanted number.
 
         Raises:
             KernelVelocityError: asv itself failed.
@@ -141,30 +140,30 @@ class Session:
         built = [commit for commit in self.commits if commit not in self.failed_builds and self.is_readable(commit)]
         self.measured = tuple(commit for commit in built if again or not self.is_measured(commit))
         if len(self.measured) < len(built):
-            known = len(built) - len(self.measured)
-            print(f"{known} commits are measured already (`make track AGAIN=1` repeats them)", file=out)
+            complete = len(built) - len(self.measured)
+            print(f"{complete} commits are measured already (`make track AGAIN=1` repeats them)", file=out)
         tracked = self.series.tracked
         pending = (
             commit
             for commit in built
-            if not is_tracked(self.records.known(commit), tracked, told=self.records.told(commit))
+            if not is_tracked(self.records.known(commit), tracked, failures=self.records.failure_counts(commit))
         )
         self.tracked = tuple(dict.fromkeys((*(self.measured if tracked else ()), *pending)))
         if not self.measured and not self.tracked:
             return
         self._began = time.time()
         backup.keep(self.root, map(self.records.path, {*self.measured, *self.tracked}))
-        kept = {
-            commit: 0 if again else self.records.kept_rounds(commit, self.rounds, self._method)
+        done = {
+            commit: 0 if again else self.records.resumable_rounds(commit, self.rounds, self._method)
             for commit in self.measured
         }
-        if line := resume.said(kept, self.rounds, SHORT):
+        if line := resume.summary(done, self.rounds, SHORT):
             print(line, file=out)
         try:
-            for step in resume.steps(kept, self.rounds):
+            for step in resume.steps(done, self.rounds):
                 rounds = ["--interleave-rounds", "--record-samples", "--attribute", f"rounds={step.rounds}"]
-                added = ["--append-samples"] if step.append else []
-                self._run(step.commits, [*rounds, *added], self.series.expressions(), out)
+                append = ["--append-samples"] if step.append else []
+                self._run(step.commits, [*rounds, *append], self.series.expressions(), out)
             if self.tracked:
                 self._run(self.tracked, ["--record-samples"], self.series.tracked_expressions(), out)
         finally:
@@ -174,8 +173,12 @@ class Session:
             self._note_deaths()
 
     def _run(self, commits: tuple[str, ...], options: list[str], expressions: list[str], out: TextIO) -> None:
-        """Have asv run what the expressions select of some commits; KernelVelocityError where asv itself failed."""
-        for commit in commits:  # before anything is measured: whoever kills this leaves no time without its facts
+        """Have asv run the selected series of some commits.
+
+        Raises:
+            KernelVelocityError: asv itself failed.
+        """
+        for commit in commits:  # before measuring, so that a killed run leaves no timing without its facts
             fingerprint.record(self.records.path(commit), self._began, self._environment.unpacked(commit), os.environ)
         hashes = self.root / ".asv" / "track-commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
@@ -192,12 +195,33 @@ class Session:
             raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
 
     def measure_ceilings(self, device: str, out: TextIO) -> None:
-        """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured."""
-        for commit in self.measured[:1]:
-            problem = ceilings.measure(
-                commit, self.records.path(commit), machine=self.machine, device=device, log=self._log, out=out
+        """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured.
+
+        A failure is a note: the timings are valid without ceilings. A recorded ceiling that cannot be measured now is
+        kept.
+        """
+        if not self.measured or not Path(self._conf.benchmark_dir, CEILINGS_MODULE).is_file():
+            return
+        print("measuring what the machine can do at most (device.*), about half a minute", file=out, flush=True)
+        hashes = self.root / ".asv" / "ceilings-commit.txt"
+        replace_text(hashes, f"{self.measured[0]}\n")
+        options = ["--machine", self.machine, "--show-stderr", "--bench", ceilings_expression(device)]
+        lines: list[str] = []
+        backup.keep(self.root, [self.records.path(self.measured[0])])
+        try:
+            status = run_asv(
+                ["run", f"HASHFILE:{hashes}", *options],
+                root=self.root,
+                environment=os.environ,
+                log=self._log,
+                on_line=lines.append,
             )
-            self.notes.update({} if problem is None else {problem: None})
+        finally:
+            for line in backup.put_back(self.root, self.results):
+                print(line, file=out)
+        if status != 0:
+            problem = f"asv run ended with status {status}: {_last(lines)} (log: {self._log})"
+            self.notes[f"the machine's ceilings were not all measured: {problem}"] = None
 
     def _progress(self, line: str, lines: list[str], out: TextIO) -> None:
         now = time.time()
@@ -212,7 +236,7 @@ class Session:
             )
 
     def is_readable(self, commit: str) -> bool:
-        """Return whether asv can add to what is stored of a commit; noted where it cannot, for it would give up."""
+        """Return whether asv can read a commit's results file; a broken one is noted, because asv would abort."""
         try:
             self.records.stored(commit)
         except ResultsError as error:
@@ -220,23 +244,23 @@ class Session:
         return commit not in self.unreadable
 
     def failed_before(self, commit: str) -> bool:
-        """Return whether a commit could not be built, by what is kept of it."""
+        """Return whether a failed build of a commit is recorded."""
         return self._environment.failed_before(commit)
 
     def forget_failures(self) -> None:
-        """Let this run's commits be built again although they could not be built before."""
+        """Remove the records of failed builds of this run's commits, so that they are built again."""
         self._environment.forget_failures(self.commits)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return whether every chosen series of a commit that has a value was measured after a Unix time, s."""
+        """Return `Records.measured_since`."""
         return self.records.measured_since(commit, when)
 
     def is_measured(self, commit: str) -> bool:
-        """Return whether what is recorded of a commit leaves nothing to measure."""
+        """Return whether a commit's recorded results are complete."""
         return self.records.is_measured(commit, self.rounds, self._method)
 
     def _note_deaths(self) -> None:
-        """Write the failures of processes that could not do so themselves."""
+        """Write the failures of processes that crashed or timed out, and could not do so themselves."""
         full = {commit[:SHORT]: commit for commit in (*self.measured, *self.tracked)}
         for death in self.reader.deaths:
             path = failure_lines.spool_path(self.root, self.environment, full[death.commit])
@@ -246,15 +270,15 @@ class Session:
             failure_lines.append(path, failure)
 
     def ingest(self, err: TextIO) -> None:
-        """Move telemetry next to asv's results; what was restored or malformed is printed, a line each."""
+        """Move telemetry beside asv's results; print a line for each restored or malformed entry."""
         summary = ingest.ingest(self.root, results=self.results, machine=self.machine)
         for line in (*summary.restored, *summary.problems):
             print(line, file=err)
 
     def publish(self, out: TextIO) -> Path:
-        """Write asv's site and our pages in it; return the path of our index.
+        """Write asv's site with our pages in it; return the path of our index.
 
-        One file that asv cannot read, of any machine, costs its whole site: ours is then written without it.
+        One unreadable file of any machine fails asv's whole site. Our pages are then written without it.
         """
         lines: list[str] = []
         status = run_asv(["publish"], root=self.root, environment=os.environ, log=self._log, on_line=lines.append)
@@ -265,11 +289,11 @@ class Session:
         return index
 
     def has_results(self) -> bool:
-        """Return whether anything was ever recorded here; asv publishes nothing without its list of benchmarks."""
+        """Return whether asv's list of benchmarks exists, without which it publishes nothing."""
         return (self.results / "benchmarks.json").exists()
 
     def measurements(self) -> list[Measurement]:
-        """Return what is now recorded of the chosen commits and series, on this machine."""
+        """Return the recorded measurements of the run's commits and series on this machine."""
         return self.records.measurements(self.commits, self.root) if self.has_results() else []
 
     def failures(self) -> dict[str, list[Failure]]:
@@ -282,7 +306,7 @@ class Session:
         return {commit: wrong_errors(self.records.known(commit), self.series.errors) for commit in readable}
 
     def costs(self) -> list[Cost]:
-        """Return what each commit cost in this run."""
+        """Return the cost of each commit in this run, oldest first."""
         wall = report.wall_clock(self.reader.steps, self._ended)
         return [
             report.cost(
@@ -293,6 +317,11 @@ class Session:
 
     def _rounds_of_run(self, commit: str) -> list[Round]:
         return [item for item in self.records.rounds(commit) if item.time >= self._began]
+
+
+def ceilings_expression(device: str) -> str:
+    """Return the regular expression that selects the ceilings of a device, and nothing else."""
+    return rf"^device\.{DEVICES[device]}\.track_"
 
 
 def _last(lines: Sequence[str]) -> str:

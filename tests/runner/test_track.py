@@ -1,4 +1,4 @@
-"""`make track`'s settings: defaults, precedence, and values that make no sense."""
+"""The settings of `make track`: defaults, precedence, malformed values; and an interrupted run."""
 
 import argparse
 import io
@@ -27,16 +27,16 @@ def test_defaults():
     assert not chosen.again
 
 
-def test_empty_is_unset():
+def test_empty_setting_is_unset():
     assert parse(RANGE="", ROUNDS="", TIER="", THREADS="") == parse()
 
 
-def test_the_command_line_wins_over_the_environment():
+def test_command_line_overrides_environment():
     assert parse("--rounds", "3", ROUNDS="4", TIER="full") == parse("--rounds=3", "--tier=full")
 
 
 @pytest.mark.parametrize("rounds", ["0", "-1", "many", "1.5", "6", "²"])
-def test_rounds_that_make_no_sense(rounds):
+def test_malformed_rounds_are_refused(rounds):
     with pytest.raises(UsageError, match="ROUNDS"):
         parse(ROUNDS=rounds)
 
@@ -48,13 +48,13 @@ def test_rounds_that_make_no_sense(rounds):
         *(("TIMER", "sundial"), ("NVML_SAMPLE", "often"), ("NVML_SAMPLE", "0"), ("PATIENCE", "-1")),
     ],
 )
-def test_settings_of_the_engine_are_checked_before_anything_is_built(name, value):
+def test_malformed_timing_settings_are_refused(name, value):
     with pytest.raises(UsageError):
         parse(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["a/b", "<b>x</b>", "../../esc", ".hidden", "-x", "a b", "é"])
-def test_a_machine_is_named_by_plain_letters(name):
+def test_machine_name_has_plain_letters(name):
     with pytest.raises(UsageError, match="MACHINE=") as caught:
         parse(MACHINE=name)
     assert "\n" not in str(caught.value)
@@ -62,14 +62,14 @@ def test_a_machine_is_named_by_plain_letters(name):
 
 
 @pytest.mark.parametrize("name", ["kv-ab", "kv-sessions", "findings", "sessions", "journals"])
-def test_a_machine_is_not_named_as_a_folder_of_ours(name):
+def test_machine_name_is_no_reserved_folder(name):
     for given in ({"MACHINE": name}, {}):
         with pytest.raises(UsageError, match="a folder of our own in results/") as caught:
             parse(*([] if given else ["--machine", name]), **given)
         assert "\n" not in str(caught.value)
 
 
-def test_the_folders_of_ours_are_those_that_our_modules_write():
+def test_reserved_folders_include_those_of_every_module():
     assert {session.MACHINE, sessions.MACHINE, store.FOLDER, journal.FOLDER.name} < OWN_FOLDERS
 
 
@@ -99,7 +99,7 @@ class Interrupted:
         self.steps.append("ingest")
 
 
-def test_whoever_interrupts_a_run_keeps_what_was_timed(tmp_path, monkeypatch):
+def test_interrupted_run_ingests_its_timings(tmp_path, monkeypatch):
     (tmp_path / "asv.conf.json").write_text("{}")
     monkeypatch.setattr(track, "_check", lambda *_: ("cpu", (), None))
     monkeypatch.setattr(track, "machine", lambda name: "box")

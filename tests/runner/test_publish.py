@@ -1,4 +1,4 @@
-"""The site in a process of its own: what it says, and how it ends."""
+"""The site, written in its own process: the same files and notes, and how that process ends."""
 
 import pytest
 
@@ -11,10 +11,10 @@ def files(out):
     return {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
-def test_it_is_the_site_that_report_writes_and_its_notes(tree, tmp_path, monkeypatch):
+def test_site_and_notes_are_those_of_report(tree, tmp_path, monkeypatch):
     (tree.results / "odd").mkdir()
     (tree.results / "odd" / "01234567-env.json").write_text("[")
-    monkeypatch.chdir(tmp_path)  # relative names are of the caller's folder
+    monkeypatch.chdir(tmp_path)  # relative to the caller's folder
     notes = publish.write_site(
         results=tree.results.relative_to(tmp_path), repository=tree.repository.relative_to(tmp_path), out=tmp_path / "a"
     )
@@ -25,7 +25,7 @@ def test_it_is_the_site_that_report_writes_and_its_notes(tree, tmp_path, monkeyp
     assert any("01234567-env.json" in note for note in notes)
 
 
-def test_what_a_user_can_cure_is_raised_in_its_words(tree, tmp_path):
+def test_error_of_report_is_raised(tree, tmp_path):
     with pytest.raises(KernelVelocityError, match=f"^{tmp_path}/nowhere: no such directory"):
         publish.write_site(results=tmp_path / "nowhere", repository=tree.repository, out=tmp_path / "site")
 
@@ -34,7 +34,7 @@ def test_what_a_user_can_cure_is_raised_in_its_words(tree, tmp_path):
     ("program", "words"),
     [("kill -TERM $$", "was ended by SIGTERM"), ("echo Traceback >&2; exit 1", "ended with status 1\nTraceback")],
 )
-def test_another_end_is_told(tmp_path, monkeypatch, program, words):
+def test_abnormal_end_is_raised(tmp_path, monkeypatch, program, words):
     (tmp_path / "python").write_text(f"#!/bin/sh\n{program}\n")
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(publish.sys, "executable", str(tmp_path / "python"))

@@ -1,4 +1,4 @@
-"""One run at a time in a clone, and on a machine."""
+"""One measuring run at a time in a clone, and on a machine."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.errors import UsageError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def other(root, holder=None, measures=True):
-    """Take the lock in another process; return what it printed."""
+    """Take the lock in another process; return its output."""
     environ = {key: value for key, value in os.environ.items() if key != lock.HOLDER}
     script = (
         "import sys, pathlib\nfrom kernel_velocity import lock\n"
@@ -44,26 +44,26 @@ def two(tmp_path, monkeypatch):
     return tmp_path / "a", tmp_path / "b"
 
 
-def test_another_run_is_refused_and_a_child_of_the_holder_is_not(tmp_path):
+def test_other_run_is_refused_but_no_child_of_the_holder(tmp_path):
     with lock.held(tmp_path):
         wanted = f"another run is measuring in this clone (pid {os.getpid()}); wait for it"
         assert other(tmp_path) == wanted
-        assert other(tmp_path, holder="1") == wanted  # a holder of before
+        assert other(tmp_path, holder="1") == wanted  # an earlier holder
         assert other(tmp_path, holder=os.environ[lock.HOLDER]) == "False"  # our own asv takes no second lock
     assert other(tmp_path) == "True"
 
 
-def test_another_clone_of_the_machine_is_refused_and_named(two):
+def test_run_in_another_clone_is_refused(two):
     one, another = two
     with lock.held(one):
         wanted = f"another run is measuring on this machine (pid {os.getpid()}, {one}); wait for it"
         assert other(another) == wanted
         assert other(one, measures=False).startswith("another run is measuring in this clone")
-        assert other(another, measures=False) == "True"  # it disturbs nobody
+        assert other(another, measures=False) == "True"  # it measures nothing
     assert other(another) == "True"
 
 
-def test_a_clone_is_free_again_where_the_machine_was_not(two, monkeypatch):
+def test_clone_lock_is_released_where_the_machine_is_taken(two, monkeypatch):
     one, another = two
     with lock.held(one):
         monkeypatch.setenv(lock.HOLDER, "")
@@ -73,19 +73,19 @@ def test_a_clone_is_free_again_where_the_machine_was_not(two, monkeypatch):
         assert other(another, measures=False) == "True"
 
 
-def test_a_run_of_ours_may_measure_in_another_clone(two):
+def test_child_of_the_holder_may_measure_in_another_clone(two):
     one, another = two
     with lock.held(one):
         assert other(another, holder=os.environ[lock.HOLDER]) == "True"
 
 
-def test_what_locks_no_machine_leaves_it_to_others(two):
+def test_clone_lock_leaves_the_machine_free(two):
     one, another = two
     with lock.held(one, measures=False):
         assert other(another) == "True"
 
 
-def test_a_lock_is_not_taken_through_a_link(two, tmp_path):
+def test_lock_does_not_follow_a_link(two, tmp_path):
     (tmp_path / "machine").mkdir()
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "machine" / f"kernel-velocity-{os.getuid()}.lock").symlink_to(tmp_path / "mine")
@@ -94,7 +94,7 @@ def test_a_lock_is_not_taken_through_a_link(two, tmp_path):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_a_run_does_not_lock_itself_out(tmp_path):
+def test_lock_is_reentrant(tmp_path):
     with lock.held(tmp_path), lock.held(tmp_path):
         os.environ[lock.HOLDER] = "1"
         with pytest.raises(UsageError, match="another run is measuring"):

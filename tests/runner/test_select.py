@@ -1,4 +1,4 @@
-"""Which commits and which series `make track` measures."""
+"""The commits and the series that `make track` measures."""
 
 import dataclasses
 import itertools
@@ -50,19 +50,19 @@ def clone(tmp_path):
     return tmp_path, shas
 
 
-def test_by_default_the_last_three_that_changed_the_kernels(clone):
+def test_default_range_is_the_last_three_kernel_changes(clone):
     folder, shas = clone
     # the merge brought a change of the kernels to the line; the commit of its branch is not on it
     assert results_clone.commits(folder, None) == (shas["cmake"], shas["merge"], shas["two"])
 
 
-def test_without_a_change_of_kernels_the_last_commit(tmp_path):
+def test_default_range_without_kernel_changes_is_head(tmp_path):
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
     assert results_clone.commits(tmp_path, None) == (git(tmp_path, "rev-parse", "HEAD"),)
 
 
-def test_a_range_and_a_single_revision(clone):
+def test_range_and_single_revision(clone):
     folder, shas = clone
     assert results_clone.commits(folder, "HEAD~2..HEAD") == (shas["cmake"], shas["merge"])
     assert results_clone.commits(folder, "HEAD") == (shas["cmake"],)
@@ -71,13 +71,13 @@ def test_a_range_and_a_single_revision(clone):
     assert results_clone.commits(folder, f"{shas['docs']} ^{shas['one']}") == (shas["docs"],)
 
 
-def test_several_revisions_are_these_commits_alone(clone):
+def test_several_revisions(clone):
     folder, shas = clone
     assert set(results_clone.commits(folder, f"{shas['one']} {shas['cmake']}")) == {shas["one"], shas["cmake"]}
 
 
 @pytest.mark.parametrize("unknown", ["nope", "nope..HEAD", "HEAD..HEAD", "--all", "HEAD~99", "README", "kernels"])
-def test_unknown_ranges_say_what_is_wanted(clone, unknown):
+def test_unknown_range_is_refused(clone, unknown):
     with pytest.raises(UsageError, match=r"RANGE=HEAD~3\.\.HEAD") as caught:
         results_clone.commits(clone[0], unknown)
     assert repr(unknown) in str(caught.value) and "\n" not in str(caught.value)
@@ -91,7 +91,7 @@ def test_no_repository(tmp_path):
         results_clone.check_clone(tmp_path)
 
 
-def test_what_git_says_of_a_clone_of_somebody_else_is_quoted():
+def test_dubious_ownership_quotes_git():
     said = (
         "fatal: detected dubious ownership in repository at '/x'\n"
         "To add an exception for this directory, call:\n\n\tgit config --global --add safe.directory /x\n"
@@ -109,7 +109,7 @@ def test_no_git(tmp_path, monkeypatch):
         results_clone.check_clone(tmp_path)
 
 
-def test_a_clean_full_clone_needs_no_note(clone):
+def test_uncommitted_kernels_are_noted(clone):
     folder, _ = clone
     assert results_clone.check_clone(folder) == []
     (folder / "README").write_text("changed")  # not what kernels are built from
@@ -119,7 +119,7 @@ def test_a_clean_full_clone_needs_no_note(clone):
     assert note == "uncommitted changes are not measured, commits are: kernels/a"
 
 
-def test_core_has_every_kernel_and_implementation_and_two_cases():
+def test_core_has_two_cases_of_every_kernel_and_implementation():
     for device, name in (("cpu", "Cpu"), ("cuda", "Cuda")):
         series = select.select(SUITE, device, "core", None).series
         kernels = {benchmark for benchmark, _ in series}
@@ -130,17 +130,20 @@ def test_core_has_every_kernel_and_implementation_and_two_cases():
             assert {"eager", "compile", "native"} <= {implementation for implementation, _ in params}
 
 
-def test_what_can_only_exist_on_the_other_device_is_not_asked_for():
-    asked = {
+def test_implementations_of_other_devices_are_left_out():
+    implementations = {
         device: {params[0] for _, params in select.select(SUITE, device, "full", None).series}
         for device in ("cpu", "cuda")
     }
-    assert asked["cuda"] - asked["cpu"] == {"triton"} and asked["cpu"] < asked["cuda"]
+    assert (
+        implementations["cuda"] - implementations["cpu"] == {"triton"}
+        and implementations["cpu"] < implementations["cuda"]
+    )
     errors = select.select(SUITE, "cpu", "core", None).errors
     assert errors and "triton" not in {params[0] for _, params in errors}
 
 
-def test_full_has_more_and_bench_selects_from_the_tier():
+def test_full_contains_core_and_bench_filters():
     core, full = select.select(SUITE, "cpu", "core", None), select.select(SUITE, "cpu", "full", None)
     assert set(core.series) < set(full.series)
     (only,) = select.select(SUITE, "cpu", "full", r"^matmul\..*hot.*'native', 'float32-128x").series
@@ -148,7 +151,7 @@ def test_full_has_more_and_bench_selects_from_the_tier():
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(device):
+def test_cold_timings_are_in_full_only(device):
     core, full = select.select(SUITE, device, "core", None), select.select(SUITE, device, "full", None)
     assert not any(name.endswith("time_cold") for name, _ in core.series)
     hot, cold = (
@@ -167,7 +170,7 @@ def test_cold_caches_are_timed_in_tier_full_alone_where_caches_hold_something(de
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_errors_are_tracked_of_the_core_cases_that_are_timed_hot(device):
+def test_errors_are_those_of_hot_core_cases(device):
     for tier in ("core", "full"):
         found = select.select(SUITE, device, tier, None)
         hot = {(name, params) for name, params in select.select(SUITE, device, "core", None).series}
@@ -182,7 +185,7 @@ def test_errors_are_tracked_of_the_core_cases_that_are_timed_hot(device):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_figures_of_all_code_of_the_kernels_whose_own_is_timed_are_tracked_on_any_device(device):
+def test_compiler_figures_cover_all_devices_of_native_kernels(device):
     names = {
         f"matmul.{class_name}.track_{figure}": {("native", target) for target in cases.TARGETS[each]}
         for each, class_name in cases.DEVICES.items()
@@ -197,23 +200,23 @@ def test_figures_of_all_code_of_the_kernels_whose_own_is_timed_are_tracked_on_an
     assert select.select(SUITE, device, "core", r"^matmul\..*eager").figures == ()
 
 
-def test_a_figure_is_tracked_once_it_has_a_value_or_said_why_not():
+def test_figure_is_complete_with_a_value_or_a_failure():
     name = "matmul.Cuda.track_registers"
     here, absent = (name, ("native", "sm_90")), (name, ("native", "sm_80"))
     stored = {here: dataclasses.replace(NOTHING, value=168.0), absent: NOTHING}
     assert select.is_tracked(stored, [here])
     assert not select.is_tracked({}, [here])
     assert not select.is_tracked(stored, [here, absent])
-    assert select.is_tracked(stored, [here, absent], told={absent: 1})
+    assert select.is_tracked(stored, [here, absent], failures={absent: 1})
 
 
 @pytest.mark.parametrize(("tier", "bench"), [("best", None), ("core", "("), ("core", "no-such")])
-def test_selections_that_make_no_sense(tier, bench):
+def test_malformed_selection_is_refused(tier, bench):
     with pytest.raises(UsageError):
         select.select(SUITE, "cpu", tier, bench)
 
 
-def test_expressions_select_in_asv_exactly_what_was_chosen():
+def test_expressions_select_exactly_the_series():
     full = select.select(SUITE, "cpu", "full", None)
     chosen = select.select(SUITE, "cpu", "core", "native")
     names = {f"{name}({', '.join(map(repr, params))})": (name, params) for name, params in full.series}
@@ -226,7 +229,7 @@ parts = st.text("ab.('", min_size=1, max_size=4)
 
 
 @given(st.lists(st.tuples(parts, parts), min_size=1, max_size=4, unique=True))
-def test_expressions_take_names_literally(params):
+def test_expressions_escape_names(params):
     chosen = Selection(series=tuple(("k.Cpu.time_hot", item) for item in params), versions={})
     (expression,) = chosen.expressions()
     for item in itertools.product(*zip(*params, strict=True)):
@@ -241,29 +244,29 @@ A, B, OTHER_CASE = ("k", ("eager", "c")), ("k", ("native", "c")), ("k", ("eager"
 
 
 @pytest.mark.parametrize(
-    ("stored", "told", "measured"),
+    ("stored", "failures", "measured"),
     [
         ([], {}, False),
         ([(A, VALUE), (B, VALUE)], {}, True),
         ([(A, VALUE), (B, NOTHING)], {B: 1}, True),  # native does not apply
-        ([(A, VALUE), (B, NOTHING)], {}, False),  # native was not asked for
+        ([(A, VALUE), (B, NOTHING)], {}, False),  # an earlier run left native out
         ([(A, VALUE), (B, FAILED)], {}, True),
-        ([(A, NOTHING), (B, FAILED)], {A: 1}, True),  # not tried again by itself
+        ([(A, NOTHING), (B, FAILED)], {A: 1}, True),  # not tried again
         ([(A, FAILED), (B, FAILED)], {B: 8}, False),  # a build that failed in plain `asv run`, or a broken machine
         ([(A, NOTHING), (B, NOTHING)], {A: 1, B: 1}, True),  # the commit is older than the kernel
-        ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], {}, False),  # only another case was asked for
+        ([(A, NOTHING), (B, NOTHING), (OTHER_CASE, VALUE)], {}, False),  # an earlier run measured another case only
         ([(A, dataclasses.replace(VALUE, count=3)), (B, NOTHING)], {B: 1}, False),  # a first look
         ([(A, VALUE), (B, dataclasses.replace(VALUE, count=7))], {B: 1}, True),  # one round crashed
         ([(A, VALUE), (B, dataclasses.replace(VALUE, count=3))], {B: 1}, False),  # in a first look
         ([(("other", ("eager", "c")), VALUE)], {}, False),
     ],
 )
-def test_what_counts_as_measured(stored, told, measured):
-    assert select.is_measured(dict(stored), [A, B], 8, told=told, other_method=()) is measured
+def test_is_measured(stored, failures, measured):
+    assert select.is_measured(dict(stored), [A, B], 8, failures=failures, other_method=()) is measured
 
 
-def test_what_another_method_timed_is_not_measured():
-    assert not select.is_measured({A: VALUE, B: VALUE}, [A, B], 8, told={}, other_method={B})
+def test_is_measured_by_another_method():
+    assert not select.is_measured({A: VALUE, B: VALUE}, [A, B], 8, failures={}, other_method={B})
 
 
 HOT, ERROR = ("k.Cpu.time_hot", ("native", "c")), ("k.Cpu.track_max_error", ("native", "c"))
@@ -274,21 +277,26 @@ HOT, ERROR = ("k.Cpu.time_hot", ("native", "c")), ("k.Cpu.track_max_error", ("na
     [
         ([], False, []),
         ([(HOT, VALUE)], False, []),  # recorded before errors were tracked
-        ([(HOT, VALUE), (ERROR, NOTHING)], False, []),  # another case was asked for
+        ([(HOT, VALUE), (ERROR, NOTHING)], False, []),  # an earlier run measured another case
         ([(HOT, VALUE), (ERROR, VALUE)], True, []),
-        ([(HOT, VALUE), (ERROR, FAILED)], True, [ERROR]),  # not tried again by itself
-        ([(HOT, FAILED), (ERROR, FAILED)], True, []),  # its time says so already
+        ([(HOT, VALUE), (ERROR, FAILED)], True, [ERROR]),  # not tried again
+        ([(HOT, FAILED), (ERROR, FAILED)], True, []),  # its timing is reported already
         ([(HOT, NOTHING), (ERROR, NOTHING)], True, []),  # does not apply
         ([(ERROR, NOTHING)], False, []),
     ],
 )
-def test_what_counts_as_tracked(stored, tracked, wrong):
+def test_is_tracked_and_wrong_errors(stored, tracked, wrong):
     assert select.is_tracked(dict(stored), [ERROR]) is tracked
     assert select.wrong_errors(dict(stored), [ERROR]) == wrong
 
 
-def test_an_error_that_the_problem_does_not_give_is_not_asked_for_again():
+def test_error_with_a_recorded_failure_is_complete():
     stored = {HOT: VALUE, ERROR: NOTHING}
-    assert select.is_tracked(stored, [ERROR], told={ERROR})
-    assert not select.is_tracked(stored, [ERROR], told={HOT})
-    assert not select.is_tracked({HOT: VALUE}, [ERROR], told={ERROR})  # said of a file that is no more
+    assert select.is_tracked(stored, [ERROR], failures={ERROR})
+    assert not select.is_tracked(stored, [ERROR], failures={HOT})
+    assert not select.is_tracked({HOT: VALUE}, [ERROR], failures={ERROR})  # of a results file that is gone
+
+
+def test_ceilings_are_no_series_of_a_kernel():
+    for device in ("cpu", "cuda"):
+        assert not [name for name, _ in select.select(SUITE, device, "full", None).series if name.startswith("device.")]

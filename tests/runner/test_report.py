@@ -1,4 +1,4 @@
-"""What `make track` reads from asv and prints at its end."""
+"""The output of asv that `make track` reads, and the report that it prints."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def read(text):
     return reader
 
 
-def test_steps_are_found():
+def test_reader_finds_steps():
     first, second = read(OUTPUT).steps
     assert (first.percent, first.commit, first.round, first.rounds, first.time) == (0.0, "67b1eb8c", 1, 2, 1.0)
     assert (second.percent, second.round) == (50.0, 2)
@@ -53,25 +53,25 @@ def test_steps_are_found():
     assert (alone.round, alone.rounds) == (1, 1)
 
 
-def test_deaths_are_found_with_their_reasons():
+def test_reader_finds_crashes_and_timeouts():
     crash, timeout = read(OUTPUT).deaths
     assert (crash.commit, crash.benchmark) == ("67b1eb8c", "scale.Cpu.time_hot")
     assert (crash.params, crash.what) == (("native", "float32-1k"), "its process crashed: Segmentation fault")
     assert (timeout.params, timeout.what) == (("native", "float32-2k"), "ran past its timeout of 180 s")
 
 
-def test_reasons_of_what_does_not_apply_are_found():
+def test_reader_finds_skip_reasons():
     key = ("67b1eb8c", "scale.Cuda.time_hot", ("eager", "float32-1k"))
     assert read(OUTPUT).skips == {key: "PyTorch's CUDA sees no device"}
 
 
 @given(st.text())
-def test_any_other_line_is_passed_over(text):
+def test_reader_ignores_other_lines(text):
     reader = read("\n".join(f"x{line}" for line in text.splitlines()))
     assert not reader.steps and not reader.deaths
 
 
-def test_wall_clock_is_split_over_the_commits():
+def test_wall_clock_by_commit():
     reader = read(
         "[ 0.00%] · For p commit aaaaaaaa:\nx\n[ 1.00%] · For p commit bbbbbbbb:\n[ 2.00%] · For p commit aaaaaaaa:\n"
     )
@@ -97,7 +97,7 @@ def test_cost_table():
     assert report.cost_table([slow], "full").endswith("600 s; all within")
 
 
-def test_cost_sums_the_rounds_and_takes_unknown_as_nothing():
+def test_cost_sums_the_rounds():
     first = dataclasses.replace(ROUND, spent=1.0, setup=2.0, warmup=None, lost=0.5)
     found = report.cost("a" * 40, 1.0, 10.0, [first, dataclasses.replace(ROUND, spent=3.0)])
     assert (found.setup, found.warmup, found.timing, found.waiting, found.rest) == (2.0, 0.0, 4.0, 0.5, 3.5)
@@ -137,7 +137,7 @@ def test_speed_table_with_integers():
     assert report.speed_table([integers, floats], [OLD]).startswith("GFLOPS (GOPS for int8) ")
 
 
-def test_failed_series_have_a_line_with_the_last_reason():
+def test_failed_lines_have_the_last_reason():
     def failure(error, case="c"):
         return Failure(benchmark="k.Cpu.time_hot", params=("native", case), time=1.0, error=error)
 
@@ -153,7 +153,7 @@ def test_failed_series_have_a_line_with_the_last_reason():
     ]
 
 
-def test_rounds_that_are_missing_have_a_line():
+def test_short_lines():
     whole, short = measurement(OLD), dataclasses.replace(measurement(NEW), rounds=5)
     whole = dataclasses.replace(whole, rounds=8)
     death = Death(commit=NEW[:8], benchmark="k.Cpu.time_hot", params=("native", "c"), what="crashed")
@@ -165,13 +165,13 @@ def test_rounds_that_are_missing_have_a_line():
     assert report.short_lines([measurement(OLD, outcome=Outcome.FAILED)], 8, []) == []  # it has a line of its own
 
 
-def test_recorded_reasons_are_those_of_what_does_not_apply():
+def test_reasons_are_of_inapplicable_series():
     told = Failure(benchmark="k", params=("native", "c"), time=1.0, error="no such kernel", skipped=True)
     failed = dataclasses.replace(told, skipped=False, error="wrong")
     assert report.reasons({NEW: [told, failed]}) == {("bbbbbbbb", "k", ("native", "c")): "no such kernel"}
 
 
-def test_what_does_not_apply_has_a_line_per_implementation():
+def test_absent_lines_group_by_implementation():
     items = [measurement(NEW, outcome=Outcome.NOT_APPLICABLE, case=case) for case in ("c", "d")]
     reasons = {("bbbbbbbb", "k.Cpu.time_hot", ("native", "d")): "no such kernel"}
     assert report.absent_lines(items, reasons) == ["n/a: bbbbbbbb k.Cpu.time_hot native (c, d): no such kernel"]
@@ -179,7 +179,7 @@ def test_what_does_not_apply_has_a_line_per_implementation():
 
 
 @pytest.mark.parametrize("count", [1, 7])
-def test_only_the_newest_commits_are_columns(count):
+def test_speed_table_shows_the_newest_commits(count):
     commits = [str(number) * 40 for number in range(count)]
     header = report.speed_table([measurement(commits[-1])], commits).splitlines()[0].split()
     assert header[1:] == [commit[:8] for commit in commits[-report.COLUMNS :]]

@@ -1,0 +1,107 @@
+"""How an interrupted run resumes: from how many rounds, and which commits in which steps."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.results.join import StoredSeries
+from kernel_velocity.runner import resume
+from kernel_velocity.runner.resume import Step
+from tests.ab.simulated_machine import OTHER, SERIES, a_round
+
+
+def test_steps_without_rounds_are_one():
+    assert resume.steps({"b": 0, "a": 0}, 8) == (Step(commits=("b", "a"), rounds=8, append=False),)
+
+
+def test_steps_begin_with_the_commits_that_are_behind():
+    assert resume.steps({"c": 5, "b": 5, "a": 4}, 8) == (
+        Step(commits=("a",), rounds=1, append=True),
+        Step(commits=("c", "b", "a"), rounds=3, append=True),
+    )
+    assert resume.steps({"b": 1, "a": 0}, 8)[0] == Step(commits=("a",), rounds=1, append=False)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), st.integers(0, 9), max_size=6), st.integers(1, 8))
+def test_steps_complete_every_commit_and_replace_no_round(done, rounds):
+    have = dict(done)
+    for step in resume.steps(done, rounds):
+        for commit in step.commits:
+            assert step.append or have[commit] == 0
+            have[commit] += step.rounds
+    assert have == {commit: max(number, rounds) for commit, number in done.items()}
+
+
+def measured(series, number, **more):
+    """Return the rounds of a series, and asv's value of them."""
+    rounds = [a_round(series, 100.0 + index, 1e-3 + index * 1e-6, f"{index}") for index in range(number)]
+    stored = StoredSeries(
+        value=1e-3,
+        failed=False,
+        samples=tuple(record.estimate for record in rounds),
+        count=number,
+        started_at=None,
+        duration=None,
+    )
+    return rounds, dataclasses.replace(stored, **more)
+
+
+def resumable(*given, failures=None, now=200.0, method="m", change=lambda rounds: rounds):
+    rounds = {series: change(records) for series, (records, _) in zip((SERIES, OTHER), given, strict=False)}
+    stored = {series: value for series, (_, value) in zip((SERIES, OTHER), given, strict=False)}
+    return resume.resumable_rounds(
+        stored, rounds, (SERIES, OTHER), failures=failures or {}, rounds=8, method=method, now=now
+    )
+
+
+FIVE = measured(SERIES, 5), measured(OTHER, 5)
+FAILED = {"value": None, "failed": True, "samples": None, "count": None}
+ABSENT = FAILED | {"failed": False}
+
+
+def test_resumes_from_the_rounds_that_every_series_has():
+    assert resumable(*FIVE) == 5
+
+
+@pytest.mark.parametrize(("other", "failures", "number"), [(FAILED, 0, 5), (ABSENT, 1, 5), (ABSENT, 0, 0)])
+def test_series_without_value_needs_a_recorded_reason(other, failures, number):
+    assert resumable(FIVE[0], measured(OTHER, 0, **other), failures={OTHER: failures}) == number
+
+
+def test_failed_round_counts_as_a_round():
+    assert resumable(FIVE[0], measured(OTHER, 4), failures={OTHER: 1}) == 5
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"now": 100.5 + resume.LONGEST},  # of an earlier session
+        {"now": 103.5},  # of one before the clock was set back
+        {"method": "other"},
+        {"change": lambda rounds: rounds[:-1]},  # a round without telemetry
+    ],
+)
+def test_rounds_of_another_session_are_measured_again(given):
+    assert resumable(*FIVE, **given) == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        FIVE[:1],  # the other is not stored
+        (FIVE[0], measured(OTHER, 4)),
+        (FIVE[0], measured(OTHER, 5, samples=None)),  # asv run without --record-samples: it cannot be appended to
+        (measured(SERIES, 8), measured(OTHER, 8)),  # complete, so its measurement is incomplete for another reason
+        (measured(SERIES, 0, **FAILED), measured(OTHER, 0, **FAILED)),  # the fault of the machine
+    ],
+)
+def test_unequal_rounds_are_measured_again(given):
+    assert resumable(*given) == 0
+
+
+def test_summary_names_the_resumed_commits():
+    line = "resuming abc after 5, cde after 4 of 8 rounds"
+    assert resume.summary({"abcdef": 5, "bcdefa": 0, "cdefab": 4}, 8, 3) == line
+    assert resume.summary({"abcdef": 0}, 8, 3) is None

@@ -1,0 +1,187 @@
+"""A run of `make track`: recovery, builds, what it measures, ceilings, and the records that it reads."""
+
+import io
+import re
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from kernel_velocity.ab import session as ab_session
+from kernel_velocity.harness import telemetry
+from kernel_velocity.harness.device_figures import UNITS
+from kernel_velocity.lab import sessions
+from kernel_velocity.runner import session
+from kernel_velocity.runner.records import Records
+from kernel_velocity.runner.select import Selection
+from kernel_velocity.runner.session import Session
+from tests.ab.simulated_machine import OTHER, SERIES, a_round
+
+COMMIT = "c0ffee00" + "0" * 32
+
+
+class OldBuild:
+    """An environment with one commit, built by `toolchain`; None: it does not build."""
+
+    name = "env"
+    toolchain = "g++ 9"
+
+    def create(self):
+        pass
+
+    def other_toolchain(self, commit):
+        return self.toolchain
+
+    def is_built(self, commit):
+        return self.toolchain is not None
+
+    def build(self, repo, commit):
+        raise session.CommitNotBuilt(commit, "no", "log")
+
+
+@pytest.fixture
+def environment():
+    return OldBuild()
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch, environment):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "device.py").touch()
+    conf = SimpleNamespace(results_dir=str(tmp_path / "results"), benchmark_dir=str(tmp_path / "benchmarks"))
+    monkeypatch.setattr(session.Config, "load", staticmethod(lambda: conf))
+    monkeypatch.setattr(session, "environment_of", lambda conf: environment)
+    monkeypatch.setattr(session, "get_repo", lambda conf: None)
+    series = SimpleNamespace(tracked=(), series=(), versions={})
+    return Session(root=tmp_path, commits=(COMMIT,), series=series, rounds=8, machine="box")
+
+
+def test_recover_removes_the_folders_of_ab_runs_and_sessions_only(work, tmp_path):
+    results = tmp_path / "results"
+    for name in (ab_session.MACHINE, sessions.MACHINE, "box", "findings"):
+        (results / name).mkdir(parents=True)
+        (results / name / "machine.json").write_text("{}")
+    out = io.StringIO()
+    work.recover(out)
+    assert sorted(path.name for path in results.iterdir()) == ["box", "findings"]
+    assert out.getvalue().splitlines() == [
+        f"{results / name}: left by a run that was cut off, removed" for name in ("kv-ab", "kv-sessions")
+    ]
+    work.recover(out := io.StringIO())
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("toolchain", "line"),
+    [
+        ("g++ 9", "note: c0ffee00 was built with g++ 9; `make track AGAIN=1` builds it with the compilers of today"),
+        (None, "c0ffee00 does not build (`make track AGAIN=1` tries it again)"),
+    ],
+)
+def test_build_names_the_command_that_builds_again(work, environment, toolchain, line):
+    environment.toolchain = toolchain
+    work.build(False, out := io.StringIO())
+    assert out.getvalue().splitlines() == [line]
+
+
+def test_measure_names_the_command_that_measures_again(work, monkeypatch):
+    monkeypatch.setattr(Session, "is_measured", lambda self, commit: True)
+    monkeypatch.setattr(session, "is_tracked", lambda *_, **__: True)
+    work.measure(False, out := io.StringIO())
+    assert out.getvalue() == "1 commits are measured already (`make track AGAIN=1` repeats them)\n"
+
+
+@pytest.fixture
+def measure_ceilings(work, monkeypatch):
+    """Return a function that measures ceilings by a stand-in for asv: its argument lists, notes, and output."""
+
+    def measure(status=0, output=()):
+        calls = []
+
+        def run_asv(args, *, root, environment, log, on_line):
+            calls.append(args)
+            for line in output:
+                on_line(line)
+            return status
+
+        monkeypatch.setattr(session, "run_asv", run_asv)
+        work.measured = (COMMIT, "b" * 40)
+        work.measure_ceilings("cpu", out := io.StringIO())
+        return calls, list(work.notes), out.getvalue()
+
+    return measure
+
+
+def test_ceilings_are_measured_once_for_the_newest_commit(measure_ceilings, tmp_path):
+    (args,), notes, out = measure_ceilings()
+    assert notes == [] and "half a minute" in out
+    assert args[:2] == ["run", f"HASHFILE:{tmp_path / '.asv' / 'ceilings-commit.txt'}"]
+    assert (tmp_path / ".asv" / "ceilings-commit.txt").read_text() == f"{COMMIT}\n"
+    assert args[args.index("--machine") + 1] == "box"
+    assert "--interleave-rounds" not in args  # one round
+
+
+def test_suite_without_ceilings_measures_none(measure_ceilings, tmp_path):
+    (tmp_path / "benchmarks" / "device.py").unlink()
+    assert measure_ceilings() == ([], [], "")
+
+
+def test_failed_ceilings_are_a_note(measure_ceilings):
+    _, (note,), _ = measure_ceilings(status=2, output=["[ 50%] one", "setup_cache failed", "  "])
+    assert note.startswith("the machine's ceilings were not all measured: asv run ended with status 2: setup_cache")
+    assert "\n" not in note
+
+
+def test_ceilings_expression_selects_every_ceiling_of_a_device_only():
+    for device, name, other in (("cpu", "Cpu", "Cuda"), ("cuda", "Cuda", "Cpu")):
+        expression = re.compile(session.ceilings_expression(device))
+        assert all(expression.search(f"device.{name}.track_{figure}") for figure in UNITS[device])
+        assert not expression.search(f"device.{other}.track_timer_tick")
+        assert not expression.search(f"my_device.{name}.track_timer_tick")
+
+
+@pytest.fixture
+def records(tmp_path):
+    selection = Selection(series=(SERIES,), versions={SERIES[0]: "1"})
+    return Records(results=tmp_path, machine="box", environment="env", series=selection)
+
+
+def write(records, *rounds, more=b""):
+    path = records.path(COMMIT)
+    beside = path.parent / "telemetry" / f"{path.stem}.jsonl"
+    beside.parent.mkdir(parents=True)
+    beside.write_bytes("".join(f"{telemetry.encode(record)}\n" for record in rounds).encode() + more)
+    return beside
+
+
+def measured(series, ago):
+    return a_round(series, time.time() - ago, 1e-3, "launch")
+
+
+@pytest.mark.parametrize(
+    ("ago", "expected"),
+    [
+        ((5.0, 20.0), True),
+        ((5.0, 200.0), False),
+        ((), False),
+        ((5.0, -3600.0), False),  # before the clock was set back by an hour
+    ],
+)
+def test_measured_since_wants_every_round_newer(records, ago, expected):
+    write(records, *(measured(SERIES, seconds) for seconds in ago))
+    assert records.measured_since(COMMIT, time.time() - 100) is expected
+
+
+def test_measured_since_ignores_other_series(records):
+    write(records, measured(SERIES, 5.0), measured(OTHER, 200.0))
+    assert records.measured_since(COMMIT, time.time() - 100)
+    assert not records.measured_since(COMMIT, time.time() - 1)
+
+
+@pytest.mark.parametrize("more", [b'{"b": "\xff\xfe"}\n', b"{\n", b'{"b": 3}\n\n'])
+def test_malformed_line_is_noted_and_skipped(records, more):
+    record = measured(SERIES, 5.0)
+    beside = write(records, record, more=more)
+    assert records.rounds(COMMIT) == [telemetry.decode(telemetry.encode(record))]
+    (note,) = records.notes
+    assert note.startswith(f"{beside.parts[-3]}/telemetry/{beside.name}:2: ")
