@@ -1,4 +1,4 @@
-"""The roofline: one case by hand, properties of the model, what is flagged, and words that do not lie."""
+"""The roofline: cases by hand, properties of the model, warnings, and rounding that cannot mislead."""
 
 import dataclasses
 import math
@@ -12,6 +12,8 @@ from kernel_velocity.roofline.model import (
     IMPOSSIBLE,
     Level,
     Roofs,
+    cache_benefit,
+    dram_seconds,
     is_beyond,
     label,
     memory_of,
@@ -104,13 +106,13 @@ def test_without_flops_bandwidth_is_the_roofline(flops):
     assert found.warnings == ()
 
 
-def test_fewer_flops_tend_to_the_roofline_of_bandwidth_alone():
+def test_few_flops_tend_to_bandwidth_alone():
     none, few = line(0, 600e6, 40e-3), line(1e-9, 600e6, 40e-3)
     assert few.roof_ratio == none.roof_ratio
     assert few.bound == none.bound
 
 
-def test_nothing_is_said_of_a_call_without_bytes_or_roofs():
+def test_no_roofline_without_bytes_or_roofs():
     bare = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=None),), peaks={})
     assert line(1e9, None, 1.0) is None
     assert line(1e9, 0, 1.0) is None
@@ -120,7 +122,7 @@ def test_nothing_is_said_of_a_call_without_bytes_or_roofs():
     assert line(0, 1e9, 1.0, only_peak) is None
 
 
-def test_one_roof_alone_says_so():
+def test_single_roof_is_a_warning():
     blind = Roofs(levels=(*LEVELS[:-1], Level(name="DRAM", size=None, bandwidth=None)), peaks=ROOFS.peaks)
     found = line(1e9, 1e9, 1.0, blind)
     assert (found.bound, found.ridge, found.cache_benefit) == ("compute", None, 1)
@@ -132,7 +134,7 @@ def test_one_roof_alone_says_so():
         assert found.warnings == (f"the peak in {dtype} is not known: only DRAM's bandwidth is a roof here",)
 
 
-def test_at_the_ridge_both_roofs_bind():
+def test_bound_at_the_ridge_is_compute():
     found = line(5e9, 1e9, 1.0)
     assert found.intensity == found.ridge
     assert found.bound == "compute"
@@ -143,7 +145,7 @@ def test_at_the_ridge_both_roofs_bind():
     ("moved", "ratio", "impossible"),
     [(HUGE, 1.051, True), (HUGE, 1.049, False), (HUGE - 1, 1.051, False), (HUGE, 0.9, False)],
 )
-def test_above_the_roof_beyond_four_caches_is_impossible(moved, ratio, impossible):
+def test_above_the_roof_beyond_caches_is_impossible(moved, ratio, impossible):
     found = line(1.0, moved, moved / 20e9 / ratio)
     assert found.roof_ratio == pytest.approx(ratio)
     assert found.impossible is impossible
@@ -153,20 +155,20 @@ def test_above_the_roof_beyond_four_caches_is_impossible(moved, ratio, impossibl
         assert all(word in said for word in ("ceilings", "busy", "FLOPs and bytes of the Problem", "cold"))
 
 
-def test_above_the_peak_left_of_the_ridge_is_doubted_in_a_cache_too():
+def test_above_the_peak_in_a_cache_is_a_warning():
     """DRAM's slope is the roof there, which a cache may exceed; the peak nothing may."""
     found = line(200e9 * 1e-3, 100e9 * 1e-3, 1e-3, working_set=MIB)
     assert (found.bound, found.impossible) == ("memory", False)
     assert any("2.00 times the peak, which no cache explains" in said for said in found.warnings)
 
 
-def test_a_working_set_may_be_another_than_the_bytes_moved():
+def test_working_set_differs_from_bytes():
     assert line(1.0, HUGE, HUGE / 20e9 / 2, working_set=MIB).impossible is False
     found = line(1.0, 6e6, 6e6 / 20e9 / 2, working_set=HUGE)
     assert (found.impossible, found.level) == (True, "DRAM")
 
 
-def test_what_caches_cannot_explain_is_said_also_within_them():
+def test_unexplained_ratio_is_a_warning():
     found = line(1e9, 1e6, 5e-3)
     assert found.roof_ratio == pytest.approx(2)
     assert not found.impossible
@@ -176,20 +178,20 @@ def test_what_caches_cannot_explain_is_said_also_within_them():
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
-def test_a_time_that_is_none_is_refused(seconds):
+def test_malformed_time_is_refused(seconds):
     with pytest.raises(ValueError, match="wanted a positive, finite time"):
         line(1.0, 1.0, seconds)
 
 
 @pytest.mark.parametrize(("flops", "moved"), [(-1.0, 1.0), (1.0, -1.0), (math.nan, 1.0), (1.0, math.inf)])
-def test_amounts_that_are_none_are_refused(flops, moved):
+def test_malformed_amounts_are_refused(flops, moved):
     with pytest.raises(ValueError, match="wanted a number >= 0"):
         line(flops, moved, 1.0)
 
 
 @properties
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
-def test_the_model_holds(roofs, flops, moved, seconds):
+def test_model_properties(roofs, flops, moved, seconds):
     found = line(flops, moved, seconds, roofs)
     dram, peak = roofs.levels[-1].bandwidth, roofs.peaks["float32"]
     if dram is None and peak is None:
@@ -214,7 +216,7 @@ def test_the_model_holds(roofs, flops, moved, seconds):
 
 @properties
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS, st.sampled_from([2.0**-7, 0.5, 2.0, 2.0**9]))
-def test_units_of_time_do_not_matter(roofs, flops, moved, seconds, factor):
+def test_unit_of_time_changes_no_ratio(roofs, flops, moved, seconds, factor):
     """A clock that runs `factor` times as fast, for the ceilings as for the timing."""
     faster = Roofs(
         levels=tuple(
@@ -233,7 +235,7 @@ def test_units_of_time_do_not_matter(roofs, flops, moved, seconds, factor):
 
 @properties
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
-def test_faster_is_nearer_to_the_roof(roofs, flops, moved, seconds):
+def test_faster_call_is_nearer_to_the_roof(roofs, flops, moved, seconds):
     slow, fast = line(flops, moved, 2 * seconds, roofs), line(flops, moved, seconds, roofs)
     if slow is None:
         return
@@ -248,11 +250,11 @@ def test_faster_is_nearer_to_the_roof(roofs, flops, moved, seconds):
     ("size", "name"),
     [(0, "L1"), (32 * KIB, "L1"), (32 * KIB + 1, "L2"), (MIB, "L2"), (6e6, "L3"), (32 * MIB + 1, "DRAM")],
 )
-def test_where_a_working_set_lies(size, name):
+def test_level_of_a_working_set(size, name):
     assert memory_of(size, ROOFS) == name
 
 
-def test_where_a_working_set_lies_may_be_unknown():
+def test_level_of_a_working_set_with_unknown_sizes():
     assert memory_of(1, Roofs(levels=LEVELS[-1:], peaks={})) is None
     assert memory_of(1, Roofs(levels=(), peaks={})) is None
     vague = Roofs(levels=(Level(name="L2", size=None, bandwidth=1.0), LEVELS[-1]), peaks={})
@@ -264,7 +266,7 @@ def test_where_a_working_set_lies_may_be_unknown():
 
 @properties
 @given(any_roofs(), st.integers(0, 1 << 32), st.integers(0, 1 << 32))
-def test_more_data_never_lies_further_in(roofs, one, other):
+def test_more_data_lies_no_further_in(roofs, one, other):
     names = [level.name for level in roofs.levels]
     near, far = (memory_of(size, roofs) for size in sorted((one, other)))
     if near is not None and far is not None:
@@ -287,14 +289,14 @@ def test_more_data_never_lies_further_in(roofs, one, other):
         (0.0, "room", "0.0%"),
     ],
 )
-def test_words_and_figures_do_not_lie(ratio, word, text):
+def test_label_and_percent(ratio, word, text):
     assert label(ratio) == word
     assert percent(ratio) == text
 
 
 @properties
 @given(st.floats(0, 2))
-def test_a_figure_never_says_more_than_the_label(ratio):
+def test_percent_agrees_with_the_label(ratio):
     text = percent(ratio)
     said = 0.0 if text.startswith("<") else float(text.removesuffix("%")) / 100
     assert label(said) == label(ratio)
@@ -324,7 +326,7 @@ def product_at(rate, dtype="float32", roofs=TF32):
     return roofline(flops=2 * n**3, bytes=12 * n**2, seconds=2 * n**3 / rate, roofs=roofs, dtype=dtype)
 
 
-def test_float32_beyond_its_peak_and_within_tf32s_is_not_impossible_but_said():
+def test_float32_within_the_tf32_peak_is_a_warning():
     found = product_at(200e12)
     assert (found.impossible, found.dtype, found.efficiency) == (False, "float32", 1.0)
     assert found.warnings == (
@@ -332,7 +334,7 @@ def test_float32_beyond_its_peak_and_within_tf32s_is_not_impossible_but_said():
     )
 
 
-def test_beyond_tf32s_peak_it_is_impossible():
+def test_float32_beyond_the_tf32_peak_is_impossible():
     found = product_at(500e12)
     assert found.impossible and found.warnings[0].startswith("impossible: 10.00 times the roof")
 
@@ -345,12 +347,35 @@ def test_beyond_tf32s_peak_it_is_impossible():
         (200e12, "float32", Roofs(levels=GPU, peaks={"float32": 50e12})),
     ],
 )
-def test_tf32_explains_nothing_of_other_dtypes_or_where_its_peak_is_not_known(rate, dtype, roofs):
+def test_tf32_explains_no_other_dtype_or_unknown_peak(rate, dtype, roofs):
     found = product_at(rate, dtype, roofs)
     assert found.impossible and not any("TF32" in each for each in found.warnings)
 
 
-def test_what_was_allowed_in_tf32_has_its_roof():
+def test_tf32_has_its_own_roof():
     found = product_at(200e12, "tf32")
     assert (found.dtype, found.efficiency, found.warnings) == ("tf32", 0.5, ())
     assert product_at(52e12).warnings == ()  # within the error of measuring a ceiling
+
+
+def test_cache_benefit_by_hand():
+    # 6 MB at 20 GB/s are 300 us; in 100 us a cache must have given a factor of 3
+    assert dram_seconds(6e6, 20e9) == pytest.approx(300e-6)
+    assert cache_benefit(6e6, 100e-6, 20e9) == pytest.approx(3)
+    assert cache_benefit(6e6, 600e-6, 20e9) == 1
+
+
+@properties
+@given(*[st.floats(1e-3, 1e15)] * 3)
+def test_cache_benefit_is_at_least_one_and_falls_with_time(moved, seconds, bandwidth):
+    benefit = cache_benefit(moved, seconds, bandwidth)
+    assert benefit >= 1
+    assert cache_benefit(moved, 2 * seconds, bandwidth) <= benefit
+    assert cache_benefit(2 * moved, seconds, bandwidth) >= benefit
+    assert math.isclose(cache_benefit(2 * moved, 2 * seconds, bandwidth), benefit, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize(("moved", "seconds", "bandwidth"), [(-1, 1, 1), (1, 0, 1), (1, 1, 0), (math.nan, 1, 1)])
+def test_malformed_cache_benefit_is_refused(moved, seconds, bandwidth):
+    with pytest.raises(ValueError, match="wanted"):
+        cache_benefit(moved, seconds, bandwidth)

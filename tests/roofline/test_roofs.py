@@ -1,12 +1,9 @@
-"""Roofs from sessions: the upper quartile of the last ten, and which figure becomes which roof."""
+"""Roofs from sessions: the upper quartile of the last ten, the roof of each figure, and the roofs of a commit."""
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, quantile, roof, roofs
-from tests.kernels.stand_in import properties
+from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, choose, roof, roofs, threads
 
 KIB, MIB = 1 << 10, 1 << 20
 FIGURES = {
@@ -31,38 +28,27 @@ def session(began=0.0, **figures):
     return CeilingSession(began=began, figures=FIGURES | figures, reported={"L1": 48 * KIB, "L2": MIB, "L3": 32 * MIB})
 
 
-def test_the_roof_is_the_upper_quartile_of_the_last_ten_sessions():
+def test_roof_is_the_upper_quartile_of_the_last_ten():
     many = [session(peak_float32=float(rate)) for rate in (99, 98, 97, 96, *range(1, 11))]
     assert roof(many, "peak_float32") == pytest.approx(7.75)  # of 1 to 10; those above are too old
     assert len(many) > SESSIONS
     assert roof(many[:1], "peak_float32") == 99
 
 
-def test_of_costs_the_lower_quartile_and_of_sizes_the_median():
+def test_roof_of_costs_and_sizes():
     many = [session(launch_overhead=float(cost), l1_size=float(cost)) for cost in (1, 2, 3, 4, 100)]
     assert roof(many, "launch_overhead") == 2
     assert roof(many, "l1_size") == 3
 
 
-def test_a_session_that_could_not_measure_a_ceiling_does_not_lower_it():
+def test_missing_figure_does_not_lower_the_roof():
     assert roof([session(), session(peak_float32=None)], "peak_float32") == 1e11
     assert roof([session()], "peak_float16") is None
     assert roof([session()], "no_such_figure") is None
     assert roof([], "peak_float32") is None
 
 
-@properties
-@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20), st.floats(0, 1))
-def test_a_quantile_is_numpys(values, share):
-    assert quantile(values, share) == pytest.approx(float(np.quantile(values, share)), rel=1e-9, abs=1e-3)
-
-
-def test_a_quantile_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="no values"):
-        quantile([], 0.5)
-
-
-def test_levels_are_what_was_seen_else_what_is_reported():
+def test_levels_have_measured_else_reported_sizes():
     found = roofs([session()], "cpu")
     assert [(level.name, level.size, level.bandwidth) for level in found.levels] == [
         ("L1", 32 * KIB, 100e9),
@@ -75,26 +61,26 @@ def test_levels_are_what_was_seen_else_what_is_reported():
     assert roofs([], "cpu") is None
 
 
-def test_an_inner_level_is_never_below_an_outer_one():
+def test_inner_level_is_at_least_as_fast_as_outer():
     found = roofs([session(l2_bandwidth=5e9, l1_bandwidth=None)], "cpu")
     assert [level.bandwidth for level in found.levels] == [None, 30e9, 30e9, 12e9]
 
 
-def test_a_machine_may_lack_a_level():
+def test_absent_cache_has_no_level():
     bare = CeilingSession(
         began=0.0, figures=FIGURES | {"l3_bandwidth": None, "l3_size": None}, reported={"L1": 1, "L2": 2}
     )
     assert [level.name for level in roofs([bare], "cpu").levels] == ["L1", "L2", "DRAM"]
 
 
-def test_reported_sizes_may_come_from_an_earlier_session():
+def test_reported_sizes_of_an_earlier_session():
     silent = CeilingSession(began=1.0, figures=FIGURES, reported={}, warnings=("busy",))
     found = roofs([session(), silent], "cpu")
     assert {level.name: level.size for level in found.levels}["L2"] == MIB
     assert found.warnings == ("busy",)
 
 
-def test_a_gpu_has_its_own_levels_and_peaks():
+def test_levels_and_peaks_of_a_gpu():
     gpu = CeilingSession(
         began=0.0,
         figures={"dram_read_bandwidth": 3e12, "l2_bandwidth": 5e12, "l2_size": None, "peak_tf32": 4e14},
@@ -103,3 +89,63 @@ def test_a_gpu_has_its_own_levels_and_peaks():
     found = roofs([gpu], "cuda")
     assert [(level.name, level.size) for level in found.levels] == [("L2", 50 * MIB), ("DRAM", None)]
     assert found.peaks["tf32"] == 4e14
+
+
+def by_threads(began, peak, count=None):
+    return CeilingSession(began=began, figures={"peak_float32": peak, "threads": count}, reported={})
+
+
+BOTH = (by_threads(1.0, 1e9, 1.0), by_threads(2.0, 8e9, 8.0))
+KNOWN = {"one": 1, "eight": 8, "last": 1}
+
+
+def peak(choice):
+    return choice.roofs.peaks["float32"]
+
+
+def test_roofs_of_a_commit_are_of_its_threads():
+    assert [peak(choose(BOTH, "cpu", KNOWN, sha)) for sha in KNOWN] == [1e9, 8e9, 1e9]
+    assert choose(BOTH, "cpu", KNOWN, "one").roofs.warnings == ()
+
+
+def test_roofs_of_all_commits_are_of_the_newest_threads():
+    found = choose(BOTH, "cpu", KNOWN).roofs
+    assert found.peaks["float32"] == 1e9
+    doubt = "commits were measured with 1 and 8 threads; the roofs drawn are of 1, and apply to no others"
+    assert found.warnings == (doubt,)
+    assert [choose(BOTH, "cpu", KNOWN, sha).apart for sha in (None, "one", "eight")] == [
+        {"eight"},
+        {"eight"},
+        {"one", "last"},
+    ]
+    assert choose(BOTH, "cpu", {"one": 1}).roofs.warnings == ()
+
+
+def test_no_roofs_for_an_unknown_number_of_threads():
+    found = choose(BOTH, "cpu", KNOWN, "unknown")
+    assert found.roofs is None and "of 1 and 8 threads, and the commit's number of threads" in found.lacking
+    assert choose(BOTH, "cpu", {}).roofs is None
+    assert peak(choose(BOTH[:1], "cpu", {})) == 1e9  # one number of threads is everybody's
+    assert peak(choose((by_threads(1.0, 5e9), BOTH[1]), "cpu", {})) == pytest.approx(7.25e9)
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "lacking"),
+    [
+        ((), "no ceilings of this machine's Cpu are recorded"),
+        (BOTH[1:], "no ceilings of this machine's Cpu with 1 thread "),
+    ],
+)
+def test_no_roofs_without_ceilings_of_the_threads(ceilings, lacking):
+    found = choose(ceilings, "cpu", KNOWN, "one")
+    assert found.roofs is None and found.lacking.startswith(lacking)
+
+
+def test_roofs_of_a_gpu_ignore_threads():
+    assert peak(choose(BOTH, "cuda", {}, "x")) == 8e9
+
+
+@pytest.mark.parametrize("text", ["", "many", "9" * 5000, "-1"])
+def test_malformed_number_of_threads_is_unknown(text):
+    sessions = [("a", {"threads": "2"}), ("b", {"threads": text}), ("c", {}), ("a", {"threads": "4"})]
+    assert threads((sha, SessionFacts(began=0.0, facts=facts)) for sha, facts in sessions) == {"a": 4}

@@ -67,10 +67,10 @@ GATE = ("gate", "HEAD~1", "HEAD")
         (("gate", "HEAD", "HEAD~9"), "HEAD='HEAD~9' names no commit"),
         (("gate", "HEAD:asv.conf.json", "HEAD"), "BASE='HEAD:asv.conf.json' names no commit"),
         (("gate", "HEAD"), "the following arguments are required: HEAD"),
-        ((*GATE, "--budget", "soon"), "--budget 'soon': a positive number of minutes is wanted"),
-        ((*GATE, "--budget", "0"), "--budget '0'"),
-        ((*GATE, "--budget", "inf"), "--budget 'inf'"),
-        ((*GATE, "--budget", "nan"), "--budget 'nan'"),
+        ((*GATE, "--budget", "soon"), "--budget must be a positive number of minutes (got 'soon')"),
+        ((*GATE, "--budget", "0"), "--budget must be a positive number of minutes (got '0')"),
+        ((*GATE, "--budget", "inf"), "--budget must be a positive number of minutes (got 'inf')"),
+        ((*GATE, "--budget", "nan"), "--budget must be a positive number of minutes (got 'nan')"),
         ((*GATE, "--json", "-", "--junit", "-"), "one format alone can go to standard output"),
         ((*GATE, "--json", "/"), "--json '/': a file is wanted"),
         ((*GATE, "--bench", "["), "is not a regular expression"),
@@ -88,7 +88,10 @@ GATE = ("gate", "HEAD~1", "HEAD")
             "no series matmul.Cpu.time_hot native float32-7; there are eager float32-128x128x128",
         ),
         (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "HEAD", "--implementation", "ours"), "no series matmul.Cpu"),
-        (("bisect", "matmul.Cpu.time_hot", "HEAD~1", "HEAD", "--budget", "-1"), "--budget '-1'"),
+        (
+            ("bisect", "matmul.Cpu.time_hot", "HEAD~1", "HEAD", "--budget", "-1"),
+            "--budget must be a positive number of minutes (got '-1')",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(clone, args, words):

@@ -1,4 +1,4 @@
-"""`kv peaks`: the table from given values, what others say beside it, and a measurement that is kept."""
+"""`kv peaks`: its table, the figures of vendors, and a measurement that is stored and read again."""
 
 import io
 import json
@@ -10,15 +10,14 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness.device_figures import Figure, device_id
+from kernel_velocity.harness.device_figures import device_id
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline import table as peaks_table
-from kernel_velocity.roofline.table import of_document
-from kernel_velocity.roofline.vendor import vendor
+from kernel_velocity.roofline.table import of_document, vendor
 from kernel_velocity.runner import live, peaks
 from tests.golden import check_golden
 from tests.harness.test_device_figures import a_machine, document
-from tests.roofline.test_kept_ceilings import record
+from tests.roofline.test_ceilings import record
 
 GOLDEN = Path(__file__).parent / "golden"
 MIB = 1 << 20
@@ -38,7 +37,7 @@ def on_an_h100():
     return given | {"name": "NVIDIA H100 80GB HBM3", "warnings": ["copy (67108864 bytes): underfed"]}
 
 
-def test_the_table_of_a_cpu(accept):
+def test_table_of_a_cpu(accept):
     given = document(a_machine())
     slower = document([*a_machine()[:-6]])
     check_golden(
@@ -46,12 +45,12 @@ def test_the_table_of_a_cpu(accept):
     )
 
 
-def test_the_table_of_a_known_gpu(accept):
+def test_table_of_a_known_gpu(accept):
     given = on_an_h100()
     check_golden(GOLDEN / "peaks_cuda.txt", peaks_table.text(of_document(given), [session(given)]), accept=accept)
 
 
-def test_rows_are_in_base_units_with_the_share_of_the_vendors_figure():
+def test_rows_have_the_share_of_the_vendors_figure():
     given = on_an_h100()
     rows = {row.name: row for row in peaks_table.rows(of_document(given), [session(given)])}
     assert rows["peak_tf32"].vendor == 494.5e12
@@ -59,11 +58,6 @@ def test_rows_are_in_base_units_with_the_share_of_the_vendors_figure():
     assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
     assert (rows["l2_size"].reported, rows["l2_size"].vendor, rows["l2_size"].share) == (50 * MIB, 50 * MIB, None)
     assert (rows["peak_int8"].value, rows["peak_int8"].roof, rows["peak_int8"].share) == (None, None, None)
-
-
-def test_a_size_has_no_share():
-    row = peaks_table._row(Figure(name="l2_size", unit="B", value=40.0 * MIB), 40.0 * MIB, {}, vendor("NVIDIA H200"))
-    assert (row.vendor, row.share) == (50 * MIB, None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +74,7 @@ def test_a_size_has_no_share():
         ("NVIDIA GeForce RTX 4090", 1008e9, 165.2e12),
     ],
 )
-def test_well_known_gpus(name, bandwidth, bfloat16):
+def test_vendor_figures_of_known_gpus(name, bandwidth, bfloat16):
     found = vendor(name)
     assert found.figures["dram_read_bandwidth"] == bandwidth
     assert found.figures["peak_bfloat16"] == pytest.approx(bfloat16)
@@ -101,11 +95,11 @@ def test_well_known_gpus(name, bandwidth, bfloat16):
         "NVIDIA A10",
     ],
 )
-def test_of_other_devices_the_vendor_says_nothing(name):
+def test_no_vendor_figures_of_other_devices(name):
     assert vendor(name) is None
 
 
-def test_words_and_units():
+def test_titles_and_values():
     assert peaks_table.title("dram_copy_bandwidth") == "DRAM copy bandwidth"
     assert peaks_table.title("l2_size") == "L2 size"
     assert peaks_table.value(None, "B/s", "dram_copy_bandwidth") == "-"
@@ -145,7 +139,7 @@ def run(*argv):
     return status, out.getvalue(), err.getvalue()
 
 
-def test_what_is_measured_is_printed_kept_and_read_again(stage, tmp_path, monkeypatch):
+def test_measurement_is_printed_stored_and_read(stage, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
     asked = stage(document(a_machine()))
     status, table, _ = run("--device=cpu", "--root", str(tmp_path))
@@ -164,7 +158,7 @@ def test_what_is_measured_is_printed_kept_and_read_again(stage, tmp_path, monkey
     assert peaks.latest_roofs(tmp_path, "cuda") is None
 
 
-def test_what_the_history_recorded_can_be_read_without_measuring(stage, tmp_path, monkeypatch):
+def test_read_shows_the_recorded_history(stage, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
     record(tmp_path, "a-env", 4e9, {"peak_float32": 7e10, "threads": 1, "l2_size": None})
     status, table, _ = run("--device=cpu", "--root", str(tmp_path), "--read")
@@ -177,7 +171,7 @@ def test_what_the_history_recorded_can_be_read_without_measuring(stage, tmp_path
     assert "n/a: L2 size: recorded without a value" in table
 
 
-def test_it_is_measured_under_the_clones_lock(stage, tmp_path, monkeypatch):
+def test_measurement_holds_the_lock(stage, tmp_path, monkeypatch):
     monkeypatch.delenv(lock.HOLDER, raising=False)
     asked = stage(document(a_machine()))
     assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
@@ -191,7 +185,7 @@ def test_it_is_measured_under_the_clones_lock(stage, tmp_path, monkeypatch):
         assert run("--device=cpu", "--root", str(tmp_path), "--read")[0] == 0  # disturbs nobody
 
 
-def test_a_recorded_session_of_another_device_has_not_the_documents_name(stage, tmp_path, monkeypatch):
+def test_recorded_session_of_another_device_has_no_name_of_the_document(stage, tmp_path, monkeypatch):
     monkeypatch.delenv("KV_THREADS", raising=False)
     stage(document(a_machine()))
     assert run("--device=cpu", "--root", str(tmp_path))[0] == 0
@@ -202,13 +196,13 @@ def test_a_recorded_session_of_another_device_has_not_the_documents_name(stage, 
     assert "Some device" not in table and "upper quartile of 1 session" in table and "device id" not in table
 
 
-def test_nothing_kept_is_said(tmp_path):
+def test_read_without_a_measurement_is_refused(tmp_path):
     status, out, err = run("--device=cpu", "--root", str(tmp_path), "--read")
     assert (status, out) == (2, "")
     assert err == "error: --read: no ceilings of cpu are kept here yet; `kv peaks` measures them\n"
 
 
-def test_a_device_that_is_not_there_is_one_line(stage, tmp_path):
+def test_missing_device_is_one_line(stage, tmp_path):
     stage(status=2, said="error: --device cuda: PyTorch sees no CUDA device; nothing was measured\n")
     status, out, err = run("--device=cuda", "--root", str(tmp_path))
     assert (status, out) == (2, "")
@@ -217,13 +211,13 @@ def test_a_device_that_is_not_there_is_one_line(stage, tmp_path):
         peaks.measure_roofs("cuda")
 
 
-def test_a_measuring_process_that_dies_is_said(stage):
+def test_crash_of_the_measuring_process_is_reported(stage):
     stage(status=-9, said="Fatal Python error: Segmentation fault\n")
     with pytest.raises(ResultsError, match="status -9: Fatal Python error: Segmentation fault"):
         peaks.measure_document("cpu")
 
 
-def test_measured_roofs_are_those_of_the_session(stage):
+def test_measure_roofs(stage):
     stage(document(a_machine()))
     found = peaks.measure_roofs("cpu")
     assert [level.name for level in found.levels] == ["L1", "L2", "L3", "DRAM"]
@@ -234,5 +228,5 @@ def test_measured_roofs_are_those_of_the_session(stage):
     ("amount", "text"),
     [(32768, "32 KiB"), (1023487, "999 KiB"), (1023488, "0.976 MiB"), (1048000, "0.999 MiB"), (1 << 20, "1 MiB")],
 )
-def test_a_size_has_three_digits_and_no_exponent(amount, text):
+def test_size_has_three_digits_and_no_exponent(amount, text):
     assert peaks_table.size(amount) == text

@@ -101,7 +101,7 @@ class Interrupted:
 
 def test_interrupted_run_ingests_its_timings(tmp_path, monkeypatch):
     (tmp_path / "asv.conf.json").write_text("{}")
-    monkeypatch.setattr(track, "_check", lambda *_: ("cpu", (), None))
+    monkeypatch.setattr(track, "_select", lambda *_: ("cpu", (), None))
     monkeypatch.setattr(track, "machine", lambda name: "box")
     monkeypatch.setattr(track, "Session", Interrupted)
     monkeypatch.delenv("KV_LOCK_HOLDER", raising=False)

@@ -1,1 +1,20 @@
-"""Builds commits and has asv measure them (make track)."""
+"""Build commits and have asv measure them.
+
+This room holds `kv track` and `kv peaks`, and everything that starts a measuring process. It may import the harness,
+the leaves, results, series and roofline. A node that only measures imports it without scipy, orjson or Bokeh.
+
+    asv.py          run asv, read its output, name the machine
+    checks.py       requirements and shared arguments of the commands that measure
+    environment.py  asv's environment of a commit: build, cache, switch
+    fingerprint.py  facts of the machine and of a build, hashes of kernels' code
+    host.py         torch, compiler, device, and variables of a measuring process
+    live.py         start a live stage in a measuring process
+    peaks.py        `kv peaks`
+    publish.py      write the site in a process without threads
+    records.py      recorded results of a run's commits
+    report.py       the tables and lines that `kv track` prints
+    resume.py       which commits of an interrupted run need how many rounds
+    select.py       the series to measure, and which of them are complete
+    session.py      one run: build, measure, ingest, publish
+    track.py        `kv track`
+"""

@@ -1,9 +1,7 @@
-"""Running asv and reading what it prints: how far it is, and why a benchmark has no value.
+"""Run asv: its machine and environment, and its output, which tells progress and why a benchmark has no value.
 
 asv stores neither the output nor the exit status of a benchmark. A round that raises writes its own line
-(`results/failures.py`); a process that crashed or ran past its timeout cannot, and is only in asv's output.
-
-What asv needs before it measures: a name for the machine, and our environment.
+(`results/failures.py`). A process that crashes or times out cannot, and is only in asv's output.
 """
 
 from __future__ import annotations
@@ -37,16 +35,16 @@ _TIMED_OUT = re.compile(r"asv: benchmark timed out \(timeout (?P<limit>[\d.]+)s\
 _SKIPPED = re.compile(r"asv: skipped: \w+\((?P<quote>['\"])(?P<why>.*)(?P=quote)\)")
 _CRASHED = re.compile(r"Fatal Python error: (?P<what>.+)")
 
-# Of A/B runs and of sessions of identical code while they measure. Named here and not imported from them: a node that
-# only measures has no scipy.
+# Of A/B runs and of recorded sessions while they measure. Not imported from there: a node that only measures has no
+# scipy.
 MEASURING_FOLDERS = ("kv-ab", "kv-sessions")
-# Folders of results/ that are no machine's: those, findings, recorded sessions, the journals of nights.
+# Names in results/ that no machine may have: those, findings, recorded sessions, the journals of nights.
 OWN_FOLDERS = frozenset({*MEASURING_FOLDERS, "findings", "sessions", "journals"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """asv turned to a commit, in a round."""
+    """asv began to measure a commit in a round."""
 
     percent: float
     commit: str  # 8 digits
@@ -57,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Death:
-    """A measuring process that ended without saying why."""
+    """A measuring process that crashed or timed out."""
 
     commit: str  # 8 digits
     benchmark: str
@@ -67,7 +65,7 @@ class Death:
 
 @dataclass(kw_only=True)
 class Reader:
-    """Reads asv's output line by line."""
+    """Collect the steps, crashes and skip reasons of asv's output, line by line."""
 
     steps: list[Step] = field(default_factory=list)
     deaths: list[Death] = field(default_factory=list)
@@ -76,27 +74,27 @@ class Reader:
     _params: tuple[str, ...] = ()
 
     def read(self, line: str, now: float) -> Step | None:
-        """Take a line, printed at Unix time `now`; return the step that it announces."""
-        if found := _COMMIT.match(line):
+        """Read a line printed at Unix time `now`, s; return the step that it announces, or None."""
+        if match := _COMMIT.match(line):
             step = Step(
-                percent=float(found["percent"]),
-                commit=found["commit"],
-                round=int(found["round"] or 1),
-                rounds=int(found["rounds"] or 1),
+                percent=float(match["percent"]),
+                commit=match["commit"],
+                round=int(match["round"] or 1),
+                rounds=int(match["rounds"] or 1),
                 time=now,
             )
             self.steps.append(step)
             return step
-        if found := _PARAMETERS.match(line):
-            self._params = tuple(ast.literal_eval(f"({found['params']},)"))
-        elif found := _BENCHMARK.match(line):
-            self._benchmark, self._params = found["name"], ()
-        elif found := _SKIPPED.search(line):
-            self.skips[self.steps[-1].commit if self.steps else "", self._benchmark, self._params] = found["why"]
-        elif found := _TIMED_OUT.search(line):
-            self._died(f"ran past its timeout of {float(found['limit']):g} s")
-        elif found := _CRASHED.search(line):
-            self._died(f"its process crashed: {found['what'].strip()}")
+        if match := _PARAMETERS.match(line):
+            self._params = tuple(ast.literal_eval(f"({match['params']},)"))
+        elif match := _BENCHMARK.match(line):
+            self._benchmark, self._params = match["name"], ()
+        elif match := _SKIPPED.search(line):
+            self.skips[self.steps[-1].commit if self.steps else "", self._benchmark, self._params] = match["why"]
+        elif match := _TIMED_OUT.search(line):
+            self._died(f"ran past its timeout of {float(match['limit']):g} s")
+        elif match := _CRASHED.search(line):
+            self._died(f"its process crashed: {match['what'].strip()}")
         return None
 
     def _died(self, what: str) -> None:
@@ -108,9 +106,9 @@ class Reader:
 def run_asv(
     args: Iterable[str], *, root: Path, environment: Mapping[str, str], log: Path, on_line: Callable[[str], None]
 ) -> int:
-    """Run asv in a folder; every line goes to the log and to `on_line`. Return the exit status.
+    """Run asv in a folder and return its exit status. Every line of its output goes to the log and to `on_line`.
 
-    Where this is interrupted, asv has ended when the exception leaves: it writes nothing afterwards.
+    An exception leaves this function only after asv has ended, so that asv writes nothing afterwards.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "asv", *args]
@@ -128,7 +126,7 @@ def run_asv(
     ):
         stream.write(f"{time.strftime('%F %T')} {' '.join(command)}\n")
         if process.stdout is None:
-            raise AssertionError("a pipe was asked for")
+            raise AssertionError("stdout is a pipe")
         try:
             for line in process.stdout:
                 stream.write(line)
@@ -140,10 +138,10 @@ def run_asv(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Wait for asv to end by the Ctrl-C that the terminal sends it too; ask it, then make it, where it does not."""
-    for ask in (None, signal.SIGINT, signal.SIGKILL):
-        if ask is not None:
-            process.send_signal(ask)
+    """Wait until asv ends by the terminal's Ctrl-C, which it gets too; else interrupt it, and at last kill it."""
+    for number in (None, signal.SIGINT, signal.SIGKILL):
+        if number is not None:
+            process.send_signal(number)
         try:
             process.wait(PATIENCE)
             return
@@ -152,27 +150,28 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def machine(name: str | None) -> str:
-    """Return the name of this machine in the results; asv's file of machines gets an entry where it has none.
+    """Return the name of this machine in the results, and complete its entry in asv's file of machines.
 
-    Not by `asv machine --yes`: given a name, that records the name and nothing of the machine. An entry of that kind
-    is completed.
+    `asv machine --yes` with a name records the name alone, so it is not used, and an entry of that kind is completed.
+
+    Args:
+        name: of the machine; None: asv's own name of it.
 
     Raises:
-        UsageError: asv's own name of the machine is that of a folder of ours in the results.
+        UsageError: asv's own name is that of a reserved folder in the results.
     """
-    asked, name = name, name or Machine.get_unique_machine_name()
+    given, name = name, name or Machine.get_unique_machine_name()
     try:
-        known = MachineCollection.load(name)
+        entry = MachineCollection.load(name)
     except util.UserError:
-        known = {}
-    recorded = str(known.get("machine", name))
-    if recorded in OWN_FOLDERS and recorded != asked:
+        entry = {}
+    recorded = str(entry.get("machine", name))
+    if recorded in OWN_FOLDERS and recorded != given:
         raise UsageError(
             f"asv calls this machine {recorded!r}, which is a folder of our own in results/: name it, MACHINE=bench-2"
         )
-    if "cpu" not in known:
-        known = {**Machine.get_defaults(), "machine": name, **known}
-        MachineCollection.save(name, known)
+    if "cpu" not in entry:
+        MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, **entry})
     return recorded
 
 
@@ -180,16 +179,16 @@ def environment_of(conf: Config) -> HostTorch:
     """Return the environment that asv.conf.json asks for.
 
     Raises:
-        UsageError: it is not ours, or cannot be had here; the message says why.
+        UsageError: asv.conf.json names another type of environment, or this machine cannot provide it.
     """
     if conf.environment_type != HostTorch.tool_name:
         raise UsageError(
             f"asv.conf.json: environment_type is {conf.environment_type!r}; `{HostTorch.tool_name}` is wanted"
         )
-    found = [item for item in get_environments(conf, None, verbose=False) if isinstance(item, HostTorch)]
-    if found:
-        return found[0]
-    try:  # asv passes over what is not available; asked directly, it says why
+    for environment in get_environments(conf, None, verbose=False):
+        if isinstance(environment, HostTorch):
+            return environment
+    try:  # asv skips an unavailable environment silently; its constructor raises the cause
         (python,) = conf.pythons
         return HostTorch(conf, python, {}, {})
     except EnvironmentUnavailable as error:

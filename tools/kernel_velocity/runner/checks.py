@@ -1,4 +1,4 @@
-"""What `gate` and `bisect` share: a budget, a place, and a look at everything that measuring takes."""
+"""What a command that measures checks first, and the arguments that `gate` and `bisect` share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -18,7 +18,7 @@ from kernel_velocity.runner.host import measuring_variables, torch_version
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> None:
-    """Declare the arguments; `budget` is the default, minutes."""
+    """Declare --budget (default `budget`, minutes), --again and --root."""
     parser.add_argument(
         "--budget", metavar="MINUTES", default=f"{budget:g}", help=f"of measuring, builds apart (default {budget:g})"
     )
@@ -29,37 +29,57 @@ def add_measuring_arguments(parser: argparse.ArgumentParser, budget: float) -> N
 
 
 def seconds(minutes: str) -> float:
-    """Return a budget, s.
+    """Return a budget of minutes in seconds.
 
     Raises:
-        UsageError: no positive number of minutes.
+        UsageError: it is not a positive number.
     """
     with contextlib.suppress(ValueError):
         if 0 < float(minutes) < math.inf:
             return 60 * float(minutes)
-    raise UsageError(f"--budget {minutes!r}: a positive number of minutes is wanted, such as --budget 10")
+    raise UsageError(f"--budget must be a positive number of minutes (got {minutes!r}), for example --budget 10")
+
+
+def check_settings(environ: Mapping[str, str]) -> None:
+    """Check KV_THREADS and the settings of the timing.
+
+    Raises:
+        UsageError: one of them is malformed.
+    """
+    measuring_variables(environ.get("KV_THREADS") or None)
+    try:
+        timing.method(environ)
+        gpu.interval(environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def installed_torch() -> str:
+    """Return the version of the installed torch.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    version = torch_version()
+    if version is None:
+        raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
+    return version
 
 
 @contextlib.contextmanager
 def measuring(root: Path, err: TextIO, *, worktree: bool = False) -> Iterator[None]:
-    """Be in a clone's folder and hold its lock, once everything that measuring takes has been looked at.
+    """Check the requirements of measuring, then enter a clone's folder and hold its lock.
 
     Args:
-        root: the folder of asv.conf.json. err: for notes on the clone, a line each: a shallow one, uncommitted changes.
-        worktree: whether uncommitted changes are measured, so that nothing is to be said of them.
+        root: the folder of asv.conf.json. err: gets notes on a shallow clone and on uncommitted changes.
+        worktree: whether uncommitted changes are measured, so that they need no note.
 
     Raises:
-        KernelVelocityError: something is missing, or a setting makes no sense.
+        KernelVelocityError: a requirement is missing, a setting is malformed, or another run is measuring.
     """
     config.check(root)
-    measuring_variables(os.environ.get("KV_THREADS") or None)
-    try:
-        timing.method(os.environ)
-        gpu.interval(os.environ)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if torch_version() is None:
-        raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
+    check_settings(os.environ)
+    installed_torch()
     with contextlib.chdir(root), lock.held(Path()):
         for note in git.check_clone(Path()):
             if not (worktree and note.startswith("uncommitted")):

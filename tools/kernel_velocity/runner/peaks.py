@@ -1,6 +1,6 @@
-"""``kv peaks``: what this machine can do at most, measured; beside it what others say of it.
+"""``kv peaks``: measure the ceilings of this machine, and show them beside those of the OS and the vendor.
 
-In a script of your own, in half a minute, bandwidths in B/s and peaks in FLOP/s:
+In a script, in half a minute, bandwidths in B/s and peaks in FLOP/s:
 
     >>> from kernel_velocity.runner.peaks import measure_roofs
     >>> roofs = measure_roofs("cpu")
@@ -8,7 +8,7 @@ In a script of your own, in half a minute, bandwidths in B/s and peaks in FLOP/s
     >>> dram.name, dram.bandwidth > 1e8, roofs.peaks["float32"] > 1e8
     ('DRAM', True, True)
 
-`latest_roofs(root, "cpu")` returns what the last sessions measured; both return the `Roofs` that
+`latest_roofs(root, "cpu")` returns those of the last sessions. Both return the `Roofs` that
 `kernel_velocity.roofline.model.roofline` takes.
 """
 
@@ -47,39 +47,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Measure, keep, print; return the exit status.
+    """Measure, store and print the ceilings; return the exit status.
 
     Raises:
-        UsageError: the device is missing, another run measures in this clone, or with --read nothing was measured yet.
+        UsageError: the device is missing, another run is measuring, or --read finds no measurement.
     """
     device = args.device or host.device()
     if not args.read:
-        with lock.held(args.root):  # beside a run of `make track` each would disturb the other
+        with lock.held(args.root):  # it and a run of `make track` would disturb each other
             print(f"measuring what {device} can do at most, about half a minute", file=err, flush=True)
             ceilings.keep(args.root, measure_document(device))
     known = ceilings.sessions(args.root, device, machine=_machine())[-SESSIONS:]
     if not known:
         raise UsageError(f"--read: no ceilings of {device} are kept here yet; `kv peaks` measures them")
-    shown = _newest(args.root, device, known)
-    print(_json(shown, known) if args.json else table.text(shown, known), file=out)
+    newest = _newest(args.root, device, known[-1])
+    print(_json(newest, known) if args.json else table.text(newest, known), file=out)
     return 0
 
 
-def _newest(root: Path, device: str, known: Sequence[CeilingSession]) -> Shown:
-    """Return the newest measurement: a whole document where `peaks` made it, else what asv recorded of it."""
+def _newest(root: Path, device: str, session: CeilingSession) -> Shown:
+    """Return the newest session for display: its whole document if `kv peaks` measured it, else asv's figures."""
     began, document = ceilings.newest_document(root, device) or (None, None)
-    if document is not None and began == known[-1].began:
+    if document is not None and began == session.began:
         return table.of_document(document)
-    ours = document is not None and known[-1].figures.get(ID) in (None, device_id(document["name"]))
-    name = document["name"] if document and ours else reported.name("cpu") if device == "cpu" else ""
-    return table.of_session(known[-1], device, name)
+    if document is not None and session.figures.get(ID) in (None, device_id(document["name"])):
+        name = document["name"]
+    else:
+        name = reported.name("cpu") if device == "cpu" else ""
+    return table.of_session(session, device, name)
 
 
 def latest_roofs(root: Path, device: str, name: str | None = None) -> Roofs | None:
-    """Return the roofs of this machine's device as its last sessions measured them; None where none has.
+    """Return the roofs of this machine's device from its last sessions, or None without a session.
 
-    Sessions are those of `make track`, in asv's results, and those of `kv peaks`, with as many threads as
-    KV_THREADS says.
+    Sessions are those of `make track`, in asv's results, and those of `kv peaks`, with KV_THREADS threads.
 
     Args:
         root: the folder of asv.conf.json. device: "cpu" or "cuda".
@@ -89,50 +90,48 @@ def latest_roofs(root: Path, device: str, name: str | None = None) -> Roofs | No
 
 
 def measure_roofs(device: str) -> Roofs:
-    """Measure the roofs of "cpu" or "cuda" now, in a process of its own; half a minute. Nothing is kept.
+    """Measure the roofs of "cpu" or "cuda" in a new process, in half a minute, without storing them.
 
     Raises:
         UsageError: torch or the device is missing.
     """
-    found = roofs([ceilings.session_of(measure_document(device), time.time())], device)
-    if found is None:
-        raise AssertionError("there is a session, so there are roofs")
-    return found
+    measured = roofs([ceilings.session_of(measure_document(device), time.time())], device)
+    if measured is None:
+        raise AssertionError("a session has roofs")
+    return measured
 
 
 def measure_document(device: str) -> dict[str, Any]:
-    """Measure every ceiling of a device in a process of its own; return the document (`ceilings.measure`).
+    """Measure every ceiling of a device in a new process; return the document (`harness.ceilings.measure`).
 
     Raises:
         UsageError: torch or the device is missing. ResultsError: the measuring process ended without a document.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path, said = Path(folder) / "ceilings.json", io.StringIO()
-        status = live.run("ceilings", [str(path), f"--device={device}", "--caches"], io.StringIO(), said)
+        path, err = Path(folder) / "ceilings.json", io.StringIO()
+        status = live.run("ceilings", [str(path), f"--device={device}", "--caches"], io.StringIO(), err)
+        lines = [line for line in err.getvalue().splitlines() if line.strip()]
+        reason = lines[-1] if lines else "it printed nothing"
         if status == UsageError.exit_code:
-            raise UsageError(_last(said).removeprefix("error: "))
+            raise UsageError(reason.removeprefix("error: "))
         if status != 0 or not path.exists():
-            raise ResultsError(f"measuring {device} ended with status {status}: {_last(said)}")
+            raise ResultsError(f"measuring {device} ended with status {status}: {reason}")
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
 
 
-def _last(said: io.StringIO) -> str:
-    return next((line for line in reversed(said.getvalue().splitlines()) if line.strip()), "it said nothing")
-
-
 def _machine() -> str | None:
-    """Return the name of this machine in asv's results, where KV_MACHINE gives it one."""
+    """Return the name of this machine in asv's results that KV_MACHINE sets, or None."""
     return os.environ.get("KV_MACHINE") or None
 
 
-def _json(shown: Shown, known: Sequence[CeilingSession]) -> str:
-    found = {
+def _json(newest: Shown, known: Sequence[CeilingSession]) -> str:
+    document = {
         "format": JSON_FORMAT,
-        "device": shown.device,
-        "name": shown.name,
+        "device": newest.device,
+        "name": newest.name,
         "sessions": len(known),
-        "ceilings": [asdict(row) for row in table.rows(shown, known)],
-        "warnings": list(shown.warnings),
+        "ceilings": [asdict(row) for row in table.rows(newest, known)],
+        "warnings": list(newest.warnings),
     }
-    return json.dumps(found, indent=1)
+    return json.dumps(document, indent=1)

@@ -1,4 +1,4 @@
-"""Writes the site in a process of its own: one without the caller's threads, which may fork and so is twice as fast."""
+"""Write the site in a process without the caller's threads, which may fork and so is twice as fast."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 
 from kernel_velocity.errors import KernelVelocityError
 
-_NOTE, _ERROR = "note: ", "error: "  # begin the lines of `kv report` on stderr
+_NOTE, _ERROR = "note: ", "error: "  # prefixes of the lines of `kv report` on stderr
 
 
 def write_site(*, results: Path, repository: Path, out: Path) -> tuple[str, ...]:
-    """Write the site as `report.write_site` does; return what could not be read, a line each.
+    """Write the site by `kv report`; return its notes on unreadable entries.
 
     Raises:
-        KernelVelocityError: what `report` ends with, in its words; or it was ended from outside, or by its own fault.
+        KernelVelocityError: with the error of `kv report`, or how its process ended.
     """
     folders = {"--results": results, "--repository": repository, "--out": out}
-    asked = [word for name, folder in folders.items() for word in (name, str(folder.absolute()))]
+    options = [f"{name}={folder.absolute()}" for name, folder in folders.items()]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "kernel_velocity", "report", *asked],
+        [sys.executable, "-P", "-m", "kernel_velocity", "report", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -33,13 +33,13 @@ def write_site(*, results: Path, repository: Path, out: Path) -> tuple[str, ...]
     )
     lines = done.stderr.splitlines()
     if done.returncode:
-        raise KernelVelocityError(_why(done.returncode, lines))
+        raise KernelVelocityError(_reason(done.returncode, lines))
     return tuple(line.removeprefix(_NOTE) for line in lines if line.startswith(_NOTE))
 
 
-def _why(status: int, lines: list[str]) -> str:
-    told = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
-    if told:
-        return told[-1]
+def _reason(status: int, lines: list[str]) -> str:
+    errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    if errors:
+        return errors[-1]
     ended = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     return "\n".join([f"the process that writes the site {ended}", *lines])

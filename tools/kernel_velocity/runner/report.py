@@ -1,4 +1,4 @@
-"""What `make track` prints at its end: its cost, its speeds, what has no value. Pure: values in, text out."""
+"""The report of `make track`: costs, speeds, and series without a value. Pure: values in, text out."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kernel_velocity.results.measurement import Measurement, Outcome
 from kernel_velocity.runner.asv import Death, Step
 from kernel_velocity.tables import columns
 
-LIMITS = {"core": 150, "full": 600}  # s that a commit may cost on two cores, by tier (contract)
-COLUMNS = 6  # commits that a table shows; the pages show them all
+LIMITS = {"core": 150, "full": 600}  # s, cost limit of a commit on two cores, by tier (contract)
+COLUMNS = 6  # commits in a table; the pages show all
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Where the time of one commit went, s."""
+    """The cost of one commit by kind, s."""
 
     commit: str  # 8 digits
     build: float  # 0 where the wheel was in the cache
@@ -38,55 +38,55 @@ class Cost:
 
 def wall_clock(steps: Sequence[Step], end: float) -> dict[str, float]:
     """Return the seconds spent on each commit (8 digits), from asv's steps and the Unix time of its end."""
-    found: dict[str, float] = {}
-    after = [*(step.time for step in steps), end][1:]
-    for step, left in zip(steps, after, strict=True):
-        found[step.commit] = found.get(step.commit, 0.0) + left - step.time
-    return found
+    spent: dict[str, float] = {}
+    ends = [*(step.time for step in steps), end][1:]
+    for step, step_end in zip(steps, ends, strict=True):
+        spent[step.commit] = spent.get(step.commit, 0.0) + step_end - step.time
+    return spent
 
 
 def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -> Cost:
-    """Return what a commit cost; `rounds` are those of this run."""
+    """Return the cost of a commit from the rounds of this run; `build` and `measuring` are wall clock, s."""
     rounds = list(rounds)
     return Cost(
         commit=commit[:SHORT],
         build=build,
         measuring=measuring,
-        setup=sum(item.setup or 0.0 for item in rounds),
-        warmup=sum(item.warmup or 0.0 for item in rounds),
-        timing=sum(item.spent for item in rounds),
-        waiting=sum(item.lost or 0.0 for item in rounds),
+        setup=sum(record.setup or 0.0 for record in rounds),
+        warmup=sum(record.warmup or 0.0 for record in rounds),
+        timing=sum(record.spent for record in rounds),
+        waiting=sum(record.lost or 0.0 for record in rounds),
     )
 
 
 def cost_table(costs: Sequence[Cost], tier: str) -> str:
-    """Return the costs of the commits and their sum, in seconds, and which of them are over the tier's limit."""
+    """Return a table of the commits' costs and their sum, s, and a line on the commits over the tier's limit."""
     rows = [["cost, s", "total", "build", "set-up", "warm-up", "timing", "waiting", "launch and rest"]]
     numbers = {
-        item.commit: [
-            *(item.build + item.measuring, item.build, item.setup, item.warmup),
-            *(item.timing, item.waiting, item.rest),
+        cost.commit: [
+            *(cost.build + cost.measuring, cost.build, cost.setup, cost.warmup),
+            *(cost.timing, cost.waiting, cost.rest),
         ]
-        for item in costs
+        for cost in costs
     }
     if len(numbers) > 1:
         numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
     rows += [[name, *(f"{value:.1f}" for value in values)] for name, values in numbers.items()]
-    over = [item.commit for item in costs if item.build + item.measuring > LIMITS[tier]]
-    said = f"over it: {', '.join(over)} (the first run of a machine also compiles PyTorch's packages, once)"
+    over = ", ".join(cost.commit for cost in costs if cost.build + cost.measuring > LIMITS[tier])
+    verdict = f"over it: {over} (the first run of a machine also compiles PyTorch's packages, once)"
     limit = f"limit per commit (tier {tier}, two cores): {LIMITS[tier]} s"
-    return f"{columns(rows)}\n{limit}; {said if over else 'all within'}"
+    return f"{columns(rows)}\n{limit}; {verdict if over else 'all within'}"
 
 
 def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> str:
-    """Return rates by series (rows) and commit (columns, oldest first); "" where nothing is recorded."""
+    """Return a table of rates by series (rows) and commit (columns, oldest first); "" without measurements."""
     shown = list(commits)[-COLUMNS:]
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     dtypes: set[str] = set()
-    for item in measurements:
-        key = (item.key.benchmark.removesuffix(".time_hot"), item.key.implementation, item.key.case)
-        cells.setdefault(key, {})[item.commit] = _speed(item)
-        dtypes.add(item.key.dtype)
+    for value in measurements:
+        key = (value.key.benchmark.removesuffix(".time_hot"), value.key.implementation, value.key.case)
+        cells.setdefault(key, {})[value.commit] = _speed(value)
+        dtypes.add(value.key.dtype)
     if not cells:
         return ""
     rows = [[units.rate_units(dtypes), *(commit[:SHORT] for commit in shown)]]
@@ -94,85 +94,82 @@ def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> 
     return columns(rows)
 
 
-def _speed(item: Measurement) -> str:
-    if item.outcome is not Outcome.MEASURED or item.seconds is None:
-        return item.outcome.value
-    return units.seconds(item.seconds) if item.gflops is None else units.significant(item.gflops)
+def _speed(value: Measurement) -> str:
+    if value.outcome is not Outcome.MEASURED or value.seconds is None:
+        return value.outcome.value
+    return units.seconds(value.seconds) if value.gflops is None else units.significant(value.gflops)
 
 
 def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
-    """Return a line per series that failed, with the reason of its last failure; `failures` by full commit."""
+    """Return a line per failed timing, with the reason of its last failure; `failures` by full commit."""
     lines = []
-    for item in measurements:
-        if item.outcome is not Outcome.FAILED:
-            continue
-        params = (item.key.implementation, item.key.case)
-        said = [
-            failure
-            for failure in failures.get(item.commit, ())
-            if _series(failure) == (item.key.benchmark, params) and not failure.skipped
-        ]
-        why = said[-1].error if said else "its process ended without a reason"
-        lines.append(f"failed: {item.commit[:SHORT]} {item.key.benchmark} {' '.join(params)}: {why}")
+    for value in measurements:
+        if value.outcome is Outcome.FAILED:
+            recorded = [failure for failure in failures.get(value.commit, ()) if not failure.skipped]
+            lines.append(_failed_line(value.commit, _series(value), recorded))
     return lines
 
 
 def error_lines(wrong: Mapping[str, Sequence[Series]], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
-    """Return a line per error (track_max_error) that failed, with its reason; both by full commit."""
-    lines = []
-    for commit, found in wrong.items():
-        said = {_series(failure): failure.error for failure in failures.get(commit, ())}
-        for series in found:
-            why = said.get(series, "its process ended without a reason")
-            lines.append(f"failed: {commit[:SHORT]} {series[0]} {' '.join(series[1])}: {why}")
-    return lines
+    """Return a line per failed error (track_max_error), with its last reason; both arguments by full commit."""
+    return [
+        _failed_line(commit, series, failures.get(commit, ())) for commit, errors in wrong.items() for series in errors
+    ]
+
+
+def _failed_line(commit: str, series: Series, failures: Iterable[Failure]) -> str:
+    reason = "its process ended without a reason"
+    for failure in failures:
+        if (failure.benchmark, failure.params) == series:
+            reason = failure.error
+    return f"failed: {commit[:SHORT]} {series[0]} {' '.join(series[1])}: {reason}"
+
+
+def _series(value: Measurement) -> Series:
+    return value.key.benchmark, (value.key.implementation, value.key.case)
 
 
 def short_lines(measurements: Iterable[Measurement], rounds: int, deaths: Iterable[Death]) -> list[str]:
-    """Return a line per series that has a value of fewer than `rounds` rounds, or one of whose rounds died just now."""
-    died: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    """Return a line per measured series with fewer than `rounds` rounds, or with a crash in this run."""
+    crashes: dict[tuple[str, Series], list[str]] = {}
     for death in deaths:
-        died.setdefault((death.commit, death.benchmark, death.params), []).append(death.what)
+        crashes.setdefault((death.commit, (death.benchmark, death.params)), []).append(death.what)
     lines = []
-    for item in measurements:
-        params = (item.key.implementation, item.key.case)
-        said = died.get((item.commit[:SHORT], item.key.benchmark, params), [])
-        missing = max(rounds - (rounds if item.rounds is None else item.rounds), len(said))
-        if item.outcome is Outcome.MEASURED and missing > 0:
-            why = f": {said[-1]}" if said else ""
+    for value in measurements:
+        series = _series(value)
+        reasons = crashes.get((value.commit[:SHORT], series), [])
+        missing = max(0 if value.rounds is None else rounds - value.rounds, len(reasons))
+        if value.outcome is Outcome.MEASURED and missing > 0:
+            reason = f": {reasons[-1]}" if reasons else ""
             lines.append(
-                f"incomplete: {item.commit[:SHORT]} {item.key.benchmark} {' '.join(params)}: "
-                f"{missing} of {rounds} rounds ended without a value{why}"
+                f"incomplete: {value.commit[:SHORT]} {series[0]} {' '.join(series[1])}: "
+                f"{missing} of {rounds} rounds ended without a value{reason}"
             )
     return lines
 
 
 def reasons(failures: Mapping[str, Sequence[Failure]]) -> dict[tuple[str, str, tuple[str, ...]], str]:
-    """Return why series do not apply, as recorded, by commit (8 digits), benchmark and parameters."""
+    """Return the recorded reasons of inapplicable series by commit (8 digits), benchmark and parameters."""
     return {
-        (commit[:SHORT], item.benchmark, item.params): item.error
-        for commit, items in failures.items()
-        for item in items
-        if item.skipped
+        (commit[:SHORT], failure.benchmark, failure.params): failure.error
+        for commit, recorded in failures.items()
+        for failure in recorded
+        if failure.skipped
     }
-
-
-def _series(failure: Failure) -> Series:
-    return failure.benchmark, failure.params
 
 
 def absent_lines(
     measurements: Iterable[Measurement], reasons: Mapping[tuple[str, str, tuple[str, ...]], str]
 ) -> list[str]:
-    """Return a line per commit, benchmark and implementation that does not apply, with its reason if that is known."""
-    found: dict[tuple[str, str, str], list[Measurement]] = {}
-    for item in measurements:
-        if item.outcome is Outcome.NOT_APPLICABLE:
-            found.setdefault((item.commit[:SHORT], item.key.benchmark, item.key.implementation), []).append(item)
+    """Return a line per commit, benchmark and implementation that does not apply, with its recorded reason if any."""
+    cases: dict[tuple[str, str, str], list[str]] = {}
+    for value in measurements:
+        if value.outcome is Outcome.NOT_APPLICABLE:
+            key = (value.commit[:SHORT], value.key.benchmark, value.key.implementation)
+            cases.setdefault(key, []).append(value.key.case)
     lines = []
-    for (commit, benchmark, implementation), items in found.items():
-        known = (reasons.get((commit, benchmark, (implementation, item.key.case))) for item in items)
-        why = next((reason for reason in known if reason is not None), None)
-        names = ", ".join(item.key.case for item in items)
-        lines.append(f"n/a: {commit} {benchmark} {implementation} ({names}){': ' + why if why else ''}")
+    for (commit, benchmark, implementation), names in cases.items():
+        recorded = (reasons.get((commit, benchmark, (implementation, case))) for case in names)
+        reason = next((f": {text}" for text in recorded if text is not None), "")
+        lines.append(f"n/a: {commit} {benchmark} {implementation} ({', '.join(names)}){reason}")
     return lines

@@ -1,9 +1,8 @@
-"""``kv track`` (`make track`): measures the last commits that changed the kernels, and writes
-the site.
+"""``kv track`` (`make track`): measure the last commits that changed the kernels, then write the site.
 
-Everything that can be wrong is looked at before the first commit is built. Then commits are built, those
-that are not measured yet are measured by asv, telemetry is ingested, the site written. A commit that does
-not build and a series that fails cost a line and an exit status, never the others.
+Settings are checked first. Then commits are built, asv measures those that are incomplete, telemetry is ingested, and
+the site is written. A commit that does not build and a series that fails cost a line and an exit status, and stop
+nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from typing import TextIO
 
 from kernel_velocity import config, lock
 from kernel_velocity.errors import BenchmarkFailed, BuildFailed, NothingMeasured, ResultsError, UsageError
-from kernel_velocity.harness import gpu, timing
 from kernel_velocity.harness.sampling import REFUSED_ROUNDS, ROUNDS
 from kernel_velocity.results import git
 from kernel_velocity.results.measurement import Outcome
 from kernel_velocity.runner import report, select
 from kernel_velocity.runner.asv import OWN_FOLDERS, machine
-from kernel_velocity.runner.host import NO_COMPILER, device, has_compiler, measuring_variables, torch_version
+from kernel_velocity.runner.checks import check_settings, installed_torch
+from kernel_velocity.runner.host import NO_COMPILER, device, has_compiler
 from kernel_velocity.runner.session import Session
 
-MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # it names a folder of results/, and stands on the pages
+MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # a folder of results/, and a name on the pages
 SETTINGS = {
     "range": "a git range, or one revision; default: the last three commits that changed the kernels",
     "bench": "a regular expression that the series to measure match",
@@ -42,7 +41,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user asked for; None: the default."""
+    """The settings of a run; None: the default."""
 
     range: str | None
     bench: str | None
@@ -62,18 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
-    """Return the settings of the command line, else of the environment; empty is unset.
+    """Return the settings of the command line, else of the environment. An empty value is unset.
 
     Raises:
-        UsageError: a value makes no sense.
+        UsageError: a value is malformed.
     """
     value = {name: getattr(args, name) or environ.get(f"KV_{name.upper()}") or None for name in SETTINGS}
-    measuring_variables(environ.get("KV_THREADS") or None)
-    try:
-        timing.method(environ)
-        gpu.interval(environ)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    check_settings(environ)
     return Settings(
         range=value["range"],
         bench=value["bench"],
@@ -111,7 +105,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     config.check(args.root)
     with contextlib.chdir(args.root), lock.held(Path()):
         chosen = settings(args, os.environ)
-        where, commits, series = _check(chosen, out)
+        device_name, commits, series = _select(chosen, out)
         work = Session(
             root=Path.cwd(),
             commits=commits,
@@ -120,17 +114,15 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
             machine=machine(chosen.machine),
         )
         work.recover(out)
-        work.ingest(err)  # what a run that was cut off left in the spool: it is gone on from
+        work.ingest(err)  # the spool of an interrupted run, which this one resumes
         work.build(chosen.again, out)
         try:
             work.measure(chosen.again, out)
-        finally:  # who interrupts it, while errors are computed, say, keeps what was timed
+        finally:  # an interruption, for example while errors are computed, keeps the timings
             work.ingest(err)
-        if not args.no_ceilings:  # after ingesting: whoever interrupts this loses nothing that was timed
-            work.measure_ceilings(where, out)
-        status = _report(
-            work, chosen.tier, out
-        )  # before publishing: what was measured is said whatever becomes of the site
+        if not args.no_ceilings:  # after ingesting, so that an interruption loses no timing
+            work.measure_ceilings(device_name, out)
+        status = _report(work, chosen.tier, out)  # before publishing, which may fail
         if args.no_site or not work.has_results():
             return status
         index = work.publish(out)
@@ -139,32 +131,31 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         return status
 
 
-def _check(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:
-    """Look at everything that a run needs; return the device, the commits, newest first, and the series.
+def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select.Selection]:
+    """Return the device, the commits, newest first, and the series.
 
     Raises:
-        KernelVelocityError: something is missing or unknown.
+        KernelVelocityError: a requirement is missing, or a revision, tier or benchmark is unknown.
     """
     for note in git.check_clone(Path()):
         print(f"note: {note}", file=out)
-    if torch_version() is None:
-        raise UsageError("torch is not installed for this Python: `make venv` installs it (TORCH=, TORCH_INDEX=)")
+    torch = installed_torch()
     commits = git.commits(Path(), chosen.range)
-    where = device()
-    series = select.select(config.suite(Path()), where, chosen.tier, chosen.bench)
+    device_name = device()
+    series = select.select(config.suite(Path()), device_name, chosen.tier, chosen.bench)
     if not has_compiler():
         print(f"note: {NO_COMPILER}; only commits that are built already can be measured", file=out)
     print(
-        f"{len(commits)} commits, {len(series.series)} series on {where.upper()} (tier {chosen.tier}), "
-        f"{chosen.rounds} rounds, torch {torch_version()}",
+        f"{len(commits)} commits, {len(series.series)} series on {device_name.upper()} (tier {chosen.tier}), "
+        f"{chosen.rounds} rounds, torch {torch}",
         file=out,
         flush=True,
     )
-    return where, commits, series
+    return device_name, commits, series
 
 
 def _report(work: Session, tier: str, out: TextIO) -> int:
-    """Print the tables and what has no value; return the exit status, the first in the contract's order."""
+    """Print the tables and the series without a value; return the exit status, the first in the contract's order."""
     oldest_first = tuple(reversed(work.commits))
     measurements = work.measurements()
     for text in (
@@ -178,9 +169,8 @@ def _report(work: Session, tier: str, out: TextIO) -> int:
         *report.failed_lines(measurements, failures),
         *report.error_lines(work.wrong_errors(), failures),
     ]
-    short = report.short_lines(
-        [item for item in measurements if item.commit in work.measured], work.rounds, work.reader.deaths
-    )
+    measured = [value for value in measurements if value.commit in work.measured]
+    short = report.short_lines(measured, work.rounds, work.reader.deaths)
     for line in [
         *(f"note: {note}" for note in work.notes),
         *work.unreadable.values(),
@@ -193,7 +183,7 @@ def _report(work: Session, tier: str, out: TextIO) -> int:
     out.flush()
     if work.unreadable:
         return ResultsError.exit_code
-    if not any(item.outcome is Outcome.MEASURED for item in measurements):
+    if not any(value.outcome is Outcome.MEASURED for value in measurements):
         print("nothing was measured: no commit of this range has a value", file=out)
         return NothingMeasured.exit_code
     if work.failed_builds:

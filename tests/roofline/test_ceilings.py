@@ -1,12 +1,15 @@
-"""Where sessions' ceilings are kept and found again: asv's results, and what `peaks` measured."""
+"""Ceilings of sessions: reading asv's results and the documents of `kv peaks`, and how they moved."""
 
 import json
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernel_velocity.harness.device_figures import device_id, version
-from kernel_velocity.roofline import ceilings
+from kernel_velocity.roofline import ceilings, roofs
+from kernel_velocity.roofline.roofs import CeilingSession
 from tests.harness.test_device_figures import a_machine, document
 
 KEY = "device.Cpu.track_"
@@ -37,7 +40,7 @@ def record(root, name, started_at, values, *, old=None, machine=None, key=KEY):
     return path
 
 
-def test_what_peaks_measured_is_found_again_oldest_first(tmp_path, monkeypatch):
+def test_sessions_of_peaks_are_oldest_first(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
     keep(tmp_path, monkeypatch, 1000.0)
     found = ceilings.sessions(tmp_path, "cpu")
@@ -50,7 +53,7 @@ def test_what_peaks_measured_is_found_again_oldest_first(tmp_path, monkeypatch):
     assert ceilings.newest_document(tmp_path, "cuda") is None
 
 
-def test_other_nodes_other_devices_and_other_threads_do_not_count(tmp_path, monkeypatch):
+def test_sessions_of_other_nodes_devices_and_threads_are_left_out(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 1.0, name="the one before")
     keep(tmp_path, monkeypatch, 2.0)
     other = keep(tmp_path, monkeypatch, 3.0)
@@ -60,7 +63,7 @@ def test_other_nodes_other_devices_and_other_threads_do_not_count(tmp_path, monk
     assert ceilings.sessions(tmp_path, "cpu") == []
 
 
-def test_two_gpus_under_one_machine_name_are_kept_apart(tmp_path, monkeypatch):
+def test_sessions_of_two_gpus_under_one_machine_name(tmp_path, monkeypatch):
     monkeypatch.setattr(ceilings, "data_caches", lambda device: {})
     gpu, other = "A large GPU", "A small GPU"
     for when, name in ((1.0, gpu), (2.0, other), (3.0, gpu)):
@@ -68,7 +71,7 @@ def test_two_gpus_under_one_machine_name_are_kept_apart(tmp_path, monkeypatch):
     for when, name in ((4.0, gpu), (5.0, other)):
         values = {"peak_float32": when, "device_id": device_id(name)}
         record(tmp_path, f"{when}-env", when, values, key="device.Cuda.track_")
-    record(tmp_path, "old-env", 6.0, {"peak_float32": 6.0}, key="device.Cuda.track_")  # does not say
+    record(tmp_path, "old-env", 6.0, {"peak_float32": 6.0}, key="device.Cuda.track_")  # without a device
     found = {
         name: [each.began for each in ceilings.sessions(tmp_path, "cuda", name=name)]
         for name in (gpu, other, "A third", None)
@@ -77,13 +80,13 @@ def test_two_gpus_under_one_machine_name_are_kept_apart(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"node": 1}', '{"format": 9}'])
-def test_a_file_that_says_nothing_is_passed_over(tmp_path, monkeypatch, text):
+def test_malformed_document_is_skipped(tmp_path, monkeypatch, text):
     path = keep(tmp_path, monkeypatch, 1.0)
     path.with_name("2000.json").write_text(text)
     assert [each.began for each in ceilings.sessions(tmp_path, "cpu")] == [1.0]
 
 
-def test_the_recorded_history_counts_too_in_order_of_time(tmp_path, monkeypatch):
+def test_sessions_include_the_recorded_history(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
     record(tmp_path, "a-env", 300.0, {"peak_float32": 5.0, "threads": 1, "l3_size": None})
     record(tmp_path, "b-env", 100.0, {"peak_float32": 7.0, "threads": 1, "peak_float16": float("nan")})
@@ -93,7 +96,7 @@ def test_the_recorded_history_counts_too_in_order_of_time(tmp_path, monkeypatch)
     assert found[0].figures["peak_float16"] is None
 
 
-def test_what_began_to_mean_something_else_is_not_taken_for_it_and_the_rest_stays_known(tmp_path):
+def test_figure_of_another_version_is_left_out(tmp_path):
     values = {"dram_copy_bandwidth": 10e9, "dram_read_bandwidth": 12e9, "dram_triad_bandwidth": 9e9, "threads": 1}
     record(tmp_path, "before", 1.0, values, old="1")
     record(tmp_path, "since", 2.0, values)
@@ -102,7 +105,7 @@ def test_what_began_to_mean_something_else_is_not_taken_for_it_and_the_rest_stay
     assert since.figures == values
 
 
-def test_recorded_sessions_of_other_kinds_do_not_count(tmp_path):
+def test_recorded_sessions_of_other_conditions_are_left_out(tmp_path):
     record(tmp_path, "two-threads", 1.0, {"peak_float32": 5.0, "threads": 2})
     record(tmp_path, "other-version", 1.0, {"peak_float32": 5.0, "threads": 1}, old="0")
     record(tmp_path, "other-machine", 1.0, {"peak_float32": 5.0, "threads": 1}, machine="box")
@@ -125,10 +128,73 @@ PEAK_FORMAT = version("cpu", "peak_float32")
         *(([[5.0], [], PEAK_FORMAT, when, 0.1], {"threads", "peak_float32"}) for when in ("noon", 10**400, None)),
     ],
 )
-def test_a_row_that_says_nothing_loses_no_other(tmp_path, bad, read):
+def test_malformed_row_is_left_out_alone(tmp_path, bad, read):
     path = record(tmp_path, "a-env", 1.0, {"peak_float32": 5.0, "threads": 1})
     data = json.loads(path.read_text())
     data["results"][f"{KEY}peak_float32"] = bad
     path.write_text(json.dumps(data))
     (found,) = ceilings.sessions(tmp_path, "cpu")
     assert (found.began, set(found.figures), found.figures["threads"]) == (1.0, read, 1.0)
+
+
+NAME = "peak_float32"
+
+
+def history(*values, name=NAME):
+    return [CeilingSession(began=float(n), figures={name: value}, reported={}) for n, value in enumerate(values)]
+
+
+def test_ratio_is_against_the_median_of_earlier_sessions():
+    assert ceilings.ratios(history(100.0, 90.0, 102.0, 47.5), NAME) == [None, 0.9, 102 / 95, 0.475]
+
+
+def test_ratio_skips_missing_figures():
+    assert ceilings.ratios(history(None, 100.0, None, 120.0), NAME) == [None, None, None, 1.2]
+    assert ceilings.ratios(history(0.0, 1.0), NAME) == [None, None]
+    assert ceilings.ratios([], NAME) == []
+
+
+def test_ratio_uses_the_last_sessions_only():
+    values = [1000.0] * 5 + [100.0] * roofs.SESSIONS + [100.0]
+    assert ceilings.ratios(history(*values), NAME)[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("ratio", "moved"), [(None, False), (1.0, False), (1.05, False), (1.051, True), (1 / 1.05, False), (0.952, True)]
+)
+def test_moved_is_over_five_percent_either_way(ratio, moved):
+    assert ceilings.has_moved(ratio) is moved
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(1e-9, 1e15), min_size=2, max_size=15), st.floats(1e-3, 1e3))
+def test_unit_changes_no_ratio(values, scale):
+    one = ceilings.ratios(history(*values), NAME)
+    other = ceilings.ratios(history(*(value * scale for value in values)), NAME)
+    assert other[1:] == pytest.approx(one[1:])
+
+
+def test_why_names_the_method_of_a_roof():
+    assert ceilings.why(NAME, 0) == ""
+    assert ceilings.why(NAME, 1) == "the only session"
+    assert ceilings.why(NAME, 3) == "upper quartile of 3 sessions"
+    assert ceilings.why("timer_tick", 3) == "lower quartile of 3 sessions"
+    assert ceilings.why("l2_size", roofs.SESSIONS) == f"median of the last {roofs.SESSIONS} sessions"
+
+
+def test_names_leave_out_conditions():
+    for device in ("cpu", "cuda"):
+        assert not {"threads", "device_id"} & set(ceilings.names(device))
+        assert NAME in ceilings.names(device)
+
+
+def test_of_newest_selects_device_and_threads():
+    def session(**figures):
+        return CeilingSession(began=0.0, figures=figures, reported={})
+
+    mine, old, other = session(device_id=1.0, threads=1.0), session(threads=1.0), session(device_id=2.0, threads=1.0)
+    more = session(device_id=1.0, threads=2.0)
+    assert roofs.of_newest([old, other, more, mine]) == (old, mine)
+    assert roofs.of_newest([mine, other]) == (other,)
+    assert roofs.of_newest([mine, old]) == (mine, old)
+    assert roofs.of_newest([]) == ()
