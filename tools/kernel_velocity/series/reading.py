@@ -157,7 +157,7 @@ def _helper(pairs: Sequence[tuple[Path, str]]) -> Iterator[Callable[[Names], Ite
     Yields:
         a function that yields the contents of the files.
     """
-    with tempfile.TemporaryFile() as stream, forking.begun(partial(_read_into, stream, pairs)) as end:
+    with tempfile.TemporaryFile() as stream, forking.forked(partial(_read_into, stream, pairs)) as end:
 
         def read(names: Names) -> Iterator[Read]:
             end()

@@ -190,14 +190,14 @@ def _make_all(found: Site, writer: Writer) -> None:
         found.past.finder.save({})
         return
 
-    parts = forking.Shared(_parts(found))
+    parts = forking.share(_parts(found))
 
     def make() -> tuple[Mapping[str, Written], Sequence[str], int, New]:
         part = writer.part()
         _make(found, part, parts)
         return part.files, part.fresh, part.made, found.past.finder.new
 
-    with forking.begun(make) as made:
+    with forking.forked(make) as made:
         _make(found, writer, parts)
         files, fresh, number, new = made()
         writer.add_part(files, fresh, number)

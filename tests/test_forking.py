@@ -1,6 +1,6 @@
-"""A part of the work in another process: what it makes, what it raises, how it ends.
+"""Part of the work in a forked child: its result, its error, its end.
 
-The tests fork processes of their own, of one thread: this one has pytest's and numpy's.
+The tests fork from processes of one thread: this one has threads of pytest and numpy.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from tests.one_thread import ROOT
 
 BEGIN = """
 import os, signal, sys, time
-from kernel_velocity import forking as making_apart
+from kernel_velocity import forking
 from kernel_velocity.errors import KernelVelocityError, ResultsError
 os.sched_getaffinity = lambda _: {0, 1}
-assert making_apart.is_possible()
+assert forking.is_possible()
 here = os.getpid()
 """
 
@@ -32,9 +32,9 @@ def run(script, *, status=0):
     return one_thread.run(BEGIN + script, status=status)
 
 
-def test_the_other_process_makes_its_part_while_this_one_does_the_rest():
+def test_child_runs_the_work_and_ends():
     done = run("""
-with making_apart.begun(lambda: (os.getpid(), "x" * 10**6)) as made:
+with forking.forked(lambda: (os.getpid(), "x" * 10**6)) as made:
     process, text = made()
 print(process != here, len(text))
 try:
@@ -53,13 +53,13 @@ except ChildProcessError:
         ("int('x')", "ValueError: invalid literal for int() with base 10: 'x'"),
     ],
 )
-def test_what_it_raises_is_raised_here_with_its_words_and_where(raising, told):
+def test_error_is_raised_with_its_traceback(raising, told):
     done = run(
         f"""
 def part():
     {raising}
 
-with making_apart.begun(part) as made:
+with forking.forked(part) as made:
     made()
 """,
         status=1,
@@ -72,14 +72,14 @@ with making_apart.begun(part) as made:
     ("ending", "words"),
     [
         ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL: run it again"),
-        ("os._exit(3)", "ended with status 3, and said nothing: run it again"),
-        ("sys.exit(0)", "ended with status 1, and said nothing: run it again"),
+        ("os._exit(3)", "ended with status 3, without a result: run it again"),
+        ("sys.exit(0)", "ended with status 0, without a result: run it again"),
     ],
 )
-def test_one_that_was_ended_is_an_error_in_a_line(ending, words):
+def test_child_without_a_result_is_an_error(ending, words):
     done = run(f"""
 try:
-    with making_apart.begun(lambda: {ending}) as made:
+    with forking.forked(lambda: {ending}) as made:
         made()
 except KernelVelocityError as error:
     print(error)
@@ -87,12 +87,12 @@ except KernelVelocityError as error:
     assert done.stdout == f"the process that makes a part of the site {words}\n"
 
 
-def test_what_is_shared_is_made_once_by_whoever_comes_first():
+def test_shared_items_are_taken_once_by_either_process():
     done = run("""
-shared = making_apart.Shared(range(200))
+shared = forking.share(range(200))
 def part():
     return [(time.sleep(0.0005), each)[1] for each in shared]
-with making_apart.begun(part) as made:
+with forking.forked(part) as made:
     ours = part()
     theirs = made()
 print(sorted([*ours, *theirs]) == list(range(200)), min(len(ours), len(theirs)) > 20, list(shared))
@@ -100,16 +100,16 @@ print(sorted([*ours, *theirs]) == list(range(200)), min(len(ours), len(theirs)) 
     assert done.stdout.split() == ["True", "True", "[]"]
 
 
-def test_what_is_shared_with_nobody_is_all_taken_here():
-    assert list(forking.Shared("abc")) == ["a", "b", "c"]
-    assert list(forking.Shared("")) == []
+def test_shared_items_without_a_child():
+    assert list(forking.share("abc")) == ["a", "b", "c"]
+    assert list(forking.share("")) == []
 
 
-def test_it_ends_with_the_body():
+def test_child_ends_with_the_context():
     done = run("""
 began = time.monotonic()
 try:
-    with making_apart.begun(lambda: time.sleep(50)):
+    with forking.forked(lambda: time.sleep(50)):
         raise ResultsError("here")
 except ResultsError as error:
     print(error, time.monotonic() - began < 40)
@@ -121,14 +121,14 @@ except ChildProcessError:
     assert done.stdout.splitlines() == ["here True", "no process is left"]
 
 
-def test_interrupting_ends_both():
+def test_interruption_ends_both():
     script = """
 def part():
     os.write(1, b"%d\\n" % os.getpid())  # in one piece, as the other writes too
     for _ in range(500):  # a signal that comes as one long sleep begins waits for its end
         time.sleep(0.1)
 
-with making_apart.begun(part) as made:
+with forking.forked(part) as made:
     os.write(1, b"here\\n")
     made()
 """
@@ -150,17 +150,17 @@ with making_apart.begun(part) as made:
         os.kill(other, 0)
 
 
-def test_a_process_of_several_threads_or_one_processor_does_both_parts_itself(monkeypatch):
+def test_several_threads_or_one_core_do_not_fork(monkeypatch):
     monkeypatch.setattr(forking.os, "fork", None)
     monkeypatch.setattr(forking.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(forking, "_TASKS", ROOT)  # more entries than one
-    with forking.begun(os.getpid) as made:
+    with forking.forked(os.getpid) as made:
         assert made() == os.getpid()
     monkeypatch.setattr(forking.os, "sched_getaffinity", lambda _: {0})
     assert not forking.is_possible()
 
 
-def test_a_site_made_in_two_processes_is_the_one_made_in_one(built, tmp_path):
+def test_site_of_two_processes_is_that_of_one(built, tmp_path):
     write = "report.write_site(results=Path({!r}), repository=Path({!r}), out=Path({!r}), cache=Path({!r}))"
     call = write.format(*map(str, (built.results, built.repository, tmp_path / "two", tmp_path / "cache")))
     done = run(f"""
