@@ -8,7 +8,7 @@ import pytest
 from kernel_velocity import asv_plugin
 
 
-def test_the_installed_asv_has_the_place_for_the_link():
+def test_link_fits_the_installed_asv():
     page = Path(asv.__file__).with_name("www").joinpath("index.html").read_text()
     linked = asv_plugin.link_from_index(page)
     assert linked.count('href="kernel-velocity/index.html"') == 1
@@ -16,6 +16,6 @@ def test_the_installed_asv_has_the_place_for_the_link():
     assert linked.replace("kernel-velocity/index.html", "").count("<li") == page.count("<li") + 1
 
 
-def test_another_page_is_refused_with_a_line():
+def test_other_page_is_refused():
     with pytest.raises(Exception, match=r"wanted one .* got 0"):
         asv_plugin.link_from_index("<html></html>")

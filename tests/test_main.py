@@ -21,14 +21,14 @@ def run(*argv):
 
 @pytest.fixture
 def command(monkeypatch):
-    """Put a command into place whose run does what the test says."""
+    """Install a command that calls a function."""
 
     def install(action):
         module = types.ModuleType("kernel_velocity.planted")
         module.add_arguments = lambda parser: None
         module.run = lambda args, out, err: action()
         monkeypatch.setitem(sys.modules, "kernel_velocity.planted", module)
-        monkeypatch.setitem(COMMANDS, "planted", ("planted", "do what the test says"))
+        monkeypatch.setitem(COMMANDS, "planted", ("planted", "call a function"))
 
     return install
 
@@ -41,13 +41,13 @@ def raising(error):
 
 
 @pytest.mark.parametrize("argv", [(), ("--help",)])
-def test_help_names_every_command_but_the_hidden(argv):
+def test_help_lists_every_command_but_hidden_ones(argv):
     status, out, err = run(*argv)
     assert (status, err) == (0, "")
     assert all((f"\n    {name} " in out) == (text is not None) for name, (_, text) in COMMANDS.items())
 
 
-def test_help_of_a_step():
+def test_help_of_a_subcommand():
     status, out, err = run("lab", "false-alarms", "--help")
     assert (status, err) == (0, "")
     assert "usage: kv lab false-alarms" in out and "--read FOLDER" in out
@@ -63,7 +63,7 @@ def test_missing_package_names_the_pip_install(command, package):
     assert err.count("\n") == 1
 
 
-def test_missing_module_of_ours_is_a_bug(command):
+def test_missing_module_of_this_package_is_a_bug(command):
     command(raising(ModuleNotFoundError("gone", name="kernel_velocity.gone")))
     with pytest.raises(ModuleNotFoundError):
         run("planted")
@@ -94,24 +94,24 @@ def test_errors_become_exit_codes(command, error, status):
     assert run("planted") == (status, "", "error: what, where\n")
 
 
-def test_a_full_disk_is_a_line_that_says_what_to_do(command):
+def test_full_disk_is_a_line_with_a_cure(command):
     command(raising(OSError(errno.ENOSPC, "No space left on device")))
-    said = "error: [Errno 28] No space left on device; free some, and start it again: what was recorded is kept\n"
+    said = "error: [Errno 28] No space left on device; free some space and start again: recorded results are kept\n"
     assert run("planted") == (2, "", said)
 
 
-def test_a_bug_keeps_its_traceback(command):
+def test_bug_keeps_its_traceback(command):
     command(raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
         run("planted")
 
 
-def test_an_interruption_is_no_traceback(command):
+def test_interruption_has_its_status(command):
     command(raising(KeyboardInterrupt()))
     assert run("planted")[0] == 130
 
 
-def test_a_process_that_an_interruption_finds_gone_is_an_interruption(command):
+def test_process_lost_in_an_interruption_is_an_interruption(command):
     def action():
         try:
             raise KeyboardInterrupt
@@ -124,13 +124,13 @@ def test_a_process_that_an_interruption_finds_gone_is_an_interruption(command):
     assert run("planted")[0] == 2
 
 
-def test_the_status_is_the_commands(command):
+def test_status_is_that_of_the_command(command):
     command(lambda: 7)
     assert run("planted") == (7, "", "")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_what_a_stream_cannot_say_is_printed_as_an_escape(command, monkeypatch, encoding):
+def test_unencodable_text_is_printed_as_escapes(command, monkeypatch, encoding):
     command(lambda: print("scale: cannot open a\udcff · b") or 20)
     stream = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
     monkeypatch.setattr(sys, "stdout", stream)
@@ -142,16 +142,16 @@ def test_what_a_stream_cannot_say_is_printed_as_an_escape(command, monkeypatch, 
 
 
 class Interrupted:
-    """Ctrl-C is pressed while it is destroyed."""
+    """Ctrl-C is pressed in its destructor."""
 
     def __del__(self):
         raise KeyboardInterrupt
 
 
-def test_an_interruption_that_python_would_drop_is_one(command, monkeypatch):
+def test_interruption_in_a_destructor_is_raised(command, monkeypatch):
     def action():
         Interrupted()
-        time.sleep(5)  # which it ends
+        time.sleep(5)  # interrupted
 
     command(action)
     monkeypatch.setattr(sys, "argv", ["kv", "planted"])

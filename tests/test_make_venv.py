@@ -1,4 +1,4 @@
-"""Preparing .venv: what it asks pip for, and which packages it borrows."""
+"""The virtual environment of `make venv`: requirements, borrowed packages, settings of make."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ from kernel_velocity import make_venv
 ROOT = Path(__file__).parents[1]
 
 
-def test_wanted_packages():
+def test_wanted_installs_the_package_and_build_requirements():
     editable, folder, *build = make_venv.wanted()
     assert (editable, folder) == ("-e", f"{ROOT / 'tools'}[test]")
     assert {item.partition(">")[0] for item in build} == {"scikit-build-core", "cmake", "ninja"}
 
 
-def test_own_packages_are_not_borrowed(tmp_path):
+def test_borrowed_folders_leave_out_the_target(tmp_path):
     own, other = tmp_path / "venv" / "site-packages", tmp_path / "other" / "site-packages"
     own.mkdir(parents=True)
     other.mkdir(parents=True)
@@ -26,7 +26,7 @@ def test_own_packages_are_not_borrowed(tmp_path):
     assert make_venv.borrowed_folders(paths, tmp_path / "venv") == [str(other)]
 
 
-def test_torch_is_borrowed(tmp_path, monkeypatch):
+def test_present_torch_is_borrowed(tmp_path, monkeypatch):
     installed = []
     monkeypatch.setattr(make_venv, "_pip", lambda _, arguments: installed.append(list(arguments)))
     monkeypatch.setattr(make_venv, "has_torch", lambda: True)
@@ -65,7 +65,7 @@ def test_borrowed_torch_keeps_its_numpy(tmp_path, monkeypatch):
         ("", "https://i", []),
     ],
 )
-def test_torch_is_installed_from_its_index(tmp_path, monkeypatch, torch, index, asked):
+def test_absent_torch_is_installed_from_its_index(tmp_path, monkeypatch, torch, index, asked):
     installed = []
     monkeypatch.setattr(make_venv, "_pip", lambda _, arguments: installed.append(list(arguments)))
     monkeypatch.setattr(make_venv, "has_torch", lambda: False)
@@ -75,7 +75,7 @@ def test_torch_is_installed_from_its_index(tmp_path, monkeypatch, torch, index, 
     assert installed[:-1] == asked
 
 
-def test_offline_needs_torch(tmp_path, monkeypatch):
+def test_wheels_without_torch_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(make_venv, "_pip", lambda *_, **__: None)
     monkeypatch.setattr(make_venv, "has_torch", lambda: False)
     monkeypatch.chdir(ROOT)
@@ -84,7 +84,7 @@ def test_offline_needs_torch(tmp_path, monkeypatch):
         make_venv.make(tmp_path / "venv", "", "", tmp_path)
 
 
-def test_offline_installs_what_is_listed(tmp_path, monkeypatch):
+def test_wheels_install_the_list(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(make_venv, "_pip", lambda _, arguments, **more: asked.append((arguments, more)))
     monkeypatch.setattr(make_venv, "has_torch", lambda: True)
@@ -104,7 +104,7 @@ def test_make_help_names_every_target_and_setting():
         assert word in done.stdout
 
 
-def test_make_names_unknown_settings():
+def test_make_notes_unknown_settings():
     known = ["ROUNDS=3", "TORCH=", "JOBS=4", "BUDGET=9", "KV_ISA=avx2", "CXX=clang++", "CUDA_HOME=/opt/cuda"]
     done = subprocess.run(
         ["make", "help", "ROUND=3", "RANG=HEAD", *known], cwd=ROOT, capture_output=True, text=True, check=True
@@ -113,7 +113,7 @@ def test_make_names_unknown_settings():
     assert sorted(line.split()[1] for line in notes) == ["RANG", "ROUND"]
 
 
-def test_make_passes_settings_as_written():
+def test_make_passes_settings_unchanged():
     """RANGE and BENCH hold characters that a shell would take for its own."""
     fake = "import os; print(os.environ.get('KV_RANGE'), os.environ.get('KV_BENCH'), os.environ.get('KV_TIER'))"
     values = ["RANGE=HEAD~2..HEAD^!", "BENCH=mat.*'a b'|(x)"]
@@ -128,7 +128,7 @@ def test_make_passes_settings_as_written():
     assert done.stdout == "HEAD~2..HEAD^! mat.*'a b'|(x) None\n"
 
 
-def test_make_installs_torch_that_was_left_out(tmp_path):
+def test_make_venv_installs_torch_that_was_left_out(tmp_path):
     (tmp_path / "v").mkdir()
 
     def makes(*settings):
@@ -147,7 +147,7 @@ def test_make_installs_torch_that_was_left_out(tmp_path):
     assert not makes()
 
 
-def test_make_refuses_old_python(tmp_path):
+def test_make_venv_refuses_an_old_python(tmp_path):
     done = subprocess.run(
         ["make", "venv", "PYTHON=/bin/false", f"VENV={tmp_path / 'v'}"],
         cwd=ROOT,
@@ -159,7 +159,7 @@ def test_make_refuses_old_python(tmp_path):
     assert "error: /bin/false is no Python 3.11 or newer" in done.stderr
 
 
-def test_nvcc_comes_from_pip(tmp_path, monkeypatch):
+def test_nvcc_from_pip_is_a_command(tmp_path, monkeypatch):
     target = tmp_path / "a venv"
     (target / "bin").mkdir(parents=True)
     monkeypatch.chdir(ROOT)
@@ -179,14 +179,14 @@ def test_nvcc_comes_from_pip(tmp_path, monkeypatch):
     assert "nvidia-cuda-nvcc>=13" in installed and "asv>=0.6.6" not in installed
 
 
-def test_nvcc_elsewhere_is_an_error(tmp_path, monkeypatch):
+def test_nvcc_in_another_place_is_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(make_venv, "_pip", lambda *_: None)
     with pytest.raises(SystemExit, match=r"no nvidia/cu\*/bin/nvcc"):
         make_venv.add_nvcc(tmp_path)
 
 
-def test_make_refuses_unknown_nvcc_source(tmp_path):
+def test_make_refuses_another_source_of_nvcc(tmp_path):
     done = subprocess.run(
         ["make", "-s", "help", "NVCC_FROM=apt"], cwd=ROOT, capture_output=True, text=True, check=False
     )

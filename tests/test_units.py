@@ -1,4 +1,4 @@
-"""Numbers as text: no rounding may lie, and what is printed can be read back."""
+"""Numbers as text: rounding cannot mislead, and printed values can be parsed."""
 
 import math
 
@@ -51,7 +51,7 @@ def test_significant(value, text):
         (1.5, "150.0%"),
     ],
 )
-def test_share_is_never_rounded_to_nothing_or_everything(fraction, text):
+def test_share_rounds_neither_to_nothing_nor_to_all(fraction, text):
     assert units.share(fraction) == text
 
 
@@ -67,17 +67,17 @@ def test_share_is_never_rounded_to_nothing_or_everything(fraction, text):
         (0.4, "2.50x slower"),
     ],
 )
-def test_change_says_its_direction(ratio, text):
+def test_change_has_a_direction(ratio, text):
     assert units.change(ratio) == text
 
 
 @given(positive)
-def test_time_read_back_is_the_time_to_three_digits(value):
+def test_parsed_time_has_three_digits(value):
     assert units.parse(units.seconds(value)) == pytest.approx(value, rel=0.005)
 
 
 @given(positive)
-def test_rate_read_back_is_the_rate_to_three_digits(value):
+def test_parsed_rate_has_three_digits(value):
     assert units.parse(units.rate(value, "GFLOPS")) == pytest.approx(value, rel=0.005)
     assert units.parse(units.gigabytes(value)) == pytest.approx(value, rel=0.005)
 
@@ -89,12 +89,12 @@ def test_rounding_keeps_order(one, other):
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))
-def test_what_is_not_zero_never_reads_as_zero(value):
+def test_non_zero_is_never_printed_as_zero(value):
     assert units.parse(f"{units.significant(value)} GFLOPS") > 0
 
 
 @given(st.floats(min_value=1e-6, max_value=1e6))
-def test_only_no_change_reads_unchanged(ratio):
+def test_only_ratio_one_is_unchanged(ratio):
     text = units.change(ratio)
     assert (text == "unchanged") == (ratio == 1)
     assert text.endswith("faster") == (ratio > 1)
@@ -102,7 +102,7 @@ def test_only_no_change_reads_unchanged(ratio):
 
 
 @pytest.mark.parametrize("text", ["12", "fast GFLOPS", "12 parsec", ""])
-def test_parse_refuses(text):
+def test_parse_refuses_malformed_values(text):
     with pytest.raises(UsageError, match="is not a value with a unit"):
         units.parse(text)
 

@@ -94,16 +94,16 @@ GATE = ("gate", "HEAD~1", "HEAD")
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(clone, args, words):
+def test_malformed_arguments_are_one_line(clone, args, words):
     assert words in complaint(clone, *args)
 
 
-def test_a_folder_that_is_no_clone_of_ours(tmp_path):
+def test_folder_without_asv_conf_is_refused(tmp_path):
     assert "no asv.conf.json here" in complaint(tmp_path, *GATE)
 
 
 @pytest.mark.parametrize(("head", "notes"), [("HEAD", 1), (".", 0)])
-def test_uncommitted_changes_are_said_where_they_are_not_measured(clone, head, notes, monkeypatch):
+def test_uncommitted_changes_are_noted_unless_measured(clone, head, notes, monkeypatch):
     monkeypatch.setattr(
         "kernel_velocity.results.git.check_clone", lambda root: ["uncommitted changes are not measured"]
     )
@@ -112,17 +112,17 @@ def test_uncommitted_changes_are_said_where_they_are_not_measured(clone, head, n
     assert err.getvalue().count("note: uncommitted changes are not measured") == notes
 
 
-def test_settings_of_the_timing_are_looked_at_first(clone, monkeypatch):
+def test_malformed_timing_setting_is_refused(clone, monkeypatch):
     monkeypatch.setenv("KV_RULE", "guess")
     assert "guess" in complaint(clone, *GATE)
 
 
-def test_without_torch_nothing_can_be_measured(clone, monkeypatch):
+def test_missing_torch_is_refused(clone, monkeypatch):
     monkeypatch.setattr(checks, "torch_version", lambda: None)
     assert complaint(clone, *GATE).startswith("torch is not installed for this Python")
 
 
-def test_a_clone_that_somebody_measures_in_is_refused(clone, monkeypatch):
+def test_clone_with_another_run_is_refused(clone, monkeypatch):
     holder = lock.take(clone)
     monkeypatch.delenv("KV_LOCK_HOLDER")  # which says that it is ourselves
     try:
@@ -131,7 +131,7 @@ def test_a_clone_that_somebody_measures_in_is_refused(clone, monkeypatch):
         holder.close()
 
 
-class Lent(Machine):
+class FakeRunner(Machine):
     """A simulated machine in the place of asv's runner."""
 
     measured = 0.0
@@ -169,31 +169,33 @@ CAUSES = {
 }
 
 
-def lent(head, *, speed=1.0, fails=False, builds=True, wrong="", spills=(), **more):
+def fake_runner(head, *, speed=1.0, fails=False, builds=True, wrong="", spills=(), **more):
     only = (head,)
-    machine = Lent(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
+    machine = FakeRunner(speed={head: speed}, failing=only * fails, unbuildable=only * (not builds), **more)
     machine.wrong, machine.spills = wrong, spills
     return machine
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_each_exit_status_of_the_contract_has_its_cause(clone, monkeypatch, cause):
+def test_exit_statuses_of_gate(clone, monkeypatch, cause):
     status, behaviour, minutes = CAUSES[cause]
     monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
-    monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(resolve(clone, "HEAD", "HEAD"), **behaviour))
+    monkeypatch.setattr(
+        gate, "AsvRunner", lambda *given, **named: fake_runner(resolve(clone, "HEAD", "HEAD"), **behaviour)
+    )
     out = io.StringIO()
     args = [*GATE, "--bench", r"matmul\..*native.*(256|512)x", "--budget", str(minutes), "--root", str(clone)]
     assert main(args, out, io.StringIO()) == status
     assert out.getvalue().splitlines()[-1].endswith(f"(exit status {status})")
 
 
-def test_a_commit_between_the_two_may_say_that_it_is_slower(clone, monkeypatch):
+def test_expected_slowdown_passes(clone, monkeypatch):
     git(clone, "checkout", "-q", "-b", "said")
     git(clone, "commit", "-q", "--allow-empty", "-m", "Add a bias\n\nPerf-Expected: matmul +8% for the bias")
     head = resolve(clone, "HEAD", "HEAD")
     git(clone, "checkout", "-q", "main")
     monkeypatch.setattr(results_clone, "check_clone", lambda root: [])
-    monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: lent(head, speed=1.05))
+    monkeypatch.setattr(gate, "AsvRunner", lambda *given, **named: fake_runner(head, speed=1.05))
     out = io.StringIO()
     args = [
         "gate",

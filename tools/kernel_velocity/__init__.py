@@ -1,1 +1,37 @@
-"""The analysis half: reads recorded results and the repository, and concludes. Always run from HEAD."""
+"""kernel-velocity: how fast every kernel was at every commit, in asv's format.
+
+`kv track` builds commits and has asv measure them, `kv nightly` judges them, `kv report` writes the site. A room is a
+folder with a charter in its `__init__.py`. It imports only rooms of earlier lines, and leaves, which are the modules of
+this folder. `tests/test_architecture.py` holds this order. The package knows the suite of a repository by its
+asv.conf.json, never by import.
+
+    harness/        measure one series in one process; imports nothing else of this package
+
+    bounds.py       check recorded numbers
+    config.py       read asv.conf.json
+    errors.py       errors that a user can cure, and their exit codes
+    files.py        replace files atomically
+    forking.py      run part of the work in a forked child
+    lock.py         one measuring run at a time
+    make_venv.py    make the virtual environment, by a bare Python
+    progress.py     a progress bar
+    tables.py       tables as text
+    units.py        numbers as text
+
+    results/        the recorded past: asv's files, the telemetry beside them, git
+    stats/          mathematics: two samples, adjusting, change points
+    roofline/       ceilings of a machine, and how far a timing is from them
+    series/         every recorded series as columns, adjusted and cached
+    runner/         build commits and have asv measure them (`kv track`, `kv peaks`)
+    findings/       findings, evidence and verdicts: their files and texts (`kv findings`)
+    ab/             two commits measured in turns (`kv gate`, `kv bisect`)
+    nightly/        measure and judge the new commits (`kv nightly`)
+    site/           the dashboard (`kv report`)
+    compare/        implementations side by side on the working tree (`kv compare`)
+    offline/        the same on a node without a network (`kv offline`)
+    lab/            how good the methods are (`kv lab`)
+    scaffold/       the files of a new kernel, or of a new suite (`kv new`)
+
+    __main__.py     the command line
+    asv_plugin.py   asv's plugin: the environment of a commit, our pages in asv's site
+"""

@@ -5,11 +5,11 @@ Each command is a module of this package with two functions:
     add_arguments(parser: argparse.ArgumentParser) -> None
     run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int      the exit status
 
-or a package with `STEPS`, which are commands below it (`kv offline pack`).
+or a package with `STEPS`, its subcommands (`kv offline pack`).
 
-`run` raises a `KernelVelocityError` for what a user can cure: it is printed here as one line ``error: ...``
-and becomes that error's exit code. A command's module is imported only when that command is asked for, so
-that ``kv report`` works where what the others need is not installed.
+`run` raises a `KernelVelocityError` for a problem that a user can cure. It is printed here as one line ``error: ...``,
+and its exit code becomes the status. Only the module of the given command is imported, so that ``kv report`` works
+where packages of other commands are missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any, NoReturn, TextIO
 from kernel_velocity.errors import KernelVelocityError, UsageError
 
 Commands = Mapping[str, tuple[str, str | None]]
-# Each command's module, and what it does; without the second one it is not listed.
+# Name -> (module, help); a command without help is not listed.
 COMMANDS: Commands = {
     "track": ("runner.track", "measure the last commits that changed the kernels, then write the site"),
     "report": ("site.report", "write the site: the trend of every kernel, a page per commit"),
@@ -45,36 +45,37 @@ COMMANDS: Commands = {
     "offline": ("offline", "the whole suite on a machine without a network: pack it, and unpack what it measured"),
     "peaks": ("runner.peaks", "what this machine can do at most: bandwidths, caches, FLOP/s"),
     "lab": ("lab", "how good the methods are: stopping rules, detectors, false alarms"),
-    "ingest": ("results.ingest", None),  # the others call it; by itself it moves what a killed run left in the spool
+    "ingest": ("results.ingest", None),  # other commands call it; by itself it moves the spool of a killed run
 }
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-# Commands that start no thread: `report` forks (forking.py), and its arrays are too small for several
+# Commands that start no thread: `report` forks (forking.py), and its arrays are too small for several threads
 ONE_THREAD = ("report",)
-# Of the objects that a report makes hardly any are in cycles, and looking for these takes a tenth of its time
-GARBAGE = 100_000  # new objects between two looks; Python's own is 700
+# Hardly any objects of a report are in cycles, and collecting those takes a tenth of its time
+GARBAGE = 100_000  # new objects between two collections; Python's default is 700
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of numpy's libraries, read at its import
 
-INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
+INTERRUPTED = 130  # a shell's status of a command that Ctrl-C ended
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are errors like any other, not an exit of the process."""
+    """A parser that raises a UsageError where argparse exits the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
 def _declare(parser: argparse.ArgumentParser, commands: Commands, argv: Sequence[str], what: str) -> None:
-    """Declare commands, or the steps of one; only the module that `argv` asks for is imported, for its arguments."""
+    """Declare commands, or the subcommands of one; import only the module that `argv` names, for its arguments."""
     subparsers = parser.add_subparsers(dest=what, metavar=what, required=True)
     for name, (module_name, text) in commands.items():
         listed: dict[str, Any] = {} if text is None else {"help": text, "description": text}
         command = subparsers.add_parser(name, **listed)
         if argv[:1] != [name]:
             continue
-        if name in ONE_THREAD and "numpy" not in sys.modules:  # else it has its threads, and so would others
-            os.environ.update({each: os.environ.get(each, "1") for each in THREADS})
+        if name in ONE_THREAD and "numpy" not in sys.modules:  # an imported numpy has started its threads
+            for variable in THREADS:
+                os.environ.setdefault(variable, "1")
             gc.set_threshold(GARBAGE)
         module = importlib.import_module(f"kernel_velocity.{module_name}")
         if hasattr(module, "add_arguments"):
@@ -88,19 +89,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command line; `run` is the function of its command.
 
     Raises:
-        UsageError: it is none.
-        SystemExit: it asked for help, which is printed.
+        UsageError: the command line is malformed.
+        SystemExit: after printing the help of --help.
     """
     parser = _Parser(prog="kv", description="kernel-velocity: how fast every kernel was at every commit.")
     _declare(parser, COMMANDS, list(argv), "command")
     return parser.parse_args(argv or ["--help"])
-
-
-def _dispatch(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
-    with contextlib.redirect_stdout(out):  # argparse prints --help to sys.stdout, whatever we were given
-        args = parse(argv)
-    status: int = args.run(args, out, err)
-    return status
 
 
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
@@ -112,11 +106,14 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         err: where notes and the one line of an error are printed.
     """
     try:
-        return _dispatch(argv, out, err)
+        with contextlib.redirect_stdout(out):  # argparse prints --help to sys.stdout
+            args = parse(argv)
+        status: int = args.run(args, out, err)
+        return status
     except (KernelVelocityError, ModuleNotFoundError, OSError) as error:
         if isinstance(error, ProcessLookupError) and isinstance(error.__context__, KeyboardInterrupt):
-            return _interrupted(err)  # asv, interrupted, ends processes of its own, one of which has ended by itself
-        print(f"error: {_in_one_line(error, argv)}", file=err)
+            return _interrupted(err)  # an interrupted asv kills its processes, one of which had already ended
+        print(f"error: {_message(error, argv)}", file=err)
         return error.exit_code if isinstance(error, KernelVelocityError) else KernelVelocityError.exit_code
     except KeyboardInterrupt:
         return _interrupted(err)
@@ -124,22 +121,22 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         return int(finished.code or 0)
 
 
-def _in_one_line(error: KernelVelocityError | ModuleNotFoundError | OSError, argv: Sequence[str]) -> str:
-    """Return what a user can cure: a package of others that is missing, a full disk, a folder without permission."""
+def _message(error: KernelVelocityError | ModuleNotFoundError | OSError, argv: Sequence[str]) -> str:
+    """Return the text of an error with its cure, where that is a missing package or a full disk."""
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         if package in ("", "kernel_velocity"):
             raise error  # a bug
-        return f"kv {argv[0]} needs {package}, which is not installed: {_cure(package)}"
+        return f"kv {argv[0]} needs {package}, which is not installed: {_pip_install(package)}"
     if isinstance(error, OSError) and error.errno in NO_SPACE:
-        return f"{error}; free some, and start it again: what was recorded is kept"
+        return f"{error}; free some space and start again: recorded results are kept"
     return str(error)
 
 
-def _cure(package: str) -> str:
-    """Return the command that installs a package, in a version that this distribution asks for."""
-    name = {"git": "gitpython"}.get(package, package).replace("_", "-")  # the others are called like their modules
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from a checkout
+def _pip_install(package: str) -> str:
+    """Return the command that installs a package in a version that this distribution requires."""
+    name = {"git": "gitpython"}.get(package, package).replace("_", "-")  # other distributions have their module's name
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout that is not installed
         for requirement in importlib.metadata.requires("kernel-velocity") or ():
             if re.match(rf"{re.escape(name)}(?![\w.-])", requirement.replace("_", "-"), re.IGNORECASE):
                 return f"pip install '{requirement.partition(';')[0].strip()}'"
@@ -152,9 +149,9 @@ def _interrupted(err: TextIO) -> int:
 
 
 def _raise_interrupts(lost: sys.UnraisableHookArgs) -> None:
-    """Raise a Ctrl-C again, a moment later, that fell where Python drops it: a destructor, logging's part of a fork."""
+    """Repeat a Ctrl-C, a moment later, that Python dropped in a destructor or in logging's handler of a fork."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        # At once would be in here, and be dropped. To the main thread: whatever it waits for, it wakes up
+        # Raised at once, it would be dropped again. The signal wakes the main thread from whatever it waits for
         again = threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
         again.daemon = True
         again.start()
@@ -163,10 +160,10 @@ def _raise_interrupts(lost: sys.UnraisableHookArgs) -> None:
 
 
 def script() -> int:
-    """Run the command of `sys.argv` on the process's own streams; return its exit status.
+    """Run the command of `sys.argv` on the process's streams; return its exit status.
 
-    What their encoding has no bytes for is printed as an escape: errors of benchmarks are foreign text, and a lone
-    surrogate in one, or a terminal that is no UTF-8, must not end a night with a traceback.
+    Characters that a stream cannot encode are printed as escapes: errors of benchmarks are foreign text, and a lone
+    surrogate in one, or a terminal without UTF-8, must not end a night with a traceback.
     """
     sys.unraisablehook = _raise_interrupts
     for stream in (sys.stdout, sys.stderr):
@@ -176,17 +173,14 @@ def script() -> int:
 
 
 def console() -> NoReturn:
-    """Run the command of `sys.argv` and end the process with its status."""
-    _end(script())
+    """Run the command of `sys.argv` and end the process with its status.
 
-
-def _end(status: int) -> NoReturn:
-    """End the process; a report without giving back its objects one by one, a twentieth of the time of a large one.
-
-    Its files are closed, its folders removed and its processes ended by then: nothing waits for Python's own end.
+    A report ends without freeing its objects one by one, which takes a twentieth of the time of a large one. By then
+    its files are closed, its folders removed and its processes ended.
     """
+    status = script()
     if sys.argv[1:2] and sys.argv[1] in ONE_THREAD:
-        with contextlib.suppress(OSError, ValueError):  # a reader that has gone: Python's own end tells of it
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe, which Python's own end reports
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)

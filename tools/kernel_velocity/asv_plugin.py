@@ -1,7 +1,7 @@
-"""What asv loads of ours (`plugins` in asv.conf.json): the environment of a commit, and our pages in `asv publish`.
+"""asv's plugin (`plugins` in asv.conf.json): the environment of a commit, and our pages in `asv publish`.
 
-asv imports this module with the configuration's folder on `sys.path`, during the import only: the packages needed later
-must be imported here, at module level.
+asv has the configuration's folder on `sys.path` only while it imports this module, so every package that is needed
+later must be imported here, at module level.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _ANCHOR = '<li id="nav-li-" '  # the first entry of the navigation on asv's page
 
 
 def link_from_index(html: str) -> str:
-    """Return asv's index page with a link to our pages in front of its navigation.
+    """Return asv's index page with a link to our pages before its navigation.
 
     Raises:
-        asv.util.UserError: the page has no navigation where asv 0.6.6 has it.
+        asv.util.UserError: the page has not the navigation of asv 0.6.6.
     """
     if html.count(_ANCHOR) != 1:
         raise util.UserError(
@@ -41,7 +41,7 @@ def link_from_index(html: str) -> str:
 
 
 class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships no types
-    """Our pages in asv's site: ingests the telemetry that is waiting, then writes them below asv's html_dir."""
+    """Our pages in asv's site: ingest the spooled telemetry, then write the pages below asv's html_dir."""
 
     name = "kernel-velocity"
     button_label = "Kernel velocity"
@@ -50,10 +50,10 @@ class KernelVelocityPages(OutputPublisher):  # type: ignore[misc]  # asv ships n
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
-        """Write the site. asv calls this in `asv publish`, in the configuration's folder.
+        """Write the site. `asv publish` calls this in the configuration's folder.
 
         Raises:
-            asv.util.UserError: what asv prints as one line and turns into exit status 1.
+            asv.util.UserError: asv prints it as one line and exits with status 1.
         """
         del repo, benchmarks, graphs, revisions
         root, html = Path.cwd(), Path(conf.html_dir).absolute()

@@ -1,4 +1,4 @@
-"""asv.conf.json, by which the tools know a repository: that it is there, and the suite that it names."""
+"""Read asv.conf.json, by which the tools find a repository's suite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "asv.conf.json"
 
 
 def check(root: Path) -> None:
-    """Raise a UsageError where a folder has no asv.conf.json."""
+    """Raise a UsageError if a folder has no asv.conf.json."""
     if not (root / NAME).is_file():
         raise UsageError(f"{root.absolute()}: no {NAME} here; run this in the repository, or give --root")
 
@@ -23,7 +23,7 @@ def suite(root: Path) -> Suite:
     """Return the suite in the folder that `benchmark_dir` names.
 
     Raises:
-        UsageError: no asv.conf.json, it is not JSON, or it names no folder.
+        UsageError: asv.conf.json is missing or malformed, or the folder is missing.
     """
     check(root)
     try:

@@ -1,7 +1,7 @@
-"""Writing files that a reader never sees half written, and that a power cut leaves as they were or as they are to be.
+"""Replace files atomically: a reader sees, and a power cut leaves, the old contents or the new ones.
 
-Without waiting for the disk a power cut may leave the new name on an empty file: an empty journal stops every night,
-and an empty copy of a results file says that there was none.
+Without waiting for the disk, a power cut may leave the new name on an empty file: an empty journal stops every night,
+and an empty backup of a results file means that there was none.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)")
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file through a temporary one, so that a reader sees the old text or the new, never a part.
+    """Write UTF-8 text through a temporary file, which is removed on an error.
 
     Raises:
-        OSError: it cannot be written, or is a folder; the temporary file is gone then too.
+        OSError: the file cannot be written, or is a folder.
     """
     replace_bytes(path, text.encode("utf-8"))
 
 
 def replace_bytes(path: Path, contents: bytes) -> None:
-    """Write a file that is no text as `replace_text` does.
+    """Write bytes as `replace_text` writes text.
 
     Raises:
-        OSError: it cannot be written, or is a folder; the temporary file is gone then too.
+        OSError: the file cannot be written, or is a folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
@@ -38,17 +38,17 @@ def replace_bytes(path: Path, contents: bytes) -> None:
             os.fsync(stream.fileno())
         temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)  # there only where one of them failed
+        temporary.unlink(missing_ok=True)  # it exists only after an error
     _sync_folder(path.parent)
 
 
 def try_to_write(path: Path) -> None:
-    """Try whether `replace_text` could write a file: what is there stays as it is, and nothing is left beside it.
+    """Raise if `replace_text` could not write a file, without changing it or leaving another.
 
-    Not asked of the access bits: they say yes to root on a disk that is read only.
+    Access bits are no answer: they allow root to write to a read-only disk.
 
     Raises:
-        OSError: it cannot be written, or its folder is not there.
+        OSError: the file cannot be written, or its folder is missing.
     """
     temporary = _temporary(path)
     try:
@@ -62,8 +62,8 @@ def _temporary(path: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names of a folder; the file itself is whole either way."""
-    with suppress(OSError):  # not every file system can, and who may write there may not read
+    """Wait until the disk has the names of a folder."""
+    with suppress(OSError):  # some file systems cannot, and the folder may be write-only; the file is whole anyway
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -72,24 +72,21 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_left(folder: Path) -> list[Path]:
-    """Remove the temporary files that processes left which were killed while they wrote; return them.
-
-    Those of a process that is still there are its own.
-    """
-    found = [path for path in folder.rglob(".*") if _is_left(path)]
-    for path in found:
+    """Remove and return the temporary files of processes that were killed while they wrote."""
+    paths = [path for path in folder.rglob(".*") if _is_left(path)]
+    for path in paths:
         path.unlink(missing_ok=True)
-    return found
+    return paths
 
 
 def _is_left(path: Path) -> bool:
-    named = _TEMPORARY.fullmatch(path.name)
-    if named is None or not path.is_file():
+    match = _TEMPORARY.fullmatch(path.name)
+    if match is None or not path.is_file():
         return False
     try:
-        os.kill(int(named["pid"]), 0)
+        os.kill(int(match["pid"]), 0)
     except ProcessLookupError:
         return True
-    except (PermissionError, OverflowError):  # another user's process; no pid at all
+    except (PermissionError, OverflowError):  # another user's process; not a pid
         pass
     return False

@@ -1,12 +1,11 @@
-"""One measuring run at a time in a clone, and on a machine.
+"""Allow one measuring run at a time in a clone, and on a machine.
 
-In a clone all of them share the environment's path file, its checkout and the spool: two at once would record one
-commit's code under another's name. On a machine they share caches, memory and clocks: two at once disturb each other.
+Runs of one clone share the environment's path file, its checkout and the spool: two at once would record one commit's
+code under another's name. Runs on one machine share caches, memory and clocks, and disturb each other.
 
-A lock is a file that the kernel frees when its holder ends, however that ends; the processes that the holder starts
-know it by its pid. That of a machine lies in the temporary folder, one for each user: where several are one machine to
-measure on (containers with a /tmp of their own), or one is several (jobs of a batch system, each with its own cores and
-GPU), KV_LOCK_FOLDER names another folder.
+A lock is a file that the kernel releases when its holder ends. Processes that the holder starts know it by its pid. The
+machine's lock lies in the temporary folder, one for each user. KV_LOCK_FOLDER names another folder: where containers
+with a /tmp of their own share a machine, or where jobs of a batch system have cores and a GPU of their own.
 """
 
 from __future__ import annotations
@@ -21,46 +20,45 @@ from typing import TextIO
 
 from kernel_velocity.errors import UsageError
 
-HOLDER = "KV_LOCK_HOLDER"  # pid of the run that this process belongs to
-FOLDER = "KV_LOCK_FOLDER"  # of the machine's lock
+HOLDER = "KV_LOCK_HOLDER"  # variable: pid of the run that this process belongs to
+FOLDER = "KV_LOCK_FOLDER"  # variable: the folder of the machine's lock
 
 
 def take(root: Path, *, measures: bool = True) -> ExitStack | None:
-    """Take the clone's lock and the machine's; they are held until what is returned is closed.
-
-    None: our own run holds them already.
+    """Take the clone's lock and the machine's.
 
     Args:
-        root: the clone. measures: whether the machine is measured; else the clone's lock is enough.
+        root: the clone. measures: whether to take the machine's lock too.
+
+    Returns:
+        a stack that releases the locks when closed; None: this process's own run holds them already.
 
     Raises:
         UsageError: another run holds one of them.
     """
-    with ExitStack() as taken:
-        clone = _taken(root / ".asv" / "lock", root, "in this clone")
+    with ExitStack() as locks:
+        clone = _take(root / ".asv" / "lock", root, "in this clone")
         if clone is None:
             return None
-        taken.enter_context(clone)
-        machine = _taken(_of_machine(), root, "on this machine") if measures else None
-        if machine is not None:
-            taken.enter_context(machine)
+        locks.enter_context(clone)
+        if measures:
+            folder = os.environ.get(FOLDER) or tempfile.gettempdir()
+            machine = _take(Path(folder, f"kernel-velocity-{os.getuid()}.lock"), root, "on this machine")
+            if machine is not None:
+                locks.enter_context(machine)
         os.environ[HOLDER] = str(os.getpid())
-        return taken.pop_all()
+        return locks.pop_all()
 
 
-def _of_machine() -> Path:
-    return Path(os.environ.get(FOLDER) or tempfile.gettempdir(), f"kernel-velocity-{os.getuid()}.lock")
-
-
-def _taken(path: Path, root: Path, where: str) -> TextIO | None:
-    """Take one lock and write down who holds it. None: our own run does.
+def _take(path: Path, root: Path, where: str) -> TextIO | None:
+    """Take one lock and write its holder into it; None: this process's own run holds it.
 
     Raises:
-        UsageError: another run holds it, or there can be no such file.
+        UsageError: another run holds it, or the file cannot be opened.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not through a link: in a folder that is everybody's, somebody could have made it one to a file of ours.
+        # Not through a link: in a shared folder, another user could have linked it to one of our files.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(
@@ -74,8 +72,8 @@ def _taken(path: Path, root: Path, where: str) -> TextIO | None:
             holder, _, folder = stream.read().strip().partition("\n")
         if holder and os.environ.get(HOLDER) == holder:
             return None
-        said = f"pid {holder or 'unknown'}" + (f", {folder}" if folder and folder != str(root.absolute()) else "")
-        raise UsageError(f"another run is measuring {where} ({said}); wait for it") from None
+        run = f"pid {holder or 'unknown'}" + (f", {folder}" if folder and folder != str(root.absolute()) else "")
+        raise UsageError(f"another run is measuring {where} ({run}); wait for it") from None
     stream.truncate(0)
     stream.write(f"{os.getpid()}\n{root.absolute()}\n")
     stream.flush()
@@ -84,15 +82,15 @@ def _taken(path: Path, root: Path, where: str) -> TextIO | None:
 
 @contextmanager
 def held(root: Path, *, measures: bool = True) -> Iterator[None]:
-    """Hold the locks that `take` takes.
+    """Hold the locks of `take`.
 
     Raises:
         UsageError: another run holds one of them.
     """
-    taken = take(root, measures=measures)
+    locks = take(root, measures=measures)
     try:
         yield
     finally:
-        if taken is not None:
+        if locks is not None:
             os.environ.pop(HOLDER, None)
-            taken.close()
+            locks.close()

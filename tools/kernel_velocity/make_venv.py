@@ -1,12 +1,12 @@
-"""``python -P make_venv.py .venv``: a virtual environment with everything that `make track` and `make test` need.
+"""``python -P make_venv.py .venv``: make the virtual environment of `make track` and `make test`.
 
-Runs under any Python from 3.11 on with nothing installed, so it imports nothing of ours. A PyTorch that this Python has
-is borrowed through a path file: a virtual environment made from inside another one (where GPU images keep theirs) does
-not see that one's packages by itself. Else the wanted one is installed. `kernel_velocity` is installed editable, the
-package under test is not: what `make track` measures are its commits.
+It runs under a bare Python from 3.11 on, so it imports nothing of this package. If that Python has PyTorch, a path file
+lends it: a virtual environment made from inside another one (where GPU images have PyTorch) does not see the packages
+of that one by itself. Else PyTorch is installed. `kernel_velocity` is installed editable. The package under test is not
+installed, because `make track` measures its commits.
 
-Without a network: `--wheels DIR` installs what DIR/requirements-<Python>.txt lists, pip too, from wheels in that folder
-(offline/pack.py makes it), and a path file names the folder of `kernel_velocity`.
+Without a network, `--wheels DIR` installs the packages of DIR/requirements-<Python>.txt, pip too, from wheels in that
+folder (offline/pack.py makes it), and a path file names the folder of `kernel_velocity`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parents[1]  # the folder of our distribution, whose parent is the package under test's
-EXTRA = "test"  # of our distribution
-BUILD = "build"  # the extra of the package under test that its builds need
+TOOLS = Path(__file__).resolve().parents[1]  # the folder of this distribution; its parent has the package under test
+EXTRA = "test"  # of this distribution
+BUILD = "build"  # of the package under test
 PATH_FILE = "host-packages.pth"
 
 
@@ -43,20 +43,20 @@ def wanted() -> list[str]:
 
 
 def borrowed_folders(paths: Sequence[str], target: Path) -> list[str]:
-    """Return the site folders of `paths` (a `sys.path`) that exist and do not lie in `target`."""
+    """Return the existing site folders of `paths` (a `sys.path`) outside of `target`."""
     named = [Path(path) for path in paths if Path(path).name in ("site-packages", "dist-packages")]
     real = [path.resolve() for path in named if path.is_dir()]
     return [str(path) for path in dict.fromkeys(real) if not path.is_relative_to(target.resolve())]
 
 
 def has_torch() -> bool:
-    """Return whether the running Python has PyTorch; imports nothing."""
+    """Return whether the running Python has PyTorch, without importing it."""
     return any(True for _ in importlib.metadata.distributions(name="torch"))
 
 
 def same_numpy() -> list[str]:
-    """Return the requirement of the NumPy beside a borrowed torch, if any: it may be compiled for that one."""
-    versions = [found.version for found in importlib.metadata.distributions(name="numpy")]
+    """Return the requirement of the NumPy beside a borrowed torch, which may be compiled for that version."""
+    versions = [numpy.version for numpy in importlib.metadata.distributions(name="numpy")]
     return [f"numpy=={version}" for version in versions[:1] if re.fullmatch(r"\d+(\.\d+)*", version)]
 
 
@@ -71,13 +71,13 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
 
     Args:
         target: its folder.
-        torch: what pip installs where this Python has no PyTorch, such as "torch==2.13.0"; "" for none (the tests
+        torch: the requirement to install where this Python has no PyTorch, such as "torch==2.13.0"; "" for none (tests
             that do not need it still run).
-        torch_index: the package index to take it from, "" for pip's own.
-        wheels: a folder of wheels with its lists of requirements, to do without a network; None: pip's index.
+        torch_index: the package index of PyTorch, "" for pip's own.
+        wheels: a folder of wheels with its lists of requirements, for no network; None: pip's index.
 
     Raises:
-        subprocess.CalledProcessError: pip failed; it has said why.
+        subprocess.CalledProcessError: pip failed and printed why.
     """
     python = target / "bin" / "python"
     if not is_ours(target):
@@ -88,7 +88,7 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
             [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
         ).strip()
     )
-    # Without the path file pip sees only what is really here: a borrowed asv or ruff would come without its command.
+    # Without the path file pip sees no borrowed package: a borrowed asv or ruff would lack its command.
     (site / PATH_FILE).unlink(missing_ok=True)
     if wheels is not None:
         _pip_from(wheels, python)
@@ -112,15 +112,15 @@ def add_nvcc(target: Path) -> Path:
     """Install CUDA's compiler from pip's index into an environment; return the command in its `bin` that runs it.
 
     Raises:
-        subprocess.CalledProcessError: pip failed; it has said why.
-        SystemExit: what it installed has no nvcc where it is looked for.
+        subprocess.CalledProcessError: pip failed and printed why.
+        SystemExit: the installed package has no nvcc in the expected place.
     """
     _pip(target / "bin" / "python", extra(TOOLS, "nvcc"))
-    found = sorted(target.absolute().glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc"))
-    if not found:
+    compilers = sorted(target.absolute().glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc"))
+    if not compilers:
         raise SystemExit(f"error: pip installed no nvidia/cu*/bin/nvcc in {target}: another version packs it elsewhere")
     command = target / "bin" / "nvcc"
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(str(found[-1]))} "$@"\n', encoding="utf-8")
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(str(compilers[-1]))} "$@"\n', encoding="utf-8")
     command.chmod(0o755)
     return command
 
@@ -131,7 +131,7 @@ def _pip(python: Path, arguments: Sequence[str], **variables: str) -> None:
 
 
 def _pip_from(wheels: Path, python: Path) -> None:
-    """Install exactly what is listed for this Python; pip itself runs out of its wheel, which is a zip file."""
+    """Install the list of requirements for this Python; pip itself runs from its wheel, which is a zip file."""
     listed = wheels / f"requirements-{sys.version_info.major}.{sys.version_info.minor}.txt"
     (pip,) = wheels.glob("pip-*.whl")
     offline = ["--no-index", "--no-deps", "--no-cache-dir", "--find-links", str(wheels), "-r", str(listed)]
@@ -154,7 +154,7 @@ def main() -> int:
         if args.nvcc:
             print(f"CUDA's compiler: {add_nvcc(args.target)}", flush=True)  # noqa: T201
     except subprocess.CalledProcessError as error:
-        return _failed(f"{' '.join(map(str, error.cmd))}: status {error.returncode}; what pip said stands above")
+        return _failed(f"{' '.join(map(str, error.cmd))}: status {error.returncode}; see the output of pip above")
     return 0
 
 

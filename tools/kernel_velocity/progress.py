@@ -1,4 +1,4 @@
-"""A progress bar on one line of a terminal, with the time that is left if the rest takes as long."""
+"""A progress bar on one line of a terminal, with the remaining time at the rate so far."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CLEAR = "\r\x1b[K"  # to the line's start, and erase it
 
 
 class ProgressBar:
-    """A bar that is drawn where `shown` says so: on a terminal, and not where somebody wants quiet."""
+    """A bar on `err`; without `shown` (no terminal, or --quiet) it writes nothing."""
 
     def __init__(self, err: TextIO, *, shown: bool) -> None:
         self._err, self._shown, self._began = err, shown, time.monotonic()
 
     def part(self, number: int, count: int) -> Callable[[str, float], None]:
-        """Return what shows the progress of one part of several: called with what is done, and its share, 0 to 1."""
+        """Return a function that shows the progress of part `number` of `count`, from a label and its share, 0 to 1."""
         return lambda what, done: self._show(what, (number + done) / count)
 
     def _show(self, what: str, done: float) -> None:
@@ -28,7 +28,7 @@ class ProgressBar:
         self._err.flush()
 
     def clear(self) -> None:
-        """Leave an empty line."""
+        """Erase the bar."""
         if self._shown:
             self._err.write(CLEAR)
             self._err.flush()
@@ -38,9 +38,7 @@ def line(what: str, done: float, spent: float) -> str:
     """Return the line: `[######......] what, 12 s left`.
 
     Args:
-        what: is being done.
-        done: share of all, 0 to 1.
-        spent: s so far.
+        what: the label. done: share of the whole, 0 to 1. spent: s so far.
     """
     left = f", {spent / done * (1 - done):.0f} s left" if done > 0 else ""
     filled = int(WIDTH * done)

@@ -1,7 +1,4 @@
-"""Tables of ready strings, as text for a terminal.
-
-Foreign text in Markdown: in code spans, where nothing is markup and no name becomes a mention or a link.
-"""
+"""Format tables of strings for a terminal, and foreign text for Markdown."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 ]")
 
 @dataclass(frozen=True)
 class Table:
-    """A table ready to be printed: a title, a note on it, heads, rows of the same length."""
+    """A table to print: a title, a note, heads, and rows of the same length."""
 
     title: str
     note: str
@@ -26,14 +23,14 @@ class Table:
 
 
 def percent(fraction: float | None) -> str:
-    """Return a fraction in percent with three significant digits, 100% only for 1; "-" for what is not known."""
+    """Return a fraction in percent with three significant digits, 100% only for 1; "-" for None."""
     if fraction is not None and 0.9995 <= fraction < 1:
         return ">99.9%"
     return "-" if fraction is None else f"{significant(100 * fraction)}%"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as aligned lines; the first column to the left, the others to the right."""
+    """Return rows of cells as lines: the first column aligned to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -43,14 +40,14 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def aligned(table: Table) -> str:
-    """Return a whole table as text: title and note, then its columns."""
+    """Return a table as text: title and note, then its columns."""
     return f"{table.title}: {table.note}\n{columns([table.heads, *table.rows])}"
 
 
 def literal(text: str) -> str:
-    """Return foreign text so that Markdown shows it as it is, on one line.
+    """Return foreign text for Markdown as a code span on one line, where no name becomes a mention or a link.
 
-    What would end a span or a cell is written as character references inside <code> instead.
+    Text that would end the span or a table's cell becomes character references inside <code>.
     """
     line = " ".join(text.split())
     line = "".join(character for character in line if character.isprintable())
@@ -61,5 +58,5 @@ def literal(text: str) -> str:
     return f"`{line}`"
 
 
-def _reference(found: re.Match[str]) -> str:
-    return f"&#{ord(found.group())};"
+def _reference(match: re.Match[str]) -> str:
+    return f"&#{ord(match.group())};"

@@ -1,10 +1,10 @@
-"""Numbers as text: base units in, units people read out; rounded so that the text cannot lie.
+"""Format numbers in base units as text with readable units, rounded so that the text cannot mislead.
 
-Two rules hold everywhere: what is not zero is never printed as zero, and what is not the whole (100%, or
-"unchanged") is never printed as the whole. Values have three significant digits: one more than the noise
-between sessions (about 1%) deserves, so that rounding never hides a change that the measurement can show.
+A non-zero value is never printed as zero. A value that is not the whole (100%, "unchanged") is never printed as the
+whole. Values have three significant digits, one more than the noise between sessions (about 1%) deserves, so that
+rounding never hides a change that the measurement can show.
 
-Moments as text, in UTC: machines and readers are in several time zones. Pure but for the calendar.
+Times of day are in UTC, because machines and readers are in several time zones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernel_velocity.harness.cases import operation
 DIGITS = 3  # significant digits of a printed value
 
 _TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
-# The values that pages are full of, up to where rounding may carry into a further digit: their decimals
+# (from, below, decimals) of the most frequent values; above each range rounding may carry into another digit
 _PLAIN = ((1.0, 9.99, 2), (10.0, 99.9, 1), (100.0, 999.0, 0))
 _RATES = ("GFLOPS", "GOPS", "GB/s")
 _MULTIPLE_FROM = 2.0  # a change from here on reads better as a multiple than as a percentage
@@ -36,12 +36,12 @@ def significant(value: float) -> str:
 
 
 def _exponent(value: float) -> int:
-    """Return the power of ten of the first of DIGITS digits: rounding may carry into a further one, 9.999 -> 10.0."""
+    """Return the power of ten of the first digit after rounding to DIGITS digits: 0 for 9.99, 1 for 9.999 (10.0)."""
     return int(f"{value:.{DIGITS - 1}e}".partition("e")[2])
 
 
 def seconds(value: float) -> str:
-    """Return a time, s, with the prefix that leaves 1 to 999 before the decimal point: "1.23 ms"."""
+    """Return a time, s, in the unit that has 1 to 999 before the decimal point: "1.23 ms"."""
     for unit, scale in _TIMES[:-1]:
         scaled = value / scale
         if scaled < 999 or _exponent(scaled) < DIGITS:
@@ -50,51 +50,48 @@ def seconds(value: float) -> str:
 
 
 def rate_unit(*dtypes: str) -> str:
-    """Return the unit of rates in a dtype, 10^9 operations per second: "GFLOPS"; of integers "GOPS".
-
-    Of several dtypes, for their mean, "GFLOPS" only where none is of integers: GOPS is true of both.
-    """
+    """Return the unit of rates, 10^9 operations per second: "GFLOPS", or "GOPS" if one of the dtypes is of integers."""
     return "GOPS" if any(operation(dtype) == "OP" for dtype in dtypes) else "GFLOPS"
 
 
 def rate_units(dtypes: Iterable[str]) -> str:
-    """Return the words over rates in some dtypes, true of each: "GFLOPS", "GOPS", "GFLOPS (GOPS for int8)"."""
-    return _of_each("GFLOPS", "GOPS", dtypes)
+    """Return the heading of rates in some dtypes: "GFLOPS", "GOPS", "GFLOPS (GOPS for int8)"."""
+    return _units("GFLOPS", "GOPS", dtypes)
 
 
 def intensity_units(dtypes: Iterable[str]) -> str:
-    """Return the words over arithmetic intensities in some dtypes: "FLOP per byte (OP per byte for int8)"."""
-    return _of_each("FLOP per byte", "OP per byte", dtypes)
+    """Return the heading of arithmetic intensities in some dtypes: "FLOP per byte (OP per byte for int8)"."""
+    return _units("FLOP per byte", "OP per byte", dtypes)
 
 
-def _of_each(of_floats: str, of_integers: str, dtypes: Iterable[str]) -> str:
-    known = sorted(set(dtypes))
-    integers = [dtype for dtype in known if operation(dtype) == "OP"]
-    if len(integers) in (0, len(known)):
-        return of_integers if integers else of_floats
-    return f"{of_floats} ({of_integers} for {', '.join(integers)})"
+def _units(floats: str, integers: str, dtypes: Iterable[str]) -> str:
+    names = sorted(set(dtypes))
+    integer_names = [dtype for dtype in names if operation(dtype) == "OP"]
+    if len(integer_names) in (0, len(names)):
+        return integers if integer_names else floats
+    return f"{floats} ({integers} for {', '.join(integer_names)})"
 
 
 def rate(value: float, unit: str) -> str:
-    """Return a rate given in a unit that `rate_unit` returned: "12.3 GFLOPS"."""
+    """Return a rate in a unit of `rate_unit`: "12.3 GFLOPS"."""
     return f"{significant(value)} {unit}"
 
 
 def intensity(value: float, dtype: str) -> str:
-    """Return the arithmetic intensity of what computes in a dtype, operations per byte: "0.250 FLOP/B"."""
+    """Return an arithmetic intensity in a dtype, operations per byte: "0.250 FLOP/B"."""
     return f"{significant(value)} {operation(dtype)}/B"
 
 
 def gigabytes(value: float) -> str:
-    """Return a rate given in GB/s (10^9 bytes per second): "12.3 GB/s"."""
+    """Return a rate in GB/s (10^9 bytes per second): "12.3 GB/s"."""
     return f"{significant(value)} GB/s"
 
 
 def parse(text: str) -> float:
-    """Return what a printed value says, in base units of its kind: s, GFLOPS, GOPS or GB/s.
+    """Return a printed value as a number, in s, GFLOPS, GOPS or GB/s.
 
     Raises:
-        UsageError: no number, or a unit that this module does not print.
+        UsageError: it is no number with a unit of this module.
     """
     number, _, unit = text.partition(" ")
     scales = dict(_TIMES) | dict.fromkeys(_RATES, 1.0)
@@ -106,7 +103,7 @@ def parse(text: str) -> float:
 
 
 def memory(size: int) -> str:
-    """Return a memory's size, bytes, in GiB (2^30 bytes), as memory is sold: "23.5 GiB"."""
+    """Return a memory's size, bytes, in GiB (2^30 bytes): "23.5 GiB"."""
     return f"{significant(size / 2**30)} GiB"
 
 
@@ -125,9 +122,8 @@ def share(fraction: float) -> str:
 def change(ratio: float) -> str:
     """Return a speed ratio (new rate / old rate, > 0) in words: "3.2% faster", "2.10x slower", "unchanged".
 
-    Only a ratio of exactly 1 is "unchanged". From a factor of two on it is given as a multiple.
-    Percentages are of speed: half as fast is "2.00x slower" (it takes twice the time), 5% slower means
-    0.95 of the rate.
+    Only a ratio of exactly 1 is "unchanged". From a factor of two on it is a multiple. Percentages are of speed: half
+    as fast is "2.00x slower" (it takes twice the time), 5% slower means 0.95 of the rate.
     """
     if ratio == 1:
         return "unchanged"
@@ -138,12 +134,12 @@ def change(ratio: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where it must be: "1 round", "8 rounds"."""
+    """Return a number with its noun: "1 round", "8 rounds"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def utc(when: float) -> str:
-    """Return a Unix time, s, as "2026-03-05 12:00 UTC"; "at no known time" for one that no calendar has."""
+    """Return a Unix time, s, as "2026-03-05 12:00 UTC"; "at no known time" where `datetime` does not support it."""
     try:
         return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M} UTC"
     except (OverflowError, ValueError, OSError):

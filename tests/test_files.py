@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all."""
+"""Files that are replaced atomically."""
 
 import errno
 import os
@@ -11,11 +11,12 @@ import pytest
 from kernel_velocity.files import remove_left, replace_bytes, replace_text, try_to_write
 
 
-def test_a_text_is_replaced_and_nothing_else_is_left(tmp_path):
-    path = tmp_path / "new" / "a.txt"
-    for text in ("one", "two"):
-        replace_text(path, text)
-    assert path.read_text() == "two"
+@pytest.mark.parametrize(("replace", "contents"), [(replace_text, "two"), (replace_bytes, b"\x00\xff")])
+def test_file_is_replaced_without_leftovers(tmp_path, replace, contents):
+    path = tmp_path / "new" / "a"
+    for text in (contents[:1], contents):
+        replace(path, text)
+    assert path.read_bytes() == (contents.encode() if isinstance(contents, str) else contents)
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -24,20 +25,20 @@ def opened(descriptor):
     return Path("/proc/self/fd", str(descriptor)).readlink()
 
 
-def test_the_disk_has_the_contents_before_the_file_has_its_name(tmp_path, monkeypatch):
-    said, replace = [], Path.replace
+def test_contents_reach_the_disk_before_the_name(tmp_path, monkeypatch):
+    events, replace = [], Path.replace
 
     def synced(descriptor):
         path = opened(descriptor)
-        said.append(path if path.is_dir() else path.read_text())
+        events.append(path if path.is_dir() else path.read_text())
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", lambda path, to: said.append("named") or replace(path, to))
+    monkeypatch.setattr(Path, "replace", lambda path, to: events.append("named") or replace(path, to))
     replace_text(tmp_path / "a.txt", "text")
-    assert said == ["text", "named", tmp_path]
+    assert events == ["text", "named", tmp_path]
 
 
-def test_a_file_system_that_cannot_wait_for_a_folder_is_written_all_the_same(tmp_path, monkeypatch):
+def test_file_system_without_folder_sync(tmp_path, monkeypatch):
     def refused(descriptor, real=os.fsync):
         if opened(descriptor).is_dir():
             raise OSError(errno.EINVAL, "Invalid argument")
@@ -48,7 +49,7 @@ def test_a_file_system_that_cannot_wait_for_a_folder_is_written_all_the_same(tmp
     assert (tmp_path / "a.txt").read_text() == "text"
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+def test_full_disk_keeps_the_old_contents(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -61,7 +62,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "error"), [("text", OSError), ("\ud800", UnicodeEncodeError)])
-def test_what_cannot_be_written_leaves_no_temporary_file(tmp_path, text, error):
+def test_failed_write_leaves_no_temporary_file(tmp_path, text, error):
     folder = tmp_path / "a"
     folder.mkdir()
     with pytest.raises(error):
@@ -69,7 +70,7 @@ def test_what_cannot_be_written_leaves_no_temporary_file(tmp_path, text, error):
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+def test_remove_left_removes_files_of_killed_processes_only(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     (tmp_path / "deep").mkdir()
@@ -82,15 +83,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     assert remove_left(tmp_path / "nowhere") == []
 
 
-def test_bytes_are_replaced_alike(tmp_path):
-    path = tmp_path / "new" / "a.png"
-    for contents in (b"\x00\xff", b"two"):
-        replace_bytes(path, contents)
-    assert path.read_bytes() == b"two"
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_trying_leaves_everything_as_it_was(tmp_path):
+def test_try_to_write_changes_nothing(tmp_path):
     path = tmp_path / "a.txt"
     try_to_write(path)
     assert list(tmp_path.iterdir()) == []
@@ -100,7 +93,7 @@ def test_trying_leaves_everything_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/proc/new", "nowhere/new", "n" * 255], ids=["no place", "no folder", "long"])
-def test_what_cannot_be_written_cannot_be_tried_either(path, tmp_path, monkeypatch):
+def test_try_to_write_raises_as_writing_would(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OSError):
         try_to_write(Path(path))

@@ -1,17 +1,17 @@
-"""The progress bar: what it says, where it says nothing."""
+"""The progress bar: its line, its parts, and where it writes nothing."""
 
 import io
 
 from kernel_velocity.progress import ProgressBar, line
 
 
-def test_the_line_says_what_and_how_long():
+def test_line_has_label_and_remaining_time():
     assert line("round 1/8", 0.0, 0.0) == "[........................] round 1/8"
     assert line("round 4/8", 0.5, 12.0) == "[############............] round 4/8, 12 s left"
     assert line("round 8/8", 0.75, 3.0) == "[##################......] round 8/8, 1 s left"
 
 
-def test_parts_go_on_from_each_other():
+def test_parts_continue_each_other():
     out = io.StringIO()
     bar = ProgressBar(out, shown=True)
     bar.part(1, 2)("second", 0.5)
@@ -20,7 +20,7 @@ def test_parts_go_on_from_each_other():
     assert out.getvalue().endswith("\r\x1b[K")
 
 
-def test_where_it_is_not_shown_nothing_is_written():
+def test_hidden_bar_writes_nothing():
     out = io.StringIO()
     bar = ProgressBar(out, shown=False)
     bar.part(0, 1)("what", 0.5)
