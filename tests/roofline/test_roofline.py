@@ -13,7 +13,6 @@ from kernel_velocity.roofline.model import (
     Level,
     Roofs,
     cache_benefit,
-    dram_seconds,
     is_beyond,
     label,
     memory_of,
@@ -360,7 +359,6 @@ def test_tf32_has_its_own_roof():
 
 def test_cache_benefit_by_hand():
     # 6 MB at 20 GB/s are 300 us; in 100 us a cache must have given a factor of 3
-    assert dram_seconds(6e6, 20e9) == pytest.approx(300e-6)
     assert cache_benefit(6e6, 100e-6, 20e9) == pytest.approx(3)
     assert cache_benefit(6e6, 600e-6, 20e9) == 1
 

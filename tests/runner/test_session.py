@@ -115,8 +115,8 @@ def measure_ceilings(work, monkeypatch):
 def test_ceilings_are_measured_once_for_the_newest_commit(measure_ceilings, tmp_path):
     (args,), notes, out = measure_ceilings()
     assert notes == [] and "half a minute" in out
-    assert args[:2] == ["run", f"HASHFILE:{tmp_path / '.asv' / 'ceilings-commit.txt'}"]
-    assert (tmp_path / ".asv" / "ceilings-commit.txt").read_text() == f"{COMMIT}\n"
+    assert args[:2] == ["run", f"HASHFILE:{tmp_path / '.asv' / 'track-commits.txt'}"]
+    assert (tmp_path / ".asv" / "track-commits.txt").read_text() == f"{COMMIT}\n"
     assert args[args.index("--machine") + 1] == "box"
     assert "--interleave-rounds" not in args  # one round
 

@@ -279,20 +279,6 @@ def memory_traffic(bytes_moved: float, seconds: float, unfused_bytes: float | No
     return Traffic(bytes=bytes_moved, bandwidth=bytes_moved / seconds, unfused_bytes=unfused_bytes, reduction=reduction)
 
 
-def dram_seconds(bytes_moved: float, bandwidth: float) -> float:
-    """Return the minimum time, s, of a call whose every byte comes from DRAM.
-
-    Args:
-        bytes_moved: minimum memory traffic of one call, B. bandwidth: of DRAM, B/s.
-
-    Raises:
-        ValueError: a negative amount, or a bandwidth that is not positive.
-    """
-    if not bytes_moved >= 0 or not bandwidth > 0:
-        raise ValueError(f"memory's time of {bytes_moved!r} B at {bandwidth!r} B/s: wanted >= 0 B and > 0 B/s")
-    return bytes_moved / bandwidth
-
-
 def cache_benefit(bytes_moved: float, seconds: float, bandwidth: float) -> float:
     """Return the DRAM-bound prediction over the measured time, at least 1 (caches made no difference).
 
@@ -306,4 +292,6 @@ def cache_benefit(bytes_moved: float, seconds: float, bandwidth: float) -> float
     """
     if not seconds > 0:
         raise ValueError(f"a call of {seconds!r} s: wanted a positive time")
-    return max(1.0, dram_seconds(bytes_moved, bandwidth) / seconds)
+    if not bytes_moved >= 0 or not bandwidth > 0:
+        raise ValueError(f"{bytes_moved!r} B at {bandwidth!r} B/s: wanted >= 0 B and > 0 B/s")
+    return max(1.0, bytes_moved / bandwidth / seconds)

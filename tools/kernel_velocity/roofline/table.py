@@ -18,12 +18,32 @@ from kernel_velocity.harness.device_figures import ID, PEAK, UNITS, Figure, doub
 from kernel_velocity.roofline.roofs import CeilingSession, roof
 from kernel_velocity.tables import Table, aligned
 
-_T, _G, _MIB = 1e12, 1e9, 1 << 20
 _A100 = "NVIDIA A100 Tensor Core GPU datasheet, 2021"
 _H100 = "NVIDIA H100 Tensor Core GPU datasheet, 2023, sparse figures halved"
 _H200 = "NVIDIA H200 Tensor Core GPU datasheet, 2024, sparse figures halved"
 _L4 = "NVIDIA L4 Tensor Core GPU datasheet, 2023, sparse figures halved"
 _ADA = "NVIDIA Ada GPU Architecture whitepaper, 2022, appendix A"
+
+# Dense peaks, TFLOP/s (int8: TOP/s); None: the vendor gives none.
+_DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "int8")
+_A100_PEAKS = (19.5, 19.5, 156, 312, 312, 624)
+_HOPPER_SXM_PEAKS = (67, 67, 989 / 2, 1979 / 2, 1979 / 2, 3958 / 2)
+_H100_PCIE_PEAKS = (51, 51, 756 / 2, 1513 / 2, 1513 / 2, 3026 / 2)
+_L4_PEAKS = (None, 30.3, 120 / 2, 242 / 2, 242 / 2, 485 / 2)
+_4090_PEAKS = (None, 82.6, 82.6, 165.2, 165.2, 660.6)
+
+# Pattern of the driver's name of a GPU (the first match counts), source, DRAM's GB/s, L2's MiB, peaks. L2 sizes are of
+# the architectures' whitepapers.
+_GPUS: tuple[tuple[str, str, int, int, tuple[float | None, ...]], ...] = (
+    (r"\bA100.*SXM.*80GB", _A100, 2039, 40, _A100_PEAKS),
+    (r"\bA100.*80GB.*PCIe|\bA100.*PCIE?.*80GB", _A100, 1935, 40, _A100_PEAKS),
+    (r"\bA100.*40GB", _A100, 1555, 40, _A100_PEAKS),
+    (r"\bH100 PCIe", _H100, 2000, 50, _H100_PCIE_PEAKS),
+    (r"\bH100 80GB HBM3|\bH100 SXM", _H100, 3350, 50, _HOPPER_SXM_PEAKS),
+    (r"\bH200(?! NVL)", _H200, 4800, 50, _HOPPER_SXM_PEAKS),
+    (r"\bL4\b", _L4, 300, 48, _L4_PEAKS),
+    (r"RTX 4090(?! (?:D|Laptop))", _ADA, 1008, 72, _4090_PEAKS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,70 +54,6 @@ class Vendor:
     figures: Mapping[str, float]
 
 
-def _vendor_figures(bandwidth: float, peaks: Mapping[str, float], l2: int) -> dict[str, float]:
-    return {
-        **{f"dram_{kind}_bandwidth": bandwidth for kind in ("copy", "read", "triad")},
-        **{f"peak_{dtype}": value for dtype, value in peaks.items()},
-        "l2_size": l2 * _MIB,
-    }
-
-
-_A100_PEAKS = {
-    "float64": 19.5 * _T,
-    "float32": 19.5 * _T,
-    "tf32": 156 * _T,
-    "float16": 312 * _T,
-    "bfloat16": 312 * _T,
-    "int8": 624 * _T,
-}
-_HOPPER_SXM_PEAKS = {
-    "float64": 67 * _T,
-    "float32": 67 * _T,
-    "tf32": 989 / 2 * _T,
-    "float16": 1979 / 2 * _T,
-    "bfloat16": 1979 / 2 * _T,
-    "int8": 3958 / 2 * _T,
-}
-_H100_PCIE_PEAKS = {
-    "float64": 51 * _T,
-    "float32": 51 * _T,
-    "tf32": 756 / 2 * _T,
-    "float16": 1513 / 2 * _T,
-    "bfloat16": 1513 / 2 * _T,
-    "int8": 3026 / 2 * _T,
-}
-_L4_PEAKS = {
-    "float32": 30.3 * _T,
-    "tf32": 120 / 2 * _T,
-    "float16": 242 / 2 * _T,
-    "bfloat16": 242 / 2 * _T,
-    "int8": 485 / 2 * _T,
-}
-_4090_PEAKS = {
-    "float32": 82.6 * _T,
-    "tf32": 82.6 * _T,
-    "float16": 165.2 * _T,
-    "bfloat16": 165.2 * _T,
-    "int8": 660.6 * _T,
-}
-
-# A pattern of the driver's name of a GPU -> its figures; the first match counts. L2 sizes are of the architectures'
-# whitepapers (A100 40 MB, H100 and H200 50 MB, L4 48 MB, RTX 4090 72 MB).
-_KNOWN: tuple[tuple[str, Vendor], ...] = (
-    (r"\bA100.*SXM.*80GB", Vendor(source=_A100, figures=_vendor_figures(2039 * _G, _A100_PEAKS, 40))),
-    (
-        r"\bA100.*80GB.*PCIe|\bA100.*PCIE?.*80GB",
-        Vendor(source=_A100, figures=_vendor_figures(1935 * _G, _A100_PEAKS, 40)),
-    ),
-    (r"\bA100.*40GB", Vendor(source=_A100, figures=_vendor_figures(1555 * _G, _A100_PEAKS, 40))),
-    (r"\bH100 PCIe", Vendor(source=_H100, figures=_vendor_figures(2000 * _G, _H100_PCIE_PEAKS, 50))),
-    (r"\bH100 80GB HBM3|\bH100 SXM", Vendor(source=_H100, figures=_vendor_figures(3350 * _G, _HOPPER_SXM_PEAKS, 50))),
-    (r"\bH200(?! NVL)", Vendor(source=_H200, figures=_vendor_figures(4800 * _G, _HOPPER_SXM_PEAKS, 50))),
-    (r"\bL4\b", Vendor(source=_L4, figures=_vendor_figures(300 * _G, _L4_PEAKS, 48))),
-    (r"RTX 4090(?! (?:D|Laptop))", Vendor(source=_ADA, figures=_vendor_figures(1008 * _G, _4090_PEAKS, 72))),
-)
-
-
 def vendor(name: str) -> Vendor | None:
     """Return the vendor's figures of a GPU by its driver's name, or None.
 
@@ -105,7 +61,13 @@ def vendor(name: str) -> Vendor | None:
     """
     if "MIG" in name:
         return None
-    return next((figures for pattern, figures in _KNOWN if re.search(pattern, name)), None)
+    for pattern, source, bandwidth, l2, peaks in _GPUS:
+        if re.search(pattern, name):
+            figures = {f"dram_{kind}_bandwidth": bandwidth * 1e9 for kind in ("copy", "read", "triad")}
+            figures["l2_size"] = float(l2 << 20)
+            figures |= {f"peak_{dtype}": peak * 1e12 for dtype, peak in zip(_DTYPES, peaks, strict=True) if peak}
+            return Vendor(source=source, figures=figures)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

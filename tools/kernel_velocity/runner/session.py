@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -180,19 +180,23 @@ class Session:
         """
         for commit in commits:  # before measuring, so that a killed run leaves no timing without its facts
             fingerprint.record(self.records.path(commit), self._began, self._environment.unpacked(commit), os.environ)
+        lines: list[str] = []
+        benches = [text for expression in expressions for text in ("--bench", expression)]
+        status = self._asv_run(commits, [*options, *benches], lambda line: self._progress(line, lines, out))
+        if status not in (0, 2):  # 2: a benchmark failed; the report says which
+            raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
+
+    def _asv_run(self, commits: tuple[str, ...], options: list[str], on_line: Callable[[str], None]) -> int:
+        """Run `asv run` for some commits and return its exit status."""
         hashes = self.root / ".asv" / "track-commits.txt"
         replace_text(hashes, "".join(f"{commit}\n" for commit in commits))
-        benches = [text for expression in expressions for text in ("--bench", expression)]
-        lines: list[str] = []
-        status = run_asv(
-            ["run", f"HASHFILE:{hashes}", "--machine", self.machine, "--show-stderr", *options, *benches],
+        return run_asv(
+            ["run", f"HASHFILE:{hashes}", "--machine", self.machine, "--show-stderr", *options],
             root=self.root,
             environment={**os.environ, "KV_ROUNDS": str(self.rounds)},
             log=self._log,
-            on_line=lambda line: self._progress(line, lines, out),
+            on_line=on_line,
         )
-        if status not in (0, 2):  # 2: a benchmark failed; the report says which
-            raise KernelVelocityError(f"asv run ended with status {status}: {_last(lines)} (log: {self._log})")
 
     def measure_ceilings(self, device: str, out: TextIO) -> None:
         """Have asv measure the ceilings of a device ("cpu", "cuda") for the newest commit that this run measured.
@@ -203,19 +207,11 @@ class Session:
         if not self.measured or not Path(self._conf.benchmark_dir, CEILINGS_MODULE).is_file():
             return
         print("measuring what the machine can do at most (device.*), about half a minute", file=out, flush=True)
-        hashes = self.root / ".asv" / "ceilings-commit.txt"
-        replace_text(hashes, f"{self.measured[0]}\n")
-        options = ["--machine", self.machine, "--show-stderr", "--bench", ceilings_expression(device)]
+        newest = self.measured[:1]
         lines: list[str] = []
-        backup.keep(self.root, [self.records.path(self.measured[0])])
+        backup.keep(self.root, map(self.records.path, newest))
         try:
-            status = run_asv(
-                ["run", f"HASHFILE:{hashes}", *options],
-                root=self.root,
-                environment=os.environ,
-                log=self._log,
-                on_line=lines.append,
-            )
+            status = self._asv_run(newest, ["--bench", ceilings_expression(device)], lines.append)
         finally:
             for line in backup.put_back(self.root, self.results):
                 print(line, file=out)
