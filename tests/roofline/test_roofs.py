@@ -106,6 +106,8 @@ def peak(choice):
 def test_roofs_of_a_commit_are_of_its_threads():
     assert [peak(choose(BOTH, "cpu", KNOWN, sha)) for sha in KNOWN] == [1e9, 8e9, 1e9]
     assert choose(BOTH, "cpu", KNOWN, "one").roofs.warnings == ()
+    of_any = by_threads(1.0, 5e9)  # without a number of threads, it belongs to any
+    assert peak(choose((of_any,), "cpu", KNOWN, "one")) == 5e9
 
 
 def test_roofs_of_all_commits_are_of_the_newest_threads():

@@ -10,9 +10,10 @@ import pytest
 from kernel_velocity import lock
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import ResultsError, UsageError
-from kernel_velocity.harness.device_figures import device_id
+from kernel_velocity.harness.device_figures import Figure, device_id
 from kernel_velocity.roofline import ceilings
 from kernel_velocity.roofline import table as peaks_table
+from kernel_velocity.roofline.roofs import CeilingSession
 from kernel_velocity.roofline.table import of_document, vendor
 from kernel_velocity.runner import live, peaks
 from tests.golden import check_golden
@@ -58,6 +59,14 @@ def test_rows_have_the_share_of_the_vendors_figure():
     assert rows["dram_copy_bandwidth"].share == pytest.approx(11e9 * 250 / 3.35e12)
     assert (rows["l2_size"].reported, rows["l2_size"].vendor, rows["l2_size"].share) == (50 * MIB, 50 * MIB, None)
     assert (rows["peak_int8"].value, rows["peak_int8"].roof, rows["peak_int8"].share) == (None, None, None)
+
+
+def test_rows_have_no_share_of_a_size():
+    figure = Figure(name="l2_size", unit="B", value=40.0 * MIB)
+    shown = peaks_table.Shown(device="cuda", name="NVIDIA H200", figures=(figure,), reported={}, warnings=())
+    measured = CeilingSession(began=0.0, figures={"l2_size": 40.0 * MIB}, reported={})
+    (row,) = peaks_table.rows(shown, [measured])
+    assert (row.roof, row.vendor, row.share) == (40 * MIB, 50 * MIB, None)
 
 
 @pytest.mark.parametrize(

@@ -146,8 +146,9 @@ def test_failed_lines_have_the_last_reason():
         measurement(OLD, outcome=Outcome.FAILED),
         measurement(OLD, "eager"),
     ]
-    said = {NEW: [failure("first"), failure("wrong by 3"), failure("another case", "d")]}
-    assert report.failed_lines(items, said) == [
+    skipped = dataclasses.replace(failure("not here"), skipped=True)
+    failures = {NEW: [failure("first"), failure("wrong by 3"), failure("another case", "d"), skipped]}
+    assert report.failed_lines(items, failures) == [
         "failed: bbbbbbbb k.Cpu.time_hot native c: wrong by 3",
         "failed: aaaaaaaa k.Cpu.time_hot native c: its process ended without a reason",
     ]
