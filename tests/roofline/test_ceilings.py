@@ -88,7 +88,7 @@ def test_malformed_document_is_skipped(tmp_path, monkeypatch, text):
 
 def test_sessions_include_the_recorded_history(tmp_path, monkeypatch):
     keep(tmp_path, monkeypatch, 200.0)
-    record(tmp_path, "a-env", 300.0, {"peak_float32": 5.0, "threads": 1, "l3_size": None})
+    record(tmp_path, "a-env", 300.0, {"peak_float32": 5.0, "threads": 1, "l3_size": None, "not_a_ceiling": 1.0})
     record(tmp_path, "b-env", 100.0, {"peak_float32": 7.0, "threads": 1, "peak_float16": float("nan")})
     found = ceilings.sessions(tmp_path, "cpu")
     assert [each.began for each in found] == [100.0, 200.0, 300.0]

@@ -1,122 +1,19 @@
-"""The commits and the series that `make track` measures."""
+"""The series that `make track` measures, and which of them are complete."""
 
 import dataclasses
 import itertools
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.errors import HistoryError, UsageError
+from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import cases
-from kernel_velocity.results import git as results_clone
 from kernel_velocity.results.join import StoredSeries
 from kernel_velocity.runner import select
 from kernel_velocity.runner.select import Selection
 from tests.suite import SUITE
-
-
-def git(folder, *args):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
-    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-@pytest.fixture
-def clone(tmp_path):
-    """Six commits: kernels, docs, kernels, kernels (on a merged branch), merge, CMake."""
-    git(tmp_path, "init", "-q", "-b", "main")
-    shas = {}
-
-    def commit(name, path):
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(name)
-        git(tmp_path, "add", "-A")
-        git(tmp_path, "commit", "-q", "-m", name)
-        shas[name] = git(tmp_path, "rev-parse", "HEAD")
-
-    commit("one", "kernels/a")
-    commit("docs", "README")
-    commit("two", "kernels/a")
-    git(tmp_path, "checkout", "-q", "-b", "topic")
-    commit("branch", "kernels/b")
-    git(tmp_path, "checkout", "-q", "main")
-    commit("more docs", "README")
-    git(tmp_path, "merge", "-q", "--no-edit", "topic")
-    shas["merge"] = git(tmp_path, "rev-parse", "HEAD")
-    commit("cmake", "CMakeLists.txt")
-    return tmp_path, shas
-
-
-def test_default_range_is_the_last_three_kernel_changes(clone):
-    folder, shas = clone
-    # the merge brought a change of the kernels to the line; the commit of its branch is not on it
-    assert results_clone.commits(folder, None) == (shas["cmake"], shas["merge"], shas["two"])
-
-
-def test_default_range_without_kernel_changes_is_head(tmp_path):
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
-    assert results_clone.commits(tmp_path, None) == (git(tmp_path, "rev-parse", "HEAD"),)
-
-
-def test_range_and_single_revision(clone):
-    folder, shas = clone
-    assert results_clone.commits(folder, "HEAD~2..HEAD") == (shas["cmake"], shas["merge"])
-    assert results_clone.commits(folder, "HEAD") == (shas["cmake"],)
-    assert results_clone.commits(folder, "topic") == (shas["branch"],)
-    assert results_clone.commits(folder, "HEAD^!") == (shas["cmake"],)
-    assert results_clone.commits(folder, f"{shas['docs']} ^{shas['one']}") == (shas["docs"],)
-
-
-def test_several_revisions(clone):
-    folder, shas = clone
-    assert set(results_clone.commits(folder, f"{shas['one']} {shas['cmake']}")) == {shas["one"], shas["cmake"]}
-
-
-@pytest.mark.parametrize("unknown", ["nope", "nope..HEAD", "HEAD..HEAD", "--all", "HEAD~99", "README", "kernels"])
-def test_unknown_range_is_refused(clone, unknown):
-    with pytest.raises(UsageError, match=r"RANGE=HEAD~3\.\.HEAD") as caught:
-        results_clone.commits(clone[0], unknown)
-    assert repr(unknown) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_no_repository(tmp_path):
-    with pytest.raises(HistoryError, match="no git repository"):
-        results_clone.check_clone(tmp_path)
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    with pytest.raises(HistoryError, match="no commit yet"):
-        results_clone.check_clone(tmp_path)
-
-
-def test_dubious_ownership_quotes_git():
-    said = (
-        "fatal: detected dubious ownership in repository at '/x'\n"
-        "To add an exception for this directory, call:\n\n\tgit config --global --add safe.directory /x\n"
-    )
-    line = results_clone._refusal(Path("/x"), said)
-    assert line == (
-        "/x: git says: fatal: detected dubious ownership in repository at '/x'; "
-        "run `git config --global --add safe.directory /x`"
-    )
-
-
-def test_no_git(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(HistoryError, match="git is not installed"):
-        results_clone.check_clone(tmp_path)
-
-
-def test_uncommitted_kernels_are_noted(clone):
-    folder, _ = clone
-    assert results_clone.check_clone(folder) == []
-    (folder / "README").write_text("changed")  # not what kernels are built from
-    assert results_clone.check_clone(folder) == []
-    (folder / "kernels" / "a").write_text("changed")
-    (note,) = results_clone.check_clone(folder)
-    assert note == "uncommitted changes are not measured, commits are: kernels/a"
 
 
 def test_core_has_two_cases_of_every_kernel_and_implementation():
