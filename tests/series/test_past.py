@@ -411,7 +411,7 @@ def test_killed_reading_process_is_an_error(gauged, tmp_path):
     said = read_by_several(gauged, tmp_path, fails=True)
     assert said == [
         "elsewhere",
-        "the process that makes a part of the site ended with status 3, and said nothing: run it again",
+        "the process that makes a part of the site ended with status 3, without a result: run it again",
     ]
     check(gauged, model.read(gauged.results, gauged.repository, tmp_path))
 

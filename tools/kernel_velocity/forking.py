@@ -53,6 +53,7 @@ def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     sender.close()
 
     def result() -> Result:
+        receiver.poll(None)  # a Ctrl-C, which ends both, is raised here, not while the child's end is handled
         try:
             error, value = receiver.recv()
         except (EOFError, OSError):  # nothing, or a part of it
@@ -93,7 +94,8 @@ def _take(items: Sequence[Result], numbers: FileIO) -> Iterator[Result]:
 
 def _send_result(work: Callable[[], object], sender: Connection) -> None:
     """Send (None, the result of `work`), or (its error, None)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which kills this child
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this child without a traceback; the parent has one
     with contextlib.suppress(BrokenPipeError):
         try:
             sender.send((None, work()))
