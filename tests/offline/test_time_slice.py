@@ -337,7 +337,7 @@ def test_a_full_disk_is_one_line_and_the_tar_before_is_kept(node, monkeypatch):
     monkeypatch.setattr(collect.archive, "write", full)
     status, said = node.slice("--stages", "ceilings")
     assert status == 2
-    cure = "free some, and start it again: what was recorded is kept"
+    cure = "free some space and start again: recorded results are kept"
     assert said.splitlines()[-1] == f"error: [Errno 28] No space left on device: '/out/x'; {cure}"
     assert (node.folder / "out" / archive.NAME).read_bytes() == tar
 
