@@ -196,3 +196,24 @@ def test_toolchain_is_its_compilers_and_settings(tmp_path, monkeypatch):
     assert fingerprint.toolchain({"KV_CUDA": "ON"}) == "g++ 12; Build 13.0; KV_CUDA=ON"
     (tmp_path / "nvcc").unlink()
     assert fingerprint.toolchain({"CXX": "no-such"}) == "no C++ compiler; no nvcc"
+@pytest.mark.parametrize(
+    "recorded",
+    [{"matmul": {"ptxas": []}}, {"matmul": {}}, {"matmul": {"ptxas": [{"architecture": "sm_90"}]}}, [], None],
+)
+def test_a_wheel_without_figures_of_the_cuda_compiler_has_none(recorded):
+    assert fingerprint.ptxas_of({"kernels": recorded}) == {}
+
+
+def test_registers_and_spills_are_the_most_of_a_kernels_functions():
+    def function(architecture, registers, stored, loaded):
+        return {
+            "architecture": architecture,
+            "registers": registers,
+            "spill_store_bytes": stored,
+            "spill_load_bytes": loaded,
+        }
+
+    figures = [function("sm_90", 168, 0, 0), function("sm_80", 32, 4, 8), function("sm_90", 40, 16, 0)]
+    assert fingerprint.ptxas_of({"kernels": {"matmul": {"ptxas": figures}}}) == {
+        "matmul": "sm_80: 32 registers, 12 bytes spilled; sm_90: 168 registers, 16 bytes spilled"
+    }
