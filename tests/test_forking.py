@@ -181,7 +181,7 @@ print(len(forked))
     assert one == two
     stored = [answers(tmp_path / folder) for folder in ("cache", "else")]
     assert stored[0] == stored[1]
-    assert {kind for kind, _ in stored[0]} == {"change points", "charts", "commits"}
+    assert {kind for kind, _ in stored[0]} == {"change points", "charts"}
 
 
 def answers(folder):

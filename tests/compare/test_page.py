@@ -14,7 +14,7 @@ from kernel_velocity.compare.formats.charts import CHARTS, POINTS, charts
 from kernel_velocity.compare.result import Timed
 from kernel_velocity.stats.sample_shape import batches, correlogram
 from tests.compare.live_comparisons import HOSTILE, ROOFS, case, comparison, hostile, timed, whole
-from tests.site.test_browser import chromium, tab  # noqa: F401 - fixtures
+from tests.site.browser import chromium, tab  # noqa: F401 - fixtures
 
 
 @pytest.fixture(scope="module")

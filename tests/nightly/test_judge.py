@@ -16,7 +16,7 @@ from kernel_velocity.nightly.confirm import Outcome, look_again, pending
 from kernel_velocity.nightly.screen import look_back
 from kernel_velocity.results.identity import Identity
 from kernel_velocity.series.history import Observation, SeriesHistory
-from kernel_velocity.site.pages import finding_words
+from kernel_velocity.site.pages import finding as finding_page
 from kernel_velocity.stats.changepoints import vote
 from kernel_velocity.stats.sequential import Answer
 from tests.ab.simulated_machine import Machine
@@ -271,7 +271,7 @@ def test_errors_and_figures_are_confirmed_without_a_rerun():
         assert (item.kind, item.state, item.culprit) == (Kind.REGRESSION, State.CONFIRMED, LINE[20])
     assert len(error.affected) == 3 and machine.asked == []
     assert figure.how == "the compiler's figure is read, not timed"
-    assert "it is the compiler's figure" in finding_words.missing(figure)
+    assert "it is the compiler's figure" in finding_page.missing(figure)
 
 
 def test_suspect_is_refuted_at_its_own_commit_alone():

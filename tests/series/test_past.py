@@ -20,7 +20,7 @@ from kernel_velocity.series.columns import ByEntry
 from kernel_velocity.site import model
 from tests import large_tree, one_thread, synthetic
 from tests.series.one_by_one import everything
-from tests.site.test_pages import make_na
+from tests.site.pages import make_na
 
 
 def read(tree):

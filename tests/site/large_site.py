@@ -25,6 +25,7 @@ from kernel_velocity.series import change_points as series_changes
 from kernel_velocity.series import past
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.site import report, series_data
+from kernel_velocity.site.charts import documents
 from kernel_velocity.site.charts.documents import Documents
 from kernel_velocity.site.pages import kernel
 from kernel_velocity.site.text import Place
@@ -214,8 +215,9 @@ def write(found, out):
     new = out / ".new"
     new.mkdir()
     writer = Writer(new=new, out=out, makers="")
-    report._add_static(writer)
-    report._make(found, writer, (kernel.build, series_data.build))
+    for source in (*(report.TEMPLATES / "static").iterdir(), documents.script()):
+        writer.add(f"static/{source.name}", source.read_bytes())
+    report._make(found, writer, [*kernel.parts(found), series_data.build])
     writer.finish()
     for item in found.findings:
         (out / f"finding-{item.id}.html").write_text("<!doctype html><title>finding</title>")

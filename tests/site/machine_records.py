@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import statistics
 
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.device_figures import device_id, version
@@ -10,9 +11,8 @@ from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.harness.traces import FORMAT as TRACE_FORMAT
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.site import model, report
-from kernel_velocity.site.outputs import Page
 from tests import synthetic
+from tests.site.pages import edit, results_file
 
 BEGAN = 1767225600.0  # Unix time of the tree's first commit's rounds, s
 STEP = 1000.0  # s from a commit's rounds to the next one's
@@ -30,29 +30,14 @@ GPU = GpuActivity(
 )
 
 
-def rendered(builder, tree):
-    """Return the text of the one page that a module of the site makes."""
-    files = builder.build(model.read(tree.results, tree.repository))
-    (page,) = [each for each in files if isinstance(each, Page)]
-    return report.page_templates().get_template(page.template).render(page.context)
-
-
-def results_file(tree, index, machine=synthetic.MACHINE):
-    """Return the results file of a commit."""
-    return tree.results / machine / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
-
-
 def add_ceilings(tree, index, *, machine=synthetic.MACHINE, device="Cpu", began=None, **changes):
     """Record a session that measured the ceilings with a commit."""
-    path = results_file(tree, index, machine)
-    data = json.loads(path.read_text())
     when = 1000 * (BEGAN + STEP * index if began is None else began)
-    figures = FIGURES | changes
     rows = {
         f"device.{device}.track_{name}": [[value], [], version(device.lower(), name), when, 0.1]
-        for name, value in figures.items()
+        for name, value in (FIGURES | changes).items()
     }
-    path.write_text(json.dumps({**data, "results": {**data["results"], **rows}}))
+    edit(results_file(tree, index, machine), lambda data: data["results"].update(rows))
 
 
 def add_session(tree, index, *, machine=synthetic.MACHINE, **changes):
@@ -61,12 +46,16 @@ def add_session(tree, index, *, machine=synthetic.MACHINE, **changes):
     lines.append_session(results_file(tree, index, machine), session)
 
 
+def telemetry_of(tree, index):
+    """Return the file of a commit's rounds."""
+    path = results_file(tree, index)
+    return path.parent / "telemetry" / f"{path.stem}.jsonl"
+
+
 def add_gauges(tree, index, *, busy=1.3, on_gpu=False):
     """Give a commit's rounds what real ones have: gauges that felt a busy machine in every third round, as they did."""
-    path = tree.results / synthetic.MACHINE / "telemetry" / f"{results_file(tree, index).stem}.jsonl"
-    rng = random.Random(index)
+    path, rng = telemetry_of(tree, index), random.Random(index)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    results = json.loads(results_file(tree, index).read_text())
     for number, line in enumerate(lines):
         factor = busy if number % 3 == 0 else 1.0
         line["e"] *= math.sqrt(factor)
@@ -75,35 +64,27 @@ def add_gauges(tree, index, *, busy=1.3, on_gpu=False):
         if on_gpu:
             line["v"] = list(telemetry._short("gpu", GPU))
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    _store_medians(results, lines)
-    results_file(tree, index).write_text(json.dumps(results))
 
+    def store_medians(data):
+        """Store what the rounds now say, as asv would have."""
+        for name, row in data["results"].items():
+            pairs = [] if name.startswith("device.") else [(one, case) for one in row[1][0] for case in row[1][1]]
+            for place, pair in enumerate(pairs):
+                names = [part.strip("'") for part in pair]
+                estimates = [line["e"] for line in lines if line["b"] == name and line["p"] == names]
+                row[0][place] = statistics.median(estimates) if estimates else row[0][place]
 
-def _store_medians(results, lines):
-    """Store what the rounds now say, as asv would have."""
-    for name, row in results["results"].items():
-        if name.startswith("device."):
-            continue
-        pairs = [(one.strip("'"), case.strip("'")) for one in row[1][0] for case in row[1][1]]
-        for place, pair in enumerate(pairs):
-            found = sorted(line["e"] for line in lines if line["b"] == name and tuple(line["p"]) == pair)
-            if found:
-                middle = len(found) // 2
-                row[0][place] = found[middle] if len(found) % 2 else (found[middle - 1] + found[middle]) / 2
-
-
-def trace(samples, *, case="float32-500k", implementation="native", state="hot", **changes):
-    """Return a trace of add_mul_exp as `kv lab record` writes it."""
-    return {
-        "format": TRACE_FORMAT, "kernel": "add_mul_exp", "device": "cpu", "implementation": implementation,
-        "case": case, "timer": "HostTimer", "state": state, "batch": 1, "chosen": 1, "tick": 1e-8, "overhead": 3e-8,
-        "flags": [], "unit": "s", "began": BEGAN, "seconds": list(samples),
-    } | changes  # fmt: skip
+    edit(results_file(tree, index), store_medians)
 
 
 def add_trace(clone, samples, name="one.json", process="process-01", **changes):
-    """Keep a trace in a clone."""
+    """Keep a trace of add_mul_exp in a clone, as `kv lab record` writes it."""
+    trace = {
+        "format": TRACE_FORMAT, "kernel": "add_mul_exp", "device": "cpu", "implementation": "native",
+        "case": "float32-500k", "timer": "HostTimer", "state": "hot", "batch": 1, "chosen": 1, "tick": 1e-8,
+        "overhead": 3e-8, "flags": [], "unit": "s", "began": BEGAN, "seconds": list(samples),
+    } | changes  # fmt: skip
     path = clone / ".asv" / "traces" / process / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(trace(samples, **changes)))
+    path.write_text(json.dumps(trace))
     return path

@@ -1,131 +1,19 @@
-"""The site in a real browser, from file://, without a server and without a network."""
+"""Pages in a real browser: filters, addresses, phones, paper, findings, names that want to be code."""
 
-import os
 import re
-import shutil
 
 import pytest
 
+from kernel_velocity.findings.finding import OPEN, finding_href
 from kernel_velocity.site import report
+from kernel_velocity.site.pages.finding import decisions, looks
 from tests import synthetic
-from tests.site.test_report import AUTHOR, HOSTILE
-
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
-POINTS = """(name) => {
-  const plot = Bokeh.documents[0].roots()[0];
-  const renderer = plot.renderers.find((item) => item.name === `line: ${name}`);
-  return {visible: renderer.visible, y: Array.from(renderer.data_source.data.y), unit: plot.left[0].axis_label,
-          top: plot.y_range.end, labels: Array.from(plot.below[0].major_label_overrides.values())};
-}"""
-# Canvases lie in the shadow DOM of Bokeh's views
-INKED = """() => {
-  const canvases = [];
-  const walk = (node) => {
-    if (node.shadowRoot) walk(node.shadowRoot);
-    for (const child of node.children) { if (child.tagName === "CANVAS") canvases.push(child); walk(child); }
-  };
-  walk(document.querySelector(".chart"));
-  return Math.max(...canvases.map((canvas) => {
-    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    return data.reduce((count, value, index) => count + (index % 4 === 3 && value > 0), 0);
-  }));
-}"""
-DOT = """(place) => {
-  const plot = Bokeh.documents[0].roots()[0];
-  const view = Bokeh.index.get_by_id(plot.id);
-  const data = plot.renderers.find((item) => item.name === `line: ${place.name}`).data_source.data;
-  const box = view.el.getBoundingClientRect();
-  const frame = view.frame;
-  return {x: box.x + frame.x_scale.compute(place.index), y: box.y + frame.y_scale.compute(data.y[place.index])};
-}"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """A running headless Chromium."""
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        message = "no Chromium on PATH: the pages are not looked at in a browser"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The synthetic tree and its site."""
-    return written(synthetic.build(tmp_path_factory.mktemp("plain")))
-
-
-def written(tree):
-    """Write the site of a tree with the data of its series; return both."""
-    out = tree.repository.parent / "site"
-    report.write_site(results=tree.results, repository=tree.repository, out=out)
-    return tree, out
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory):
-    """A site made of commit messages that want to be code."""
-    return written(synthetic.build(tmp_path_factory.mktemp("hostile"), messages=HOSTILE, author=AUTHOR))
-
-
-def is_complaint(message):
-    # INKED, and not the page, reads canvases back
-    return message.type in ("error", "warning") and "willReadFrequently" not in message.text
-
-
-@pytest.fixture
-def tab(chromium):
-    """A page without a network that fails the test for anything it complains about."""
-    context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
-    page = context.new_page()
-    complaints, requests = [], []
-    page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    yield page
-    context.close()
-    assert complaints == []
-    assert all(url.startswith(("file://", "data:")) for url in requests), requests
-
-
-def show(tab, out, name):
-    tab.goto((out / name).as_uri())
-    if name.startswith("kernel"):
-        tab.wait_for_selector("section.trend[data-ready=yes]")
-
-
-def hover(tab, name, index):
-    """Move the mouse on to a dot of the chart and return its tooltip's text."""
-    tab.wait_for_function(f"({INKED})() > 500")
-    place = tab.evaluate(DOT, {"name": name, "index": index})
-    tab.mouse.move(place["x"] - 3, place["y"])
-    tab.mouse.move(place["x"], place["y"])
-    tip = tab.locator(".tip")
-    tip.wait_for(state="visible")
-    return tip.text_content(), place
-
-
-def change(tab, act):
-    """Let the reader change a choice, and wait until the chart shows it."""
-    drawn = "document.querySelector('section.trend').dataset.drawn"
-    before = tab.evaluate(drawn)
-    act()
-    tab.wait_for_function(f"{drawn} !== {before!r}")
-
-
-def choose(tab, name, value):
-    change(tab, lambda: tab.select_option(f"select[name={name}]", value))
+from tests.findings import evidenced
+from tests.findings.synthetic_extras import OTHER
+from tests.site.browser import INKED, POINTS, change, choose, hover, show, written
+from tests.site.pages import AUTHOR, HOSTILE
+from tests.site.test_charts import SCHEMES
+from tests.synthetic import ENVIRONMENT, MACHINE
 
 
 def test_the_trend_shows_the_planted_step(tab, site):
@@ -295,3 +183,421 @@ def test_hostile_messages_are_shown_and_not_executed(tab, hostile):
         assert message.partition("\n")[0] in text
         assert AUTHOR in text
         assert tab.evaluate("window.pwned") is None
+
+
+# ---- addresses --------------------------------------------------------------------------------------------------
+
+READY = "section.trend[data-ready=yes]"
+ROOFLINE = "section.roofline[data-ready=yes]"
+FIELDS = """() => Array.from(document.querySelectorAll("main select, main input"), (field) =>
+  [field.name, field.type === "checkbox" ? field.checked : field.value])"""
+CHOICES = {
+    "index.html": "kernel=matmul",
+    "findings.html": "state=&kind=regression",
+    "kernel-matmul-Cpu.html": "unit=%C2%B5s&state=cold&hide=native",
+    "compare.html": "kernel=matmul+Cpu&unit=%C2%B5s&sort=name",
+    "roofline.html": "benchmark=matmul.Cpu.time_hot&implementation=native",
+    "measurement.html": "commit={oldest}",
+}
+
+
+@pytest.fixture(scope="module")
+def whole_site(whole_tree, tmp_path_factory):
+    """A whole_site of two machines, two devices and both cache states."""
+    out = tmp_path_factory.mktemp("whole") / "site"
+    report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=out)
+    return whole_tree, out
+
+
+def settle(tab):
+    """Wait until a page has taken up its address and shows nothing new."""
+    tab.wait_for_load_state("networkidle")
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 300)))")
+
+
+@pytest.mark.slow
+def test_a_row_of_the_home_page_opens_its_own_machine_and_cache_state(tab, whole_site):
+    show(tab, whole_site[1], "index.html")
+    row = f".grid[data-machine='{OTHER}'] tr[data-kernel=matmul][data-device=Cpu][data-state=hot]"
+    tab.locator(f"{row}[data-implementation=native] th a").click()
+    tab.wait_for_selector(READY)
+    assert tab.input_value("select[name=state]") == "hot"
+    assert tab.locator("select[name=machine] option:checked").get_attribute("data-machine") == OTHER
+    assert tab.locator(".behind:visible h2").inner_text() == f"{OTHER} hot"
+
+
+@pytest.mark.slow
+def test_a_kernels_page_begins_with_hot_calls(tab, whole_site):
+    show(tab, whole_site[1], "kernel-matmul-Cpu.html")
+    assert tab.input_value("select[name=state]") == "hot"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_skip_link_leaves_what_is_chosen(tab, whole_site, name):
+    tree, out = whole_site
+    tab.goto((out / name).as_uri() + "#" + CHOICES[name].format(oldest=tree.commits[0]))
+    settle(tab)
+    before = (tab.url, tab.evaluate(FIELDS))
+    tab.locator("a.skip").focus()
+    tab.keyboard.press("Enter")
+    settle(tab)
+    assert tab.evaluate("document.activeElement.id") == "main"
+    assert (tab.url, tab.evaluate(FIELDS)) == before
+
+
+@pytest.mark.slow
+def test_the_way_to_a_machine_keeps_the_filters_unless_they_hide_it(tab, whole_site):
+    tab.goto((whole_site[1] / "index.html").as_uri() + "#kernel=matmul")
+    crumb = tab.locator(".crumbs a", has_text=OTHER)
+    crumb.click()
+    settle(tab)
+    assert tab.url.endswith("#kernel=matmul")
+    assert tab.input_value("select[name=kernel]") == "matmul"
+    tab.select_option("select[name=machine]", "bench-1")
+    assert tab.locator(f".grid[data-machine='{OTHER}']").is_hidden()
+    crumb.click()
+    settle(tab)
+    assert tab.input_value("select[name=machine]") == ""
+    assert "#" not in tab.url
+    top = tab.locator(f".grid[data-machine='{OTHER}'] h2").bounding_box()["y"]
+    assert 0 <= top < 900
+
+
+def missed(*gone):
+    """Return what a page says of what an address names and is not there."""
+    named = (f"{what} “\u2068{name}\u2069”" for what, name in gone)
+    return f"Not here, so something else is shown: {', '.join(named)}."
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "gone"),
+    [
+        ("machine=gone&case=float16-8x8x8", [("machine", "gone"), ("test case", "float16-8x8x8")]),
+        (f"machine={OTHER}&environment=old&state=cold", [("environment", "old"), ("cache state", "cold")]),
+        ("environment=old&unit=parsec", [("environment", "old"), ("quantity", "parsec")]),
+        ("range=7&scale=round", [("number of commits", "7"), ("scale", "round")]),
+        ("source=abcd", [("source as of", "abcd")]),
+    ],
+)
+def test_what_the_address_of_a_kernel_names_in_vain_is_said(tab, whole_site, address, gone):
+    tab.goto((whole_site[1] / "kernel-matmul-Cpu.html").as_uri() + f"#{address}")
+    tab.wait_for_selector(READY)
+    assert tab.locator(".status").first.inner_text().startswith(missed(*gone))
+    if OTHER in address:  # the same machine's other environment is nearer than another machine
+        assert tab.locator("select[name=machine] option:checked").get_attribute("data-machine") == OTHER
+    tab.select_option("select[name=range]", "50")
+    tab.wait_for_function("!document.querySelector('.status').textContent.includes('Not here')")
+    assert "source" not in tab.url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "gone"),
+    [
+        ("machine=gone&environment=old&device=Cpu", [("machine", "gone"), ("environment", "old")]),
+        (f"machine={MACHINE}&environment={ENVIRONMENT}&device=Cuda", None),  # which all are, but not together
+        ("environment=old", [("environment", "old")]),
+        (f"machine=gone&machine={MACHINE}&machine=gone", [("machine", "gone")]),
+    ],
+)
+def test_a_roofline_says_at_its_top_which_machine_is_gone(tab, whole_site, address, gone):
+    tab.goto((whole_site[1] / "roofline.html").as_uri() + f"#{address}")
+    tab.wait_for_selector(ROOFLINE)
+    line = tab.locator("#missed")
+    pairs = [tuple(part.split("=")) for part in address.split("&")] if gone is None else gone
+    assert line.inner_text() == missed(*pairs)
+    assert 0 < line.bounding_box()["y"] < 300
+    assert tab.evaluate("window.scrollY") == 0 or MACHINE in address
+    tab.locator("section.roofline input").first.uncheck()
+    assert line.is_hidden()
+
+
+@pytest.mark.slow
+def test_a_roofline_says_which_series_of_a_machine_are_gone(tab, whole_site):
+    def opened(address):
+        tab.goto("about:blank")
+        tab.goto((whole_site[1] / "roofline.html").as_uri() + f"#{address}")
+        sections = tab.locator("section.roofline")
+        for index in range(sections.count()):  # one is filled when it comes into view
+            sections.nth(index).scroll_into_view_if_needed()
+            tab.wait_for_function(
+                "(index) => document.querySelectorAll('section.roofline')[index].dataset.ready", arg=index
+            )
+        return [line for line in tab.locator(".missed").all_inner_texts() if line]
+
+    address = f"machine={OTHER}&device=Cpu&benchmark=gone&case=float32-7&implementation=native&implementation=fortran"
+    (said,) = opened(address)
+    assert said == missed(("kernel", "gone"), ("test case", "float32-7"), ("implementation", "fortran"))
+    own = tab.locator(f"section.roofline[data-machine='{OTHER}'][data-device=Cpu]")
+    assert own.locator(".missed").inner_text() == said
+    assert own.locator("input:checked").evaluate_all("(all) => all.map((one) => one.value)") == ["native"]
+    own.locator("input:checked").uncheck()
+    settle(tab)
+    assert own.locator(".missed").is_hidden() and tab.locator("#missed").is_hidden()
+    assert opened("benchmark=matmul.Cpu.time_hot") == []  # which the sections of a GPU do not have
+    said = opened("implementation=fortran")
+    assert said and set(said) == {missed(("implementation", "fortran"))}
+    assert tab.locator("section.roofline").first.locator("input:not(:checked)").count() == 0
+
+
+@pytest.mark.slow
+def test_a_test_case_that_another_kernel_does_not_have_is_not_said_in_the_address(tab, whole_site):
+    tab.goto((whole_site[1] / "roofline.html").as_uri() + "#machine=bench-1&benchmark=matmul.Cpu.time_hot")
+    tab.wait_for_selector(ROOFLINE)
+    tab.locator("select[name=case]").first.select_option("float32-512x512x512")
+    tab.locator("select[name=benchmark]").first.select_option("add_mul_exp.Cpu.time_hot")
+    settle(tab)
+    assert "512" not in tab.url
+    assert tab.locator(".missed").first.is_hidden()
+
+
+@pytest.mark.slow
+def test_the_list_of_findings_says_which_filters_are_not_here(tab, whole_site):
+    tab.goto((whole_site[1] / "findings.html").as_uri() + "#state=lost&kind=regression&machine=gone")
+    line = tab.locator("#missed")
+    assert line.inner_text() == missed(("state", "lost"), ("machine", "gone"))
+    assert tab.locator("tr[data-state]:visible").count() > 0
+    tab.select_option("select[name=kind]", "")
+    assert line.is_hidden()
+    assert "lost" not in tab.url
+
+
+# ---- phones -----------------------------------------------------------------------------------------------------
+
+WIDTHS = (360, 390)
+# Names that are broken where there is no hyphen to break at
+BROKEN = """() => [...document.querySelectorAll("tbody th a, tbody th bdi, tbody td bdi")].filter((item) => {
+  const name = item.textContent.trim();
+  if (item.children.length > 0 || name.length >= 20 || /[\\s-]/.test(name)) return false;
+  const text = document.createRange();
+  text.selectNodeContents(item);
+  return new Set([...text.getClientRects()].map((box) => box.top)).size > 1;
+}).map((item) => item.textContent)"""
+# Words of commands that stand on more than one line although one has room for them
+BROKEN_COMMANDS = """() => [...document.querySelectorAll(".command-line code")].flatMap((code) => {
+  const found = [];
+  const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    for (const word of walker.currentNode.data.matchAll(/[^ ]+/g)) {
+      const range = document.createRange();
+      range.setStart(walker.currentNode, word.index);
+      range.setEnd(walker.currentNode, word.index + word[0].length);
+      const tops = new Set([...range.getClientRects()].map((box) => box.top));
+      if (word[0].length < 30 && tops.size > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})"""
+# Each table that is cut off, with what says so: its own covers, which scroll along, in the colour that lies behind it
+CUT = """() => [...document.querySelectorAll(".scroll")].flatMap((item) => {
+  if (item.scrollWidth <= item.clientWidth + 1) return [];
+  let behind = item.parentElement;
+  while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  const style = getComputedStyle(item);
+  return [[style.backgroundAttachment, style.backgroundImage.includes(getComputedStyle(behind).backgroundColor)]];
+})"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_phone_breaks_no_name_and_shows_where_there_is_more(tab, site, width):
+    tree, out = site
+    tab.set_viewport_size({"width": width, "height": 800})
+    cut = []
+    for name in ("index.html", "kernel-matmul-Cpu.html", f"commit-{tree.commits[2][:8]}.html", "roofline.html"):
+        show(tab, out, name)
+        assert len(set(tab.locator(".site a").evaluate_all("(links) => links.map((link) => link.offsetTop)"))) == 1
+        assert tab.evaluate(BROKEN) == [], name
+        cut += tab.evaluate(CUT)
+    assert len(cut) > 3 and all("local" in attached and "scroll" in attached and same for attached, same in cut)
+
+
+@pytest.mark.slow
+def test_findings_on_the_home_page_break_no_name(tab, whole_tree, tmp_path):
+    report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
+    tab.set_viewport_size({"width": WIDTHS[0], "height": 800})
+    show(tab, tmp_path, "index.html")
+    assert tab.locator("#findings ~ .scroll tbody th bdi").count() > 2
+    assert tab.evaluate(BROKEN) == []
+
+
+@pytest.mark.slow
+def test_commands_on_a_finding_break_at_blanks_only_and_are_copied_as_they_are(tab, tmp_path):
+    tree = synthetic.build(tmp_path)
+    (item, *_) = evidenced.write(tree)
+    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
+    for width in (320, *WIDTHS, 700, 900, 1100):
+        tab.set_viewport_size({"width": width, "height": 800})
+        show(tab, tmp_path / "site", finding_href(item.id))
+        assert tab.evaluate(BROKEN_COMMANDS) == [], width
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    wanted = [text for _, text in (*looks(item), *decisions(item))]
+    assert any("--case" in text for text in wanted)
+    codes = tab.locator(".command-line code")
+    assert sorted(codes.all_text_contents()) == sorted(wanted)
+    assert sorted(codes.evaluate_all("(all) => all.map((one) => one.innerText)")) == sorted(wanted)
+
+
+# ---- paper ------------------------------------------------------------------------------------------------------
+
+MUTED = SCHEMES["light"]["muted"]
+# What the printer gets is drawn when the event has ended: no frame comes in between
+PRINTED = """() => {
+  const plot = Bokeh.documents[0].roots()[0];
+  const drawn = () => {
+    const found = [];
+    const walk = (node) => {
+      if (node.shadowRoot) walk(node.shadowRoot);
+      for (const child of node.children) { if (child.tagName === "CANVAS") found.push(child.toDataURL()); walk(child); }
+    };
+    walk(document.querySelector(".chart"));
+    return found.join();
+  };
+  const seen = [];
+  for (const event of [null, "beforeprint", "afterprint"]) {
+    if (event !== null) window.dispatchEvent(new Event(event));
+    seen.push([plot.below[0].major_label_text_color, drawn()]);
+  }
+  return seen;
+}"""
+
+
+@pytest.mark.slow
+def test_what_is_folded_is_printed(tab, site):
+    tree, out = site
+    show(tab, out, f"commit-{tree.commits[2][:8]}.html")
+    tab.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = false; })")
+    row = tab.locator("details tbody td").first
+    folded = "(cell) => cell.checkVisibility({ contentVisibilityAuto: true })"
+    assert row.evaluate(folded) is False
+    tab.emulate_media(media="print")
+    assert row.evaluate(folded) is True
+    assert tab.evaluate("[...document.querySelectorAll('details')].every((fold) => fold.offsetHeight > 60)")
+
+
+@pytest.mark.slow
+def test_a_chart_is_printed_in_the_colours_of_paper(tab, site):
+    _, out = site
+    tab.emulate_media(color_scheme="dark")
+    show(tab, out, "kernel-matmul-Cpu.html")
+    tab.wait_for_timeout(300)  # the first frames are drawn
+    dark, paper, after = tab.evaluate(PRINTED)
+    assert (paper[0], after[0]) == (MUTED, dark[0]) and dark[0] != MUTED
+    assert paper[1] != dark[1] and after[1] != paper[1]
+
+
+@pytest.mark.slow
+def test_where_no_event_says_so_media_do(tab, site):
+    _, out = site
+    colour = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
+    tab.emulate_media(color_scheme="dark")
+    show(tab, out, "kernel-matmul-Cpu.html")
+    tab.emulate_media(color_scheme="dark", media="print")
+    tab.wait_for_function(f"{colour} === '#444'")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kernel-matmul-Cpu.html", "roofline.html"])
+def test_a_chart_fits_its_paper_and_says_what_is_drawn(tab, site, name):
+    _, out = site
+    show(tab, out, name)
+    tab.wait_for_selector("section[data-ready=yes]")
+    wide = "document.querySelector('.chart > :not(.paper)').clientWidth"
+    before = tab.evaluate(wide)
+    tab.uncheck("input[value=eager]")
+    tab.wait_for_timeout(300)  # it is drawn without
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    tab.emulate_media(media="print")
+    drawing = tab.locator(".chart > svg.paper")
+    box = drawing.bounding_box()
+    assert (drawing.get_attribute("width"), box["width"], box["height"] > 300) == ("680", 680, True)
+    assert {"GFLOPS"} & {word for text in drawing.locator("text").all_text_contents() for word in text.split()}
+    assert drawing.locator("path").count() > 10
+    assert tab.locator(".chart > :not(.paper)").is_hidden()
+    assert tab.locator("select[name=case]").is_visible()
+    assert tab.locator("fieldset label:visible").all_inner_texts() == ["native", "triton"]
+    tab.emulate_media(media="screen")
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert drawing.count() == 0
+    assert tab.evaluate(wide) == before > 1000
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")  # without one before
+    assert tab.evaluate(wide) == before
+
+
+# ---- findings ---------------------------------------------------------------------------------------------------
+
+# --- in a browser --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def findings_site(tmp_path_factory):
+    """A site of findings of every kind, and the findings."""
+    tree = synthetic.build(tmp_path_factory.mktemp("findings"))
+    items = evidenced.write(tree)
+    return written(tree)[1], items
+
+
+def rows_shown(tab):
+    return tab.locator("tr[data-state]:visible").count()
+
+
+@pytest.mark.slow
+def test_filters_live_in_the_url(tab, findings_site):
+    out, items = findings_site
+    tab.goto((out / "findings.html").as_uri())
+    assert rows_shown(tab) == sum(item.state in OPEN for item in items)
+    tab.select_option("[name=state]", "")
+    tab.select_option("[name=kind]", "environment")
+    assert rows_shown(tab) == 1 and tab.evaluate("location.hash") == "#state=&kind=environment"
+    tab.go_back()
+    tab.wait_for_function("document.querySelector('[name=kind]').value === ''")
+    assert rows_shown(tab) == len(items)
+    tab.goto("about:blank")
+    tab.goto((out / "findings.html").as_uri() + "#state=&text=Vectorise+matmul")
+    assert rows_shown(tab) >= 1 and tab.input_value("[name=text]") == "Vectorise matmul"
+    tab.fill("[name=text]", "no such thing")
+    assert rows_shown(tab) == 0 and tab.locator("#none").is_visible()
+    tab.goto((out / "findings.html").as_uri() + "#state=confirmed&machine=mars")
+    assert rows_shown(tab) > 0 and tab.input_value("[name=machine]") == ""
+
+
+@pytest.mark.slow
+def test_a_command_is_copied_by_keyboard_and_the_list_leads_to_the_page(tab, findings_site):
+    out, items = findings_site
+    tab.goto((out / "findings.html").as_uri())
+    tab.locator("tr[data-state] a").first.click()
+    assert tab.locator("h1").inner_text().startswith("matmul got")
+    tab.goto((out / finding_href(items[0].id)).as_uri())
+    button = tab.locator("button[data-copy]").first
+    button.focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_function("document.querySelector('button[data-copy]').textContent === 'copied'")
+    tab.locator("summary").first.focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("details[open] tbody tr").count() >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 1200])
+def test_findings_fit_their_window(tab, findings_site, width):
+    out, items = findings_site
+    tab.set_viewport_size({"width": width, "height": 800})
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        for name in ("findings.html", *(finding_href(item.id) for item in items)):
+            tab.goto((out / name).as_uri())
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+@pytest.mark.slow
+def test_without_a_script_the_list_is_whole(chromium, findings_site):
+    out, items = findings_site
+    context = chromium.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto((out / "findings.html").as_uri())
+    assert page.locator("tr[data-state]:visible").count() == len(items)
+    page.goto((out / finding_href(items[0].id)).as_uri())
+    assert page.locator("button:visible").count() == 0 and page.locator("pre:visible").count() >= 3
+    context.close()

@@ -3,19 +3,21 @@
 import json
 import math
 import random
+import shutil
 from urllib.parse import urlencode
 
 import pytest
 
 from kernel_velocity import units
 from kernel_velocity.site import model, report
-from kernel_velocity.site.outputs import series_name
+from kernel_velocity.site.writer import series_name
 from tests import synthetic
 from tests.site import machine_records
-from tests.site.test_browser import chromium, tab  # noqa: F401 - fixtures
-from tests.site.test_report import AUTHOR, HOSTILE
+from tests.site.pages import AUTHOR, HOSTILE, results_file
+from tests.site.test_integer_rates import FLOATS, INTEGERS, units_of
 
 pytestmark = pytest.mark.slow
+
 PAGES = ("roofline.html", "machines.html", "measurement.html")
 SOURCE = """(name) => {
   const plot = Bokeh.documents[0].roots()[0];
@@ -34,7 +36,6 @@ MOVED = """(data) => {
   plot.renderers.map((item) => item.data_source).find((item) => item.name === "points").data = data;
 }"""
 READY = "section.roofline[data-ready=yes]"
-
 DEEP_TEXT = """(host) => {
   const text = (node) => [...(node.shadowRoot ?? node).childNodes].map((child) =>
     child.nodeType === Node.TEXT_NODE ? child.data : child.tagName === "STYLE" ? "" : text(child)).join("\\n");
@@ -49,7 +50,7 @@ def whole(folder, **names):
     if machine == synthetic.MACHINE:
         for index in range(5):
             machine_records.add_gauges(tree, index)
-        path = tree.results / machine / "telemetry" / f"{machine_records.results_file(tree, 4).stem}.jsonl"
+        path = tree.results / machine / "telemetry" / f"{results_file(tree, 4).stem}.jsonl"
         path.write_text(path.read_text().replace('"h": 0.01', '"h": 0.9'))
     for index in range(3):
         machine_records.add_ceilings(tree, index, machine=machine, peak_float32=(90 - 8 * index) * 1e9)
@@ -83,7 +84,7 @@ def hostile(tmp_path_factory):
     return tree, out
 
 
-def show(tab, out, name, **address):  # noqa: F811
+def show(tab, out, name, **address):
     tab.goto("about:blank")
     tab.goto((out / name).as_uri() + (f"#{urlencode(address)}" if address else ""))
     if name == "roofline.html":
@@ -92,7 +93,7 @@ def show(tab, out, name, **address):  # noqa: F811
         tab.wait_for_selector("body[data-ready]")
 
 
-def test_each_series_path_over_the_commits(tab, site):  # noqa: F811
+def test_each_series_path_over_the_commits(tab, site):
     tree, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     points = tab.evaluate(SOURCE, "points")
@@ -106,7 +107,7 @@ def test_each_series_path_over_the_commits(tab, site):  # noqa: F811
     assert sorted(tab.evaluate(SOURCE, "names")["text"]) == ["eager", "native", "triton"]
 
 
-def test_the_choice_is_in_the_address_and_comes_back(tab, site):  # noqa: F811
+def test_the_choice_is_in_the_address_and_comes_back(tab, site):
     _, out = site
     show(tab, out, "roofline.html")
     assert tab.locator("tr[data-series]:visible").count() == 6
@@ -123,7 +124,7 @@ def test_the_choice_is_in_the_address_and_comes_back(tab, site):  # noqa: F811
     assert set(tab.evaluate(SOURCE, "points")["implementation"]) == {"native", "triton"}
 
 
-def test_all_kernels_are_their_newest_values(tab, site):  # noqa: F811
+def test_all_kernels_are_their_newest_values(tab, site):
     tree, out = site
     show(tab, out, "roofline.html")
     tab.select_option("select[name=benchmark]", "")
@@ -131,7 +132,7 @@ def test_all_kernels_are_their_newest_values(tab, site):  # noqa: F811
     assert set(tab.evaluate(SOURCE, "points")["commit"]) == {tree.commits[-1][:8]}
 
 
-def test_a_point_tells_and_a_click_opens_its_commit(tab, site):  # noqa: F811
+def test_a_point_tells_and_a_click_opens_its_commit(tab, site):
     tree, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     points = tab.evaluate(SOURCE, "points")
@@ -148,7 +149,7 @@ def test_a_point_tells_and_a_click_opens_its_commit(tab, site):  # noqa: F811
     tab.wait_for_url(f"**/commit-{tree.commits[-1][:8]}.html")
 
 
-def test_a_click_on_points_that_overlap_opens_the_nearest(tab, site):  # noqa: F811
+def test_a_click_on_points_that_overlap_opens_the_nearest(tab, site):
     _, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     points = tab.evaluate(SOURCE, "points")
@@ -171,7 +172,7 @@ def measurement(tree, index, wanted):
 NATIVE = ("add_mul_exp.Cpu.time_hot", "native", "float32-500k")
 
 
-def test_a_measurement_says_how_it_came_to_be(tab, site):  # noqa: F811
+def test_a_measurement_says_how_it_came_to_be(tab, site):
     tree, out = site
     item, name = measurement(tree, 3, NATIVE)
     show(tab, out, "measurement.html", commit=tree.commits[3], series=name)
@@ -187,7 +188,7 @@ def test_a_measurement_says_how_it_came_to_be(tab, site):  # noqa: F811
     assert tab.locator("#commit a").get_attribute("href") == f"commit-{tree.commits[3][:8]}.html"
 
 
-def test_choosing_another_series_changes_the_address(tab, site):  # noqa: F811
+def test_choosing_another_series_changes_the_address(tab, site):
     tree, out = site
     show(tab, out, "measurement.html")
     assert tree.commits[-1] in tab.url
@@ -198,7 +199,7 @@ def test_choosing_another_series_changes_the_address(tab, site):  # noqa: F811
     assert "matmul" in tab.locator("#title").inner_text()
 
 
-def test_an_address_of_nothing_says_so(tab, site):  # noqa: F811
+def test_an_address_of_nothing_says_so(tab, site):
     tree, out = site
     show(tab, out, "measurement.html", commit="f" * 40, series="series-0")
     assert "Nothing is recorded" in tab.locator("#status").inner_text()
@@ -208,7 +209,7 @@ def test_an_address_of_nothing_says_so(tab, site):  # noqa: F811
     assert tab.locator("#status").inner_text() == ""
 
 
-def test_raw_samples_are_shown_where_they_are_kept(tab, site):  # noqa: F811
+def test_raw_samples_are_shown_where_they_are_kept(tab, site):
     tree, out = site
     show(tab, out, "measurement.html", series=measurement(tree, 4, NATIVE)[1], commit=tree.commits[4])
     assert tab.locator("#trace svg").count() == 4
@@ -221,7 +222,7 @@ def test_raw_samples_are_shown_where_they_are_kept(tab, site):  # noqa: F811
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_no_page_is_wider_than_its_window(tab, site, hostile, width):  # noqa: F811
+def test_no_page_is_wider_than_its_window(tab, site, hostile, width):
     tab.set_viewport_size({"width": width, "height": 800})
     for _, out in (site, hostile):
         for name in PAGES:
@@ -229,7 +230,7 @@ def test_no_page_is_wider_than_its_window(tab, site, hostile, width):  # noqa: F
             assert tab.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
-def test_hostile_names_are_shown_and_not_executed(tab, hostile):  # noqa: F811
+def test_hostile_names_are_shown_and_not_executed(tab, hostile):
     _, out = hostile
     for name in PAGES:
         show(tab, out, name)
@@ -239,7 +240,7 @@ def test_hostile_names_are_shown_and_not_executed(tab, hostile):  # noqa: F811
     assert any("<script>" in text for text in options)
 
 
-def test_the_chart_follows_the_readers_colours(tab, site):  # noqa: F811
+def test_the_chart_follows_the_readers_colours(tab, site):
     _, out = site
     colour = "Bokeh.documents[0].roots()[0].center.find((part) => 'text_color' in part).text_color"
     tab.emulate_media(color_scheme="light")
@@ -249,7 +250,7 @@ def test_the_chart_follows_the_readers_colours(tab, site):  # noqa: F811
     tab.wait_for_function(f"{colour} !== {light!r}")
 
 
-def test_without_a_script_the_table_is_all_there(chromium, site):  # noqa: F811
+def test_without_a_script_the_table_is_all_there(chromium, site):
     _, out = site
     context = chromium.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
@@ -267,7 +268,7 @@ def test_the_data_beside_the_pages_is_json(site):
         assert json.loads(text) and not {"NaN", "Infinity"} & set(text.replace(",", " ").replace(":", " ").split())
 
 
-def test_nothing_is_drawn_beyond_a_chart(tab, site):  # noqa: F811
+def test_nothing_is_drawn_beyond_a_chart(tab, site):
     """A round whose own samples leave open far more than the rounds differ by."""
     tree, out = site
     show(tab, out, "measurement.html", series=measurement(tree, 4, NATIVE)[1], commit=tree.commits[4])
@@ -275,3 +276,227 @@ def test_nothing_is_drawn_beyond_a_chart(tab, site):  # noqa: F811
     drawn = [item.evaluate(reach) for item in tab.locator("svg.plot .whisker").all()]
     assert len(drawn) == 8
     assert all(0 <= top <= bottom <= 250 for top, bottom in drawn), drawn
+
+
+# ---- choices, lost and late data --------------------------------------------------------------------------------
+
+HASH = "decodeURIComponent(location.hash)"
+
+
+@pytest.fixture
+def losing(chromium, site, tmp_path):
+    """Return a function that opens a copy of the site without some data files, whose complaints are no failure."""
+    context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
+
+    def opened(name, *lost, **address):
+        out = tmp_path / "site"
+        shutil.copytree(site[1], out)
+        for pattern in lost:
+            for path in out.glob(f"data/{pattern}.js"):
+                path.unlink()
+        page = context.new_page()
+        page.goto((out / name).as_uri() + "".join(f"#{key}={value}" for key, value in address.items()))
+        return page
+
+    yield opened
+    context.close()
+
+
+def test_no_number_stands_under_the_commit_of_lost_rounds(losing, site):
+    tree, _ = site
+    page = losing("measurement.html", f"rounds-{tree.commits[1][:8]}-0")
+    page.wait_for_selector("body[data-ready]")
+    page.select_option("select[name=commit]", tree.commits[1])
+    page.wait_for_function("document.getElementById('status').textContent.includes('cannot be loaded')")
+    assert page.locator("#measurement").is_hidden()
+    assert page.locator("#commit").inner_text().startswith(tree.commits[1][:8])
+    assert f"commit={tree.commits[1]}" in page.url
+    page.reload()
+    page.wait_for_function("document.getElementById('status').textContent.includes('cannot be loaded')")
+    assert page.input_value("select[name=commit]") == tree.commits[1]
+
+
+def test_late_samples_leave_the_address_of_what_is_shown(tab, site):
+    tree, out = site
+    _, name = measurement(tree, 4, NATIVE)
+    show(tab, out, "measurement.html", commit=tree.commits[4])
+    tab.evaluate("""() => {
+      const load = KV.load;
+      window.held = [];
+      KV.load = async (name) => {
+        if (name.startsWith("traces-")) await new Promise((resolve) => window.held.push(resolve));
+        return load(name);
+      };
+    }""")
+    tab.evaluate(f"location.hash = 'commit={tree.commits[4]}&series={name}'")
+    tab.wait_for_function("window.held.length > 0")
+    tab.select_option("select[name=commit]", tree.commits[0])
+    tab.select_option("select[name=implementation]", "eager")  # which has no trace to wait for
+    tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[0]}')")
+    chosen = tab.evaluate(HASH)
+    tab.evaluate("window.held.forEach((resolve) => resolve())")
+    tab.evaluate("new Promise((resolve) => setTimeout(resolve, 50))")
+    assert tab.evaluate(HASH) == chosen
+    assert tab.evaluate("document.body.dataset.ready").startswith(tree.commits[0])
+
+
+def test_every_choice_of_a_measurement_is_a_step_and_the_trace_is_in_the_address(tab, site):
+    tree, out = site
+    _, name = measurement(tree, 4, NATIVE)
+    show(tab, out, "measurement.html", commit=tree.commits[4], series=name)
+    tab.wait_for_selector("#trace select")
+    tab.select_option("#trace select", "process-02")
+    assert "trace=process-02" in tab.url
+    second = tab.locator("#trace circle").nth(3).get_attribute("cy")
+    tab.reload()
+    tab.wait_for_selector("#trace select")
+    assert tab.input_value("#trace select") == "process-02"
+    assert tab.locator("#trace circle").nth(3).get_attribute("cy") == second
+    tab.select_option("select[name=commit]", tree.commits[0])
+    tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[0]}')")
+    tab.go_back()
+    tab.wait_for_function(f"document.body.dataset.ready.startsWith('{tree.commits[4]}')")
+    assert tab.input_value("#trace select") == "process-02"
+
+
+def test_lost_data_of_a_roofline_are_named(losing):
+    page = losing("roofline.html", "roofline-*")
+    page.wait_for_function("document.querySelector('.status').textContent !== ''")
+    assert "data/roofline-0-Cpu.js" in page.locator(".status").inner_text()
+
+
+def test_a_single_value_is_the_newest(tab, site):
+    show(tab, site[1], "roofline.html")
+    one = "{flop: 1, operation: 'FLOP', bytes: 1, seconds: 1, kernel: 'k', case: 'c', implementation: 'i', "
+    one += "least: null, bound: ''}"
+    drawn = f"(count) => points({one}, {{commit: Array(count).fill('a'.repeat(40)), seconds: Array(count).fill(1)}}"
+    drawn += ", new Map()).map((row) => [Math.round(100 * row.alpha), row.size])"
+    assert tab.evaluate(drawn, 1) == [[100, 11]]
+    assert tab.evaluate(drawn, 3) == [[15, 6], [57, 6], [100, 11]]
+
+
+def test_what_a_roofline_draws_is_a_table_too(tab, site):
+    tree, out = site
+    show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
+    tab.click(".behind-chart summary")
+    points = tab.evaluate(SOURCE, "points")
+    told = tab.locator(".behind-chart tbody tr").evaluate_all("(rows) => rows.map((row) => row.innerText.split('\\t'))")
+    drawn = zip(*(points[name] for name in ("commit", "implementation", "rate", "time")), strict=True)
+    assert sorted((row[0], row[2], row[4], row[8]) for row in told) == sorted(drawn)
+    assert told[0][0] == tree.commits[-1][:8]
+
+
+def test_no_implementation_is_a_choice_and_every_choice_a_step(tab, site):
+    _, out = site
+    show(tab, out, "roofline.html")
+    for number, name in enumerate(["eager", "native", "triton"]):
+        tab.uncheck(f"input[value={name}]")
+        tab.wait_for_function(
+            f"document.querySelectorAll('tr[data-series]:not([hidden])').length === {2 * (2 - number)}"
+        )
+    tab.reload()
+    tab.wait_for_selector(READY)
+    assert tab.locator("input:checked").count() == 0 and tab.evaluate(SOURCE, "points")["x"] == []
+    for number in (2, 4, 6):
+        tab.go_back()
+        tab.wait_for_function(f"document.querySelectorAll('tr[data-series]:not([hidden])').length === {number}")
+    assert "#" not in tab.url and tab.locator("input:checked").count() == 3
+
+
+def test_an_address_holds_the_choices_of_several_sections(tab, site):
+    _, out = site
+    show(tab, out, "roofline.html")
+    tab.evaluate("location.hash = 'machine=a&case=x&implementation=&machine=bench-1&case=float32-5M'")
+    tab.wait_for_function("document.querySelector('select[name=case]').value === 'float32-5M'")
+    assert tab.evaluate("groups().map(String)") == [
+        "machine=a&case=x&implementation=",
+        "machine=bench-1&case=float32-5M",
+    ]
+    assert tab.locator("input:checked").count() == 3
+
+
+def test_a_label_goes_where_no_roofs_label_and_no_other_is(tab, site):
+    """The slope's own label, too: it moves up the slope, away from a point."""
+    show(tab, site[1], "roofline.html")
+    aligned, slope = tab.evaluate("""() => {
+      const range = { start: 1, end: 100 };
+      const align = (text, x, y, text_align) => ({ text, x, y, text_align, x_offset: 10, y_offset: -7 });
+      const [slope, level] = [align("DRAM 30.5 GB/s", 10, 10, "left"), align("float32", 100, 50, "right")];
+      slope.setv = (place) => Object.assign(slope, place);
+      const plot = { inner_width: 600, inner_height: 400, x_range: range, y_range: range, center: [slope, level] };
+      const points = [10, 10, 50].map((at) => ({ x: at, y: at }));
+      const found = RooflineLabels.placed(plot, points, ["a", "b", "c"]);
+      const moved = RooflineLabels.placed(plot, [{ x: 1.2, y: 1.1 }], ["a"]);
+      return [found.align.map((align, index) => [align, found.down[index]]), [slope.x, slope.y, moved.down[0]]];
+    }""")
+    assert aligned[2][0] == "right" and aligned[0] != aligned[1]
+    assert slope[0] > 1.2 and slope[0] == pytest.approx(slope[1]) and slope[2] == 0
+
+
+# ---- other threads ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_two_threads(tree, tmp_path):
+    """The of_two_threads of a tree whose newest commit was measured with two threads, the others with one."""
+    for index in range(5):
+        machine_records.add_session(tree, index, threads="2" if index == 4 else "1")
+    machine_records.add_ceilings(tree, 0, threads=1)
+    machine_records.add_ceilings(tree, 4, threads=2)
+    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
+    return tree, tmp_path / "site"
+
+
+def test_a_roofline_says_so_of_its_older_points(tab, of_two_threads):
+    tree, out = of_two_threads
+    address = "#benchmark=matmul.Cpu.time_hot&case=float32-512x512x512&implementation=native"
+    tab.goto((out / "roofline.html").as_uri() + address)
+    tab.wait_for_selector("section.roofline[data-ready=yes]")
+    points = tab.evaluate(SOURCE, "points")
+    assert points["commit"][-1] == tree.commits[4][:8]
+    assert points["efficiency"][:4] == ["other threads"] * 4 and points["efficiency"][4].endswith("%")
+
+
+# ---- integers ---------------------------------------------------------------------------------------------------
+
+BOTH = [(INTEGERS, "GOPS"), (FLOATS, "GFLOPS")]
+
+
+def opened(tab, integers, page, address):
+    tab.goto(f"{(integers[1] / page).as_uri()}#{address}")
+
+
+@pytest.mark.parametrize(("case", "unit"), BOTH)
+def test_a_kernels_chart_and_its_table(tab, integers, case, unit):
+    opened(tab, integers, "kernel-matmul-Cpu.html", f"case={case}")
+    tab.wait_for_selector("section.trend[data-ready]")
+    assert tab.evaluate("Bokeh.documents[0].roots()[0].left[0].axis_label") == unit
+    assert unit in tab.locator(".status").first.inner_text()  # the roof
+    assert tab.locator(".behind-chart summary").inner_text() == f"The chart as a table: {unit}"
+    assert units_of([tab.locator(".behind-chart table").text_content()]) == {unit}
+
+
+@pytest.mark.parametrize(("case", "unit"), BOTH)
+def test_two_commits_side_by_side(tab, integers, case, unit):
+    opened(tab, integers, "compare.html", "kernel=matmul+Cpu")
+    tab.wait_for_selector("#rows tbody tr")
+    rows = [text for text in tab.locator("#rows tbody tr").all_inner_texts() if case in text]
+    assert units_of(rows) == {unit}
+
+
+@pytest.mark.parametrize(("case", "unit"), BOTH)
+def test_one_measurement(tab, integers, case, unit):
+    found = model.read(integers[0].results, integers[0].repository)
+    (name,) = [series_name(key) for key in found.keys if (key.implementation, key.case) == ("native", case)]
+    opened(tab, integers, "measurement.html", f"commit={integers[0].commits[-1]}&series={name}")
+    tab.wait_for_selector("body[data-ready]")
+    assert units_of([tab.locator("#value").inner_text()]) == {unit}
+
+
+@pytest.mark.parametrize(("case", "unit"), BOTH)
+def test_the_points_below_the_roofs(tab, integers, case, unit):
+    opened(tab, integers, "roofline.html", f"benchmark=matmul.Cpu.time_hot&case={case}")
+    tab.wait_for_selector("section.roofline[data-ready]")
+    told = tab.locator(".behind-chart table").text_content()
+    assert units_of([told]) == {unit}
+    assert ("FLOP/B" in told) == (unit == "GFLOPS")

@@ -1,11 +1,25 @@
-"""Charts: the document that Bokeh gets, and that it is axes and renderers only."""
+"""Charts, badges, colours and styles: documents for Bokeh, contrast by computation, rules that pages use."""
 
+import itertools
 import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markupsafe import Markup
 
-from kernel_velocity.site.charts import palette, trend
+from kernel_velocity.lab import replay_page
+from kernel_velocity.roofline.model import Level, Roofs
+from kernel_velocity.site import badges, model
+from kernel_velocity.site.charts import documents, palette, roofline, trend
+from kernel_velocity.site.charts.documents import FIRST, Documents, numbered
+from kernel_velocity.site.report import TEMPLATES, page_templates
 from tests import synthetic
+from tests.findings import synthetic_extras
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +94,368 @@ def test_a_shape_tells_neighbours_apart_where_a_colour_cannot(document):
         if item["attributes"]["name"].startswith("dots: ")
     ]
     assert len(shapes) == len(set(shapes)) == len(synthetic.IMPLEMENTATIONS)
+
+
+def documented(**roofs):
+    known = Roofs(**({"levels": (), "peaks": {}} | roofs))
+    plot = roofline.axes([0.25], [1e9], known, {name: each for name, each in known.peaks.items() if each}, [])
+    roofline.draw_roofs(plot, known, known.peaks, [])
+    return plot, [label.text for label in plot.center if type(label).__name__ == "Label"]
+
+
+def test_lines_that_lie_close_share_a_label():
+    _, texts = documented(peaks={"float32": 67e12, "float64": 66e12, "float16": 900e12, "int8": 1800e12})
+    assert texts == ["int8 1,800,000 GOPS", "float16 900,000 GFLOPS", "float32 67,000 GFLOPS, float64 66,000 GFLOPS"]
+    _, texts = documented(peaks={"float64": 200e9, "float16": 247e9, "float32": 247e9})
+    assert texts == ["float16, float32 247 GFLOPS, float64 200 GFLOPS"]
+
+
+def test_caches_are_named_from_above_and_dram_at_its_line():
+    levels = (("L1", 2e11), ("L2", None), ("L3", 5e10), ("DRAM", 1e10))
+    _, texts = documented(levels=tuple(Level(name=name, size=None, bandwidth=rate) for name, rate in levels))
+    assert texts == ["dashed, from above:\nL1 200 GB/s\nL3 50.0 GB/s", "DRAM 10.0 GB/s"]
+
+
+def test_a_plot_without_any_point_or_roof_has_axes():
+    plot = roofline.axes([], [], Roofs(levels=(), peaks={}), {}, [])
+    assert 0 < plot.x_range.start < plot.x_range.end and 0 < plot.y_range.start < plot.y_range.end
+
+
+# ---- documents that the cache stores ----------------------------------------------------------------------------
+
+DRAWN = {"root_id": "p7", "doc": {"roots": [{"id": "p7", "attributes": {"a": {"id": "p3"}, "b": [{"id": "p7"}]}}]}}
+
+
+@pytest.fixture
+def draw():
+    """What draws, and counts how often it did."""
+
+    def make():
+        make.times += 1
+        return DRAWN
+
+    make.times = 0
+    return make
+
+
+def test_a_document_is_made_once_for_what_it_follows_from(tmp_path, draw):
+    first = Documents(tmp_path).get("trend", ("a", "b"), draw)
+    assert Documents(tmp_path).get("trend", ("a", "b"), draw) == first
+    assert json.loads(first) == numbered(DRAWN, FIRST)
+    assert draw.times == 1
+    kept = Documents(tmp_path)
+    kept.get("trend", ("a",), draw)
+    kept.get("roofline", ("a", "b"), draw)
+    kept.get("trend", ("a", "b"), draw, first=2001)
+    assert draw.times == 4
+
+
+def test_it_is_safe_in_a_script_element_of_a_page(tmp_path):
+    for _ in range(2):  # made, and kept
+        text = Documents(tmp_path).get("trend", (), lambda: DRAWN | {"title": "</script><b>&'"})
+        assert isinstance(text, Markup) and not {*"<>&'"} & {*text}
+        assert json.loads(text)["title"] == "</script><b>&'"
+        assert [*json.loads(text)] == [*DRAWN, "title"]  # in its own order
+
+
+def test_other_code_makes_it_again(tmp_path, draw, monkeypatch):
+    Documents(tmp_path).get("trend", (), draw)
+    monkeypatch.setattr(documents.cache, "code", lambda *rooms: "other")
+    Documents(tmp_path).get("trend", (), draw)
+    assert draw.times == 2
+
+
+def test_where_nothing_can_be_kept_it_lasts_as_long_as_the_report(tmp_path, draw):
+    (tmp_path / "file").write_text("in the way")
+    for folder in (None, tmp_path / "file"):
+        kept = Documents(folder)
+        assert kept.get("trend", (), draw) == kept.get("trend", (), draw)
+    assert draw.times == 2
+
+
+def test_only_the_newest_documents_are_stored(tmp_path, draw, monkeypatch):
+    monkeypatch.setattr(documents, "MOST", 2)
+    kept = Documents(tmp_path)
+    for name in "abac":
+        kept.get(name, (), draw)
+    assert draw.times == 3
+    kept = Documents(tmp_path)
+    kept.get("b", (), draw)
+    kept.get("c", (), draw)
+    assert draw.times == 3
+    kept.get("a", (), draw)
+    assert draw.times == 4
+
+
+def test_what_two_processes_draw_at_once_is_kept_of_both(tmp_path, draw):
+    ours, theirs = Documents(tmp_path), Documents(tmp_path)
+    ours.get("trend", ("a",), draw)
+    theirs.get("roofline", (), draw)
+    for name, parameters in (("trend", ("a",)), ("roofline", ())):
+        Documents(tmp_path).get(name, parameters, draw)
+    assert draw.times == 2
+
+
+def test_models_are_numbered_in_the_order_in_which_they_are_named():
+    attributes = {"a": {"id": "p12"}, "b": [{"id": "p11"}]}
+    assert numbered(DRAWN, 11) == {"root_id": "p11", "doc": {"roots": [{"id": "p11", "attributes": attributes}]}}
+
+
+def test_a_document_is_the_same_whatever_was_drawn_before():
+    one, other = (numbered(trend.document(("eager", "native")), FIRST) for _ in range(2))
+    assert json.dumps(one) == json.dumps(other)
+
+
+# ---- badges -----------------------------------------------------------------------------------------------------
+
+
+def drawn(results, repository):
+    """Return the badges as text by file name."""
+    templates = page_templates()
+    return {
+        made.name: templates.get_template(made.template).render(made.context)
+        for made in badges.build(model.read(results, repository))
+    }
+
+
+def title(text):
+    return ET.fromstring(text)[0].text
+
+
+def test_every_kernel_and_device_has_one(whole_tree):
+    tree = whole_tree
+    found = drawn(tree.results, tree.repository)
+    kernels = ("add_mul_exp", "matmul")
+    assert set(found) == {f"badge-{kernel}-{device}.svg" for kernel in kernels for device in ("Cpu", "Cuda")}
+    newest = tree.commits[-1][:8]
+    wanted = (
+        "matmul on Cuda: 2,500 GFLOPS · 4.1% of the roof "
+        f"(native, float32-512x512x512, {synthetic_extras.OTHER}, commit {newest})"
+    )
+    assert title(found["badge-matmul-Cuda.svg"]) == wanted
+
+
+def test_without_ceilings_it_says_the_change(tree):
+    found = drawn(tree.results, tree.repository)["badge-add_mul_exp-Cpu.svg"]
+    assert re.fullmatch(r"add_mul_exp on Cpu: 12\.5 GFLOPS · ≈ 0\.\d% (faster|slower) \(native, .*\)", title(found))
+    assert badges.COLOUR in found
+
+
+@pytest.mark.parametrize(("factor", "ground"), [(0.5, badges.COLOURS["faster"]), (2.0, badges.COLOURS["slower"])])
+def test_a_change_for_sure_has_its_colour(tree, factor, ground):
+    for path in (tree.results / synthetic.MACHINE / "telemetry").glob(f"{tree.commits[-1][:8]}*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps({**line, "e": factor * line["e"]}) + "\n" for line in lines))
+    for path in (tree.results / synthetic.MACHINE).glob(f"{tree.commits[-1][:8]}*.json"):
+        data = json.loads(path.read_text())
+        for row in data["results"].values():
+            row[0] = [value and factor * value for value in row[0]]
+        path.write_text(json.dumps(data))
+    assert ground in drawn(tree.results, tree.repository)["badge-matmul-Cpu.svg"]
+
+
+def test_controls_are_not_ours(tree):
+    for path in (tree.results / synthetic.MACHINE).glob("*-*.json"):
+        data = json.loads(path.read_text())
+        for row in data["results"].values():
+            half = len(row[0]) // len(synthetic.IMPLEMENTATIONS)
+            row[0][half:] = [float("nan")] * (len(row[0]) - half)  # only eager, the first of the axis, is left
+        path.write_text(json.dumps(data))
+    assert drawn(tree.results, tree.repository) == {}
+
+
+def test_hostile_names_stay_text_in_a_valid_picture(hostile_tree):
+    found = drawn(hostile_tree.results, hostile_tree.repository)
+    assert len(found) == 4
+    for text in found.values():
+        root = ET.fromstring(text)
+        assert {item.tag.rpartition("}")[2] for item in root.iter()} == {
+            "svg",
+            "title",
+            "clipPath",
+            "rect",
+            "g",
+            "text",
+        }
+        assert int(root.get("width")) < 500
+    (longest,) = [text for name, text in found.items() if "add_mul_exp" in name and name.endswith("Cuda.svg")]
+    shown = [item.text for item in ET.fromstring(longest).iter() if item.tag.endswith("}text")]
+    assert shown[0].endswith("… Cuda")
+
+
+@settings(max_examples=30)
+@given(st.text(), st.text())
+def test_a_text_is_as_wide_as_its_letters(one, other):
+    assert badges.width(one + other) == badges.width(one) + badges.width(other) == badges.width(other + one)
+
+
+def test_the_widths_are_those_of_the_font():
+    matplotlib = pytest.importorskip("matplotlib")
+    font = pytest.importorskip("fontTools.ttLib").TTFont(matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf")
+    cmap, metrics, whole = font.getBestCmap(), font["hmtx"], font["head"].unitsPerEm
+    for letter in [*map(chr, range(32, 127)), *badges.SIGNS]:
+        assert badges.width(letter) == round(1000 * metrics[cmap[ord(letter)]][0] / whole), letter
+
+
+# ---- colours ----------------------------------------------------------------------------------------------------
+
+TEXT, GRAPHICS = 4.5, 3.0  # contrast that WCAG 2.2 wants (1.4.3 and 1.4.11, level AA)
+# What dichromats see of linear sRGB: Machado, Oliveira and Fernandes, "A physiologically-based model for simulation of
+# color vision deficiency", IEEE TVCG 15(6), 2009, severity 1.0.
+SIMULATED = {
+    "everybody": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+}
+APART = 35.0  # of CIELAB (CIE 1976), between implementations that have a colour of their own; 2.3 is just noticeable
+FURTHER_APART = 15.0  # between any two
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+WHITE = XYZ @ np.ones(3)  # D65
+
+
+def linear(colour):
+    """Return a "#rrggbb" as linear sRGB, (3,) (IEC 61966-2-1)."""
+    values = np.array([int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one, other):
+    """Return the contrast of two colours as WCAG defines it, 1 to 21."""
+    dark, light = sorted(float(XYZ[1] @ linear(colour)) for colour in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def lab(colour):
+    """Return linear sRGB in CIELAB."""
+    ratio = XYZ @ np.clip(colour, 0, 1) / WHITE
+    f = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio * (29 / 6) ** 2 / 3 + 4 / 29)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def closest(colours, matrix):
+    seen = [lab(matrix @ linear(colour)) for colour in colours]
+    return min(float(np.linalg.norm(one - other)) for one, other in itertools.combinations(seen, 2))
+
+
+def variables():
+    """Return the colours of style.css by scheme and name."""
+    text = (TEMPLATES / "static" / "style.css").read_text(encoding="utf-8")
+    light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part)) for part in text.split("@media", 2)[:2])
+    return {"light": light, "dark": light | dark}
+
+
+SCHEMES = variables()
+ALL = palette.colours((*palette.COLOURS, "a", "b", "c"))
+MARKS = {name: colour for name, colour in SCHEMES["light"].items() if name.startswith("mark-")}
+HEXADECIMAL = re.compile(r"#(?:[0-9a-f]{6}|[0-9a-f]{3})\b(?!-)|\brgba?\(|\bhsla?\(", re.IGNORECASE)
+BADGE = badges.GREY  # behind white text, as badges have it everywhere; nothing of a page
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("ground", ["ground", "card", "shade"])
+@pytest.mark.parametrize("name", ["ink", "muted", "link", "faster", "slower", "failed", "event"])
+def test_text_can_be_read(scheme, ground, name):
+    assert contrast(SCHEMES[scheme][name], SCHEMES[scheme][ground]) >= TEXT
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("hue", ["red", "amber", "green", "blue", "violet", "grey"])
+def test_chips_can_be_read(scheme, hue):
+    assert contrast(SCHEMES[scheme][hue], SCHEMES[scheme][f"{hue}-tint"]) >= TEXT
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("ground", ["ground", "card"])
+def test_what_is_drawn_can_be_seen(scheme, ground):
+    found = SCHEMES[scheme]
+    for colour in (found["edge"], found["focus"], *MARKS.values(), *ALL.values()):
+        assert contrast(colour, found[ground]) >= GRAPHICS, colour
+
+
+@pytest.mark.parametrize("sight", SIMULATED)
+def test_implementations_are_told_apart_by_everybody(sight):
+    assert closest(palette.COLOURS.values(), SIMULATED[sight]) >= APART
+    assert closest(ALL.values(), SIMULATED[sight]) >= FURTHER_APART
+
+
+@pytest.mark.parametrize("sight", SIMULATED)
+def test_other_marks_are_told_apart_too(sight):
+    assert closest(MARKS.values(), SIMULATED[sight]) >= FURTHER_APART
+    assert (
+        closest((MARKS["mark-blue"], MARKS["mark-orange"]), SIMULATED[sight]) >= APART
+    )  # before and after, good and bad
+    assert closest(replay_page.COLOURS.values(), SIMULATED[sight]) >= APART
+    for found in SCHEMES.values():  # adjusted values lie on those that are as measured, which may be flagged
+        for other in ("link", "slower"):
+            assert closest((MARKS["mark-violet"], found[other]), SIMULATED[sight]) >= FURTHER_APART
+
+
+def named_colours(path):
+    """Return the colours that a file names itself; of a style sheet those of its rules, no selector such as #abc."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".css":
+        text = " ".join(re.findall(r":[^;{}]*[;}]", text))
+    return {found.lower() for found in HEXADECIMAL.findall(text)}
+
+
+FILES = [path for path in TEMPLATES.rglob("*") if path.suffix in (".css", ".js", ".html") and path.name != "style.css"]
+
+
+FILES += sorted(Path(palette.__file__).parent.glob("*.py"))
+
+
+def test_no_page_has_a_colour_of_its_own():
+    """Style sheets and scripts use style.css's variables; Python, which draws without it, the same colours."""
+    known = {*SCHEMES["light"].values(), *SCHEMES["dark"].values(), *ALL.values(), BADGE}
+    own = {path.name: named_colours(path) - (known if path.suffix in (".py", ".html") else set()) for path in FILES}
+    assert {name: found for name, found in own.items() if found} == {}
+    assert set(MARKS.values()) <= set(ALL.values())
+
+
+def test_a_colour_of_its_own_is_found(tmp_path):
+    sheet = tmp_path / "page.css"
+    sheet.write_text("#abc, #add p { color: var(--ink); }\n.a:hover { fill: #8A63D2; stroke: rgb(0 0 0 / 18%) }")
+    assert named_colours(sheet) == {"#8a63d2", "rgb("}
+
+
+def test_the_computation_finds_what_is_known():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert lab(linear("#ffffff")) == pytest.approx([100, 0, 0], abs=1e-6)
+    assert lab(linear("#ff0000")) == pytest.approx([53.24, 80.09, 67.20], abs=0.01)
+    for matrix in SIMULATED.values():
+        assert matrix @ np.ones(3) == pytest.approx(np.ones(3), abs=1e-4)  # grey stays grey
+    # violet and blue of one lightness, which charts were once drawn with
+    assert closest(("#8a63d2", "#2f7fd0"), SIMULATED["deuteranopia"]) < 2.3
+
+
+# ---- style sheets -----------------------------------------------------------------------------------------------
+
+STATIC = TEMPLATES / "static"
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+def rules(path):
+    """Return the rules of a style sheet without comments, those inside of @media, too, as selector and declarations."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [(selector.strip(), said.strip()) for selector, said in re.findall(r"([^{}]+)\{([^{}]*)\}", text)]
+
+
+def test_every_class_of_a_rule_is_one_that_pages_have():
+    selectors = [selector for path in STATIC.glob("*.css") for selector, _ in rules(path)]
+    styled = {name.replace("\\", "") for name in re.findall(r"\.(-?[A-Za-z_](?:[\w-]|\\/)*)", " ".join(selectors))}
+    sources = [*TEMPLATES.glob("*.html"), *STATIC.glob("*.js"), *TOOLS.rglob("*.py")]
+    words = {word for path in sources for word in re.findall(r"[\w/-]+", path.read_text(encoding="utf-8"))}
+    assert len(styled) > 100
+    assert styled <= words
+
+
+def test_no_page_says_again_what_the_style_of_all_pages_says():
+    shared = set(rules(STATIC / "style.css"))
+    again = [(path.name, rule) for path in STATIC.glob("*.css") if path.name != "style.css" for rule in rules(path)]
+    assert [item for item in again if item[1] in shared] == []

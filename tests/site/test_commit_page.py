@@ -1,5 +1,6 @@
 """A commit's page: what it changed, against what, how it was built and on what machine."""
 
+import json
 import re
 
 import git
@@ -10,18 +11,29 @@ from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.results import lines
 from kernel_velocity.results.measurement import OUTCOMES
 from kernel_velocity.results.sessions import SessionFacts
-from kernel_velocity.runner import fingerprint
-from kernel_velocity.series.changes import Change
+from kernel_velocity.series import changes, layout
+from kernel_velocity.series.changes import NONE, Change
 from kernel_velocity.site import badges, report
 from kernel_velocity.site.pages import commit as commit_page
-from kernel_velocity.site.pages import commit_changes, commit_tables, commit_values, home
+from kernel_velocity.site.pages import commit_values, home
+from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
 from tests import synthetic
 from tests.findings import nights
-from tests.series.one_by_one import everything
-from tests.site.test_home_page import affected, keep, skip
-from tests.site.test_pages import commit, make_na, read, row_of, rows_of
-
-PARTS = {"environment": "hosttorch-py3.11", "method": "a1b2c3d4"}
+from tests.series.one_by_one import best_before, everything
+from tests.site.pages import (
+    PARTS,
+    affected,
+    commit,
+    keep,
+    kernel,
+    make_na,
+    make_ragged,
+    read,
+    results_file,
+    row_of,
+    say_why,
+    shown,
+)
 
 
 def names(rows):
@@ -47,7 +59,7 @@ def change_of(values, row):
 
 def test_every_value_of_the_line_says_what_its_trend_says(tree):
     found, data = read(tree), everything(tree)
-    line = commit_changes.Line.of(found)
+    line = commit_values.Line(found)
     for place, sha in enumerate(found.line):
         values = line.at(place)
         assert set(values.keys) == {item.key for item in found.at(sha)}
@@ -70,8 +82,8 @@ def test_findings_stand_first_the_surest_of_them_before_the_others_then_the_larg
         ("matmul", "native", "float32-512x512x512"),
         ("add_mul_exp", "native", "float32-5M"),
     ]
-    assert page.changed[0].finding == "confirmed: time +1.00% (95% interval -0.0100% to +2.01%)"
-    assert [row.finding_href for row in page.changed] == ["finding-sure.html", "finding-maybe.html", "", ""]
+    assert page.changed[0].finding.text == "confirmed: time +1.00% (95% interval -0.0100% to +2.01%)"
+    assert [row.finding.href for row in page.changed] == ["finding-sure.html", "finding-maybe.html", "", ""]
     rest = [float(row.cell.change.removesuffix("x faster")) for row in page.changed[2:]]
     assert rest == sorted(rest, reverse=True) and len(rest) == 2
     assert [line.href for line in page.findings] == ["finding-maybe.html", "finding-sure.html"]
@@ -86,7 +98,7 @@ def test_what_did_not_change_is_folded_by_kernel(tree, monkeypatch):
         ("add_mul_exp", 4, True),
         ("matmul", 4, True),
     ]
-    monkeypatch.setattr(commit_tables, "OPEN_UP_TO", 7)
+    monkeypatch.setattr(commit_page, "OPEN_UP_TO", 7)
     (section,) = commit(tree, tree.commits[2]).sections
     assert not any(fold.is_open for fold in section.folds)
 
@@ -94,28 +106,29 @@ def test_what_did_not_change_is_folded_by_kernel(tree, monkeypatch):
 def test_what_is_na_is_not_counted_as_unchanged(tree):
     (section,) = commit(tree, tree.commits[2]).sections
     assert section.lead == "4 of 8 series changed distinctly: 4 faster"
-    assert [(fold.count, fold.said) for fold in section.folds] == 2 * [(4, "2 without a distinct change, 2 n/a")]
+    assert [(fold.count, fold.summary) for fold in section.folds] == 2 * [(4, "2 without a distinct change, 2 n/a")]
     (section,) = commit(tree, tree.commits[0]).sections
-    assert {fold.said for fold in section.folds} == {"4 with nothing to compare with, 2 n/a"}
+    assert {fold.summary for fold in section.folds} == {"4 with nothing to compare with, 2 n/a"}
 
 
 def test_a_page_of_too_many_rows_says_how_many_did_not_change_and_links_to_their_values(tree, monkeypatch):
-    monkeypatch.setattr(commit_tables, "HELD_UP_TO", 7)
+    monkeypatch.setattr(commit_page, "HELD_UP_TO", 7)
     page = commit(tree, tree.commits[2])
     assert len(page.changed) == 4
     (section,) = page.sections
     assert [(fold.kernel, fold.count, fold.rows) for fold in section.folds] == [
-        ("add_mul_exp", 4, ()),
-        ("matmul", 4, ()),
+        ("add_mul_exp", 4, []),
+        ("matmul", 4, []),
     ]
     before, sha = tree.commits[1][:12], tree.commits[2][:12]
     link = f"compare.html#kernel=matmul+Cpu&a={before}&am={synthetic.MACHINE}&ae={synthetic.ENVIRONMENT}&b={sha}"
-    assert section.folds[1].values == link
-    html = report.page_templates().get_template("commit.html").render(page=page)
+    assert section.folds[1].compared == link
+    context = commit_page.Maker(read(tree)).context(tree.commits[2])
+    html = report.page_templates().get_template("commit.html").render(context)
     assert f'<a href="{link.replace("&", "&amp;")}">their values</a>' in html
-    monkeypatch.setattr(commit_tables, "HELD_UP_TO", 8)
+    monkeypatch.setattr(commit_page, "HELD_UP_TO", 8)
     (section,) = commit(tree, tree.commits[2]).sections
-    assert [(len(fold.rows), fold.values) for fold in section.folds] == [(4, ""), (4, "")]
+    assert [(len(fold.rows), fold.compared) for fold in section.folds] == [(4, ""), (4, "")]
 
 
 def test_changes_are_against_the_parent_the_last_tag_and_the_best_before(tree):
@@ -123,9 +136,10 @@ def test_changes_are_against_the_parent_the_last_tag_and_the_best_before(tree):
         repo.create_tag("v1", ref=tree.commits[1])
         repo.create_tag("v2", ref=tree.commits[4])
     page = commit(tree, tree.commits[3])
-    assert page.heads == ("speed, against parent", "against v1", "against the best before")
-    native = next(row for fold in page.sections[0].folds for row in fold.rows if row.implementation == "native")
-    assert native.before.startswith("≈") and native.tag.endswith("x faster")
+    assert page.heads == ["speed, against parent", "against v1", "against the best before"]
+    native = next(row for fold in page.sections[0].folds for row in fold.rows if row[0] == "native")
+    before, tag, _ = native[4:7]
+    assert before.startswith("≈") and tag.endswith("x faster")
     newest = commit(tree, tree.commits[4])
     assert (newest.tags, newest.tag) == (("v2",), "v1")
     step = commit(tree, tree.commits[2]).changed[0]
@@ -139,7 +153,7 @@ def test_without_a_tag_there_is_no_column_for_it(tree, tmp_path, tagged):
         with git.Repo(tree.repository) as repo:
             repo.create_tag("v1", ref=tree.commits[1])
     page = commit(tree, tree.commits[2])
-    assert page.heads[1:] == (*(["against v1"] if tagged else []), "against the best before")
+    assert page.heads[1:] == [*(["against v1"] if tagged else []), "against the best before"]
     report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
     text = (tmp_path / "site" / page.name).read_text(encoding="utf-8")
     tables = [each for each in re.findall("<table.*?</table>", text, re.DOTALL) if "against the best before" in each]
@@ -154,14 +168,14 @@ def test_a_commit_of_another_method_does_not_blind_the_next_one(tree):
     path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.jsonl"
     path.write_text(path.read_text().replace("a1b2c3d4", "bbbb0000"))
     found = read(tree)
-    page = commit_page.Maker.of(found).page(tree.commits[4])
-    assert page.lead.startswith("Changes are against the commit measured before it")
-    (grid,) = home.page(found).grids
+    page = commit_page.Maker(found).page(tree.commits[4])
+    assert page["lead"].startswith("Changes are against the commit measured before it")
+    (grid,) = shown(home.page(found)["grids"])
     cell = row_of(grid, "matmul", "native").changes[0]
-    assert (grid.spans[0].base, cell.tone) == (tree.commits[3], "same")
+    assert (grid.spans[0].base.sha, cell.tone) == (tree.commits[3], "same")
     assert [grid.footnotes[mark - 1] for mark in cell.marks] == [f"1 day: against {tree.commits[2][:8]}"]
     for badge in badges.build(found):
-        assert "≈" in badge.context["badge"].title
+        assert "≈" in badge.context["badge"]["title"]
 
 
 def test_a_tag_of_a_commit_beside_the_line_is_that_commits_and_nobody_elses(tree):
@@ -171,15 +185,15 @@ def test_a_tag_of_a_commit_beside_the_line_is_that_commits_and_nobody_elses(tree
         repo.create_tag("release-1.0.1", ref=side)
     synthetic.write_commit(tree.results, side.hexsha, 2)
     found = read(tree)
-    assert [grid.spans[3].name for grid in home.page(found).grids] == ["since a tag"]
-    maker = commit_page.Maker.of(found)
-    assert maker.page(side.hexsha).tags == ("release-1.0.1",)
-    assert (maker.page(tree.commits[4]).tag, maker.page(tree.commits[2]).tags) == ("", ())
+    assert [grid["spans"][3].name for grid in home.page(found)["grids"]] == ["since a tag"]
+    maker = commit_page.Maker(found)
+    assert maker.page(side.hexsha)["tags"] == ("release-1.0.1",)
+    assert (maker.page(tree.commits[4])["tag"], maker.page(tree.commits[2])["tags"]) == ("", ())
 
 
 def test_a_value_that_is_lost_is_a_change_and_one_that_nobody_asked_for_is_none(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native", "eager"))
-    skip(tree, 4, "matmul.Cpu.time_hot", ["native", "float32-512x512x512"])
+    say_why(tree, 4, ["native", "float32-512x512x512"], benchmark="matmul.Cpu.time_hot", skipped=True)
     page = commit(tree, tree.commits[4])
     assert names(page.changed) == [("matmul", "native", "float32-512x512x512")]
     (row,) = page.changed
@@ -193,7 +207,8 @@ def test_a_row_leads_to_how_its_number_came_to_be(tree):
     sha = tree.commits[2]
     for row in page.changed:
         assert row.evidence.startswith(f"measurement.html#commit={sha}&series=series-")
-    assert len({row.evidence for row in rows_of(page) if row.evidence}) == 8
+    quiet = [row[2] for section in page.sections for fold in section.folds for row in fold.rows]
+    assert len({address for address in (*(row.evidence for row in page.changed), *quiet) if address}) == 8
 
 
 def test_build_and_environment_say_what_is_new(tree):
@@ -204,27 +219,27 @@ def test_build_and_environment_say_what_is_new(tree):
     session(tree, 2, facts=now, code={"matmul": "c" * 64, "add_mul_exp": "b" * 64, "new": "d" * 64}, ptxas=ptxas)
     (section,) = commit(tree, tree.commits[2]).sections
     build = section.build
-    assert build.compilers == (
+    assert build.compilers == [
         ("cuda compiler version", "not recorded"),
         ("cxx compiler", "GNU"),
         ("cxx compiler version", "12.2.0"),
-    )
-    assert [(item.kernel, item.code, item.against, item.ptxas) for item in build.kernels] == [
+    ]
+    assert build.kernels.rows == [
         ("add_mul_exp", "b" * 12, "same code", "not recorded"),
         ("matmul", "c" * 12, "other code", "sm_90: 168 registers, 0 bytes spilled"),
         ("new", "d" * 12, "not recorded", "not recorded"),
     ]
-    assert build.changed == (("driver", "550", "560"),)
+    assert build.changed == [("driver", "550", "560")]
     assert build.against == tree.commits[0][:8]  # the second commit's is not known
-    assert build.facts == (("driver", "560"), ("governor", "performance"))
+    assert build.facts == [("driver", "560"), ("governor", "performance")]
 
 
 def test_a_page_is_made_from_what_its_inputs_say(tree):
     """Whatever changes a page changes its inputs, and what does not leaves them."""
 
     def inputs():
-        maker = commit_page.Maker.of(read(tree))
-        return {sha: maker.inputs(sha) for sha in maker.measured}
+        maker = commit_page.Maker(read(tree))
+        return {sha: maker.inputs(sha) for sha in maker.site.measured}
 
     def differing(before):
         return [tree.commits.index(sha) for sha, text in inputs().items() if text != before.get(sha)]
@@ -235,7 +250,7 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
     assert differing(first) == [2]
     known = inputs()
     session(tree, 3, facts={"driver": "550"})
-    assert differing(known) == [3]
+    assert differing(known) == [3, 4]  # what is recorded beside an older commit is an input of the newer ones
     session(tree, 4, facts={"driver": "560"})
     known = inputs()
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
@@ -248,47 +263,115 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
 
 def test_what_was_not_recorded_is_called_so(tree):
     (section,) = commit(tree, tree.commits[2]).sections
-    assert section.build.missing.startswith("Neither build nor environment is recorded")
+    assert section.build is None
 
 
 def test_an_environment_finding_and_another_commits_accuse_nobody_here(tree):
     keep(tree, id="other", commits=(tree.commits[1],))
     keep(tree, kind=Kind.ENVIRONMENT, state=State.ENVIRONMENT, id="env", commits=())
     page = commit(tree, tree.commits[2])
-    assert page.findings == () and not any(row.finding for row in page.changed)
-
-
-@pytest.mark.parametrize(
-    ("said", "wanted"),
-    [
-        ({"matmul": {"ptxas": []}}, {}),
-        ({"matmul": {}}, {}),
-        ({"matmul": {"ptxas": [{"architecture": "sm_90"}]}}, {}),
-        ([], {}),
-        (None, {}),
-    ],
-)
-def test_a_wheel_without_figures_of_the_cuda_compiler_has_none(said, wanted):
-    assert fingerprint.ptxas_of({"kernels": said}) == wanted
-
-
-def test_registers_and_spills_are_the_most_of_a_kernels_functions():
-    def function(architecture, registers, stored, loaded):
-        return {
-            "architecture": architecture,
-            "registers": registers,
-            "spill_store_bytes": stored,
-            "spill_load_bytes": loaded,
-        }
-
-    said = [function("sm_90", 168, 0, 0), function("sm_80", 32, 4, 8), function("sm_90", 40, 16, 0)]
-    assert fingerprint.ptxas_of({"kernels": {"matmul": {"ptxas": said}}}) == {
-        "matmul": "sm_80: 32 registers, 12 bytes spilled; sm_90: 168 registers, 16 bytes spilled"
-    }
+    assert page.findings == [] and not any(row.finding.text for row in page.changed)
 
 
 def test_an_expected_change_is_told_as_such(tree):
     keep(tree, state=State.EXPECTED, id="wanted", affected=affected(0.4, case="float32-256x256x256", **PARTS))
     page = commit(tree, tree.commits[2])
-    assert page.changed[0].finding.startswith("expected: time -60.0%")
+    assert page.changed[0].finding.text.startswith("expected: time -60.0%")
     assert nights.finding().state is State.CONFIRMED
+
+
+def test_a_commit_whose_parent_was_not_measured_says_what_it_is_compared_with(tree):
+    (results_file(tree, 1)).unlink()
+    page = commit(tree, tree.commits[2])
+    assert "is not always its parent" in page.lead
+    assert page.heads[0] == "speed, against the one before"
+    assert f"against {tree.commits[0][:8]}: its parent has no time of it" in page.footnotes
+    assert page.parents == [(tree.commits[1][:8], "")]
+    assert page.older.href == f"commit-{tree.commits[0][:8]}.html"
+
+
+def test_a_commit_where_everything_failed_says_so(tree):
+    path = results_file(tree, -1)
+    data = json.loads(path.read_text())
+    for row in data["results"].values():
+        row[0] = None
+    path.write_text(json.dumps(data))
+    page = commit(tree, tree.commits[-1])
+    assert page.lead.startswith("Nothing could be measured: the commit did not build")
+    assert {row.cell.text for row in page.changed} == {"failed"}
+    assert page.sections[0].lead == "8 of 8 series changed distinctly: 8 without a time now"
+
+
+def test_a_commit_beside_the_line_has_a_page_against_its_parent_and_no_place_on_a_trend(tree):
+    with git.Repo(tree.repository) as repo:
+        side = repo.index.commit("Side", parent_commits=[repo.commit(tree.commits[1])], head=False).hexsha
+    synthetic.write_commit(tree.results, side, 2)
+    page = commit(tree, side)
+    assert page.lead.startswith("It is not on the first-parent line of HEAD")
+    assert [row.implementation for row in page.changed] == ["native"] * 4
+    assert {row.cell.tone for row in page.changed} == {"faster"}
+    assert {row.best.detail for row in page.changed} <= {sha[:8] for sha in tree.commits[:2]}
+    assert all(line.short != side[:8] for line in home.page(read(tree))["commits"])
+    (note,) = read(tree).notes
+    assert note.endswith(side[:8])
+
+
+def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
+    for name, cases in synthetic.CASES.items():
+        make_na(tree, 4, name, list(cases))
+    page = commit(tree, tree.commits[4])
+    assert (page.sections, page.changed) == ([], [])
+    assert page.lead == "Every value recorded for it is n/a: there was nothing to measure."
+    kernel_page = kernel(tree)
+    assert [len(table.rows) for table in kernel_page.sections[0].tables] == [4, 4]
+
+
+@pytest.mark.parametrize("most_series", [1, 5, 256])
+@pytest.mark.parametrize("most_values", [1, 30, 400_000])
+def test_commits_are_compared_as_along_each_series(tree, monkeypatch, most_series, most_values):
+    make_ragged(tree)
+    monkeypatch.setattr(layout, "MOST_SERIES", most_series)
+    monkeypatch.setattr(commit_values, "MOST_VALUES", most_values)
+    found = read(tree)
+    line = commit_values.Line(found)
+    tags = commit_values.tags_before(found)
+    seen = 0
+    for place, values in ((place, line.at(place)) for place in (4, 0, 1, 2, 3)):
+        for row, key in enumerate(values.keys):
+            series = found.series(key)
+            entry = series.entry(place)
+            bases = (
+                (values.before, changes.before(series)),
+                (values.tag, changes.at_or_before(series, tags[series.place])),
+                (values.best, best_before(series)),
+            )
+            for got, base in bases:
+                wanted = changes.against(series, base)
+                other = NONE if wanted.base[entry] == NONE else series.place[wanted.base[entry]]
+                state = OVERLAPPING if wanted.overlapping[entry] else APART
+                state = UNKNOWN if other == NONE or wanted.unknown[entry] else state
+                assert (got.other[row], got.state[row]) == (other, state)
+                np.testing.assert_equal(got.ratio[row], wanted.ratio[entry])
+            seen += 1
+    assert seen == sum(len(found.series(key)) for key in found.keys)
+
+
+def test_a_commits_data_are_its_page_as_numbers(tree):
+    keep(tree)
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[1])
+    found = read(tree)
+    maker = commit_page.Maker(found)
+    sha = tree.commits[2]
+    page, data = maker.page(sha), maker.data(sha)
+    assert (data["commit"], data["page"], data["last_tag"]) == (sha, page["name"], tree.commits[1])
+    (place,) = data["places"]
+    assert (place["values"], place["compared"], place["changed"], place["faster"]) == (12, 8, 4, 4)
+    changed = data["changed"]
+    shown = [(row["implementation"], row["case"], row["finding"].href != "") for row in page["changed"]]
+    told = zip(changed["implementation"], changed["case"], changed["finding"], strict=True)
+    assert [(who, case, finding is not None) for who, case, finding in told] == shown
+    assert {len(column) for column in changed.values() if not isinstance(column, dict)} == {len(shown)}
+    for against in (changed["before"], changed["tag"]):
+        assert set(against["commit"]) == {tree.commits[1]} and set(against["overlapping"]) == {False}
+    assert all(ratio == pytest.approx(synthetic.STEP, rel=0.02) for ratio in changed["before"]["ratio"])

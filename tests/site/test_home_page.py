@@ -1,26 +1,45 @@
-"""The home page: last night's verdict, what waits for somebody, what is silent, and the grid of kernels."""
+"""The home page: the last verdicts, what waits for somebody, what is silent, and the grid of kernels."""
 
 import dataclasses
 import json
 import re
 import shutil
 from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl
 
 import git
+import numpy as np
 import pytest
 
-from kernel_velocity.findings import last_night, store
+from kernel_velocity.findings import last_night
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.results import lines
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.site import model, report
+from kernel_velocity.site.charts import svg
 from kernel_velocity.site.pages import home as home_page
 from kernel_velocity.site.pages import home_grid
 from tests import synthetic
 from tests.findings import nights
-from tests.site.test_pages import home, make_na, read, row_of
+from tests.series.one_by_one import newest_change
+from tests.site.pages import (
+    affected,
+    cases_of,
+    commit,
+    footnotes,
+    home,
+    keep,
+    kernel,
+    kernel_files,
+    make_na,
+    make_ragged,
+    read,
+    results_file,
+    row_of,
+    say_why,
+)
 
 WHEN = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 ROOFS = Roofs(levels=(Level(name="DRAM", size=None, bandwidth=100e9),), peaks={"float32": 100e9})
@@ -31,30 +50,8 @@ def keep_verdict(tree, **changed):
     last_night.write(tree.results, dataclasses.replace(kept, **changed))
 
 
-def keep(tree, kind=Kind.REGRESSION, state=State.CONFIRMED, **changed):
-    """Write a finding about the third commit of the tree; return it."""
-    found = nights.finding(kind, state, **({"commits": (tree.commits[2],)} | changed))
-    store.write(tree.results, found)
-    return found
-
-
-def affected(ratio, **parts):
-    return (nights.case(ratio=ratio, **parts).affected,)
-
-
 def decided(state, when):
     return (dataclasses.replace(nights.finding().decisions[0], state=state, when=when),)
-
-
-def skip(tree, index, benchmark, parameters):
-    """Say of a value of a commit why it does not apply."""
-    line = {"b": benchmark, "p": parameters, "t": 1.0, "error": "gone", "skipped": True}
-    stem = f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}"
-    (tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.failures.jsonl").write_text(json.dumps(line) + "\n")
-
-
-def footnotes(grid, cell):
-    return [grid.footnotes[mark - 1] for mark in cell.marks]
 
 
 def sessions(tree, *facts):
@@ -85,11 +82,11 @@ def test_the_newest_night_is_said_first(tree):
 
 def test_without_a_night_the_page_says_so_and_when_what_was_measured(tree):
     page = home(tree)
-    assert (page.nights, page.unjudged) == ((), "No night has judged anything here yet.")
-    assert [(item.machine, item.when) for item in page.measured] == [("bench-1", "2026-01-01 01:06 UTC")]
+    assert (page.nights, page.unjudged) == ([], "No nightly run has finished yet.")
+    assert [(machine, when) for machine, when, _ in page.measured] == [("bench-1", "2026-01-01 01:06 UTC")]
     assert page.newest.short == tree.commits[-1][:8]
     keep(tree)
-    assert home(tree).unjudged.startswith("Nights left findings here")
+    assert home(tree).unjudged.startswith("Nightly runs left findings here")
 
 
 def test_a_night_that_measured_nothing_says_so_on_a_page_without_a_grid(tree):
@@ -97,11 +94,11 @@ def test_a_night_that_measured_nothing_says_so_on_a_page_without_a_grid(tree):
     templates = report.page_templates()
 
     def text():
-        return templates.get_template("home.html").render(page=home(tree))
+        return templates.get_template("home.html").render(page=home_page.page(read(tree)))
 
     assert "last verdicts" not in text()
     finding = keep(tree)
-    assert f'href="finding-{finding.id}.html"' in text() and "Nights left findings here" in text()
+    assert f'href="finding-{finding.id}.html"' in text() and "Nightly runs left findings here" in text()
     keep_verdict(tree, summary="a build failed: nothing was measured", exit_status=21, failures=("g++ is missing",))
     said = text()
     assert "a build failed: nothing was measured" in said and "g++ is missing" in said
@@ -142,9 +139,9 @@ def test_the_machines_doing_improvements_and_decisions_stand_apart(tree):
     keep(tree, kind=Kind.IMPROVEMENT, id="better")
     keep(tree, state=State.ACKNOWLEDGED, id="known", decisions=decided(State.ACKNOWLEDGED, WHEN))
     page = home(tree).findings
-    assert page.open == ()
+    assert page.open == []
     lists = (page.environment, page.improvements, page.decided, page.resolved)
-    assert [[line.href for line in each.lines] for each in lists] == [
+    assert [[line["href"] for line in lines] for lines, _ in lists] == [
         ["finding-env.html"],
         ["finding-better.html"],
         ["finding-known.html"],
@@ -157,15 +154,15 @@ def test_what_was_resolved_is_shown_for_a_while(tree):
         when = WHEN - timedelta(days=days)
         keep(tree, state=State.RESOLVED, id=name, decisions=decided(State.RESOLVED, when))
     keep_verdict(tree)
-    assert [line.href for line in home(tree).findings.resolved.lines] == ["finding-lately.html"]
+    assert [line["href"] for line in home(tree).findings.resolved[0]] == ["finding-lately.html"]
 
 
 def test_of_many_improvements_the_newest_are_listed_and_the_rest_counted(tree):
     for number in range(13):
         when = WHEN + timedelta(hours=number)
         keep(tree, kind=Kind.IMPROVEMENT, id=f"better-{number}", decisions=decided(State.CONFIRMED, when))
-    found = home(tree).findings.improvements
-    assert (found.lines[0].href, len(found.lines), found.further) == ("finding-better-12.html", 10, "3 more")
+    listed, further = home(tree).findings.improvements
+    assert (listed[0]["href"], len(listed), further) == ("finding-better-12.html", 10, "3 more")
 
 
 def test_a_range_names_its_ends_and_a_commit_without_a_result_its_author(tree):
@@ -192,7 +189,7 @@ def test_changes_are_told_over_days_and_since_the_last_tag(tree):
         repo.create_tag("v1", ref=tree.commits[1])
         repo.create_tag("today", ref=tree.commits[4])  # of the newest commit: tells nothing
     (grid,) = home(tree).grids
-    assert [(span.name, span.short) for span in grid.spans] == [
+    assert [(span.name, span.base.sha[:8] if span.base else "") for span in grid.spans] == [
         ("1 day", tree.commits[3][:8]),
         ("7 days", ""),
         ("30 days", ""),
@@ -220,7 +217,8 @@ def test_days_are_counted_from_when_a_commit_joined_the_history(tree):
         synthetic.write_commit(tree.results, sha, index)
     (grid,) = home(tree).grids
     day, week, month, _ = grid.spans
-    assert (day.base, day.date, week.base, month.base) == (shas[2], "2026-03-21", shas[0], "")
+    assert (day.base.sha, week.base.sha, month.base) == (shas[2], shas[0], None)
+    assert next(date for _, _, date in grid.bases) == "2026-03-21"
 
 
 def test_what_ended_before_a_tag_has_not_changed_since(tree):
@@ -230,7 +228,7 @@ def test_what_ended_before_a_tag_has_not_changed_since(tree):
         make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]), ("native",))
     (grid,) = home(tree).grids
     row = row_of(grid, "matmul", "native")
-    assert row.figures["commit"] == tree.commits[2]
+    assert row.figures.commit == tree.commits[2]
     assert (row.changes[0].tone, row.changes[3].text) == ("faster", "–")
     assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
 
@@ -238,9 +236,9 @@ def test_what_ended_before_a_tag_has_not_changed_since(tree):
 def test_a_tag_that_was_not_measured_is_compared_with_what_was_measured_before_it(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[2])
-    (tree.results / synthetic.MACHINE / f"{tree.commits[2][:8]}-{synthetic.ENVIRONMENT}.json").unlink()
+    (results_file(tree, 2)).unlink()
     (grid,) = home(tree).grids
-    assert (grid.spans[3].name, grid.spans[3].base) == ("since v1", tree.commits[1])
+    assert (grid.spans[3].name, grid.spans[3].base.sha) == ("since v1", tree.commits[1])
 
 
 def test_a_row_that_is_compared_with_another_commit_says_with_which(tree):
@@ -271,7 +269,7 @@ def test_efficiency_is_the_mean_over_the_test_cases(tree, monkeypatch):
     (grid,) = home(tree).grids
     # 3 FLOP and 12 bytes an element: 25 GFLOPS are attainable, native does 12.5
     row = row_of(grid, "add_mul_exp", "native")
-    assert row.figures["efficiency"] == pytest.approx(0.5, rel=0.01)
+    assert row.figures.efficiency == pytest.approx(0.5, rel=0.01)
     assert re.fullmatch(r"(49|50)\.\d%", row.efficiency.text)
     # the compute-bound matmul is at 12.5 of the peak's 100 GFLOPS
     assert grid.roof.startswith("matmul Cpu hot 12.") and "(native), add_mul_exp Cpu hot" in grid.roof
@@ -291,7 +289,7 @@ def test_without_benchmarks_json_there_are_no_rates_and_reasons(tree, monkeypatc
     (tree.results / "benchmarks.json").unlink()
     (grid,) = home(tree).grids
     row = row_of(grid, "matmul", "native")
-    assert (row.rate.text, row.efficiency.text, row.sparkline) == ("–", "–", None)
+    assert (row.rate.text, row.efficiency.text, row.sparkline) == ("–", "–", "")
     assert footnotes(grid, row.rate)[-1].startswith("no rate: benchmarks.json")
     assert footnotes(grid, row.efficiency)[0].startswith("no efficiency: benchmarks.json")
 
@@ -303,14 +301,14 @@ def test_thin_data_has_a_footnote(tree):
 
 
 def test_what_failed_says_why(tree):
-    path = tree.results / synthetic.MACHINE / f"{tree.commits[4][:8]}-{synthetic.ENVIRONMENT}.json"
+    path = results_file(tree, 4)
     data = json.loads(path.read_text())
     values = data["results"]["matmul.Cpu.time_hot"][0]
     values[2] = values[3] = None  # native
     path.write_text(json.dumps(data))
     (grid,) = home(tree).grids
     row = row_of(grid, "matmul", "native")
-    assert (row.rate.text, row.rate.tone, row.sparkline) == ("failed", "failed", None)
+    assert (row.rate.text, row.rate.tone, row.sparkline) == ("failed", "failed", "")
     assert footnotes(grid, row.rate)[0].startswith("failed: the commit did not build")
 
 
@@ -319,26 +317,24 @@ def test_a_machine_that_is_quiet_for_a_week_is_named(tree):
     synthetic.write_json(folder / "machine.json", synthetic.machine_json("bench-2"))
     path = synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2", telemetry=False)
     path.write_text(path.read_text().replace("1767225600000", str(1767225600000 - 10 * 86400_000)))
-    silence = home(tree).silence
-    assert silence.stale == ("bench-2: nothing measured of any of its series for 10.0 days",)
-    assert silence.doubt.startswith(
-        "Days are counted up to bench-1, 2026-01-01 01:06 UTC: 10.0 days after any other machine"
-    )
+    stale, vanished, doubt = home(tree).silence
+    assert stale == ["bench-2: nothing measured of any of its series for 10.0 days"]
+    assert doubt.startswith("Days are counted up to bench-1, 2026-01-01 01:06 UTC: 10.0 days after any other machine")
     keep_verdict(tree, machine="bench-3", when=datetime(2026, 1, 1, tzinfo=UTC))  # two clocks say so
-    assert home(tree).silence == dataclasses.replace(silence, doubt="")
+    assert home(tree).silence == (stale, vanished, "")
 
 
 def test_a_series_that_no_longer_applies_is_named_until_a_finding_says_so(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native",))
-    skip(tree, 4, "matmul.Cpu.time_hot", ["native", "float32-512x512x512"])
-    (text,) = home(tree).silence.vanished
+    say_why(tree, 4, ["native", "float32-512x512x512"], benchmark="matmul.Cpu.time_hot", skipped=True)
+    _, (text,), _ = home(tree).silence
     assert text == (
         "bench-1: matmul has had no value of matmul.Cpu.time_hot native float32-512x512x512 "
         f"since {tree.commits[4][:8]}, the last at {tree.commits[3][:8]}"
     )
     parts = {"case": "float32-512x512x512", "environment": "hosttorch-py3.11", "method": "a1b2c3d4"}
     keep(tree, kind=Kind.VANISHED, state=State.NEW, affected=affected(1.0, **parts))
-    assert home(tree).silence.vanished == ()
+    assert home(tree).silence[1] == []
 
 
 def test_two_machines_under_one_name_are_told(tree):
@@ -355,7 +351,7 @@ def test_so_they_are_where_asv_alone_measured(tree):
     wanted = "bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)"
     for _ in range(2):  # from the cache, too
         found = read(tree)
-        (note,) = home_page.page(found).notes
+        (note,) = home_page.page(found)["notes"]
         assert note.startswith(wanted)
     assert [facts.facts["cpu"] for _, facts in found.hardware("bench-1")] == ["EPYC", "Xeon"] * 2 + ["EPYC"]
     path.write_text(json.dumps(data | {"params": {"cpu": "EPYC", "num_cpu": "4"}}))
@@ -368,14 +364,14 @@ def test_so_they_are_where_asv_alone_measured(tree):
 
 def test_another_limit_of_the_same_gpu_is_no_other_machine(tree):
     sessions(tree, {"gpu": "H100; power limit, mW 700000"}, {"gpu": "H100; power limit, mW 500000"})
-    assert home(tree).notes == ()
+    assert home(tree).notes == []
 
 
 def test_results_of_another_project_are_one_clear_line(tree):
     for path in tree.results.rglob("*.json"):
         path.write_text(path.read_text().replace(".Cpu.time_hot", ".suite.time_foo"))
     page = home(tree)
-    assert page.grids == ()
+    assert page.grids == []
     assert page.foreign.startswith("results/ has results, but none that belong here")
     assert page.notes
 
@@ -393,13 +389,13 @@ def test_results_of_a_deleted_benchmark_are_a_note(tree):
 def test_one_commit_is_a_page_too(tmp_path):
     page = home(synthetic.build(tmp_path, messages=synthetic.MESSAGES[:1]))
     row = row_of(page.grids[0], "matmul", "native")
-    assert (row.rate.text, row.sparkline, {cell.text for cell in row.changes}) == ("5.00 GFLOPS", None, {"–"})
+    assert (row.rate.text, row.sparkline, {cell.text for cell in row.changes}) == ("5.00 GFLOPS", "", {"–"})
 
 
 def test_filters_offer_what_there_is_and_nothing_where_there_is_one_of_it(tree):
-    assert [(item.name, item.values) for item in home(tree).filters] == [
-        ("kernel", ("add_mul_exp", "matmul")),
-        ("implementation", ("eager", "native", "triton")),
+    assert [(name, choices) for name, _, choices in home(tree).filters] == [
+        ("kernel", ["add_mul_exp", "matmul"]),
+        ("implementation", ["eager", "native", "triton"]),
     ]
 
 
@@ -420,15 +416,134 @@ def test_its_data_are_numbers(tree, monkeypatch):
 
 def test_fifty_kernels_by_four_by_three_machines_stay_below_a_megabyte(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
-    page = home(tree)
-    (grid,) = page.grids
-    row = row_of(grid, "matmul", "native")
-    line = dataclasses.replace(row.sparkline, path="M3 14l" + " ".join(["4 -11"] * 31))
-    cells = (dataclasses.replace(row.rate, text="≈ 12.3% faster", marks=(1, 2)),) * 4
-    full = dataclasses.replace(row, kernel="a_kernel_with_a_name", sparkline=line, changes=cells, efficiency=cells[0])
-    large = dataclasses.replace(grid, rows=(full,) * 50 * 4)
-    text = report.page_templates().get_template("home.html").render(page=dataclasses.replace(page, grids=(large,) * 3))
+    page = home_page.page(read(tree))
+    (grid,) = page["grids"]
+    (row, *_) = [row for row in grid["rows"] if (row["kernel"], row["implementation"]) == ("matmul", "native")]
+    line = svg.sparkline([1.0, 100.0] * 16, "GFLOPS")
+    cells = [dataclasses.replace(row["rate"], text="≈ 12.3% faster", marks=(1, 2))] * 4
+    full = row | {"kernel": "a_kernel_with_a_name", "sparkline": line, "changes": cells, "efficiency": cells[0]}
+    large = page | {"grids": [grid | {"rows": [full] * 50 * 4}] * 3}
+    text = report.page_templates().get_template("home.html").render(page=large)
     static = report.TEMPLATES / "static"
     beside = sum((static / name).stat().st_size for name in ("style.css", "home.css", "home.js"))
     assert text.count("<tr data-kernel") == 600
     assert len(text.encode()) + beside < 1e6
+
+
+def asked(href):
+    """Return the file that a link names, and what it asks that page for."""
+    file, _, said = href.partition("#")
+    return file, dict(parse_qsl(said, keep_blank_values=True))
+
+
+def test_every_link_to_a_trend_asks_for_the_place_and_state_that_it_speaks_of(tree):
+    synthetic.write_json(tree.results / "bench-2" / "machine.json", {"machine": "bench-2", "version": 1})
+    for index in (0, 2):
+        synthetic.write_commit(tree.results, tree.commits[index], index, machine="bench-2")
+    place = {"environment": synthetic.ENVIRONMENT, "state": "hot"}
+    grids = home(tree).grids
+    assert [grid.place.machine for grid in grids] == ["bench-1", "bench-2"]
+    for grid in grids:
+        for row in grid.rows:
+            assert asked(row.href) == (f"kernel-{row.kernel}-Cpu.html", {"machine": grid.place.machine, **place})
+    page = commit(tree, tree.commits[2])
+    assert {row.machine for row in page.changed} == {"bench-1", "bench-2"}
+    for row in page.changed:
+        wanted = {"machine": row.machine, "case": row.case, **place}
+        assert asked(row.href) == (f"kernel-{row.kernel}-Cpu.html", wanted)
+    for section in page.sections:
+        for fold in section.folds:
+            assert asked(fold.href) == (f"kernel-{fold.kernel}-Cpu.html", {"machine": section.place.machine, **place})
+
+
+def test_machines_are_shown_apart(tree):
+    synthetic.write_json(tree.results / "bench-2" / "machine.json", synthetic.machine_json("bench-2"))
+    synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2")
+    assert [grid.place.machine for grid in home(tree).grids] == ["bench-1", "bench-2"]
+    page = kernel(tree)
+    assert [len(section.tables[0].rows) for section in page.sections] == [5, 1]
+    assert [place.machine for place in page.places] == ["bench-1", "bench-2"]
+    assert len({section.anchor for section in page.sections}) == 2
+    first = commit(tree, tree.commits[0])
+    assert (len(first.sections), first.several) == (2, True)
+    assert commit(tree, tree.commits[1]).several is False
+
+
+def test_a_series_that_the_newest_commit_did_not_measure_says_when_it_was(tree):
+    path = results_file(tree, -1)
+    data = json.loads(path.read_text())
+    row = data["results"]["matmul.Cpu.time_hot"]
+    row[0], row[1] = row[0][:1], [["'eager'"], ["'float32-256x256x256'"]]
+    row[5:] = [row[5][:1], row[6][:1]]
+    path.write_text(json.dumps(data))
+    (grid,) = home(tree).grids
+    rate = row_of(grid, "matmul", "eager").rate
+    (mark,) = rate.marks
+    assert grid.footnotes[mark - 1] == f"float32-512x512x512: measured last at {tree.commits[3][:8]}"
+    assert rate.detail == "of 1 of 2 test cases"
+    native = row_of(grid, "matmul", "native").rate  # nothing of it at the newest commit
+    assert [grid.footnotes[mark - 1] for mark in native.marks] == [f"measured last at {tree.commits[3][:8]}"]
+    assert native.text == "12.5 GFLOPS"
+
+
+def test_the_home_page_counts_what_it_does_not_list(tree, monkeypatch):
+    monkeypatch.setattr(home_page, "RECENT", 3)
+    page = home(tree)
+    assert len(page.commits) == 3
+    assert page.further == "2 older commits on the kernels' pages"
+
+
+def test_what_was_never_asked_for_takes_no_room(tree):
+    """Cases of another tier and devices that the machine lacks are n/a in every results file."""
+    for index in range(5):
+        make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]))
+        make_na(tree, index, "add_mul_exp.Cpu.time_hot", ["float32-500k"])
+    assert [name for name in kernel_files(tree) if name.endswith(".html")] == ["kernel-add_mul_exp-Cpu.html"]
+    (grid,) = home(tree).grids
+    assert {row.kernel for row in grid.rows} == {"add_mul_exp"}
+    assert row_of(grid, "add_mul_exp", "native").rate.detail == ""
+    page = commit(tree, tree.commits[0])
+    (section,) = page.sections
+    assert cases_of(page) == {"float32-5M"}
+    assert section.left_out == ["add_mul_exp.Cpu.time_hot: not measured: float32-500k"]
+
+
+def test_a_case_that_the_newest_commit_was_not_asked_for_is_not_in_the_mean_and_says_when_it_was(tree):
+    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"])
+    (grid,) = home(tree).grids
+    native = row_of(grid, "matmul", "native").rate
+    assert native.detail == "of 1 of 2 test cases"
+    (mark,) = native.marks
+    assert grid.footnotes[mark - 1] == f"float32-512x512x512: measured last at {tree.commits[3][:8]}"
+    assert grid.newest.short == tree.commits[4][:8]
+
+
+def test_memory_is_shown_in_units_where_asv_wrote_bytes(tree):
+    path = tree.results / synthetic.MACHINE / "machine.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"ram": "25276510208"}))
+    details = dict(home(tree).grids[0].place.details)
+    assert details == {"cpu": "Imaginary 9000", "CPUs": "2", "os": "Linux 6.1", "memory": "23.5 GiB"}
+    path.write_text(path.read_text().replace("25276510208", "9" * 400))
+    assert dict(home(tree).grids[0].place.details)["memory"] == "9" * 400
+
+
+def test_changes_over_days_are_those_of_the_newest_value_that_old(tree):
+    make_ragged(tree)
+    found = read(tree)
+    when = home_grid.dates(found)
+    every = [found.series(key) for key in found.keys]
+    spans = home_grid.spans_of(found, when, 4, every)
+    values = [(each.key, int(entry)) for each in every for entry in np.flatnonzero(each.is_measured)[-1:]]
+    told = home_grid.changes_over(found, when, spans, values)
+    for (key, entry), got in zip(values, told, strict=True):
+        series = found.series(key)
+        new = series.measurement(entry, found.line)
+        for span, change in zip(spans, got, strict=True):
+            old = [
+                at
+                for at in range(entry)
+                if (series.place[at] <= span.tag if span.days is None else entry and series.place[at] <= 4 - span.days)
+            ]
+            earlier = (series.measurement(at, found.line) for at in reversed(old))
+            assert change == newest_change(new, earlier)
+    assert len({change is None for row in told for change in row}) == 2

@@ -12,28 +12,13 @@ from kernel_velocity.harness.accuracy import EPSILON
 from kernel_velocity.harness.cases import operation
 from kernel_velocity.roofline import table as peaks_table
 from kernel_velocity.roofline.model import Roofs
-from kernel_velocity.site import model, report
 from kernel_velocity.site.charts import roofline as roofline_plot
-from kernel_velocity.site.pages import home
-from tests import synthetic
 from tests.compare.live_comparisons import case, comparison, roofline, timed
-from tests.site import machine_records
+from tests.site.pages import footnotes, home, row_of
 
 FLOATS, INTEGERS = "float32-256x256x256", "int8-512x512x512"
 RATE = re.compile(r"\bG(?:FL)?OPS")
 ROW = re.compile(r"<tr.*?</tr>", re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """A tree of which matmul's larger test case is of int8, and its site."""
-    made = synthetic.build(tmp_path_factory.mktemp("integers"))
-    for path in [made.results / "benchmarks.json", *(made.results / synthetic.MACHINE).rglob("*-*.json*")]:
-        path.write_text(path.read_text().replace("float32-512x512x512", INTEGERS))
-    machine_records.add_ceilings(made, 0)
-    out = made.repository.parent / "site"
-    report.write_site(results=made.results, repository=made.repository, out=out)
-    return made, out
 
 
 def units_of(texts):
@@ -49,49 +34,48 @@ def test_what_counts_as_an_operation_of_integers(dtype):
 
 
 @pytest.mark.parametrize("name", ["commit-*.html", "roofline.html"])
-def test_in_the_rows_of_tables(written, name):
-    rows = [row for path in written[1].glob(name) for row in ROW.findall(path.read_text())]
+def test_in_the_rows_of_tables(integers, name):
+    rows = [row for path in integers[1].glob(name) for row in ROW.findall(path.read_text())]
     assert units_of(row for row in rows if INTEGERS in row) == {"GOPS"}
     assert units_of(row for row in rows if "float32-" in row) == {"GFLOPS"}
     intensities = [row for row in rows if INTEGERS in row and "/B" in row]
     assert ("FLOP/B" in "".join(intensities), " OP/B" in "".join(intensities)) == (False, name == "roofline.html")
 
 
-def test_in_the_tables_of_a_kernel(written):
-    _, floats, integers = (written[1] / "kernel-matmul-Cpu.html").read_text().split('<div class="card case"')
+def test_in_the_tables_of_a_kernel(integers):
+    _, floats, integers = (integers[1] / "kernel-matmul-Cpu.html").read_text().split('<div class="card case"')
     assert (FLOATS in floats, INTEGERS in integers) == (True, True)
     assert (units_of(ROW.findall(floats)), units_of(ROW.findall(integers))) == ({"GFLOPS"}, {"GOPS"})
 
 
-def test_in_what_a_kernels_chart_offers_and_draws(written):
-    page = (written[1] / "kernel-matmul-Cpu.html").read_text()
+def test_in_what_a_kernels_chart_offers_and_draws(integers):
+    page = (integers[1] / "kernel-matmul-Cpu.html").read_text()
     assert '<option value="GFLOPS" data-axis="GFLOPS (GOPS for int8)">GFLOPS (GOPS for int8)</option>' in page
-    data = json.loads((written[1] / "data" / "kernel-matmul-Cpu.json").read_text())
+    data = json.loads((integers[1] / "data" / "kernel-matmul-Cpu.json").read_text())
     found = {(item["case"], item["quantities"]["GFLOPS"]["unit"]) for item in data["series"]}
     assert found == {(FLOATS, "GFLOPS"), (INTEGERS, "GOPS")}
 
 
 @pytest.mark.parametrize("name", ["series-index", "roofline-0-Cpu", "rounds-*"])
-def test_in_what_scripts_make_of_data(written, name):
-    (path, *_) = (written[1] / "data").glob(f"{name}.json")
+def test_in_what_scripts_make_of_data(integers, name):
+    (path, *_) = (integers[1] / "data").glob(f"{name}.json")
     series = json.loads(path.read_text())["series"]
     counted = {(item["case"], item["operation"]) for item in (series if isinstance(series, list) else series.values())}
     assert {operation for each, operation in counted if each == INTEGERS} == {"OP"}
     assert {operation for each, operation in counted if each != INTEGERS} == {"FLOP"}
 
 
-def test_in_the_mean_of_both_kinds(written):
-    grid = home.page(model.read(written[0].results, written[0].repository)).grids[0]
-    rows = {(row.kernel, row.implementation): row for row in grid.rows}
-    mixed, plain = rows["matmul", "native"], rows["add_mul_exp", "native"]
-    assert units_of([mixed.rate.text, mixed.sparkline.label]) == {"GOPS"}
-    assert units_of([plain.rate.text, plain.sparkline.label]) == {"GFLOPS"}
-    assert f"operations of integers: {INTEGERS}" in [grid.footnotes[mark - 1] for mark in mixed.rate.marks]
+def test_in_the_mean_of_both_kinds(integers):
+    (grid,) = home(integers[0]).grids
+    mixed, plain = row_of(grid, "matmul", "native"), row_of(grid, "add_mul_exp", "native")
+    assert units_of([mixed.rate.text, mixed.sparkline]) == {"GOPS"}
+    assert units_of([plain.rate.text, plain.sparkline]) == {"GFLOPS"}
+    assert f"operations of integers: {INTEGERS}" in footnotes(grid, mixed.rate)
 
 
-def test_on_a_badge(written):
-    assert units_of([(written[1] / "badge-matmul-Cpu.svg").read_text()]) == {"GOPS"}
-    assert units_of([(written[1] / "badge-add_mul_exp-Cpu.svg").read_text()]) == {"GFLOPS"}
+def test_on_a_badge(integers):
+    assert units_of([(integers[1] / "badge-matmul-Cpu.svg").read_text()]) == {"GOPS"}
+    assert units_of([(integers[1] / "badge-add_mul_exp-Cpu.svg").read_text()]) == {"GFLOPS"}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +110,7 @@ def test_over_the_column_of_a_comparison(cases, head, legend):
     assert (head in heads, "GOPS: for integers" in text) == (True, legend)
 
 
-def test_in_what_a_comparison_is_written_as():
+def test_in_what_a_comparison_is_integers_as():
     lines = as_markdown(comparison(FLOAT32, INT8)).splitlines()
     assert units_of(line for line in lines if "`int8-1M`" in line) == {"GOPS"}
     assert units_of(line for line in lines if "`float32-1M`" in line) == {"GFLOPS"}

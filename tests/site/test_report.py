@@ -1,7 +1,7 @@
 """The site as files: whole or not at all, safe against what people type, and honest about what it could not read."""
 
-import html.parser
 import io
+import itertools
 import json
 import os
 import re
@@ -10,90 +10,51 @@ import subprocess
 import sys
 from pathlib import Path
 
+import git
 import pytest
 
 from kernel_velocity.__main__ import main
 from kernel_velocity.errors import HistoryError, ResultsError
-from kernel_velocity.site import report
-from tests import synthetic
+from kernel_velocity.site import report, series_data
+from kernel_velocity.site.pages import commit, home
+from tests import large_tree, synthetic
+from tests.site.pages import AUTHOR, HOSTILE, Tags, edit, keep, results_file
 
-HOSTILE = (
-    "<script>window.pwned=1</script> \"quotes\" 'n' {{ 7*7 }} {% raw %} @name $x &amp; \N{ROCKET}\n\n"
-    "</script><img src=x onerror=window.pwned=1> <!-- \u202eright to left\u202c",
-    "}}]]></style>\"><svg onload=window.pwned=1>",
-    "@subject{safe} $$\\frac{1}{2}$$ <b>bold</b>",
-    "\u05e9\u05dc\u05d5\u05dd \u200f(RTL)",
-    "back`tick ${alert(1)} \\u003c",
-)  # fmt: skip
-AUTHOR = 'O\'Brien &lt;b&gt; "{{ 7*7 }}" @name'  # git itself drops < and > from names
-
+README = Path(__file__).parents[2] / "README.md"
 ALWAYS = [  # pages that every site has
     *("compare.html", "findings.html", "index.html"),
     *("machines.html", "measurement.html", "roofline.html"),
 ]
+SVG = "http://www.w3.org/2000/svg"  # the name of a language, and no address
 
 
-def write(tree, name="site"):
+def write(tree, name="site", cache=None):
     out = tree.repository.parent / name
-    return report.write_site(results=tree.results, repository=tree.repository, out=out), out
+    return report.write_site(results=tree.results, repository=tree.repository, out=out, cache=cache), out
 
 
 def pages(out):
     return sorted(path.name for path in out.glob("*.html"))
 
 
-class Tags(html.parser.HTMLParser):
-    """Collects elements and their attributes, and the text between."""
+@pytest.fixture
+def only(monkeypatch):
+    """Return a function that leaves only some parts of a site."""
 
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.attributes, self.text = set(), set(), ""
-        self.feed(text)
+    def chosen(*parts):
+        monkeypatch.setattr(report, "LARGE", parts)
+        monkeypatch.setattr(report, "SMALL", ())
+        monkeypatch.setattr(report.kernel, "parts", lambda _: [])
 
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data):
-        self.text += data
+    return chosen
 
 
-def test_the_site_has_an_index_and_a_page_for_every_kernel_and_commit(tree):
+def test_site_has_a_page_for_every_kernel_and_commit(tree):
     summary, out = write(tree)
     wanted = [*ALWAYS, "kernel-add_mul_exp-Cpu.html", "kernel-matmul-Cpu.html"]
     assert pages(out) == sorted(wanted + [f"commit-{sha[:8]}.html" for sha in tree.commits])
     assert (summary.pages, summary.commits, summary.series, summary.notes) == (len(ALWAYS) + 7, 5, 12, ())
     assert summary.index == (out / "index.html").resolve()
-
-
-def test_tracked_errors_are_shown_by_their_kernel_and_change_no_other_page(tree):
-    """track_max_error: a value, n/a and failed; zero, which no time is."""
-    _, before = write(tree, "before")
-    name = "matmul.Cpu.track_max_error"
-    params = [["'eager'", "'native'"], ["'float32-256x256x256'", "'float32-512x512x512'"]]
-    benchmarks = tree.results / "benchmarks.json"
-    entry = {"name": name, "type": "track", "unit": "1", "version": "1", "params": params}
-    benchmarks.write_text(json.dumps({**json.loads(benchmarks.read_text()), name: entry}))
-    for path in (tree.results / synthetic.MACHINE).glob("*-*.json"):
-        data = json.loads(path.read_text())
-        data["results"][name] = [[0, 1.5e-7, None, float("nan")], params, "1", 1767225600000, 1.0]
-        path.write_text(json.dumps(data))
-    summary, after = write(tree, "after")
-    assert summary.notes == ()
-    assert pages(before) == pages(after)
-    for page in pages(before):
-        texts = [re.sub(r"\bp\d+\b", "", (folder / page).read_text()) for folder in (before, after)]  # Bokeh counts on
-        assert (texts[0] == texts[1]) == (page != "kernel-matmul-Cpu.html"), page
-        assert ('<option value="error"' in texts[1]) == (page == "kernel-matmul-Cpu.html")
-    values = [json.loads(path.read_text())["value"] for path in sorted((after / "data").glob("error-*.json"))]
-    assert sorted(values) == [[0.0] * 5, [1.5e-7] * 5]
-
-
-SVG = "http://www.w3.org/2000/svg"  # the name of a language, and no address
-
-
-def test_nothing_is_fetched_from_elsewhere_and_every_link_leads_somewhere(tree):
-    _, out = write(tree)
     for path in out.glob("*.html"):
         for target in re.findall(r'(?:href|src)="([^"#]*)', path.read_text(encoding="utf-8")):
             assert target in {"data:,", ""} or (out / target).is_file(), (path.name, target)
@@ -102,59 +63,67 @@ def test_nothing_is_fetched_from_elsewhere_and_every_link_leads_somewhere(tree):
         assert "http" not in text and "url(" not in text, path.name
 
 
-def test_two_runs_write_the_same_pages(tree):
-    one, other = write(tree, "one")[1], write(tree, "two")[1]
-    for name in ("index.html", f"commit-{tree.commits[0][:8]}.html"):
-        assert (one / name).read_bytes() == (other / name).read_bytes()
-
-
-def test_pages_that_are_no_longer_made_go_and_nothing_else(tree):
+def test_navigation_marks_the_page_and_the_one_above_it(tree):
+    keep(tree, id="slow")
     _, out = write(tree)
-    (out / "mine.html").write_text("kept")
+    marked = {"index.html": ("page", "index"), "finding-slow.html": ("true", "findings")}
+    for name in pages(out):
+        text = (out / name).read_text(encoding="utf-8")
+        assert [page for page in ALWAYS if f'<a href="{page}"' in text] == ALWAYS
+        current = re.findall(r'href="(\w+).html" aria-current="(\w+)"', text)
+        wanted = marked.get(name, ("page", name.removesuffix(".html")) if name in ALWAYS else None)
+        assert current == ([wanted[::-1]] if wanted else []), name
+
+
+def test_tracked_errors_change_no_page_but_their_kernels(tree):
+    """track_max_error: a value, n/a and failed; zero, which no time is."""
+    _, before = write(tree, "before")
+    name = "matmul.Cpu.track_max_error"
+    params = [["'eager'", "'native'"], ["'float32-256x256x256'", "'float32-512x512x512'"]]
+    entry = {"name": name, "type": "track", "unit": "1", "version": "1", "params": params}
+    edit(tree.results / "benchmarks.json", lambda data: data.update({name: entry}))
+    for path in (tree.results / synthetic.MACHINE).glob("*-*.json"):
+        row = [[0, 1.5e-7, None, float("nan")], params, "1", 1767225600000, 1.0]
+        edit(path, lambda data, row=row: data["results"].update({name: row}))
+    summary, after = write(tree, "after")
+    assert summary.notes == ()
+    assert pages(before) == pages(after)
+    for page in pages(before):
+        texts = [(folder / page).read_text() for folder in (before, after)]
+        assert (texts[0] == texts[1]) == (page != "kernel-matmul-Cpu.html"), page
+        assert ('<option value="error"' in texts[1]) == (page == "kernel-matmul-Cpu.html")
+    values = [json.loads(path.read_text())["value"] for path in sorted((after / "data").glob("error-*.json"))]
+    assert sorted(values) == [[0.0] * 5, [1.5e-7] * 5]
+
+
+def test_pages_that_are_no_longer_made_are_removed(tree):
+    _, out = write(tree)
     (out / "kernel-mine-Cpu.html").write_text("kept")
-    (tree.results / synthetic.MACHINE / f"{tree.commits[0][:8]}-{synthetic.ENVIRONMENT}.json").unlink()
+    results_file(tree, 0).unlink()
     write(tree)
     assert f"commit-{tree.commits[0][:8]}.html" not in pages(out)
     assert f"commit-{tree.commits[1][:8]}.html" in pages(out)
-    assert (out / "mine.html").read_text() == (out / "kernel-mine-Cpu.html").read_text() == "kept"
+    assert (out / "kernel-mine-Cpu.html").read_text() == "kept"
     assert not list(out.glob(".new-*"))
 
 
-def test_a_list_that_names_files_outside_removes_nothing(tree):
-    _, out = write(tree)
-    victim = out.parent / "victim.txt"
-    victim.write_text("alive")
-    (out / "site.json").write_text(json.dumps(["../victim.txt", str(victim), "static", "gone.html"]))
-    write(tree)
-    assert victim.read_text() == "alive"
-    assert (out / "static").is_dir()
-
-
-@pytest.mark.parametrize("text", ["{", "7", "[1]"])
-def test_a_damaged_list_is_an_error_that_says_what_to_do(tree, text):
-    _, out = write(tree)
-    (out / "site.json").write_text(text)
-    with pytest.raises(ResultsError, match=r"site.json: .*remove the folder"):
-        write(tree)
-
-
-def test_a_crash_while_pages_are_made_leaves_the_old_site_whole(tree, monkeypatch):
+def test_crash_while_pages_are_made_leaves_the_old_site(tree, only):
     _, out = write(tree)
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    (tree.results / synthetic.MACHINE / f"{tree.commits[0][:8]}-{synthetic.ENVIRONMENT}.json").unlink()
+    results_file(tree, 0).unlink()
 
-    def broken(_found):
+    def broken(_site):
         raise RuntimeError("no index today")
 
-    monkeypatch.setattr(report.home, "build", broken)
+    only(home.build, broken)
     with pytest.raises(RuntimeError):
         write(tree)
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert not list(out.glob(".new-*"))
 
 
-def test_what_killed_reports_left_is_removed_and_one_that_writes_is_left_alone(tree, monkeypatch):
-    monkeypatch.setattr(report, "MODULES", ())
+def test_leftovers_of_killed_reports_are_removed(tree, only):
+    only()
     out = tree.repository.parent / "site"
     dead, busy, mine = (out / name for name in (".new-dead", ".new-busy", "mine"))
     for folder in (dead, busy, mine):
@@ -166,66 +135,50 @@ def test_what_killed_reports_left_is_removed_and_one_that_writes_is_left_alone(t
     assert [folder.exists() for folder in (dead, busy, mine)] == [False, True, True]
 
 
-def test_what_people_type_is_shown_and_never_becomes_a_page(tmp_path):
-    tree = synthetic.build(tmp_path, messages=HOSTILE, author=AUTHOR)
-    _, out = write(tree)
-    plain, _ = write(synthetic.build(tmp_path / "plain")), None
-    harmless = {}
-    for path in plain[1].glob("*.html"):
-        kind = path.name.partition("-")[0]
-        found = Tags(path.read_text(encoding="utf-8"))
-        tags, attributes = harmless.get(kind, (set(), set()))
-        harmless[kind] = (tags | found.tags | {"pre", "dl"}, attributes | found.attributes)
+def test_what_people_type_stays_text(tmp_path):
+    """Commit messages, authors, machines, test cases: no page has an element or attribute that it has not usually."""
+    plain = synthetic.build(tmp_path / "plain")
+    _, out = write(plain)
+    usual = {}
     for path in out.glob("*.html"):
-        text = path.read_text(encoding="utf-8")
-        found = Tags(text)
-        tags, attributes = harmless[path.name.partition("-")[0]]
-        assert found.tags <= tags, (path.name, found.tags - tags)
-        assert found.attributes <= attributes, (path.name, found.attributes - attributes)
-        assert "pwned=1</script>" not in text
-    index = Tags((out / "index.html").read_text(encoding="utf-8")).text
-    for message in HOSTILE:
-        assert message.partition("\n")[0] in index
-    assert AUTHOR in index
-    commit = Tags((out / f"commit-{tree.commits[0][:8]}.html").read_text(encoding="utf-8")).text
-    assert HOSTILE[0].partition("\n\n")[2] in commit
-
-
-def test_machines_and_parameters_are_data_too(tmp_path):
-    tree = synthetic.build(tmp_path, machine="<i>bench")
-    for path in (tree.results / "<i>bench").glob("*.json"):
+        kind, page = path.name.partition("-")[0], Tags(path.read_text(encoding="utf-8"))
+        tags, attributes = usual.get(kind, (set(), set()))
+        usual[kind] = (tags | page.tags | {"pre", "dl"}, attributes | page.attributes)
+    tree = synthetic.build(tmp_path, messages=HOSTILE, author=AUTHOR, machine="<i>bench")
+    for path in tree.results.rglob("*.json*"):
         path.write_text(path.read_text().replace("float32-5M", "<b>{{5M}}</b>"))
-    write(tree)
-    for path in (tmp_path / "site").glob("*.html"):
-        found = Tags(path.read_text(encoding="utf-8"))
-        assert not found.tags & {"i", "b"}, path.name
-    text = Tags((tmp_path / "site" / "index.html").read_text(encoding="utf-8")).text
-    assert "<i>bench" in text
-    for name in ("kernel-add_mul_exp-Cpu.html", f"commit-{tree.commits[0][:8]}.html"):
-        assert "<b>{{5M}}</b>" in Tags((tmp_path / "site" / name).read_text(encoding="utf-8")).text
+    _, out = write(tree)
+    for path in out.glob("*.html"):
+        page = Tags(path.read_text(encoding="utf-8"))
+        tags, attributes = usual[path.name.partition("-")[0]]
+        assert page.tags <= tags, (path.name, page.tags - tags)
+        assert page.attributes <= attributes, (path.name, page.attributes - attributes)
+    index = Tags((out / "index.html").read_text(encoding="utf-8")).text
+    for name in (*(message.partition("\n")[0] for message in HOSTILE), AUTHOR, "<i>bench"):
+        assert name in index
+    first = Tags((out / f"commit-{tree.commits[0][:8]}.html").read_text(encoding="utf-8")).text
+    assert HOSTILE[0].partition("\n\n")[2] in first and "<b>{{5M}}</b>" in first
 
 
-def test_no_results_at_all_is_a_page_that_says_how_to_get_some(tree):
+def test_no_results_at_all_are_a_site_too(tree):
     shutil.rmtree(tree.results)
     tree.results.mkdir()
     (tree.results / "README.md").write_text("what lies here")
     summary, out = write(tree)
     assert pages(out) == ALWAYS
-    assert "make track" in (out / "index.html").read_text()
     assert (summary.series, summary.notes) == (0, ())
 
 
-def test_results_of_a_commit_that_is_gone_are_named_and_kept(tree):
+def test_results_of_a_missing_commit_are_a_note(tree):
     path = synthetic.write_commit(tree.results, "d" * 40, 1)
     summary, out = write(tree)
     assert summary.notes == ("results of commits that the repository does not have are kept, not shown: dddddddd",)
     assert path.exists()
-    assert "dddddddd are kept" not in (out / "index.html").read_text()
     assert "not shown: dddddddd" in (out / "index.html").read_text()
     assert "commit-dddddddd.html" not in pages(out)
 
 
-def test_a_shallow_clone_is_named(tree, tmp_path):
+def test_shallow_clone_is_a_note(tree, tmp_path):
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", "--depth", "3", tree.repository.as_uri(), str(clone)], check=True)
     summary = report.write_site(results=tree.results, repository=clone, out=tmp_path / "site")
@@ -235,80 +188,167 @@ def test_a_shallow_clone_is_named(tree, tmp_path):
     assert summary.commits == 3
 
 
+def arguments(tree, **changes):
+    given = {"results": tree.results, "repository": tree.repository, "out": tree.repository.parent / "site"} | changes
+    return ["report", *(text for name, value in given.items() for text in (f"--{name}", str(value)))]
+
+
 def run(*argv):
     out, err = io.StringIO(), io.StringIO()
     status = main(argv, out, err)
     return status, out.getvalue(), err.getvalue()
 
 
-def arguments(tree, **changes):
-    given = {"results": tree.results, "repository": tree.repository, "out": tree.repository.parent / "site"} | changes
-    return ["report", *(text for name, value in given.items() for text in (f"--{name}", str(value)))]
-
-
-def test_the_command_ends_with_the_page(tree):
-    status, out, err = run(*arguments(tree))
-    page = (tree.repository.parent / "site" / "index.html").as_uri()
-    assert (status, out, err) == (0, f"12 series over 5 commits: {page}\n", "")
-
-
-def test_the_command_prints_a_line_for_what_it_could_not_read(tree):
+def test_command_prints_notes_and_ends_with_the_page(tree):
     (tree.results / "benchmarks.json").write_text("")
-    status, out, err = run(*arguments(tree))
-    assert status == 0
-    assert out.startswith("12 series over 5 commits")
-    assert err == "note: benchmarks.json: empty file; times are shown, GFLOPS need it (`asv run` writes it again)\n"
+    note = "note: benchmarks.json: empty file; times are shown, GFLOPS need it (`asv run` writes it again)\n"
+    page = (tree.repository.parent / "site" / "index.html").as_uri()
+    assert run(*arguments(tree)) == (0, f"12 series over 5 commits: {page}\n", note)
+    done = subprocess.run([sys.executable, "-m", "kernel_velocity", *arguments(tree)], capture_output=True, check=True)
+    assert (done.stdout.decode(), done.stderr.decode()) == (f"12 series over 5 commits: {page}\n", note)
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "complaint", "error"),
     [
-        ({"results": "{empty}/none"}, "error: {empty}/none: no such directory"),
-        ({"repository": "/"}, "error: /: no git repository"),
-        ({"out": "/dev/null"}, "error: /dev/null: a folder for the site is wanted, this is a file"),
-        ({"colour": "red"}, "error: unrecognized arguments: --colour red"),
+        ({"results": "{empty}/none"}, "error: {empty}/none: no such directory", ResultsError),
+        ({"repository": "/"}, "error: /: no git repository", HistoryError),
+        ({"out": "/dev/null"}, "error: /dev/null: a folder for the site is wanted, this is a file", ResultsError),
+        ({"colour": "red"}, "error: unrecognized arguments: --colour red", None),
     ],
 )
-def test_what_cannot_work_is_one_line_and_status_2(tree, tmp_path, change, complaint):
+def test_what_cannot_work_is_one_line_and_status_2(tree, tmp_path, change, complaint, error):
     here = {name: text.replace("{empty}", str(tmp_path)) for name, text in change.items()}
     status, out, err = run(*arguments(tree, **here))
     assert (status, out) == (2, "")
     assert err.startswith(complaint.replace("{empty}", str(tmp_path)))
     assert err.count("\n") == 1
+    if error is not None:
+        paths = {"results": tree.results, "repository": tree.repository, "out": tmp_path / "site"}
+        with pytest.raises(error):
+            report.write_site(**{**paths, **{name: Path(text) for name, text in here.items()}})
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"machine": "m", "cpu": "\\ud800"}'])
-def test_no_description_of_a_machine_can_take_the_site_down(tree, text):
-    (tree.results / synthetic.MACHINE / "machine.json").write_text(text)
-    summary, out = write(tree)
-    assert summary.series == 12
-    assert len(summary.notes) == ("cpu" not in text)
-    assert synthetic.MACHINE in (out / "index.html").read_text()
-
-
-@pytest.mark.parametrize("text", [b"\xff\xfe{", b'{"version": "x"}', b"\x00"])
-def test_no_results_file_can_take_the_site_down(tree, text):
-    broken = tree.results / synthetic.MACHINE / f"{tree.commits[0][:8]}-{synthetic.ENVIRONMENT}.json"
-    broken.write_bytes(text)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("machine.json", text) for text in (b"", b"{}", b'{"machine": "m", "cpu": "\\ud800"}')),
+        *(("0", text) for text in (b"\xff\xfe{", b'{"version": "x"}', b"\x00")),
+    ],
+)
+def test_no_file_can_take_the_site_down(tree, name, text):
+    path = tree.results / synthetic.MACHINE / name if name != "0" else results_file(tree, 0)
+    path.write_bytes(text)
     summary, _ = write(tree)
-    assert (summary.series, summary.commits) == (12, 4)
-    (note,) = summary.notes
-    assert broken.name in note and "\n" not in note
+    assert (summary.series, summary.commits) == (12, 4 if name == "0" else 5)
+    assert len(summary.notes) == (b"cpu" not in text)
+    assert all(path.name in note and "\n" not in note for note in summary.notes)
 
 
-def test_errors_by_kind(tree, tmp_path):
-    with pytest.raises(ResultsError):
-        report.write_site(results=tmp_path / "nowhere", repository=tree.repository, out=tmp_path / "site")
-    with pytest.raises(HistoryError):
-        report.write_site(results=tree.results, repository=tmp_path, out=tmp_path / "site")
-
-
-def test_as_a_program_it_is_the_same(tree):
-    done = subprocess.run([sys.executable, "-m", "kernel_velocity", *arguments(tree)], capture_output=True, check=True)
-    assert done.stderr == b""
-    assert done.stdout.decode().startswith("12 series over 5 commits: file://")
+def test_readme_documents_every_data_file(whole_tree, tmp_path):
+    patterns = re.findall(r"`([a-z]+(?:-[a-zA-Z0-9<> -]*)?)`", README.read_text(encoding="utf-8"))
+    known = [re.compile(re.sub("<[^>]*>", ".+", pattern)) for pattern in patterns]
+    report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
+    names = {path.stem for path in (tmp_path / "data").glob("*.json")}
+    assert {"home", "machines", "rounds-index", "fits-0", "roofline-0-Cpu"} <= names
+    assert [name for name in sorted(names) if not any(pattern.fullmatch(name) for pattern in known)] == []
 
 
 def test_tables_are_made_in_one_place():
-    templates = Path(__file__).parents[2] / "html_templates"
-    assert [path.name for path in templates.glob("*.html") if "<table" in path.read_text()] == ["parts.html"]
+    assert [path.name for path in report.TEMPLATES.glob("*.html") if "<table" in path.read_text()] == ["parts.html"]
+
+
+# ---- one more report -----------------------------------------------------------------------------------------------
+
+
+def site_of(tree, name, cache):
+    """Return the files of a site but for its static ones."""
+    _, out = write(tree, name, tree.repository.parent / cache)
+    made = (path for path in out.rglob("*") if path.is_file() and path.parent.name != "static")
+    return {str(path.relative_to(out)): path.read_bytes() for path in made}
+
+
+def check_as_from_nothing(tree):
+    """Compare a site that is brought up to date with one that is made from nothing."""
+    got = site_of(tree, "site", "cache")
+    for name in ("fresh", "fresh_cache"):
+        shutil.rmtree(tree.repository.parent / name, ignore_errors=True)
+    fresh = site_of(tree, "fresh", "fresh_cache")
+    # a series' inputs are numbered in the order in which the cache met them
+    assert got.keys() == fresh.keys()
+    assert {name for name in got if got[name] != fresh[name]} <= {"site.json"}
+
+
+def measure_again(data):
+    for row in data["results"].values():
+        row[0] = [value and value / 2 for value in row[0]]
+
+
+def forget_telemetry(tree):
+    """Leave asv's values alone: of rounds, times are adjusted, those of older commits now and then anew."""
+    shutil.rmtree(results_file(tree, 0).parent / "telemetry")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 1, 3, 0, 2)])
+@pytest.mark.parametrize("telemetry", [True, False])
+def test_site_is_the_same_in_whatever_order_commits_arrive(tree, only, order, telemetry):
+    only(home.build, commit.build)
+    if not telemetry:
+        forget_telemetry(tree)
+    paths = [results_file(tree, index) for index in order]
+    for path in paths:
+        path.rename(path.with_suffix(".later"))
+    for path in paths:
+        path.with_suffix(".later").rename(path)
+        site_of(tree, "site", "cache")
+    check_as_from_nothing(tree)
+
+
+def test_site_is_as_from_nothing_whatever_changes(tree, only):
+    only(home.build, commit.build)
+    site_of(tree, "site", "cache")
+    edit(results_file(tree, 1), measure_again)
+    check_as_from_nothing(tree)
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[2])
+        side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[1])], head=False)
+    check_as_from_nothing(tree)
+    synthetic.write_commit(tree.results, side.hexsha, 2)
+    check_as_from_nothing(tree)
+    keep(tree)
+    check_as_from_nothing(tree)
+
+
+def test_neighbour_changes_a_commits_page_and_not_its_data(tree, only):
+    only(home.build, commit.build)
+    forget_telemetry(tree)
+    newest = results_file(tree, 4)
+    newest.rename(newest.with_suffix(".later"))
+    before = site_of(tree, "site", "cache")
+    newest.with_suffix(".later").rename(newest)
+    after = site_of(tree, "site", "cache")
+    page = f"commit-{tree.commits[3][:8]}.html"
+    changed = {name for name in after if before.get(name) != after[name]}
+    assert page in before and page in changed
+    assert not changed & {f"data/commit-{sha[:12]}.json" for sha in itertools.islice(tree.commits, 4)}
+
+
+def test_one_more_commit_makes_and_writes_what_it_touches(tmp_path, only):
+    """Counts, not times: of 40 series in two benchmarks, the new commit measured one benchmark."""
+    only(series_data.build)
+    shape = large_tree.Shape(commits=8, series=40)
+    commits = large_tree.build(tmp_path, shape)
+    newest = tmp_path / "results" / large_tree.MACHINE / f"{commits[-1][:8]}-{large_tree.ENVIRONMENT}.json"
+    data = json.loads(newest.read_text())
+    newest.unlink()
+    paths = {"results": tmp_path / "results", "repository": tmp_path / "repository", "out": tmp_path / "site"}
+    first = report.write_site(**paths)
+    # The series, the newest entries of the two benchmarks, the list of the series, and the commits
+    assert (first.read, first.made, first.series) == (7, 44, 40)
+    again = report.write_site(**paths)
+    assert (again.read, again.made, again.written) == (0, 2, 0)
+    del data["results"][shape.benchmarks[1]]
+    newest.write_text(json.dumps(data))
+    more = report.write_site(**paths)
+    assert (more.read, more.made) == (1, 1 + 2)
+    assert more.written == 2 * (1 + 1)  # JSON and script of the newest entries and of the commits, but not of the list

@@ -24,8 +24,8 @@ def test_ceilings_of_other_threads_move_no_efficiency(tree, monkeypatch):
     found = model.read(tree.results, tree.repository)
     (place,) = found.places
     assert found.roofs(place, "Cpu", tree.commits[4]).peaks["float32"] == 1e9
-    rows = home.page(found).grids[0].rows
-    assert all(row.figures["efficiency"] == 1 for row in rows)
+    rows = home.page(found)["grids"][0]["rows"]
+    assert all(row["figures"]["efficiency"] == 1 for row in rows)
     assert found.roofs(place, "Cpu").warnings[0].startswith("commits were measured with 1 and 8 threads")
 
 
@@ -45,8 +45,8 @@ def mixed(tree, monkeypatch):
 def test_rows_of_the_roofline_page_use_their_threads(mixed):
     tree, found = mixed
     data, page = roofline.build(found)
-    rows = {row.kernel: row for row in page.context["sections"][0].rows}
-    assert (rows["matmul"].attainable, rows["add_mul_exp"].attainable) == ("8.00 GFLOPS", "1.00 GFLOPS")
+    rows = {row["kernel"]: row for row in page.context["sections"][0]["rows"]}
+    assert (rows["matmul"]["attainable"], rows["add_mul_exp"]["attainable"]) == ("8.00 GFLOPS", "1.00 GFLOPS")
     apart = {entry["kernel"]: entry["apart"] for entry in data.value["series"]}
     assert apart == {"matmul, hot": sorted(tree.commits[:4]), "add_mul_exp, hot": [tree.commits[4]]}
 
@@ -54,5 +54,5 @@ def test_rows_of_the_roofline_page_use_their_threads(mixed):
 def test_a_kernels_efficiency_is_none_where_it_was_measured_with_other_threads(mixed):
     tree, found = mixed
     keys = [key for key in found.keys if key.benchmark.startswith("matmul")]
-    one, *_ = kernel_chart.chart(found, "matmul", "Cpu", keys).series
-    assert one.conversions["efficiency"].apart == tuple(sorted(tree.commits[:4]))
+    one, *_ = kernel_chart.chart(found, "matmul", "Cpu", keys).series.values()
+    assert one["quantities"]["efficiency"]["apart"] == sorted(tree.commits[:4])

@@ -1,4 +1,4 @@
-"""A badge for every kernel and device: a picture for a README with its newest rate, and how near that is to the roof.
+"""Badges for READMEs: an SVG for every kernel and device with its newest rate, and how near that is to the roof.
 
 `badge-<kernel>-<Device>.svg`, from the newest commit that has a time of an implementation of our own.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 from kernel_velocity.findings.text import plain
 from kernel_velocity.harness.cases import CONTROLS
@@ -15,18 +15,18 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import Measurement
 from kernel_velocity.roofline import model
 from kernel_velocity.series import changes
-from kernel_velocity.site import text as pages
+from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import Page
 from kernel_velocity.site.text import Place
+from kernel_velocity.site.writer import Page
 
 STATE = "hot"
 SIZE = 11  # px, of the letters
-EDGE = 6  # px beside them
-MOST = 32  # letters of a name; the title has them all
+EDGE = 6  # px, of the space beside them
+MOST = 32  # letters of a name; the title has all of it
 GREY = "#3d444b"  # behind the name; white on every one of these has a contrast of 4.5:1
-GROUNDS = {"faster": "#14713f", "slower": "#b3261e"}  # by what became of it
-GROUND = "#0b5cad"  # of what stayed as it was
+COLOURS = {"faster": "#14713f", "slower": "#b3261e"}  # behind the rate, by its change
+COLOUR = "#0b5cad"  # behind a rate without a distinct change
 # Widths of the letters from " " to "~" in DejaVu Sans, thousandths of its size.
 WIDTHS = (
     *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
@@ -40,109 +40,74 @@ SIGNS = {"·": 318, "≈": 838, "…": 1000, "µ": 636}  # what the pages write 
 WIDE, OTHER = 1000, 636  # of letters from East Asia and pictures; of all others
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One half of a badge; px."""
-
-    text: str
-    start: int
-    width: int
-    middle: str  # of its letters
-    length: str  # that they are set to, whatever font there is
-
-
-@dataclass(frozen=True, kw_only=True)
-class Badge:
-    """What the template shows."""
-
-    title: str
-    width: int
-    name: Part
-    figure: Part
-    ground: str
-    grey: str = GREY
-
-
-def build(found: Site) -> Iterator[Page]:
+def build(site: Site) -> Iterator[Page]:
     """Yield the badge of every kernel and device that has a time of an implementation of our own."""
-    benchmarks = dict.fromkeys(key.benchmark for key in found.keys)
-    for benchmark in benchmarks:
-        kernel, device, state = pages.parts(benchmark)
-        shown = _newest(found, benchmark) if state == STATE else None
-        if shown is not None:
-            name = f"badge-{kernel}-{device}.svg"
-            yield Page(name=name, template="badge.svg", context={"badge": badge(found, *shown)})
+    for benchmark in dict.fromkeys(key.benchmark for key in site.keys):
+        kernel, device, state = text.parts(benchmark)
+        newest = _newest(site, benchmark) if state == STATE else None
+        if newest is not None:
+            context = {"badge": _badge(site, *newest)}
+            yield Page(name=f"badge-{kernel}-{device}.svg", template="badge.svg", context=context)
 
 
-def _newest(found: Site, benchmark: str) -> tuple[Place, Measurement, Measurement | None] | None:
-    """Return the best of our implementations at the newest commit that has one, and what it was before.
+def _newest(site: Site, benchmark: str) -> tuple[Place, Measurement, Measurement | None] | None:
+    """Return the newest time of a benchmark of ours with its machine, and the measurement that it changed from.
 
-    Of the machines the one that measured the newest commit, of its test cases the last one, which is the largest; the
-    fastest where these are several.
+    At the newest commit that has one: of the last test case, which is the largest, the fastest time.
     """
-    known: list[tuple[tuple[int, int, float], Place, Measurement, Measurement | None]] = []
-    for place in found.places:
-        keys = found.keys_at(place, benchmark)
+    candidates = []
+    for place in site.places:
+        keys = site.keys_at(place, benchmark)
         cases = list(dict.fromkeys(key.case for key in keys))
         for key in keys:
-            series = found.series(key)
-            times = [int(index) for index in series.is_measured.nonzero()[0]]
-            if key.implementation in CONTROLS or not times:
-                continue
-            now, base = series.measurement(times[-1], found.line), int(changes.before(series)[times[-1]])
-            before = None if base == changes.NONE else series.measurement(base, found.line)
-            rank = (int(series.place[times[-1]]), cases.index(key.case), -(now.seconds or 0.0))
-            known.append((rank, place, now, before))
-    best = max(known, key=lambda item: item[0], default=None)
-    return None if best is None else best[1:]
+            series = site.series(key)
+            entries = series.is_measured.nonzero()[0].tolist()
+            if key.implementation not in CONTROLS and entries:
+                now, base = series.measurement(entries[-1], site.line), int(changes.before(series)[entries[-1]])
+                before = None if base == changes.NONE else series.measurement(base, site.line)
+                rank = (int(series.place[entries[-1]]), cases.index(key.case), -(now.seconds or 0.0))
+                candidates.append((rank, (place, now, before)))
+    return max(candidates, key=lambda pair: pair[0])[1] if candidates else None
 
 
-def badge(found: Site, place: Place, item: Measurement, before: Measurement | None) -> Badge:
-    """Return the badge of a measured value."""
-    kernel, device, _ = pages.parts(item.key.benchmark)
-    change = None if before is None else changes.compare(item, before)
-    share = _efficiency(found, place, device, item)
-    beside = (f"{share} of the roof",) if share else (pages.change(change),) if change is not None else ()
-    figure = " · ".join((pages.rate(item), *beside))
-    name = _part(f"{_shortened(kernel)} {device}", 0)
-    shown = _part(figure, name.width)
-    key = item.key
-    return Badge(
-        title=plain(
-            f"{kernel} on {device}: {figure} ({key.implementation}, {key.case}, {key.machine}, commit "
-            f"{item.commit[:SHORT]})"
-        ),
-        width=name.width + shown.width,
-        name=name,
-        figure=shown,
-        ground=GROUNDS.get(pages.tone(change), GROUND),
-    )
+def _badge(site: Site, place: Place, now: Measurement, before: Measurement | None) -> dict[str, object]:
+    """Return what the template shows of a measured value; lengths in px."""
+    key = now.key
+    kernel, device, _ = text.parts(key.benchmark)
+    change = None if before is None else changes.compare(now, before)
+    share = _efficiency(site, place, device, now)
+    rate = " · ".join(filter(None, (text.rate(now), f"{share} of the roof" if share else text.change(change))))
+    origin = f"{key.implementation}, {key.case}, {key.machine}, commit {now.commit[:SHORT]}"
+    left = _box(f"{kernel if len(kernel) <= MOST else f'{kernel[: MOST - 1]}…'} {device}", 0, GREY)
+    right = _box(rate, left["width"], COLOURS.get(text.tone(change), COLOUR))
+    title = plain(f"{kernel} on {device}: {rate} ({origin})")
+    return {"title": title, "width": left["width"] + right["width"], "boxes": (left, right)}
 
 
-def _efficiency(found: Site, place: Place, device: str, item: Measurement) -> str:
+def _efficiency(site: Site, place: Place, device: str, item: Measurement) -> str:
     """Return the share of what the machine allows; "" where its ceilings or the work are not known."""
-    roofs = found.roofs(place, device, item.commit)
+    roofs = site.roofs(place, device, item.commit)
     if roofs is None or item.seconds is None:
         return ""
-    placed = model.roofline(
+    roofline = model.roofline(
         flops=item.flop, bytes=item.bytes_moved, seconds=item.seconds, roofs=roofs, dtype=item.key.dtype
     )
-    return "" if placed is None else model.percent(placed.efficiency)
+    return "" if roofline is None else model.percent(roofline.efficiency)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
-
-
-def _part(text: str, start: int) -> Part:
-    length = width(text) * SIZE / 1000
+def _box(words: str, start: int, colour: str) -> dict[str, Any]:
+    """Return one half of a badge; its letters are set to `length`, whatever font there is."""
+    length = width(words) * SIZE / 1000
     whole = round(length) + 2 * EDGE
-    return Part(text=text, start=start, width=whole, middle=f"{start + whole / 2:g}", length=f"{length:.1f}")
+    middle = f"{start + whole / 2:g}"
+    return {
+        "text": words, "start": start, "width": whole, "middle": middle, "length": f"{length:.1f}", "colour": colour
+    }  # fmt: skip
 
 
-def width(text: str) -> int:
+def width(words: str) -> int:
     """Return how wide a text is, in thousandths of its size."""
-    return sum(_width(letter) for letter in text)
+    return sum(map(_width, words))
 
 
 def _width(letter: str) -> int:

@@ -135,7 +135,7 @@ class Site:
         return {which: tuple(keys) for which, keys in found.items()}
 
     def series(self, key: SeriesKey) -> Columns:
-        """Return one of `keys` as columns: views of what the store holds, the same ones each time."""
+        """Return one of `keys` as columns: views of what the past holds, the same ones each time."""
         if key not in self._series:
             self._series[key] = self.past.columns(key)
         return self._series[key]
@@ -169,6 +169,11 @@ class Site:
     def measured(self) -> tuple[str, ...]:
         """The commits that have a measurement and that the repository has: oldest first, those beside `line` last."""
         return tuple(sorted(self.past.paths, key=lambda sha: (sha not in self.order, self.order.get(sha, 0), sha)))
+
+    @cached_property
+    def with_page(self) -> frozenset[str]:
+        """The commits that have a page."""
+        return frozenset(self.measured)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -1,46 +1,49 @@
-"""What the pages are made of: ready strings, and the recorded data from which each page takes its own.
+"""Results as words and table cells: rates, changes, links, commits, footnotes. Pure.
 
-Pure. The templates hold no arithmetic: whatever a page shows stands in these values as text. `home_page`,
-`kernel_page` and `commit_page` make one kind of page each.
+Templates do no arithmetic: what a page shows reaches them as ready text. `kv compare --html` uses the same cells.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
+from math import isnan
 from urllib.parse import urlencode
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kernel_velocity import units
+from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import SERIES_NAME, Benchmark, Commit, Machine
-from kernel_velocity.series.changes import Change
+from kernel_velocity.series.changes import Change, Truth
 
-_DIGITS_OF_MEMORY = 18  # of a machine's, bytes; longer is no number of them
-UNSURE = "≈"  # before a change that the intervals do not confirm; the pages explain it
-
+DASH = "–"
+UNSURE = "≈"  # before a change that the intervals do not confirm
 REASONS = {
     Outcome.NOT_APPLICABLE: "n/a: the test case was not asked for, this commit does not have the implementation, "
     "or this machine lacks what it needs",
     Outcome.FAILED: "failed: the commit did not build, or the benchmark raised, crashed, timed out or gave wrong "
     "numbers (`asv run --show-stderr` prints why)",
 }
-
-
-_ROUNDS = re.compile(r"\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds, have )\d+")  # as in measurements
+_MEMORY_DIGITS = 18  # a longer number of bytes is no memory size
+_ROUNDS = re.compile(r"\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds, have )\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One value of a table; empty strings where there is nothing to say."""
+    """One value of a table; empty where there is nothing to show."""
 
     text: str
     detail: str = ""  # interval and time
     change: str = ""
     tone: str = ""  # "faster", "slower", "same" (not confirmed), "n/a", "failed", "absent"
     marks: tuple[int, ...] = ()  # numbers of its footnotes
+    href: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,106 +51,115 @@ class CommitLine:
     """A commit in a line of a table."""
 
     short: str
-    href: str
+    href: str  # empty where the commit has no page
     subject: str
     author: str
     date: str
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table, whose first column heads the rows."""
+
+    label: str  # for screen readers
+    columns: Mapping[str, str]  # head -> CSS class
+    rows: Sequence[Sequence[str | Cell | CommitLine]]
+    further: str = ""  # how much is left out
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A machine and one of its environments; every page shows them apart."""
+    """A machine and one of its asv environments."""
 
     anchor: str
     machine: str
     environment: str
     details: tuple[tuple[str, str], ...]
 
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What is known of it, as name and text."""
+        return (("environment", self.environment), *self.details)
+
 
 @dataclass
 class Footnotes:
-    """The footnotes of a section, numbered in order of first use; texts that differ in counts of rounds share one.
+    """The footnotes of a section, numbered from 1 in order of first use.
 
-    A measurement says "contended in 3 of 8 rounds", the next one 5 of 8: that is one thing to know of a table.
+    Texts that differ only in counts of rounds share a footnote: "contended in 3 of 8 rounds" and "in 5 of 8 rounds"
+    become "contended in 3 to 5 of 8 rounds".
     """
 
-    _texts: dict[str, list[str]] = field(default_factory=dict)  # by what they have in common
-    _numbers: dict[str, int] = field(default_factory=dict)  # likewise
-    _marks: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)  # most cells ask for the same
+    _texts: dict[str, list[str]] = field(default_factory=dict)  # by the text without its counts
+    _marks: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)  # most cells have the same remarks
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All of them; the first has the number 1."""
-        return tuple(map(_together, self._texts.values()))
+        """All footnotes in order."""
+        return tuple(map(_merged, self._texts.values()))
 
     def marks(self, texts: Sequence[str]) -> tuple[int, ...]:
-        """Return the numbers of these footnotes, from 1."""
-        asked = tuple(texts)
-        if asked not in self._marks:
-            self._marks[asked] = tuple(sorted({self._number(text) for text in asked}))
-        return self._marks[asked]
+        """Return the numbers of some footnotes, ascending."""
+        wanted = tuple(texts)
+        if wanted not in self._marks:
+            self._marks[wanted] = tuple(sorted({self._number(text) for text in wanted}))
+        return self._marks[wanted]
 
     def _number(self, text: str) -> int:
         kind = _ROUNDS.sub("\0", text)
         self._texts.setdefault(kind, []).append(text)
-        return self._numbers.setdefault(kind, len(self._numbers) + 1)
+        return list(self._texts).index(kind) + 1
 
 
-def _together(texts: Sequence[str]) -> str:
-    """Return texts that differ in numbers of rounds as one: "contended in 3 to 5 of 8 rounds"."""
-    numbers = zip(*(map(int, _ROUNDS.findall(text)) for text in texts), strict=True)
-    spans = iter([(min(each), max(each)) for each in numbers])
+def _merged(texts: Sequence[str]) -> str:
+    """Return texts that differ in counts of rounds as one text with ranges."""
+    counts = zip(*(map(int, _ROUNDS.findall(text)) for text in texts), strict=True)
+    ranges = iter([(min(column), max(column)) for column in counts])
 
     def span(_: re.Match[str]) -> str:
-        low, high = next(spans)
+        low, high = next(ranges)
         return str(low) if low == high else f"{low} to {high}"
 
     return _ROUNDS.sub(span, texts[0])
 
 
 def places(machines: Sequence[Machine], pairs: Iterable[tuple[str, str]]) -> tuple[Place, ...]:
-    """Return machines and environments, given as pairs of names, in the order of the pages."""
+    """Return machines and environments, given as pairs of names, sorted."""
     details = {machine.name: details_of(machine) for machine in machines}
     return tuple(
-        Place(
-            anchor=f"place-{number}",
-            machine=machine,
-            environment=environment,
-            details=details[machine],
-        )
+        Place(anchor=f"place-{number}", machine=machine, environment=environment, details=details[machine])
         for number, (machine, environment) in enumerate(sorted(pairs), start=1)
     )
 
 
 def details_of(machine: Machine) -> tuple[tuple[str, str], ...]:
-    """Return what asv recorded of a machine, in words and units."""
-    return tuple(_detail(key, text) for key, text in machine.details)
+    """Return what asv recorded of a machine, with words for its keys; memory in GiB where asv wrote bytes."""
+    words = {"ram": "memory", "num_cpu": "CPUs", "arch": "architecture"}
+
+    def value(key: str, text: str) -> str:
+        is_size = key == "ram" and text.isdecimal() and len(text) <= _MEMORY_DIGITS
+        return units.memory(int(text)) if is_size else text
+
+    return tuple((words.get(key, key), value(key, text)) for key, text in machine.details)
 
 
 def place_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
-    """Return a sort key: a series' place on its benchmark's axes, implementation first; unknown names last."""
-    known = benchmarks.get(key.benchmark)
-    implementations, cases = (known.implementations, known.cases) if known else ((), ())
-    return _rank(key.implementation, implementations), _rank(key.case, cases)
+    """Return a sort key: the series' position on its benchmark's axes, implementation first; unknown names last."""
 
+    def rank(name: str, axis: Sequence[str]) -> tuple[int, str]:
+        return (axis.index(name) if name in axis else len(axis), name)
 
-def _detail(key: str, text: str) -> tuple[str, str]:
-    """Return what asv recorded of a machine in words and units; it writes the memory in bytes where it can."""
-    if key == "ram" and text.isdecimal() and len(text) <= _DIGITS_OF_MEMORY:
-        return "memory", units.memory(int(text))
-    return {"ram": "memory", "num_cpu": "CPUs", "arch": "architecture"}.get(key, key), text
-
-
-def _rank(name: str, axis: Sequence[str]) -> tuple[int, str]:
-    return (axis.index(name) if name in axis else len(axis), name)
+    benchmark = benchmarks.get(key.benchmark)
+    implementations, cases = (benchmark.implementations, benchmark.cases) if benchmark else ((), ())
+    return rank(key.implementation, implementations), rank(key.case, cases)
 
 
 def parts(benchmark: str) -> tuple[str, str, str]:
     """Return kernel, device and cache state of a series name: "matmul.Cpu.time_hot" -> ("matmul", "Cpu", "hot")."""
-    found = SERIES_NAME.fullmatch(benchmark)
-    if found is None:
+    match = SERIES_NAME.fullmatch(benchmark)
+    if match is None:
         raise ValueError(f"{benchmark!r} is no series name; recorded.measurements lets none through")
-    return found[1], found[2], found[3]
+    return match[1], match[2], match[3]
 
 
 def commit_href(sha: str) -> str:
@@ -157,18 +169,18 @@ def commit_href(sha: str) -> str:
 
 @cache
 def kernel_href(kernel: str, device: str, **choice: str) -> str:
-    """Return the file name of a kernel's page, and after it what the page is to show.
+    """Return the address of a kernel's page.
 
     Args:
-        choice: state, machine, environment and case, as html_templates/static/kernel_choice.js reads them. Without, the
-            page begins with its first machine, which may be another one than the link speaks of.
+        choice: state, machine, environment and case, as html_templates/static/kernel.js reads them. Without a choice
+            the page begins with its first machine.
     """
-    said = f"#{urlencode(choice, errors='replace')}" if choice else ""
-    return f"kernel-{kernel}-{device}.html{said}"
+    fragment = f"#{urlencode(choice, errors='replace')}" if choice else ""
+    return f"kernel-{kernel}-{device}.html{fragment}"
 
 
 def trend_href(key: SeriesKey) -> str:
-    """Return where the trend of a series is shown."""
+    """Return the address of a series' trend."""
     kernel, device, state = parts(key.benchmark)
     return kernel_href(kernel, device, state=state, machine=key.machine, environment=key.environment, case=key.case)
 
@@ -184,14 +196,23 @@ def commit_line(commit: Commit) -> CommitLine:
     )
 
 
+def named_commit(sha: str, commit: Commit | None, measured: Container[str]) -> CommitLine:
+    """Return a commit that may be missing in the clone (None), and has a page only if it is among `measured`."""
+    if commit is None:
+        return CommitLine(short=sha[:SHORT], href="", subject="(not in this clone)", author="", date="")
+    line = commit_line(commit)
+    return line if sha in measured else replace(line, href="")
+
+
+def names(texts: Sequence[str], most: int) -> str:
+    """Return the first `most` texts as a list in a sentence, and how many more there are."""
+    left = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {left:,} more" if left > 0 else "")
+
+
 def absent() -> Cell:
     """Return the cell of a value that was never measured."""
-    return Cell(text="–", tone="absent")
-
-
-def why(outcome: Outcome, reason: str | None) -> str:
-    """Return why a value is n/a or failed: what the failed round said, else what it can have been."""
-    return REASONS[outcome] if reason is None else f"{outcome.value}: {reason}"
+    return Cell(text=DASH, tone="absent")
 
 
 def rate(item: Measurement) -> str:
@@ -201,28 +222,92 @@ def rate(item: Measurement) -> str:
     return units.seconds(item.seconds) if item.gflops is None else units.rate(item.gflops, item.key.rate_unit)
 
 
+def why(outcome: Outcome, reason: str | None) -> str:
+    """Return why a value is n/a or failed: the recorded reason, else the possible ones."""
+    return REASONS[outcome] if reason is None else f"{outcome.value}: {reason}"
+
+
 def remarks(outcome: Outcome, reason: str | None, warnings: Sequence[str]) -> tuple[str, ...]:
-    """Return what is to be known of a result: why it has no time, and its warnings."""
+    """Return the footnotes of a result: why it has no time, and its warnings."""
     return tuple(warnings) if outcome is Outcome.MEASURED else (why(outcome, reason), *warnings)
 
 
-def change(found: Change | None) -> str:
+def change(value: Change | None) -> str:
     """Return a change in words: "≈ 1.2% faster"; empty where there is nothing to compare with."""
-    return "" if found is None else change_text(found.ratio, found.is_distinct)
+    return "" if value is None else change_text(value.ratio, value.is_distinct)
+
+
+def tone(value: Change | None) -> str:
+    """Return the colour class of a change; empty where there is nothing to compare with."""
+    return "" if value is None else tone_of(value.ratio, value.is_distinct)
 
 
 def change_text(ratio: float, is_distinct: bool) -> str:
-    """Return a ratio of speeds, new over old, in words."""
+    """Return a ratio of speeds, new over old, in words; empty for NaN."""
+    if isnan(ratio):
+        return ""
     return units.change(ratio) if is_distinct or ratio == 1 else f"{UNSURE} {units.change(ratio)}"
 
 
-def tone(found: Change | None) -> str:
-    """Return how a change is to be coloured."""
-    return "" if found is None else tone_of(found.ratio, found.is_distinct)
-
-
 def tone_of(ratio: float, is_distinct: bool) -> str:
-    """Return how a ratio of speeds, new over old, is to be coloured."""
+    """Return the colour class of a ratio of speeds, new over old; empty for NaN."""
+    if isnan(ratio):
+        return ""
     if not is_distinct or ratio == 1:
         return "same"
     return "faster" if ratio > 1 else "slower"
+
+
+def change_texts(ratio: FloatArray, distinct: Truth) -> list[str]:
+    """Return `change_text` of arrays of shape (results,)."""
+    return list(map(change_text, ratio.tolist(), distinct.tolist()))
+
+
+def rates(seconds: FloatArray, flop: FloatArray, unit: NDArray[np.str_]) -> list[str]:
+    """Return rates with their units, the time where the FLOPs are unknown (NaN), "" where there is no time (NaN)."""
+    gflops = (flop / seconds / 1e9).tolist()
+    columns = zip(seconds.tolist(), gflops, unit.tolist(), strict=True)
+    return [_seconds(time) if isnan(value) else units.rate(value, name) for time, value, name in columns]
+
+
+def _seconds(time: float) -> str:
+    return "" if isnan(time) else units.seconds(time)
+
+
+def cells(
+    *,
+    outcome: IntArray,
+    seconds: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    flop: FloatArray,
+    unit: NDArray[np.str_],
+    ratio: FloatArray,
+    distinct: Truth,
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield text, detail, change and tone of a `Cell` for each result: rate with interval, time and change.
+
+    A site shows 100,000 results, so it takes columns. All have shape (results,); unknown is NaN.
+
+    Args:
+        outcome: index into OUTCOMES. seconds, low, high: time per call and its interval. flop: per call.
+        unit: of the rates. ratio: of speeds, new over old. distinct: whether the two intervals lie apart.
+    """
+    columns = (seconds, low, high, flop, unit, ratio, distinct)
+    rows = zip(outcome.tolist(), rates(seconds, flop, unit), *(column.tolist() for column in columns), strict=True)
+    for index, text, time, lowest, highest, work, name, speeds, is_distinct in rows:
+        if OUTCOMES[index] is not Outcome.MEASURED:
+            yield OUTCOMES[index].value, "", "", OUTCOMES[index].value
+            continue
+        interval = _interval(lowest, highest, work, name)
+        detail = " · ".join(filter(None, (interval, "" if isnan(work) else _seconds(time))))
+        yield text, detail, change_text(speeds, is_distinct), tone_of(speeds, is_distinct)
+
+
+def _interval(low: float, high: float, flop: float, unit: str) -> str:
+    """Return "11.9 to 12.4 GFLOPS"; times where the FLOPs are unknown; "" for an unknown interval."""
+    if isnan(low) or isnan(high):
+        return ""
+    if isnan(flop):
+        return f"{units.seconds(low)} to {units.seconds(high)}"
+    return f"{units.significant(flop / high / 1e9)} to {units.rate(flop / low / 1e9, unit)}"

@@ -1,8 +1,8 @@
-"""Writes a site's files: only those that changed, all of them before the first file of the older site is touched.
+"""Write the files of a site: only those that changed, and all of them before the first old file is touched.
 
-The site's own list of files, `site.json`, says what each was made from and what it became. A file that would be made
-from the same inputs by the same code, or that comes out as it was, stays as it is. The others replace their
-predecessors in one step each, the index last; files that only the older site had are removed, and nothing else is.
+The manifest `site.json` lists each file with its size, its digest and the digest of its inputs. A file whose inputs or
+whose content is unchanged stays as it is. The others replace their predecessors in one step each, the index last.
+Files that only the older site had are removed. Files of other origin are left alone.
 """
 
 from __future__ import annotations
@@ -13,102 +13,134 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.site.outputs import DataFile, Page
+from kernel_velocity.results.measurement import SeriesKey
 
 MANIFEST = "site.json"
 INDEX = "index.html"  # moved into place last: it links to the others
-_FORMAT = 2  # of the manifest; 1 was a plain list of names
+FOLDERS = ("data", "static")  # of a site
+_FORMAT = 2  # of the manifest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
-    """What the list of files says of one."""
+class Page:
+    """A page: a template of html_templates/ and its context.
+
+    `inputs` is a text that changes whenever the page would. It allows `context` to be a function, which is called only
+    where the site has no page made of the same inputs by the same code and templates. None: the page is always made.
+    """
+
+    name: str  # of the file
+    template: str
+    context: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    inputs: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFile:
+    """Data beside the pages: `data/<name>.json`, and `data/<name>.js`, which a page loads with `KV.load(name)`.
+
+    `value` is JSON with numpy arrays, where NaN becomes null, or a function that returns it. `inputs` as of a page.
+    """
+
+    name: str
+    value: Any
+    inputs: str | None = None
+
+
+@cache
+def series_name(key: SeriesKey) -> str:
+    """Return the name of a series' data file: a digest of its key, the same at every run."""
+    # not `astuple`, which copies the parts: a site has thousands of these
+    parts = (key.machine, key.environment, key.benchmark, key.implementation, key.case, key.version)
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"series-{digest[:16]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What the manifest says of a file."""
 
     size: int  # bytes
     digest: str  # of its bytes
-    inputs: str  # digest of what it was made from; empty where its maker does not say
+    inputs: str  # digest of its inputs; empty for none
 
 
 @dataclass(kw_only=True)
 class Writer:
-    """The site in the making: new files lie in `new` until `finish` moves them into `out`."""
+    """Writes changed files into `new`, and with `finish` moves them into `out`."""
 
     new: Path
     out: Path
     makers: str  # digest of the code and the templates
-    files: dict[str, Written] = field(default_factory=dict)  # of the new site
-    fresh: list[str] = field(default_factory=list)  # those of them that have to be moved
-    made: int = 0  # pages and data files that were made, whether they came out another or not
-    _before: Mapping[str, Written | None] = field(init=False)
-    _sizes: Mapping[str, int] = field(init=False)
+    files: dict[str, Entry] = field(default_factory=dict)  # of the new site
+    fresh: list[str] = field(default_factory=list)  # the files in `new`
+    made: int = 0  # pages and data files that were made, changed or not
+    _before: Mapping[str, Entry | None] = field(init=False)  # of the older site; None: unknown
+    _sizes: Mapping[str, int] = field(init=False)  # on disk
 
     def __post_init__(self) -> None:
-        listed = _written_before(self.out)
-        self._sizes = _sizes(self.out, {name.rpartition("/")[0] for name in listed})
-        self._before = {name: written for name, written in listed.items() if name in self._sizes}
+        for folder in FOLDERS:
+            (self.new / folder).mkdir(exist_ok=True)
+        manifest = _read_manifest(self.out)
+        self._sizes = _sizes(self.out, {name.rpartition("/")[0] for name in manifest})
+        self._before = {name: entry for name, entry in manifest.items() if name in self._sizes}
 
     def page(self, page: Page, render: Callable[[Page], str]) -> None:
-        """Add a page, which `render` turns into HTML where it has to be made."""
-        inputs = self._inputs(page.template, page.inputs)
-        if not self._is_kept([page.name], inputs):
+        """Add a page, which `render` turns into HTML if it has to be made."""
+        inputs = self._digest(page.template, page.inputs)
+        if not self._is_unchanged([page.name], inputs):
             self.made += 1
             # JSON can hold half of a surrogate pair, UTF-8 cannot: it becomes a question mark
             self.add(page.name, render(page).encode("utf-8", "replace"), inputs)
 
     def data(self, data: DataFile) -> None:
-        """Add data as JSON, and as a script that hands it to a page: from a folder, a page can load nothing else."""
+        """Add data as JSON and as a script: from a folder, a page can load nothing but scripts."""
         names = [f"data/{data.name}.json", f"data/{data.name}.js"]
-        inputs = self._inputs("", data.inputs)
-        if not self._is_kept(names, inputs):
+        inputs = self._digest("", data.inputs)
+        if not self._is_unchanged(names, inputs):
             self.made += 1
             text = json_bytes(data.value() if callable(data.value) else data.value)
             self.add(names[0], text, inputs)
             self.add(names[1], b"KV.put(" + orjson.dumps(data.name) + b"," + text + b");\n", inputs)
 
     def add(self, name: str, content: bytes, inputs: str = "") -> None:
-        """Add a file; it is written only where the site does not have it already."""
-        found = Written(size=len(content), digest=hashlib.sha256(content).hexdigest(), inputs=inputs)
-        known = self._before.get(name)
-        if known is None or (known.size, known.digest, self._sizes.get(name)) != (
-            found.size,
-            found.digest,
-            found.size,
-        ):
-            path = self.new / name
-            if not self.fresh or Path(self.fresh[-1]).parent != Path(name).parent:
-                path.parent.mkdir(exist_ok=True)
-            path.write_bytes(content)
+        """Add a file; it is written only if the site does not have it already."""
+        entry = Entry(size=len(content), digest=hashlib.sha256(content).hexdigest(), inputs=inputs)
+        before = self._before.get(name)
+        if before is None or (before.digest, self._sizes[name]) != (entry.digest, entry.size):
+            (self.new / name).write_bytes(content)
             self.fresh.append(name)
-        self.files[name] = found
+        self.files[name] = entry
 
-    def _inputs(self, template: str, inputs: str | None) -> str:
+    def _digest(self, template: str, inputs: str | None) -> str:
         if inputs is None:
             return ""
         return hashlib.sha256(json.dumps([self.makers, template, inputs]).encode()).hexdigest()
 
-    def _is_kept(self, names: Iterable[str], inputs: str) -> bool:
-        """Return whether the site has files of these inputs, as they were written; then they are its files again."""
-        known = {name: self._before.get(name) for name in names}
-        for name, written in known.items():
-            if not inputs or written is None or (written.inputs, written.size) != (inputs, self._sizes.get(name)):
+    def _is_unchanged(self, names: Iterable[str], inputs: str) -> bool:
+        """Return whether the site has files of these inputs in the size they were written in; if so, list them."""
+        entries = {name: self._before.get(name) for name in names}
+        for name, entry in entries.items():
+            if not inputs or entry is None or (entry.inputs, entry.size) != (inputs, self._sizes[name]):
                 return False
-        self.files.update({name: written for name, written in known.items() if written is not None})
+        self.files.update({name: entry for name, entry in entries.items() if entry is not None})
         return True
 
     def part(self) -> Writer:
-        """Return a writer of a part of the site, into the same folder; `add_part` adds what it wrote."""
+        """Return a writer for another process, into the same folder; `add_part` takes its fields back."""
         part = copy.copy(self)
         part.files, part.fresh, part.made = {}, [], 0
         return part
 
-    def add_part(self, files: Mapping[str, Written], fresh: Iterable[str], made: int) -> None:
-        """Add what a writer of a part has in its fields of these names."""
+    def add_part(self, files: Mapping[str, Entry], fresh: Iterable[str], made: int) -> None:
+        """Add what the writer of a part has in its fields of these names."""
         self.files.update(files)
         self.fresh += fresh
         self.made += made
@@ -116,26 +148,26 @@ class Writer:
     def finish(self) -> None:
         """Move the new files into place, each in one step, then remove those that only the older site had."""
         stale = self._before.keys() - self.files.keys()
-        fresh: dict[str, Written | None] = dict.fromkeys(self.fresh)
-        # Until all is done the list names old and new, and says of what is being moved that it is not known: a crash
-        # in between leaves nothing that no run removes, and nothing that passes for what it is not
-        self._list({**self.files, **fresh, **dict.fromkeys(stale)})
+        fresh: dict[str, Entry | None] = dict.fromkeys(self.fresh)
+        # Until all is done the manifest lists old and new, and the files that are being moved as unknown: after a crash
+        # the next run removes everything stale, and takes no file for what it is not
+        self._write_manifest({**self.files, **fresh, **dict.fromkeys(stale)})
         for folder in {str(Path(name).parent) for name in fresh}:
             (self.out / folder).mkdir(exist_ok=True)
         for name in sorted(self.fresh, key=lambda name: name == INDEX):
             (self.new / name).replace(self.out / name)
         for name in stale:
             (self.out / name).unlink(missing_ok=True)
-        self._list(self.files)
+        self._write_manifest(self.files)
 
-    def _list(self, files: Mapping[str, Written | None]) -> None:
-        entries = {name: each and [each.size, each.digest, each.inputs] for name, each in sorted(files.items())}
+    def _write_manifest(self, files: Mapping[str, Entry | None]) -> None:
+        entries = {name: entry and [entry.size, entry.digest, entry.inputs] for name, entry in sorted(files.items())}
         (self.new / MANIFEST).write_bytes(json_bytes({"format": _FORMAT, "files": entries}))
         (self.new / MANIFEST).replace(self.out / MANIFEST)
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return JSON in UTF-8; NaN becomes null. Half of a surrogate pair, which UTF-8 cannot hold, becomes "?"."""
+    """Return JSON in UTF-8; NaN becomes null, and half of a surrogate pair, which UTF-8 cannot hold, "?"."""
     options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     try:
         return orjson.dumps(value, option=options)
@@ -152,37 +184,33 @@ def _encodable(value: Any) -> Any:
 
 
 def _sizes(out: Path, folders: Iterable[str]) -> dict[str, int]:
-    """Return the sizes of the files in some folders of a site, by name, bytes; none of folders that are not inside."""
-    found = {}
+    """Return the sizes of the files in some folders of a site, bytes, by name; folders outside of it are skipped."""
+    sizes = {}
     for folder in folders:
         path = (out / folder).resolve()
         if path.is_relative_to(out.resolve()) and path.is_dir():
-            with os.scandir(path) as listed:
+            with os.scandir(path) as entries:
                 prefix = f"{folder}/" if folder else ""
-                found.update({f"{prefix}{item.name}": item.stat().st_size for item in listed if item.is_file()})
-    return found
+                sizes.update({f"{prefix}{file.name}": file.stat().st_size for file in entries if file.is_file()})
+    return sizes
 
 
-def _written_before(out: Path) -> dict[str, Written | None]:
-    """Return what an older site's list says of its files."""
+def _read_manifest(out: Path) -> dict[str, Entry | None]:
+    """Return the files of an older site; None for one of which the manifest says nothing that can be used."""
     path = out / MANIFEST
     if not path.exists():
         return {}
     try:
-        listed: Any = orjson.loads(path.read_bytes())
+        manifest: Any = orjson.loads(path.read_bytes())
     except ValueError as error:
-        raise ResultsError(f"{path}: not the list of a site's files ({error}): remove the folder {out}") from None
-    if isinstance(listed, list):  # of format 1
-        listed = {"files": dict.fromkeys(listed) if all(isinstance(name, str) for name in listed) else None}
-    files = listed.get("files") if isinstance(listed, dict) else None
+        raise ResultsError(f"{path}: not JSON ({error}): remove the folder {out}") from None
+    files = manifest.get("files") if isinstance(manifest, dict) else None
     if not isinstance(files, dict):
-        raise ResultsError(f"{path}: a list of file names is wanted: remove the folder {out}")
-    return {name: _written(entry) for name, entry in files.items()}
+        raise ResultsError(f"{path}: not the list of a site's files: remove the folder {out}")
+    return {name: _entry(fields) for name, fields in files.items()}
 
 
-def _written(entry: object) -> Written | None:
-    """Return an entry of the list; None where it does not say what the file is."""
-    if not isinstance(entry, list) or [type(item) for item in entry] != [int, str, str]:
+def _entry(fields: object) -> Entry | None:
+    if not isinstance(fields, list) or [type(value) for value in fields] != [int, str, str]:
         return None
-    size, digest, inputs = entry
-    return Written(size=size, digest=digest, inputs=inputs)
+    return Entry(size=fields[0], digest=fields[1], inputs=fields[2])

@@ -1,1 +1,8 @@
-"""Charts of the pages."""
+"""Charts of the pages.
+
+trend.py      Bokeh's plot of a kernel's page
+roofline.py   Bokeh's plot of a roofline
+documents.py  stores Bokeh's plots between reports
+svg.py        small figures as SVG
+palette.py    colours and dashes of implementations
+"""

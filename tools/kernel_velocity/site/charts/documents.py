@@ -72,9 +72,9 @@ def script() -> Path:
     """Return Bokeh's own script, from the installed package.
 
     Raises:
-        ModuleNotFoundError: it is not installed.
+        ModuleNotFoundError: Bokeh is not installed.
     """
-    found = importlib.util.find_spec("bokeh")  # does not import it
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("bokeh")  # does not import it
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'bokeh'", name="bokeh")
-    return Path(found.origin).parent / "server/static/js/bokeh.min.js"
+    return Path(spec.origin).parent / "server/static/js/bokeh.min.js"

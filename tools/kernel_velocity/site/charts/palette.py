@@ -1,16 +1,16 @@
-"""The colours of implementations, in charts of every kind, and what tells two of one colour apart. Pure."""
+"""The colours and line dashes of implementations, in charts of every kind. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 # Four hues that keep a contrast of 3:1 on white and on near-black alike (WCAG's bound for graphics) and that people who
-# see no red or no green tell apart (tests/site/test_colours.py; found by a search over what the contrast leaves: 40 of
+# see no red or no green tell apart (tests/site/test_charts.py; found by a search over what the contrast leaves: 40 of
 # CIELAB at least, where violet and blue of one lightness were 1 apart). A further implementation starts over.
 COLOURS = {"eager": "#c87418", "compile": "#5a57f2", "native": "#2f846c", "triton": "#2f90cc"}
 _OTHERS = ("#d8245f", "#9c6c30", "#80849a")
 SOLID = "solid"
-# What tells a line from the earlier ones of its colour, as Bokeh names it; style.css has the same for swatches.
+# Of the first line of a colour, the second and so on, as Bokeh names them; style.css has the same for swatches
 _DASHES = (SOLID, "dashed", "dotted", "dotdash")
 NEUTRAL = "#80849a"
 
@@ -23,7 +23,7 @@ def colours(implementations: tuple[str, ...]) -> dict[str, str]:
 
 
 def dashes(implementations: tuple[str, ...]) -> dict[str, str]:
-    """Return how the line of every implementation is dashed: one colour is not used alike twice."""
+    """Return the dashes of every implementation's line: no two lines of one colour have the same."""
     used: Counter[str] = Counter()
     found = {}
     for name, colour in colours(implementations).items():

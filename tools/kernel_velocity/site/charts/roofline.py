@@ -1,9 +1,8 @@
-"""The axes and the roofs of a roofline plot, as Bokeh draws them: rates over arithmetic intensity, both logarithmic.
+"""Bokeh's roofline plots: rates over arithmetic intensity, both logarithmic, below the roofs of a device.
 
 A slope is a memory's bandwidth, a level line a dtype's peak (Williams, Waterman and Patterson, Roofline: An Insightful
-Visual Performance Model, CACM 52(4), 2009). The labels are coloured by the page's script, as its reader's scheme wants.
-
-Draws the plot of a section of the roofline page: Bokeh's document, whose points its script fills in.
+Visual Performance Model, CACM 52(4), 2009). The pages' scripts fill in the points, and colour the labels for the
+reader's colour scheme.
 """
 
 from __future__ import annotations
@@ -25,32 +24,25 @@ GIGA = 1e9
 ROOM = 4.0  # times: how far the intensities go beyond the points and ridges
 MARGIN = 2.0  # times: likewise the rates; labels stand there
 FONT = "12px"
-APART = 1.5  # times: labels of lines that lie closer would cover each other, and become one
+APART = 1.5  # times: labels of lines that lie closer would cover each other, and are merged
 
 COLUMNS = (
     *("x", "y", "alpha", "size", "colour", "mark", "kernel", "case", "implementation", "commit", "subject"),
     *("intensity", "rate", "bandwidth", "efficiency", "bound", "time", "page"),
 )
+# plain @column, never {safe}: names are data, and Bokeh sets these as text
 TOOLTIPS = [
-    ("commit", "@commit"),
-    ("message", "@subject"),
-    ("kernel", "@kernel"),
-    ("test case", "@case"),
-    ("implementation", "@implementation"),
-    ("rate", "@rate"),
-    ("efficiency", "@efficiency"),
-    ("bound by", "@bound"),
-    ("intensity", "@intensity"),
-    ("bandwidth", "@bandwidth"),
-    ("time", "@time"),
-]  # plain @column, never {safe}: names are data, and Bokeh sets these as text
+    *(("commit", "@commit"), ("message", "@subject"), ("kernel", "@kernel"), ("test case", "@case")),
+    *(("implementation", "@implementation"), ("rate", "@rate"), ("efficiency", "@efficiency")),
+    *(("bound by", "@bound"), ("intensity", "@intensity"), ("bandwidth", "@bandwidth"), ("time", "@time")),
+]
 OPEN_NEAREST = """
   const { geometries, source } = cb_data;
   const { x, y } = source.data;
   const away = (index) => Math.hypot(Math.log(x[index] / geometries.x), Math.log(y[index] / geometries.y));
   const [nearest] = [...source.selected.indices].sort((a, b) => away(a) - away(b));
   window.location.href = source.data.page[nearest];
-"""  # of the points under the pointer; Bokeh's OpenURL would open them all, one over the other
+"""  # among the points under the pointer; Bokeh's OpenURL would open the pages of all
 
 
 def axes(
@@ -60,30 +52,26 @@ def axes(
     peaks: Mapping[str, float],
     dtypes: Collection[str],
 ) -> figure:
-    """Return the empty plot that holds these points (FLOP/B and FLOP/s) and the roofs.
+    """Return an empty plot whose axes hold some points (FLOP/B and FLOP/s) and the roofs.
 
     Args:
-        peaks: FLOP/s by dtype. dtypes: of the points; the ridges of others need not be seen.
+        peaks: FLOP/s by dtype. dtypes: of the points; the ridges of other dtypes may lie outside.
     """
     slopes = [bandwidth for _, bandwidth in _slopes(roofs)]
-    own = [peak for dtype, peak in peaks.items() if dtype in dtypes]
-    xs = [each for each in intensities if each > 0] + [peak / slope for slope in slopes for peak in own]
+    xs = [intensity for intensity in intensities if intensity > 0]
+    xs += [peak / slope for slope in slopes for dtype, peak in peaks.items() if dtype in dtypes]
     low, high = min(xs, default=1.0) / ROOM, max(xs, default=1.0) * ROOM
     ys = [rate / GIGA for rate in rates if rate > 0] + [peak / GIGA for peak in peaks.values()]
     ys += [slope * low / GIGA for slope in slopes]
-    return _figure((low, high), (min(ys, default=1.0) / MARGIN, max(ys, default=1.0) * MARGIN), {*peaks, *dtypes})
-
-
-def _figure(xs: tuple[float, float], ys: tuple[float, float], dtypes: Collection[str]) -> figure:
     plot = figure(
         height=HEIGHT,
         sizing_mode="stretch_width",
         x_axis_type="log",
         y_axis_type="log",
-        x_range=xs,
-        y_range=ys,
-        x_axis_label=f"arithmetic intensity, {units.intensity_units(dtypes)}",
-        y_axis_label=f"rate, {units.rate_units(dtypes)}",
+        x_range=(low, high),
+        y_range=(min(ys, default=1.0) / MARGIN, max(ys, default=1.0) * MARGIN),
+        x_axis_label=f"arithmetic intensity, {units.intensity_units({*peaks, *dtypes})}",
+        y_axis_label=f"rate, {units.rate_units({*peaks, *dtypes})}",
         tools="box_zoom,reset,save",
         toolbar_location="above",
         active_drag=None,
@@ -96,10 +84,10 @@ def _figure(xs: tuple[float, float], ys: tuple[float, float], dtypes: Collection
 
 
 def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], dtypes: Container[str]) -> None:
-    """Draw every slope that was measured up to the highest of the peaks, and the peaks' levels.
+    """Draw the slope of every measured bandwidth up to the highest peak, and a level line for every peak.
 
     Args:
-        peaks: FLOP/s by dtype. dtypes: of the points; the level of others is fainter.
+        peaks: FLOP/s by dtype. dtypes: of the points; the level lines of other dtypes are fainter.
     """
     left, right = plot.x_range.start, plot.x_range.end
     highest, slopes = max(peaks.values(), default=None), _slopes(roofs)
@@ -113,14 +101,13 @@ def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], dtypes: C
         start = min((peak / slope for _, slope in slopes), default=left)
         width, dash = (2, "solid") if dtype in dtypes else (1, "dotted")
         plot.line([start, right], [peak / GIGA] * 2, line_color=NEUTRAL, line_width=width, line_dash=dash)
-    for lines in _together(sorted(peaks.items(), key=lambda pair: -pair[1])):
-        _write(plot, right, lines[0][1] / GIGA, _named(lines), "right")
+    _name_peaks(plot, sorted(peaks.items(), key=lambda pair: -pair[1]))
 
 
 def _name_slopes(plot: figure, slopes: Sequence[tuple[str, float]]) -> None:
-    """Write DRAM's label below its line, which rises away from it, and those of the caches above them all.
+    """Write DRAM's label below its line, which rises away from it, and the labels of all caches in the upper corner.
 
-    Parallel lines lie too close for labels of their own, and a machine has no points in that corner.
+    The lines of caches lie too close for labels of their own, and a machine has no points in that corner.
     """
     left, top = plot.x_range.start, plot.y_range.end
     caches = [f"{name} {units.gigabytes(slope / GIGA)}" for name, slope in slopes if name != MEMORY]
@@ -129,7 +116,30 @@ def _name_slopes(plot: figure, slopes: Sequence[tuple[str, float]]) -> None:
         plot.add_layout(Label(x=left, y=top, text=text, text_baseline="top", text_font_size=FONT, x_offset=8))
     for name, slope in slopes:
         if name == MEMORY:
-            _write(plot, left, slope * left / GIGA, f"{name} {units.gigabytes(slope / GIGA)}", "left")
+            text = f"{name} {units.gigabytes(slope / GIGA)}"
+            _write(plot, left, slope * left / GIGA, text, text_align="left", x_offset=14, y_offset=-16)
+
+
+def _name_peaks(plot: figure, peaks: Sequence[tuple[str, float]]) -> None:
+    """Write the labels of the level lines, highest first; lines that lie close share one.
+
+    "float32, float16 247 GFLOPS, tf32 300 GFLOPS": a phone has no room to repeat a rate.
+    """
+    groups: list[list[tuple[str, float]]] = []
+    for peak in peaks:
+        if groups and groups[-1][0][1] < APART * peak[1]:
+            groups[-1].append(peak)
+        else:
+            groups.append([peak])
+    for group in groups:
+        rates = [(dtype, units.rate(peak / GIGA, units.rate_unit(dtype))) for dtype, peak in group]
+        equal = itertools.groupby(rates, key=lambda pair: pair[1])
+        text = ", ".join(f"{', '.join(dtype for dtype, _ in pairs)} {rate}" for rate, pairs in equal)
+        _write(plot, plot.x_range.end, group[0][1] / GIGA, text, text_align="right", x_offset=-4, y_offset=6)
+
+
+def _write(plot: figure, x: float, y: float, text: str, **where: Any) -> None:
+    plot.add_layout(Label(x=x, y=y, text=text, text_font_size=FONT, **where))
 
 
 def _slopes(roofs: Roofs) -> list[tuple[str, float]]:
@@ -137,64 +147,32 @@ def _slopes(roofs: Roofs) -> list[tuple[str, float]]:
     return [(level.name, level.bandwidth) for level in roofs.levels if level.bandwidth is not None]
 
 
-def _together(lines: Sequence[tuple[str, float]]) -> list[list[tuple[str, float]]]:
-    """Return the lines, highest first, in groups of those that lie so close that they share a label."""
-    groups: list[list[tuple[str, float]]] = []
-    for line in lines:
-        if groups and groups[-1][0][1] < APART * line[1]:
-            groups[-1].append(line)
-        else:
-            groups.append([line])
-    return groups
-
-
-def _named(lines: Sequence[tuple[str, float]]) -> str:
-    """Return the label of peaks, "float32, float16 247 GFLOPS, tf32 300 GFLOPS": a phone has no room to repeat one."""
-    rates = [(dtype, units.rate(peak / GIGA, units.rate_unit(dtype))) for dtype, peak in lines]
-    same = itertools.groupby(rates, key=lambda pair: pair[1])
-    return ", ".join(f"{', '.join(dtype for dtype, _ in each)} {rate}" for rate, each in same)
-
-
-def _write(plot: figure, x: float, y: float, text: str, align: str) -> None:
-    x_offset, y_offset = (14, -16) if align == "left" else (-4, 6)
-    label = Label(x=x, y=y, text=text, text_align=align, text_font_size=FONT, x_offset=x_offset, y_offset=y_offset)
-    plot.add_layout(label)
-
-
 def document(
     intensities: tuple[float, ...], rates: tuple[float, ...], roofs: Roofs, dtypes: Collection[str]
 ) -> dict[str, Any]:
-    """Return what Bokeh.embed.embed_item takes.
+    """Return a plot with its roofs and without points, as Bokeh.embed.embed_item takes it.
+
+    Sources are named: "paths" joins each series' values, "points" are the values, "names" stands at the newest.
 
     Args:
-        intensities: FLOP/B, the least and the most of the points; none where there are none.
-        rates: FLOP/s, likewise. roofs: of the device. dtypes: of the points.
+        intensities: FLOP/B, least and most of the points, or empty. rates: FLOP/s, likewise.
+        roofs: of the device. dtypes: of the points.
     """
-    return dict(json_item(plot(intensities, rates, roofs, dtypes)))
-
-
-def plot(intensities: tuple[float, ...], rates: tuple[float, ...], roofs: Roofs, dtypes: Collection[str]) -> figure:
-    """Return the plot with its roofs; its points and paths are the page's script's to fill in."""
     peaks = {dtype: peak for dtype, peak in roofs.peaks.items() if peak is not None}
-    drawn = axes(intensities, rates, roofs, peaks, dtypes)
-    draw_roofs(drawn, roofs, peaks, dtypes)
-    _draw_points(drawn)
-    return drawn
-
-
-def _draw_points(drawn: figure) -> None:
-    """Draw empty sources: "paths" joins each series' values, "points" are the values, "names" stands at the newest."""
+    plot = axes(intensities, rates, roofs, peaks, dtypes)
+    draw_roofs(plot, roofs, peaks, dtypes)
     paths = ColumnDataSource({"xs": [], "ys": [], "colour": []}, name="paths")
-    drawn.multi_line("xs", "ys", source=paths, line_color="colour", line_alpha=0.5, line_width=1.5)
+    plot.multi_line("xs", "ys", source=paths, line_color="colour", line_alpha=0.5, line_width=1.5)
     points = ColumnDataSource({name: [] for name in COLUMNS}, name="points")
     style = {"size": "size", "fill_color": "colour", "line_color": "colour", "marker": "mark"}
-    dots = drawn.scatter("x", "y", source=points, fill_alpha="alpha", line_alpha="alpha", **style)
+    dots = plot.scatter("x", "y", source=points, fill_alpha="alpha", line_alpha="alpha", **style)
     same = Scatter(x="x", y="y", fill_alpha="alpha", line_alpha="alpha", **style)
     dots.nonselection_glyph, dots.selection_glyph = same, same  # a click opens a page; it must not fade the rest
     names = ColumnDataSource({name: [] for name in ("x", "y", "text", "right", "down", "align")}, name="names")
     where = {"x_offset": "right", "y_offset": "down", "text_align": {"field": "align"}}
-    drawn.text("x", "y", "text", source=names, **where, text_font_size="12px", name="names")
-    drawn.add_tools(
+    plot.text("x", "y", "text", source=names, **where, text_font_size="12px", name="names")
+    plot.add_tools(
         HoverTool(renderers=[dots], tooltips=TOOLTIPS),
         TapTool(renderers=[dots], visible=False, callback=CustomJS(code=OPEN_NEAREST)),
     )
+    return dict(json_item(plot))

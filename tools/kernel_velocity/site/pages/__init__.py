@@ -1,1 +1,16 @@
-"""The pages, a module each."""
+"""The pages of a site: each module yields the pages of its kind, and the data files that their scripts read.
+
+home.py             index.html: verdicts, findings, silent series, commits
+home_grid.py        the grid of kernels on it
+kernel.py           kernel-<kernel>-<Device>.html: the chart, the tables, the source
+kernel_chart.py     its chart: marks, quantities, data
+commit.py           commit-<8 digits>.html: what a commit changed, and how it was built
+commit_values.py    the values of each commit with their changes, as columns
+finding.py          finding-<id>.html: a finding with its evidence and the commands to decide
+finding_figures.py  its figures as SVG
+findings.py         findings.html: the list of findings
+roofline.py         roofline.html: the newest times below the measured roofs
+measurement.py      measurement.html: how a number came to be, from its rounds
+machines.py         machines.html: what each machine is, and what it can do at most
+compare.py          compare.html: two commits, machines or implementations side by side
+"""

@@ -1,6 +1,6 @@
-"""A commit's page: everything it changed, the surest and largest first, how it was built, and on what machine.
+"""commit-<8 digits>.html: what a commit changed, the surest and largest first, how it was built, on what machine.
 
-A commit's page as data, for other tools: `data/commit-<first 12 digits of its hash>`.
+The same as data, for other tools: `data/commit-<first 12 digits of its hash>`.
 
 - `commit`, `page`, `parents`, `tags`; `last_tag`: the full SHA of the newest tagged commit before it, null for none;
 - `findings`: the ids of those that name it;
@@ -11,239 +11,211 @@ A commit's page as data, for other tools: `data/commit-<first 12 digits of its h
   compared with, the `ratio` of speeds, new over old, and whether the two intervals are `overlapping`.
 
 What did not change is counted here, and held by the series' own files. null: unknown, or there is none.
-
-A commit page's build and environment: what the sessions that measured it found, and what of it is new.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from typing import Any
+from urllib.parse import quote_plus
 
-from kernel_velocity.findings.finding import Affected, Finding
+import numpy as np
+
+from kernel_velocity.findings import text as finding_text
+from kernel_velocity.findings.finding import Affected, Finding, State, finding_href
+from kernel_velocity.results import identity
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.identity import Slot
-from kernel_velocity.results.measurement import OUTCOMES
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, SeriesKey
 from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import COMPILERS, SessionFacts
-from kernel_velocity.series.changes import NONE
-from kernel_velocity.site import text as pages
+from kernel_velocity.series.changes import NONE, Truth
+from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import DataFile, Page, series_name
-from kernel_velocity.site.pages import commit_values, home
-from kernel_velocity.site.pages.commit_changes import Digests, Line
-from kernel_velocity.site.pages.commit_tables import Fold, Row, RowMaker
-from kernel_velocity.site.pages.commit_values import APART, FAILED, FIGURES, NO_TAG, OVERLAPPING, Against, Values
-from kernel_velocity.site.pages.home import FindingLine
+from kernel_velocity.site.pages import commit_values, home, measurement
+from kernel_velocity.site.pages.commit_values import (
+    APART,
+    BASES,
+    FAILED,
+    FIGURES,
+    MEASURED,
+    NO_TAG,
+    NOT_APPLICABLE,
+    OVERLAPPING,
+    Against,
+    Line,
+    Values,
+)
 from kernel_velocity.site.series_data import significant
-from kernel_velocity.site.text import Place
+from kernel_velocity.site.text import Cell, Footnotes, Place, Table
+from kernel_velocity.site.writer import DataFile, Page, series_name
 
-FORMAT = 1
-DIGITS = 12  # of the commit's hash in the file's name
-_KEY = ("machine", "environment", "benchmark", "implementation", "case")
-_OVERLAPPING = {OVERLAPPING: True, APART: False}  # None of the third state
-
+FORMAT = 1  # of the data
+DIGITS = 12  # of a hash in the data file's name and in links to compare.html
 CODE_DIGITS = 12  # of a code hash: enough to tell the builds of a repository apart
 NOT_RECORDED = "not recorded"
+# Columns of a table: head -> CSS class
+KERNEL = {"kernel": "", "code hash": "sha", "against before": "", "registers and spills, the most of a function": ""}
+OPEN_UP_TO = 20  # rows: with no more, folds are open from the start
+# Rows without a distinct change that a page of a commit on the line holds. With more, it has their numbers and links to
+# where the reader's machine compares them: a site of 500 commits by 1000 series would hold half a million.
+HELD_UP_TO = 100
+_KEY = ("machine", "environment", "benchmark", "implementation", "case")
+_OVERLAPPING = {OVERLAPPING: True, APART: False}  # None: unknown
+_SURE = (State.CONFIRMED, State.EXPECTED, State.ACKNOWLEDGED, State.SUSPECT, State.NEW)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One machine and environment."""
-
-    place: Place
-    lead: str  # how much changed there
-    build: Build
-    folds: tuple[Fold, ...]
-    left_out: tuple[str, ...]  # test cases without a value of any implementation, a line a benchmark
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitPage:
-    """The page of a commit."""
-
-    name: str  # file name
-    sha: str
-    short: str
-    subject: str
-    body: str  # the rest of the message
-    author: str
-    date: str
-    tags: tuple[str, ...]
-    parents: tuple[tuple[str, str], ...]  # short hash, and its page, empty where it has none
-    older: tuple[str, str] | None  # short hash and page of the neighbours that were measured
-    newer: tuple[str, str] | None
-    findings: tuple[FindingLine, ...]  # that name it
-    lead: str  # what its changes are against
-    heads: tuple[str, ...]  # of the columns of speed and changes
-    quiet_heads: tuple[str, ...]  # of the changes of what did not change
-    tag: str  # name of the last tag before it; empty for none
-    changed: tuple[Row, ...]  # of all machines
-    has_adjusted: bool
-    several: bool  # whether it was measured on several machines or environments
-    sections: tuple[Section, ...]
-    footnotes: tuple[str, ...]
-
-
-def build(found: Site) -> Iterator[Page | DataFile]:
+def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the page of every commit that has a measurement and that the repository has, and its data."""
-    maker = Maker.of(found)
-    for sha in maker.measured:
-        yield Page(
-            name=pages.commit_href(sha),
-            template="commit.html",
-            context=partial(maker.context, sha),
-            inputs=maker.inputs(sha),
-        )
-        yield DataFile(name=name(sha), value=partial(maker.data, sha), inputs=maker.inputs(sha, neighbours=False))
-    maker.digests.save()
+    maker = Maker(site)
+    for sha in site.measured:
+        context = partial(maker.context, sha)
+        yield Page(name=text.commit_href(sha), template="commit.html", context=context, inputs=maker.inputs(sha))
+        inputs = maker.inputs(sha, neighbours=False)
+        yield DataFile(name=f"commit-{sha[:DIGITS]}", value=partial(maker.data, sha), inputs=inputs)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Maker:
-    """What the pages of all commits are made with."""
+    """Makes the pages of a site's commits."""
 
-    found: Site
-    measured: Mapping[str, tuple[str | None, str | None]]  # commits with a page -> their neighbours on the line
-    line: Line
-    digests: Digests  # of what `line` says
-    sessions: Mapping[str, Sessions]  # by the place's anchor
-    findings: Mapping[str, Sequence[Finding]]  # by commit that they name
-    known: frozenset[str]  # the kernels' pages
+    def __init__(self, site: Site) -> None:
+        """Take a site."""
+        self.site, self.line = site, Line(site)
+        self._values = self.line.inputs()
+        self._findings: dict[str, list[Finding]] = {}  # by commit that they name
+        for finding in site.findings:
+            for sha in finding.commits:
+                self._findings.setdefault(sha, []).append(finding)
+        along = [sha for sha in site.measured if sha in site.order]
+        # commits of the line -> the ones measured before and after
+        self._neighbours = dict(zip(along, zip([None, *along], [*along[1:], None], strict=False), strict=False))
+        self._sessions = {place.anchor: _sessions(site, place, along) for place in site.places}
+        self._kernels = frozenset(text.kernel_href(*text.parts(key.benchmark)[:2]) for key in site.keys)
 
-    @classmethod
-    def of(cls, found: Site) -> Maker:
-        """Return what the pages of a site's commits are made with."""
-        findings: dict[str, list[Finding]] = {}
-        for item in found.findings:
-            for sha in item.commits:
-                findings.setdefault(sha, []).append(item)
-        line, along = [sha for sha in found.measured if sha in found.order], Line.of(found)
-        neighbours = {
-            sha: (older, newer) for sha, older, newer in zip(line, [None, *line], [*line[1:], None], strict=False)
-        }
-        return cls(
-            found=found,
-            measured={sha: neighbours.get(sha, (None, None)) for sha in found.measured},
-            line=along,
-            digests=Digests(found, along),
-            sessions={place.anchor: Sessions.of(found.sessions(place), line) for place in found.places},
-            findings=findings,
-            known=frozenset(pages.kernel_href(*pages.parts(key.benchmark)[:2]) for key in found.keys),
-        )
-
-    def context(self, sha: str) -> Mapping[str, object]:
+    def context(self, sha: str) -> dict[str, Any]:
         """Return what the template of a commit's page is filled with."""
         return {"page": self.page(sha)}
 
     def inputs(self, sha: str, *, neighbours: bool = True) -> str | None:
-        """Return what the page of a commit is made from: equal texts, equal pages. None beside the line.
+        """Return a text that changes whenever a commit's page would; None for a commit beside the line.
 
         Args:
             neighbours: whether it links to the commits measured before and after it; its data do not.
         """
-        found, place = self.found, self.found.order.get(sha)
+        site, place = self.site, self.site.order.get(sha)
         if place is None:
             return None
-        commit, findings = found.commits[sha], self.findings.get(sha, ())
-        builds = [self.sessions[each.anchor].build(sha) for each in found.places]
-        named = [one for item in findings for one in item.commits]
-        said = (sha, found.tags.get(sha), self._tag(sha), self.measured[sha] if neighbours else None, findings, builds)
-        # a commit is its hash; whether it is here, and has a page, is not
-        there = [(found.commit(one) is not None, self._href(one)) for one in (*commit.parents, *named)]
-        return repr((said, there, self._everywhere, self.digests.of(place)))
+        findings = self._findings.get(sha, ())
+        builds = [self._build(at, sha) for at in site.places]
+        around = self._neighbours[sha] if neighbours else None
+        source = (sha, site.tags.get(sha), self._tag(sha), around, findings, builds)
+        # a commit is its hash; whether the clone has it, and it has a page, is not
+        named = (*site.commits[sha].parents, *(one for finding in findings for one in finding.commits))
+        known = [(site.commit(one) is not None, one in site.with_page) for one in named]
+        return repr((source, known, self._everywhere, self._values[place]))
 
     @cached_property
     def _everywhere(self) -> str:
         """A digest of what all pages are made from."""
-        cases = sorted((name, item.cases) for name, item in self.found.benchmarks.items())
-        said = repr((self.found.places, cases, sorted(self.known)))
-        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+        cases = sorted((name, item.cases) for name, item in self.site.benchmarks.items())
+        source = repr((self.site.places, cases, sorted(self._kernels)))
+        return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def page(self, sha: str) -> CommitPage:
+    def page(self, sha: str) -> dict[str, Any]:
         """Return the page of a commit."""
-        commit, found = self.found.commits[sha], self.found
-        shown, rows = self._values(sha).asked(), self._rows(sha)
+        commit, site = self.site.commits[sha], self.site
+        shown, rows = self.values(sha), self._rows(sha)
         is_first = rows.is_first(shown)
         changed = rows.rows(shown[is_first])
-        here = [(place, shown.at(place.machine, place.environment)) for place in found.places]
+        at_places = [(place, shown.at(place.machine, place.environment)) for place in site.places]
         quiet = shown[~is_first]
-        sections = [
-            self._section(sha, place, own, quiet.at(place.machine, place.environment), rows)
-            for place, own in here
-            if len(own)
-        ]
-        older, newer = self.measured[sha]
-        line, tag = pages.commit_line(commit), self._tag(sha)
+        sections = [self._section(sha, place, values, quiet, rows) for place, values in at_places if len(values)]
+        older, newer = self._neighbours.get(sha, (None, None))
+        line, tag = text.commit_line(commit), self._tag(sha)
         against = "parent" if _is_against(shown, commit.parents[:1]) else "the one before"
-        heads = (*([f"against {tag}"] if tag else []), "against the best before")
-        return CommitPage(
-            name=line.href,
-            sha=sha,
-            short=line.short,
-            subject=line.subject,
-            body=commit.message.strip().partition("\n")[2].strip("\n"),
-            author=commit.author,
-            date=f"{commit.date:%Y-%m-%d %H:%M %z}",
-            tags=found.tags_of(sha),
-            parents=tuple((one[:SHORT], self._href(one)) for one in commit.parents),
-            older=_link(older),
-            newer=_link(newer),
-            findings=tuple(home.line(item, found, self.pages) for item in self.findings.get(sha, ())),
-            lead=self._lead(commit, shown),
-            heads=(f"speed, against {against}", *heads),
-            quiet_heads=(f"against {against}", *heads),
-            tag=tag,
-            changed=changed,
-            has_adjusted=any(row.adjusted for row in changed),
-            several=len(sections) > 1,
-            sections=tuple(sections),
-            footnotes=tuple(rows.notes.texts),
-        )
+        heads = [*([f"against {tag}"] if tag else []), "against the best before"]
+        return {
+            "name": line.href,
+            "sha": sha,
+            "short": line.short,
+            "subject": line.subject,
+            "body": commit.message.strip().partition("\n")[2].strip("\n"),  # the rest of the message
+            "author": commit.author,
+            "date": f"{commit.date:%Y-%m-%d %H:%M %z}",
+            "tags": site.tags_of(sha),
+            "parents": [
+                (one[:SHORT], text.commit_href(one) if one in site.with_page else "") for one in commit.parents
+            ],
+            "older": older and text.commit_line(site.commits[older]),
+            "newer": newer and text.commit_line(site.commits[newer]),
+            "findings": [home.finding_line(site, finding) for finding in self._findings.get(sha, ())],
+            "lead": self._lead(commit, shown),
+            "heads": [f"speed, against {against}", *heads],
+            "quiet_heads": [f"against {against}", *heads],
+            "tag": tag,
+            "changed": changed,
+            "has_adjusted": any(row["adjusted"] for row in changed),
+            "several": len(sections) > 1,
+            "sections": sections,
+            "footnotes": rows.notes.texts,
+        }
 
-    def data(self, sha: str) -> Mapping[str, object]:
+    def data(self, sha: str) -> dict[str, Any]:
         """Return the same as numbers."""
-        place = self.found.order.get(sha)
+        place, commit, shown, rows = self.site.order.get(sha), self.site.commits[sha], self.values(sha), self._rows(sha)
         tag = NO_TAG if place is None else int(self.line.tags[place])
-        return as_data(
-            self.found.commits[sha],
-            self._values(sha).asked(),
-            self._rows(sha),
-            places=self.found.places,
-            findings=self.findings.get(sha, ()),
-            tags=self.found.tags_of(sha),
-            last_tag=None if tag == NO_TAG else self.found.line[tag],
-        )
+        changed = rows.ordered(shown[rows.is_first(shown)])
+        keys = changed.keys
+        findings = [rows.finding_of(key) for key in keys]
+        at_places = [(at, shown.at(at.machine, at.environment)) for at in self.site.places]
+        return {
+            "format": FORMAT,
+            "commit": sha,
+            "page": text.commit_href(sha),
+            "parents": list(commit.parents),
+            "tags": list(self.site.tags_of(sha)),
+            "last_tag": None if tag == NO_TAG else self.site.line[tag],
+            "findings": [finding.id for finding in self._findings.get(sha, ())],
+            "places": [
+                {"machine": at.machine, "environment": at.environment, "values": len(values), **values.counts()}
+                for at, values in at_places
+                if len(values)
+            ],
+            "changed": {
+                "series": list(map(series_name, keys)),
+                **{part: [getattr(key, part) for key in keys] for part in _KEY},
+                "outcome": [OUTCOMES[outcome].value for outcome in changed.outcome.tolist()],
+                **{figure: significant(changed.figure(figure)) for figure in FIGURES},
+                **{base: _against(getattr(changed, base), changed.others) for base in BASES},
+                "finding": [finding and finding[0].id for finding in findings],
+            },
+        }
+
+    def values(self, sha: str) -> Values:
+        """Return what was measured of a commit, without test cases that nobody asked for."""
+        place = self.site.order.get(sha)
+        values = commit_values.beside(self.site, sha, self.line.tags) if place is None else self.line.at(place)
+        return values.without_absent_cases()
 
     def _rows(self, sha: str) -> RowMaker:
-        affected = _affected(self.findings.get(sha, ()))
-        return RowMaker(commit=self.found.commits[sha], findings=affected, known=self.known)
-
-    @cached_property
-    def pages(self) -> frozenset[str]:
-        """The commits that have a page."""
-        return frozenset(self.measured)
-
-    def _href(self, sha: str) -> str:
-        return pages.commit_href(sha) if sha in self.measured else ""
-
-    def _values(self, sha: str) -> Values:
-        place = self.found.order.get(sha)
-        return self.line.beside(sha) if place is None else self.line.at(place)
+        findings = self._findings.get(sha, ())
+        affected = {item.identity.slot: (finding, item) for finding in findings for item in finding.affected}
+        return RowMaker(commit=self.site.commits[sha], findings=affected, kernels=self._kernels)
 
     def _tag(self, sha: str) -> str:
         """Return the name of the last tag before a commit; "" where there is none, or it is beside the line."""
-        place = self.found.order.get(sha)
-        at = NO_TAG if place is None else int(self.line.tags[place])
-        return "" if at == NO_TAG else ", ".join(self.found.tags[self.found.line[at]])
+        place = self.site.order.get(sha)
+        tag = NO_TAG if place is None else int(self.line.tags[place])
+        return "" if tag == NO_TAG else ", ".join(self.site.tags[self.site.line[tag]])
 
     def _lead(self, commit: Commit, values: Values) -> str:
         """Return what the changes of a commit are against, or why there are none."""
-        on_line = commit.sha in self.found.order
+        on_line = commit.sha in self.site.order
         beside = "" if on_line else "It is not on the first-parent line of HEAD, so no trend shows it. "
         if not len(values):
             return beside + "Every value recorded for it is n/a: there was nothing to measure."
@@ -255,86 +227,69 @@ class Maker:
             return beside + f"Changes are against its parent {commit.parents[0][:SHORT]}."
         return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
 
-    def _section(self, sha: str, place: Place, values: Values, quiet: Values, rows: RowMaker) -> Section:
-        """Return what was measured of a commit on a machine; `quiet` are the values that did not change."""
-        return Section(
-            place=place,
-            lead=commit_values.summary(values),
-            build=self.sessions[place.anchor].build(sha),
-            folds=rows.folds(quiet, on_line=sha in self.found.order),
-            left_out=tuple(commit_values.left_out(values, self.found.benchmarks)),
-        )
+    def _section(self, sha: str, place: Place, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
+        """Return what was measured of a commit on a machine; `quiet` are all values that did not change."""
+        return {
+            "place": place,
+            "lead": commit_values.summary(values),
+            "build": self._build(place, sha),
+            "folds": rows.folds(quiet.at(place.machine, place.environment), on_line=sha in self.site.order),
+            "left_out": list(commit_values.left_out(values, self.site.benchmarks)),
+        }
+
+    def _build(self, place: Place, sha: str) -> dict[str, Any] | None:
+        """Return how a commit was built on a machine, what that machine was, and what of it is new; None: unknown.
+
+        New since the newest commit before it of which a session is known.
+        """
+        by_commit, before = self._sessions[place.anchor]
+        now = session_facts.at(by_commit.get(sha, ()), None)
+        if now is None:
+            return None
+        earlier = before.get(sha)
+        then = None if earlier is None else session_facts.at(by_commit[earlier], None)
+
+        def code(kernel: str) -> str:
+            old = None if then is None else then.code.get(kernel)
+            return NOT_RECORDED if old is None else "same code" if old == now.code[kernel] else "other code"
+
+        changes = {} if then is None else session_facts.changes(then.facts, now.facts)
+        kernels = [
+            (kernel, now.code[kernel][:CODE_DIGITS], code(kernel), now.ptxas.get(kernel, NOT_RECORDED))
+            for kernel in sorted(now.code)
+        ]
+        return {
+            "compilers": [(name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)],
+            "kernels": Table(f"build of the kernels: {place.machine}, {place.environment}", KERNEL, kernels),
+            "changed": [(name, old, new) for name, (old, new) in changes.items()],
+            "against": "" if earlier is None else earlier[:SHORT],
+            "facts": [(name, value) for name, value in sorted(now.facts.items()) if name not in COMPILERS],
+        }
 
 
-def _link(sha: str | None) -> tuple[str, str] | None:
-    return None if sha is None else (sha[:SHORT], pages.commit_href(sha))
+def _sessions(
+    site: Site, place: Place, line: Sequence[str]
+) -> tuple[Mapping[str, Sequence[SessionFacts]], Mapping[str, str]]:
+    """Return a place's sessions by commit, and for each commit the newest one before it that has sessions.
+
+    Args:
+        line: the measured commits of the first-parent line, oldest first.
+    """
+    by_commit: dict[str, list[SessionFacts]] = {}
+    for sha, session in site.sessions(place):
+        by_commit.setdefault(sha, []).append(session)
+    before, newest = {}, None
+    for sha in line:
+        if newest is not None:
+            before[sha] = newest
+        newest = sha if sha in by_commit else newest
+    return by_commit, before
 
 
 def _is_against(values: Values, parents: Sequence[str]) -> bool:
     """Return whether every change against the commit before is one against the parent."""
     against = values.against()
     return bool(against) and against == set(parents)
-
-
-def _affected(findings: Sequence[Finding]) -> dict[Slot, tuple[Finding, Affected]]:
-    """Return, by slot of a series, the finding that it shows and how much."""
-    return {item.identity.slot: (finding, item) for finding in findings for item in finding.affected}
-
-
-def name(sha: str) -> str:
-    """Return the name of a commit's data file."""
-    return f"commit-{sha[:DIGITS]}"
-
-
-def as_data(
-    commit: Commit,
-    shown: Values,
-    rows: RowMaker,
-    *,
-    places: Sequence[Place],
-    findings: Sequence[Finding],
-    tags: Sequence[str],
-    last_tag: str | None,
-) -> dict[str, Any]:
-    """Return what a commit's page says, as numbers.
-
-    Args:
-        shown: what was measured of it. rows: of its page. places: of the site. findings: that name it.
-        tags: its own. last_tag: full SHA.
-    """
-    own = [(place, shown.at(place.machine, place.environment)) for place in places]
-    return {
-        "format": FORMAT,
-        "commit": commit.sha,
-        "page": pages.commit_href(commit.sha),
-        "parents": list(commit.parents),
-        "tags": list(tags),
-        "last_tag": last_tag,
-        "findings": [item.id for item in findings],
-        "places": [_counted(place, values) for place, values in own if len(values)],
-        "changed": _changed(rows.ordered(shown[rows.is_first(shown)]), rows),
-    }
-
-
-def _counted(place: Place, values: Values) -> dict[str, Any]:
-    changed, compared = commit_values.counts(values)
-    ways = commit_values.ways(values)
-    said = {"machine": place.machine, "environment": place.environment, "values": len(values)}
-    return {**said, "compared": compared, "changed": changed, **ways}
-
-
-def _changed(values: Values, rows: RowMaker) -> dict[str, Any]:
-    keys = values.keys
-    return {
-        "series": list(map(series_name, keys)),
-        **{part: [getattr(key, part) for key in keys] for part in _KEY},
-        "outcome": [OUTCOMES[outcome].value for outcome in values.outcome.tolist()],
-        **{figure: significant(values.figure(figure)) for figure in FIGURES},
-        "before": _against(values.before, values.others),
-        "tag": _against(values.tag, values.others),
-        "best": _against(values.best, values.others),
-        "finding": [rows.finding_of(key) for key in keys],
-    }
 
 
 def _against(against: Against, others: Sequence[str]) -> Mapping[str, Any]:
@@ -346,79 +301,183 @@ def _against(against: Against, others: Sequence[str]) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelBuild:
-    """One kernel of the commit's wheel."""
+class RowMaker:
+    """Makes the rows of one commit's page, whose footnotes are numbered together."""
 
-    kernel: str
-    code: str  # hash of its machine code and Python files
-    ptxas: str  # registers and spills
-    against: str  # whether the commit before had the same code
+    commit: Commit
+    findings: Mapping[Slot, tuple[Finding, Affected]]  # that name the commit, by the series that show them
+    kernels: frozenset[str]  # the kernels' pages
+    notes: Footnotes = field(default_factory=Footnotes)
+
+    def finding_of(self, key: SeriesKey) -> tuple[Finding, Affected] | None:
+        """Return the finding that a series shows, and how much; None for none."""
+        return self.findings.get(identity.of(key, None).slot) if self.findings else None
+
+    def is_first(self, values: Values) -> Truth:
+        """Return which rows stand in the table of what changed."""
+        if not self.findings:
+            return values.changed
+        return values.changed | np.array([self.finding_of(key) is not None for key in values.keys], np.bool_)
+
+    def ordered(self, values: Values) -> Values:
+        """Return what changed in order: findings first, the surest of them; then the largest change."""
+        columns = (values.outcome.tolist(), values.changed.tolist(), values.before.ratio.tolist())
+        ranks = list(map(self._rank, values.keys, *columns))
+        return values[np.array(sorted(range(len(values)), key=ranks.__getitem__), np.intp)]
+
+    def _rank(self, key: SeriesKey, outcome: int, changed: bool, ratio: float) -> tuple[int, float]:
+        """Return a sort key; a value that is gone changed most."""
+        shown = self.finding_of(key)
+        if shown is not None:
+            finding, affected = shown
+            return _SURE.index(finding.state) if finding.state in _SURE else len(_SURE), -abs(affected.effect)
+        if outcome != MEASURED:
+            return len(_SURE) + 1, -math.inf if changed else 0.0
+        return len(_SURE) + 1, 0.0 if math.isnan(ratio) else -abs(math.log(ratio))
+
+    def rows(self, values: Values) -> list[dict[str, Any]]:
+        """Return the rows of what changed, in order."""
+        shown = self.ordered(values)
+        columns = {
+            "evidence": map(self._evidence, shown.keys, shown.outcome.tolist()),
+            "cell": self._cells(shown),
+            "adjusted": _rates(shown, "adjusted"),
+            "tag": _changes(shown, shown.tag),
+            "best": _changes(shown, shown.best),
+        }
+        rows = zip(shown.keys, *columns.values(), strict=True)
+        return [self._names(key) | dict(zip(columns, cells, strict=True)) for key, *cells in rows]
+
+    def _names(self, key: SeriesKey) -> dict[str, Any]:
+        """Return the names of a series and the finding that it shows."""
+        kernel, device, state = text.parts(key.benchmark)
+        shown = self.finding_of(key)
+        finding = Cell(text="")
+        if shown is not None:
+            words = f"{shown[0].state.value}: {finding_text.effect(shown[1])}"
+            finding = Cell(text=words, href=finding_href(shown[0].id))
+        return {
+            "machine": key.machine,
+            "kernel": kernel,
+            "device": device,
+            "state": state,
+            "href": self._href(kernel, device, text.trend_href(key)),
+            "implementation": key.implementation,
+            "case": key.case,
+            "finding": finding,
+        }
+
+    def _cells(self, values: Values) -> Iterator[Cell]:
+        """Yield speeds with their changes against the commit before."""
+        cells = text.cells(
+            outcome=values.outcome,
+            seconds=values.figure("seconds"),
+            low=values.figure("low"),
+            high=values.figure("high"),
+            flop=values.series.flop[values.which],
+            unit=values.series.rate_unit[values.which],
+            ratio=values.before.ratio,
+            distinct=values.before.distinct,
+        )
+        for (words, detail, change, tone), marks in zip(cells, self._marks(values), strict=True):
+            yield Cell(text=words, detail=detail, change=change, tone=tone, marks=marks)
+
+    def _marks(self, values: Values) -> Iterator[tuple[int, ...]]:
+        """Yield the numbers of the footnotes: of remarks, and where a change is not against the parent."""
+        rows = zip(values.outcome.tolist(), values.remarks, values.before.other.tolist(), strict=True)
+        for outcome, (reason, warnings), other in rows:
+            remarks = text.remarks(OUTCOMES[outcome], reason, warnings)
+            if other != NONE and values.others[other] not in self.commit.parents[:1]:
+                remarks += (f"against {values.others[other][:SHORT]}: its parent has no time of it",)
+            yield self.notes.marks(remarks)
+
+    def _href(self, kernel: str, device: str, href: str) -> str:
+        """Return an address on a kernel's page; "" where there is no such page."""
+        return href if text.kernel_href(kernel, device) in self.kernels else ""
+
+    def _evidence(self, key: SeriesKey, outcome: int) -> str:
+        """Return the address of how a number came to be; "" for n/a."""
+        return "" if outcome == NOT_APPLICABLE else measurement.href(self.commit.sha, key)
+
+    def folds(self, values: Values, *, on_line: bool) -> list[dict[str, Any]]:
+        """Return what did not change, a fold for each benchmark in the series' order.
+
+        Rows are implementation, case, evidence, speed, the changes against before, tag and best, footnotes. With more
+        than HELD_UP_TO of a commit on the line, there are none, and `compared` is where they are compared.
+        """
+        groups, group = values.series.groups
+        values = values[np.argsort(group[values.which], kind="stable")]
+        found = np.unique(group[values.which], return_index=True, return_counts=True)
+        is_held = len(values) <= HELD_UP_TO or not on_line
+        rows = list(self._quiet(values)) if is_held else []
+        outcome, compared = values.outcome, values.before.is_known
+        folds = []
+        for index, start, count in zip(*(column.tolist() for column in found), strict=True):
+            machine, environment, benchmark = groups[index]
+            kernel, device, state = text.parts(benchmark)
+            href = text.kernel_href(kernel, device, state=state, machine=machine, environment=environment)
+            folds.append(
+                {
+                    "kernel": kernel,
+                    "device": device,
+                    "state": state,
+                    "href": self._href(kernel, device, href),
+                    "count": count,
+                    "summary": _summary(outcome[start : start + count], compared[start : start + count]),
+                    "rows": rows[start : start + count],
+                    "compared": "" if is_held else self._compared(values, start, f"{kernel} {device}"),
+                    "is_open": len(values) <= OPEN_UP_TO,
+                }
+            )
+        return folds
+
+    def _compared(self, values: Values, row: int, kernel: str) -> str:
+        """Return where a kernel's values are compared with those before; html_templates/static/versus.js reads it."""
+        key, other = values.series.keys[values.which[row]], values.before.other[row]
+        before = "" if other == NONE else f"&a={values.others[other][:DIGITS]}"
+        place = f"&am={_quoted(key.machine)}&ae={_quoted(key.environment)}"
+        return f"compare.html#kernel={_quoted(kernel)}{before}{place}&b={self.commit.sha[:DIGITS]}"
+
+    def _quiet(self, values: Values) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of what did not change, as tuples: a page has thousands of these."""
+        changes = [text.change_texts(item.ratio, item.distinct) for item in (values.before, values.tag, values.best)]
+        columns = (values.keys, values.outcome.tolist(), _rates(values, "seconds"), self._marks(values), *changes)
+        for key, outcome, speed, marks, *texts in zip(*columns, strict=True):
+            shown = speed if outcome == MEASURED else OUTCOMES[outcome].value
+            yield key.implementation, key.case, self._evidence(key, outcome), shown, *texts, marks
 
 
-@dataclass(frozen=True, kw_only=True)
-class Build:
-    """How the commit was built on a machine, and what that machine was."""
-
-    missing: str  # why nothing else here says anything; empty where something does
-    compilers: tuple[tuple[str, str], ...]
-    kernels: tuple[KernelBuild, ...]
-    changed: tuple[tuple[str, str, str], ...]  # fact, what it was, what it is
-    against: str  # the commit whose environment that is compared with; empty for none
-    facts: tuple[tuple[str, str], ...]
-
-
-def build_of(sessions: Sequence[SessionFacts], before: tuple[str, Sequence[SessionFacts]] | None) -> Build:
-    """Return the build and the environment of a commit on a machine.
-
-    Args:
-        sessions: that measured the commit. before: the newest commit before it of which a session is known, with them.
-    """
-    now = session_facts.at(sessions, None)
-    if now is None:
-        missing = "Neither build nor environment is recorded: it was measured before sessions noted them, or elsewhere."
-        return Build(missing=missing, compilers=(), kernels=(), changed=(), against="", facts=())
-    then = None if before is None else session_facts.at(before[1], None)
-    known = {name: text for name, text in now.facts.items() if name not in COMPILERS}
-    changes = {} if then is None else session_facts.changes(then.facts, now.facts)
-    return Build(
-        missing="",
-        compilers=tuple((name, now.facts.get(name, NOT_RECORDED)) for name in sorted(COMPILERS)),
-        kernels=tuple(_kernel(name, now, then) for name in sorted(now.code)),
-        changed=tuple((name, old, new) for name, (old, new) in changes.items()),
-        against="" if before is None or then is None else before[0][:SHORT],
-        facts=tuple(sorted(known.items())),
-    )
+def _summary(outcome: IntArray, compared: Truth) -> str:
+    """Return how many of some values did not change: n/a is no value."""
+    measured, absent = outcome == MEASURED, outcome == NOT_APPLICABLE
+    kinds = {
+        "without a distinct change": measured & compared,
+        "with nothing to compare with": measured & ~compared,
+        "failed": ~measured & ~absent,
+        "n/a": absent,
+    }
+    counts = {kind: int(np.count_nonzero(which)) for kind, which in kinds.items()}
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
 
 
-def _kernel(name: str, now: SessionFacts, then: SessionFacts | None) -> KernelBuild:
-    old = None if then is None else then.code.get(name)
-    same = NOT_RECORDED if old is None else "same code" if old == now.code[name] else "other code"
-    return KernelBuild(
-        kernel=name, code=now.code[name][:CODE_DIGITS], ptxas=now.ptxas.get(name, NOT_RECORDED), against=same
-    )
+@cache
+def _quoted(name: str) -> str:
+    """Return a name as part of an address: each page has all of a site's few names."""
+    return quote_plus(name, errors="replace")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sessions:
-    """The sessions of a machine and environment, by the commit that they measured."""
+def _rates(values: Values, name: str) -> list[str]:
+    """Return the rates by a figure of the values."""
+    series = values.series
+    return text.rates(values.figure(name), series.flop[values.which], series.rate_unit[values.which])
 
-    by_commit: Mapping[str, Sequence[SessionFacts]]  # oldest first
-    before: Mapping[str, str]  # measured commit of the line -> the newest one before it that has sessions
 
-    @classmethod
-    def of(cls, sessions: Iterable[tuple[str, SessionFacts]], line: Sequence[str]) -> Sessions:
-        """Return (commit, session) pairs, oldest first, in order; `line` are the measured commits, oldest first."""
-        found: dict[str, list[SessionFacts]] = {}
-        for sha, session in sessions:
-            found.setdefault(sha, []).append(session)
-        before, newest = {}, None
-        for sha in line:
-            if newest is not None:
-                before[sha] = newest
-            newest = sha if sha in found else newest
-        return cls(by_commit=found, before=before)
-
-    def build(self, sha: str) -> Build:
-        """Return the build and the environment of a commit, and what of them is new."""
-        earlier = self.before.get(sha)
-        return build_of(self.by_commit.get(sha, ()), None if earlier is None else (earlier, self.by_commit[earlier]))
+def _changes(values: Values, against: Against) -> Iterator[Cell]:
+    """Yield changes with the commits that they are against."""
+    texts = text.change_texts(against.ratio, against.distinct)
+    rows = zip(texts, against.ratio.tolist(), against.distinct.tolist(), against.other.tolist(), strict=True)
+    for words, ratio, is_distinct, other in rows:
+        if other == NONE:
+            yield text.absent()
+        else:
+            yield Cell(text=words, detail=values.others[other][:SHORT], tone=text.tone_of(ratio, is_distinct))

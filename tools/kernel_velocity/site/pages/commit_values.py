@@ -1,16 +1,16 @@
-"""What a commit's page knows of all series at one commit, as columns, and what is said of several together. Pure.
+"""What was measured of each commit, with the changes against the commit before, the last tag and the best before.
 
-A site has millions of these values, and its pages show a few of each commit: no value is an object of its own.
-
-Commits beside the first-parent line against others: few values, one by one.
+As columns: a site has millions of these values, and its pages show a few of each commit, so no value is an object of
+its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,18 @@ from numpy.typing import NDArray
 from kernel_velocity.harness.statistics import FloatArray
 from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.records import Benchmark
-from kernel_velocity.series import changes as trends
-from kernel_velocity.series.changes import NONE, Change, Truth
+from kernel_velocity.series import changes, layout
+from kernel_velocity.series.changes import NONE, Change, Indices, Timed, Truth
+from kernel_velocity.series.layout import Block, Layout
+from kernel_velocity.series.packing import NOTHING
 from kernel_velocity.site.model import Site
+from kernel_velocity.site.writer import series_name
 
+MOST_VALUES = 200_000  # held at a time: 30 MB
+NO_TAG = -1  # the position of no commit on the first-parent line
 OVERLAPPING, APART, UNKNOWN = 0, 1, 2  # of two intervals
-NO_TAG = -1  # the place of no commit on the first-parent line
 FIGURES = ("seconds", "low", "high", "adjusted")  # columns of `Values.figures`
+BASES = ("before", "tag", "best")  # what values are compared with
 MEASURED, NOT_APPLICABLE, FAILED = (
     OUTCOMES.index(outcome) for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)
 )
@@ -32,75 +37,52 @@ Rows = NDArray[np.intp] | Truth | slice
 Remark = tuple[str | None, tuple[str, ...]]  # why there is no time, and warnings
 
 
-class Group(NamedTuple):
-    """What stands together in a page."""
-
-    machine: str
-    environment: str
-    benchmark: str
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Series:
-    """The series that values are of, and what they belong to; arrays have shape (series,)."""
+    """The series that values are of, and the groups and test cases that they belong to, each in their order."""
 
     keys: Sequence[SeriesKey]
-    flop: FloatArray  # per call; NaN where unknown
+    flop: FloatArray  # per call, (series,); NaN where unknown
 
     @cached_property
     def rate_unit(self) -> NDArray[np.str_]:
-        """What the rates are given in: "GFLOPS", "GOPS"."""
+        """The units of the rates, (series,): "GFLOPS", "GOPS"."""
         return np.array([key.rate_unit for key in self.keys], np.str_)
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
-        """Machines, environments and benchmarks, in the order of the series."""
-        return tuple(dict.fromkeys(map(_group, self.keys)))
+    def groups(self) -> tuple[Sequence[tuple[str, str, str]], IntArray]:
+        """Machines, environments and benchmarks, and the index of each series' one, (series,)."""
+        return _numbered((key.machine, key.environment, key.benchmark) for key in self.keys)
 
     @cached_property
-    def group(self) -> IntArray:
-        """Places in `groups`."""
-        return _places(self.groups, map(_group, self.keys))
-
-    @cached_property
-    def cases(self) -> tuple[tuple[Group, str], ...]:
-        """The test cases of the groups, in the order of the series."""
-        return tuple(dict.fromkeys((_group(key), key.case) for key in self.keys))
-
-    @cached_property
-    def case(self) -> IntArray:
-        """Places in `cases`."""
-        return _places(self.cases, ((_group(key), key.case) for key in self.keys))
+    def cases(self) -> tuple[Sequence[tuple[str, str, str, str]], IntArray]:
+        """The test cases (machine, environment, benchmark, name), and the index of each series' one, (series,)."""
+        return _numbered((key.machine, key.environment, key.benchmark, key.case) for key in self.keys)
 
 
-def _group(key: SeriesKey) -> Group:
-    return Group(key.machine, key.environment, key.benchmark)
-
-
-def _places(known: Sequence[object], asked: Iterator[object]) -> IntArray:
-    places = {thing: place for place, thing in enumerate(known)}
-    return np.array([places[thing] for thing in asked], np.int32)
+def _numbered(things: Iterable[Any]) -> tuple[Sequence[Any], IntArray]:
+    numbers: dict[Any, int] = {}
+    indices = [numbers.setdefault(thing, len(numbers)) for thing in things]
+    return tuple(numbers), np.array(indices, np.int32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Against:
     """Results against others; all arrays have shape (results,)."""
 
-    other: IntArray  # place in `Values.others`; NONE where nothing can be compared
+    other: IntArray  # index into `Values.others`; NONE where nothing can be compared
     ratio: FloatArray  # new rate / old rate; NaN likewise
     state: NDArray[np.uint8]  # of the intervals: OVERLAPPING, APART, UNKNOWN
 
     @property
     def is_known(self) -> Truth:
         """Which results have something to be compared with."""
-        known: Truth = self.other != NONE
-        return known
+        return np.asarray(self.other != NONE)
 
     @property
     def distinct(self) -> Truth:
-        """Which lie apart from what they are compared with."""
-        distinct: Truth = self.state == APART
-        return distinct
+        """Which intervals are known and apart."""
+        return np.asarray(self.state == APART)
 
     def __getitem__(self, rows: Rows) -> Against:
         """Return some of them."""
@@ -114,9 +96,9 @@ class Values:
     series: Series
     others: Sequence[str]  # the commits that they are compared with
     remark: Callable[[int], Remark]  # of a value, by its slot
-    which: NDArray[np.signedinteger]  # places in `series`
+    which: NDArray[np.signedinteger]  # index into `series`
     slot: NDArray[np.int64]  # where it lies among all values
-    outcome: IntArray  # places in OUTCOMES
+    outcome: IntArray  # index into OUTCOMES
     figures: FloatArray  # (results, len(FIGURES)), s per call; NaN where unknown
     changed: Truth  # time distinct from the one before, or there was one and now is none
     before: Against  # the commit measured before
@@ -136,11 +118,11 @@ class Values:
     @property
     def keys(self) -> list[SeriesKey]:
         """Their series."""
-        return [self.series.keys[place] for place in self.which.tolist()]
+        return [self.series.keys[index] for index in self.which.tolist()]
 
     @property
     def remarks(self) -> list[Remark]:
-        """What is to be known of each."""
+        """Their remarks."""
         return [self.remark(slot) for slot in self.slot.tolist()]
 
     def figure(self, name: str) -> FloatArray:
@@ -149,133 +131,278 @@ class Values:
 
     def at(self, machine: str, environment: str) -> Values:
         """Return those of a machine and environment."""
-        here = [(group.machine, group.environment) == (machine, environment) for group in self.series.groups]
-        return self[np.array(here, np.bool_)[self.series.group[self.which]]]
+        groups, group = self.series.groups
+        here = [names[:2] == (machine, environment) for names in groups]
+        return self[np.array(here, np.bool_)[group[self.which]]]
 
-    def asked(self) -> Values:
+    def without_absent_cases(self) -> Values:
         """Return them without test cases that were n/a for every implementation: nobody asked for those."""
         applicable = self.outcome != NOT_APPLICABLE
         if applicable.all():
             return self
-        case = self.series.case[self.which]
-        known = np.zeros(len(self.series.cases), np.bool_)
-        known[case[applicable]] = True
-        return self[known[case] | self.changed]
+        cases, case = self.series.cases
+        known = np.zeros(len(cases), np.bool_)
+        known[case[self.which[applicable]]] = True
+        return self[known[case[self.which]] | self.changed]
 
     def against(self) -> frozenset[str]:
         """Return the commits measured before that they are compared with."""
-        return frozenset(self.others[place] for place in np.unique(self.before.other).tolist() if place != NONE)
+        return frozenset(self.others[index] for index in np.unique(self.before.other).tolist() if index != NONE)
 
-
-def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
-    """Yield, for each benchmark that has values at a machine, the test cases that nobody asked for."""
-    shown: dict[str, set[str]] = {}
-    for place in np.unique(values.series.case[values.which]).tolist():
-        group, case = values.series.cases[place]
-        shown.setdefault(group.benchmark, set()).add(case)
-    for name, cases in shown.items():
-        missing = [case for case in benchmarks[name].cases if case not in cases] if name in benchmarks else []
-        if missing:
-            yield f"{name}: not measured: {', '.join(missing)}"
+    def counts(self) -> dict[str, int]:
+        """Return how many could have changed ("compared"), how many did ("changed"), and which way."""
+        changed, ratio = self.changed, self.before.ratio
+        counted = {
+            "compared": changed | self.before.is_known,
+            "changed": changed,
+            "faster": changed & (ratio > 1),  # False for NaN
+            "slower": changed & (ratio < 1),
+            "without a time now": changed & (self.outcome != MEASURED),
+        }
+        return {name: int(np.count_nonzero(which)) for name, which in counted.items()}
 
 
 def summary(values: Values) -> str:
     """Return how many of some values changed, and which way."""
-    changed, compared = counts(values)
-    said = ", ".join(f"{number:,} {way}" for way, number in ways(values).items() if number)
-    return f"{changed:,} of {compared:,} series changed distinctly{f': {said}' if said else ''}"
+    counts = values.counts()
+    compared, changed = counts.pop("compared"), counts.pop("changed")
+    ways = ", ".join(f"{number:,} {way}" for way, number in counts.items() if number)
+    return f"{changed:,} of {compared:,} series changed distinctly{f': {ways}' if ways else ''}"
 
 
-def counts(values: Values) -> tuple[int, int]:
-    """Return how many of some values changed, and how many there are that could have."""
-    return int(values.changed.sum()), int((values.changed | values.before.is_known).sum())
+def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
+    """Yield, for each benchmark that has values at a machine, the test cases that have none."""
+    cases, case = values.series.cases
+    shown: dict[str, set[str]] = {}
+    for index in np.unique(case[values.which]).tolist():
+        _, _, benchmark, name = cases[index]
+        shown.setdefault(benchmark, set()).add(name)
+    for benchmark, names in shown.items():
+        known = benchmarks[benchmark].cases if benchmark in benchmarks else ()
+        missing = [name for name in known if name not in names]
+        if missing:
+            yield f"{benchmark}: not measured: {', '.join(missing)}"
 
 
-def ways(values: Values) -> dict[str, int]:
-    """Return how many of some values changed which way."""
-    changed, ratio = values.changed, values.before.ratio
+def tags_before(site: Site) -> IntArray:
+    """Return, for every position on the first-parent line, that of the newest tag before it; NO_TAG where none is."""
+    tagged = sorted(site.order[sha] for sha in site.tags)
+    indices = np.searchsorted(tagged, np.arange(len(site.line)), side="left") - 1
+    return np.where(indices < 0, NO_TAG, np.array([*tagged, NO_TAG])[indices]).astype(np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Stretch:
+    """Some commits that follow each other among the measured ones, with their values."""
+
+    places: Indices  # of the commits on the line, ascending
+    first: Indices  # (commits + 1,) the first value of each commit, and the number of all
+    values: Values  # those of a commit together, in the order of the series
+
+
+class Line:
+    """The values of the commits of the first-parent line, made for many commits at a time: one pass over all series."""
+
+    def __init__(self, site: Site) -> None:
+        """Take a site."""
+        self.site, self.tags = site, tags_before(site)
+        self._layout = site.past.layout
+        self._numbers = np.array([self._layout.numbers[key] for key in site.keys], np.int64)
+        self._stretch: _Stretch | None = None
+
+    @cached_property
+    def _series(self) -> Series:
+        flop = [self.site.past.flop(key) for key in self.site.keys]
+        return Series(keys=self.site.keys, flop=np.array([np.nan if each is None else each for each in flop]))
+
+    def at(self, place: int) -> Values:
+        """Return what was measured of the commit at a position on the line."""
+        if self._stretch is None or place not in self._stretch.places:
+            self._stretch = None  # before there is another
+            self._stretch = self._make(self._from(place))
+        index = int(np.searchsorted(self._stretch.places, place))
+        first, last = self._stretch.first[index : index + 2].tolist()
+        return self._stretch.values[first:last]
+
+    @cached_property
+    def files(self) -> Mapping[int, Sequence[str]]:
+        """The paths of the results files of each position on the line that has a measurement, ascending."""
+        files: dict[int, list[str]] = {self.site.order[sha]: [] for sha in self.site.measured if sha in self.site.order}
+        for path, sha in sorted(self.site.past.directory.commits.items()):
+            if self.site.order.get(sha) in files:
+                files[self.site.order[sha]].append(path)
+        return files
+
+    def _from(self, place: int) -> Indices:
+        """Return a position and those after it that have up to MOST_VALUES values together."""
+        counts = [sum(len(self._layout.files[path]) for path in paths) for paths in self.files.values()]
+        places, ends = np.array([*self.files], np.int64), np.cumsum(counts)
+        first = int(np.searchsorted(places, place))
+        begun = int(ends[first - 1]) if first else 0
+        last = int(np.searchsorted(ends, begun + MOST_VALUES, side="right"))
+        return places[first : max(last, first + 1)]
+
+    def _make(self, places: Indices) -> _Stretch:
+        """Return the values of the commits at some positions."""
+        blocks = layout.blocks(self._layout, self._numbers, upto=int(places[-1]))
+        parts = [self._part(block, places) for block in blocks]
+        empty = {name: np.empty(0, np.int64) for name in ("which", "place", "slot", "changed", *_COLUMNS)}
+        columns = {name: np.concatenate([part[name] for part in parts] or [empty[name]]) for name in empty}
+        order = np.argsort(columns["place"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+        slot = columns["slot"]
+        against = {
+            base: Against(**{name: columns[f"{base} {name}"] for name in ("other", "ratio", "state")}) for base in BASES
+        }
+        values = Values(
+            series=self._series,
+            others=self.site.line,
+            remark=self._remark,
+            which=columns["which"],
+            slot=slot,
+            outcome=self._layout.columns["outcome"][slot],
+            figures=np.column_stack([self._layout.columns[name][slot] for name in FIGURES]),
+            changed=columns["changed"],
+            **against,
+        )
+        first = np.searchsorted(columns["place"], [*places.tolist(), len(self.site.line)])
+        return _Stretch(places=places, first=first, values=values)
+
+    def _remark(self, slot: int) -> Remark:
+        number = int(self._layout.columns["remark"][slot])
+        return (None, ()) if number == NOTHING else self.site.past.names.remarks[number]
+
+    def _part(self, block: Block, places: Indices) -> dict[str, NDArray[Any]]:
+        """Return the values of a block's series at some positions, as columns of shape (values,)."""
+        own = np.flatnonzero(np.isin(block.places, places))
+        slots = block.slots[:, own]
+        row, at = np.nonzero(slots != NONE)
+        slot = slots[row, at]
+        new = layout.timed(self._layout, slot)
+        part: dict[str, NDArray[Any]] = {}
+        for name, base in zip(BASES, _bases(block, own, self.tags), strict=True):
+            against = _against(self._layout, new, base[row, at])
+            part |= {f"{name} {column}": values for column, values in against.items()}
+        is_distinct = part["before state"] == APART
+        return part | {
+            "which": (row + block.rows.start).astype(np.int32),
+            "place": block.places[own][at].astype(np.int32),
+            "slot": slot,
+            "changed": is_distinct | self._lost(slot, block.start[row]),
+        }
+
+    def _lost(self, slot: Indices, start: Indices) -> Truth:
+        """Return which values are no times although the one before is; n/a without a reason was not asked for.
+
+        Args:
+            slot: where they lie. start: where the first value of the series of each lies.
+        """
+        columns, has_reason = self._layout.columns, self.site.past.having[0] != NOTHING
+        outcome = columns["outcome"][slot]
+        had = (slot > start) & (columns["outcome"][slot - 1] == MEASURED)
+        is_gone = (outcome == FAILED) | ((outcome != MEASURED) & has_reason[columns["remark"][slot]])
+        return np.asarray(had & is_gone)
+
+    def inputs(self) -> Mapping[int, str]:
+        """Return, by position, a text that changes whenever the values of its commit or their changes would.
+
+        They follow from the results files and adjusted times of the commit and of those before it, from which series
+        are shown with what work, and from the last tag.
+        """
+        past, series = self.site.past, self._series
+        named = [(series_name(key), flop) for key, flop in zip(series.keys, series.flop.tolist(), strict=True)]
+        digest = hashlib.sha256(repr((str(self.site.results.resolve()), past.layout.shown, named)).encode())
+        inputs = {}
+        for place, paths in self.files.items():
+            files = [(path, past.directory.files[path].signature, past.adjustments.digests.get(path)) for path in paths]
+            digest.update(repr((place, self.site.line[place], files)).encode("utf-8", "surrogatepass"))
+            inputs[place] = f"{digest.hexdigest()} {int(self.tags[place])}"
+        return inputs
+
+
+_COLUMNS = tuple(f"{base} {name}" for base in BASES for name in ("other", "ratio", "state"))
+
+
+def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices, Indices]:
+    """Return what some commits' values are compared with: the one before, at the last tag, the best; (series, own).
+
+    Args:
+        own: the commits' columns in the block. tags: of `tags_before`.
+    """
+    at_tag = np.searchsorted(block.places, tags[block.places[own]], side="right") - 1  # -1 of NO_TAG, too
+    bases = tuple(np.full((len(block.slots), len(own)), NONE, np.int64) for _ in range(3))
+    methods = block.methods[:, own]
+    for method in np.flatnonzero(np.bincount(methods.ravel())).tolist():
+        alike, rows = block.alike(method), methods == method
+        last = layout.newest(alike)
+        best = layout.best(np.where(alike, block.times, np.inf))
+        for base, columns, upto in zip(bases, (last, last, best), (own - 1, at_tag, own - 1), strict=True):
+            which = np.where(upto < 0, NONE, columns[:, upto])
+            slots = np.where(which == NONE, NONE, np.take_along_axis(block.slots, which.astype(np.int64), axis=1))
+            base[rows] = slots[rows]
+    before, tag, best_before = bases
+    return before, tag, best_before
+
+
+def _against(layout_: Layout, new: Timed, base: Indices) -> dict[str, NDArray[Any]]:
+    """Return the columns of an `Against` of values and those that lie at `base`; the others are the line's commits."""
+    compared = changes.compared(new, layout.timed(layout_, base))
+    known = compared.both & (base != NONE)
+    state = np.where(compared.unknown, UNKNOWN, np.where(compared.overlapping, OVERLAPPING, APART))
     return {
-        "faster": int((changed & (ratio > 1)).sum()),  # False for NaN
-        "slower": int((changed & (ratio < 1)).sum()),
-        "without a time now": int((changed & (values.outcome != MEASURED)).sum()),
+        "other": np.where(known, layout_.place[base], NONE).astype(np.int32),
+        "ratio": np.where(known, compared.ratio, np.nan),
+        "state": np.where(known, state, UNKNOWN).astype(np.uint8),
     }
 
 
-def beside(found: Site, sha: str, tags: Sequence[int]) -> Values:
-    """Return what was measured of a commit beside the line; tag and best value are those up to its parent.
+def beside(site: Site, sha: str, tags: IntArray) -> Values:
+    """Return what was measured of a commit beside the first-parent line: few values, compared one by one.
 
-    Args:
-        tags: of `commits_along.tags_before`.
+    The last tag and the best value are those up to its parent; `tags` are of `tags_before`.
     """
-    parents = found.commits[sha].parents[:1]
-    parent = {item.key: item for one in parents for item in found.at(one)}
-    place = found.order.get(parents[0], NO_TAG) if parents else NO_TAG
-    tag = place if place == NO_TAG or found.line[place] in found.tags else int(tags[place])
-    ranks = {key: rank for rank, key in enumerate(found.keys)}
-    items = sorted(found.at(sha), key=lambda item: ranks.get(item.key, len(ranks)))
-    earlier = [[] if item.key not in ranks else list(_upto(found, item, place)) for item in items]
-    return of_measurements(
-        items,
-        before=[_change(item, parent.get(item.key)) for item in items],
-        tag=[next((one for at, one in own if at <= tag), None) for own in earlier],
-        best=[min((one for _, one in own), key=lambda change: change.ratio, default=None) for own in earlier],
-        had_time=[item.key in parent and parent[item.key].outcome is Outcome.MEASURED for item in items],
-    )
-
-
-def _upto(found: Site, item: Measurement, place: int) -> Iterator[tuple[int, Change]]:
-    """Yield (place, change) of a measurement against its series' values up to a place of the line, newest first."""
-    series = found.series(item.key)
-    for entry in np.flatnonzero(series.is_measured & (series.place <= place))[::-1].tolist():
-        change = trends.compare(item, series.measurement(entry, found.line))
-        if change is not None:
-            yield int(series.place[entry]), change
-
-
-def of_measurements(
-    items: Sequence[Measurement],
-    *,
-    before: Sequence[Change | None],
-    tag: Sequence[Change | None],
-    best: Sequence[Change | None],
-    had_time: Sequence[bool],
-) -> Values:
-    """Return the measurements of one commit, each of another series, with their changes, as columns.
-
-    Args:
-        items: in the order of the site's series.
-        before, tag, best: the change of each; None where it cannot be compared.
-        had_time: whether the commit before has a time of it.
-    """
-    others = tuple(dict.fromkeys(change.against for change in (*before, *tag, *best) if change is not None))
-    keys = tuple(item.key for item in items)
-    flop = np.array([np.nan if item.flop is None else item.flop for item in items], np.float64)
-    rows = [_figures(item) for item in items]
+    parents = site.commits[sha].parents[:1]
+    parent = {item.key: item for one in parents for item in site.at(one)}
+    place = site.order.get(parents[0], NO_TAG) if parents else NO_TAG
+    tag = place if place == NO_TAG or site.line[place] in site.tags else int(tags[place])
+    ranks = {key: rank for rank, key in enumerate(site.keys)}
+    items = sorted(site.at(sha), key=lambda item: ranks.get(item.key, len(ranks)))
+    earlier = [list(_earlier(site, item, place)) if item.key in ranks else [] for item in items]
+    before = [changes.compare(item, parent[item.key]) if item.key in parent else None for item in items]
+    had_time = [item.key in parent and parent[item.key].outcome is Outcome.MEASURED for item in items]
+    since_tag = [next((change for at, change in pairs if at <= tag), None) for pairs in earlier]
+    best = [min((change for _, change in pairs), key=lambda change: change.ratio, default=None) for pairs in earlier]
+    others = tuple(dict.fromkeys(change.against for change in (*before, *since_tag, *best) if change is not None))
+    flop = [np.nan if item.flop is None else item.flop for item in items]
     return Values(
-        series=Series(keys=keys, flop=flop),
+        series=Series(keys=[item.key for item in items], flop=np.array(flop, np.float64)),
         others=others,
         remark=lambda row: (items[row].reason, items[row].warnings),
         which=np.arange(len(items)),
         slot=np.arange(len(items)),
         outcome=np.array([OUTCOMES.index(item.outcome) for item in items], np.int32),
-        figures=np.array(rows, np.float64).reshape(-1, len(FIGURES)),
+        figures=np.array([_figures(item) for item in items], np.float64).reshape(-1, len(FIGURES)),
         changed=np.array(list(map(_is_changed, items, before, had_time)), np.bool_),
-        before=_of_changes(before, others),
-        tag=_of_changes(tag, others),
-        best=_of_changes(best, others),
+        before=_columns(before, others),
+        tag=_columns(since_tag, others),
+        best=_columns(best, others),
     )
 
 
-def _figures(item: Measurement) -> tuple[float, ...]:
+def _earlier(site: Site, item: Measurement, place: int) -> Iterator[tuple[int, Change]]:
+    """Yield (position, change) of a measurement against its series' values up to a position, newest first."""
+    series = site.series(item.key)
+    for entry in np.flatnonzero(series.is_measured & (series.place <= place))[::-1].tolist():
+        change = changes.compare(item, series.measurement(entry, site.line))
+        if change is not None:
+            yield int(series.place[entry]), change
+
+
+def _figures(item: Measurement) -> list[float]:
     """Return a measurement's FIGURES."""
-    interval, adjusted = item.interval, item.adjusted
-    low, high = (None, None) if interval is None else (interval.low, interval.high)
-    known = (item.seconds, low, high, None if adjusted is None else adjusted.seconds)
-    return tuple(np.nan if figure is None else figure for figure in known)
-
-
-def _change(new: Measurement, old: Measurement | None) -> Change | None:
-    return None if old is None else trends.compare(new, old)
+    low, high = (None, None) if item.interval is None else (item.interval.low, item.interval.high)
+    adjusted = None if item.adjusted is None else item.adjusted.seconds
+    return [np.nan if figure is None else figure for figure in (item.seconds, low, high, adjusted)]
 
 
 def _is_changed(item: Measurement, before: Change | None, had_time: bool) -> bool:
@@ -285,15 +412,12 @@ def _is_changed(item: Measurement, before: Change | None, had_time: bool) -> boo
     return had_time and (item.outcome is Outcome.FAILED or item.reason is not None)
 
 
-def _of_changes(changes: Sequence[Change | None], others: Sequence[str]) -> Against:
+def _columns(items: Sequence[Change | None], others: Sequence[str]) -> Against:
     """Return the changes of some results as columns."""
     states = {None: UNKNOWN, True: OVERLAPPING, False: APART}
-    known = [
-        (NONE, np.nan, UNKNOWN) if one is None else (others.index(one.against), one.ratio, states[one.overlapping])
-        for one in changes
+    rows = [
+        (NONE, np.nan, UNKNOWN) if item is None else (others.index(item.against), item.ratio, states[item.overlapping])
+        for item in items
     ]
-    return Against(
-        other=np.array([other for other, _, _ in known], np.int32),
-        ratio=np.array([ratio for _, ratio, _ in known], np.float64),
-        state=np.array([state for _, _, state in known], np.uint8),
-    )
+    other, ratio, state = (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.empty(0),) * 3
+    return Against(other=other.astype(np.int32), ratio=ratio.astype(np.float64), state=state.astype(np.uint8))

@@ -1,7 +1,7 @@
-"""The page that compares any two commits, machines or implementations: a form, whose script reads the data files.
+"""compare.html compares any two commits, machines or implementations: a form, whose script reads the data files.
 
-What is chosen stands in the URL; `data/commits`, `data/series-index` and the files of the series that are asked for are
-all it reads. Its arithmetic, static/versus_ratios.js, is held against this package's by the browser tests.
+The choice is in the address. `data/commits`, `data/series-index` and the files of the chosen series are all that the
+script reads. The browser tests hold its arithmetic against this package's.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import Page
-
-NAME = "compare.html"
-TEMPLATE = "versus.html"  # compare.html is that of `kv compare`
+from kernel_velocity.site.writer import Page
 
 
-def build(found: Site) -> Iterator[Page]:
+def build(site: Site) -> Iterator[Page]:
     """Yield the page; where nothing was ever measured, it says how to."""
-    yield Page(name=NAME, template=TEMPLATE, context={"has_series": bool(found.keys)})
+    # versus.html: compare.html is the template of `kv compare`
+    yield Page(name="compare.html", template="versus.html", context={"has_series": bool(site.keys)})

@@ -1,188 +1,451 @@
-"""A page for each finding: what happened, the evidence, whose doing it is, what was decided, and how to decide."""
+"""finding-<id>.html: what happened, the evidence, whose doing it is, what was decided, and how to decide."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
 
 from kernel_velocity import units
-from kernel_velocity.findings import finding, text
-from kernel_velocity.findings.evidence import Evidence, Purpose
-from kernel_velocity.findings.finding import Finding
+from kernel_velocity.findings import evidence, text
+from kernel_velocity.findings.evidence import Evidence, Path, Purpose, Rerun
+from kernel_velocity.findings.finding import OPEN, Affected, Finding, Kind, State, finding_href
 from kernel_velocity.results import git
-from kernel_velocity.results.git import SHORT
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results.git import BUILT_FROM, SHORT
+from kernel_velocity.results.identity import environment_of, metric
 from kernel_velocity.results.measurement import SeriesKey
 from kernel_velocity.results.records import Commit
+from kernel_velocity.results.sessions import SessionFacts
+from kernel_velocity.series.columns import Columns
+from kernel_velocity.site import text as pages
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import Page
-from kernel_velocity.site.pages import finding_evidence, finding_series, finding_words
-from kernel_velocity.site.pages.finding_evidence import Bisected, Sessions, Shown, Suspected
-from kernel_velocity.site.pages.finding_series import Series
-from kernel_velocity.site.pages.finding_words import Command
-from kernel_velocity.site.text import CommitLine
+from kernel_velocity.site.pages import finding_figures
+from kernel_velocity.site.text import DASH, Cell, Place, Table
+from kernel_velocity.site.writer import Page
+from kernel_velocity.stats.sequential import Answer, Comparison
+from kernel_velocity.stats.two_samples import P
 
-MOST_SHOWN = 12  # re-runs with a figure; the file has the rest
-UNFOLDED = 2  # of these that need no click
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """A decision."""
-
-    when: str
-    who: str
-    state: str
-    until: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FindingPage:
-    """A finding."""
-
-    name: str
-    id: str
-    kind: str
-    state: str
-    chip: str
-    state_words: str
-    headline: str
-    subject: str
-    accusation: str
-    suspected: tuple[Suspected, ...]
-    further: str  # how many commits are not listed
-    anchor: CommitLine | None
-    anchor_short: str
-    found: str
-    shown_by: str
-    how: str
-    ruled_out: tuple[str, ...]
-    decide: tuple[Command, ...]
-    look: tuple[Command, ...]
-    missing: str  # why there is no evidence; "" where there is
-    unread: tuple[str, ...]
-    reruns: tuple[Shown, ...]
-    left_out: str
-    paths: tuple[Bisected, ...]
-    series: tuple[Series, ...]
-    series_further: str
-    changes: tuple[tuple[str, str, str], ...]  # fact, before, after
-    changes_lead: str
-    facts: tuple[tuple[str, str], ...]  # that stayed
-    code: tuple[str, ...]
-    decisions: tuple[Decided, ...]
-    file: str
+MOST_RERUNS = 12  # with figures; the data file has the rest
+UNFOLDED = 2  # re-runs that are open from the start
+MOST_COMMITS = 10  # shown with the files that they touched
+MOST_FILES = 12
+MOST_SERIES = 40
+AROUND = 20  # measured commits on either side of a trend
+MIDDLE_OF = 5  # values on either side that the words of a trend are the median of
+ANSWERS = {Answer.DIFFERENT: "different", Answer.SAME: "the same", Answer.UNKNOWN: "not settled"}
+# What a bisection says of a commit, by Tried.slow: words and colour class
+VERDICTS = {True: ("slow", "slower"), False: ("fast", "faster"), None: ("not told", "")}
+STATES = {
+    State.NEW: "Seen, and nobody has looked at it yet.",
+    State.SUSPECT: "Measured again, and neither confirmed nor refuted: it is looked at again every night.",
+    State.CONFIRMED: "Confirmed: it is there, and waits for somebody to decide.",
+    State.EXPECTED: "Somebody said that this change is wanted.",
+    State.ACKNOWLEDGED: "Somebody looked at it, and leaves it alone until a day.",
+    State.ENVIRONMENT: "The machine's doing: no commit is to blame, and nobody has to do anything.",
+    State.METHOD: "How it is measured changed, so that its series ended.",
+    State.RESOLVED: "Gone again.",
+}
+# Columns of tables: head -> CSS class
+LOOK = {"rounds a side": "", "change of time": "value", "95% interval": "value", "99.9% interval": "value"}
+LOOK |= {"p": "value", "answer": ""}
+ROUND = {"round": "", "began (UTC)": "value", "first": "", "before": "value", "after": "value", "change": "value"}
+TRIED = {
+    "": "",
+    "commit": "who-did",
+    "is": "",
+    "time against the good one": "value",
+    "rounds a side": "value",
+    "why": "",
+}
+AFFECTED = {"series": "", "machine": "machine-name", "change": "", "test": "", "rate around it": ""}
+DAY, REASON = "YYYY-MM-DD", "WHY"  # in a command: what only the reader knows
+_WORSE = {"time": ("slower", "faster"), "error": ("less exact", "more exact")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """What all pages of findings are made from besides the findings."""
+class Sources:
+    """What the pages of all findings are made from besides the findings."""
 
-    named: Mapping[str, Commit]  # the commits that they and their evidence name, as far as the repository has them
-    touched: Mapping[str, Sequence[str]]  # the files that those changed
-    keys: Mapping[tuple[str, ...], SeriesKey]
-    sessions: Sessions
+    site: Site
+    commits: Mapping[str, Commit]  # that findings or their evidence name and that the repository has
+    touched: Mapping[str, Sequence[str]]  # the files that the suspected commits changed
+    series: Mapping[tuple[str, ...], SeriesKey]  # by slot and version, as findings name them
+    sessions: Mapping[Place, Mapping[str, SessionFacts]]  # the newest session of each commit
+
+    def line(self, sha: str) -> pages.CommitLine:
+        """Return a commit as a line."""
+        return pages.named_commit(sha, self.commits.get(sha), self.site.with_page)
 
 
-def build(found: Site) -> Iterator[Page]:
+def build(site: Site) -> Iterator[Page]:
     """Yield the page of every finding."""
-    known = _known(found)
-    for item in found.findings:
-        page = of(found, item, known)
-        yield Page(name=page.name, template="finding.html", context={"page": page})
-
-
-def _known(found: Site) -> Known:
-    named = _commits(found)
-    accused = dict.fromkeys(
-        sha for item in found.findings for sha in finding_evidence.shown_commits(item) if sha in named
+    commits = _commits(site)
+    suspected = [sha for finding in site.findings for sha in finding.commits[-MOST_COMMITS:] if sha in commits]
+    sources = Sources(
+        site=site,
+        commits=commits,
+        touched=git.touched(site.repository, tuple(dict.fromkeys(suspected))),
+        series=by_slot(site),
+        sessions={place: dict(site.sessions(place)) for place in site.places},
     )
-    return Known(
-        named=named,
-        touched=git.touched(found.repository, tuple(accused)),
-        keys=finding_series.by_slot(found),
-        sessions=finding_evidence.sessions(found),
-    )
+    for finding in site.findings:
+        yield Page(name=finding_href(finding.id), template="finding.html", context={"page": _page(sources, finding)})
 
 
-def _commits(found: Site) -> Mapping[str, Commit]:
+def _commits(site: Site) -> Mapping[str, Commit]:
     """Return every commit that findings or their evidence name and that the repository has."""
     wanted: set[str] = set()
-    for item in found.findings:
-        wanted |= {*finding_evidence.shown_commits(item), *([item.anchor] if item.anchor else [])}
-        for kept in found.evidence(item.id)[0].values():
+    for finding in site.findings:
+        wanted |= {*finding.commits[-MOST_COMMITS:], *([finding.anchor] if finding.anchor else [])}
+        for kept in site.evidence(finding.id)[0].values():
             wanted |= {sha for rerun in kept.reruns for sha in (rerun.before, rerun.after)}
             wanted |= {step.commit for path in kept.paths for step in path.tried} | {path.good for path in kept.paths}
-    return git.read(found.repository, wanted).commits if wanted else {}
+    return git.read(site.repository, wanted).commits if wanted else {}
 
 
-def of(found: Site, item: Finding, known: Known) -> FindingPage:
-    """Return the page of a finding."""
-    kept, unread = found.evidence(item.id)
-    reruns = [one for own in kept.values() for one in own.reruns]
-    reruns.sort(key=lambda one: (one.purpose is Purpose.CULPRIT, -abs(one.effect or 0.0)))
-    series, further = finding_series.shown(found, item, known.keys)
-    machine = finding_evidence.environment(known.sessions, item)
-    left_out = max(0, len(reruns) - MOST_SHOWN) + sum(own.left_out for own in kept.values())
-    return FindingPage(
-        name=finding.finding_href(item.id),
-        id=item.id,
-        kind=item.kind.value,
-        state=finding_words.state(item),
-        chip=finding_words.chip(item),
-        state_words=finding_words.STATES[item.state],
-        headline=finding_words.headline(item),
-        subject=item.subject,
-        accusation=text.accusation(item) if item.commits else "",
-        suspected=finding_evidence.suspected(item, known.named, known.touched, found.commits),
-        further=finding_evidence.further(item),
-        anchor=finding_evidence.line(item.anchor, known.named, found.commits),
-        anchor_short=(item.anchor or "")[:SHORT],
-        found=f"{item.found:%Y-%m-%d %H:%M %Z}",
-        shown_by=text.shown_by(item),
-        how=item.how,
-        ruled_out=item.ruled_out,
-        decide=finding_words.decisions(item),
-        look=finding_words.looks(item),
-        missing="" if reruns else finding_words.missing(item),
-        unread=unread,
-        reruns=tuple(
-            finding_evidence.shown_rerun(one, number >= UNFOLDED) for number, one in enumerate(reruns[:MOST_SHOWN])
-        ),
-        left_out=f"{units.count(left_out, 'further re-run')} not shown" if left_out > 0 else "",
-        paths=tuple(finding_evidence.bisected(found, path, known.named) for own in kept.values() for path in own.paths),
-        series=series,
-        series_further=further,
-        changes=machine.changes,
-        changes_lead=machine.lead,
-        facts=machine.same,
-        code=(*machine.code, *_codes(kept)),
-        decisions=tuple(_decided(item)),
-        file=f"results/findings/{item.id}.toml",
-    )
+def by_slot(site: Site) -> dict[tuple[str, ...], SeriesKey]:
+    """Return the series by slot and version; of several PyTorch versions that share a slot, the one measured last."""
+    keys = sorted(site.keys, key=lambda key: site.last_measured(key) or 0.0)
+    return {
+        (
+            *(key.machine, environment_of(key.environment, key.implementation)),
+            *(key.benchmark, key.implementation, key.case, key.version),
+        ): key
+        for key in keys
+    }
 
 
-def _decided(item: Finding) -> Iterator[Decided]:
-    for one in item.decisions:
-        yield Decided(
-            when=f"{one.when:%Y-%m-%d %H:%M %Z}",
-            who=one.who,
-            state=one.state.value,
-            until="" if one.until is None else f"until {one.until}",
-            reason=one.reason,
+def _page(sources: Sources, finding: Finding) -> dict[str, Any]:
+    """Return what the template shows of a finding."""
+    kept, unread = sources.site.evidence(finding.id)
+    reruns = [rerun for of_machine in kept.values() for rerun in of_machine.reruns]
+    reruns.sort(key=lambda rerun: (rerun.purpose is Purpose.CULPRIT, -abs(rerun.effect or 0.0)))
+    left_out = max(0, len(reruns) - MOST_RERUNS) + sum(of_machine.left_out for of_machine in kept.values())
+    machine = _machine(sources, finding)
+    earlier = len(finding.commits) - MOST_COMMITS
+    return {
+        "finding": finding,
+        "state": state(finding),
+        "chip": chip(finding),
+        "state_words": STATES[finding.state],
+        "headline": headline(finding),
+        "accusation": text.accusation(finding) if finding.commits else "",
+        "suspected": [_suspected(sources, finding.subject, sha) for sha in finding.commits[-MOST_COMMITS:]],
+        "further": f"and {units.count(earlier, 'earlier commit')}" if earlier > 0 else "",
+        "anchor": sources.line(finding.anchor) if finding.anchor else None,
+        "found": f"{finding.found:%Y-%m-%d %H:%M %Z}",
+        "shown_by": text.shown_by(finding),
+        "decide": decisions(finding),
+        "look": looks(finding),
+        "missing": "" if reruns else missing(finding),
+        "unread": unread,
+        "reruns": [_rerun(rerun, number >= UNFOLDED) for number, rerun in enumerate(reruns[:MOST_RERUNS])],
+        "left_out": f"{units.count(left_out, 'further re-run')} not shown" if left_out > 0 else "",
+        "paths": [_path(sources, path) for of_machine in kept.values() for path in of_machine.paths],
+        "series": _series(sources, finding),
+        "machine": machine,
+        "code": [*machine["code"], *_codes(kept)],
+        "decisions": [(decision, f"{decision.when:%Y-%m-%d %H:%M %Z}") for decision in finding.decisions],
+    }
+
+
+def _suspected(sources: Sources, kernel: str, sha: str) -> dict[str, Any]:
+    """Return a commit with the files that it touched: the kernel's, those of all kernels, and how many others."""
+    files = sources.touched.get(sha, ())
+    built = [name for name in files if name.split("/")[0] in BUILT_FROM]
+    of_kernel = [name for name in built if name.startswith(f"kernels/{kernel}/")]
+    shared = [name for name in built if name.count("/") < 2 or name.startswith("kernels/_native/")]
+    left = len(files) - len(of_kernel) - len(shared)
+    noun = "other file" if of_kernel or shared else "file"
+    others = f"{units.count(left, noun)}, which {kernel} is not built from" if left else ""
+    return {"line": sources.line(sha), "own": _few(of_kernel), "shared": _few(shared), "others": others}
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    left = len(names) - MOST_FILES
+    return [*names[:MOST_FILES], *([f"and {left} more"] if left > 0 else [])]
+
+
+def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
+    """Return a re-run; a folded one says in a few words what came of it."""
+    machine, series, purpose = rerun.identity.machine, str(rerun.identity), _purpose(rerun)
+    label = f"{series}, {machine}, {purpose}"
+    tones = {Answer.SAME: "same", Answer.UNKNOWN: ""}
+    change = f", {text.change(rerun.looks[-1].ratio)}" if rerun.looks else ""
+    looks = [
+        (
+            str(look.rounds),
+            Cell(text=text.change(look.ratio)),
+            f"{text.change(look.low)} to {text.change(look.high)}",
+            f"{text.change(look.least)} to {text.change(look.most)}",
+            f"{look.p:.2g}",
+            ANSWERS[look.answer],
+        )
+        for look in rerun.looks
+    ]
+    raw = {"as read": "value"} if rerun.is_adjusted else {}
+    return {
+        "series": series,
+        "machine": machine,
+        "purpose": purpose,
+        "answer": ANSWERS[rerun.answer],
+        "tone": tones.get(rerun.answer, "slower" if (rerun.effect or 0) > 0 else "faster"),
+        "folded": f"{ANSWERS[rerun.answer]}{change}" if is_folded else "",
+        "reason": rerun.reason,
+        "floor": f"{100 * rerun.floor:.3g}%",
+        "threshold": f"{P:g}",
+        "adjusted": "adjusted: corrected for how busy the machine was in the very same milliseconds"
+        if rerun.is_adjusted
+        else "as read: nothing was recorded beside them that they could be adjusted by",
+        "figures": (finding_figures.rounds_figure(rerun), finding_figures.ratio_figure(rerun)),
+        "looks": Table(f"what the test said at each look: {label}", LOOK, looks),
+        "rounds": Table(f"every round: {label}", ROUND | raw | {"flags": ""}, list(_rounds(rerun))),
+    }
+
+
+def _purpose(rerun: Rerun) -> str:
+    """Return what a re-run was for."""
+    before, after = rerun.before[:SHORT], rerun.after[:SHORT]
+    if rerun.purpose is Purpose.CULPRIT:
+        return f"the commit that the bisection came to, {after}, against the one before it, {before}"
+    return f"{after} against {before}"
+
+
+def _rounds(rerun: Rerun) -> Iterator[tuple[str, ...]]:
+    """Yield the pairs of rounds as rows."""
+    before, after = rerun.sides
+    for number, (old, new) in enumerate(zip(*rerun.compared, strict=True)):
+        flags = [
+            f"{name}: {', '.join(side.flags[number].split())}"
+            for name, side in (("before", before), ("after", after))
+            if side.flags[number]
+        ]
+        began = datetime.fromtimestamp(min(before.began[number], after.began[number]), UTC)
+        read = f"{units.seconds(before.seconds[number])}, {units.seconds(after.seconds[number])}"
+        yield (
+            str(number + 1),
+            f"{began:%Y-%m-%d %H:%M:%S}",
+            "before" if before.began[number] <= after.began[number] else "after",
+            units.seconds(old),
+            units.seconds(new),
+            text.change(new / old),
+            *([read] if rerun.is_adjusted else []),
+            "; ".join(flags),
         )
 
 
+def _path(sources: Sources, path: Path) -> dict[str, Any]:
+    """Return a bisection."""
+    site = sources.site
+    good, bad = site.order.get(path.good), site.order.get(path.bad)
+    between = site.line[good : bad + 1] if good is not None and bad is not None else ()
+    after = f"{units.count(len(between) - 1, 'commit')} after {path.good[:SHORT]}, " if between else ""
+    rows = [
+        (
+            str(number),
+            sources.line(step.commit),
+            Cell(text="", change=VERDICTS[step.slow][0], tone=VERDICTS[step.slow][1]),
+            _change(step.comparison),
+            str(step.comparison.rounds) if step.comparison.rounds else DASH,
+            step.comparison.reason,
+        )
+        for number, step in enumerate(path.tried, start=1)
+    ]
+    is_drawn = 1 < len(between) <= evidence.MOST_TRIED
+    return {
+        "series": str(path.identity),
+        "machine": path.identity.machine,
+        "lead": f"{after}{len(path.tried)} of them tried: {path.reason}",
+        "figure": finding_figures.path_figure(path, between) if is_drawn else "",
+        "steps": Table("the commits that were tried, in order", TRIED, rows),
+    }
+
+
+def _change(comparison: Comparison) -> str:
+    """Return the change that a comparison found, with its interval."""
+    if comparison.ratio is None:
+        return DASH
+    return text.change(comparison.ratio) + text.interval(comparison.low, comparison.high)
+
+
+def _series(sources: Sources, finding: Finding) -> Table:
+    """Return the series that show a finding, the largest change first."""
+    ordered = sorted(finding.affected, key=lambda affected: (-abs(affected.effect), affected.identity))
+    places = [sources.site.order[sha] for sha in finding.commits if sha in sources.site.order]
+    ends = (min(places), max(places)) if places else None
+    left = len(ordered) - MOST_SERIES
+    rows = [_affected(sources, finding, affected, ends) for affected in ordered[:MOST_SERIES]]
+    further = f"and {left} more: `kv findings show {finding.id}` lists them" if left > 0 else ""
+    return Table("series that show it", AFFECTED, rows, further)
+
+
+def _affected(
+    sources: Sources, finding: Finding, affected: Affected, places: tuple[int, int] | None
+) -> tuple[str | Cell, ...]:
+    """Return the row of a series; `places`: of the first and the last suspected commit on the line."""
+    identity = affected.identity
+    key = sources.series.get((*identity.slot, identity.version))
+    trend = Markup("") if key is None else _trend(sources.site.series(key), places, str(identity))
+    is_timed = finding.kind is not Kind.VANISHED
+    return (
+        Cell(text=str(identity), href="" if key is None else pages.trend_href(key)),
+        identity.machine,
+        Cell(
+            text="",
+            change=text.effect(affected) if is_timed else "no value any more",
+            tone={True: "slower", False: "faster", None: ""}[affected.worse] if is_timed else "",
+        ),
+        text.tested(affected) or DASH,
+        trend or DASH,
+    )
+
+
+def _trend(series: Columns, places: tuple[int, int] | None, name: str) -> Markup:
+    """Return a series around the suspected commits, or its last values without such; empty where it has no value."""
+    first, last = (len(series), len(series)) if places is None else np.searchsorted(series.place, places).tolist()
+    window = slice(max(0, first - AROUND), last + AROUND + 1)
+    work = 1.0 if series.flop is None else series.flop  # without FLOP, calls per second
+    rates, low, high = ((work / times[window]).tolist() for times in (series.seconds, series.high, series.low))
+    values = [None if np.isnan(value) else value for value in rates]
+    if all(value is None for value in values):
+        return Markup("")
+    bounds = [None if np.isnan(pair).any() else pair for pair in zip(low, high, strict=True)]
+    moved = None if places is None else range(first - 1 - window.start, last - window.start)
+    sides = (series.seconds[max(0, first - MIDDLE_OF) : first], series.seconds[last : last + MIDDLE_OF])
+    before, after = (units.seconds(np.nanmedian(side)) if np.isfinite(side).any() else "unknown" for side in sides)
+    return finding_figures.trend(values, bounds, moved, f"the trend of {name}: {before} before, {after} after")
+
+
+def _machine(sources: Sources, finding: Finding) -> dict[str, Any]:
+    """Return what the machine was before and after a finding, and whether the code differs."""
+    if finding.kind is Kind.ENVIRONMENT:
+        changes = dict(sorted((finding.changes or {}).items()))
+        lead = "What changed of the machine." if changes else "Nothing of what is recorded of the machine changed."
+        return _facts(lead, changes)
+    worst = finding.worst
+    if worst is None or finding.anchor is None or not finding.commits:
+        return _facts("")
+    before, after = _ends(sources, worst, finding.anchor, finding.commits[-1])
+    if before is None or after is None:
+        return _facts("What the machine was then is not recorded.")
+    changes = session_facts.changes(before.facts, after.facts)
+    count = f"{units.count(len(changes), 'fact')} changed." if changes else "nothing of it changed."
+    same = [pair for pair in sorted(after.facts.items()) if pair[0] not in changes]
+    kernel = worst.identity.kernel
+    old, new = before.code.get(kernel), after.code.get(kernel)
+    code = f"{kernel}, as built for the history: {_code('code', old, new)}" if old and new else ""
+    return _facts(f"{worst.identity.machine}, when the history was measured: {count}", changes, same, code)
+
+
+def _facts(
+    lead: str,
+    changes: Mapping[str, tuple[str, str]] | None = None,
+    same: Sequence[tuple[str, str]] = (),
+    code: str = "",
+) -> dict[str, Any]:
+    rows = [(name, old, new) for name, (old, new) in (changes or {}).items()]
+    table = Table("what changed of the machine", {"fact": "", "before": "", "after": ""}, rows)
+    return {"lead": lead, "changes": table, "same": same, "code": [code] if code else []}
+
+
+def _ends(
+    sources: Sources, worst: Affected, before: str, after: str
+) -> tuple[SessionFacts | None, SessionFacts | None]:
+    """Return the sessions that measured two commits of a series last."""
+    identity = worst.identity
+    for place, sessions in sources.sessions.items():
+        here = (place.machine, environment_of(place.environment, identity.implementation))
+        if here == (identity.machine, identity.environment) and after in sessions:
+            return sessions.get(before), sessions[after]
+    return None, None
+
+
+def _code(noun: str, old: str, new: str) -> str:
+    if old == new:
+        return f"the {noun} is the same ({old[:12]})"
+    return f"the {noun} is another one ({old[:12]} to {new[:12]})"
+
+
 def _codes(kept: Mapping[str, Evidence]) -> Iterator[str]:
-    """Yield what is known of the code that the re-runs ran, each once."""
-    said = {}
-    for one in (rerun for own in kept.values() for rerun in own.reruns):
-        before, after = one.code
-        if before is None or after is None:
-            continue
-        ends = f"{one.identity.kernel}, {one.before[:SHORT]} to {one.after[:SHORT]}"
-        is_same = before == after
-        said[ends, is_same] = (
-            f"{ends}: the machine code is the same" if is_same else f"{ends}: the machine code is another one"
-        ) + f" ({before[:12]}{'' if is_same else f' to {after[:12]}'})"
-    yield from said.values()
+    """Yield what is known of the code that the re-runs ran, each sentence once."""
+    sentences = {}
+    for rerun in (rerun for of_machine in kept.values() for rerun in of_machine.reruns):
+        old, new = rerun.code
+        if old is not None and new is not None:
+            ends = f"{rerun.identity.kernel}, {rerun.before[:SHORT]} to {rerun.after[:SHORT]}"
+            sentences[ends, old == new] = f"{ends}: {_code('machine code', old, new)}"
+    yield from sentences.values()
+
+
+def headline(finding: Finding) -> str:
+    """Return what happened in one line: "matmul got slower: time +10.3% (95% interval +8.70% to +11.6%)"."""
+    if finding.kind in (Kind.ENVIRONMENT, Kind.VANISHED) or finding.worst is None:
+        title = text.title(finding)
+        return title[0].upper() + title[1:] if finding.kind is Kind.ENVIRONMENT else title
+    noun = metric(finding.worst.identity.benchmark).noun
+    word = _WORSE.get(noun, ("worse", "better"))[finding.kind is Kind.IMPROVEMENT]
+    got = "got" if finding.state not in (State.NEW, State.SUSPECT) else "may have got"
+    return f"{finding.subject} {got} {word}: {text.headline(finding)}"
+
+
+def state(finding: Finding) -> str:
+    """Return the state in words, with the day of an acknowledgement."""
+    return finding.state.value if finding.until is None else f"{finding.state.value} until {finding.until}"
+
+
+def chip(finding: Finding) -> str:
+    """Return the colour class of the state; an open improvement is nothing to be afraid of."""
+    return finding.kind.value if finding.kind is Kind.IMPROVEMENT and finding.state in OPEN else finding.state.value
+
+
+def missing(finding: Finding) -> str:
+    """Return why there is no evidence of re-runs."""
+    if finding.kind is Kind.ENVIRONMENT:
+        return "Nothing was measured in turns: no commit is in question. It rests on series moving together (below)."
+    if finding.kind is Kind.VANISHED:
+        return "Nothing was measured again: that a value does not apply any more is recorded, not estimated."
+    if finding.worst is not None and finding.worst.identity.is_error:
+        return "Nothing was measured again: an error of results is computed from fixed inputs, not timed."
+    if finding.worst is not None and finding.worst.identity.is_figure:
+        return "Nothing was measured again: it is the compiler's figure of the code, not timed."
+    return (
+        "No rounds of a re-run are kept of it: it was found before nights kept them, or the machine that has them has "
+        "not published them. What is known stands below; the command measures it again."
+    )
+
+
+def decisions(finding: Finding) -> list[tuple[str, str]]:
+    """Return the commands by which a reader decides about a finding, as its state allows: what each does, its text."""
+    commands = []
+    if finding.state in OPEN or finding.state is State.ACKNOWLEDGED:
+        command = f"kv findings acknowledge {finding.id} --until {DAY} --reason {REASON}"
+        commands.append(("Leave it alone until the end of a day", command))
+    if finding.state is State.CONFIRMED and finding.kind in (Kind.REGRESSION, Kind.IMPROVEMENT) and finding.commits:
+        bench = shlex.quote(rf"^{re.escape(finding.subject)}\.")
+        commits = finding.culprit or f"{finding.commits[0]}^..{finding.commits[-1]}"  # a git range
+        command = f"kv findings expect {commits} --bench {bench} --reason {REASON}"
+        commands.append(("Say that the change was wanted", command))
+    if finding.state not in OPEN and finding.state is not State.ENVIRONMENT:
+        commands.append(("Open it again", f"kv findings reopen {finding.id} --reason {REASON}"))
+    return commands
+
+
+def looks(finding: Finding) -> list[tuple[str, str]]:
+    """Return the commands by which a reader looks at a finding again: what each does, its text."""
+    commands = [("All that is known of it, in a terminal", f"kv findings show {finding.id}")]
+    worst = finding.worst
+    if finding.kind is Kind.REGRESSION and worst and worst.identity.is_timed and finding.anchor and finding.commits:
+        benchmark, implementation, case = map(
+            shlex.quote, (worst.identity.benchmark, worst.identity.implementation, worst.identity.case)
+        )
+        ends = f"{finding.anchor} {finding.commits[-1]}"
+        command = f"kv bisect {benchmark} {ends} --implementation {implementation} --case {case}"
+        commands.append(("Measure the worst series again, and bisect", command))
+    return commands

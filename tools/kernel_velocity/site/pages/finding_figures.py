@@ -1,286 +1,180 @@
-"""The figures of a finding's page as coordinates of small SVGs: the rounds of a re-run, what the test said as they came
-in, a bisection, a series around the commit. Pure.
+"""The figures of a finding's page as SVG: a re-run's rounds, how its ratio settled, a bisection, a trend. Pure.
 
-Coordinates are ready text; colours are the page's own style, and shapes repeat what they say.
+Colours are the page's style. Shapes repeat what colours say.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from kernel_velocity import units
 from kernel_velocity.findings import text
-from kernel_velocity.findings.evidence import Path, Rerun
-from kernel_velocity.harness.statistics import FloatArray
-from kernel_velocity.site.charts.small import AXES_WIDTH, LEFT, RIGHT, Axis, Tick, ticks, vertical
+from kernel_velocity.findings.evidence import Look, Path, Rerun
+from kernel_velocity.results.git import SHORT
+from kernel_velocity.site.charts.svg import Axis, band, element, figure, line, runs, ticks, vertical
 from kernel_velocity.stats import two_samples
 
-_LEAST_RUNNING = 2  # rounds a side that a running ratio is made from
-_FEWEST = two_samples.FEWEST  # rounds a side from which the interval of the test's threshold is finite
+WIDTH, HEIGHT = 420, 230  # a phone shows a figure almost as large
+LEFT, RIGHT, TOP, BOTTOM = 58, WIDTH - 12, 12, HEIGHT - 34  # the ends of its axes
+TREND_WIDTH, TREND_HEIGHT, TREND_EDGE = 240, 56, 4
+PATH_WIDTH, PATH_HEIGHT, PATH_EDGE = 840, 64, 16
+_FEWEST = 2  # rounds a side that a running ratio is made from
 _CALM_FROM = 4  # rounds a side from which the running ratio may stretch the axis: the first ones jump
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dot:
-    """A value; `title` tells it to who points at it."""
-
-    x: str
-    y: str
-    title: str
-    flagged: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundsFigure:
-    """Every round of both sides, in the order they were measured."""
-
-    label: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    before: tuple[Dot, ...]
-    after: tuple[Dot, ...]
-    middle_before: str  # y of the median
-    middle_after: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """What the test said at a look: the ratio with two intervals."""
-
-    x: str
-    y: str
-    low: str
-    high: str
-    least: str
-    most: str
-    title: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class RatioFigure:
-    """The ratio after each round, and what the test said at each look."""
-
-    label: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    line: str  # "x,y x,y ..."
-    band: str  # of the interval that the test's threshold leaves; "" for none
-    bars: tuple[Bar, ...]
-    zero: str  # y of no change
-    floors: tuple[str, str]  # y of the changes that count
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trend:
-    """A series around a commit."""
-
-    label: str
-    line: tuple[str, ...]  # stretches without a missing value
-    bands: tuple[str, ...]
-    dots: tuple[Dot, ...]
-    since: tuple[str, str] | None  # x and width of the commits that can have done it
-
-
-def _rounds_axis(rounds: int) -> tuple[Axis, tuple[Tick, ...]]:
-    axis = Axis(0.5, rounds + 0.5, LEFT, AXES_WIDTH - RIGHT)
-    wanted = sorted({1, *(number for number in (2, 4, 8, 16, 32, 64) if number <= rounds), rounds})
-    shown = [number for number in wanted if number in (1, rounds) or number <= rounds * 0.9]
-    roomy = [number for number in shown if rounds <= 8 or number not in (2, 4) or number >= rounds / 8]
-    return axis, tuple(Tick(at=axis(number), text=str(number)) for number in roomy)
-
-
-def rounds_figure(rerun: Rerun) -> RoundsFigure | None:
-    """Return the rounds of a re-run; None where there are none."""
+def rounds_figure(rerun: Rerun) -> Markup:
+    """Return every round of both sides in the order measured; empty without rounds."""
     if not rerun.rounds:
-        return None
-    scale, unit = _unit([value for side in rerun.compared for value in side])
-    x, x_ticks = _rounds_axis(rerun.rounds)
+        return Markup("")
+    unit = units.seconds(float(np.median([*rerun.compared[0], *rerun.compared[1]]))).split(" ")[1]
+    scale = units.parse(f"1 {unit}")
     sides = [[value / scale for value in side] for side in rerun.compared]
-    y = vertical([value for side in sides for value in side])
-    dots = [_dots(rerun, number, sides[number], (x, y), unit) for number in (0, 1)]
+    x, y = _rounds_axis(rerun), vertical([*sides[0], *sides[1]], top=TOP, bottom=BOTTOM)
     middles = [float(np.median(side)) for side in sides]
-    return RoundsFigure(
-        label=f"{rerun.rounds} rounds a side; median {units.seconds(middles[0] * scale)} before and "
-        f"{units.seconds(middles[1] * scale)} after",
-        x_ticks=x_ticks,
-        y_ticks=_value_ticks(y, unit),
-        before=dots[0],
-        after=dots[1],
-        middle_before=y(middles[0]),
-        middle_after=y(middles[1]),
-    )
+    before, after = (units.seconds(middle * scale) for middle in middles)
+    shapes = list(_axes(rerun, x, [(y(value), f"{value:,.6g} {unit}") for value in ticks(y.low, y.high)]))
+    shapes += [_level(f"middle {side}", y(middle)) for side, middle in zip(("before", "after"), middles, strict=True)]
+    for number, values in enumerate(sides):
+        shapes += _dots(rerun, number, [(value, f"{units.significant(value)} {unit}") for value in values], x, y)
+    label = f"{rerun.rounds} rounds a side; median {before} before and {after} after"
+    return figure("", WIDTH, HEIGHT, label, shapes, title=False)
 
 
-def _dots(rerun: Rerun, number: int, values: Sequence[float], axes: tuple[Axis, Axis], unit: str) -> tuple[Dot, ...]:
-    side, other, (x, y) = rerun.sides[number], rerun.sides[1 - number], axes
-    found = []
-    for place, value in enumerate(values):
-        is_first = side.began[place] <= other.began[place]
-        said = ", ".join(side.flags[place].split())
-        found.append(
-            Dot(
-                x=x(place + 1 + (-0.16 if is_first else 0.16)),
-                y=y(value),
-                title=f"round {place + 1}, {('before', 'after')[number]}: {units.significant(value)} {unit}"
-                + (f" ({said})" if said else ""),
-                flagged=bool(said),
-            )
-        )
-    return tuple(found)
+def _dots(rerun: Rerun, number: int, values: Sequence[tuple[float, str]], x: Axis, y: Axis) -> Iterator[Markup]:
+    """Yield the rounds of a side: circles before, diamonds after; the earlier one of a pair stands at the left."""
+    name, side, other = ("before", "after")[number], rerun.sides[number], rerun.sides[1 - number]
+    for index, (value, words) in enumerate(values):
+        cx, cy = x(index + 1 + (-0.16 if side.began[index] <= other.began[index] else 0.16)), y(value)
+        flags = f" ({', '.join(side.flags[index].split())})" if side.flags[index] else ""
+        css = f"{name} flagged" if flags else name
+        title = element("title", escape(f"round {index + 1}, {name}: {words}{flags}"))
+        if number == 0:
+            yield element("circle", title, class_=css, cx=cx, cy=cy, r=4.5)
+        else:
+            turned = f"translate({cx} {cy}) rotate(45)"
+            yield element("rect", title, class_=css, x=-4, y=-4, width=8, height=8, transform=turned)
 
 
-def _unit(values: Iterable[float]) -> tuple[float, str]:
-    """Return (s, unit) that times are shown in: that of their middle."""
-    unit = units.seconds(float(np.median(list(values)))).split(" ")[1]
-    return units.parse(f"1 {unit}"), unit
+def _rounds_axis(rerun: Rerun) -> Axis:
+    return Axis(0.5, rerun.rounds + 0.5, LEFT, RIGHT)
 
 
-def _value_ticks(y: Axis, unit: str) -> tuple[Tick, ...]:
-    return tuple(Tick(at=y(value), text=f"{_round_text(value)} {unit}") for value in ticks(y.low, y.high))
+def _axes(rerun: Rerun, x: Axis, y_ticks: Sequence[tuple[str, str]]) -> Iterator[Markup]:
+    """Yield the marks of both axes: values along y, rounds along x."""
+    for at, words in y_ticks:
+        yield _level("grid", at)
+        yield element("text", escape(words), class_="tick", x=LEFT - 6, y=at, dy=".32em", text_anchor="end")
+    last = rerun.rounds
+    for number in sorted({1, *(number for number in (2, 4, 8, 16, 32, 64) if number <= last), last}):
+        is_near_end = number not in (1, last) and number > last * 0.9
+        is_near_start = last > 8 and number in (2, 4) and number < last / 8
+        if not is_near_end and not is_near_start:
+            yield element("text", str(number), class_="tick", x=x(number), y=BOTTOM + 16, text_anchor="middle")
+    yield element("text", "round", class_="tick", x=(LEFT + RIGHT) // 2, y=BOTTOM + 31, text_anchor="middle")
 
 
-def _round_text(value: float) -> str:
-    return f"{value:,.6g}"
+def _level(css: str, at: str) -> Markup:
+    return element("line", class_=css, x1=LEFT, x2=RIGHT, y1=at, y2=at)
 
 
-def ratio_figure(rerun: Rerun) -> RatioFigure | None:
-    """Return how the ratio settled as rounds came in; None where there are too few."""
-    if rerun.rounds < _LEAST_RUNNING:
-        return None
+def ratio_figure(rerun: Rerun) -> Markup:
+    """Return the ratio after each round, and what the test said at each look; empty for too few rounds."""
+    if rerun.rounds < _FEWEST:
+        return Markup("")
     before, after = (np.log(side) for side in rerun.compared)
-    running = [_running(before, after, rounds) for rounds in range(_LEAST_RUNNING, rerun.rounds + 1)]
-    x, x_ticks = _rounds_axis(rerun.rounds)
-    limit = math.log1p(rerun.floor)
+    counts = range(_FEWEST, rerun.rounds + 1)
+    # change, and the interval at the test's threshold, of the first rounds; logarithms
+    running = {count: two_samples.shift(before[:count], after[:count], 1 - two_samples.P) for count in counts}
+    floor = math.log1p(rerun.floor)
     bounds = [math.log(value) for look in rerun.looks for value in (look.least, look.most)]
-    calm = [middle for rounds, middle, _, _ in running if rounds >= min(_CALM_FROM, rerun.rounds)]
-    y = vertical([0.0, limit, -limit, *bounds, *calm])
-    wide = [(rounds, low, high) for rounds, _, low, high in running if math.isfinite(low) and math.isfinite(high)]
-    last = rerun.looks[-1] if rerun.looks else None
-    return RatioFigure(
-        label="the change of time after each round"
-        + ("" if last is None else f"; at the end {text.change(last.ratio)}, p {last.p:.2g}"),
-        x_ticks=x_ticks,
-        y_ticks=_change_ticks(y),
-        line=" ".join(f"{x(rounds)},{y(middle)}" for rounds, middle, _, _ in running),
-        band=" ".join(
-            [
-                *(f"{x(rounds)},{y(high)}" for rounds, _, high in wide),
-                *(f"{x(rounds)},{y(low)}" for rounds, low, _ in reversed(wide)),
-            ]
-        )
-        if len(wide) > 1
-        else "",
-        bars=tuple(_bar(look.rounds, look, x, y) for look in rerun.looks),
-        zero=y(0.0),
-        floors=(y(limit), y(-limit)),
+    calm = [middle for count, (middle, _, _) in running.items() if count >= min(_CALM_FROM, rerun.rounds)]
+    x, y = _rounds_axis(rerun), vertical([0.0, floor, -floor, *bounds, *calm], top=TOP, bottom=BOTTOM)
+    finite = [(x(count), y(low), y(high)) for count, (_, low, high) in running.items() if math.isfinite(low + high)]
+    shapes = [
+        *_axes(rerun, x, _change_ticks(y)),
+        *([band(finite)] if len(finite) > 1 else []),
+        _level("zero", y(0.0)),
+        *(_level("floor", y(value)) for value in (floor, -floor)),
+        line(((x(count), y(middle)) for count, (middle, _, _) in running.items()), "running"),
+        *(_look(look, x, y) for look in rerun.looks),
+    ]
+    label = "the change of time after each round"
+    if rerun.looks:
+        label += f"; at the end {text.change(rerun.looks[-1].ratio)}, p {rerun.looks[-1].p:.2g}"
+    return figure("", WIDTH, HEIGHT, label, shapes, title=False)
+
+
+def _look(look: Look, x: Axis, y: Axis) -> Markup:
+    """Return the ratio at a look with its two intervals."""
+    at = x(look.rounds)
+    low, high, least, most = (y(math.log(value)) for value in (look.low, look.high, look.least, look.most))
+    words = f"after {look.rounds} rounds a side: {text.change(look.ratio)}, p {look.p:.2g}"
+    return element(
+        "g",
+        element("title", escape(words)),
+        element("line", class_="wide", x1=at, x2=at, y1=least, y2=most),
+        element("line", class_="narrow", x1=at, x2=at, y1=low, y2=high),
+        element("circle", cx=at, cy=y(math.log(look.ratio)), r=4.5),
+        class_="look",
     )
 
 
-def _running(before: FloatArray, after: FloatArray, rounds: int) -> tuple[int, float, float, float]:
-    """Return (rounds, change, low, high) of the first rounds: logarithms, the interval of the test's threshold."""
-    middle, low, high = two_samples.shift(before[:rounds], after[:rounds], 1 - two_samples.P)
-    return rounds, middle, low, high
-
-
-def _bar(rounds: int, look: object, x: Axis, y: Axis) -> Bar:
-    ratios = {name: getattr(look, name) for name in ("ratio", "low", "high", "least", "most", "p")}
-    return Bar(
-        x=x(rounds),
-        y=y(math.log(ratios["ratio"])),
-        **{name: y(math.log(ratios[name])) for name in ("low", "high", "least", "most")},
-        title=f"after {rounds} rounds a side: {text.change(ratios['ratio'])}, p {ratios['p']:.2g}",
-    )
-
-
-def _change_ticks(y: Axis) -> tuple[Tick, ...]:
+def _change_ticks(y: Axis) -> list[tuple[str, str]]:
     """Return ticks at round changes, %, of an axis of logarithms."""
-    low, high = (100 * math.expm1(value) for value in (y.low, y.high))
-    return tuple(
-        Tick(at=y(math.log1p(percent / 100)), text=f"{percent:+.4g}%".replace("+0%", "0%").replace("-0%", "0%"))
-        for percent in ticks(low, high)
-        if percent > -100
-    )
-
-
-TREND_WIDTH, TREND_HEIGHT, _TREND_EDGE = 240, 56, 4
+    percents = ticks(100 * math.expm1(y.low), 100 * math.expm1(y.high))
+    texts = {percent: f"{percent:+.4g}%".replace("+0%", "0%").replace("-0%", "0%") for percent in percents}
+    return [(y(math.log1p(percent / 100)), words) for percent, words in texts.items() if percent > -100]
 
 
 def trend(
     values: Sequence[float | None], bounds: Sequence[tuple[float, float] | None], moved: range | None, label: str
-) -> Trend:
+) -> Markup:
     """Return a series around the commits that can have moved it.
 
     Args:
-        values: rates, oldest first, one or more of them known; None where unknown. bounds: their intervals.
+        values: rates, oldest first, at least one of them known; None: unknown. bounds: their intervals.
         moved: the entries between which it moved: from the last before to the first after; None: no commit moved it.
         label: what it shows, for those who do not see it.
     """
-    known = [value for value in values if value is not None]
-    x = Axis(0, max(len(values) - 1, 1), _TREND_EDGE, TREND_WIDTH - _TREND_EDGE)
-    y = vertical(known, top=_TREND_EDGE, bottom=TREND_HEIGHT - _TREND_EDGE)
-    places = [place for place, value in enumerate(values) if value is not None]
-    known_bounds = {place: bound for place in places if (bound := bounds[place]) is not None}
-    ends = None if moved is None else [float(x(place)) for place in (moved.start, moved.stop)]
-    return Trend(
-        label=label,
-        line=tuple(
-            " ".join(f"{x(place)},{y(value)}" for place in run if (value := values[place]) is not None)
-            for run in _runs(places)
-        ),
-        bands=tuple(_band(run, known_bounds, x, y) for run in _runs(list(known_bounds)) if len(run) > 1),
-        dots=tuple(
-            Dot(x=x(place), y=y(value), title="") for place in places[-1:] if (value := values[place]) is not None
-        ),
-        since=None if ends is None else (f"{ends[0]:.1f}", f"{max(ends[1] - ends[0], 1.0):.1f}"),
-    )
+    known = {index: value for index, value in enumerate(values) if value is not None}
+    x = Axis(0, max(len(values) - 1, 1), TREND_EDGE, TREND_WIDTH - TREND_EDGE)
+    y = vertical([*known.values()], top=TREND_EDGE, bottom=TREND_HEIGHT - TREND_EDGE)
+    intervals = {index: bound for index in known if (bound := bounds[index]) is not None}
+    shapes = []
+    if moved is not None:
+        start, stop = float(x(moved.start)), float(x(moved.stop))
+        width = f"{max(stop - start, 1.0):.1f}"
+        shapes.append(element("rect", class_="since", x=f"{start:.1f}", y=0, width=width, height=TREND_HEIGHT))
+    for run in runs(intervals):
+        if len(run) > 1:
+            shapes.append(band([(x(index), y(intervals[index][0]), y(intervals[index][1])) for index in run]))
+    shapes += [line(((x(index), y(known[index])) for index in run), "running") for run in runs(known)]
+    last = max(known)
+    shapes.append(element("circle", class_="last", cx=x(last), cy=y(known[last]), r=3))
+    return figure("around", TREND_WIDTH, TREND_HEIGHT, label, shapes)
 
 
-def _band(run: Sequence[int], bounds: Mapping[int, tuple[float, float]], x: Axis, y: Axis) -> str:
-    """Return the outline of the intervals of a stretch."""
-    upper = [f"{x(place)},{y(bounds[place][1])}" for place in run]
-    return " ".join([*upper, *(f"{x(place)},{y(bounds[place][0])}" for place in reversed(run))])
-
-
-def _runs(places: Sequence[int]) -> list[list[int]]:
-    """Return numbers in runs of consecutive ones."""
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    return runs
-
-
-@dataclass(frozen=True, kw_only=True)
-class PathStep:
-    """A commit on the line of a bisection."""
-
-    x: str
-    number: str  # in the order of trying; "" for one that was not tried
-    verdict: str  # "fast", "slow", "untold", "" for one that was not tried
-    commit: str
-
-
-def path_steps(path: Path, line: Sequence[str]) -> tuple[PathStep, ...]:
-    """Return the commits of a bisection as they lie on the line, GOOD first.
-
-    Args:
-        line: the commits from GOOD to BAD, oldest first; those that are not known are left out.
-    """
+def path_figure(path: Path, commits: Sequence[str]) -> Markup:
+    """Return the commits of a bisection from GOOD to BAD, oldest first: circles are fast, diamonds slow."""
     order = {step.commit: number for number, step in enumerate(path.tried, start=1)}
     verdicts = {step.commit: {True: "slow", False: "fast", None: "untold"}[step.slow] for step in path.tried}
-    x = Axis(0, max(len(line) - 1, 1), _TREND_EDGE * 4, 2 * AXES_WIDTH - _TREND_EDGE * 4)
-    return tuple(
-        PathStep(
-            x=x(place),
-            number=str(order.get(sha, "")),
-            verdict="good" if sha == path.good else verdicts.get(sha, ""),
-            commit=sha,
-        )
-        for place, sha in enumerate(line)
-    )
+    x = Axis(0, max(len(commits) - 1, 1), PATH_EDGE, PATH_WIDTH - PATH_EDGE)
+    middle = 30
+    shapes = [element("line", class_="grid", x1=PATH_EDGE, x2=PATH_WIDTH - PATH_EDGE, y1=middle, y2=middle)]
+    for index, sha in enumerate(commits):
+        verdict, at = "good" if sha == path.good else verdicts.get(sha, ""), x(index)
+        if verdict == "slow":
+            turned = f"translate({at} {middle}) rotate(45)"
+            shape = element("rect", x=-7, y=-7, width=14, height=14, transform=turned)
+        else:
+            shape = element("circle", cx=at, cy=middle, r=7 if verdict else 3)
+        children = [element("title", f"{sha[:SHORT]} {verdict}"), shape]
+        if sha in order:
+            children.append(element("text", str(order[sha]), class_="tick", x=at, y=56, text_anchor="middle"))
+        shapes.append(element("g", *children, class_=f"step {verdict}"))
+    label = "the commits from the good one to the bad one; the table below has the same"
+    return figure("path", PATH_WIDTH, PATH_HEIGHT, label, shapes, title=False)

@@ -1,6 +1,4 @@
-"""The list of the findings: what waits for somebody first; filters by state, kind, machine and text live in the URL.
-
-The findings as files, for other tools: a list of them, and each with its evidence.
+"""findings.html: the list of findings, open ones first, with filters in the address; and the findings as data.
 
 - `data/findings`: every finding, as `kv findings list --all --json` prints it, with the name of its page;
 - `data/finding-<id>`: one of them, with its re-runs and bisections by machine, as `results/findings/evidence` has them.
@@ -9,122 +7,67 @@ The findings as files, for other tools: a list of them, and each with its eviden
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
-from kernel_velocity.findings import evidence_store, finding
-from kernel_velocity.findings import text as finding_text
-from kernel_velocity.findings.finding import OPEN, Finding, Kind, State
+from kernel_velocity.findings import evidence_store, text
+from kernel_velocity.findings.finding import OPEN, Finding, Kind, State, finding_href
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import DataFile, Page
-from kernel_velocity.site.pages import finding_words
+from kernel_velocity.site.pages import finding as finding_page
+from kernel_velocity.site.text import names
+from kernel_velocity.site.writer import DataFile, Page
 
-NAME = "findings.html"
-KINDS = (
-    Kind.REGRESSION,
-    Kind.VANISHED,
-    Kind.ENVIRONMENT,
-    Kind.IMPROVEMENT,
-)  # of those that are open, most pressing first
+FORMAT = 1  # of the data files
+URGENCY = (Kind.REGRESSION, Kind.VANISHED, Kind.ENVIRONMENT, Kind.IMPROVEMENT)  # of open findings
 MOST_MACHINES = 3  # named in a row
 
-FORMAT = 1  # of these files
 
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A finding."""
-
-    id: str
-    href: str
-    kind: str
-    state: str
-    shown_state: str
-    chip: str
-    is_open: bool
-    headline: str
-    blamed: str
-    subjects: tuple[tuple[str, str], ...]  # of the commits that the site has: short hash, subject
-    machines: tuple[str, ...]
-    shown_machines: str
-    series: str
-    found: str
-    searched: str  # what the filter by text looks at, in lower case
-
-
-@dataclass(frozen=True, kw_only=True)
-class FindingsPage:
-    """The list."""
-
-    rows: tuple[Row, ...]
-    open: int
-    kinds: tuple[str, ...]
-    states: tuple[str, ...]
-    machines: tuple[str, ...]
-
-
-def build(found: Site) -> Iterator[Page | DataFile]:
-    """Yield the list, which is there without a finding too, and the data files of all findings."""
-    yield Page(name=NAME, template="findings.html", context={"page": of(found)})
-    yield DataFile(name="findings", value={"format": FORMAT, "findings": [_listed(item) for item in found.findings]})
-    for item in found.findings:
-        kept, _ = found.evidence(item.id)
-        evidence = {machine: json.loads(evidence_store.as_text(own)) for machine, own in kept.items()}
-        yield DataFile(name=f"finding-{item.id}", value={"format": FORMAT, **_listed(item), "evidence": evidence})
-
-
-def of(found: Site) -> FindingsPage:
-    """Return the list: open ones first, the worse before the better, confirmed before suspected; then the newest."""
-    ordered = sorted(found.findings, key=_rank)
-    return FindingsPage(
-        rows=tuple(_row(found, item) for item in ordered),
-        open=sum(item.state in OPEN for item in ordered),
-        kinds=_each(item.kind.value for item in ordered),
-        states=_each(item.state.value for item in ordered),
-        machines=_each(name for item in ordered for name in _machines(item)),
+def build(site: Site) -> Iterator[Page | DataFile]:
+    """Yield the list, also without any finding, and the data files of all findings."""
+    rows = [_row(site, item) for item in sorted(site.findings, key=_rank)]
+    yield Page(
+        name="findings.html",
+        template="findings.html",
+        context={
+            "rows": rows,
+            "open": sum(row["is_open"] for row in rows),
+            "kinds": sorted({item.kind.value for item in site.findings}),
+            "states": sorted({item.state.value for item in site.findings}),
+            "machines": sorted({name for row in rows for name in row["machines"]}),
+        },
     )
+    listed = {item.id: text.as_data(item) | {"page": finding_href(item.id)} for item in site.findings}
+    yield DataFile(name="findings", value={"format": FORMAT, "findings": list(listed.values())})
+    for id_, data in listed.items():
+        evidence = {name: json.loads(evidence_store.as_text(kept)) for name, kept in site.evidence(id_)[0].items()}
+        yield DataFile(name=f"finding-{id_}", value={"format": FORMAT, **data, "evidence": evidence})
 
 
 def _rank(item: Finding) -> tuple[bool, int, bool, float, str]:
+    """Return a sort key: open ones first, the worse before the better, confirmed before suspected; then the newest."""
     is_open = item.state in OPEN
-    pressing = KINDS.index(item.kind) if is_open else 0
-    return not is_open, pressing, is_open and item.state is not State.CONFIRMED, -item.found.timestamp(), item.id
+    urgency = URGENCY.index(item.kind) if is_open else 0
+    return not is_open, urgency, is_open and item.state is not State.CONFIRMED, -item.found.timestamp(), item.id
 
 
-def _each(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(names)))
-
-
-def _machines(item: Finding) -> tuple[str, ...]:
-    return item.machines or ((item.subject,) if not item.commits else ())
-
-
-def _row(found: Site, item: Finding) -> Row:
-    machines = _machines(item)
-    subjects = tuple((sha[:SHORT], found.commits[sha].subject) for sha in item.commits[:2] if sha in found.commits)
-    left = len(machines) - MOST_MACHINES
-    blamed = finding_text.blamed(item)
-    words = (item.id, item.subject, finding_words.headline(item), blamed, *item.commits, *machines)
-    return Row(
-        id=item.id,
-        href=finding.finding_href(item.id),
-        kind=item.kind.value,
-        state=item.state.value,
-        shown_state=finding_words.state(item),
-        chip=finding_words.chip(item),
-        is_open=item.state in OPEN,
-        headline=finding_words.headline(item),
-        blamed=blamed,
-        subjects=subjects,
-        machines=machines,
-        shown_machines=", ".join(machines[:MOST_MACHINES]) + (f" and {left} more" if left > 0 else ""),
-        series=str(len(item.affected)),
-        found=f"{item.found:%Y-%m-%d}",
-        searched=" ".join((*words, *(text for _, text in subjects))).lower(),
-    )
-
-
-def _listed(item: Finding) -> dict[str, Any]:
-    return {**finding_text.as_data(item), "page": finding.finding_href(item.id)}
+def _row(site: Site, item: Finding) -> dict[str, Any]:
+    """Return a finding as a row; `searched` is the text that the filter by text looks at, in lower case."""
+    machines = item.machines or ((item.subject,) if not item.commits else ())
+    subjects = [(sha[:SHORT], site.commits[sha].subject) for sha in item.commits[:2] if sha in site.commits]
+    blamed, headline = text.blamed(item), finding_page.headline(item)
+    words = (item.id, item.subject, headline, blamed, *item.commits, *machines, *(subject for _, subject in subjects))
+    return {
+        "finding": item,
+        "href": finding_href(item.id),
+        "state": finding_page.state(item),
+        "chip": finding_page.chip(item),
+        "is_open": item.state in OPEN,
+        "headline": headline,
+        "blamed": blamed,
+        "commit": subjects[0] if len(subjects) == 1 else None,  # of those that the site has
+        "machines": machines,
+        "shown_machines": names(machines, MOST_MACHINES),
+        "found": f"{item.found:%Y-%m-%d}",
+        "searched": " ".join(words).lower(),
+    }

@@ -1,121 +1,91 @@
-"""A kernel's page on a device: its trend over the commits as a chart, the same data as tables, its source.
+"""kernel-<kernel>-<Device>.html: the trend over the commits as a chart, the same data as tables, the kernel's source.
 
-One chart shows one test case of one machine in one cache state, in the quantity that the reader chooses; its series
-are data files of their own, and what is marked on it is the data file `kernel-<kernel>-<Device>` (`kernel_data`).
+One chart shows one test case of one machine in one cache state, in the quantity that the reader chooses. The series
+are data files of their own; what is marked on the chart is the data file of kernel_chart. `data/source-<kernel>` holds
+the source at the measured commits: `kernels/<kernel>/` in the repository.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import git
+import numpy as np
 
 from kernel_velocity import units
-from kernel_velocity.results.measurement import SeriesKey
+from kernel_velocity.errors import HistoryError
+from kernel_velocity.results import git as history
+from kernel_velocity.results.measurement import OUTCOMES, SeriesKey
+from kernel_velocity.results.records import Commit
+from kernel_velocity.series import changes as series_changes
+from kernel_velocity.series.changes import Changes
 from kernel_velocity.series.columns import Columns
-from kernel_velocity.site import text as pages
+from kernel_velocity.site import text
 from kernel_velocity.site.charts import palette
 from kernel_velocity.site.charts.documents import Document
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import DataFile, Page, Part
-from kernel_velocity.site.pages import kernel_chart, kernel_source, kernel_tables
-from kernel_velocity.site.pages.kernel_chart import AXES, GFLOPS, Chart, Group
-from kernel_velocity.site.pages.kernel_source import Version
-from kernel_velocity.site.pages.kernel_tables import FigureRow, Table
-from kernel_velocity.site.text import CommitLine, Footnotes, Place
+from kernel_velocity.site.pages import kernel_chart
+from kernel_velocity.site.pages.kernel_chart import AXES, GFLOPS, Chart, Group, Mark
+from kernel_velocity.site.text import Cell, CommitLine, Footnotes, Table
+from kernel_velocity.site.writer import DataFile, Page, series_name
 from kernel_velocity.stats.changepoints.values import FEWEST_ALONE, too_few
 
-RANGES = (("all", "all commits"), ("200", "newest 200"), ("50", "newest 50"))
-SCALES = (("zero", "from zero"), ("close", "close up"))
+FOLDER = "kernels"
+SUFFIXES = (".cu", ".cpp", ".h", ".py")  # in the order shown: the kernels, their parts, then what calls them
+SOURCE_FORMAT = 1  # of the data file of sources
+MOST_VERSIONS = 100  # with them the data beside a page stays at a few MB, whatever the history
+RANGES = {"all": "all commits", "200": "newest 200", "50": "newest 50"}
+SCALES = {"zero": "from zero", "close": "close up"}
 HOT = "hot"  # the cache state that the page begins with: what a kernel meets within a program
 PARTS = 128  # that the pages are made in, at most
-MARKS = 200  # rows of the table of what is marked
+MARKS = 200  # rows of the table of marks
+NEWEST = 50  # commits of a table
+# Rows of all tables of a page, which is made again with every commit; its script adds the others from the data.
+ROWS = 50
+FEWEST = 5  # rows of a table
+_BEFORE = 16  # entries among which the base of the oldest shown change is looked for first
+_COMMIT = "commit "  # begins the line of a commit in git's log; other lines are paths
+FIGURES = {
+    "track_code_bytes": "code",
+    "track_registers": "registers of a thread",
+    "track_shared_bytes": "shared memory of a block",
+    "track_spill_bytes": "spilled",
+}
+
+Result = tuple[tuple[str, str, str, str], tuple[str, ...]]  # text, detail, change, tone of a `Cell`; its footnotes
+Recent = Mapping[int, Result]  # by position on the first-parent line
 
 
 @dataclass(frozen=True, kw_only=True)
-class MarkRow:
-    """One line of the table of what is marked on the chart."""
+class Version:
+    """A kernel's files from one commit on, until the next version's."""
 
-    commit: CommitLine
-    kind: str
-    text: str
-    case: str  # that it is about; empty for all
-    implementation: str  # likewise
-    href: str  # of more; empty for none
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One machine, environment and cache state: the tables behind the chart."""
-
-    place: Place
-    anchor: str
-    state: str
-    tables: tuple[Table, ...]
-    marks: tuple[MarkRow, ...]  # newest first
-    further_marks: str  # how many it leaves out; empty for none
-    footnotes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceVersion:
-    """A version of the kernel's source that a reader can choose."""
-
-    commit: str  # full SHA
-    label: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """The kernel's source at the newest measured commit, and its versions up to there."""
-
-    data: str  # the data file of all versions
+    commit: Commit  # of the first-parent line, which brought this version; measured or not
     files: tuple[tuple[str, str], ...]  # name, text
-    versions: tuple[SourceVersion, ...]  # newest first
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelPage:
-    """The page of a kernel on a device."""
-
-    name: str  # file name
-    kernel: str
-    device: str
-    data: str  # the data file of its marks
-    places: tuple[Place, ...]
-    states: tuple[str, ...]
-    cases: tuple[str, ...]
-    first_case: str
-    quantities: tuple[tuple[str, str], ...]  # what it can be shown as, and the words for it
-    ranges: tuple[tuple[str, str], ...]
-    scales: tuple[tuple[str, str], ...]
-    colours: tuple[tuple[str, str, str], ...]  # implementation, colour and dashes of its line
-    sections: tuple[Section, ...]
-    figures: tuple[FigureRow, ...]  # of the compiled code
-    source: Source | None
-
-
-def build(found: Site) -> Iterator[Page | DataFile]:
-    """Yield the page of every kernel and device that has a trend, and its data."""
-    for part in parts(found):
-        yield from part(found)
-
-
-def parts(found: Site) -> list[Part]:
-    """Return what builds the pages of a few kernels each, together all that `build` yields."""
+def parts(site: Site) -> list[Callable[[Site], Iterator[Page | DataFile]]]:
+    """Return what makes the pages and data of a few kernels each, and all together."""
     kernels: dict[str, dict[str, list[SeriesKey]]] = {}
-    for key in found.keys:
-        kernel, device, _ = pages.parts(key.benchmark)
+    for key in site.keys:
+        kernel, device, _ = text.parts(key.benchmark)
         kernels.setdefault(kernel, {}).setdefault(device, []).append(key)
-    changed = kernel_source.changes(found.repository) if kernels else {}
+    changed = source_changes(site.repository) if kernels else {}
     size = -(-len(kernels) // PARTS)
-    each = iter(sorted(kernels.items()))
-    return [partial(_build, kernels=some, changed=changed) for some in iter(lambda: list(islice(each, size)), [])]
+    rest = iter(sorted(kernels.items()))
+    return [partial(_build, kernels=some, changed=changed) for some in iter(lambda: list(islice(rest, size)), [])]
 
 
 def _build(
-    found: Site,
+    site: Site,
     kernels: Iterable[tuple[str, Mapping[str, Sequence[SeriesKey]]]],
     changed: Mapping[str, Sequence[str]],
 ) -> Iterator[Page | DataFile]:
@@ -125,132 +95,310 @@ def _build(
         changed: kernel -> the commits that changed its source.
     """
     for kernel, devices in kernels:
-        versions = kernel_source.versions(
-            found.repository, kernel, changed.get(kernel, ()), found.measured, found.order
-        )
-        yield from kernel_source.files(kernel, versions)
+        versions = source_versions(site.repository, kernel, changed.get(kernel, ()), site.measured, site.order)
+        yield from source_files(kernel, versions)
         for device, keys in sorted(devices.items()):
-            chart = kernel_chart.chart(found, kernel, device, keys)
-            inputs = kernel_chart.inputs(found, chart)
+            chart = kernel_chart.chart(site, kernel, device, keys)
+            inputs = kernel_chart.inputs(chart)
             yield from kernel_chart.files(chart, inputs)
             yield Page(
-                name=pages.kernel_href(kernel, device),
+                name=text.kernel_href(kernel, device),
                 template="kernel.html",
-                context=partial(_context, found, chart, versions),
+                context=partial(_context, site, chart, versions),
                 inputs=repr((inputs, [version.commit.sha for version in versions])),
             )
 
 
-def _context(found: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, object]:
-    document = found.documents.get("trend", chart.implementations, partial(_document, chart.implementations))
-    return {"page": _page(found, chart, versions), "document": document}
+def _context(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
+    """Return what the template is filled with."""
+
+    def make() -> Document:
+        from kernel_velocity.site.charts import trend  # noqa: PLC0415 - Bokeh takes a second
+
+        return trend.document(chart.implementations)
+
+    digest = hashlib.sha256(repr(chart.implementations).encode("utf-8", "surrogatepass")).hexdigest()
+    document = site.documents.get(f"trend-{digest[:16]}", chart.implementations, make)
+    return {"page": _page(site, chart, versions), "document": document}
 
 
-def _document(implementations: tuple[str, ...]) -> Document:
-    from kernel_velocity.site.charts import trend  # noqa: PLC0415 - Bokeh takes a second
+def _page(site: Site, chart: Chart, versions: Sequence[Version]) -> dict[str, Any]:
+    hues, dashes = palette.colours(chart.implementations), palette.dashes(chart.implementations)
+    offered = {name for series in chart.series.values() for name in series["quantities"]}
+    axes = {**AXES, GFLOPS: units.rate_units(key.dtype for key in chart.series)}
+    cases = [key.case for key in chart.columns]
+    count = limit(len({(key.machine, key.environment, key.benchmark, key.case) for key in chart.columns}))
+    return {
+        "kernel": chart.kernel,
+        "device": chart.device,
+        "data": chart.name,
+        "places": list(dict.fromkeys(group.place for group in chart.groups)),
+        "states": sorted({group.state for group in chart.groups}, key=lambda state: state != HOT),
+        "cases": list(dict.fromkeys(cases)),
+        "first_case": _first_case(chart.columns),
+        "quantities": {name: words for name, words in axes.items() if name in offered},
+        "ranges": RANGES,
+        "scales": SCALES,
+        "colours": [(name, hues[name], dash) for name, dash in dashes.items()],
+        "sections": [_section(site, chart, group, count) for group in chart.groups],
+        "figures": _figures(site, chart),
+        "source": _source(chart.kernel, versions) if versions else None,
+    }
 
-    return trend.document(implementations)
 
-
-def _page(found: Site, chart: Chart, versions: Sequence[Version]) -> KernelPage:
-    sections = [_section(found, chart, group) for group in chart.groups]
-    hues = palette.colours(chart.implementations)
-    offered = {name for series in chart.series for name in series.conversions}
-    axes = {**AXES, GFLOPS: units.rate_units(series.key.dtype for series in chart.series)}
-    return KernelPage(
-        name=pages.kernel_href(chart.kernel, chart.device),
-        kernel=chart.kernel,
-        device=chart.device,
-        data=chart.name,
-        places=tuple(dict.fromkeys(section.place for section in sections)),
-        states=tuple(sorted({section.state for section in sections}, key=lambda state: state != HOT)),
-        cases=tuple(dict.fromkeys(key.case for key in chart.columns)),
-        first_case=_first_case(chart.columns),
-        quantities=tuple((name, words) for name, words in axes.items() if name in offered),
-        ranges=RANGES,
-        scales=SCALES,
-        colours=tuple((name, hues[name], dash) for name, dash in palette.dashes(chart.implementations).items()),
-        sections=tuple(sections),
-        figures=kernel_tables.rows(chart.figures, lambda sha: pages.commit_line(found.commits[sha])),
-        source=_source(chart.kernel, versions),
-    )
+def limit(tables: int) -> int:
+    """Return how many commits each of a page's tables holds."""
+    return min(NEWEST, max(FEWEST, ROWS // max(tables, 1)))
 
 
 def _first_case(columns: Mapping[SeriesKey, Columns]) -> str:
-    """Return the test case measured at most commits, the later of the axis where several are (larger sizes)."""
-    lengths: dict[str, int] = {}
+    """Return the test case measured at most commits; of several, the last one of the axis, which is larger."""
+    counts: dict[str, int] = {}
     for key, series in columns.items():
-        lengths[key.case] = lengths.get(key.case, 0) + int(series.is_measured.sum())
-    most = max(lengths.values())
-    return [case for case, length in lengths.items() if length == most][-1]
+        counts[key.case] = counts.get(key.case, 0) + int(series.is_measured.sum())
+    return max(reversed(counts), key=counts.__getitem__)
 
 
-def _section(found: Site, chart: Chart, group: Group) -> Section:
-    cases = tuple(dict.fromkeys(key.case for key in group.columns))
-    newest = group.shown[group.shown >= group.since][::-1].tolist()
-    lines = {place: pages.commit_line(found.commits[found.line[place]]) for place in newest}
+def _section(site: Site, chart: Chart, group: Group, count: int) -> dict[str, Any]:
+    """Return the tables of one machine, environment and cache state, of the newest `count` commits."""
+    newest = group.shown[-count:][::-1].tolist()
+    lines = {place: text.commit_line(site.commits[site.line[place]]) for place in newest}
+    results = dict(zip(group.columns, recent(list(group.columns.values()), newest[-1]), strict=True))
     notes = Footnotes()
     tables = []
-    for case in cases:
-        recent = {key.implementation: rows for key, rows in group.recent.items() if key.case == case}
-        tables.append(kernel_tables.table(case, recent, lines, kernel_chart.total(chart, group, case), notes))
-    notes.marks((*chart.warnings.get(group.place, ()), *_too_short(chart, group)))
-    marks = sorted(_marks(found, chart, group), key=lambda pair: -pair[0])
-    return Section(
-        place=group.place,
-        anchor=group.anchor,
-        state=group.state,
-        tables=tuple(tables),
-        marks=tuple(row for _, row in marks[:MARKS]),
-        further_marks=f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "",
-        footnotes=tuple(notes.texts),
+    for case in dict.fromkeys(key.case for key in group.columns):
+        of_case = {key.implementation: values for key, values in results.items() if key.case == case}
+        tables.append(table(case, of_case, lines, group.commits_of(case), notes))
+    longest = max(int(columns.is_measured.sum()) for columns in group.columns.values())
+    notes.marks((*chart.warnings.get(group.place, ()), *too_few(FEWEST_ALONE + 1, "a change point", longest)))
+    return {
+        "place": group.place,
+        "anchor": group.anchor,
+        "state": group.state,
+        "tables": tables,
+        "marks": _marks(site, chart, group),
+        "footnotes": notes.texts,
+    }
+
+
+def recent(series: Sequence[Columns], since: int) -> list[Recent]:
+    """Return the results of some series from a position on the line on, each against the one measured before.
+
+    Their texts are made together: a call for five results costs most.
+    """
+    ends = [_end(columns, since) for columns in series]
+
+    def joined(values: Callable[[Columns, Changes], Any]) -> Any:
+        return np.concatenate([values(columns, changes)[first:] for columns, first, changes in ends])
+
+    cells = text.cells(
+        outcome=joined(lambda columns, _: columns.outcome),
+        seconds=joined(lambda columns, _: columns.seconds),
+        low=joined(lambda columns, _: columns.low),
+        high=joined(lambda columns, _: columns.high),
+        flop=joined(lambda columns, _: np.full(len(columns), np.nan if columns.flop is None else columns.flop)),
+        unit=joined(lambda columns, _: np.full(len(columns), columns.key.rate_unit)),
+        ratio=joined(lambda _, changes: changes.ratio),
+        distinct=joined(lambda _, changes: changes.distinct),
     )
 
+    def result(columns: Columns, changes: Changes, entry: int) -> Result:
+        words, detail, change, tone = next(cells)
+        change += ", adjusted" if change and changes.adjusted[entry] else ""  # it is not one of the rates beside it
+        outcome = OUTCOMES[columns.outcome[entry]]
+        remarks = text.remarks(outcome, columns.reasons.get(entry), columns.warnings.get(entry, ()))
+        return (words, detail, change, tone), remarks
 
-def _too_short(chart: Chart, group: Group) -> tuple[str, ...]:
-    """Return the warning that no series is long enough for a change point; none where one is."""
-    longest = max(int(chart.columns[key].is_measured.sum()) for key in group.columns)
-    return too_few(FEWEST_ALONE + 1, "a change point", longest)
+    return [
+        {int(columns.place[entry]): result(columns, changes, entry) for entry in range(first, len(columns))}
+        for columns, first, changes in ends
+    ]
 
 
-def _marks(found: Site, chart: Chart, group: Group) -> Iterator[tuple[int, MarkRow]]:
-    """Yield what is marked on the chart of a group, each with its place on the line."""
+def _end(columns: Columns, since: int) -> tuple[Columns, int, Changes]:
+    """Return the end of a series, the index in it of the first entry from a position on, and all its changes."""
+    first = int(np.searchsorted(columns.place, since))
+    part = max(first - _BEFORE, 0)
+    end = columns.between(part)
+    base = series_changes.before(end)
+    if part and (end.is_measured & (base == series_changes.NONE))[first - part :].any():  # it may be further back
+        part, end, base = 0, columns, series_changes.before(columns)
+    return end, first - part, series_changes.against(end, base)
+
+
+def table(
+    case: str, series: Mapping[str, Recent], lines: Mapping[int, CommitLine], total: int, notes: Footnotes
+) -> dict[str, Any]:
+    """Return the newest commits of a test case.
+
+    Args:
+        series: implementation -> its newest results. lines: the commits to show by position on the line, newest first.
+        total: commits that the test case has. notes: takes the footnotes.
+    """
+
+    def cell(result: Result | None) -> Cell:
+        if result is None:
+            return text.absent()
+        (words, detail, change, tone), remarks = result
+        return Cell(text=words, detail=detail, change=change, tone=tone, marks=notes.marks(remarks))
+
+    rows = [
+        (line, [cell(results.get(place)) for results in series.values()])
+        for place, line in lines.items()
+        if any(place in results for results in series.values())
+    ]
+    further = f"the newest {len(rows):,} of {total:,} commits" if len(rows) < total else ""
+    return {"case": case, "implementations": list(series), "rows": rows, "further": further}
+
+
+def _marks(site: Site, chart: Chart, group: Group) -> Table:
+    """Return what is marked on the chart of a group, newest first."""
+    keys = {series_name(key): key for key in group.columns}
+    # each with its kind, and the series that it is about: none means all
+    marks: list[tuple[Mark, str, list[SeriesKey]]] = []
     for finding in chart.findings:
-        shown = [key for key in finding.series if key in group.columns]
-        where = {"case": _only(key.case for key in shown), "implementation": _only(key.implementation for key in shown)}
+        shown = [keys[name] for name in finding["series"] if name in keys]
         if shown:
-            yield _mark(found, finding.commit, "finding", finding.text, href=finding.href, **where)
-    for mark in (*chart.tags, *group.environment):
-        yield _mark(found, mark.commit, mark.kind, mark.text)
-    for key in group.columns:
-        for change in chart.changes[key]:
-            text = f"{change.text} ({change.detail})"
-            where = {"case": key.case, "implementation": key.implementation}
-            yield _mark(found, change.commit, "change point", text, **where)
+            marks.append((finding, "finding", shown))
+    marks += [(mark, mark["kind"], []) for mark in (*chart.tags, *group.environment)]
+    marks += [(mark, "change point", [key]) for key in group.columns for mark in chart.changes[key]]
+    marks.sort(key=lambda item: -site.order[item[0]["commit"]])
+
+    def words(mark: Mark) -> str | Cell:
+        detail = f" ({mark['detail']})" if "detail" in mark else ""
+        return Cell(text=mark["text"], href=mark["page"]) if "page" in mark else mark["text"] + detail
+
+    def only(names: Iterable[str]) -> str:
+        known = set(names)
+        return known.pop() if len(known) == 1 else ""
+
+    rows = [
+        (
+            text.commit_line(site.commits[mark["commit"]]),
+            kind,
+            only(key.implementation for key in about),
+            only(key.case for key in about),
+            words(mark),
+        )
+        for mark, kind, about in marks[:MARKS]
+    ]
+    columns = {"commit": "commit", "what": "", "implementation": "", "test case": "", "in words": ""}
+    label = f"marked on the chart: {group.place.machine}, {group.place.environment}, {group.state}"
+    return Table(label, columns, rows, f"the newest {MARKS} of {len(marks):,}" if len(marks) > MARKS else "")
 
 
-def _only(names: Iterable[str]) -> str:
-    """Return the one name; empty where there are several."""
-    known = set(names)
-    return known.pop() if len(known) == 1 else ""
+def _figures(site: Site, chart: Chart) -> Table:
+    """Return the figures of the compiled code as a table."""
+
+    def value(figure: Mapping[str, Any], step: int) -> Cell:
+        unit = " bytes" if figure["unit"].startswith("bytes") else ""
+        return Cell(text=f"{figure['value'][step]:,}{unit}")
+
+    rows = [
+        (
+            FIGURES[figure["benchmark"].rpartition(".")[2]],
+            figure["target"],
+            value(figure, -1),
+            value(figure, -2) if len(figure["value"]) > 1 else "",
+            text.commit_line(site.commits[figure["commit"][-1]]),
+            f"{figure['machine']} · {figure['environment']}",
+        )
+        for figure in chart.figures
+    ]
+    columns = {"figure": "", "compiled for": "", "now": "value", "before": "value", "since": "commit", "machine": ""}
+    return Table(f"compiled code of {chart.kernel}", columns, rows)
 
 
-def _mark(
-    found: Site, commit: str, kind: str, text: str, *, case: str = "", implementation: str = "", href: str = ""
-) -> tuple[int, MarkRow]:
-    line = pages.commit_line(found.commits[commit])
-    row = MarkRow(commit=line, kind=kind, text=text, case=case, implementation=implementation, href=href)
-    return found.order[commit], row
+def source_changes(repository: Path) -> Mapping[str, Sequence[str]]:
+    """Return the commits of the first-parent line that changed a kernel's folder, by kernel.
+
+    One call for all kernels: git goes through the whole history each time.
+
+    Raises:
+        HistoryError: git cannot read it.
+    """
+    with _repository(repository, FOLDER) as repo:
+        log = repo.git(c=["log.showRoot=true", "core.quotePath=false"]).log(
+            *("HEAD", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--name-only"),
+            *(f"--format={_COMMIT}%H", "--", f":(top){FOLDER}"),
+        )
+    commits: dict[str, dict[str, None]] = {}
+    sha = ""
+    for line in log.splitlines():
+        if line.startswith(_COMMIT):
+            sha = line.removeprefix(_COMMIT)
+        elif line.startswith(f"{FOLDER}/"):
+            commits.setdefault(PurePosixPath(line).parts[1], {})[sha] = None
+    return {kernel: tuple(shas) for kernel, shas in commits.items()}
 
 
-def _source(kernel: str, versions: Sequence[Version]) -> Source | None:
-    if not versions:
-        return None
-    lines = [pages.commit_line(version.commit) for version in reversed(versions)]
-    labels = [f"{line.short} · {line.date} · {line.subject}" for line in lines]
-    shas = [version.commit.sha for version in reversed(versions)]
-    return Source(
-        data=kernel_source.data_name(kernel),
-        files=versions[-1].files,
-        versions=tuple(SourceVersion(commit=sha, label=label) for sha, label in zip(shas, labels, strict=True)),
-    )
+def source_versions(
+    repository: Path, kernel: str, changed: Iterable[str], measured: Iterable[str], order: Mapping[str, int]
+) -> tuple[Version, ...]:
+    """Return the newest MOST_VERSIONS versions that measured commits had, oldest first.
+
+    Args:
+        repository: a folder inside the working tree. kernel: the name of its folder.
+        changed: the commits that changed it (`source_changes`). measured: commits.
+        order: commit -> its position on the first-parent line; others are left out.
+
+    Raises:
+        HistoryError: git cannot read it.
+    """
+    along = sorted((sha for sha in changed if sha in order), key=order.__getitem__)
+    places = [order[sha] for sha in along]
+    # the last change at or before each measured commit
+    used = {bisect_right(places, order[sha]) - 1 for sha in measured if sha in order} - {-1}
+    if not used:
+        return ()
+    folder = PurePosixPath(FOLDER, kernel)
+    with _repository(repository, folder) as repo:
+        shas = [along[index] for index in sorted(used)[-MOST_VERSIONS:]]
+        versions = ((history.commit_of(repo, sha), _files(repo, sha, folder)) for sha in shas)
+        return tuple(Version(commit=commit, files=files) for commit, files in versions if commit and files)
+
+
+@contextmanager
+def _repository(repository: Path, folder: object) -> Iterator[git.Repo]:
+    """Open a repository; what git cannot do is a HistoryError."""
+    try:
+        with git.Repo(repository, search_parent_directories=True) as repo:
+            yield repo
+    except (git.GitError, OSError, ValueError) as error:
+        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
+        raise HistoryError(
+            f"{repository}: git cannot read {folder} of a measured commit: {reason}: try `git fsck`"
+        ) from None
+
+
+def _files(repo: git.Repo, sha: str, folder: PurePosixPath) -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of a kernel's sources at a commit; empty where it has no such folder."""
+    try:
+        tree = repo.commit(sha).tree / str(folder)
+    except KeyError:
+        return ()
+    blobs = [blob for blob in tree.blobs if PurePosixPath(blob.name).suffix in SUFFIXES]
+    blobs.sort(key=lambda blob: (SUFFIXES.index(PurePosixPath(blob.name).suffix), blob.name))
+    return tuple((blob.name, blob.data_stream.read().decode("utf-8", "replace")) for blob in blobs)
+
+
+def source_files(kernel: str, versions: Sequence[Version]) -> Iterator[DataFile]:
+    """Yield the data file of a kernel's versions, oldest first, each text once; none without a version."""
+    texts: dict[str, int] = {}
+    listed = [
+        {
+            "commit": version.commit.sha,
+            "files": {name: texts.setdefault(content, len(texts)) for name, content in version.files},
+        }
+        for version in versions
+    ]
+    if listed:
+        value = {"format": SOURCE_FORMAT, "texts": list(texts), "versions": listed}
+        yield DataFile(name=f"source-{kernel}", value=value)
+
+
+def _source(kernel: str, versions: Sequence[Version]) -> dict[str, Any]:
+    """Return the source at the newest measured commit, and the versions that a reader can choose, newest first."""
+    lines = [(version.commit.sha, text.commit_line(version.commit)) for version in reversed(versions)]
+    labels = [(sha, f"{line.short} · {line.date} · {line.subject}") for sha, line in lines]
+    return {"data": f"source-{kernel}", "files": versions[-1].files, "versions": labels}

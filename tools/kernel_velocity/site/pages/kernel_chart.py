@@ -1,46 +1,52 @@
-"""What a kernel's chart is made from, and the data file that the page's script reads beside the series' own.
+"""What a kernel's chart on a device is made from, and the data files that its script reads beside the series' own.
 
-`data/kernel-<kernel>-<Device>` says of every series how its times become what a reader can choose (`kernel_quantities`)
-and what is marked on it (`kernel_marks`); `data/error-<16 hex>` holds the errors of one series. Marks name the
-commits that they stand at; unknown is left out.
+`data/kernel-<kernel>-<Device>` holds, of every series, how its times become the quantities that a reader can choose,
+and what is marked on the chart: change points, findings, tags, changes of the machine. `data/error-<16 hex>` holds the
+errors of one series.
 
-What a kernel's times can be shown as, and how a time becomes it. Pure.
+The page's script converts times: `per / time`, `times * time`, or a ratio to another series' times. Everything that is
+known of the kernel's work or of the machine's roofs is in these rules, made by the code that the other pages use.
 
-The page's script converts: `amount / time`, `time x amount`, or one series' time over another's. All that is known
-of the kernel or of the machine's roofs is in the amounts, which are made here by what the other pages and tables use.
+A mark is an object of the data file. It names the measured commit that it stands at: along the first-parent line, the
+first one that is not before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from kernel_velocity.harness.cases import dtype_of
-from kernel_velocity.results import identity
-from kernel_velocity.results.measurement import IntArray, Measurement, Outcome, SeriesKey
+from kernel_velocity import units
+from kernel_velocity.findings import text as finding_text
+from kernel_velocity.findings.finding import OPEN, Finding, Kind, finding_href
+from kernel_velocity.harness import cases
+from kernel_velocity.results import sessions as session_facts
+from kernel_velocity.results.identity import ERROR as ERROR_BENCHMARK
+from kernel_velocity.results.identity import FIGURES, Slot, environment_of
+from kernel_velocity.results.measurement import OUTCOMES, IntArray, Measurement, Outcome, SeriesKey
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import MEMORY, Roofs, dram_bandwidth, roofline
 from kernel_velocity.roofline.roofs import Choice
 from kernel_velocity.series.columns import Columns
 from kernel_velocity.series.past import Tracked
-from kernel_velocity.site import text as pages
+from kernel_velocity.site import text
 from kernel_velocity.site.model import Site
-from kernel_velocity.site.outputs import DataFile, series_name
-from kernel_velocity.site.pages import kernel_marks, kernel_tables
-from kernel_velocity.site.pages.kernel_marks import ChangeMark, FindingMark, LineMark
-from kernel_velocity.site.pages.kernel_tables import Figure, Recent
 from kernel_velocity.site.text import Place
+from kernel_velocity.site.writer import DataFile, series_name
 from kernel_velocity.stats.changepoints.values import ChangePoint
 
-FORMAT = 2  # of both files; it changes when a reader of the old ones would go wrong
+FORMAT = 2  # of both files; raised when a reader of the old ones would go wrong
 
 GFLOPS, GIGABYTES, TIME = "GFLOPS", "GB/s", "µs"
 SPEED_UP, EFFICIENCY, BENEFIT, COLD_HOT, ERROR = "speed-up", "efficiency", "cache benefit", "cold / hot", "error"
-# What a page offers, in this order, with the words of its axis.
+# What a page offers, in this order, with the words of its axis
 AXES = {
     GFLOPS: "GFLOPS",
     GIGABYTES: "GB/s",
@@ -51,7 +57,18 @@ AXES = {
     COLD_HOT: "time with cold caches / with hot ones",
     ERROR: "largest error, absolute or relative (the smaller)",
 }
-BASELINE = "eager"  # what a speed-up is over
+BASELINE = "eager"  # of a speed-up
+LABEL = 28  # letters of a label on the chart
+_NOT_APPLICABLE = OUTCOMES.index(Outcome.NOT_APPLICABLE)
+
+# How a time, s per call, becomes a value; unknown is left out. One of: `per` (value = per / time), `times` (times *
+# time), `over` (time of that series / time), `under` (the inverse), `own` (values of that data file). And `least` and
+# `most`, bounds of the value; `unit`, if it is not the quantity's own; `apart`, the commits that it does not hold for.
+Rule = dict[str, Any]
+Mark = dict[str, Any]
+ErrorSlot = tuple[str, str, str, str]  # machine, environment, implementation, case
+Commits = Callable[[int], str | None]  # of a position on the line: the commit that its marks stand at
+Sessions = Sequence[tuple[str, SessionFacts]]  # with the commit that each measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,49 +77,41 @@ class Group:
 
     place: Place
     benchmark: str
-    state: str
     columns: Mapping[SeriesKey, Columns]
-    shown: IntArray  # places on the line of the commits that have more than n/a, ascending
-    since: int  # the oldest place that the tables show
-    environment: tuple[LineMark, ...]  # what changed of the machine
+    shown: IntArray  # positions on the line of the commits that have more than n/a, ascending
+    environment: Sequence[Mark]  # what changed of the machine
+
+    @property
+    def state(self) -> str:
+        """The cache state."""
+        return text.parts(self.benchmark)[2]
 
     @property
     def anchor(self) -> str:
         """Of its part of the page."""
         return f"{self.place.anchor}-{self.state}"
 
-    @cached_property
-    def recent(self) -> Mapping[SeriesKey, Recent]:
-        """The newest results of each series."""
-        return dict(zip(self.columns, kernel_tables.recent_of(list(self.columns.values()), self.since), strict=True))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """One line that the chart can show."""
-
-    key: SeriesKey
-    name: str  # of its data file
-    conversions: Mapping[str, Conversion]  # by quantity
-    roof: Roof | None
-    errors: Tracked | None
+    def commits_of(self, case: str) -> int:
+        """Return how many of its commits have a result of a test case."""
+        places = [columns.place for key, columns in self.columns.items() if key.case == case]
+        return int(np.isin(self.shown, np.concatenate(places)).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     """Everything that a kernel's page on a device shows; what takes time is made when it is asked for."""
 
+    site: Site
     kernel: str
     device: str
-    line: Sequence[str]  # the first-parent line
-    change_points: Callable[[Sequence[SeriesKey]], Mapping[SeriesKey, Sequence[ChangePoint]]]
     columns: Mapping[SeriesKey, Columns]
     groups: tuple[Group, ...]
-    series: tuple[Series, ...]
-    findings: tuple[FindingMark, ...]
-    tags: tuple[LineMark, ...]
+    series: Mapping[SeriesKey, dict[str, Any]]  # as in the data file, without the change points
+    errors: Mapping[str, Tracked]  # by the name of their data file
+    findings: Sequence[Mark]
+    tags: Sequence[Mark]
     warnings: Mapping[Place, tuple[str, ...]]  # of the roofs
-    figures: tuple[Figure, ...]  # of the compiled code
+    figures: Sequence[Mapping[str, Any]]  # of the compiled code
 
     @property
     def name(self) -> str:
@@ -115,284 +124,341 @@ class Chart:
         return tuple(dict.fromkeys(key.implementation for key in self.columns))
 
     @cached_property
-    def changes(self) -> Mapping[SeriesKey, tuple[ChangeMark, ...]]:
+    def changes(self) -> Mapping[SeriesKey, Sequence[Mark]]:
         """The change points of each series."""
-        points = self.change_points([*self.columns])
-        return {key: kernel_marks.changes(item, points[key], self.line) for key, item in self.columns.items()}
+        points = self.site.change_points([*self.columns])
+        return {key: change_marks(item, points[key], self.site.line) for key, item in self.columns.items()}
 
 
-def chart(found: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Chart:
+def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Chart:
     """Return what the page of a kernel on a device shows; `keys` are its series."""
-    columns = {key: found.series(key) for key in keys}
+    columns = {key: site.series(key) for key in keys}
     here = {(key.machine, key.environment) for key in keys}
-    places = [place for place in found.places if (place.machine, place.environment) in here]
-    choices = {(place.machine, place.environment): found.roof_choice(place, device) for place in places}
-    line = kernel_marks.measured_line(found.measured, found.order)
-    errors = _errors(found, kernel, device)
-    sessions = {(place.machine, place.environment): found.sessions(place) for place in places}
+    places = {at: place for place in site.places if (at := (place.machine, place.environment)) in here}
+    choices = {at: site.roof_choice(place, device) for at, place in places.items()}
+    roofs = {place: choices[at].roofs for at, place in places.items()}
+    sessions = {at: site.sessions(place) for at, place in places.items()}
+    stand = measured_line(site.measured, site.order)
+    slots = {(key.machine, key.environment, key.implementation, key.case) for key in keys}
+    errors = errors_of(site, f"{kernel}.{device}.{ERROR_BENCHMARK}", slots)
     names = {key: series_name(key) for key, item in columns.items() if item.is_measured.any()}
-    benchmarks = {pages.parts(key.benchmark)[2]: key.benchmark for key in keys}
+    benchmarks = {text.parts(key.benchmark)[2]: key.benchmark for key in keys}
+
+    def series(key: SeriesKey) -> dict[str, Any]:
+        flop, bytes_moved, choice = columns[key].flop, columns[key].bytes_moved, choices[key.machine, key.environment]
+        rules = of_work(flop, bytes_moved, choice, key.case) | ratios(key, names, benchmarks)
+        slot = (key.machine, key.environment, key.implementation, key.case)
+        return {
+            "name": series_name(key),
+            "machine": key.machine,
+            "environment": key.environment,
+            "state": text.parts(key.benchmark)[2],
+            "case": key.case,
+            "implementation": key.implementation,
+            "quantities": rules | ({ERROR: {"own": _error_name(errors[slot].key)}} if slot in errors else {}),
+            "roof": roof(flop, bytes_moved, choice.roofs, key.case),
+        }
+
     return Chart(
+        site=site,
         kernel=kernel,
         device=device,
-        line=found.line,
-        change_points=found.change_points,
         columns=columns,
-        groups=tuple(_groups(found, places, columns, sessions)),
-        series=tuple(
-            _series(
-                found,
-                key,
-                ratios(key, names, benchmarks),
-                choices[key.machine, key.environment],
-                errors.get((key.machine, key.environment, key.implementation, key.case)),
-            )
-            for key in keys
-        ),
-        findings=kernel_marks.findings(found.findings, keys, sessions, found.order, line),
-        tags=kernel_marks.tags(found.tags, found.order, line),
-        figures=kernel_tables.figures(found.tracked.values(), kernel, found.line),
-        warnings={
-            place: known.warnings
-            for place in places
-            if (known := choices[place.machine, place.environment].roofs) is not None and known.warnings
-        },
+        groups=tuple(_groups(site, list(places.values()), columns)),
+        series={key: series(key) for key in keys},
+        errors={_error_name(item.key): item for item in errors.values()},
+        findings=finding_marks(site.findings, keys, sessions, site.order, stand),
+        tags=tag_marks(site.tags, site.order, stand),
+        figures=figures_of(site.tracked.values(), kernel, site.line),
+        warnings={place: known.warnings for place, known in roofs.items() if known and known.warnings},
     )
 
 
-def _groups(
-    found: Site,
-    places: Sequence[Place],
-    columns: Mapping[SeriesKey, Columns],
-    sessions: Mapping[tuple[str, str], Sequence[tuple[str, SessionFacts]]],
-) -> Iterator[Group]:
-    count = kernel_tables.limit(tables(columns))
+def _groups(site: Site, places: Sequence[Place], columns: Mapping[SeriesKey, Columns]) -> Iterator[Group]:
     for place in places:
-        environment = kernel_marks.environment(sessions[place.machine, place.environment], found.order)
+        environment = environment_marks(site.sessions(place), site.order)
         for benchmark in dict.fromkeys(key.benchmark for key in columns):
             here = (place.machine, place.environment, benchmark)
-            own = {key: item for key, item in columns.items() if (key.machine, key.environment, key.benchmark) == here}
-            shown = kernel_tables.asked(tuple(own.values()))
+            group = {k: item for k, item in columns.items() if (k.machine, k.environment, k.benchmark) == here}
+            shown = applicable(group.values())
             if shown.size:
                 yield Group(
                     place=place,
                     benchmark=benchmark,
-                    state=pages.parts(benchmark)[2],
-                    columns=own,
+                    columns=group,
                     shown=shown,
-                    since=int(shown[-count:][0]),
                     environment=environment,
                 )
 
 
-def tables(keys: Iterable[SeriesKey]) -> int:
-    """Return how many tables a page of these series has: one for each machine, environment, cache state and case."""
-    return len({(key.machine, key.environment, key.benchmark, key.case) for key in keys})
+def applicable(series: Iterable[Columns]) -> IntArray:
+    """Return the positions on the line at which any of some series was more than n/a, ascending."""
+    places = [columns.place[columns.outcome != _NOT_APPLICABLE] for columns in series]
+    return np.unique(np.concatenate(places)) if places else np.array([], dtype=np.int32)
 
 
-def _series(
-    found: Site,
-    key: SeriesKey,
-    ratios: Mapping[str, Conversion],
-    choice: Choice,
-    errors: Tracked | None,
-) -> Series:
-    own = found.series(key)
-    conversions = {**of_work(own.flop, own.bytes_moved, choice, key.case), **ratios}
-    if errors is not None:
-        conversions[ERROR] = Conversion(own=_error_name(errors.key))
-    return Series(
-        key=key,
-        name=series_name(key),
-        conversions=conversions,
-        roof=roof(own.flop, own.bytes_moved, choice.roofs, key.case),
-        errors=errors,
-    )
-
-
-def _errors(found: Site, kernel: str, device: str) -> dict[tuple[str, str, str, str], Tracked]:
-    """Return the errors of a kernel by machine, environment, implementation and case: of the newest version of each."""
-    name = f"{kernel}.{device}.{identity.ERROR}"
-    known: dict[tuple[str, str, str, str], Tracked] = {}
-    for key, errors in found.tracked.items():
+def errors_of(site: Site, benchmark: str, slots: Container[ErrorSlot]) -> dict[ErrorSlot, Tracked]:
+    """Return the newest version's errors of some slots."""
+    newest: dict[ErrorSlot, Tracked] = {}
+    for key, errors in site.tracked.items():
         slot = (key.machine, key.environment, key.implementation, key.case)
-        if key.benchmark == name and (slot not in known or errors.place[-1] > known[slot].place[-1]):
-            known[slot] = errors
-    return known
+        is_wanted = key.benchmark == benchmark and slot in slots
+        if is_wanted and (slot not in newest or errors.place[-1] > newest[slot].place[-1]):
+            newest[slot] = errors
+    return newest
 
 
 def _error_name(key: SeriesKey) -> str:
     return series_name(key).replace("series-", "error-", 1)
 
 
-def inputs(found: Site, made: Chart) -> str:
-    """Return what a chart and the tables behind it are made from: equal texts, equal pages."""
-    groups = [(group.place, group.benchmark, group.environment) for group in made.groups]
-    series = [(item.key, found.digest(item.key), item.conversions, item.roof) for item in made.series]
-    return repr((groups, series, made.findings, made.tags, sorted(made.warnings.items(), key=repr), made.figures))
+def inputs(chart: Chart) -> str:
+    """Return a text that changes whenever a chart or the tables behind it would."""
+    groups = [(group.place, group.benchmark, group.environment) for group in chart.groups]
+    series = [(key, chart.site.digest(key), item) for key, item in chart.series.items()]
+    warnings = sorted(chart.warnings.items(), key=repr)
+    return repr((groups, series, chart.findings, chart.tags, warnings, chart.figures))
 
 
-def files(made: Chart, inputs: str) -> Iterator[DataFile]:
-    """Yield the data files of a chart, whose own is made from these inputs."""
-    yield DataFile(name=made.name, value=partial(as_data, made), inputs=inputs)
-    for errors in {_error_name(item.errors.key): item.errors for item in made.series if item.errors}.values():
-        value = {
-            "format": FORMAT,
-            "commit": [made.line[place] for place in errors.place],
-            "value": errors.value.tolist(),
-        }
-        yield DataFile(name=_error_name(errors.key), value=value)
+def files(chart: Chart, inputs: str) -> Iterator[DataFile]:
+    """Yield the data files of a chart; its own is made again only for other inputs."""
+    yield DataFile(name=chart.name, value=partial(as_data, chart), inputs=inputs)
+    for name, item in chart.errors.items():
+        commits = [chart.site.line[place] for place in item.place]
+        yield DataFile(name=name, value={"format": FORMAT, "commit": commits, "value": item.value.tolist()})
 
 
-def as_data(made: Chart) -> dict[str, Any]:
+def as_data(chart: Chart) -> dict[str, Any]:
     """Return the data file of a chart."""
+    groups = [
+        {
+            "anchor": group.anchor,
+            "machine": group.place.machine,
+            "environment": group.place.environment,
+            "state": group.state,
+            "events": group.environment,
+        }
+        for group in chart.groups
+    ]
     return {
         "format": FORMAT,
-        "kernel": made.kernel,
-        "device": made.device,
-        "groups": [
-            {
-                "anchor": group.anchor,
-                "machine": group.place.machine,
-                "environment": group.place.environment,
-                "state": group.state,
-                "events": [_line_mark(mark) for mark in group.environment],
-            }
-            for group in made.groups
-        ],
-        "series": [_series_data(item, made.changes[item.key]) for item in made.series],
-        "tags": [_line_mark(mark) for mark in made.tags],
-        "findings": [_finding_data(mark) for mark in made.findings],
-        "figures": [kernel_tables.as_data(figure) for figure in made.figures],
+        "kernel": chart.kernel,
+        "device": chart.device,
+        "groups": groups,
+        "series": [item | {"changes": chart.changes[key]} for key, item in chart.series.items()],
+        "tags": chart.tags,
+        "findings": chart.findings,
+        "figures": chart.figures,
     }
 
 
-def _line_mark(mark: LineMark) -> dict[str, Any]:
-    return {"commit": mark.commit, "kind": mark.kind, "label": mark.label, "text": mark.text}
-
-
-def _series_data(item: Series, changes: Sequence[ChangeMark]) -> dict[str, Any]:
-    return {
-        "name": item.name,
-        "machine": item.key.machine,
-        "environment": item.key.environment,
-        "state": pages.parts(item.key.benchmark)[2],
-        "case": item.key.case,
-        "implementation": item.key.implementation,
-        "quantities": {name: conversion.as_data() for name, conversion in item.conversions.items()},
-        "roof": None if item.roof is None else {"seconds": item.roof.seconds, "text": item.roof.text},
-        "changes": [
-            {"commit": mark.commit, "text": mark.text, "faster": mark.faster, "detail": mark.detail} for mark in changes
-        ],
-    }
-
-
-def _finding_data(mark: FindingMark) -> dict[str, Any]:
-    return {
-        "commit": mark.commit,
-        "id": mark.id,
-        "kind": mark.kind,
-        "state": mark.state,
-        "open": mark.is_open,
-        "text": mark.text,
-        "page": mark.href,
-        "series": [series_name(key) for key in mark.series],
-    }
-
-
-def total(made: Chart, group: Group, case: str) -> int:
-    """Return how many of a group's commits have a result of a test case."""
-    has_one = np.zeros(len(made.line), np.bool_)
-    for key, item in group.columns.items():
-        if key.case == case:
-            has_one[item.place] = True
-    return int(np.count_nonzero(has_one[group.shown]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conversion:
-    """How a time, s per call, becomes a value; one of the first five is set, unknown is None."""
-
-    per: float | None = None  # value = per / time
-    times: float | None = None  # value = times x time
-    over: str | None = None  # value = time of that series / time
-    under: str | None = None  # value = time / time of that series
-    own: str | None = None  # the values themselves, a data file
-    least: float | None = None  # bounds of the value
-    most: float | None = None
-    unit: str | None = None  # of the value; None: the quantity's own
-    apart: tuple[str, ...] | None = None  # full SHA of the commits that it tells nothing of; None: of all it does
-
-    def as_data(self) -> dict[str, Any]:
-        """Return what is set of it, for JSON."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Roof:
-    """The least time of a call under the machine's ceilings, and which of them binds."""
-
-    seconds: float
-    text: str  # "DRAM, 12.3 GB/s" or "peak float32"
-
-
-def of_work(flop: float | None, bytes_moved: float | None, choice: Choice, case: str) -> dict[str, Conversion]:
-    """Return what the times of a series can be shown as by its work alone, by quantity.
+def of_work(flop: float | None, bytes_moved: float | None, choice: Choice, case: str) -> dict[str, Rule]:
+    """Return the rules of the quantities that follow from a series' work, by quantity.
 
     Args:
-        flop: of a call. bytes_moved: of a call, B. choice: of the device. case: the test case, which names the dtype.
+        flop: of a call. bytes_moved: of a call, B. choice: of the device's roofs. case: names the dtype.
     """
-    roofs, apart = choice.roofs, tuple(sorted(choice.apart)) or None
-    one = _of_a_second(flop, bytes_moved, case)
-    found = {GFLOPS: Conversion(per=one.gflops, unit=one.key.rate_unit), GIGABYTES: Conversion(per=one.gigabytes)}
-    least = roof(flop, bytes_moved, roofs, case)
-    dram = None if roofs is None else dram_bandwidth(roofs)
+    # Of a call that takes a second, the rates are what a time divides
+    key = SeriesKey(machine="", environment="", benchmark="", implementation="", case=case, version="")
+    call = Measurement(key=key, commit="", outcome=Outcome.MEASURED, seconds=1.0, flop=flop, bytes_moved=bytes_moved)
+    apart = {"apart": sorted(choice.apart)} if choice.apart else {}
+    least = roof(flop, bytes_moved, choice.roofs, case)
+    dram = None if choice.roofs is None else dram_bandwidth(choice.roofs)
+    rules: dict[str, Rule] = {}
+    if call.gflops is not None:
+        rules[GFLOPS] = {"per": call.gflops, "unit": key.rate_unit}
+    if call.gigabytes is not None:
+        rules[GIGABYTES] = {"per": call.gigabytes}
     if least is not None:
-        found[EFFICIENCY] = Conversion(per=100 * least.seconds, most=100, apart=apart)
+        rules[EFFICIENCY] = {"per": 100 * least["seconds"], "most": 100, **apart}
     if dram is not None and bytes_moved is not None:
-        found[BENEFIT] = Conversion(per=bytes_moved / dram, least=1, apart=apart)
-    known = {name: item for name, item in found.items() if item.per is not None}
-    return known | {TIME: Conversion(times=1e6)}
+        rules[BENEFIT] = {"per": bytes_moved / dram, "least": 1, **apart}
+    return rules | {TIME: {"times": 1e6}}
 
 
-def _of_a_second(flop: float | None, bytes_moved: float | None, case: str) -> Measurement:
-    """Return a call that takes a second: its rates are what a time, s, divides."""
-    nowhere = SeriesKey(machine="", environment="", benchmark="", implementation="", case=case, version="")
-    return Measurement(
-        key=nowhere, commit="", outcome=Outcome.MEASURED, seconds=1.0, flop=flop, bytes_moved=bytes_moved
-    )
-
-
-def roof(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, case: str) -> Roof | None:
-    """Return the roof over a test case; None where nothing can be said (`roofline.roofline`)."""
+def roof(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, case: str) -> dict[str, Any] | None:
+    """Return the least time of a call, s, and what binds ("DRAM", "peak float32"); None where nothing can be said."""
     if roofs is None:
         return None
-    dtype = dtype_of(case)
-    found = roofline(flops=flop, bytes=bytes_moved, seconds=1.0, roofs=roofs, dtype=dtype)
-    if found is None:
+    dtype = cases.dtype_of(case)
+    line = roofline(flops=flop, bytes=bytes_moved, seconds=1.0, roofs=roofs, dtype=dtype)
+    if line is None:
         return None
-    text = f"peak {dtype}" if found.bound == "compute" else MEMORY
-    return Roof(seconds=found.roof_ratio, text=text)
+    return {"seconds": line.roof_ratio, "text": f"peak {dtype}" if line.bound == "compute" else MEMORY}
 
 
-def ratios(own: SeriesKey, names: Mapping[SeriesKey, str], benchmarks: Mapping[str, str]) -> dict[str, Conversion]:
-    """Return the ratios to other series of the same machine, environment and test case, by quantity.
+def ratios(key: SeriesKey, names: Mapping[SeriesKey, str], benchmarks: Mapping[str, str]) -> dict[str, Rule]:
+    """Return the rules of ratios to other series of the same machine, environment and test case, by quantity.
 
     Args:
-        own: the series. names: of the data files of all series.
+        names: of the data files of all series with a time.
         benchmarks: cache state -> the benchmark of the same kernel and device.
     """
-    found = {}
     beside = {
-        (key.benchmark, key.implementation): name
-        for key, name in names.items()
-        if (key.machine, key.environment, key.case) == (own.machine, own.environment, own.case)
+        (other.benchmark, other.implementation): name
+        for other, name in names.items()
+        if (other.machine, other.environment, other.case) == (key.machine, key.environment, key.case)
     }
-    eager = beside.get((own.benchmark, BASELINE))
-    if eager is not None and len({name for benchmark, name in beside if benchmark == own.benchmark}) > 1:
-        found[SPEED_UP] = Conversion(over=eager)
-    cold, hot = (beside.get((benchmarks.get(state, ""), own.implementation)) for state in ("cold", "hot"))
+    rules = {}
+    eager = beside.get((key.benchmark, BASELINE))
+    if eager is not None and len({name for benchmark, name in beside if benchmark == key.benchmark}) > 1:
+        rules[SPEED_UP] = {"over": eager}
+    cold, hot = (beside.get((benchmarks.get(state, ""), key.implementation)) for state in ("cold", "hot"))
     if cold is not None and hot is not None:
-        is_hot = own.benchmark == benchmarks["hot"]
-        found[COLD_HOT] = Conversion(over=cold) if is_hot else Conversion(under=hot)
-    return found
+        rules[COLD_HOT] = {"over": cold} if key.benchmark == benchmarks["hot"] else {"under": hot}
+    return rules
+
+
+def figures_of(tracked: Iterable[Tracked], kernel: str, line: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the compilers' figures of a kernel's code: their values, and the commits from which on they had them.
+
+    Of all devices' code, whichever device a page is about: a machine without a GPU compiles for one, too.
+
+    Args:
+        tracked: series, also of other things. line: the first-parent line.
+    """
+    devices = {class_name: device for device, class_name in cases.DEVICES.items()}
+    figures = []
+    for item in tracked:
+        owner, device, method = item.key.benchmark.split(".")
+        if owner == kernel and method in FIGURES:
+            values = [(line[place], int(value)) for place, value in zip(item.place.tolist(), item.value, strict=True)]
+            steps = [values[0], *(after for before, after in pairwise(values) if before[1] != after[1])]
+            figure = {
+                "machine": item.key.machine,
+                "environment": item.key.environment,
+                "benchmark": item.key.benchmark,
+                "target": item.key.case,  # "avx512", "sm_90"
+                "unit": cases.FIGURES[devices[device]][method.removeprefix("track_")],
+                "commit": [commit for commit, _ in steps],
+                "value": [value for _, value in steps],
+            }
+            figures.append(figure)
+    return figures
+
+
+def measured_line(commits: Iterable[str], order: Mapping[str, int]) -> Commits:
+    """Return what finds the first measured commit at or after a position on the line; None past the newest."""
+    measured = sorted((sha for sha in commits if sha in order), key=order.__getitem__)
+    places = [order[sha] for sha in measured]
+
+    def at(place: int) -> str | None:
+        index = bisect_left(places, place)
+        return measured[index] if index < len(measured) else None
+
+    return at
+
+
+def change_marks(columns: Columns, points: Sequence[ChangePoint], line: Sequence[str]) -> list[Mark]:
+    """Return the change points of a series, as changes of speed; `line` is the first-parent line."""
+    return [
+        {
+            "commit": line[columns.place[point.index]],
+            "text": units.change(1 / point.ratio),
+            "faster": not point.rises,
+            "detail": "; ".join(
+                (
+                    f"95% interval {units.change(1 / point.high)} to {units.change(1 / point.low)}",
+                    f"found by {', '.join(point.detectors)}",
+                    *point.warnings,
+                )
+            ),
+        }
+        for point in points
+    ]
+
+
+def tag_marks(named: Mapping[str, Sequence[str]], order: Mapping[str, int], at: Commits) -> list[Mark]:
+    """Return the tags, oldest first, each at the first measured commit that includes it."""
+    places = sorted((order[sha], name) for sha, names in named.items() if sha in order for name in names)
+    return [
+        {"commit": commit, "kind": "tag", "label": shortened(name), "text": f"tag {name}"}
+        for place, name in places
+        if (commit := at(place)) is not None
+    ]
+
+
+def shortened(words: str) -> str:
+    """Return a label that is no longer than a chart has room for."""
+    return words if len(words) <= LABEL else words[: LABEL - 1] + "…"
+
+
+def environment_marks(sessions: Sessions, order: Mapping[str, int]) -> list[Mark]:
+    """Return where recorded facts of a machine changed from one measured commit to the next along the line.
+
+    Args:
+        sessions: of one machine and environment. order: commit -> position on the first-parent line.
+    """
+    newest = {sha: session for sha, session in sorted(sessions, key=lambda pair: pair[1].began) if sha in order}
+    marks, before = [], None
+    for sha in sorted(newest, key=order.__getitem__):
+        facts = newest[sha].facts
+        if changed := session_facts.changes(before, facts):
+            texts = [f"{name}: {old} → {new}" for name, (old, new) in changed.items()]
+            name, (_, now) = next(iter(changed.items()))
+            label = shortened(f"{name} {now}") + (f" +{len(texts) - 1}" if len(texts) > 1 else "")
+            marks.append({"commit": sha, "kind": "environment", "label": label, "text": "; ".join(texts)})
+        before = facts
+    return marks
+
+
+def finding_marks(
+    items: Iterable[Finding],
+    keys: Sequence[SeriesKey],
+    sessions: Mapping[tuple[str, str], Sessions],
+    order: Mapping[str, int],
+    at: Commits,
+) -> list[Mark]:
+    """Return the findings that series of a page show, oldest position first.
+
+    Args:
+        items: all findings. keys: the page's series. sessions: by machine and environment.
+        order: commit -> position on the first-parent line. at: where marks can stand.
+    """
+    by_slot: dict[Slot, list[SeriesKey]] = defaultdict(list)
+    for key in keys:
+        environment = environment_of(key.environment, key.implementation)
+        by_slot[key.machine, environment, key.benchmark, key.implementation, key.case].append(key)
+    marks = []
+    for item in items:
+        slots = dict.fromkeys(affected.identity.slot for affected in item.affected)
+        shown = [key for slot in slots for key in by_slot.get(slot, ())]
+        commit = _commit_of(item, shown, sessions, order, at) if shown else None
+        if commit is not None:
+            blamed = "" if item.kind is Kind.ENVIRONMENT else f" by {finding_text.blamed(item)}"
+            marks.append(
+                {
+                    "commit": commit,
+                    "id": item.id,
+                    "kind": item.kind.value,
+                    "state": item.state.value,
+                    "open": item.state in OPEN,
+                    "text": f"{item.kind.value}, {item.state.value}: {finding_text.headline(item)}{blamed}",
+                    "page": finding_href(item.id),
+                    "series": list(map(series_name, shown)),
+                }
+            )
+    return sorted(marks, key=lambda mark: (order[mark["commit"]], mark["id"]))
+
+
+def _commit_of(
+    item: Finding,
+    shown: Sequence[SeriesKey],
+    sessions: Mapping[tuple[str, str], Sessions],
+    order: Mapping[str, int],
+    at: Commits,
+) -> str | None:
+    """Return where a finding stands: its newest suspect; of an environment, the oldest commit measured in it."""
+    suspects = [order[sha] for sha in item.commits if sha in order]
+    if suspects:
+        return at(max(suspects))
+    if item.commits:
+        return None  # on another line
+    here = {(key.machine, key.environment) for key in shown}
+    first: dict[str, float] = {}
+    for sha, session in (pair for place in here for pair in sessions.get(place, ())):
+        if sha in order:
+            first[sha] = min(session.began, first.get(sha, session.began))
+    # a finding's time has whole seconds
+    began = max((time for time in first.values() if time < item.found.timestamp() + 1), default=None)
+    return min((sha for sha, time in first.items() if time == began), key=order.__getitem__, default=None)

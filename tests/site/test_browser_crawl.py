@@ -1,0 +1,222 @@
+"""Every page of the site, found by its links, in Chromium from file:// without a network: light, dark, on a phone."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from kernel_velocity.site import report
+from tests.findings.synthetic_extras import HOSTILE, SCRIPT
+from tests.site.site_inspection import DESK, PHONE, SETTLED, kind_of, opened
+
+pytestmark = pytest.mark.slow
+
+SERIOUS = ("serious", "critical")
+ALSO = ("landmark-unique", "aria-allowed-role")  # less than serious, and a name for each region costs nothing
+FEW = 3  # pages of each kind that hostile names are read on
+FOCUS = """() => {
+  let item = document.activeElement;
+  while (item.shadowRoot?.activeElement) item = item.shadowRoot.activeElement; // Bokeh's buttons
+  const style = getComputedStyle(item), box = item.getBoundingClientRect();
+  return {tag: item.tagName, text: item.innerText.trim(), href: item.getAttribute("href"),
+          ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
+          seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight};
+}"""
+
+# All that the keyboard might reach, and what pointers act on in charts, also inside Bokeh's shadow roots
+STOPS = """(() => {
+  const shadow = (item) => item.shadowRoot ? inside(item.shadowRoot) : [];
+  const inside = (root) => [...root.querySelectorAll("*")].flatMap((item) => [item, ...shadow(item)]);
+  const labels = (item) => item.labels?.length || item.getAttribute("aria-labelledby");
+  const named = (item) => Boolean((item.ariaLabel || item.title || item.innerText || "").trim() || labels(item));
+  const kind = (item) => item.matches(".bk-events") ? "bk-events" : item.outerHTML.slice(0, 80);
+  return inside(document).filter((item) => (item.tabIndex >= 0 || item.matches(".bk-events")) && item.checkVisibility())
+    .map((item) => ({tag: kind(item), index: item.tabIndex, named: named(item)}));
+})"""
+
+
+def written(tree, folder):
+    out = folder / "site"
+    report.write_site(results=tree.results, repository=tree.repository, out=out)
+    return tree, out
+
+
+@pytest.fixture(scope="module")
+def plain(whole_tree, tmp_path_factory):
+    return written(whole_tree, tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def hostile(hostile_tree, tmp_path_factory):
+    return written(hostile_tree, tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="module")
+def crawled(chromium, plain):
+    reader = opened(chromium)
+    reader.crawl(plain[1])
+    yield reader
+    reader.tab.context.close()
+
+
+@pytest.fixture(scope="module")
+def crawled_hostile(chromium, hostile):
+    reader = opened(chromium)
+    reader.crawl(hostile[1], most=FEW)
+    yield reader
+    reader.tab.context.close()
+
+
+@pytest.fixture
+def reader(chromium):
+    found = opened(chromium)
+    yield found
+    found.tab.context.close()
+
+
+def one_of_each_kind(pages):
+    return {kind_of(name): name for name in sorted(pages, reverse=True)}
+
+
+def test_nothing_is_wrong_with_any_page(crawled):
+    assert crawled.complaints == []
+
+
+def test_links_lead_to_every_page(plain, crawled):
+    _, out = plain
+    assert set(crawled.pages) == {path.name for path in out.glob("*.html")}
+    listed = [name for _, name, _ in report.NAVIGATION if (out / name).is_file()]
+    if len(listed) > 1:
+        for facts in crawled.pages.values():
+            assert set(listed) <= set(facts["links"])
+
+
+def test_names_that_want_to_be_code_break_no_page(crawled_hostile):
+    assert crawled_hostile.complaints == []
+
+
+def test_names_that_want_to_be_code_are_shown(crawled_hostile):
+    text = re.sub(r"\s+", " ", " ".join(facts["text"] for facts in crawled_hostile.pages.values()))
+    wanted = [HOSTILE.author, HOSTILE.machine, HOSTILE.cpu, *(new for _, new in HOSTILE.spelled)]
+    wanted += [re.sub(r"\s+", " ", message.partition("\n")[0]) for message in HOSTILE.messages]
+    assert [name for name in wanted if name not in text] == []
+
+
+@pytest.mark.parametrize(("scheme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})])
+def test_axe_has_no_serious_finding(plain, crawled, reader, scheme, rules):
+    _, out = plain
+    found = []
+    reader.tab.emulate_media(color_scheme=scheme)
+    for kind, name in one_of_each_kind(crawled.pages).items():
+        reader.tab.goto((out / name).as_uri())
+        said = Axe().run(reader.tab, options={"resultTypes": ["violations"], "preload": False, **rules}).response
+        serious = [item for item in said["violations"] if item["impact"] in SERIOUS or item["id"] in ALSO]
+        found += [(kind, item["id"], node["target"], node["html"]) for item in serious for node in item["nodes"][:3]]
+    assert found == []
+
+
+def test_the_keyboard_reaches_what_matters_and_shows_where_it_is(plain, crawled, reader):
+    _, out = plain
+    for name in one_of_each_kind(crawled.pages).values():
+        reader.tab.goto((out / name).as_uri())
+        stops = []
+        for _ in range(16):
+            reader.tab.keyboard.press("Tab")
+            stops.append(reader.tab.evaluate(FOCUS))
+        reached = [stop for stop in stops if stop["tag"] != "BODY"]
+        assert reached[0]["href"] == "#main", name
+        assert [stop for stop in reached if not (stop["ring"] and stop["seen"])] == [], name
+        linked = {stop["href"] for stop in reached}
+        listed = {page for _, page, _ in report.NAVIGATION if (out / page).is_file()}
+        assert listed <= linked, name
+
+
+def test_every_stop_of_the_keyboard_has_a_name(plain, crawled, reader):
+    _, out = plain
+    drawn = []
+    for name in one_of_each_kind(crawled.pages).values():
+        reader.tab.goto((out / name).as_uri())
+        reader.tab.evaluate(SETTLED)
+        if reader.tab.evaluate("document.querySelector('script.chart-document') !== null"):
+            reader.tab.wait_for_function(f"{STOPS}().some((stop) => stop.tag === 'bk-events')")
+            drawn.append(name.partition("-")[0])
+        stops = [stop for stop in reader.tab.evaluate(f"{STOPS}()") if stop["index"] >= 0]
+        assert stops and [stop for stop in stops if not stop["named"]] == [], name
+    assert sorted(drawn) == ["kernel", "roofline.html"]
+
+
+def test_the_skip_link_leads_past_the_navigation(plain, reader):
+    _, out = plain
+    reader.tab.goto((out / "index.html").as_uri())
+    reader.tab.keyboard.press("Tab")
+    reader.tab.keyboard.press("Enter")
+    assert reader.tab.evaluate("document.activeElement.id") == "main"
+    reader.tab.keyboard.press("Tab")
+    assert reader.tab.evaluate("document.activeElement.closest('main') !== null")
+
+
+def test_on_paper_there_is_no_navigation_and_nothing_is_cut_off(plain, reader):
+    _, out = plain
+    reader.tab.emulate_media(media="print")
+    reader.tab.set_viewport_size(DESK)
+    reader.tab.goto((out / "kernel-matmul-Cpu.html").as_uri())
+    assert not reader.tab.locator(".site, .skip, .controls :is(input, button)").locator("visible=true").count()
+    assert reader.tab.evaluate(
+        "[...document.querySelectorAll('.scroll')].every((e) => e.clientHeight === e.scrollHeight)"
+    )
+
+
+def test_who_wants_no_motion_gets_none(plain, reader):
+    _, out = plain
+    moves = "getComputedStyle(document.querySelector('a')).transitionDuration"
+    reader.tab.emulate_media(reduced_motion="no-preference")
+    reader.tab.goto((out / "index.html").as_uri())
+    assert reader.tab.evaluate(moves) != "0s"
+    reader.tab.emulate_media(reduced_motion="reduce")
+    assert reader.tab.evaluate(moves) == "0s"
+
+
+BAD = {
+    "asked for http://example.org/x.png": '<img alt="" src="http://example.org/x.png">',
+    "error: planted": "<script>throw Error('planted')</script>",
+    "console: planted": "<script>console.error('planted')</script>",
+    "a link leads nowhere": '<a href="gone.html">gone</a>',
+    "a link leads elsewhere": '<a href="http://example.org/">there</a>',
+    "no such place on the page": '<a href="#gone">gone</a>',
+    "'p.: widewide": f"<p>{'wide' * 200}</p>",
+    "a name became code": "<p onclick='0'></p>",
+    "2 h1": "<h1>another</h1>",
+}
+
+
+@pytest.mark.parametrize("complaint", BAD)
+def test_the_reader_complains(tmp_path, reader, complaint):
+    (tmp_path / "index.html").write_text(f"<title>t</title><main><h1>h</h1>{BAD[complaint]}</main>")
+    reader.read(tmp_path, "index.html")
+    assert any(complaint in said for said in reader.complaints), reader.complaints
+    assert any("the same background in the dark" in said for said in reader.complaints)
+
+
+def test_badges_are_pictures_that_fit(plain, reader):
+    _, out = plain
+    for path in sorted(out.glob("badge-*.svg")):
+        reader.tab.set_viewport_size(PHONE)
+        reader.tab.goto(path.as_uri())
+        boxes = reader.tab.evaluate(
+            "[...document.querySelectorAll('text')].map((e) => e.getBBox().x + e.getBBox().width)"
+        )
+        width = int(re.search(r'width="(\d+)"', path.read_text())[1])
+        assert 0 < max(boxes) <= width
+    assert reader.complaints == []
+
+
+def test_a_badge_of_hostile_names_is_one_picture_and_runs_nothing(hostile, reader):
+    _, out = hostile
+    badges = sorted(out.glob("badge-*.svg"))
+    assert badges
+    for path in badges:
+        reader.tab.goto(path.as_uri())
+        assert reader.tab.evaluate("document.querySelectorAll('script, img, image').length") == 0
+        assert reader.tab.evaluate("window.pwned ?? null") is None
+        assert SCRIPT not in path.read_text(encoding="utf-8")
+    assert reader.complaints == []

@@ -1,0 +1,740 @@
+"""A kernel's page in a real browser: large histories, marks, addresses, keys, fingers, lost data, hostile names."""
+
+import itertools
+import json
+import math
+import shutil
+
+import pytest
+
+from kernel_velocity import units
+from kernel_velocity.roofline import model
+from kernel_velocity.site import report
+from kernel_velocity.site.pages import kernel as kernel_page
+from tests import synthetic
+from tests.site import large_site, machine_records
+from tests.site.browser import INKED, POINTS, SOURCE, change, choose, point, range_of, show, source, written
+from tests.site.large_site import CASE, FLOP
+from tests.site.pages import HOSTILE
+
+pytestmark = pytest.mark.slow
+
+PAGE = "kernel-matmul-Cuda.html"
+IMPLEMENTATIONS = ("eager", "compile", "native", "triton")
+LOADED = "Array.from(document.scripts, (script) => script.src.split('/data/')[1]).filter(Boolean)"
+HOSTILE_NAMES = (
+    "native",
+    "eager",
+    "<img src=x onerror=window.pwned=1>",
+    "x" * 300,
+    "line: native",
+    "\u202etfel ot thgir",
+)
+
+
+@pytest.fixture(scope="module")
+def medium(tmp_path_factory):
+    """A site of 600 commits with both cache states, and its folder."""
+    folder = tmp_path_factory.mktemp("medium")
+    found = large_site.make(folder, 600, IMPLEMENTATIONS, states=("hot", "cold"))
+    large_site.write(found, folder / "site")
+    return found, folder / "site"
+
+
+def test_ten_thousand_commits_of_ten_series(tab, tmp_path):
+    """The page holds little, loads what it shows, draws no more than pixels, and the cursor still tells the value."""
+    found = large_site.make(tmp_path, 10_000, (*IMPLEMENTATIONS, *"abcdef"))
+    page = large_site.write(found, tmp_path / "site")
+    assert page.stat().st_size < 1_000_000
+    show(tab, page.parent, PAGE)
+    assert len(tab.evaluate(LOADED)) == 13  # ten series, their newest entries, the commits, the marks
+    assert tab.locator(".status").first.inner_text().startswith("10,000 commits")
+    assert tab.locator(".case tbody tr").count() == 50
+    native = found.series(next(key for key in found.keys if key.implementation == "native"))
+    drawn = source(tab, "line: native")
+    known = [value for value in drawn["y"] if not math.isnan(value)]
+    assert 500 < len(drawn["x"]) < 4000
+    assert max(known) == pytest.approx(FLOP / native.seconds[native.is_measured].min() / 1e9, rel=1e-6)
+    assert min(known) == pytest.approx(FLOP / native.seconds[native.is_measured].max() / 1e9, rel=1e-6)
+    assert source(tab, "dots: native")["x"] == []
+    assert len(source(tab, "changes")["x"]) >= 2
+    x, y = point(tab, 5000, known[0])
+    tab.mouse.move(x, y)
+    tab.mouse.move(x + 0.2, y)
+    tip = tab.locator(".tip")
+    sha = tip.locator("a.sha").inner_text()
+    place = next(index for index, other in enumerate(found.line) if other.startswith(sha))
+    assert abs(place - 5000) <= 10
+    assert units.rate(FLOP / native.seconds[place] / 1e9, "GFLOPS") in tip.text_content()
+    tab.locator(".chart").focus()
+    tab.keyboard.press("End")
+    assert tip.locator("a.sha").inner_text() == found.line[-1][:8]
+    choose(tab, "range", "50")
+    assert len(source(tab, "dots: native")["x"]) == 50
+    assert len(source(tab, "line: native")["x"]) == 50
+
+
+def test_what_is_planted_is_marked(tab, medium):
+    _, out = medium
+    show(tab, out, PAGE)
+    changes = source(tab, "changes")
+    assert [abs(x - place) <= 2 for x, place in zip(changes["x"], (200, 400), strict=True)] == [True, True]
+    assert changes["marker"] == ["triangle", "inverted_triangle"]
+    assert changes["label"][0].endswith("faster")
+    assert source(tab, "tag")["x"] == [99, 199, 299, 399, 499, 599]
+    assert source(tab, "environment")["x"] == [299.5]
+    assert source(tab, "environment")["label"] == [""]  # it would lie on that of a tag
+    assert source(tab, "heads")["x"] == [400]
+    assert source(tab, "heads")["label"] == ["regression, confirmed"]
+    tab.locator(".chart").focus()
+    tab.keyboard.press("Home")
+    for _ in range(20):
+        tab.keyboard.press("PageDown")
+    text = tab.locator(".tip").text_content()
+    for wanted in ("regression, confirmed: time +10.0%", "8 rounds", "Tile the outer loops", "Ada Lovelace"):
+        assert wanted in text
+    change(tab, lambda: tab.uncheck("input[value=native]"))
+    assert source(tab, "changes")["x"] == source(tab, "heads")["x"] == []
+    assert source(tab, "tag")["x"] != []
+    assert tab.locator(".behind:visible .marked tbody tr").count() >= 9
+
+
+def test_a_click_on_the_head_of_a_finding_opens_it_and_elsewhere_the_commit(tab, medium):
+    found, out = medium
+    show(tab, out, PAGE)
+    tab.wait_for_timeout(300)  # the frame may still move
+    heads = source(tab, "heads")
+    x, y = point(tab, heads["x"][0], heads["y"][0])
+    tab.mouse.click(x, y + 3)
+    tab.wait_for_url(f"**/finding-{found.findings[0].id}.html")
+
+
+def test_failed_commits_say_why_and_break_the_line(tab, medium):
+    _, out = medium
+    show(tab, out, PAGE)
+    choose(tab, "range", "50")
+    tab.locator(".chart").focus()
+    tab.keyboard.press("Home")
+    while "wrong by 3e-2" not in tab.locator(".tip").text_content():
+        tab.keyboard.press("ArrowRight")
+    assert "failed" in tab.locator(".tip").text_content()
+    assert tab.locator(".tip a.sha").inner_text() == medium[0].line[581][:8]  # 97 * 6 - 1
+    assert any(math.isnan(value) for value in source(tab, "line: native")["y"])
+
+
+def test_every_quantity_is_what_its_formula_says(tab, medium):
+    found, out = medium
+    show(tab, out, PAGE)
+    choose(tab, "range", "200")
+    at = {(key.benchmark[-4:].strip("_"), key.implementation): found.series(key).seconds[500] for key in found.keys}
+    hot, eager, cold = at["hot", "native"], at["hot", "eager"], at["cold", "native"]
+    line = model.roofline(
+        flops=FLOP, bytes=large_site.BYTES, seconds=hot, roofs=found.roof_choice(None, None).roofs, dtype="float32"
+    )
+    wanted = {
+        "GFLOPS": FLOP / hot / 1e9,
+        "µs": hot * 1e6,
+        "speed-up": eager / hot,
+        "efficiency": 100 * line.efficiency,
+        "cache benefit": line.cache_benefit,
+        "cold / hot": cold / hot,
+        "error": 1.5e-7,
+    }
+    offered = tab.eval_on_selector_all("select[name=unit] option", "(all) => all.map((each) => each.value)")
+    assert offered == list(wanted)
+    for name, value in wanted.items():
+        if name != "GFLOPS":
+            choose(tab, "unit", name)
+        drawn = source(tab, "line: native")
+        assert drawn["y"][drawn["x"].index(500)] == pytest.approx(value, rel=1e-5), name
+    choose(tab, "unit", "GFLOPS")
+    choose(tab, "state", "cold")
+    drawn = source(tab, "line: native")
+    assert drawn["y"][drawn["x"].index(500)] == pytest.approx(FLOP / cold / 1e9, rel=1e-5)
+    assert tab.locator(".behind:visible h2").inner_text().endswith("cold")
+
+
+def test_a_choice_survives_reload_and_is_shared_by_its_address(tab, medium):
+    _, out = medium
+    show(tab, out, PAGE)
+    assert "#" not in tab.url
+    for name, value in (("unit", "efficiency"), ("state", "cold"), ("range", "50"), ("scale", "close")):
+        choose(tab, name, value)
+    change(tab, lambda: tab.uncheck("input[value=compile]"))
+    address = tab.url
+
+    def state():
+        chosen = "(all) => all.map((each) => each.type === 'checkbox' ? each.checked : each.value)"
+        return (
+            tab.eval_on_selector_all("form select, form input", chosen),
+            range_of(tab, "x"),
+            repr(source(tab, "line: native")),  # NaN equals nothing, but its text
+        )
+
+    before = state()
+    assert before[1] == [549.5, 599.5]
+    tab.reload()
+    tab.wait_for_selector("section.trend[data-ready=yes]")
+    assert state() == before
+    tab.goto("about:blank")
+    tab.goto(address)
+    tab.wait_for_selector("section.trend[data-ready=yes]")
+    assert state() == before
+    change(tab, lambda: tab.evaluate("window.location.hash = ''"))
+    assert range_of(tab, "x") == [-0.5, 599.5]
+
+
+@pytest.mark.parametrize(
+    "address", ["#unit=%3Cb%3E&case=nothing&range=-1&hide=nobody&machine=x", "#place-1-hot", "#%", "#="]
+)
+def test_an_address_that_makes_no_sense_shows_the_page_as_it_begins(tab, medium, address):
+    _, out = medium
+    tab.goto((out / PAGE).as_uri() + address)
+    tab.wait_for_selector("section.trend[data-ready=yes]")
+    assert range_of(tab, "x") == [-0.5, 599.5]
+    assert tab.input_value("select[name=case]") == CASE
+
+
+def test_keys_alone_are_enough(tab, site):
+    tree, out = site
+    show(tab, out, "kernel-matmul-Cpu.html")
+    for _ in range(30):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.className") == "chart":
+            break
+    tab.keyboard.press("ArrowLeft")
+    assert tab.locator(".tip a.sha").inner_text() == tree.commits[-1][:8]
+    tab.keyboard.press("Escape")
+    assert tab.locator(".tip").is_hidden()
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"**/commit-{tree.commits[-2][:8]}.html")
+
+
+def test_a_finger_shows_first_and_opens_then(chromium, site):
+    tree, out = site
+    context = chromium.new_context(offline=True, has_touch=True, viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    show(page, out, "kernel-matmul-Cpu.html")
+    page.wait_for_timeout(300)
+    x, y = point(page, 2, 1)
+    page.touchscreen.tap(x, y)
+    assert page.locator(".tip a.sha").inner_text() == tree.commits[2][:8]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    x, y = point(page, 2, 1)
+    page.touchscreen.tap(x, y)
+    page.wait_for_url(f"**/commit-{tree.commits[2][:8]}.html")
+    context.close()
+
+
+def test_the_table_is_filled_from_the_data_on_demand(tab, medium):
+    found, out = medium
+    show(tab, out, PAGE)
+    card = tab.locator(".behind:visible .case:visible")
+    assert card.locator("tbody tr").count() == 50  # half of them from the data
+    assert card.locator(".further .count").text_content() == "the newest 50 of 600 commits"
+    shown = card.locator("tbody tr").first.locator("td .detail").first.text_content()
+    card.get_by_role("button", name="show all").click()
+    tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
+    assert card.locator("tbody tr").last.locator("a.sha").text_content() == found.line[0][:8]
+    assert card.get_by_role("button").count() == 0
+    key = found.keys[0]
+    cell = card.locator("tbody tr").last.locator("td").first
+    assert cell.locator(".text").text_content() == units.rate(found.series(key).gflops[0], "GFLOPS")
+    assert shown.count(" to ") == cell.locator(".detail").text_content().count(" to ") == 1
+
+
+def test_changes_are_those_that_the_page_says_of_the_newest(tab, medium):
+    """The script compares as series/changes.py does, over failed commits and ends of files, in the same words."""
+    found, out = medium
+    show(tab, out, PAGE)
+    card = tab.locator(".behind:visible .case:visible")
+    card.get_by_role("button", name="show all").click()
+    tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
+    heads = card.locator("thead th bdi").all_text_contents()
+    keys = {key.implementation: key for key in found.keys if key.benchmark.endswith("hot")}
+    for column, name in enumerate(heads):
+        told = tab.evaluate(
+            """(column) => [...document.querySelectorAll('.behind:not([hidden]) .case tbody tr')].map((row) => {
+              const cell = row.querySelectorAll('td')[column];
+              return [cell.querySelector('.change')?.textContent ?? "", cell.classList[1] ?? ""];
+            })""",
+            column,
+        )
+        series = found.series(keys[name])
+        (cells,) = kernel_page.recent([series], 0)
+        wanted = {found.line[place]: [change, tone] for place, ((_, _, change, tone), _) in cells.items()}
+        assert told == [wanted.get(sha, ["", "absent"]) for sha in reversed(found.line)]
+        assert sum(text != "" for text, _ in told) > 500
+    failed = card.locator("td.failed")
+    assert (
+        failed.locator("sup.marks").all_text_contents() == ["1"] * failed.count() != []
+    )  # also where a script made it
+    assert set(card.locator(".remarks").all_text_contents()) == {
+        "contended in 1 of 8 rounds"
+    }  # no footnote of the page
+
+
+def test_the_source_of_any_version_is_shown_as_text(tab, tmp_path):
+    old, new = "// <b>one</b>\n", "// </pre><script>window.pwned=1</script>\n"
+    files = {0: {"kernels/matmul/matmul.cpp": old}, 3: {"kernels/matmul/matmul.cpp": new}}
+    tree, out = written(synthetic.build(tmp_path, files=files))
+    show(tab, out, "kernel-matmul-Cpu.html")
+    source_part = tab.locator(".source")
+    assert source_part.locator("pre").is_hidden()
+    source_part.locator("summary").click()
+    assert source_part.locator("pre").text_content() == new
+    assert source_part.locator("option").count() == 2
+    source_part.locator("select").select_option(tree.commits[0])
+    tab.wait_for_function(f"document.querySelector('.source pre').textContent === {old!r}")
+    assert source_part.locator("h3").all_inner_texts() == ["matmul.cpp"]
+    assert tab.evaluate("window.pwned") is None
+    change(tab, lambda: tab.select_option("select[name=unit]", "µs"))  # leaves the source in the address
+    tab.reload()
+    tab.wait_for_function(f"document.querySelector('.source pre').textContent === {old!r}")
+    assert source_part.locator("pre").is_visible() and tab.input_value("select[name=unit]") == "µs"
+    tab.go_back()
+    tab.go_back()
+    tab.wait_for_function(f"document.querySelector('.source pre').textContent === {new!r}")
+    show(tab, out, "kernel-add_mul_exp-Cpu.html")
+    assert tab.locator(".source").count() == 0
+
+
+def test_machines_are_a_choice_that_the_address_names(tab, tmp_path):
+    tree = synthetic.build(tmp_path)
+    other = "<b>\u05e9 & machine=x#"
+    synthetic.write_json(tree.results / other / "machine.json", {"machine": other, "version": 1})
+    synthetic.write_commit(tree.results, tree.commits[0], 0, machine=other)
+    _, out = written(tree)
+    show(tab, out, "kernel-matmul-Cpu.html")
+    assert tab.locator(".status").first.inner_text().startswith("1 commit")  # "<" comes first
+    choose(tab, "machine", "place-2")
+    assert tab.locator(".status").first.inner_text().startswith("5 commits")
+    choose(tab, "machine", "place-1")
+    assert tab.locator(".behind:visible h2 bdi").inner_text() == other
+    choose(tab, "machine", "place-2")
+    tab.reload()
+    tab.wait_for_selector("section.trend[data-ready=yes]")
+    assert tab.locator(".behind:visible h2 bdi").inner_text() == synthetic.MACHINE
+    assert "machine=bench-1" in tab.url
+
+
+def test_marks_follow_the_readers_colours(tab, medium):
+    _, out = medium
+    tab.emulate_media(color_scheme="light")
+    show(tab, out, PAGE)
+    light = source(tab, "heads")["colour"]
+    tab.emulate_media(color_scheme="dark")
+    tab.wait_for_function(f"({SOURCE})('heads').colour[0] !== {light[0]!r}")
+
+
+@pytest.mark.parametrize("length", [1, 3, 120])
+def test_names_that_want_to_be_code_are_shown(tab, tmp_path, length):
+    found = large_site.make(
+        tmp_path,
+        length,
+        HOSTILE_NAMES,
+        machine="\u05e9\u05dc\u05d5\u05dd <b>bench</b>",
+        subjects=HOSTILE,
+        tag_names=("$$\\frac{1}{2}$$ <b>", "v" * 300),
+        details=(),
+    )
+    large_site.write(found, tmp_path / "site")
+    tab.set_viewport_size({"width": 390, "height": 800})
+    show(tab, tmp_path / "site", PAGE)
+    assert tab.locator(".status").first.inner_text().startswith(f"{length} commit")
+    tab.locator(".chart").focus()
+    for index in range(min(length, 3)):
+        tab.keyboard.press("ArrowLeft")
+        text = tab.locator(".tip").text_content()
+        assert HOSTILE[(length - 1 - index) % len(HOSTILE)].partition("\n")[0].strip() in text
+        assert all(name in text for name in HOSTILE_NAMES)
+    assert tab.evaluate("window.pwned") is None
+    assert tab.locator("img, main b").count() == 0
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_data_that_is_missing_is_named(chromium, tmp_path):
+    found = large_site.make(tmp_path, 3, ("eager",))
+    page = large_site.write(found, tmp_path / "site")
+    (lost,) = (tmp_path / "site" / "data").glob(f"series-{16 * '[0-9a-f]'}.js")
+    lost.unlink()
+    context = chromium.new_context(offline=True)
+    opened = context.new_page()
+    opened.goto(page.as_uri())
+    opened.wait_for_function("document.querySelector('.status').textContent !== ''")
+    said = opened.locator(".status").first.inner_text()
+    assert said.startswith(
+        f"data/{lost.name} cannot be loaded, so this is not shown: \u2068eager\u2069; write the site again"
+    )
+    assert opened.locator(".case:visible").count() == 1
+    context.close()
+
+
+# ---- tables -----------------------------------------------------------------------------------------------------
+
+CARD = ".behind:visible .case:visible"
+TOLD = ".behind-chart tbody tr"
+SEEN = "(row) => row.cells[1].checkVisibility({ contentVisibilityAuto: true })"
+LAST = "[...document.querySelectorAll('.behind:not([hidden]) .case:not([hidden]) tbody tr')].at(-1)"
+PLACES = """(row) => [...row.cells].map((cell) => {
+  const { left, width } = cell.getBoundingClientRect();
+  return [Math.round(left), Math.round(width)];
+})"""
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A site of 1300 commits of two series, and its folder."""
+    folder = tmp_path_factory.mktemp("long")
+    found = large_site.make(folder, 1300, ("eager", "native"))
+    large_site.write(found, folder / "site")
+    return found, folder / "site"
+
+
+def test_what_the_chart_shows_is_a_table_in_its_unit(tab, long):
+    found, out = long
+    show(tab, out, PAGE)
+    tab.click(".behind-chart summary")
+    assert tab.locator(TOLD).count() == 50
+    newest = tab.locator(TOLD).first
+    assert newest.locator("a.sha").inner_text() == found.line[-1][:8]
+    series = found.series(found.keys[1])
+    assert newest.locator("td .text").nth(1).inner_text() == units.rate(series.gflops[-1], "GFLOPS")
+    choose(tab, "unit", "µs")
+    assert newest.locator("td .text").nth(1).inner_text() == f"{units.significant(1e6 * series.seconds[-1])} µs"
+    assert "time" in tab.locator(".behind-chart summary").inner_text()
+    change(tab, lambda: tab.uncheck("input[value=eager]"))
+    assert tab.locator(".behind-chart thead th").all_inner_texts() == ["commit", "native"]
+
+
+def test_rows_that_are_added_stand_under_their_heads_and_wait_to_be_seen(tab, long):
+    """Laid out at once, a table of 10,000 rows of ten series keeps the page for seconds each time that it grows."""
+    _, out = long
+    show(tab, out, PAGE)
+    button = tab.locator(f"{CARD} button")
+    button.evaluate("""(button) => {
+      window.said = [];
+      new MutationObserver(() => window.said.push(button.textContent)).observe(button, { childList: true });
+    }""")
+    button.click()
+    rows = tab.locator(f"{CARD} tbody tr")
+    tab.wait_for_function(
+        "document.querySelectorAll('.behind:not([hidden]) .case:not([hidden]) tbody tr').length === 1300"
+    )
+    assert tab.evaluate("window.said") == [
+        "0 of 1,250 added",
+        "400 of 1,250 added",
+        "800 of 1,250 added",
+        "1,200 of 1,250 added",
+    ]
+    assert rows.last.evaluate(SEEN) is False
+    heads = tab.locator(f"{CARD} thead tr").evaluate(PLACES)
+    rows.last.scroll_into_view_if_needed()
+    tab.wait_for_function(f"({SEEN})({LAST})")
+    assert rows.last.evaluate(PLACES) == heads == rows.first.evaluate(PLACES)
+
+
+def test_every_choice_is_a_step_back(tab, long):
+    _, out = long
+    show(tab, out, PAGE)
+    first = tab.input_value("select[name=unit]")
+    choose(tab, "unit", "µs")
+    change(tab, lambda: tab.uncheck("input[value=eager]"))
+    change(tab, tab.go_back)
+    assert tab.is_checked("input[value=eager]") and tab.input_value("select[name=unit]") == "µs"
+    change(tab, tab.go_back)
+    assert tab.input_value("select[name=unit]") == first and PAGE in tab.url
+
+
+# ---- what the chart draws ----------------------------------------------------------------------------------------
+
+NAMES = ("eager", "compile", "native", "triton", *"abcdef")
+FOCUSED = """() => {
+  let item = document.activeElement;
+  while (item.shadowRoot?.activeElement) item = item.shadowRoot.activeElement;
+  const name = item.title || item.getAttribute("aria-label") || item.textContent.trim();
+  return {inChart: document.activeElement.closest(".chart") !== null, name};
+}"""
+FRAME = """() => {
+  const view = Bokeh.index.get_by_id(Bokeh.documents[0].roots()[0].id);
+  const box = view.el.getBoundingClientRect(), {left, right, top, bottom} = view.frame.bbox;
+  return {left: box.x + left, right: box.x + right, middle: box.y + (top + bottom) / 2};
+}"""
+# From where to where each label of a finding reaches, and where the heads are, px
+LABELS = """() => {
+  const plot = Bokeh.documents[0].roots()[0];
+  const scale = Bokeh.index.get_by_id(plot.id).frame.x_scale;
+  const {x, label, align, offset} = plot.renderers.find((item) => item.name === "heads").data_source.data;
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = "12px helvetica";
+  return Array.from(x, (at, index) => {
+    const begin = scale.compute(at) + offset[index], length = pen.measureText(label[index]).width;
+    return {at: scale.compute(at), text: label[index], from: begin - (align[index] === "right" ? length : 0),
+            to: begin + (align[index] === "right" ? 0 : length)};
+  });
+}"""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A site of 120 commits, ten implementations and three findings close together."""
+    folder = tmp_path_factory.mktemp("many")
+    found = large_site.make(folder, 120, NAMES, findings_at=(0.6, 0.625, 0.66))
+    large_site.write(found, folder / "site")
+    return folder / "site"
+
+
+def test_a_key_on_the_toolbar_is_the_toolbars(tab, many):
+    show(tab, many, PAGE)
+    address = tab.url
+    tab.locator(".chart").focus()
+    tab.keyboard.press("ArrowLeft")
+    stops = []
+    for _ in range(4):
+        tab.keyboard.press("Tab")
+        stops.append(tab.evaluate(FOCUSED))
+    inside = [stop for stop in stops if stop["inChart"]]
+    assert len(inside) >= 3
+    assert all(stop["name"] for stop in inside)
+    tab.locator(".chart").focus()
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    tab.wait_for_timeout(300)
+    assert tab.url == address
+
+
+def test_a_zoom_to_the_right_edge_fits_dots_and_ticks_to_what_is_seen(tab, many):
+    show(tab, many, PAGE)
+    tab.wait_for_function(f"({INKED})() > 500")
+    tool = "Bokeh.documents[0].roots()[0].toolbar.tools.find((item) => item.type === 'BoxZoomTool')"
+    tab.evaluate(f"({tool}).active = true")
+    frame = tab.evaluate(FRAME)
+    wide = frame["right"] - frame["left"]
+    tab.mouse.move(frame["right"] - 0.05 * wide, frame["middle"])
+    tab.mouse.down()
+    tab.mouse.move(frame["right"] - 4, frame["middle"] + 5, steps=3)
+    tab.mouse.move(frame["right"] + 15, frame["middle"] + 5, steps=3)
+    tab.mouse.up()
+    tab.wait_for_function("Bokeh.documents[0].roots()[0].x_range.start > 100")
+    tab.wait_for_timeout(200)
+    start, end = range_of(tab, "x")
+    assert end == pytest.approx(119.5)
+    seen = list(range(math.ceil(start), 120))
+    assert source(tab, "dots: native")["x"] == seen
+    ticks = tab.evaluate("Array.from(Bokeh.documents[0].roots()[0].below[0].ticker.ticks)")
+    assert ticks == seen
+
+
+def test_values_without_neighbours_leave_ink(tab, tmp_path):
+    found = large_site.make(tmp_path, 400, ("eager", "native"), takes_turns=True)
+    large_site.write(found, tmp_path / "site")
+    show(tab, tmp_path / "site", PAGE)
+    assert source(tab, "dots: native")["x"] == []
+    tab.wait_for_function(f"({INKED})() > 500")
+    for part in ("line", "band"):
+        drawn = source(tab, f"{part}: native")
+        known = [x for x, y in zip(drawn["x"], drawn["y"], strict=True) if not math.isnan(y)]
+        assert len(set(known)) == 2 * (200 - 2)  # two ends of each; two failed
+    choose(tab, "range", "50")
+    assert len(source(tab, "dots: native")["x"]) == 50
+    drawn = source(tab, "line: native")["x"]
+    assert drawn == [round(x) for x in drawn]  # a dot needs no dash
+
+
+def test_ten_implementations_have_ten_looks_of_line_and_swatch(tab, many):
+    show(tab, many, PAGE)
+    lines = tab.evaluate("""() => Bokeh.documents[0].roots()[0].renderers.filter(({name}) => name.startsWith("line: "))
+      .map(({glyph}) => JSON.stringify([glyph.line_color, glyph.line_dash]))""")
+    swatches = tab.eval_on_selector_all(
+        "fieldset .swatch",
+        "(all) => all.map(getComputedStyle).map((style) => style.backgroundColor + style.maskImage)",
+    )
+    assert len(lines) == len(swatches) == len(NAMES)
+    assert len(set(lines)) == len(set(swatches)) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("unit", "is_of_time"), [("GFLOPS", True), ("efficiency", True), ("speed-up", False), ("error", False)]
+)
+def test_the_tip_says_of_a_time_only_what_belongs_to_one(tab, many, unit, is_of_time):
+    tab.goto((many / PAGE).as_uri() + f"#unit={unit}")
+    tab.wait_for_selector("section.trend[data-ready=yes]")
+    tab.locator(".chart").focus()
+    tab.keyboard.press("End")
+    text = tab.locator(".tip .figures", has_text="native").text_content()
+    assert [word in text for word in ("8 rounds", " to ")] == [is_of_time] * 2
+    assert "interval unknown" not in text
+    assert any(word in text for word in ("faster", "slower")) == is_of_time
+    assert bool(source(tab, "changes")["x"]) == is_of_time
+
+
+def test_no_label_of_a_finding_is_crossed_by_another_finding(tab, many):
+    show(tab, many, PAGE)
+    labels = tab.evaluate(LABELS)
+    assert [label["text"] for label in labels] == ["regression, confirmed", "", "regression, confirmed"]
+    frame = tab.evaluate(FRAME)
+    named = [label for label in labels if label["text"]]
+    for label in named:
+        assert [other["at"] for other in labels if label["from"] < other["at"] < label["to"]] == []
+        assert label["from"] > 0
+        assert label["to"] < frame["right"]
+    for one, other in itertools.pairwise(named):
+        assert one["to"] < other["from"]
+
+
+def test_an_implementation_that_is_nowhere_is_no_choice(tab, tmp_path):
+    found = large_site.make(tmp_path, 5, ("eager", "native", "triton"), nowhere=("triton",))
+    large_site.write(found, tmp_path / "site")
+    show(tab, tmp_path / "site", PAGE)
+    assert tab.locator("fieldset label:visible").all_inner_texts() == ["eager", "native"]
+    tab.locator(".chart").focus()
+    tab.keyboard.press("End")
+    assert "triton" not in tab.locator(".tip").text_content()
+    assert tab.locator(".case thead th").all_inner_texts() == ["commit", "eager", "native", "triton"]
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_table_is_cut_through_a_row(tab, many, width):
+    tab.set_viewport_size({"width": width, "height": 900})
+    show(tab, many, PAGE)
+    tab.wait_for_function("document.querySelector('.case .scroll').style.getPropertyValue('--end') !== ''")
+    tab.wait_for_timeout(200)
+    cut = tab.evaluate("""() => Array.from(document.querySelectorAll(".behind .scroll")).map((scroll) => {
+      const end = scroll.getBoundingClientRect().top + scroll.clientHeight;
+      const boxes = Array.from(scroll.querySelectorAll("tbody tr"), (row) => row.getBoundingClientRect());
+      return boxes.filter(({top, bottom}) => top < end - 1.5 && bottom > end + 1.5).length;
+    })""")
+    assert cut
+    assert set(cut) == {0}
+    tab.emulate_media(media="print")
+    assert tab.evaluate("[...document.querySelectorAll('.scroll')].every((e) => e.clientHeight === e.scrollHeight)")
+
+
+# ---- lost data --------------------------------------------------------------------------------------------------
+
+KERNEL = "kernel-matmul-Cpu.html"
+SERIES = "series-" + 16 * "[0-9a-f]"
+
+
+@pytest.fixture
+def damaged(site, tmp_path):
+    """A site that a test may damage."""
+    return shutil.copytree(site[1], tmp_path / "site")
+
+
+@pytest.fixture
+def page(chromium):
+    """A tab that may complain: a script that is cut off is a syntax error."""
+    context = chromium.new_context(offline=True, viewport={"width": 1200, "height": 900})
+    yield context.new_page()
+    context.close()
+
+
+def files(out, **said):
+    """Return the data files of the kernel's series of which all this is said."""
+    series = json.loads((out / "data" / "kernel-matmul-Cpu.json").read_text())["series"]
+    found = [item for item in series if all(item[name] == value for name, value in said.items())]
+    assert found
+    return [out / "data" / f"{item['name']}.js" for item in found]
+
+
+def status(page):
+    return page.locator(".status").first.inner_text()
+
+
+@pytest.mark.parametrize("kept", [0, 200])
+def test_a_file_that_is_cut_off_is_named_the_rest_is_shown_and_it_is_loaded_again(page, damaged, kept):
+    (path,) = files(damaged, implementation="eager", case="float32-512x512x512")
+    whole = path.read_text()
+    path.write_text(whole[:kept])
+    page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
+    page.wait_for_selector("section.trend[data-ready=yes]", timeout=8000)
+    assert status(page).startswith(f"data/{path.name} is damaged, so this is not shown: \u2068eager\u2069; write")
+    assert status(page).endswith("5 commits")
+    assert len(source(page, "line: native")["y"]) == 5
+    assert source(page, "line: eager")["y"] == []
+    path.write_text(whole)
+    page.select_option("select[name=unit]", "µs")
+    page.wait_for_function("document.querySelector('.status').textContent === '5 commits'")
+    assert len(source(page, "line: eager")["y"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "said"),
+    [
+        ("compare.html", SERIES, "series could not be loaded: their files in data/ are missing or damaged."),
+        ("compare.html", "series-index", "data/series-index.js is damaged"),
+        ("roofline.html", SERIES, "Older values cannot be loaded: the newest are drawn."),
+        ("measurement.html", "rounds-????????-*", "The rounds of this commit cannot be loaded."),
+    ],
+)
+def test_no_page_waits_for_ever_for_what_is_damaged(page, damaged, name, pattern, said):
+    files = list((damaged / "data").glob(f"{pattern}.js"))
+    assert files
+    for path in files:
+        path.write_text(path.read_text()[:60])
+    page.goto((damaged / name).as_uri())
+    page.wait_for_function(f"document.querySelector('main').textContent.includes({said!r})", timeout=8000)
+
+
+def test_a_lost_series_does_not_leave_the_chart_of_another_test_case(page, damaged):
+    page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
+    page.wait_for_selector("section.trend[data-ready=yes]")
+    before = source(page, "line: native")["y"]
+    lost = files(damaged, case="float32-256x256x256")
+    for path in lost:
+        path.unlink()
+    page.select_option("select[name=case]", "float32-256x256x256")
+    page.wait_for_function("document.querySelector('.status').textContent.includes('cannot be loaded')")
+    assert len(before) == 5
+    assert source(page, "line: native")["y"] == []
+    assert all(path.name in status(page) for path in lost)
+    page.select_option("select[name=case]", "float32-512x512x512")
+    page.wait_for_function("document.querySelector('.status').textContent === '5 commits'")
+    assert source(page, "line: native")["y"] == before
+
+
+def test_files_of_two_reports_are_not_joined(page, damaged):
+    """The site was written again while the page was open: half of a series would be missing, or be there twice."""
+    newest = list((damaged / "data").glob("newest-*.js"))
+    assert newest
+    for path in newest:
+        text = path.read_text()
+        assert '"before":0,' in text
+        path.write_text(text.replace('"before":0,', '"before":64,'))
+    page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
+    page.wait_for_selector("section.trend[data-ready=yes]", timeout=8000)
+    assert " is of another report than data/newest-" in status(page)
+    assert source(page, "line: native")["y"] == source(page, "line: eager")["y"] == []
+
+
+# ---- other threads ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_two_threads(tree, tmp_path):
+    """The of_two_threads of a tree whose newest commit was measured with two threads, the others with one."""
+    for index in range(5):
+        machine_records.add_session(tree, index, threads="2" if index == 4 else "1")
+    machine_records.add_ceilings(tree, 0, threads=1)
+    machine_records.add_ceilings(tree, 4, threads=2)
+    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
+    return tree, tmp_path / "site"
+
+
+def test_a_kernels_page_has_no_efficiency_of_them(tab, of_two_threads):
+    tab.goto((of_two_threads[1] / "kernel-matmul-Cpu.html").as_uri() + "#unit=efficiency")
+    tab.wait_for_selector("section.trend[data-ready=yes]")
+    *others, newest = tab.evaluate(POINTS, "native")["y"]
+    assert [str(value) for value in others] == ["nan"] * 4 and newest > 0
+    tab.locator(".chart").focus()
+    tab.keyboard.press("Home")
+    tip = tab.locator(".tip")
+    tip.wait_for(state="visible")
+    assert "measured with other threads than the roofs" in tip.inner_text()
+    tab.select_option("select[name=unit]", "GFLOPS")
+    tab.wait_for_function("document.querySelector('section.trend').dataset.drawn === '2'")
+    assert min(tab.evaluate(POINTS, "native")["y"]) > 0

@@ -1,0 +1,369 @@
+"""The data files: series, commits, rounds, fits, traces, findings; and that they say what the results say."""
+
+import dataclasses
+import json
+import math
+import random
+import statistics
+from pathlib import Path
+
+import git
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from kernel_velocity.findings import evidence_store, text
+from kernel_velocity.harness import telemetry
+from kernel_velocity.harness.stopping import Reason
+from kernel_velocity.site import series_data
+from kernel_velocity.site.pages import findings, measurement
+from kernel_velocity.site.writer import DataFile, json_bytes, series_name
+from kernel_velocity.stats import growth
+from tests import synthetic
+from tests.findings import evidenced
+from tests.golden import check_golden
+from tests.site import machine_records
+from tests.site.pages import edit, page_of, read, rendered, results_file
+
+GOLDEN = Path(__file__).parent / "golden"
+NATIVE = ("matmul.Cpu.time_hot", "native", "float32-512x512x512")
+KEYS = {
+    *("format", "machine", "environment", "benchmark", "implementation", "case", "version", "flop", "operation"),
+    *("bytes", "commit", "outcome", "seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high"),
+    *("before", "newest", "rounds", "method", "remarks"),
+}
+
+
+def as_json(value):
+    return json.loads(json_bytes(value() if callable(value) else value))
+
+
+def as_text(value):
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def key_of(site, benchmark, implementation, case):
+    (key,) = [
+        key for key in site.keys if (key.benchmark, key.implementation, key.case) == (benchmark, implementation, case)
+    ]
+    return key
+
+
+# ---- series --------------------------------------------------------------------------------------------------------
+
+
+def files(tree):
+    return {made.name: as_json(made.value) for made in series_data.build(read(tree))}
+
+
+def whole(made, name):
+    """Return a series' own file with its newest entries added, as html_templates/static/kv.js does."""
+    older = made[name]
+    newest = made[older["newest"]]
+    assert newest["before"] == older["before"]
+    newer = newest["series"].get(name)
+    if newer is None:
+        return older
+    joined = {column: older[column] + newer[column] for column in newer if column != "remarks"}
+    remarks = {str(int(entry) + len(older["commit"])): texts for entry, texts in newer["remarks"].items()}
+    return {**older, **joined, "remarks": older["remarks"] | remarks}
+
+
+@pytest.fixture(params=[64, 2, 5], ids=["all are new", "four of five are older", "none is new"])
+def step(request, monkeypatch):
+    monkeypatch.setattr(series_data, "STEP", request.param)
+
+
+def test_commits_golden(tree, accept):
+    git.Repo(tree.repository).create_tag("v1.0", ref=tree.commits[2])
+    check_golden(GOLDEN / "commits_data.json", as_text(files(tree)["commits"]), accept=accept)
+
+
+def test_index_golden(tree, accept):
+    check_golden(GOLDEN / "series_index_data.json", as_text(files(tree)["series-index"]), accept=accept)
+
+
+def test_series_golden(tree, accept):
+    site = read(tree)
+    columns = site.series(key_of(site, "add_mul_exp.Cpu.time_hot", "triton", "float32-5M"))
+    made = as_json(series_data.series(columns, 5, series_data.Encoder(site.line)))
+    check_golden(GOLDEN / "series_data.json", as_text(made), accept=accept)
+
+
+def test_commit_says_where_it_was_measured(tree):
+    synthetic.write_json(tree.results / "gpu-2" / "machine.json", synthetic.machine_json("gpu-2"))
+    for index in (3, 4):
+        synthetic.write_commit(tree.results, tree.commits[index], index, machine="gpu-2")
+    assert [commit["places"] for commit in files(tree)["commits"]["commits"]] == [[0], [0], [0], [0, 1], [0, 1]]
+
+
+@pytest.mark.usefixtures("step")
+def test_every_series_has_a_file_with_columns_of_one_length(tree):
+    made = files(tree)
+    listed = {entry["name"]: entry["newest"] for entry in made["series-index"]["series"]}
+    assert set(made) == {"commits", "series-index", *listed, *listed.values()}
+    assert (len(listed), len(set(listed.values()))) == (12, 2)  # a file of the newest for each benchmark
+    for name, newest in listed.items():
+        assert made[name].keys() == KEYS
+        assert made[name]["newest"] == newest
+        columns = [value for value in whole(made, name).values() if isinstance(value, list)]
+        assert {len(column) for column in columns} == {5}
+
+
+@pytest.mark.usefixtures("step")
+def test_series_says_what_its_measurements_say(tree):
+    site = read(tree)
+    key = key_of(site, *NATIVE)
+    made, columns = whole(files(tree), series_name(key)), site.series(key)
+    for entry in range(len(columns)):
+        item = columns.measurement(entry, site.line)
+        assert made["commit"][entry] == item.commit
+        assert made["outcome"][entry] == item.outcome.value
+        np.testing.assert_allclose(made["seconds"][entry], item.seconds, rtol=10 ** (1 - series_data.DIGITS))
+        np.testing.assert_allclose(made["high"][entry], item.interval.high, rtol=10 ** (1 - series_data.DIGITS))
+        assert (made["rounds"][entry], made["method"][entry]) == (item.rounds, item.method)
+        assert made["remarks"].get(str(entry), []) == list(item.warnings)
+
+
+@pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
+def test_one_more_commit_leaves_the_series_own_files(tree, monkeypatch, step, older):
+    monkeypatch.setattr(series_data, "STEP", step)
+    monkeypatch.setattr(growth, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
+    monkeypatch.setattr(growth, "GROWTH", 2)
+    newest = list(tree.results.rglob(f"{tree.commits[4][:8]}-*"))
+    assert newest
+    after = {made.name: made.inputs for made in series_data.build(read(tree)) if made.inputs}
+    for path in newest:
+        path.unlink()
+    before = {made.name: made.inputs for made in series_data.build(read(tree)) if made.inputs}
+    changed = {name.split("-")[0] for name in before if before[name] != after[name]}
+    assert changed == ({"newest"} if older < 5 else {"newest", "series"})
+    assert len(before) == len(after) == 14
+
+
+def test_file_name_is_of_the_whole_key_and_the_same_at_every_run(tree):
+    key = read(tree).keys[0]
+    assert series_name(key) == "series-1a1cb34dfef53cd9"
+    others = {series_name(dataclasses.replace(key, **{field.name: "x"})) for field in dataclasses.fields(key)}
+    assert len(others | {series_name(key)}) == 7
+
+
+def test_hostile_names_are_data(tmp_path):
+    tree = synthetic.build(tmp_path, messages=("</script>\u2028\N{ROCKET}",) * 5, machine="<script>")
+    made = files(tree)
+    assert made["series-index"]["places"][0]["machine"] == "<script>"
+    assert made["commits"]["commits"][0]["subject"] == "</script>\u2028\N{ROCKET}"
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in made)
+
+
+@given(arrays.arrays(np.float64, 5, elements=st.floats(min_value=1e-15, max_value=1e6)))
+def test_times_have_seven_digits(values):
+    rounded = series_data.significant(values)
+    np.testing.assert_allclose(rounded, values, rtol=0.5001 * 10 ** (1 - series_data.DIGITS))
+    assert rounded.tolist() == [float(f"{value:.6e}") for value in rounded]
+    odd = np.array([np.nan, np.inf, 0.0, -1.0, 1e-300])
+    np.testing.assert_array_equal(series_data.significant(odd), odd)
+
+
+# ---- rounds --------------------------------------------------------------------------------------------------------
+
+
+def rounds_files(tree):
+    return {(sha, number): file for number, sha, file in measurement.files(read(tree))}
+
+
+def rounds_of(tree, index=0, wanted=NATIVE):
+    site = read(tree)
+    file = rounds_files(tree)[tree.commits[index], 0]
+    return file.value()["series"][series_name(key_of(site, *wanted))]
+
+
+def test_rounds_of_a_value_are_in_the_order_of_time(copied):
+    one = rounds_of(copied)
+    rounds = one["rounds"]
+    assert rounds["began"] == sorted(rounds["began"]) and len(rounds["estimate"]) == 8
+    assert one["low"] < one["value"] < one["high"]
+    assert sorted(rounds["estimate"])[3] <= one["value"] <= sorted(rounds["estimate"])[4]
+    assert rounds["launch"] == list(range(1, 9))
+    assert rounds["stop"] == ["converged"] * 8
+    assert "core_gauge" not in rounds and "flags" not in rounds  # no round has any
+    assert rounds_of(copied, 1)["rounds"]["flags"] == ["contended", *[None] * 7]
+
+
+def test_rounds_have_everything_that_was_recorded(copied):
+    machine_records.add_gauges(copied, 0, on_gpu=True)
+    rounds = rounds_of(copied)["rounds"]
+    for column in ("core_gauge", "memory_gauge", "half_width", "waited", "effective", "steal", "switches", "setup"):
+        assert len(rounds[column]) == 8, column
+    assert rounds["sm_after"] == [1.94e9] * 8
+    assert rounds["temperature"] == [52] * 8
+
+
+def test_rounds_files_are_of_commits_with_telemetry(copied):
+    named = {sha: file.name for (sha, _), file in rounds_files(copied).items()}
+    assert named == {sha: f"rounds-{sha[:8]}-0" for sha in copied.commits}
+    path = machine_records.telemetry_of(copied, 0)
+    path.write_text("{\n")
+    assert rounds_files(copied)[copied.commits[0], 0].value()["series"] == {}
+    path.unlink()
+    assert (copied.commits[0], 0) not in rounds_files(copied)
+
+
+def test_rounds_of_another_method_do_not_count(copied):
+    path = machine_records.telemetry_of(copied, 0)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    older = [{**line, "m": "older", "t": line["t"] - 5000, "e": 3 * line["e"]} for line in lines]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in older + lines))
+    one = rounds_of(copied)
+    assert one["rounds"]["counts"] == [False] * 8 + [True] * 8
+    assert one["value"] < 2 * min(one["rounds"]["estimate"])
+    assert any("earlier timing method" in text for text in one["remarks"])
+
+
+def test_rounds_do_not_count_for_a_value_that_asv_stored_alone(copied):
+    def double(data):
+        row = data["results"][NATIVE[0]]
+        row[0] = [value and 2 * value for value in row[0]]
+
+    edit(results_file(copied, 0), double)
+    one = rounds_of(copied)
+    assert one["rounds"]["counts"] == [False] * 8 and one["method"] is None
+    assert one["correlogram"] == []
+
+
+def test_single_round_has_neither_interval_nor_correlogram(copied):
+    synthetic.write_commit(copied.results, copied.commits[0], 0, rounds=1)
+    one = rounds_of(copied)
+    assert (one["low"], one["high"], one["correlogram"]) == (None, None, [])
+    assert one["value"] == pytest.approx(one["rounds"]["estimate"][0], rel=1e-6)
+
+
+def test_correlogram_is_that_of_the_estimates():
+    assert measurement.round_correlogram([1.0, 2.0] * 4) == pytest.approx([-0.875, 0.75, -0.625, 0.5, -0.375])
+    for estimates in ([1.0] * 8, [1.0, 2.0, 3.0], []):
+        assert measurement.round_correlogram(estimates) == []
+
+
+def test_newer_commit_changes_no_older_rounds(copied):
+    for index in range(4):
+        machine_records.add_gauges(copied, index)
+    before = {file.name: (file.value(), file.inputs) for file in rounds_files(copied).values()}
+    machine_records.add_gauges(copied, 4, busy=1.8)
+    after = {file.name: (file.value(), file.inputs) for file in rounds_files(copied).values()}
+    for part in (0, 1):
+        changed = {name for name in before if before[name][part] != after[name][part]}
+        assert changed == {f"rounds-{copied.commits[4][:8]}-0"}
+
+
+def test_other_work_of_a_benchmark_makes_its_rounds_anew(copied):
+    before = {file.inputs for file in rounds_files(copied).values()}
+
+    def double(listed):
+        listed[NATIVE[0]]["flops"][NATIVE[2]] *= 2
+
+    edit(copied.results / "benchmarks.json", double)
+    assert not before & {file.inputs for file in rounds_files(copied).values()}
+
+
+def test_fits_make_of_the_rounds_what_the_measurement_says(copied):
+    for index in range(5):
+        machine_records.add_gauges(copied, index)
+    site = read(copied)
+    key, (place,) = key_of(site, *NATIVE), site.places
+    (file,) = measurement.fits(site)
+    fit = file.value["series"][series_name(key)]
+    (item,) = [item for item in site.at(copied.commits[4]) if item.key == key]
+    assert (file.name, fit["method"], fit["explained"] > 0.9) == ("fits-0", item.method, True)
+    assert [*fit["signals"]] == ["core_gauge", "memory_gauge"]
+    slope, centre = fit["signals"]["core_gauge"]
+    assert slope == pytest.approx(0.5, abs=0.1) and centre == pytest.approx(3e-5, rel=0.01)
+    rounds = site.rounds_at(place, item.commit)[NATIVE]
+    signals = fit["signals"].items()
+    adjusted = [
+        each.estimate * math.prod((getattr(each, name) / centre) ** -slope for name, (slope, centre) in signals)
+        for each in rounds
+    ]
+    assert statistics.median(adjusted) == pytest.approx(item.adjusted.seconds, rel=1e-6)
+
+
+def test_every_reason_and_flag_is_explained():
+    assert set(Reason) <= set(measurement.STOPS)
+    assert set(telemetry.FLAGS) <= set(measurement.FLAGS)
+
+
+# ---- traces --------------------------------------------------------------------------------------------------------
+
+
+def samples(number=1000, seed=0):
+    rng = random.Random(seed)
+    return [1e-3 * math.exp(rng.gauss(0, 0.02)) for _ in range(number)]
+
+
+def test_traces_are_of_the_series_of_their_names(tmp_path):
+    machine_records.add_trace(tmp_path, samples())
+    machine_records.add_trace(tmp_path, samples(seed=1), process="process-02")
+    by_series, problems = measurement.traces(tmp_path)
+    ((series, (first, second)),) = by_series.items()
+    assert (series, problems) == (("add_mul_exp.Cpu.time_hot", "native", "float32-500k"), [])
+    assert (first["process"], second["process"], first["samples"]) == ("process-01", "process-02", 1000)
+    assert len(first["seconds"]) == len(first["number"]) <= measurement.POINTS
+    assert sum(first["counts"]) + first["beyond"] == 1000
+    assert first["median"] == pytest.approx(1e-3, rel=0.01)
+    assert abs(first["correlogram"][0]) < 0.1 and len(first["correlogram"]) == 40
+
+
+@pytest.mark.parametrize("number", [1, 2, 20])
+def test_short_or_constant_trace_is_shown(tmp_path, number):
+    machine_records.add_trace(tmp_path, [1e-3] * number)
+    ((trace,),) = measurement.traces(tmp_path)[0].values()
+    assert trace["samples"] == number and trace["correlogram"] == []
+    json.dumps(trace, allow_nan=False)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1, "unit": "s", "seconds": [NaN]}'])
+def test_file_that_is_no_trace_is_named_on_the_page(copied, tmp_path, text):
+    tree = dataclasses.replace(copied, repository=tmp_path / "clone")
+    git.Repo.clone_from(copied.repository, tree.repository)
+    machine_records.add_trace(tree.repository, samples(20)).write_text(text)
+    page = rendered(page_of(measurement, tree))
+    assert "Traces that cannot be shown" in page and "process-01/one.json" in page
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"began": value} for value in (None, "yesterday", 10**400, 1e300)),
+        *({"seconds": [1e-3, value]} for value in (10**400, 1e300)),
+        *({"device": "tpu"}, {"batch": 0}, {"batch": 10**400}),
+    ],
+)
+def test_trace_with_an_unusable_field_is_named(tmp_path, change):
+    machine_records.add_trace(tmp_path, samples(20), **change)
+    assert [len(part) for part in measurement.traces(tmp_path)] == [0, 1]
+
+
+def test_without_traces_there_are_none(tmp_path):
+    machine_records.add_trace(tmp_path, samples(20), name="started.json")  # a recording that ended before its first
+    for folder in (tmp_path / "empty", tmp_path):
+        assert measurement.traces(folder) == ({}, [])
+
+
+# ---- findings ------------------------------------------------------------------------------------------------------
+
+
+def test_findings_are_a_list_and_a_file_each_with_evidence(tmp_path):
+    tree = synthetic.build(tmp_path)
+    evidenced.write(tree)
+    site = read(tree)
+    data = {file.name: as_json(file.value) for file in findings.build(site) if isinstance(file, DataFile)}
+    listed = data.pop("findings")["findings"]
+    assert [{**text.as_data(item), "page": f"finding-{item.id}.html"} for item in site.findings] == listed
+    assert set(data) == {f"finding-{item.id}" for item in site.findings}
+    for item in site.findings:
+        own = data[f"finding-{item.id}"]
+        kept, _ = site.evidence(item.id)
+        evidence = {machine: evidence_store.parse(raw, "") for machine, raw in own["evidence"].items()}
+        assert evidence == kept and own["id"] == item.id
+    assert any(own["evidence"] for own in data.values())

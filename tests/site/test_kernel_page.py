@@ -1,0 +1,565 @@
+"""A kernel's page: its tables and data, what its chart marks and offers, the compiled code, the source."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import git
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_velocity.errors import HistoryError
+from kernel_velocity.harness import cases
+from kernel_velocity.results.measurement import Measurement, Outcome, SeriesKey
+from kernel_velocity.roofline.model import Level, Roofs, cache_benefit, roofline
+from kernel_velocity.roofline.roofs import Choice
+from kernel_velocity.series.past import Tracked
+from kernel_velocity.site import model
+from kernel_velocity.site import text as pages
+from kernel_velocity.site.pages import kernel as kernel_page
+from kernel_velocity.site.pages import kernel_chart
+from kernel_velocity.site.pages.kernel_chart import BENEFIT, COLD_HOT, EFFICIENCY, GFLOPS, GIGABYTES, SPEED_UP, TIME
+from tests import large_tree, synthetic
+from tests.findings import synthetic_extras
+from tests.findings.nights import identity
+from tests.golden import check_golden
+from tests.series.one_by_one import everything
+from tests.site import large_site
+from tests.site.pages import (
+    PARTS,
+    add_session,
+    affected,
+    footnotes,
+    keep,
+    kernel,
+    kernel_files,
+    make_na,
+    say_why,
+    shown,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_kernel_data_golden(tree, accept):
+    data = kernel_files(tree)["kernel-add_mul_exp-Cpu"].value()
+    check_golden(GOLDEN / "kernel_data.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n", accept=accept)
+
+
+def cells(tree, sha):
+    """Return the cells of add_mul_exp's larger case at a commit by implementation."""
+    page = kernel(tree, "add_mul_exp-Cpu")
+    (table,) = [table for table in page.sections[0].tables if table.case == "float32-5M"]
+    (row,) = [cells for line, cells in table.rows if line.short == sha[:8]]
+    return page.sections[0], dict(zip(table.implementations, row, strict=True))
+
+
+def test_the_planted_step_is_called_faster_at_its_commit_only(tree):
+    tones = [cells(tree, sha)[1]["native"].tone for sha in tree.commits]
+    assert tones == ["", "same", "faster", "same", "same"]
+    step = cells(tree, tree.commits[synthetic.STEP_AT])[1]["native"]
+    assert step.change == "2.51x faster"
+    assert cells(tree, tree.commits[synthetic.STEP_AT])[1]["eager"].tone == "same"
+
+
+def test_not_applicable_and_failed_are_told_apart_with_their_reasons(tree):
+    section, before = cells(tree, tree.commits[2])
+    _, broken = cells(tree, tree.commits[3])
+    assert (before["triton"].text, broken["triton"].text) == ("n/a", "failed")
+    assert footnotes(section, before["triton"])[0].startswith("n/a: the test case was not asked for")
+    assert footnotes(section, broken["triton"])[0].startswith("failed: the commit did not build, or")
+
+
+@pytest.mark.parametrize(
+    ("commit", "more", "shown"),
+    [
+        (3, {"error": "wrong by 3e-2"}, "failed: wrong by 3e-2"),
+        (2, {"error": "no Triton", "skipped": True}, "n/a: no Triton"),
+    ],
+)
+def test_a_known_reason_is_shown(tree, commit, more, shown):
+    say_why(tree, commit, ["triton", "float32-5M"], benchmark="add_mul_exp.Cpu.time_hot", **more)
+    section, found = cells(tree, tree.commits[commit])
+    assert footnotes(section, found["triton"]) == [shown]
+
+
+def test_every_number_of_a_cell_has_its_unit(tree):
+    cell = cells(tree, tree.commits[0])[1]["native"]
+    assert cell.text == "5.00 GFLOPS"
+    assert cell.detail == "4.98 to 5.01 GFLOPS · 3.00 ms"
+
+
+def test_without_benchmarks_json_the_times_are_shown(tree):
+    (tree.results / "benchmarks.json").unlink()
+    cell = cells(tree, tree.commits[0])[1]["native"]
+    assert (cell.text, cell.detail) == ("3.00 ms", "3.00 ms to 3.01 ms")
+    assert quantities(tree, "kernel-add_mul_exp-Cpu.html") == ("µs", "speed-up")
+
+
+def quantities(tree, name):
+    return tuple(kernel_files(tree)[name].context()["page"]["quantities"])
+
+
+def test_traffic_is_offered_for_the_element_wise_kernel_only(tree):
+    assert quantities(tree, "kernel-add_mul_exp-Cpu.html") == ("GFLOPS", "GB/s", "µs", "speed-up")
+    assert quantities(tree, "kernel-matmul-Cpu.html") == ("GFLOPS", "µs", "speed-up")
+
+
+def test_a_change_without_intervals_is_not_confirmed(tree):
+    for index in (1, 2):
+        synthetic.write_commit(tree.results, tree.commits[index], index, rounds=2)
+    step = cells(tree, tree.commits[2])[1]["native"]
+    assert step.change.startswith("≈ 2.")
+    assert step.tone == "same"
+
+
+# ---- tables and data --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A site of 300 commits in two cache states."""
+    return large_site.make(tmp_path_factory.mktemp("long"), 300, ("eager", "native"), states=("hot", "cold"))
+
+
+@pytest.fixture(scope="module")
+def made(long):
+    """What the page adds to that site."""
+    return built(long)
+
+
+def built(found):
+    """Return what the page adds to a site: by name, the page itself as "page"."""
+    *data, page = kernel_files(found).values()
+    values = {file.name: file.value() if callable(file.value) else file.value for file in data}
+    return values | {"page": shown(page.context()["page"])}
+
+
+@pytest.mark.parametrize(("tables", "rows"), [(0, 50), (1, 50), (2, 25), (3, 16), (10, 5), (25, 5), (999, 5)])
+def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
+    assert kernel_page.limit(tables) == rows
+
+
+def test_the_newest_commits_are_in_the_page_and_it_says_of_how_many(long, made):
+    for section in made["page"].sections:
+        (table,) = section.tables
+        assert [line.short for line, _ in table.rows] == [sha[:8] for sha in long.line[:-26:-1]]
+        assert table.further == "the newest 25 of 300 commits"
+
+
+def test_the_first_row_of_many_still_has_its_change_against_the_commit_before(made):
+    (table,) = made["page"].sections[0].tables
+    assert table.rows[-1][1][0].change != ""
+
+
+def change_and_tone(point):
+    """Return change and tone of a point in a table."""
+    without_time = "" if point.measurement.outcome is Outcome.MEASURED else point.measurement.outcome.value
+    return pages.change(point.change), without_time or pages.tone(point.change)
+
+
+@pytest.mark.parametrize("nearby", [0, 1, 16])
+def test_changes_of_the_newest_are_those_of_the_whole_trend(tree, monkeypatch, nearby):
+    monkeypatch.setattr(kernel_page, "_BEFORE", nearby)
+    found = model.read(tree.results, tree.repository)
+    trends = everything(tree).trends
+    for key in found.keys:
+        whole = trends[key].points
+        for since in range(6):
+            (newest,) = kernel_page.recent([found.series(key)], since)
+            changes = [(change.removesuffix(", adjusted"), tone) for (_, _, change, tone), _ in newest.values()]
+            assert changes == [change_and_tone(point) for point in whole[since:]]
+
+
+def test_a_change_of_adjusted_values_says_so(long):
+    columns = long.series(long.keys[0])
+    known = np.arange(len(columns)) % 4 != 0  # every fourth is not adjusted
+    changed = {
+        name: np.where(known, 1.1 * raw, np.nan)
+        for name, raw in zip(
+            ("adjusted", "adjusted_low", "adjusted_high"), (columns.seconds, columns.low, columns.high), strict=True
+        )
+    }
+    both = known & np.roll(known, 1)
+    results = kernel_page.recent([dataclasses.replace(columns, **changed), columns], 290)
+    adjusted, plain = ([change for (_, _, change, _), _ in result.values()] for result in results)
+    assert [change.endswith(", adjusted") for change in adjusted] == both[290:].tolist()
+    assert [change.removesuffix(", adjusted") for change in adjusted] == plain
+    assert not any("adjusted" in change for change in plain)
+
+
+def test_a_short_history_says_what_a_change_point_needs(tree, made):
+    page = kernel(tree)
+    needed = "need >= 13 points for a change point, have 5"
+    assert needed in page.sections[0].footnotes
+    assert all("change point" not in text for section in made["page"].sections for text in section.footnotes)
+
+
+def test_what_is_marked_stands_in_the_table_newest_first(long, made):
+    rows = made["page"].sections[0].marks.rows
+    kinds = [kind for _, kind, _, _, _ in rows]
+    assert sorted(kinds) == ["change point"] * 2 + ["environment", "finding"] + ["tag"] * 3
+    places = [long.order[next(sha for sha in long.line if sha.startswith(line.short))] for line, *_ in rows]
+    assert places == sorted(places, reverse=True)
+    ((_, _, implementation, case, words),) = [row for row in rows if row[1] == "finding"]
+    assert (implementation, case) == ("native", large_site.CASE)
+    assert words.href == f"finding-{long.findings[0].id}.html"
+    assert "finding" not in {kind for _, kind, _, _, _ in made["page"].sections[1].marks.rows}
+
+
+def test_many_marks_are_counted_not_listed(long, monkeypatch):
+    monkeypatch.setattr(kernel_page, "MARKS", 2)
+    marks = built(long)["page"].sections[0].marks
+    assert (len(marks.rows), marks.further) == (2, "the newest 2 of 7")
+
+
+def test_every_commit_that_data_names_is_one_of_the_line(long, made):
+    data = made["kernel-matmul-Cuda"]
+    marks = [*data["tags"], *data["findings"]]
+    marks += [mark for group in data["groups"] for mark in group["events"]]
+    marks += [mark for series in data["series"] for mark in series["changes"]]
+    assert len(marks) >= 9
+    assert all(mark["commit"] in long.order for mark in marks)
+    known = {series["name"] for series in data["series"]}
+    assert all(set(finding["series"]) <= known for finding in data["findings"])
+
+
+def test_of_two_versions_of_errors_the_newest_counts(long):
+    errors = dict(long.tracked)
+    key = next(iter(errors))
+    old = dataclasses.replace(key, version="0")
+    errors[old] = dataclasses.replace(errors[key], key=old)
+    slot = (key.machine, key.environment, key.implementation, key.case)
+    asked = SimpleNamespace(tracked=errors)
+    assert kernel_chart.errors_of(asked, key.benchmark, {slot}) == {slot: errors[key]}
+    assert kernel_chart.errors_of(asked, "matmul.Cpu.track_max_error", {slot}) == {}
+    assert kernel_chart.errors_of(asked, key.benchmark, set()) == {}
+
+
+def test_a_page_is_made_from_what_its_inputs_say(tree):
+    """Whatever changes a page or its data changes its inputs, and what does not leaves them."""
+
+    def inputs():
+        return {name: file.inputs for name, file in kernel_files(tree).items() if file.inputs is not None}
+
+    def differing():
+        before = dict(known)
+        known.update(inputs())
+        return sorted(name for name, text in known.items() if text != before[name])
+
+    def of(kernel):
+        return [f"kernel-{kernel}-Cpu", f"kernel-{kernel}-Cpu.html"]
+
+    known = inputs()
+    assert sorted(known) == sorted([*of("add_mul_exp"), *of("matmul")])
+    assert differing() == []
+    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
+    assert differing() == of("matmul")
+    keep(tree, commits=(tree.commits[2],), affected=affected(1.01, case="float32-512x512x512", **PARTS))
+    assert differing() == of("matmul")
+    add_session(tree, 3, facts={"driver": "550"})
+    assert differing() == []  # the first that is known
+    add_session(tree, 4, facts={"driver": "560"})
+    assert differing() == [*of("add_mul_exp"), *of("matmul")]
+    with git.Repo(tree.repository) as repo:
+        repo.create_tag("v1", ref=tree.commits[3])
+    assert differing() == [*of("add_mul_exp"), *of("matmul")]
+
+
+def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_last_changed(tree):
+    synthetic_extras.add_figures(tree)
+    short = {sha[:8]: place for place, sha in enumerate(tree.commits)}
+    rows = {
+        (name, target): (now.text, before and before.text, short[line.short])
+        for name, target, now, before, line, _ in kernel(tree).figures.rows
+    }
+    assert rows == {
+        ("code", "avx2"): ("13,334 bytes", "14,534 bytes", synthetic.STEP_AT),
+        ("code", "avx512"): ("15,001 bytes", "", 0),
+        ("registers of a thread", "sm_80"): ("128", "", 0),
+        ("registers of a thread", "sm_90"): ("128", "168", synthetic.STEP_AT),
+        ("spilled", "sm_80"): ("0 bytes", "", 0),
+        ("spilled", "sm_90"): ("0 bytes", "16 bytes", synthetic.STEP_AT),
+    }
+    data = kernel_files(tree)["kernel-matmul-Cpu"].value()["figures"]
+    (registers,) = [one for one in data if one["target"] == "sm_90" and one["benchmark"].endswith("registers")]
+    assert registers["value"] == [168, 128]
+    assert registers["commit"] == [tree.commits[0], tree.commits[synthetic.STEP_AT]]
+    assert kernel(tree, "add_mul_exp-Cpu").figures.rows == []
+
+
+@pytest.mark.parametrize("most", [1, 2, 128])
+def test_the_pages_are_made_in_few_parts_which_have_them_all(tmp_path, monkeypatch, most):
+    shape = large_tree.Shape(commits=3, series=120)
+    large_tree.build(tmp_path, shape)
+    found = model.read(tmp_path / "results", tmp_path / "repository")
+    monkeypatch.setattr(kernel_page, "PARTS", most)
+    parts = [[made.name for made in part(found)] for part in kernel_page.parts(found)]
+    assert len(parts) == min(most, 3) and all(parts)
+    names = [name for part in parts for name in part]
+    assert names == list(kernel_files(found))
+    assert len([name for name in names if name.endswith(".html")]) == 3
+
+
+# ---- quantities -------------------------------------------------------------------------------------------------
+
+positive = st.floats(1e-9, 1e12)
+CACHE, DRAM = Level(name="L2", size=1 << 20, bandwidth=100e9), Level(name="DRAM", size=None, bandwidth=20e9)
+
+
+def key(benchmark="matmul.Cpu.time_hot", implementation="native", case="float32-1M", machine="bench-1"):
+    return SeriesKey(
+        machine=machine, environment="e", benchmark=benchmark, implementation=implementation, case=case, version="1"
+    )
+
+
+def value(conversion, seconds):
+    """Convert as the page's script does."""
+    if "times" in conversion:
+        return conversion["times"] * seconds
+    return min(max(conversion["per"] / seconds, conversion.get("least", -math.inf)), conversion.get("most", math.inf))
+
+
+@given(flop=positive, moved=positive, seconds=st.floats(1e-9, 1e3), dram=positive, peak=positive)
+def test_every_conversion_gives_what_its_formula_gives(flop, moved, seconds, dram, peak):
+    roofs = Roofs(levels=(CACHE, Level(name="DRAM", size=None, bandwidth=dram)), peaks={"float32": peak})
+    found = kernel_chart.of_work(flop, moved, Choice(roofs=roofs), "float32-1M")
+    item = Measurement(key=key(), commit="c", outcome=Outcome.MEASURED, seconds=seconds, flop=flop, bytes_moved=moved)
+    line = roofline(flops=flop, bytes=moved, seconds=seconds, roofs=roofs, dtype="float32")
+    assert value(found[GFLOPS], seconds) == pytest.approx(item.gflops)
+    assert value(found[TIME], seconds) == pytest.approx(seconds * 1e6)
+    assert value(found[EFFICIENCY], seconds) == pytest.approx(100 * line.efficiency)
+    assert value(found[BENEFIT], seconds) == pytest.approx(cache_benefit(moved, seconds, dram))
+    assert (GIGABYTES in found) == (item.gigabytes is not None)
+    if item.gigabytes is not None:
+        assert value(found[GIGABYTES], seconds) == pytest.approx(item.gigabytes)
+
+
+def test_what_is_not_known_is_not_offered():
+    assert set(kernel_chart.of_work(None, None, Choice(roofs=None), "float32-1M")) == {TIME}
+    without_dram = Roofs(levels=(), peaks={"float32": 1e11})
+    assert set(kernel_chart.of_work(2e9, 1e6, Choice(roofs=without_dram), "float32-1M")) == {
+        GFLOPS,
+        EFFICIENCY,
+        TIME,
+    }
+    no_peak = Roofs(levels=(DRAM,), peaks={})
+    assert set(kernel_chart.of_work(None, 1e6, Choice(roofs=no_peak), "float32-1M")) == {EFFICIENCY, BENEFIT, TIME}
+    assert kernel_chart.roof(2e9, None, no_peak, "float32-1M") is None
+
+
+def test_what_roofs_tell_leaves_out_the_commits_that_they_are_not_of():
+    choice = Choice(roofs=Roofs(levels=(DRAM,), peaks={"float32": 1e11}), apart=frozenset({"b", "a"}))
+    found = kernel_chart.of_work(2e9, 1e9, choice, "float32-1M")
+    assert {name for name, rule in found.items() if rule.get("apart") == ["a", "b"]} == {EFFICIENCY, BENEFIT}
+
+
+def test_the_roof_says_what_binds():
+    roofs = Roofs(levels=(DRAM,), peaks={"float32": 100e9})
+    assert kernel_chart.roof(30e6, 120e6, roofs, "float32-1M")["text"] == "DRAM"
+    assert kernel_chart.roof(30e9, 120e6, roofs, "float32-1M")["text"] == "peak float32"
+    assert kernel_chart.roof(30e6, 120e6, roofs, "float32-1M")["seconds"] == pytest.approx(6e-3)
+
+
+def test_ratios_are_to_the_same_place_and_test_case():
+    hot, cold = "matmul.Cpu.time_hot", "matmul.Cpu.time_cold"
+    keys = [
+        key(hot, "eager"),
+        key(hot, "native"),
+        key(cold, "native"),
+        key(hot, "eager", machine="other"),
+        key(hot, "eager", "float32-5M"),
+    ]
+    names = {item: f"series-{index}" for index, item in enumerate(keys)}
+    benchmarks = {"hot": hot, "cold": cold}
+    found = kernel_chart.ratios(keys[1], names, benchmarks)
+    assert found == {SPEED_UP: {"over": "series-0"}, COLD_HOT: {"over": "series-2"}}
+    assert kernel_chart.ratios(keys[2], names, benchmarks) == {COLD_HOT: {"under": "series-1"}}
+    assert kernel_chart.ratios(keys[3], names, benchmarks) == {}  # alone, it is a speed-up over nothing
+    assert kernel_chart.ratios(keys[1], {keys[1]: "series-1"}, {"hot": hot}) == {}
+
+
+# ---- compiled code ----------------------------------------------------------------------------------------------
+
+LINE = ("a", "b", "c", "d", "e")
+
+
+def tracked(method, values, *, case="sm_90", benchmark="matmul.Cuda", machine="m"):
+    key = SeriesKey(
+        machine=machine,
+        environment="e",
+        benchmark=f"{benchmark}.{method}",
+        implementation="native",
+        case=case,
+        version="1",
+    )
+    return Tracked(
+        key=key,
+        place=np.array(list(values), dtype=np.int32),
+        value=np.array(list(values.values()), dtype=float),
+        began=np.full(len(values), np.nan),
+    )
+
+
+REGISTERS = tracked("track_registers", {0: 168, 1: 168, 3: 128, 4: 128})
+CODE = tracked("track_code_bytes", {2: 14534}, benchmark="matmul.Cpu", case="avx512")
+
+
+def test_a_figure_is_its_values_and_the_commits_that_brought_them():
+    registers, code = kernel_chart.figures_of([REGISTERS, CODE], "matmul", LINE)
+    assert registers == {
+        "machine": "m",
+        "environment": "e",
+        "benchmark": "matmul.Cuda.track_registers",
+        "target": "sm_90",
+        "unit": "registers of a thread",
+        "commit": ["a", "d"],
+        "value": [168, 128],
+    }
+    assert (code["commit"], code["value"]) == (["c"], [14534])
+
+
+def test_errors_and_other_kernels_are_none():
+    others = [tracked("track_max_error", {0: 1}), tracked("track_registers", {0: 1}, benchmark="other.Cuda")]
+    assert kernel_chart.figures_of(others, "matmul", LINE) == []
+
+
+def test_there_are_words_for_every_figure():
+    assert set(kernel_page.FIGURES) == {f"track_{name}" for names in cases.FIGURES.values() for name in names}
+
+
+def test_figures_are_not_timed_and_nothing_else_but_errors():
+    assert identity(benchmark="matmul.Cuda.track_registers").is_figure
+    assert not identity(benchmark="matmul.Cuda.track_spill_bytes").is_timed
+    assert not identity(benchmark="matmul.Cpu.track_max_error").is_timed
+    assert identity().is_timed and not identity().is_figure
+    assert identity(benchmark="device.Cpu.track_dram_read_bandwidth").is_timed
+
+
+# ---- source -----------------------------------------------------------------------------------------------------
+
+STEPS = (
+    {"kernels/matmul/matmul.cpp": "// one\n", "kernels/matmul/__init__.py": "ONE = 1\n", "README.md": "x"},
+    {"README.md": "y"},
+    {"kernels/matmul/matmul.cpp": "// two\n", "kernels/other/other.cpp": "// not mine\n"},
+    {
+        "kernels/matmul/matmul.cu": "// </script><b>\n",
+        "kernels/matmul/tiles.h": "// of matmul.cu\n",
+        "kernels/matmul/notes.txt": "left out\n",
+    },
+    {"README.md": "z"},
+)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Return a folder and its commits, oldest first."""
+    shas = []
+    with git.Repo.init(tmp_path, initial_branch="main") as repo:
+        for number, files in enumerate(STEPS):
+            for name, text in files.items():
+                path = tmp_path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                repo.index.add([name])
+            shas.append(repo.index.commit(f"Step {number}").hexsha)
+    return tmp_path, shas
+
+
+def versions_of(repository, measured=None):
+    folder, shas = repository
+    order = {sha: place for place, sha in enumerate(shas)}
+    changed = kernel_page.source_changes(folder).get("matmul", ())
+    return kernel_page.source_versions(folder, "matmul", changed, shas if measured is None else measured, order)
+
+
+def test_every_kernel_has_the_commits_that_git_says_of_its_folder(repository):
+    """Also of a merge, of a name that git would quote, and where a user's settings leave out what the root brought."""
+    folder, _ = repository
+    with git.Repo(folder) as repo:
+        repo.config_writer().set_value("log", "showRoot", "false").release()
+        repo.git.checkout("-b", "side", "HEAD~2")
+        for name in ("matmul/side.h", "n\u00e4 me/x y.cpp"):
+            path = folder / "kernels" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("//\n")
+        repo.git.add("kernels")
+        repo.git.commit("-m", "Aside")
+        repo.git.checkout("main")
+        repo.git.merge("side", "-m", "Merge", "--no-ff")
+        found = kernel_page.source_changes(folder)
+        assert found.keys() == {"matmul", "other", "n\u00e4 me"}
+        for kernel, commits in found.items():
+            assert list(commits) == repo.git.rev_list("HEAD", "--first-parent", "--", f"kernels/{kernel}").split()
+        assert found["n\u00e4 me"] == (repo.head.commit.hexsha,)
+
+
+def test_each_version_is_there_once_with_the_commit_that_brought_it(repository):
+    found = versions_of(repository)
+    assert [version.commit.subject for version in found] == ["Step 0", "Step 2", "Step 3"]
+    assert dict(found[1].files) == {"matmul.cpp": "// two\n", "__init__.py": "ONE = 1\n"}
+    assert [name for name, _ in found[2].files] == ["matmul.cu", "matmul.cpp", "tiles.h", "__init__.py"]
+
+
+def test_only_versions_that_were_measured_are_there(repository):
+    _, shas = repository
+    assert [version.commit.subject for version in versions_of(repository, [shas[1], shas[4]])] == ["Step 0", "Step 3"]
+    assert versions_of(repository, ["e" * 40]) == ()
+
+
+def test_a_version_counts_from_its_commit_on_where_that_was_not_measured(repository):
+    _, shas = repository
+    (version,) = versions_of(repository, [shas[4]])
+    assert version.commit.sha == shas[3]
+
+
+def test_the_newest_are_kept_where_there_are_many(repository, monkeypatch):
+    monkeypatch.setattr(kernel_page, "MOST_VERSIONS", 2)
+    assert [version.commit.subject for version in versions_of(repository)] == ["Step 2", "Step 3"]
+
+
+def test_a_kernel_that_the_repository_never_had_has_no_source(repository):
+    folder, shas = repository
+    assert kernel_page.source_versions(folder, "gone", (), shas, {sha: place for place, sha in enumerate(shas)}) == ()
+    assert list(kernel_page.source_files("gone", ())) == []
+
+
+def test_a_kernel_that_was_removed_shows_what_it_was(repository):
+    folder, shas = repository
+    with git.Repo(folder) as repo:
+        repo.git.rm("-r", "kernels/matmul")
+        shas.append(repo.index.commit("Remove it").hexsha)
+    assert [version.commit.subject for version in versions_of(repository)][-1] == "Step 3"
+
+
+def test_bytes_that_are_no_text_are_shown_as_far_as_they_are(repository):
+    folder, shas = repository
+    (folder / "kernels/matmul/matmul.cpp").write_bytes(b"// \xff\xfe\n")
+    with git.Repo(folder) as repo:
+        repo.index.add(["kernels/matmul/matmul.cpp"])
+        shas.append(repo.index.commit("Odd bytes").hexsha)
+    assert dict(versions_of(repository)[-1].files)["matmul.cpp"] == "// \ufffd\ufffd\n"
+
+
+def test_the_data_file_holds_each_text_once(repository):
+    (made,) = kernel_page.source_files("matmul", versions_of(repository))
+    assert made.name == "source-matmul"
+    assert len(made.value["texts"]) == len(set(made.value["texts"])) == 5
+    last = made.value["versions"][-1]
+    assert made.value["texts"][last["files"]["matmul.cu"]] == "// </script><b>\n"
+    assert last["commit"] == repository[1][3]
+
+
+def test_a_damaged_repository_is_one_line_that_says_what_to_do(repository):
+    folder, shas = repository
+    with git.Repo(folder) as repo:
+        blob = (repo.commit(shas[3]).tree / "kernels/matmul/matmul.cu").hexsha
+    lost = folder / ".git" / "objects" / blob[:2] / blob[2:]
+    lost.chmod(0o600)
+    lost.unlink()
+    with pytest.raises(HistoryError, match=r"git cannot read kernels/matmul .*git fsck"):
+        versions_of(repository)

@@ -1,0 +1,157 @@
+"""Results as words, cells and footnotes; small figures."""
+
+import math
+from urllib.parse import parse_qsl
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_velocity import units
+from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
+from kernel_velocity.site import text
+from kernel_velocity.site.charts import svg
+
+NAN = np.nan
+KEY = SeriesKey(
+    machine="vm", environment="py", benchmark="matmul.Cpu.time_hot", implementation="native", case="", version="1"
+)
+
+
+def cell(*, outcome=Outcome.MEASURED, unit="GFLOPS", distinct=False, **known):
+    numbers = {**dict.fromkeys(("seconds", "low", "high", "flop", "ratio"), NAN), **known}
+    columns = {name: np.array([number]) for name, number in (numbers | {"unit": unit, "distinct": distinct}).items()}
+    return next(text.cells(outcome=np.array([OUTCOMES.index(outcome)]), **columns))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wanted"),
+    [
+        ({"seconds": 2e-3, "flop": 4e6}, ("2.00 GFLOPS", "2.00 ms", "", "")),
+        (
+            {"seconds": 2e-3, "low": 1e-3, "high": 4e-3, "flop": 4e6, "unit": "GOPS"},
+            ("2.00 GOPS", "1.00 to 4.00 GOPS · 2.00 ms", "", ""),
+        ),
+        ({"seconds": 2e-3}, ("2.00 ms", "", "", "")),  # the time is what is shown already
+        ({"seconds": 2e-3, "low": 1e-3, "high": 4e-3}, ("2.00 ms", "1.00 ms to 4.00 ms", "", "")),
+        ({"seconds": 1.0, "ratio": 1.5, "distinct": True}, ("1.00 s", "", "50.0% faster", "faster")),
+        ({"seconds": 1.0, "ratio": 0.9, "distinct": True}, ("1.00 s", "", "10.0% slower", "slower")),
+        ({"seconds": 1.0, "ratio": 0.9}, ("1.00 s", "", "≈ 10.0% slower", "same")),
+        ({"seconds": 1.0, "ratio": 1.0, "distinct": True}, ("1.00 s", "", "unchanged", "same")),
+        ({"outcome": Outcome.FAILED}, ("failed", "", "", "failed")),
+        ({"outcome": Outcome.NOT_APPLICABLE}, ("n/a", "", "", "n/a")),
+    ],
+)
+def test_cells(numbers, wanted):
+    assert cell(**numbers) == wanted
+
+
+def test_rates_are_those_of_measurements():
+    seconds, flop = np.array([1e-3, 0.25, 7e-7, NAN]), np.array([1e9, NAN, 3e3, 1.0])
+    items = [
+        Measurement(key=KEY, commit="c", outcome=Outcome.MEASURED, seconds=time, flop=None if np.isnan(work) else work)
+        for time, work in zip(seconds[:3], flop, strict=False)
+    ]
+    assert text.rates(seconds, flop, np.full(4, KEY.rate_unit)) == [*map(text.rate, items), ""]
+
+
+def test_footnotes_are_numbered_in_order_of_use():
+    notes = text.Footnotes()
+    assert notes.marks(["thin", "noisy"]) == (1, 2)
+    assert notes.marks(["new", "noisy", "thin", "thin"]) == (1, 2, 3)
+    assert notes.marks([]) == ()
+    assert notes.texts == ("thin", "noisy", "new")
+
+
+def test_footnotes_that_differ_in_counts_of_rounds_are_one():
+    notes = text.Footnotes()
+    first = notes.marks(("contended in 3 of 8 rounds (busy)", "need 7 rounds, have 2", "driver 3 of 8"))
+    assert first == (1, 2, 3)
+    assert notes.marks(("contended in 12 of 12 rounds (busy)",)) == (1,)
+    assert notes.marks(("contended in 1 of 8 rounds",)) == (4,)
+    assert notes.marks(("need 7 rounds, have 5", "driver 4 of 8")) == (2, 5)
+    assert notes.texts[:2] == ("contended in 3 to 12 of 8 to 12 rounds (busy)", "need 7 rounds, have 2 to 5")
+
+
+@pytest.mark.parametrize("name", ["bench-1", "a&b=c#d +%2e", "\N{ROCKET} \u05e9\u05dc\u05d5\u05dd", ""])
+def test_kernel_link_holds_the_choice(name):
+    choice = {"state": "hot", "machine": name, "environment": f"{name}-py3.11", "case": f"float32-{name}"}
+    file, _, fragment = text.kernel_href("matmul", "Cpu", **choice).partition("#")
+    assert (file, dict(parse_qsl(fragment, keep_blank_values=True))) == ("kernel-matmul-Cpu.html", choice)
+    assert text.kernel_href("matmul", "Cpu") == "kernel-matmul-Cpu.html"
+
+
+@pytest.mark.parametrize("edge", [1.0, 9.99, 9.995, 10.0, 99.9, 99.95, 100.0, 999.0, 999.5, 1000.0])
+def test_significant_digits_on_both_sides_of_an_edge(edge):
+    """The shorter way of formatting ends where rounding may carry into a further digit."""
+    for value in (np.nextafter(edge, 0), edge, np.nextafter(edge, np.inf)):
+        rounded = float(f"{value:.2e}")
+        decimals = max(2 - int(np.floor(np.log10(rounded))), 0)
+        assert units.significant(float(value)) == f"{value:,.{decimals}f}"
+
+
+# ---- small figures -------------------------------------------------------------------------------------------------
+
+
+def numbers(figure, name, tag="circle"):
+    """Return an attribute of all elements of a kind."""
+    return [float(part.split('"')[1]) for part in figure.split(f"<{tag}")[1:] for part in [part.split(f" {name}=")[1]]]
+
+
+def history(values, level=None):
+    return svg.history(values, marked=[False] * len(values), level=level, label="a")
+
+
+def test_history_has_the_highest_above_and_the_newest_at_the_right():
+    heights = numbers(history([1.0, 3.0, 2.0]), "cy")
+    assert heights[1] < heights[2] < heights[0]  # of an SVG, y grows downwards
+    assert numbers(history([1.0, 3.0, 2.0]), "cx") == [5, 110, 215]
+
+
+def test_history_breaks_at_a_missing_value():
+    figure = history([1.0, 2.0, None, 3.0, 4.0])
+    assert (figure.count("<polyline"), figure.count("<circle")) == (2, 4)
+
+
+def test_history_shows_noise_as_no_mountain():
+    one, other = numbers(history([100.0, 100.1]), "cy")
+    assert abs(one - other) < 0.05 * svg.HEIGHT
+    assert set(numbers(history([0.0, 0.0]), "cy")) == {24.0}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.none() | st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf]), max_size=12))
+def test_history_lies_within_its_frame(values):
+    figure = history(values)
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    assert figure.count("<circle") == (len(known) if len(known) > 1 else 0)
+    assert all(0 <= x <= svg.WIDTH for x in numbers(figure, "cx"))
+    assert all(0 <= y <= svg.HEIGHT for y in numbers(figure, "cy"))
+
+
+def test_sparkline_starts_from_zero():
+    line = svg.sparkline([5.0, 10.0], "GOPS")
+    assert 'd="M3 14l114 -11"' in line
+    assert (numbers(line, "cx"), numbers(line, "cy")) == ([117], [3])
+    assert "<title>from 5.00 GOPS to 10.0 GOPS over 2 commits</title>" in line
+    assert svg.sparkline([], "GOPS") == svg.sparkline([1.0], "GOPS") == ""
+
+
+def test_sparkline_of_many_commits_shows_the_newest():
+    line = svg.sparkline([1.0] * 1000 + [4.0] * 31 + [8.0], "GFLOPS")
+    path = line.split(' d="')[1].split('"')[0]
+    assert path.startswith("M3 14l") and path.count(" ") == 32 + 30
+    assert "from 4.00 GFLOPS to 8.00 GFLOPS over the last 32 of 1,032 commits" in line
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_are_round_numbers_between_the_ends(low, width):
+    found = svg.ticks(low, low + width)
+    assert len(found) <= 6
+    assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in found)
+
+
+def test_attributes_and_labels_are_escaped():
+    figure = svg.figure("a", 1, 1, '"><script>', [svg.element("g", class_='"')])
+    assert "<script>" not in figure and 'class="&#34;"' in figure

@@ -1,0 +1,140 @@
+"""Small SVG figures as part of a page: they need no script, and print as they are. Pure.
+
+Figures of what is known when the page is written. Bokeh draws the charts that a reader can zoom, and static/plots.js
+those of data that a page loads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from markupsafe import Markup, escape
+
+from kernel_velocity import units
+
+SPARK_WIDTH, SPARK_HEIGHT, SPARK_EDGE = 120, 28, 3
+POINTS = 32  # the newest commits of a sparkline; more need more room, and a page has thousands of these
+WIDTH, HEIGHT, EDGE = 220, 48, 5  # of a history
+LEAST_SPAN = 0.1  # of a history, relative to its middle: noise of .1% must not look like a mountain
+TICKS = 4  # about so many on an axis
+PADDING = 0.08  # of an axis, beyond its values
+
+
+def element(name: str, *children: str, **attributes: object) -> Markup:
+    """Return an SVG element, without attributes that are empty.
+
+    A name that Python reserves ends in "_"; "_" within a name stands for "-".
+    """
+    pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value != "")
+    head = Markup("").join(Markup(f' {key}="') + escape(value) + Markup('"') for key, value in pairs)
+    inside = Markup("").join(children)
+    return Markup(f"<{name}{head}>{inside}</{name}>") if children else Markup(f"<{name}{head}/>")
+
+
+def figure(css: str, width: int, height: int, label: str, shapes: Iterable[Markup], *, title: bool = True) -> Markup:
+    """Return an SVG; `label` says what it shows to those who do not see it, as a title to those who point at it."""
+    children = (element("title", escape(label)),) if title else ()
+    box = f"0 0 {width} {height}"
+    return element("svg", *children, *shapes, class_=css, viewBox=box, role="img", aria_label=label)
+
+
+def sparkline(values: Sequence[float], unit: str, *, commits: int | None = None) -> Markup:
+    """Return the trend of rates from zero, one rate per commit, oldest first; empty for fewer than two.
+
+    Args:
+        commits: how many there are, if `values` has only the newest of them (POINTS or more); None: as many.
+    """
+    if len(values) < 2:
+        return Markup("")
+    shown, total = values[-POINTS:], commits or len(values)
+    top, step = max(shown), (SPARK_WIDTH - 2 * SPARK_EDGE) / (len(shown) - 1)
+    room = SPARK_HEIGHT - 2 * SPARK_EDGE
+    points = [
+        (round(SPARK_EDGE + index * step), round(SPARK_HEIGHT - SPARK_EDGE - room * value / top))
+        for index, value in enumerate(shown)
+    ]
+    steps = " ".join(f"{x - left} {y - above}" for (left, above), (x, y) in pairwise(points))
+    count = f"{total} commits" if len(shown) == total else f"the last {len(shown)} of {total:,} commits"
+    label = f"from {units.rate(shown[0], unit)} to {units.rate(shown[-1], unit)} over {count}"
+    path = element("path", d=f"M{points[0][0]} {points[0][1]}l{steps}")
+    end = element("circle", cx=points[-1][0], cy=points[-1][1], r=2.5)
+    box = f"0 0 {SPARK_WIDTH} {SPARK_HEIGHT}"
+    return element("svg", element("title", escape(label)), path, end, class_="sparkline", viewBox=box, role="img")
+
+
+def history(values: Sequence[float | None], *, marked: Sequence[bool], level: float | None, label: str) -> Markup:
+    """Return values over sessions, oldest at the left; empty where fewer than two are known.
+
+    Args:
+        values: None or not finite: missing, which breaks the line. marked: which values stand out.
+        level: of a horizontal line.
+    """
+    known = {index: value for index, value in enumerate(values) if value is not None and math.isfinite(value)}
+    if len(known) < 2:
+        return Markup("")
+    low, high = min(known.values()), max(known.values())
+    if level is not None:
+        low, high = min(low, level), max(high, level)
+    middle = low / 2 + high / 2
+    half = max(high / 2 - low / 2, LEAST_SPAN / 2 * abs(middle)) or 1.0
+    x = Axis(0, len(values) - 1, EDGE, WIDTH - EDGE)
+    y = Axis(middle - half, middle + half, HEIGHT - EDGE, EDGE)
+    shapes = [] if level is None else [element("line", class_="level", x1=0, x2=WIDTH, y1=y(level), y2=y(level))]
+    shapes += [line((x(i), y(known[i])) for i in run) for run in runs(known) if len(run) > 1]
+    for index, value in known.items():
+        css, radius = ("moved", 4) if marked[index] else ("", 2.5)
+        shapes.append(element("circle", class_=css, cx=x(index), cy=y(value), r=radius))
+    return figure("history", WIDTH, HEIGHT, label, shapes)
+
+
+class Axis:
+    """Maps values to coordinates."""
+
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+        self.low, self.high, self._start, self._end = low, high, start, end
+
+    def __call__(self, value: float) -> str:
+        """Return the coordinate of a value; one beyond the ends lies at the end."""
+        inside = min(max(value, self.low), self.high)
+        return f"{self._start + (inside - self.low) / (self.high - self.low) * (self._end - self._start):.1f}"
+
+
+def vertical(values: Sequence[float], *, top: float, bottom: float) -> Axis:
+    """Return a vertical axis with all of some values on it, and room around them."""
+    low, high = min(values), max(values)
+    room = PADDING * (high - low) or abs(high) * 0.01 or 1.0  # all equal: a line in the middle
+    return Axis(low - room, high + room, bottom, top)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return up to six round numbers between two (low < high): multiples of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def runs(indices: Iterable[int]) -> Iterator[list[int]]:
+    """Yield ascending indices in runs of consecutive ones."""
+    run: list[int] = []
+    for index in indices:
+        if run and run[-1] != index - 1:
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run
+
+
+def line(points: Iterable[tuple[str, str]], css: str = "") -> Markup:
+    """Return a line through points."""
+    return element("polyline", class_=css, points=" ".join(f"{x},{y}" for x, y in points))
+
+
+def band(points: Sequence[tuple[str, str, str]]) -> Markup:
+    """Return the area between low and high along x."""
+    outline = [*(f"{x},{high}" for x, _, high in points), *(f"{x},{low}" for x, low, _ in reversed(points))]
+    return element("polygon", class_="band", points=" ".join(outline))
