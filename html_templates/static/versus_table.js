@@ -2,7 +2,7 @@
 "use strict";
 
 const Tables = (() => {
-  const ADJUSTED = "adjusted: freed of how busy the machine was in the very same rounds; what is compared";
+  const ADJUSTED = "adjusted: corrected for how busy the machine was in the very same rounds; what is compared";
 
   const element = (name, text, settings = {}) => make(name, settings, ...(text ? [text] : []));
 
@@ -42,7 +42,7 @@ const Tables = (() => {
     });
   }
 
-  /** Returns the cell of a side; `adjusted`: as it was compared, freed of the machine's mood, and as measured below. */
+  /** Returns the cell of a side; `adjusted`: as it was compared, corrected for the machine, and as measured below. */
   function valueCell(value, unit, notes, adjusted) {
     if (value === null) return cell([element("span", "–", { class: "text" })], "value absent");
     if (value.seconds === null) {

@@ -409,7 +409,7 @@ def test_what_is_compared_is_what_is_shown(tab, changed):
     mark = "1"
     assert cells[0] == [f"4.00 GFLOPS{mark}", "3.96 to 4.04", "measured: 4.00 GFLOPS"]
     assert cells[1] == [f"3.20 GFLOPS{mark}", "3.17 to 3.23", "measured: 4.44 GFLOPS"]
-    assert tab.locator("#footnotes li").all_inner_texts()[0].startswith("adjusted: freed of")
+    assert tab.locator("#footnotes li").all_inner_texts()[0].startswith("adjusted: corrected for")
     change, beside = (tab.locator(f"#rows td:nth-of-type(2) {part}").bounding_box() for part in (".change", ".marks"))
     assert beside["x"] >= change["x"] + change["width"] - 1 and beside["y"] < change["y"] + change["height"]
 
