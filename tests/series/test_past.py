@@ -59,7 +59,7 @@ def check(tree, found=None, notes=()):
     points = [point for trend in data.trends.values() for point in trend.points]
     check_same(series, {(point.measurement.key, point.measurement.commit): point.measurement for point in points})
     assert set(found.keys) == set(data.trends)
-    assert (found.places, found.machines) == (data.places, data.machines)
+    assert (found.places, found.past.machines) == (data.places, data.machines)
     assert found.past.problems == (*notes, *data.problems)
     return found
 
@@ -418,19 +418,21 @@ def test_killed_reading_process_is_an_error(gauged, tmp_path):
 
 def test_digest_changes_with_the_contents_only(tree):
     found = read(tree)
-    before = {key: found.digest(key) for key in found.keys}
+    before = {key: found.past.digest(key) for key in found.keys}
 
     def change(data):
         data["results"]["matmul.Cpu.time_hot"][0][0] = 7.0  # not what its rounds say
 
     rewrite(path_of(tree, 4), change)
     found = read(tree)
-    changed = {(key.benchmark, key.implementation) for key in found.keys if found.digest(key) != before[key]}
+    changed = {(key.benchmark, key.implementation) for key in found.keys if found.past.digest(key) != before[key]}
     assert ("matmul.Cpu.time_hot", "eager") in changed
     assert not any(implementation == "eager" for name, implementation in changed if name.startswith("add"))
     rewrite(tree.results / "benchmarks.json", lambda data: data["matmul.Cpu.time_hot"]["flops"].clear())
     again = read(tree)
-    assert all((again.digest(key) == found.digest(key)) == key.benchmark.startswith("add") for key in found.keys)
+    assert all(
+        (again.past.digest(key) == found.past.digest(key)) == key.benchmark.startswith("add") for key in found.keys
+    )
 
 
 def test_implementation_of_the_other_device_is_left_out(tree):
@@ -472,7 +474,7 @@ def test_digest_does_not_depend_on_the_cache(tree):
             path.write_text(re.sub(r'"m":"\w+"', f'"m":"{method}"', path.read_text()))
         shutil.rmtree(cache_of(tree).parent, ignore_errors=True)
         found = read(tree)
-        return {key: found.digest(key) for key in found.keys}
+        return {key: found.past.digest(key) for key in found.keys}
 
     before, wrong, method = digests("wrong result", "aaaa"), digests("a crash", "aaaa"), digests("a crash", "bbbb")
     assert [key.case for key in before if before[key] != wrong[key]] == ["float32-256x256x256"]

@@ -112,7 +112,11 @@ class LargeSite:
             for index, sha in enumerate(self.line)
         )
 
-    cache = None
+    folder = None  # of a cache
+
+    @property
+    def past(self):
+        return self
 
     @cached_property
     def documents(self):

@@ -232,7 +232,7 @@ def test_of_several_torches_the_trend_is_the_one_measured_last(unknown):
     parts |= {"benchmark": "matmul.Cpu.time_hot", "implementation": "native"}
     new, old = (SeriesKey(environment=f"hosttorch-py3.11-torch{name}", **parts) for name in ("2.13.0", "2.9.0"))
     times = {new: 2e9, old: None if unknown else 1e9}
-    (shown,) = by_slot(SimpleNamespace(keys=(new, old), last_measured=times.get)).values()
+    (shown,) = by_slot(SimpleNamespace(keys=(new, old), past=SimpleNamespace(last_measured=times.get))).values()
     assert shown == new
 
 

@@ -355,5 +355,5 @@ def test_roofs_leave_out_another_device_of_the_same_name(tree):
 
 def test_without_gauges_nothing_was_fitted(tree):
     found = read(tree)
-    assert [found.fit(key) for key in found.keys if key.implementation == "eager"] == [None] * 4
+    assert [found.past.adjustments.fits.get(key) for key in found.keys if key.implementation == "eager"] == [None] * 4
     assert synthetic.MACHINE in {key.machine for key in found.keys}

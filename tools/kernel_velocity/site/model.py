@@ -18,8 +18,8 @@ from kernel_velocity.findings.last_night import KeptVerdict
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results import git, lines
 from kernel_velocity.results.identity import ERROR, FIGURES
-from kernel_velocity.results.measurement import Fit, Measurement, SeriesKey
-from kernel_velocity.results.records import Benchmark, Commit, Machine
+from kernel_velocity.results.measurement import Measurement, SeriesKey
+from kernel_velocity.results.records import Commit
 from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline import ceilings as kept_ceilings
 from kernel_velocity.roofline.model import Roofs
@@ -30,7 +30,6 @@ from kernel_velocity.series.past import Past, Sessions, Tracked
 from kernel_velocity.site import text as pages
 from kernel_velocity.site.charts.documents import Documents
 from kernel_velocity.site.text import Place
-from kernel_velocity.stats.changepoints.values import ChangePoint
 
 TRACKED = frozenset({ERROR, *FIGURES})  # what pages show of what is no time
 Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation, case
@@ -51,25 +50,10 @@ class Site:
     _choosers: dict[Place, Chooser] = field(default_factory=dict, init=False, repr=False, compare=False)
     _series: dict[SeriesKey, Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
-    def cache(self) -> Path | None:
-        """The folder of the cache."""
-        return self.past.folder
-
-    @property
-    def machines(self) -> tuple[Machine, ...]:
-        """Every machine's folder."""
-        return self.past.machines
-
     @cached_property
     def places(self) -> tuple[Place, ...]:
         """The machines and environments that have measurements."""
-        return pages.places(self.machines, self.past.places)
-
-    @property
-    def benchmarks(self) -> Mapping[str, Benchmark]:
-        """What benchmarks.json says of every timing benchmark."""
-        return self.past.benchmarks
+        return pages.places(self.past.machines, self.past.places)
 
     @property
     def commits(self) -> Mapping[str, Commit]:
@@ -98,7 +82,7 @@ class Site:
     @property
     def has_results(self) -> bool:
         """Whether there is a results file of any machine, shown or not."""
-        folders = (self.results / machine.name for machine in self.machines)
+        folders = (self.results / machine.name for machine in self.past.machines)
         return any(path.name != "machine.json" for folder in folders for path in folder.glob("*.json"))
 
     @property
@@ -117,7 +101,7 @@ class Site:
                     key.machine,
                     key.environment,
                     key.benchmark,
-                    pages.place_on_axes(self.benchmarks, key),
+                    pages.place_on_axes(self.past.benchmarks, key),
                 ),
             )
         )
@@ -139,22 +123,6 @@ class Site:
         if key not in self._series:
             self._series[key] = self.past.columns(key)
         return self._series[key]
-
-    def digest(self, key: SeriesKey, first: int = 0, last: int | None = None) -> str:
-        """Return what changes whenever `series` would say something else: an input of a page or data file.
-
-        Args:
-            first: the first entry of the series that counts. last: the one behind the last; None: all further ones.
-        """
-        return self.past.digest(key, first, last)
-
-    def last_measured(self, key: SeriesKey) -> float | None:
-        """Return the Unix time, s, at which a series was measured last; None where nothing says when."""
-        return self.past.last_measured(key)
-
-    def change_points(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, tuple[ChangePoint, ...]]:
-        """Return the change points of some of `keys`; their indices are entries of the series' columns."""
-        return self.past.change_points(keys)
 
     @cached_property
     def tracked(self) -> Mapping[SeriesKey, Tracked]:
@@ -238,14 +206,10 @@ class Site:
     def _telemetry(self, place: Place, commit: str) -> Path:
         return self.results / place.machine / "telemetry" / f"{Path(_file(place, commit)).stem}.jsonl"
 
-    def fit(self, key: SeriesKey) -> Fit | None:
-        """Return how the newest value of one of `keys` that was adjusted was adjusted; None where none was."""
-        return self.past.adjustments.fits.get(key)
-
     @cached_property
     def documents(self) -> Documents:
         """What Bokeh draws."""
-        return Documents(self.cache)
+        return Documents(self.past.folder)
 
     @cached_property
     def _kept(self) -> dict[str, tuple[Mapping[str, Evidence], tuple[str, ...]]]:

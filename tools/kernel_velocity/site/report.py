@@ -197,7 +197,7 @@ def _make_all(site: Site, writer: Writer) -> None:
 
 def _make(site: Site, writer: Writer, parts: Iterable[Part]) -> None:
     """Make the files of some parts of the site, if they have to be made."""
-    templates = page_templates(site.cache)
+    templates = page_templates(site.past.folder)
 
     def render(page: Page) -> str:
         context = page.context() if callable(page.context) else page.context

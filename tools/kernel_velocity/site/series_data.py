@@ -49,11 +49,11 @@ def build(site: Site) -> Iterator[DataFile]:
     for key in site.keys:
         entries = int(np.searchsorted(site.series(key).place, edge.place))
         newest.setdefault(newest_name(key), []).append((key, entries))
-        inputs = f"{edge.commits} {site.digest(key, 0, entries)}"
+        inputs = f"{edge.commits} {site.past.digest(key, 0, entries)}"
         value = partial(_older, site, key, entries, edge, encoder)
         yield DataFile(name=series_name(key), value=value, inputs=inputs)
     for name, series in newest.items():
-        inputs = repr((edge.commits, [(key, site.digest(key, entries)) for key, entries in series]))
+        inputs = repr((edge.commits, [(key, site.past.digest(key, entries)) for key, entries in series]))
         yield DataFile(name=name, value=partial(_newest, site, series, edge, encoder), inputs=inputs)
 
 
@@ -123,7 +123,7 @@ def index(site: Site) -> dict[str, Any]:
 
 def _entry(site: Site, key: SeriesKey, place: int) -> dict[str, Any]:
     kernel, device, state = text.parts(key.benchmark)
-    benchmark = site.benchmarks.get(key.benchmark)
+    benchmark = site.past.benchmarks.get(key.benchmark)
     return {
         "name": series_name(key),
         "newest": newest_name(key),

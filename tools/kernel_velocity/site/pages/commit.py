@@ -122,7 +122,7 @@ class Maker:
     @cached_property
     def _everywhere(self) -> str:
         """A digest of what all pages are made from."""
-        cases = sorted((name, item.cases) for name, item in self.site.benchmarks.items())
+        cases = sorted((name, item.cases) for name, item in self.site.past.benchmarks.items())
         source = repr((self.site.places, cases, sorted(self._kernels)))
         return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -234,7 +234,7 @@ class Maker:
             "lead": commit_values.summary(values),
             "build": self._build(place, sha),
             "folds": rows.folds(quiet.at(place.machine, place.environment), on_line=sha in self.site.order),
-            "left_out": list(commit_values.left_out(values, self.site.benchmarks)),
+            "left_out": list(commit_values.left_out(values, self.site.past.benchmarks)),
         }
 
     def _build(self, place: Place, sha: str) -> dict[str, Any] | None:

@@ -112,7 +112,7 @@ def _commits(site: Site) -> Mapping[str, Commit]:
 
 def by_slot(site: Site) -> dict[tuple[str, ...], SeriesKey]:
     """Return the series by slot and version; of several PyTorch versions that share a slot, the one measured last."""
-    keys = sorted(site.keys, key=lambda key: site.last_measured(key) or 0.0)
+    keys = sorted(site.keys, key=lambda key: site.past.last_measured(key) or 0.0)
     return {
         (
             *(key.machine, environment_of(key.environment, key.implementation)),

@@ -239,7 +239,7 @@ def _newest_values(site: Site) -> dict[str, float]:
     """Return when each machine measured last, by its own clock, Unix time, s."""
     newest: dict[str, float] = {}
     for key in site.keys:
-        when = site.last_measured(key)
+        when = site.past.last_measured(key)
         if when is not None:
             newest[key.machine] = max(when, newest.get(key.machine, when))
     return newest
@@ -291,6 +291,6 @@ def _newest_observation(site: Site, key: SeriesKey) -> tuple[str | None, Observa
     if not len(measured):
         return None
     last = int(measured[-1])
-    place, value, when = int(series.place[last]), math.log(series.seconds[last]), site.last_measured(key)
+    place, value, when = int(series.place[last]), math.log(series.seconds[last]), site.past.last_measured(key)
     observation = Observation(commit=site.line[place], place=place, value=value, measured=when)
     return series.methods[series.method[last]] if series.method[last] >= 0 else None, observation

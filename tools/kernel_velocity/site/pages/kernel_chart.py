@@ -126,7 +126,7 @@ class Chart:
     @cached_property
     def changes(self) -> Mapping[SeriesKey, Sequence[Mark]]:
         """The change points of each series."""
-        points = self.site.change_points([*self.columns])
+        points = self.site.past.change_points([*self.columns])
         return {key: change_marks(item, points[key], self.site.line) for key, item in self.columns.items()}
 
 
@@ -215,7 +215,7 @@ def _error_name(key: SeriesKey) -> str:
 def inputs(chart: Chart) -> str:
     """Return a text that changes whenever a chart or the tables behind it would."""
     groups = [(group.place, group.benchmark, group.environment) for group in chart.groups]
-    series = [(key, chart.site.digest(key), item) for key, item in chart.series.items()]
+    series = [(key, chart.site.past.digest(key), item) for key, item in chart.series.items()]
     warnings = sorted(chart.warnings.items(), key=repr)
     return repr((groups, series, chart.findings, chart.tags, warnings, chart.figures))
 

@@ -32,7 +32,7 @@ MOVED = Markup('<span class="moved">{} <span class="badge">moved</span></span>')
 
 def build(site: Site) -> Iterator[Page | DataFile]:
     """Yield the page, and the history of every machine's ceilings as data."""
-    sections = tuple(_section(site, machine, number) for number, machine in enumerate(site.machines, start=1))
+    sections = tuple(_section(site, machine, number) for number, machine in enumerate(site.past.machines, start=1))
     yield Page(name=f"{NAME}.html", template=f"{NAME}.html", context={"machines": sections})
     yield DataFile(name=NAME, value=_data(site))
 
@@ -99,7 +99,7 @@ def _remarks(site: Site, machine: Machine, sessions: Sessions, facts: Mapping[st
     if "cpu" in described and "cpu" in facts and described["cpu"] != facts["cpu"][0]:
         yield f"machine.json says its cpu is {described['cpu']}, the newest session found {facts['cpu'][0]}"
     hardware = _hardware(machine)
-    for other in site.machines:
+    for other in site.past.machines:
         if other.name != machine.name and len(hardware) == len(SAME_HARDWARE) and hardware == _hardware(other):
             yield (
                 f"the same hardware as {other.name}: it may be that machine under another name, and its series begin "
@@ -206,7 +206,7 @@ def _session(
 def _data(site: Site) -> dict[str, Any]:
     """Return the history of all ceilings, also that of other devices under a machine's name, in base units."""
     machines = []
-    for machine in site.machines:
+    for machine in site.past.machines:
         history = {device: site.ceilings(_anywhere(machine), device) for device in DEVICES.values()}
         columns = {device: ceilings.columns(sessions, device.lower()) for device, sessions in history.items()}
         machines.append({"machine": machine.name, "devices": {name: value for name, value in columns.items() if value}})

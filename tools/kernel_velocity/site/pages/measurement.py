@@ -107,7 +107,7 @@ def files(site: Site) -> Iterator[tuple[int, str, DataFile]]:
 
     The file is made again only where the commit's own files changed, or the FLOPs of its benchmarks.
     """
-    flop = repr([(name, sorted(benchmark.flop.items())) for name, benchmark in sorted(site.benchmarks.items())])
+    flop = repr([(name, sorted(benchmark.flop.items())) for name, benchmark in sorted(site.past.benchmarks.items())])
     for sha in site.measured:
         for number, place in enumerate(site.places):
             if site.has_rounds(place, sha):
@@ -180,7 +180,7 @@ def fits(site: Site) -> Iterator[DataFile]:
     for number, place in enumerate(site.places):
         series = {}
         for key in site.keys_at(place):
-            fit = site.fit(key)
+            fit = site.past.adjustments.fits.get(key)
             if fit is not None:
                 signals = {signal.name: [known(signal.slope), known(signal.centre)] for signal in fit.signals}
                 explained = None if fit.explained is None else round(fit.explained, 3)
