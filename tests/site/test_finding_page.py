@@ -108,6 +108,13 @@ def test_where_nothing_can_be_decided_nothing_is_offered(texts):
     assert "To decide" not in texts["bench-1-cpu-environment-x"] and "To decide" in texts["matmul-suspect"]
 
 
+def test_only_confirmed_changes_of_speed_can_be_expected(built):
+    _, items, *_ = built
+    offered = {item.id for item in items if any(" expect " in text for _, text in decisions(item))}
+    speeds = (Kind.REGRESSION, Kind.IMPROVEMENT)
+    assert offered == {item.id for item in items if item.state is State.CONFIRMED and item.kind in speeds} != set()
+
+
 def test_what_changed_of_the_machine_is_a_table(built):
     _, _, pages, _ = built
     assert pages["bench-1-cpu-environment-x"].context["page"]["machine"]["changes"].rows == [("driver", "550", "560")]
