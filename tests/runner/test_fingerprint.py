@@ -196,6 +196,8 @@ def test_toolchain_is_its_compilers_and_settings(tmp_path, monkeypatch):
     assert fingerprint.toolchain({"KV_CUDA": "ON"}) == "g++ 12; Build 13.0; KV_CUDA=ON"
     (tmp_path / "nvcc").unlink()
     assert fingerprint.toolchain({"CXX": "no-such"}) == "no C++ compiler; no nvcc"
+
+
 @pytest.mark.parametrize(
     "recorded",
     [{"matmul": {"ptxas": []}}, {"matmul": {}}, {"matmul": {"ptxas": [{"architecture": "sm_90"}]}}, [], None],

@@ -13,8 +13,8 @@ from kernel_velocity.harness.cases import DEVICES
 from kernel_velocity.harness.device_figures import UNITS
 from kernel_velocity.results import sessions as session_facts
 from kernel_velocity.results.git import SHORT
-from kernel_velocity.results.machines import Sessions
 from kernel_velocity.results.records import Machine
+from kernel_velocity.results.sessions import Sessions
 from kernel_velocity.roofline import ceilings, table
 from kernel_velocity.roofline.roofs import SESSIONS, CeilingSession, of_newest, roof
 from kernel_velocity.site import text
@@ -87,7 +87,9 @@ def _remarks(site: Site, machine: Machine, sessions: Sessions, facts: Mapping[st
     elif machine.called != machine.name:
         yield f"its folder is named {machine.name}, its machine.json says {machine.called}: one of them was renamed"
     # where no session knows the hardware, the results of a plain asv run do
-    yield from list(session_facts.hardware_doubts(sessions)) or session_facts.hardware_doubts(site.hardware(machine.name))
+    yield from list(session_facts.hardware_doubts(sessions)) or session_facts.hardware_doubts(
+        site.hardware(machine.name)
+    )
     for device in DEVICES.values():
         history = site.ceilings(_anywhere(machine), device)
         others = len(history) - len(of_newest(history))
@@ -114,7 +116,9 @@ def _hardware(machine: Machine) -> dict[str, str]:
 
 def _changes(site: Site, machine: Machine, by_environment: Mapping[str, Sessions]) -> Table:
     """Return what changed in every environment, newest first."""
-    changes = [(name, item) for name, sessions in by_environment.items() for item in session_facts.fact_changes(sessions)]
+    changes = [
+        (name, item) for name, sessions in by_environment.items() for item in session_facts.fact_changes(sessions)
+    ]
     changes.sort(key=lambda pair: -pair[1].began)
     columns = {"when": "value", "what": "", "from": "fact", "to": "fact", "seen at": "sha", "environment": "fact"}
     rows = [
