@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_velocity.offline import archive
-from kernel_velocity.offline.pack import Manifest
+from kernel_velocity.offline.archive import Manifest
 from tests import synthetic
 
 WRITTEN = 1795284235.0  # 2026-11-21 18:03:55 UTC
@@ -25,6 +25,10 @@ class Home:
     def results(self):
         return self.root / "results"
 
+    def stored(self, index, machine="h200"):
+        """The results file of a commit."""
+        return self.results / machine / f"{self.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
+
 
 def home(folder):
     """Make a repository with asv.conf.json and no results."""
@@ -34,31 +38,20 @@ def home(folder):
 
 
 def manifest(commits, **changes):
-    given = {
-        "root": commits[0],
-        "head": commits[-1],
-        "commits": tuple(commits),
-        "machine": "node",
-        "node": {"gpus": [GPU]},
-        "written": WRITTEN,
-    }
-    return Manifest(**(given | changes))
+    given = {"root": commits[0], "head": commits[-1], "commits": list(commits), "machine": "node"}
+    return Manifest(**(given | {"node": {"gpus": [GPU]}, "written": WRITTEN} | changes))
 
 
 def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):
     """Write what the node leaves: results of the measured commits, and a file of every kind beside them."""
-    found = manifest(commits, **changes)
-    results = folder / "results" / "node"
     synthetic.write_json(folder / "results" / "benchmarks.json", synthetic.benchmarks_json())
-    synthetic.write_json(results / "machine.json", {**synthetic.machine_json("node"), "arch": "x86_64"})
+    synthetic.write_json(folder / "results/node/machine.json", {**synthetic.machine_json("node"), "arch": "x86_64"})
     for index in measured:
         synthetic.write_commit(folder / "results", commits[index], index, machine="node", rounds=rounds)
     for name, text in {
-        "manifest.json": found.to_json(),
+        "manifest.json": manifest(commits, **changes).to_json(),
         "run/summary.md": "# What is believable\n",
         "run/node.json": json.dumps({"gpus": [GPU]}, indent=1),
-        "run/tests.json": '{"passed": 3',  # cut off
-        "run/tests.log": "3 passed\n",
         "logs/track.log": "measured\n",
         "traces/hot.json": "[1e-3]",
     }.items():
@@ -67,10 +60,15 @@ def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):
     return folder
 
 
-def tar(folder, commits, name=archive.NAME, **changes):
-    """Return the tar of such a folder; the folder is gone, as the node is."""
+def tar(folder, commits, name=archive.NAME, edit=lambda _: None, **changes):
+    """Return the tar of such a folder, edited before it is packed; the folder is gone, as the node is."""
     laid_out = lay_out(folder / "node-folder", commits, **changes)
-    path = folder / name
-    archive.write(path, laid_out)
+    edit(laid_out)
+    archive.write(folder / name, laid_out)
     shutil.rmtree(laid_out)
-    return path
+    return folder / name
+
+
+def contents(folder):
+    """Return every file below a folder, by its relative path."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

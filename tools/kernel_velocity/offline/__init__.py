@@ -1,21 +1,22 @@
-"""``kv offline <step>``: the whole suite on a machine without a network.
+"""The whole suite on a machine without a network: pack it, run it there in time slices, unpack what it measured.
 
-    pack DIR              on a machine with a network: everything that a node needs, in one folder
-    sh DIR/run OUT        on the node (node/run, node/launch.py): set-up, then the stages of stages.py, in time slices
-    unpack TAR            back home: merge what was measured into `results/`
+May import every room but `ab`, `nightly`, `site`, `compare`, `lab` and `scaffold`; on the node there is no package
+that draws pages.
 
-The steps between are commands of their own, because a stage is a process that can be killed: `time_slice`, which the
-launcher starts, and `ceilings`, `traces` and `timers`, which that one starts.
+    pack.py           `kv offline pack DIR`: everything that a node needs, in one folder
+    node/run          what is started on the node: finds a Python for launch.py
+    node/launch.py    finds the Python with PyTorch, sets up, becomes `kv offline run`
+    run.py            `kv offline run OUT`: the stages of a time slice, resumed where the last was cut off
+    facts.py          what the node is, and what it lacks
+    child.py          a stage as a child process, which ends with all that it started
+    live.py           ceilings, timers and traces, each in a measuring process
+    summary.py        what was measured, and what of it is not to be believed
+    archive.py        the tar that comes back
+    unpack.py         `kv offline unpack TAR`: merge it into results/
 """
 
 STEPS = {  # step -> its module, and what it does
     "pack": ("offline.pack", "collect what a node without a network needs into one folder"),
+    "run": ("offline.run", "what `sh DIR/run OUT` starts on the node: every stage, resumed where it was cut off"),
     "unpack": ("offline.unpack", "merge the tar of a node into results/"),
-    "time_slice": (
-        "offline.time_slice",
-        "what `sh DIR/run OUT` runs on the node: every stage, resumed where it was cut off",
-    ),
-    "ceilings": ("offline.ceilings", "measure what the machine can do: bandwidths, FLOP/s, launch overhead"),
-    "traces": ("offline.traces", "record raw samples of every timer and cache state"),
-    "timers": ("offline.timers", "compare our timers with independent ones"),
 }

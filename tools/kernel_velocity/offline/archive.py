@@ -1,205 +1,167 @@
-"""The one tar that comes back from a node: written whole or not at all, and read with suspicion.
+"""The tar that comes back from a node: written whole or not at all, and checked before it is used.
 
     manifest.json                                            whose results these are (`Manifest`)
     results/benchmarks.json                                  what was measured
     results/<machine>/machine.json, <commit8>-<env>.json     asv's results
-    results/<machine>/telemetry/*.jsonl                      rounds and failures
+    results/<machine>/telemetry/*.jsonl                      rounds, failures, sessions
     run/                                                     summary.md, tests, ceilings, timers, facts of the node
-    traces/, logs/                                           bulky; left out, largest first, where the limit asks for it
+    traces/, logs/                                           large; left out, largest first, above the limit
 
-Every file is an xz stream of its own, and an .xz of several streams is one .xz: so each file is compressed once, what
-each takes is known exactly, and leaving one out costs nothing.
+Every file is an xz stream of its own, and several xz streams are one .xz file. So each file is compressed once, its
+size in the tar is exact, and the last file can be left out without compressing the others again.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import lzma
 import os
+import re
 import tarfile
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
 
 from kernel_velocity.errors import ResultsError
-from kernel_velocity.offline.pack import Manifest
-
-__all__ = ["LIMIT", "MANIFEST", "NAME", "Manifest", "read", "write"]
+from kernel_velocity.files import replace_bytes
 
 NAME = "kernel-velocity-node.tar.xz"
+MANIFEST = "manifest.json"
+FORMAT = 1  # of the tar's layout; a newer one is refused
+PROJECT = "kernel-velocity"
 LIMIT = 16_000_000  # bytes; what the way back from a node carries
 UNPACKED_LIMIT = 1_000_000_000  # bytes; far above any run's, far below what fills a disk
-MANIFEST = "manifest.json"
-_DROPPABLE = ("traces", "logs")  # in this order: a trace repeats what telemetry sums up, a log may explain a failure
-_PRESET = 4  # of xz. A trace of 2 MB: 2.2 s and 48 MB of memory; 6: the same size, 94 MB; 1: 0.3 s, but 16% larger
-_WORKERS = 8  # at most, for the sake of memory; xz leaves Python's lock
-_CHUNK = 1 << 20  # bytes
+DROPPABLE = ("traces/", "logs/")  # in this order: telemetry sums up a trace, a log may explain a failure
+PRESET = 4  # of xz. A trace of 2 MB: 2.2 s and 48 MB of memory; 6: the same size, 94 MB; 1: 0.3 s, but 16% larger
+WORKERS = 8  # at most, for the sake of memory; xz releases Python's lock
+END = bytes(2 * tarfile.BLOCKSIZE)  # of a whole tar
+
+SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # as runner.track has it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The identity of what a node measured."""
+
+    root: str  # SHA of the repository's first commit, which identifies the project
+    head: str  # SHA of the commit whose suite measured
+    commits: list[str]  # SHAs that were asked for
+    machine: str  # the folder of results/ in the tar
+    node: Mapping[str, object]  # device, gpus, torch
+    written: float  # Unix time, s
+
+    @property
+    def stamp(self) -> str:
+        """When it was written, in UTC, such as "20261121-180355"; it names the run's folder."""
+        return datetime.fromtimestamp(self.written, UTC).strftime("%Y%m%d-%H%M%S")
+
+    def to_json(self) -> str:
+        """Return the text of manifest.json: one line, so that it is a line of a .jsonl too."""
+        return json.dumps({"format": FORMAT, "project": PROJECT} | asdict(self)) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Manifest:
+        """Return the manifest of a text; `where` it is from begins the message of an error.
+
+        Raises:
+            ResultsError: not a manifest, another project's, or of a newer format.
+        """
+        try:
+            data = dict(json.loads(text))
+            manifest = cls(**{item.name: data[item.name] for item in fields(cls)})
+            sound = all(
+                (
+                    data["project"] == PROJECT,
+                    data["format"] >= 1,
+                    SHA.fullmatch(manifest.root),
+                    SHA.fullmatch(manifest.head),  # git gets it
+                    MACHINE.fullmatch(manifest.machine),  # it names a folder
+                    isinstance(manifest.node, dict),
+                    manifest.stamp,
+                )
+            )
+        except (KeyError, OverflowError, OSError, TypeError, ValueError):
+            sound = False
+        if not sound:
+            raise ResultsError(f"{where}: {MANIFEST} is not of a node of {PROJECT}: {text[:200]!r}")
+        if data["format"] > FORMAT:
+            raise ResultsError(
+                f"{where}: of format {data['format']}, this kernel-velocity reads up to {FORMAT}: update this clone, "
+                "then unpack again"
+            )
+        return manifest
 
 
 def write(path: Path, folder: Path, limit: int = LIMIT) -> list[str]:
-    """Pack every file below a folder; return a line for each that was left out to stay within the limit.
-
-    The tar replaces an earlier one in one step, once it is on the disk.
-
-    Args:
-        path: the tar. folder: its contents. limit: bytes that the tar may have.
+    """Pack every file below a folder; return a line for each that was left out to stay within `limit` bytes.
 
     Raises:
-        ResultsError: what may not be left out is over the limit; an earlier tar and the folder are as they were.
-        OSError: it cannot be read or written (a full disk); likewise, and nothing half written is left.
+        ResultsError: what may not be left out is over the limit; an earlier tar and the folder stay as they are.
+        OSError: a full disk; likewise.
     """
-    temporary = path.with_name(f".{path.name}.new")  # one name: a killed writer's is overwritten by the next
-    names = _names(folder, but=(path, temporary))
-    with ThreadPoolExecutor(min(_WORKERS, os.cpu_count() or 1)) as pool:
-        streams = dict(zip(names, pool.map(lambda name: _compressed(_member(folder, name)), names), strict=True))
-    end = _compressed(bytes(2 * tarfile.BLOCKSIZE))
+    for left in path.parent.glob(f".{path.name}.*"):  # by a writer that was killed
+        left.unlink()
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
+        streams = dict(zip(names, pool.map(lambda name: _stream(folder, name), names), strict=True))
+    end = lzma.compress(END)
     total = len(end) + sum(map(len, streams.values()))
     lines = []
-    for name in _first_to_go(streams):
-        if total <= limit:
-            break
-        size = len(streams.pop(name))
-        over = _size(total - limit)
-        lines.append(f"left out of the tar, {over} over: {name} ({_size(size)} of it)")
-        total -= size
+    for name in sorted(filter(_order, names), key=lambda name: (_order(name), -len(streams[name]))):
+        if total > limit:
+            size = len(streams.pop(name))
+            lines.append(f"left out of the tar, {total - limit:,} bytes over: {name} ({size:,} bytes of it)")
+            total -= size
     if total > limit:
         raise ResultsError(
             f"{path}: {total} bytes without a trace or a log, at most {limit} may leave the node: "
             f"everything lies in {folder}, carry that away, or measure fewer commits"
         )
-    _replace(path, temporary, [streams[name] for name in sorted(streams, key=_is_droppable)] + [end])
+    replace_bytes(path, b"".join([*(streams[name] for name in sorted(streams, key=_order)), end]))
     return lines
 
 
-def _names(folder: Path, but: Sequence[Path]) -> list[str]:
-    """Return the files below a folder, relative to it, sorted."""
-    left_out = {item.resolve() for item in but}
-    found = [path for path in folder.rglob("*") if path.is_file() and path.resolve() not in left_out]
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+def _order(name: str) -> int:
+    """Return 0 for a file that may not be left out, else 1 for those that are left out first, then 2."""
+    return next((number for number, prefix in enumerate(DROPPABLE, start=1) if name.startswith(prefix)), 0)
 
 
-def _is_droppable(name: str) -> bool:
-    return name.partition("/")[0] in _DROPPABLE
-
-
-def _first_to_go(streams: dict[str, bytes]) -> list[str]:
-    """Return what may be left out: the traces, then the logs, each with those first that take most of the tar."""
-    found = [name for name in streams if _is_droppable(name)]
-    return sorted(found, key=lambda name: (_DROPPABLE.index(name.partition("/")[0]), -len(streams[name]), name))
-
-
-def _member(folder: Path, name: str) -> bytes:
-    """Return a file as a tar has it: header, contents, padding; nothing of the node's users and groups."""
-    path = folder / name
-    data = path.read_bytes()
+def _stream(folder: Path, name: str) -> bytes:
+    """Return a file as the tar has it (header without the node's users and groups, contents, padding), compressed."""
+    data = (folder / name).read_bytes()
     info = tarfile.TarInfo(name)
-    info.size, info.mtime = len(data), int(path.stat().st_mtime)
-    header = info.tobuf(format=tarfile.PAX_FORMAT)
-    return header + data + bytes(-len(data) % tarfile.BLOCKSIZE)
+    info.size, info.mtime = len(data), int((folder / name).stat().st_mtime)
+    padding = bytes(-len(data) % tarfile.BLOCKSIZE)
+    return lzma.compress(info.tobuf(format=tarfile.PAX_FORMAT) + data + padding, preset=PRESET)
 
 
-def _compressed(data: bytes) -> bytes:
-    return lzma.compress(data, preset=_PRESET)
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size:,} bytes"
-
-
-def _replace(path: Path, temporary: Path, streams: Sequence[bytes]) -> None:
-    try:
-        with temporary.open("wb") as stream:
-            for data in streams:
-                stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())  # a quota or a network disk may say only now that it is full
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def read(path: Path, into: Path, limit: int = UNPACKED_LIMIT) -> Manifest:
-    """Check a node's tar as a whole, then extract it; return its manifest.
-
-    Args:
-        path: the tar. into: an existing folder; nothing is written there before everything is checked. limit: bytes
-            that the tar may have unpacked.
+def read(path: Path, into: Path) -> Manifest:
+    """Extract a node's tar into an empty folder, which the caller removes; return its manifest.
 
     Raises:
-        ResultsError: not a tar of this project's node, damaged, of a newer format, larger than `limit`, or with a
-            member that could leave the folder.
+        ResultsError: no tar of a node, damaged, of a newer format, too large, or with a member that leaves the folder.
     """
-    with _unpacked(path, into, limit) as plain:
-        try:
-            with tarfile.open(fileobj=plain, mode="r:") as tar:
-                members = list(_checked(path, tar, limit))
-                _check_end(path, plain, tar.offset)
-                manifest = _manifest(path, tar)
-                for member in members:
-                    tar.extract(member, into, filter="data")
-        except tarfile.TarError as error:
-            raise ResultsError(f"{path}: not a whole tar ({error}): copy {NAME} from the node again") from None
-    return manifest
-
-
-@contextmanager
-def _unpacked(path: Path, into: Path, limit: int) -> Iterator[BinaryIO]:
-    """Yield the tar without its compression, to the end: a last block that is cut off is seen here only."""
     if not path.is_file():
         raise ResultsError(f"{path}: no such file; the {NAME} that the node wrote is wanted")
-    with tempfile.TemporaryFile(dir=into) as plain:
-        try:
-            with lzma.open(path, "rb") as packed:
-                while data := packed.read(_CHUNK):
-                    plain.write(data)
-                    if plain.tell() > limit:
-                        raise ResultsError(f"{path}: more than {_size(limit)} unpacked: no run of ours writes that")
-        except (lzma.LZMAError, EOFError) as error:
-            raise ResultsError(f"{path}: not a whole .tar.xz ({error}): copy {NAME} from the node again") from None
-        plain.seek(0)
-        yield plain
-
-
-def _checked(path: Path, tar: tarfile.TarFile, limit: int) -> Iterator[tarfile.TarInfo]:
-    """Yield the members.
-
-    Raises:
-        ResultsError: one is no plain file or folder, lies outside, stands there twice, or all are larger than `limit`.
-    """
-    seen: set[PurePosixPath] = set()
-    size = 0
-    for member in tar:
-        name = PurePosixPath(member.name)
-        if not (member.isreg() or member.isdir()):
-            raise ResultsError(f"{path}: {member.name!r} is a link or a device, plain files are wanted: not extracted")
-        if name.is_absolute() or ".." in name.parts or not name.parts or "\\" in member.name:
-            raise ResultsError(f"{path}: {member.name!r} lies outside of the tar's own folder: not extracted")
-        if member.isreg() and name in seen:
-            raise ResultsError(f"{path}: {member.name!r} stands there twice: not extracted")
-        seen.add(name)
-        size += member.size  # of a sparse file this is what it would take up
-        if size > limit:
-            raise ResultsError(f"{path}: more than {_size(limit)} unpacked: no run of ours writes that")
-        yield member
-
-
-def _check_end(path: Path, plain: BinaryIO, end: int) -> None:
-    """Refuse a tar without its last two blocks: cut between two streams, the .xz is whole, and tarfile content."""
-    plain.seek(end)
-    last = plain.read(2 * tarfile.BLOCKSIZE)
-    if last != bytes(2 * tarfile.BLOCKSIZE):
-        raise ResultsError(f"{path}: not a whole tar (its end is missing): copy {NAME} from the node again")
-
-
-def _manifest(path: Path, tar: tarfile.TarFile) -> Manifest:
     try:
-        stream = tar.extractfile(MANIFEST)
-    except KeyError:
-        stream = None
-    if stream is None:
-        raise ResultsError(f"{path}: no {MANIFEST} in it, so no tar of a node: the {NAME} of a node is wanted")
-    return Manifest.from_json(io.TextIOWrapper(stream, encoding="utf-8", errors="replace").read(), str(path))
+        with lzma.open(path) as packed:
+            data = packed.read(UNPACKED_LIMIT + 1)
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            # The members too: a sparse file is larger than its part of the tar.
+            size = len(data) if len(data) > UNPACKED_LIMIT else sum(member.size for member in tar)
+            if size > UNPACKED_LIMIT:
+                raise ResultsError(f"{path}: more than {UNPACKED_LIMIT / 1e6:,.0f} MB unpacked: no run writes that")
+            # Cut between two streams, the .xz is whole, and tarfile is content without the end.
+            if data[tar.offset : tar.offset + len(END)] != END:
+                raise tarfile.ReadError("its end is missing")
+            tar.extractall(into, filter="data")
+        text = (into / MANIFEST).read_text(encoding="utf-8", errors="replace")
+    except (lzma.LZMAError, EOFError, tarfile.TarError) as error:
+        raise ResultsError(f"{path}: not a whole .tar.xz ({error}): copy {NAME} from the node again") from None
+    except (FileNotFoundError, IsADirectoryError):
+        raise ResultsError(f"{path}: no {MANIFEST} in it: the {NAME} of a node is wanted") from None
+    return Manifest.from_json(text, str(path))

@@ -1,15 +1,13 @@
-"""The summary of a run on a node: what was measured, what of it to believe, what is left. Pure: values in, text out.
+"""The summary of a run on a node: what was measured, what of it is not to be believed, what is left. Pure.
 
-What about a node's figures is not to be believed, and why. Pure: values in, lines out.
-
-A time below what the memory or the arithmetic of the machine allows is not fast, it is wrong: the cache was warm where
-it was thought cold, the work was not done, or the timer stopped before the kernel did.
+A time below what the memory or the arithmetic of the machine allows is not fast, it is wrong: the cache was warm, the
+work was not done, or the timer stopped before the kernel did.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,70 +15,66 @@ from kernel_velocity import units
 from kernel_velocity.harness.ceilings import Ceiling, from_document, peak, roof
 from kernel_velocity.harness.telemetry import FLAGS
 from kernel_velocity.offline.facts import Facts
-from kernel_velocity.offline.timers import verdict
 from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import WANTED_ROUNDS, Measurement, Outcome
+from kernel_velocity.roofline import table
+from kernel_velocity.roofline.ceilings import session_of
+from kernel_velocity.runner.report import speed_table
+from kernel_velocity.tables import columns
 
-_LISTED = 40  # doubts printed in full; more than that are one cause, and counted
-
+LISTED = 40  # doubts printed in full; more than that have one cause, and are counted
 IMPOSSIBLE = 1.05  # times a measured ceiling: more than the error of measuring it (warned of where it is over 5%)
-NAMED = 3  # series that a line names before it counts them
+NAMED = 3  # values that a line names before it counts them
 WIDE = 0.05  # relative half-width of the interval over rounds; a tenth of what kernels differ by is 1%
 # A working set is compared with what was measured on sets down to a quarter of it: how much of one a cache holds is not
 # known to better than that (associativity, other tenants).
 FRACTION = 4
-_ASK = "was the work done, did the timer wait for it, was the machine busy when its ceiling was measured?"
+ASK = "was the work done, did the timer wait for it, was the machine busy when its ceiling was measured?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a run found so far; None where a stage has not ended yet."""
+    """What a run has measured so far; a document is None where its stage has not ended yet."""
 
     facts: Facts
     device: str
     head: str
-    commits: tuple[str, ...]  # newest first
+    commits: Sequence[str]  # newest first
     slices: int
-    notes: tuple[str, ...]
+    notes: Sequence[str]
     tests: Mapping[str, Any] | None
     ceilings: Mapping[str, Any] | None
     timers: Mapping[str, Any] | None
     traces: int  # files
-    measurements: tuple[Measurement, ...]
-    left: tuple[str, ...]  # stages with something left to do
-    failed: tuple[str, ...]  # stages that ended with a failure
+    measurements: Sequence[Measurement]
+    left: Sequence[str]  # stages with something left to do
+    failed: Sequence[str]  # stages that ended with a failure
 
 
 def render(report: Report) -> str:
     """Return the summary as Markdown."""
-    ceilings = () if report.ceilings is None else from_document(report.ceilings)
-    parts = [
-        _head(report),
-        _section("Not to be believed", _doubts(report, ceilings), "nothing speaks against what was measured"),
-        _section("Tests", _tests(report.tests), "not run yet"),
-        _section("Ceilings", _ceilings(report.ceilings, ceilings), "not measured yet"),
-        _section("Measured", _commits(report), "nothing yet"),
-        _section("Newest commit", _speeds(report, ceilings), "nothing yet"),
-        _section("Timers compared", _timers(report.timers), "not compared yet"),
-        _section("Raw traces", [f"{units.count(report.traces, 'file')}"] if report.traces else [], "none yet"),
-    ]
-    return "\n".join(parts)
-
-
-def _section(title: str, lines: Sequence[str] | Iterator[str], otherwise: str) -> str:
-    text = "\n".join(lines).strip() or otherwise
-    return f"## {title}\n\n{text}\n"
+    doubts = [f"- {line}" for line in _doubts(report)]
+    if doubts[LISTED:]:
+        doubts[LISTED:] = [f"- and {len(doubts) - LISTED} more"]
+    speeds = speed_table(report.measurements, report.commits[::-1])
+    sections = {
+        "Not to be believed": "\n".join(doubts) or "nothing speaks against what was measured",
+        "Tests": _tests(report.tests) if report.tests else "not run yet",
+        "Ceilings": _ceilings(report.ceilings) if report.ceilings else "not measured yet",
+        "Measured": _fenced(f"{_counts(report)}\n\n{speeds}") if report.measurements else "nothing yet",
+        "Timers compared": _timers(report.timers) if report.timers else "not compared yet",
+        "Raw traces": units.count(report.traces, "file") if report.traces else "none yet",
+    }
+    return "\n".join([_head(report), *(f"## {title}\n\n{text}\n" for title, text in sections.items())])
 
 
 def _head(report: Report) -> str:
     facts = report.facts
-    what = (
-        ", ".join(facts.gpus) if report.device == "cuda" else f"{facts.processor}, {units.count(facts.cores, 'core')}"
-    )
+    gpus, cpu = ", ".join(facts.gpus), f"{facts.processor}, {units.count(facts.cores, 'core')}"
     lines = [
         "# kernel-velocity on a node without a network",
         "",
-        f"- device: {report.device}: {what}; driver {facts.driver or 'none'}",
+        f"- device: {report.device}: {gpus if report.device == 'cuda' else cpu}; driver {facts.driver or 'none'}",
         f"- PyTorch {facts.torch} (CUDA {facts.torch_cuda or 'none'}), Python {facts.python}, {facts.libc}",
         f"- compilers: {facts.toolchain}",
         f"- suite of {report.head[:SHORT]}; commits {', '.join(sha[:SHORT] for sha in report.commits)}",
@@ -91,215 +85,94 @@ def _head(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _doubts(report: Report, ceilings: Sequence[Ceiling]) -> list[str]:
-    found = [
-        *of_tests(report.tests, failed="tests" in report.failed, measured=bool(report.measurements)),
-        *(of_timers(report.timers) if report.timers else []),
-        *lines(doubts(report.measurements, ceilings)),
-    ]
-    more = len(found) - _LISTED
-    return [f"- {line}" for line in found[:_LISTED]] + ([f"- and {more} more"] if more > 0 else [])
+def _doubts(report: Report) -> Iterator[str]:
+    """Yield what speaks against the figures, a line for each reason: what concerns many values has one cause."""
+    tests = report.tests
+    if tests is None and ("tests" in report.failed or report.measurements):
+        ended = "the tests ended without a report" if "tests" in report.failed else "the tests have not run"
+        yield f"nothing says that the kernels are right: {ended}"
+    if tests is not None and not tests["passed"]:
+        yield f"nothing says that the kernels are right: no test passed, {tests['skipped']} were skipped"
+    for name, why in tests["failures"] if tests else ():
+        yield f"wrong: {name}: {why}"
+    for row in report.timers["rows"] if report.timers else ():
+        if row["agrees"] is False:
+            why = f": {row['why']}" if row["why"] else ""
+            yield f"{_series(row)}: timers differ by {units.share(abs(row['worst']))}{why}"
+    ceilings = from_document(report.ceilings) if report.ceilings else ()
+    values: dict[str, list[str]] = {}
+    for item in report.measurements:
+        series = f"{item.key.benchmark.removesuffix('.time_hot')} {item.key.implementation} {item.key.case}"
+        for reason, figure in against(item, ceilings):
+            values.setdefault(reason, []).append(f"{item.commit[:SHORT]} {series} ({figure})")
+    for reason, named in values.items():
+        many = f"{units.count(len(named), 'value')}, such as {named[0]}"
+        yield f"{reason}: {many if named[NAMED:] else ', '.join(named)}"
 
 
-def _tests(tests: Mapping[str, Any] | None) -> Iterator[str]:
-    if tests is None:
+def against(item: Measurement, ceilings: Sequence[Ceiling]) -> Iterator[tuple[str, str]]:
+    """Yield what speaks against a value: a reason, which others may share, and its own figure."""
+    if item.outcome is not Outcome.MEASURED or item.seconds is None:
         return
-    yield f"{tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped"
-    yield from (f"- skipped: {reason}" for reason in tests["reasons"])
+    if item.bytes_moved is not None:
+        limit, rate = roof(ceilings, int(item.bytes_moved) // FRACTION), item.bytes_moved / item.seconds
+        if limit is not None and rate > IMPOSSIBLE * limit:
+            figure = f"{units.gigabytes(rate / 1e9)}, at most {units.gigabytes(limit / 1e9)}"
+            yield f"impossible: faster than the memory was measured to be; {ASK}", figure
+    if item.flop is not None:
+        limit, rate, unit = peak(ceilings, item.key.dtype), item.flop / item.seconds, item.key.rate_unit
+        if limit is not None and rate > IMPOSSIBLE * limit:
+            figure = f"{units.rate(rate / 1e9, unit)}, at most {units.rate(limit / 1e9, unit)}"
+            yield f"impossible: faster than {item.key.dtype} arithmetic was measured to be; {ASK}", figure
+    if item.rounds is not None and item.rounds < WANTED_ROUNDS:
+        yield f"fewer than {WANTED_ROUNDS} rounds, no verdict can rest on it", units.count(item.rounds, "round")
+    if item.interval is not None:
+        half = (item.interval.high - item.interval.low) / 2 / item.seconds
+        if half > WIDE:
+            yield f"its rounds scatter by more than {units.share(WIDE)}", f"±{units.share(half)}"
+    for warning in item.warnings:  # such as "underfed in 2 of 8 rounds"
+        flag, _, count = warning.partition(" in ")
+        if flag in FLAGS:
+            yield f"flagged {flag}", count
 
 
-def _ceilings(document: Mapping[str, Any] | None, ceilings: Sequence[Ceiling]) -> Iterator[str]:
-    if document is None:
-        return
-    rows = [["what", "working set, MB", "dtype", "value", "scatter"]]
-    rows += [_ceiling_row(item) for item in ceilings]
-    yield from table(rows)
-    yield ""
-    yield from (f"- warning: {line}" for line in document["warnings"])
+def _tests(tests: Mapping[str, Any]) -> str:
+    counts = f"{tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped"
+    return "\n".join([counts, *(f"- skipped: {reason}" for reason in tests["reasons"])])
 
 
-def _ceiling_row(item: Ceiling) -> list[str]:
-    size = "" if item.bytes is None else units.significant(item.bytes / 1e6)
-    value = f"none: {item.why}" if item.value is None else _value(item.value, item.unit, item.dtype)
-    return [item.what, size, item.dtype or "", value, "" if item.spread is None else units.share(item.spread)]
+def _ceilings(document: Mapping[str, Any]) -> str:
+    return _fenced(table.text(table.of_document(document), [session_of(document, 0.0)]))
 
 
-def _value(value: float, unit: str, dtype: str | None) -> str:
-    if unit == "s":
-        return units.seconds(value)
-    return units.gigabytes(value / 1e9) if unit == "B/s" else units.rate(value / 1e9, units.rate_unit(dtype or ""))
-
-
-def _commits(report: Report) -> Iterator[str]:
-    if not report.measurements:
-        return
-    yield from table([["commit", "measured", "n/a", "failed", "fewest rounds"], *_commit_rows(report)])
-
-
-def _commit_rows(report: Report) -> Iterator[list[str]]:
+def _counts(report: Report) -> str:
+    rows = [["commit", "measured", "n/a", "failed", "fewest rounds"]]
     for sha in report.commits:
         items = [item for item in report.measurements if item.commit == sha]
         counts = Counter(item.outcome for item in items)
-        rounds = [item.rounds for item in items if item.rounds is not None]
         numbers = [counts[outcome] for outcome in (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)]
-        yield [sha[:SHORT], *map(str, numbers), str(min(rounds)) if rounds else ""]
+        fewest = min((item.rounds for item in items if item.rounds is not None), default="-")
+        rows.append([sha[:SHORT], *map(str, [*numbers, fewest])])
+    return columns(rows)
 
 
-def _speeds(report: Report, ceilings: Sequence[Ceiling]) -> Iterator[str]:
-    """Yield a table of the newest commit that has values: time, rates, share of what the memory allows."""
-    shown = [sha for sha in report.commits if any(_has_value(item, sha) for item in report.measurements)]
-    if not shown:
-        return
-    items = [item for item in report.measurements if _has_value(item, shown[0])]
-    rows = [["series", "time", units.rate_units(item.key.dtype for item in items), "GB/s", "of bandwidth"]]
-    rows += [_speed_row(item, ceilings) for item in items]
-    yield f"{shown[0][:SHORT]}; the last column is the share of the highest bandwidth measured for as much data"
-    yield ""
-    yield from table(rows)
-
-
-def _has_value(item: Measurement, sha: str) -> bool:
-    return item.commit == sha and item.seconds is not None
-
-
-def _speed_row(item: Measurement, ceilings: Sequence[Ceiling]) -> list[str]:
-    seconds = item.seconds or 0.0
-    limit = None if item.bytes_moved is None else roof(ceilings, int(item.bytes_moved))
-    rate = item.gigabytes
-    return [
-        series_name(item),
-        units.seconds(seconds),
-        "" if item.gflops is None else units.significant(item.gflops),
-        "" if rate is None else units.significant(rate),
-        "" if rate is None or limit is None else units.share(rate * 1e9 / limit),
-    ]
-
-
-def _timers(document: Mapping[str, Any] | None) -> Iterator[str]:
-    if document is None:
-        return
+def _timers(document: Mapping[str, Any]) -> str:
     methods = list(dict.fromkeys(name for row in document["rows"] for name in row["others"]))
     rows = [["series", "ours", *methods, "worst", "verdict"]]
     for row in document["rows"]:
         times = [row["harness"], *(row["others"].get(name) for name in methods)]
-        cells = ["" if value is None else units.seconds(value) for value in times]
-        worst = "" if row["worst"] is None else f"{row['worst']:+.1%}"
-        rows.append([f"{row['kernel']} {row['implementation']} {row['case']}", *cells, worst, verdict(row)])
-    yield from table(rows)
-    yield ""
-    yield from (f"- no {method}: {reason}" for method, reason in document["missing"].items())
+        cells = ["-" if value is None else units.seconds(value) for value in times]
+        worst = "-" if row["worst"] is None else f"{row['worst']:+.1%}"
+        unknown = "not compared" if row["worst"] is None else "too noisy"  # passes differ by more than the methods
+        agrees = {True: "agree", False: "DISAGREE", None: unknown}[row["agrees"]]
+        rows.append([_series(row), *cells, worst, "not timed" if row["harness"] is None else agrees])
+    missing = [f"- no {method}: {reason}" for method, reason in document["missing"].items()]
+    return "\n".join([_fenced(columns(rows)), "", *missing])
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows (the first is the head) as the lines of a Markdown table, aligned for those who read the text."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
-    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+def _series(row: Mapping[str, Any]) -> str:
+    return f"{row['kernel']} {row['implementation']} {row['case']}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Doubt:
-    """A series at a commit, and what speaks against its value: a reason that others may share, and its own figure."""
-
-    series: str
-    commit: str
-    why: str
-    figure: str = ""
-
-    @property
-    def place(self) -> str:
-        """Return which value is meant, with the figure."""
-        return f"{self.commit[:8]} {self.series}" + (f" ({self.figure})" if self.figure else "")
-
-
-def series_name(item: Measurement) -> str:
-    """Return a series as people name it: "matmul.Cpu native float32-512x512x512"."""
-    return f"{item.key.benchmark.removesuffix('.time_hot')} {item.key.implementation} {item.key.case}"
-
-
-def doubts(measurements: Iterable[Measurement], ceilings: Sequence[Ceiling]) -> list[Doubt]:
-    """Return what speaks against each measured value."""
-    return [
-        Doubt(series=series_name(item), commit=item.commit, why=why, figure=figure)
-        for item in measurements
-        if item.outcome is Outcome.MEASURED and item.seconds is not None
-        for why, figure in _against(item, item.seconds, ceilings)
-    ]
-
-
-def lines(found: Iterable[Doubt]) -> list[str]:
-    """Return the doubts as lines, one per reason: what speaks against many values is one cause."""
-    by_reason: dict[str, list[str]] = {}
-    for doubt in found:
-        by_reason.setdefault(doubt.why, []).append(doubt.place)
-    return [f"{why}: {_some(places)}" for why, places in by_reason.items()]
-
-
-def _some(places: Sequence[str]) -> str:
-    if len(places) <= NAMED:
-        return ", ".join(places)
-    return f"{units.count(len(places), 'value')}, such as {places[0]}"
-
-
-def _against(item: Measurement, seconds: float, ceilings: Sequence[Ceiling]) -> Iterator[tuple[str, str]]:
-    """Yield reasons with their figures; unknown ceilings say nothing."""
-    if item.bytes_moved is not None:
-        limit = roof(ceilings, int(item.bytes_moved) // FRACTION)
-        if limit is not None and item.bytes_moved / seconds > IMPOSSIBLE * limit:
-            figure = f"{units.gigabytes(item.bytes_moved / seconds / 1e9)}, at most {units.gigabytes(limit / 1e9)}"
-            yield f"impossible: faster than the memory was measured to be; {_ASK}", figure
-    if item.flop is not None:
-        limit, unit = peak(ceilings, item.key.dtype), item.key.rate_unit
-        if limit is not None and item.flop / seconds > IMPOSSIBLE * limit:
-            figure = f"{units.rate(item.flop / seconds / 1e9, unit)}, at most {units.rate(limit / 1e9, unit)}"
-            yield f"impossible: faster than {item.key.dtype} arithmetic was measured to be; {_ASK}", figure
-    if item.rounds is not None and item.rounds < WANTED_ROUNDS:
-        yield f"fewer than {WANTED_ROUNDS} rounds, no verdict can rest on it", units.count(item.rounds, "round")
-    if item.interval is not None:
-        half = (item.interval.high - item.interval.low) / 2 / seconds
-        if half > WIDE:
-            yield f"its rounds scatter by more than {units.share(WIDE)}", f"±{units.share(half)}"
-    for flag, count in _flags(item):
-        yield f"flagged {flag}", count
-
-
-def _flags(item: Measurement) -> Iterator[tuple[str, str]]:
-    """Yield the flags of a measurement's rounds, from its warnings: "underfed in 2 of 8 rounds"."""
-    for text in item.warnings:
-        flag, _, count = text.partition(" in ")
-        if flag in FLAGS:
-            yield flag, count
-
-
-def of_timers(document: Mapping[str, Any]) -> list[str]:
-    """Return a line for each case in which an independent method disagrees with our timer (`timers` stage)."""
-    return [
-        f"{row['kernel']} {row['implementation']} {row['case']}: timers differ by {units.share(abs(row['worst']))}"
-        + (f": {row['why']}" if row.get("why") else "")
-        for row in document.get("rows", [])
-        if row.get("agrees") is False
-    ]
-
-
-def of_tests(tests: Mapping[str, Any] | None, *, failed: bool, measured: bool) -> list[str]:
-    """Return a line for each failed test, or why nothing says that the kernels are right: a wrong kernel has no speed.
-
-    Args:
-        tests: what the stage wrote, None where it wrote nothing. failed: the stage ended with a failure. measured:
-            there are values.
-    """
-    if tests is None:
-        why = "the tests ended without a report" if failed else "the tests have not run"
-        return [f"nothing says that the kernels are right: {why}"] if failed or measured else []
-    if not tests["passed"]:
-        return [
-            f"nothing says that the kernels are right: no test passed, {tests['skipped']} were skipped",
-            *_wrong(tests),
-        ]
-    return _wrong(tests)
-
-
-def _wrong(tests: Mapping[str, Any]) -> list[str]:
-    return [f"wrong: {name}: {why}" for name, why in tests["failures"]]
+def _fenced(text: str) -> str:
+    return f"```\n{text}\n```"

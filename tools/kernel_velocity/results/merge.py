@@ -1,10 +1,8 @@
-"""asv's results files as rows that can be merged: a row per benchmark, a cell per combination of its parameters.
+"""Merge two results files of one commit: what a node, or another machine of that name, measured, and what is here.
 
-Which of two measurements of one series stays. Pure: rows and lines in, rows and lines out.
-
-A value beats none, more rounds beat fewer, and what is here stays where the other is not better: so unpacking twice
-changes nothing, and nothing that was measured is lost. Rows of different versions of a benchmark cannot be mixed; the
-suite's version wins as a whole.
+The better measurement of each series stays, whole, with its rounds and failures. A value beats none, more rounds beat
+fewer, and of two as good the one here stays: nothing measured is lost, and a second merge changes nothing. A results
+file of asv has one version of each benchmark: of two versions the suite's stays.
 """
 
 from __future__ import annotations
@@ -14,36 +12,45 @@ import itertools
 import math
 import statistics
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from asv.results import Results
 
-from kernel_velocity.harness import telemetry
-from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.results import failures
-from kernel_velocity.results.asv_file import Series, StoredFile
+from kernel_velocity import units
+from kernel_velocity.errors import ResultsError
+from kernel_velocity.files import replace_text
+from kernel_velocity.harness.stopping import from_environment, method_hash
+from kernel_velocity.harness.telemetry import Round, decode
+from kernel_velocity.results import failures, sessions
+from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.failures import Failure
+from kernel_velocity.results.lines import ROUNDS, beside, read_failures, read_rounds, read_sessions
 from kernel_velocity.results.reader import parameter
 from kernel_velocity.results.records import AGREEMENT
 
-Params = tuple[str, ...]  # as asv stores them: the repr of each
-
+Params = tuple[str, ...]  # of a series, as asv stores them: the repr of each
+Series = tuple[str, ...]  # benchmark and parameters, as telemetry names them
 Decode = Callable[[str], Round | Failure]
+
+DECODERS: dict[str, Decode] = {ROUNDS: decode, failures.SUFFIX: failures.decode}  # of the files beside a results file
+METHOD = method_hash(from_environment({}), None)  # the suite's own, as it is measured by default
+# Of asv's object: what it stores of each series of a benchmark, and of the benchmark
+BY_SERIES = {"_results": math.nan, "_stats": None, "_samples": None}  # and for a series that was not asked for
+BY_ROW = ("_benchmark_params", "_benchmark_version", "_started_at", "_duration", "_profiles")
+NAMED = 3  # series that a note names before it counts the others
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What asv stores of one combination of parameters, and on how much it rests."""
+    """What a results file stores of one series, and on how much it rests."""
 
-    value: float | None  # seconds per call, or a track's unit; NaN: does not apply or was not asked for; None: failed
-    stats: Mapping[str, float] | None
-    samples: tuple[float, ...] | None  # round estimates, s per call
-    evidence: int  # rounds of a value; lines that say why, where there is none
-    method: str | None = None  # hash of the timing method, where telemetry says
+    value: float | None  # seconds per call, or a track's unit; NaN: n/a, or not asked for; None: failed
+    samples: tuple[float, ...] | None = None  # round estimates, s per call
+    evidence: int = 0  # rounds of a value; where there is none, the recorded reasons
+    method: str | None = None  # hash of the timing method; None: unknown
 
     @property
     def measured(self) -> bool:
@@ -51,286 +58,250 @@ class Cell:
         return self.value is not None and math.isfinite(self.value)
 
     @property
-    def failed(self) -> bool:
-        """Whether it was tried and gave none."""
-        return self.value is None
-
-    @property
     def rank(self) -> tuple[int, int]:
-        """How much it says: a value, before a failure, before n/a (asv stores "not asked for" as the same)."""
-        return (2 if self.measured else 1 if self.failed else 0), self.evidence
-
-    def same_as(self, other: Cell) -> bool:
-        """Whether the other says the same; two NaN do."""
-        if not self.measured or not other.measured:
-            return (self.measured, self.failed) == (other.measured, other.failed)
-        return (self.value, self.samples) == (other.value, other.samples)
+        """How good it is: a value, before a failure, before n/a."""
+        return (2 if self.measured else 1 if self.value is None else 0), self.evidence
 
 
-_NOT_ASKED = Cell(value=math.nan, stats=None, samples=None, evidence=0)  # as asv stores it
+class Verdict(enum.Enum):
+    """What became of a series of the other file."""
+
+    TAKEN = "taken"
+    SAME = "says no more than here"
+    FEWER = "fewer rounds than here; what is here stays"
+    EQUAL = "as many rounds as here; what is here stays"
+    FAILED = "failed; the value here stays"
+    METHOD = "timed by another method; what is here stays"
+    VERSION = "another version than here; what is here stays"
+
+
+def verdict(here: Cell | None, there: Cell, method: str | None = METHOD) -> Verdict:
+    """Return what becomes of a series of the other file.
+
+    Values of two timing methods cannot be compared: that of the suite's method (`method`) stays, else the one here.
+    """
+    if here is None:
+        return Verdict.TAKEN
+    both = here.measured and there.measured
+    if both and here.method != there.method and None not in (here.method, there.method):
+        return Verdict.TAKEN if there.method == method else Verdict.METHOD
+    if there.rank > here.rank:
+        return Verdict.TAKEN
+    if both and (here.value, here.samples) != (there.value, there.samples):
+        return Verdict.EQUAL if there.rank == here.rank else Verdict.FEWER
+    return Verdict.FAILED if here.measured and there.value is None else Verdict.SAME
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A results file with what lies beside it."""
+
+    results: Any  # asv's object
+    cells: Mapping[str, Mapping[Params, Cell]]  # by benchmark
+    lines: Mapping[str, str]  # texts of the files beside it, by suffix
+    sessions: tuple[sessions.SessionFacts, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One benchmark of a results file."""
+    """What became of a benchmark of the other file."""
 
-    version: str | None
-    axes: tuple[tuple[str, ...], ...]
-    cells: Mapping[Params, Cell]  # every combination of the axes
-    started_at: int | None  # Unix time, ms (asv's)
-    duration: float | None  # s
-    profile: str | None
+    verdicts: Mapping[Params, Verdict]
+    replaced: int = 0  # values of another version, which went with their row
+    gone: frozenset[Params] = frozenset()  # their series that the new version does not have
 
 
-def load(path: Path) -> Any:
-    """Return asv's object of a results file.
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What became of a results file."""
 
-    Raises:
-        ResultsError: it is not a results file.
-    """
-    StoredFile(path)  # checks what asv does not
-    return Results.load(str(path))
+    path: Path  # the file here
+    changed: bool  # whether it was written
+    taken: int = 0  # series
+    stayed: int = 0  # series of the other file that are as good here, or better
+    notes: list[str] = field(default_factory=list)
 
 
-def rows(results: Any, rounds: Mapping[Series, Sequence[Round]], failures: Mapping[Series, int]) -> dict[str, Row]:
-    """Return the rows of a results file by benchmark.
+def merge_file(theirs: Path, path: Path, versions: Mapping[str, str]) -> Merged:
+    """Merge a results file into the one at `path`, which is made where there is none.
+
+    What lies beside a results file is written before it: the next merge finishes one that was interrupted.
 
     Args:
-        results: asv's object. rounds: of each series in the telemetry beside it, oldest first; they count where asv
-            stored neither a count nor samples, and the value is theirs. failures: the number of lines that say why a
-            series has no value.
+        theirs: the other file. path: `results/<machine>/<commit8>-<environment>.json`.
+        versions: of each benchmark in the suite.
+
+    Raises:
+        ResultsError: one of them is no results file, or they are of two commits.
     """
-    return {name: _row(results, name, rounds, failures) for name in results.get_all_result_keys()}
+    there = read(theirs)
+    there.results.params["machine"] = path.parent.name
+    new = not path.exists()
+    here = replace(there, cells={}, lines={}, sessions=()) if new else read(path)
+    if here.results.commit_hash != there.results.commit_hash:
+        raise ResultsError(f"{path}: of commit {here.results.commit_hash}, not of {there.results.commit_hash}")
+    rows = {name: merge_row(name, here, there, versions.get(name)) for name in there.cells}
+    taken = {_series(name, params) for name, row in rows.items() for params in _by(row, Verdict.TAKEN)}
+    gone = {_series(name, params) for name, row in rows.items() for params in row.gone}
+    if new or taken:
+        for suffix, text in there.lines.items():
+            _replace(beside(path, suffix), merge_lines(here.lines.get(suffix, ""), text, taken, gone, DECODERS[suffix]))
+        _replace(beside(path, sessions.SUFFIX), sessions.merged(here.sessions, there.sessions))
+        replace_text(path, _text(here.results))
+    tried = {(name, params) for name, cells in there.cells.items() for params, cell in cells.items() if any(cell.rank)}
+    count = sum(rows[name].verdicts[params] is Verdict.TAKEN for name, params in tried)
+    notes = [f"{path.name}: {name}: {note}" for name, row in rows.items() for note in _notes(row, there.cells[name])]
+    return Merged(path=path, changed=new or bool(taken), taken=count, stayed=len(tried) - count, notes=notes)
 
 
-def series(name: str, params: Params) -> Series:
-    """Return a cell's series as telemetry names it."""
-    return name, tuple(parameter(text) for text in params)
+def read(path: Path) -> Stored:
+    """Return a results file with what lies beside it.
+
+    Raises:
+        ResultsError: it is no results file.
+    """
+    StoredFile(path)  # checks what asv does not
+    results: Any = Results.load(str(path))
+    files = {suffix: beside(path, suffix) for suffix in DECODERS}
+    lines = {suffix: file.read_text("utf-8", "replace") if file.exists() else "" for suffix, file in files.items()}
+    rounds, reasons = read_rounds(files[ROUNDS], []), read_failures(files[failures.SUFFIX], [])
+    try:
+        cells = {name: dict(series_of(results, name, rounds, reasons)) for name in results.get_all_result_keys()}
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"{path}: its columns do not fit together: {type(error).__name__}: {error}") from None
+    return Stored(results=results, cells=cells, lines=lines, sessions=read_sessions(path, []))
 
 
-def _row(results: Any, name: str, rounds: Mapping[Series, Sequence[Round]], failures: Mapping[Series, int]) -> Row:
-    axes = results.get_result_params(name)
-    columns = [get(name, axes) for get in (results.get_result_value, results.get_result_stats)]
-    samples = results.get_result_samples(name, axes)
-    cells = {}
-    for params, value, stats, drawn in zip(itertools.product(*axes), *columns, samples, strict=True):
-        key = series(name, params)
-        cells[params] = _cell(value, stats, drawn, rounds.get(key, ()), failures.get(key, 0))
-    return Row(
-        version=results.benchmark_version.get(name),
-        axes=tuple(tuple(axis) for axis in axes),
-        cells=cells,
-        started_at=results.started_at.get(name),
-        duration=results.duration.get(name),
-        profile=results._profiles.get(name),
-    )
-
-
-def _cell(
-    value: float | None,
-    stats: Mapping[str, float] | None,
-    samples: list[float] | None,
-    rounds: Sequence[Round],
-    failures: int,
-) -> Cell:
-    if value is None or not math.isfinite(value):
-        count = failures
-    else:
-        count = int((stats or {}).get("repeat") or len(samples or ()) or _resting_on(rounds, value))
-    return Cell(
-        value=value,
-        stats=stats,
-        samples=None if samples is None else tuple(samples),
-        evidence=count,
-        method=rounds[-1].method if rounds else None,
-    )
+def series_of(
+    results: Any,
+    name: str,
+    rounds: Mapping[Any, Sequence[Round]],
+    reasons: Mapping[Any, Sequence[Failure]],
+) -> Iterator[tuple[Params, Cell]]:
+    """Yield the series of a benchmark. Telemetry counts where asv stored neither a count nor samples."""
+    stats, samples = _column(results, "_stats", name), _column(results, "_samples", name)
+    for params, value in _column(results, "_results", name).items():
+        series = _series(name, params)
+        timed = sorted(rounds.get(series, ()), key=lambda item: item.time)
+        count = len(reasons.get(series, ()))
+        if value is not None and math.isfinite(value):
+            stored = (stats[params] or {}).get("repeat") or len(samples[params] or ())
+            count = int(stored or _resting_on(timed, value))
+        drawn = None if samples[params] is None else tuple(samples[params])
+        method = timed[-1].method if timed else None
+        yield params, Cell(value=value, samples=drawn, evidence=count, method=method)
 
 
 def _resting_on(rounds: Sequence[Round], value: float) -> int:
     """Return how many rounds a value is the median of; 0 where they are of another run."""
-    estimates = [item.estimate for item in rounds]
-    if estimates and math.isclose(statistics.median(estimates), value, rel_tol=AGREEMENT):
-        return len(rounds)
-    return 0
+    middle = statistics.median([item.estimate for item in rounds]) if rounds else math.nan
+    return len(rounds) if math.isclose(middle, value, rel_tol=AGREEMENT) else 0
 
 
-def put(results: Any, name: str, row: Row) -> None:
-    """Store a row in asv's object, in the place of the one that it had."""
-    cells = [row.cells[params] for params in itertools.product(*row.axes)]
-    results._benchmark_params[name] = [list(axis) for axis in row.axes]
-    for column, values in (
-        (results._results, [cell.value for cell in cells]),
-        (results._stats, [cell.stats for cell in cells]),
-        (results._samples, [None if cell.samples is None else list(cell.samples) for cell in cells]),
-    ):
-        column[name] = None if all(value is None for value in values) else values
-    for kept, value in (
-        (results._benchmark_version, row.version),
-        (results._started_at, row.started_at),
-        (results._duration, row.duration),
-        (results._profiles, row.profile),
-    ):
-        kept[name] = value
+def _column(results: Any, column: str, name: str) -> dict[Params, Any]:
+    """Return what a column stores of each series of a benchmark; asv writes None for a column of None."""
+    every = list(itertools.product(*results.get_result_params(name)))
+    values = getattr(results, column).get(name)
+    return dict(zip(every, [None] * len(every) if values is None else values, strict=True))
 
 
-def text(results: Any) -> str:
+def merge_row(name: str, here: Stored, there: Stored, current: str | None) -> Row:
+    """Merge a benchmark into asv's object of the results here; `current` is its version in the suite."""
+    cells, mine = there.cells[name], here.cells.get(name)
+    if mine is None:
+        take_row(name, there.results, here.results)
+        return Row(verdicts=dict.fromkeys(cells, Verdict.TAKEN))
+    version = there.results.benchmark_version.get(name)
+    if here.results.benchmark_version.get(name) != version:
+        values = sum(cell.measured for cell in mine.values())
+        if current is None or version != current or (values and not any(cell.measured for cell in cells.values())):
+            return Row(verdicts=dict.fromkeys(cells, Verdict.VERSION))
+        take_row(name, there.results, here.results)
+        return Row(
+            verdicts=dict.fromkeys(cells, Verdict.TAKEN), replaced=values, gone=frozenset(mine) - frozenset(cells)
+        )
+    if len(here.results.get_result_params(name)) != len(there.results.get_result_params(name)):
+        return Row(verdicts=dict.fromkeys(cells, Verdict.VERSION))
+    row = Row(verdicts={params: verdict(mine.get(params), cell) for params, cell in cells.items()})
+    if taken := _by(row, Verdict.TAKEN):
+        take_cells(name, taken, there.results, here.results)
+    return row
+
+
+def take_row(name: str, there: Any, here: Any) -> None:
+    """Copy a benchmark of one results object of asv, whole, into another."""
+    for column in (*BY_SERIES, *BY_ROW):
+        getattr(here, column)[name] = getattr(there, column).get(name)
+
+
+def take_cells(name: str, taken: Container[Params], there: Any, here: Any) -> None:
+    """Copy some series of a benchmark of one results object of asv into another, which has it in the same version.
+
+    The axes grow where the other has more cases or implementations.
+    """
+    both = zip(here.get_result_params(name), there.get_result_params(name), strict=True)
+    axes = [list(dict.fromkeys([*mine, *other])) for mine, other in both]
+    for column, absent in BY_SERIES.items():
+        mine, other = _column(here, column, name), _column(there, column, name)
+        values = [other[key] if key in taken else mine.get(key, absent) for key in itertools.product(*axes)]
+        getattr(here, column)[name] = None if all(value is None for value in values) else values
+    here._benchmark_params[name] = axes
+    if (there.started_at.get(name) or 0) > (here.started_at.get(name) or 0):
+        for column in ("_started_at", "_duration", "_profiles"):
+            getattr(here, column)[name] = getattr(there, column).get(name) or getattr(here, column).get(name)
+
+
+def merge_lines(here: str, there: str, taken: Container[Series], gone: Container[Series], decode: Decode) -> str:
+    """Return the lines beside a merged results file, in the order of time, those that cannot be read last.
+
+    Args:
+        here, there: the files' texts. taken: the series that are the other's now. gone: the series that no longer are.
+        decode: of a line.
+    """
+    lines: dict[str, float] = {}  # and its Unix time
+    for text, other in ((here, False), (there, True)):
+        for line in filter(str.strip, text.split("\n")):
+            try:
+                item = decode(line)
+            except ValueError:  # TelemetryError, FailureLineError
+                lines |= {} if other else {line: math.inf}
+                continue
+            series = (item.benchmark, *item.params)
+            if (series in taken) is other and series not in gone:
+                lines[line] = item.time
+    return "".join(f"{line}\n" for line in sorted(lines, key=lines.__getitem__))
+
+
+def _by(row: Row, wanted: Verdict) -> list[Params]:
+    return [params for params, given in row.verdicts.items() if given is wanted]
+
+
+def _notes(row: Row, cells: Mapping[Params, Cell]) -> Iterator[str]:
+    """Yield why series were not taken; a series that was not tried (asv stores n/a) needs no reason."""
+    for reason in (Verdict.FAILED, Verdict.EQUAL, Verdict.FEWER, Verdict.METHOD, Verdict.VERSION):
+        named = [", ".join(map(parameter, params)) for params in _by(row, reason) if any(cells[params].rank)]
+        if named:
+            more = f" and {len(named) - NAMED} more" if named[NAMED:] else ""
+            yield f"{reason.value} ({'; '.join(named[:NAMED])}{more})"
+    if row.replaced:
+        yield f"the suite's version replaces {units.count(row.replaced, 'value')} of another"
+
+
+def _series(name: str, params: Params) -> Series:
+    return name, *map(parameter, params)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file beside the results; one that would be empty is removed."""
+    if text:
+        replace_text(path, text)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _text(results: Any) -> str:
     """Return the results file of asv's object."""
     with tempfile.TemporaryDirectory() as folder:
         results.save(folder)
         (saved,) = Path(folder).glob("*/*.json")
         return saved.read_text(encoding="utf-8")
-
-
-class Verdict(enum.Enum):
-    """What became of one series of the tar."""
-
-    TAKEN = "taken"
-    SAME = "the same"  # is here already
-    BETTER = "fewer rounds than here"
-    EQUAL = "as many rounds as here"
-    FAILED = "failed"  # in the tar; here it has a value
-    METHOD = "timed by another method"  # than the values here
-    VERSION = "another version"  # than the suite's, or than the one here
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergedRow:
-    """A benchmark's row after merging, and what became of each cell of the tar's."""
-
-    row: Row
-    verdicts: Mapping[Params, Verdict]
-    replaced: int = 0  # values of another version that went with their row
-    dropped: frozenset[Params] = frozenset()  # their places, where the new row has none
-
-    @property
-    def taken(self) -> frozenset[Params]:
-        """What is the tar's now."""
-        return frozenset(params for params, verdict in self.verdicts.items() if verdict is Verdict.TAKEN)
-
-
-def merge_rows(here: Row | None, there: Row, current: str | None, method: str | None = None) -> MergedRow:
-    """Return what stays of a benchmark's row here and the tar's.
-
-    Args:
-        here: the row here; None: there is none. there: the tar's. current: the version of the benchmark in the suite.
-        method: the suite's timing method, by its hash. Values of two methods are not compared: the suite's wins, else
-            what is here stays.
-    """
-    if here is None:
-        return MergedRow(row=there, verdicts=dict.fromkeys(there.cells, Verdict.TAKEN))
-    if here.version != there.version:
-        return _other_version(here, there, current)
-    if len(here.axes) != len(there.axes):  # nothing of the one has a place in the other
-        return MergedRow(row=here, verdicts=dict.fromkeys(there.cells, Verdict.VERSION))
-    verdicts = {params: _verdict(here.cells.get(params), cell, method) for params, cell in there.cells.items()}
-    taken = {params: there.cells[params] for params, verdict in verdicts.items() if verdict is Verdict.TAKEN}
-    return MergedRow(row=_joined(here, there, taken) if taken else here, verdicts=verdicts)
-
-
-def _other_version(here: Row, there: Row, current: str | None) -> MergedRow:
-    values = sum(cell.measured for cell in here.cells.values())
-    has_values = any(cell.measured for cell in there.cells.values())
-    if current is not None and there.version == current and (has_values or not values):
-        dropped = frozenset(here.cells) - frozenset(there.cells)
-        return MergedRow(
-            row=there, verdicts=dict.fromkeys(there.cells, Verdict.TAKEN), replaced=values, dropped=dropped
-        )
-    return MergedRow(row=here, verdicts=dict.fromkeys(there.cells, Verdict.VERSION))
-
-
-def _verdict(here: Cell | None, there: Cell, method: str | None) -> Verdict:
-    if here is not None and here.measured and there.measured and _differ(here.method, there.method):
-        return Verdict.TAKEN if there.method == method else Verdict.METHOD
-    if here is None or there.rank > here.rank:
-        return Verdict.TAKEN
-    if here.same_as(there):
-        return Verdict.SAME
-    if here.measured and there.measured:
-        return Verdict.EQUAL if there.rank == here.rank else Verdict.BETTER
-    return Verdict.FAILED if there.failed else Verdict.SAME  # n/a, or not asked for: nothing was lost on the node
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    """Return whether two methods are known to differ."""
-    return one is not None and other is not None and one != other
-
-
-def _joined(here: Row, there: Row, taken: Mapping[Params, Cell]) -> Row:
-    """Return the row here with cells of the tar's; its axes grow where the tar has more cases or implementations."""
-    axes = tuple(tuple(dict.fromkeys([*one, *other])) for one, other in zip(here.axes, there.axes, strict=True))
-    cells = {params: taken.get(params) or here.cells.get(params) or _NOT_ASKED for params in itertools.product(*axes)}
-    last = there if (there.started_at or 0) > (here.started_at or 0) else here
-    profile = last.profile or here.profile
-    return replace(here, axes=axes, cells=cells, started_at=last.started_at, duration=last.duration, profile=profile)
-
-
-def merge_lines(
-    here: str, there: str, taken: Container[Series], decode: Decode, gone: Container[Series] = frozenset()
-) -> str:
-    """Return the telemetry (or the failures) of a merged results file: each series with the lines of the side it is of.
-
-    Args:
-        here, there: the files' texts. taken: the series that are the tar's now. decode: of a line. gone: series that
-            are here no more, and not in the tar.
-    """
-    kept = [
-        (item, line)
-        for item, line in _lines(here, decode)
-        if item is None or not (_is_of(item, taken) or _is_of(item, gone))
-    ]
-    kept += [(item, line) for item, line in _lines(there, decode) if item is not None and _is_of(item, taken)]
-    kept.sort(key=lambda pair: math.inf if pair[0] is None else pair[0].time)
-    return "".join(f"{line}\n" for line in dict.fromkeys(line for _, line in kept))
-
-
-def rounds(text: str) -> dict[Series, list[Round]]:
-    """Return the rounds of each series in telemetry, oldest first; a line that stands there twice is one round."""
-    found: dict[Series, list[Round]] = {}
-    items = {item for item, _ in _lines(text, telemetry.decode) if isinstance(item, Round)}
-    for item in sorted(items, key=lambda item: item.time):
-        found.setdefault((item.benchmark, item.params), []).append(item)
-    return found
-
-
-def told(text: str) -> Counter[Series]:
-    """Return how many lines of failures each series has."""
-    found = {item for item, _ in _lines(text, failures.decode) if item is not None}
-    return Counter((item.benchmark, item.params) for item in found)
-
-
-def _lines(text: str, decode: Decode) -> Iterator[tuple[Round | Failure | None, str]]:
-    """Yield what each line says, None where it cannot be read, and the line."""
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        try:
-            yield decode(line), line
-        except ValueError:  # TelemetryError, FailureLineError
-            yield None, line
-
-
-def _is_of(item: Round | Failure, chosen: Container[Series]) -> bool:
-    return (item.benchmark, item.params) in chosen
-
-
-def merge_benchmarks(
-    here: Mapping[str, object], there: Mapping[str, object], *, tar_is_current: bool
-) -> dict[str, object]:
-    """Return benchmarks.json with the benchmarks of both; what both have stays as it is here.
-
-    Only where the suite of the tar is today's, its entries are taken: with an old one, the pages would hide what was
-    just merged, another version or a new case.
-    """
-    newer = [name for name in there if tar_is_current and here.get(name) != there[name]]
-    return {**there, **here, **{name: there[name] for name in newer}}
-
-
-def versions(first: Mapping[str, object], second: Mapping[str, object]) -> dict[str, str]:
-    """Return the version of each benchmark as the first benchmarks.json has it, else the second."""
-    named = ((name, _version(entry)) for name, entry in {**second, **first}.items())
-    return {name: version for name, version in named if version is not None}
-
-
-def _version(entry: object) -> str | None:
-    version = entry.get("version") if isinstance(entry, Mapping) else None
-    return None if version is None else str(version)

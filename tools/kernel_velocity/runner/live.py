@@ -32,7 +32,7 @@ def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run a stage in a measuring process; return its exit status.
 
     Args:
-        stage: name of a module of this package that has `add_arguments` and `measure`.
+        stage: one of those of offline/live.py.
         argv: its arguments.
         out: gets what it prints, line by line.
         err: gets its notes and the one line of an error.
@@ -107,11 +107,11 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
 
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Measure a stage in this process; return its exit status."""
-    stage = importlib.import_module(f"kernel_velocity.offline.{argv[0]}")
-    parser = argparse.ArgumentParser(prog=f"kv offline {argv[0]}")
-    stage.add_arguments(parser)
+    stages = importlib.import_module("kernel_velocity.offline.live")
+    parser = argparse.ArgumentParser(prog="python -m kernel_velocity.runner.live")
+    stages.add_arguments(parser)
     try:
-        status: int = stage.measure(parser.parse_args(argv[1:]), out, err)
+        status: int = stages.measure(parser.parse_args(argv), out, err)
     except KernelVelocityError as error:
         print(f"error: {error}", file=err)
         return error.exit_code

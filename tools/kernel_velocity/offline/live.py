@@ -1,0 +1,137 @@
+"""The live measurements: ceilings, timers, traces. runner/live.py starts each in a process of its own.
+
+    ceilings FILE.json    what the machine can do at most (harness/ceilings.py); --caches sweeps the caches too
+    timers FILE.json      our timers beside independent ones (harness/independent.py)
+    traces FOLDER         raw samples of every timer and cache state (harness/traces.py), a file for each
+
+A file appears whole. A trace that is there is not repeated, so a command that was cut off goes on where it was.
+FOLDER/missing.json lists the series without a trace, and why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from kernel_velocity.errors import BenchmarkFailed, NothingMeasured, ResultsError, UsageError
+from kernel_velocity.files import replace_text
+from kernel_velocity.harness import ceilings, independent, traces
+from kernel_velocity.harness.benchmark import prepare_torch
+from kernel_velocity.harness.suite import Series
+from kernel_velocity.runner import live
+
+MISSING = "missing.json"
+STARTED = "started.json"  # series -> how many processes began it and ended without a word
+ATTEMPTS = 3  # then a series is left out
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the process is started with."""
+    parser.add_argument("what", choices=("ceilings", "timers", "traces"))
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--caches", action="store_true")
+    parser.add_argument("--seconds", type=float, default=1.0)  # wall time of a trace
+    live.add_device(parser)
+    live.add_bench(parser)
+
+
+def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Measure in this process; return the exit status.
+
+    Raises:
+        UsageError: torch or the device is missing, or an option makes no sense.
+        ResultsError: a file of the folder of traces cannot be read.
+        BenchmarkFailed: a series could not be traced; the others were.
+        NothingMeasured: no series could be timed or traced.
+    """
+    try:
+        return {"ceilings": _ceilings, "timers": _timers, "traces": _traces}[args.what](args, out, err)
+    except NotImplementedError as error:
+        raise UsageError(f"--device {args.device}: {error}; nothing was measured") from None
+
+
+def _ceilings(args: argparse.Namespace, _out: TextIO, err: TextIO) -> int:
+    """Measure the ceilings of the device."""
+    document = ceilings.measure(args.device, caches=args.caches)
+    _write(args.target, document)
+    err.writelines(f"warning: {warning}\n" for warning in document["warnings"])
+    return 0
+
+
+def _timers(args: argparse.Namespace, _out: TextIO, _err: TextIO) -> int:
+    """Compare our timers with independent ones. Disagreement is a finding, not a failure."""
+    series = live.chosen(args.device, args.bench)
+    prepare_torch(args.device)
+    document = independent.measure(series, args.device, partial(_write, args.target))
+    _write(args.target, document)
+    if all(row["harness"] is None for row in document["rows"]):
+        raise NothingMeasured(f"--device {args.device}: none of {len(series)} series could be timed, see {args.target}")
+    return 0
+
+
+def _traces(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
+    """Record the traces that are missing in the folder."""
+    folder: Path = args.target
+    if not 0 < args.seconds < 3600:
+        raise UsageError(f"--seconds {args.seconds:g}: wanted a time between 0 and an hour")
+    series = live.chosen(args.device, args.bench)
+    wanted = {item.name for item in series}
+    before = (_read(folder / MISSING) or {"missing": []})["missing"]
+    missing = [entry for entry in before if entry["series"] not in wanted]  # of an earlier command's other series
+    for item in series:
+        why, failed = _record(item, args, out)
+        if why is not None:
+            why = " ".join(why.split())
+            names = {"kernel": item.kernel, "device": item.device, "implementation": item.implementation}
+            missing.append({"series": item.name, **names, "case": item.case, "failed": failed, "why": why})
+            out.write(f"{item.name}: {'failed' if failed else 'n/a'}: {why}\n")
+    _write(folder / MISSING, {"format": traces.FORMAT, "missing": missing})
+    failures = [entry["series"] for entry in missing if entry["failed"] and entry["series"] in wanted]
+    if failures:
+        raise BenchmarkFailed(f"{len(failures)} series could not be traced, see {folder / MISSING}: {failures[0]}")
+    if not any(folder.glob(f"*-{args.device}-*.json")):
+        raise NothingMeasured(f"--device {args.device}: no series applies here, see {folder / MISSING}")
+    return 0
+
+
+def _record(series: Series, args: argparse.Namespace, out: TextIO) -> tuple[str | None, bool]:
+    """Record the traces of a series; return why some are missing (None: none is), and whether that is a failure."""
+    started = _read(args.target / STARTED) or {}
+    others = {name: count for name, count in started.items() if name != series.name}
+    attempts = started.get(series.name, 0)
+    if attempts >= ATTEMPTS:
+        return f"its process ended {attempts} times without a word: not tried again", True
+    _write(args.target / STARTED, {**others, series.name: attempts + 1})
+    why: str | None = None
+    failed = False
+    try:
+        for name, trace in traces.record(series, args.seconds, lambda name: _read(args.target / name)):
+            replace_text(args.target / name, json.dumps(trace, separators=(",", ":")) + "\n")
+            out.write(f"{name}: {len(trace['seconds'])} samples of batch {trace['batch']}\n")
+    except (KeyboardInterrupt, ResultsError):
+        _write(args.target / STARTED, started)
+        raise
+    except NotImplementedError as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001 - nobody watches: what one series raises must not cost the others
+        why, failed = f"{type(error).__name__}: {error}", True
+    _write(args.target / STARTED, others)
+    return why, failed
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    replace_text(path, json.dumps(document, indent=1) + "\n")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ResultsError(f"{path} is not JSON ({error}): remove it, and it is made again") from None
+    return document
