@@ -111,6 +111,12 @@ def test_only_the_harness_touches_torch_and_the_package_under_test():
             assert not roots & (TORCH | {"kernels", "benchmarks"}), path
 
 
+def test_one_module_touches_the_results_of_asv():
+    """Their attributes are private: what asv changes is mended in one place."""
+    touching = [path.name for path in modules("tools") if {"asv.results.Results", "asv.results"} & imports(path)]
+    assert touching == ["asv_file.py"]
+
+
 def is_triton(path):
     """Whether a module of `kernels` is of the Triton implementations, which nothing else there imports."""
     return path.is_relative_to(ROOT / "kernels") and path.stem.startswith("triton")

@@ -14,7 +14,7 @@ from kernel_velocity import files, lock
 from kernel_velocity.errors import ResultsError, UsageError
 from kernel_velocity.harness import telemetry
 from kernel_velocity.offline import unpack
-from kernel_velocity.results import merge
+from kernel_velocity.results import asv_file, merge
 from kernel_velocity.results.asv_file import StoredFile
 from tests import synthetic
 from tests.offline import node
@@ -272,7 +272,7 @@ def killed_after(writes, monkeypatch):
         files.replace_text(path, text)
         written.append(path)
 
-    for module in (unpack, merge):
+    for module in (unpack, merge, asv_file):
         monkeypatch.setattr(module, "replace_text", write)
     return written
 

@@ -3,9 +3,11 @@
 import itertools
 import json
 import math
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from asv.results import Results
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ from kernel_velocity.results import failures, merge
 from kernel_velocity.results.asv_file import StoredFile
 from kernel_velocity.results.failures import Failure
 from kernel_velocity.results.lines import append_session, beside, read_sessions
-from kernel_velocity.results.merge import Cell, Stored, Verdict, merge_row
+from kernel_velocity.results.merge import Cell, Verdict, merge_row
 from kernel_velocity.results.sessions import SessionFacts
 from tests import synthetic
 
@@ -61,27 +63,32 @@ def test_verdict_prefers_values_then_rounds(here, there, verdict):
 
 
 def stored(cells, version="1", started_at=1000):
-    """A results file in memory: one benchmark with these series; asv stores NaN for others of its axes."""
-    results = Results({"machine": "m"}, {}, COMMIT, 0, "3", "env", {})
+    """A results file: one benchmark with these series; asv stores NaN for others of its axes."""
     axes = [list(dict.fromkeys(column)) for column in zip(*cells, strict=True)]
     every = [cells.get(key, cell(NAN)) for key in itertools.product(*axes)]
-    results._results[NAME] = [item.value for item in every]
-    results._stats[NAME] = [{"repeat": item.evidence} for item in every]
-    results._samples[NAME] = None
-    results._benchmark_params[NAME] = axes
-    results._benchmark_version[NAME] = version
-    results._started_at[NAME], results._duration[NAME], results._profiles[NAME] = started_at, 1.0, None
-    return Stored(results=results, cells={NAME: series(results)}, lines={})
+    row = {"result": [item.value for item in every], "params": axes, "version": version, "started_at": started_at}
+    row |= {"duration": 1.0, "stats_repeat": [item.evidence for item in every]}
+    data = {"commit_hash": COMMIT, "env_name": "env", "date": 0, "python": "3", "requirements": {}, "version": 2}
+    data |= {"params": {"machine": "m"}, "result_columns": list(row), "results": {NAME: list(row.values())}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "file.json")
+        path.write_text(json.dumps(data))
+        return merge.read(path)
 
 
-def series(results):
-    return dict(merge.series_of(results, NAME, {}, {}))
+def again(here):
+    """The file as it is now, in memory."""
+    return replace(here, cells={NAME: series(here.file)})
+
+
+def series(file):
+    return dict(merge.series_of(file, NAME, {}, {}))
 
 
 def merged(here, there, current="1"):
     """Merge in memory; return what became of the row, and the series that are stored then."""
     row = merge_row(NAME, here, there, current)
-    return row, series(here.results)
+    return row, series(here.file)
 
 
 def test_merged_axes_have_the_series_of_both():
@@ -94,13 +101,13 @@ def test_merged_axes_have_the_series_of_both():
     }
     for key in (("'native'", "'b'"), ("'eager'", "'a'")):
         assert math.isnan(found[key].value)  # not asked for, which is no failure
-    assert here.results.started_at[NAME] == 2000
+    assert here.file.measured_at == 3
 
 
 def test_merged_row_of_which_nothing_is_taken_keeps_its_times():
     here = stored({("'a'",): cell(1.0, 8)})
     merged(here, stored({("'a'",): cell(2.0, 8)}, started_at=9999))
-    assert here.results.started_at[NAME] == 1000
+    assert here.file.measured_at == 2
 
 
 def test_row_of_other_axes_is_another_benchmark():
@@ -150,7 +157,7 @@ def test_merge_is_idempotent_and_nothing_gets_worse(mine, other):
     _, once = merged(here, there)
     for cells in (here.cells[NAME], there.cells[NAME]):
         assert all(once[key].rank >= item.rank for key, item in cells.items())
-    row, twice = merged(Stored(results=here.results, cells={NAME: once}, lines={}), there)
+    row, twice = merged(again(here), there)
     assert Verdict.TAKEN not in row.verdicts.values() and said(twice) == said(once)
 
 
@@ -162,8 +169,8 @@ def test_files_of_different_series_merge_in_any_order(mine, first, second, chose
     def through(*files):
         here = stored(mine)
         for cells in files:
-            _, found = merged(here, stored(cells))
-            here = Stored(results=here.results, cells={NAME: found}, lines={})
+            merged(here, stored(cells))
+            here = again(here)
         return said(here.cells[NAME])
 
     assert through(first, second) == through(second, first)

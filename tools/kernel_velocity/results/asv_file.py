@@ -1,4 +1,7 @@
-"""One results file of asv, as ingest needs it: what is stored of each series, and putting a dropped value back."""
+"""A results file of asv: what it stores of each series, and every change of it.
+
+The only module that touches the attributes of asv's `Results`, most of which are private.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import itertools
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,14 @@ from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.harness.telemetry import Round
 from kernel_velocity.results.join import StoredSeries
+from kernel_velocity.results.reader import parameter
 
+Params = tuple[str, ...]  # of a series, as asv stores them: the repr of each
 Series = tuple[str, tuple[str, ...]]  # benchmark, parameters
+
+# Attributes of asv's object: what it stores of a series, with what stands for one that was not asked for
+_OF_SERIES = {"_results": math.nan, "_stats": None, "_samples": None}
+_OF_RUN = ("_started_at", "_duration", "_profiles")  # of a benchmark, as are parameters and version
 
 
 def paths(results: Path, environment: str, commit: str) -> list[Path]:
@@ -30,7 +39,7 @@ def paths(results: Path, environment: str, commit: str) -> list[Path]:
 
 
 class StoredFile:
-    """A results file, read once; changed by `restore` and written by `save`."""
+    """A results file, read once; changed in memory and written by `save`."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
@@ -51,7 +60,7 @@ class StoredFile:
         self.commit: str = self._results.commit_hash
 
     def _check(self) -> None:
-        for name in self._results.get_all_result_keys():
+        for name in self.benchmarks():
             axes = self._results.get_result_params(name)
             if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
                 raise ResultsError(f"{self.path}: {name}: params: a list of lists is wanted, got {str(axes)[:60]!r}")
@@ -63,11 +72,37 @@ class StoredFile:
                         f"{self.path}: {name}: {key}: a list of {wanted} is wanted, got {str(column)[:60]!r}"
                     )
 
+    def benchmarks(self) -> list[str]:
+        """Return the benchmarks that it stores something of."""
+        return list(self._results.get_all_result_keys())
+
+    def axes(self, benchmark: str) -> list[list[str]]:
+        """Return the parameters of a benchmark, a list for each axis, as asv stores them."""
+        axes: list[list[str]] = self._results.get_result_params(benchmark)
+        return axes
+
+    def values(self, benchmark: str) -> dict[Params, float | None]:
+        """Return what asv stores of each series: its value; NaN: n/a, or not asked for; None: failed."""
+        return self._column(benchmark, "_results")
+
+    def stats(self, benchmark: str) -> dict[Params, dict[str, Any] | None]:
+        """Return asv's statistics of each series; None where it stores none."""
+        return self._column(benchmark, "_stats")
+
+    def samples(self, benchmark: str) -> dict[Params, list[float] | None]:
+        """Return the samples of each series, s per call; None where asv stores none."""
+        return self._column(benchmark, "_samples")
+
+    def _column(self, benchmark: str, attribute: str) -> dict[Params, Any]:
+        series = self._combinations(benchmark)
+        column = getattr(self._results, attribute).get(benchmark)  # None: a column of None
+        return dict(zip(series, [None] * len(series) if column is None else column, strict=True))
+
     def series(self) -> Iterator[tuple[Series, StoredSeries]]:
         """Yield every series that the file knows, with what is stored of it."""
-        for name in self._results.get_all_result_keys():
+        for name in self.benchmarks():
             for index, params in enumerate(self._combinations(name)):
-                yield (name, tuple(_plain(text) for text in params)), self._stored(name, index)
+                yield (name, tuple(map(parameter, params))), self._stored(name, index)
 
     @property
     def measured_at(self) -> float:
@@ -114,7 +149,7 @@ class StoredFile:
     def _put(self, series: Series, estimates: list[float] | None) -> None:
         name, wanted = series
         combinations = self._combinations(name)
-        index = [tuple(_plain(text) for text in params) for params in combinations].index(wanted)
+        index = [tuple(map(parameter, params)) for params in combinations].index(wanted)
         samples: list[list[float] | None] = [None] * len(combinations)
         samples[index] = estimates
         started_at = self._results.started_at.get(name) or 0
@@ -138,15 +173,39 @@ class StoredFile:
             selected_idx=[index],
         )
 
+    def move_to(self, path: Path) -> None:
+        """Have `save` write another file, whose folder names the machine."""
+        self.path = path
+        self._results.params["machine"] = path.parent.name
+
+    def take_benchmark(self, benchmark: str, other: StoredFile) -> None:
+        """Replace all that is stored of a benchmark by what another file stores of it; `save` writes it."""
+        for attribute in (*_OF_SERIES, *_OF_RUN, "_benchmark_params", "_benchmark_version"):
+            getattr(self._results, attribute)[benchmark] = getattr(other._results, attribute).get(benchmark)
+
+    def take_series(self, benchmark: str, taken: Collection[Params], other: StoredFile) -> None:
+        """Replace some series of a benchmark by those of another file, which has it in this version; `save` writes it.
+
+        The axes grow where the other file has more cases or implementations.
+        """
+        axes = [list(axis) for axis in self.axes(benchmark)]
+        for number, axis in enumerate(axes):
+            wanted = {params[number] for params in taken}
+            axis += [text for text in other.axes(benchmark)[number] if text in wanted and text not in axis]
+        for attribute, absent in _OF_SERIES.items():
+            ours, theirs = self._column(benchmark, attribute), other._column(benchmark, attribute)
+            column = [theirs[key] if key in taken else ours.get(key, absent) for key in itertools.product(*axes)]
+            getattr(self._results, attribute)[benchmark] = None if all(value is None for value in column) else column
+        self._results._benchmark_params[benchmark] = axes
+        started_at = self._results.started_at.get(benchmark) or 0
+        if (other._results.started_at.get(benchmark) or 0) > started_at:
+            for attribute in _OF_RUN:
+                if (value := getattr(other._results, attribute).get(benchmark)) is not None:
+                    getattr(self._results, attribute)[benchmark] = value
+
     def save(self) -> None:
-        """Write the file back, through a temporary one."""
+        """Write the file, whole or not at all."""
         with tempfile.TemporaryDirectory() as folder:
             self._results.save(folder)
             (saved,) = Path(folder).glob("*/*.json")
             replace_text(self.path, saved.read_text(encoding="utf-8"))
-
-
-def _plain(text: str) -> str:
-    """Return a parameter as the suite spells it; asv stores its repr."""
-    quoted = len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
-    return text[1:-1] if quoted else text

@@ -8,18 +8,15 @@ ends with fewer rounds are put back, at the latest when the next run starts.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import Any
-
-from asv.results import Results
 
 from kernel_velocity.errors import ResultsError
 from kernel_velocity.files import replace_text
 from kernel_velocity.results import failures, lines
 from kernel_velocity.results.asv_file import Series, StoredFile
 from kernel_velocity.results.join import StoredSeries
+from kernel_velocity.results.reader import parameter
 
 FOLDER = Path(".asv", "track-before")
 
@@ -85,8 +82,11 @@ def _put_back(copy: Path, path: Path, rounds: float, raised: Container[Series]) 
         and before.version(series[0]) == after.version(series[0])
         and _is_less(now, had[series], rounds)
     }
+    for name in {name for name, _ in lost}:
+        params = [params for params in after.values(name) if (name, tuple(map(parameter, params))) in lost]
+        after.take_series(name, params, before)
     if lost:
-        _take_over(copy, path, [series for series, _ in after.series()], lost)
+        after.save()
     return len(lost)
 
 
@@ -94,26 +94,3 @@ def _is_less(now: StoredSeries, before: StoredSeries, rounds: float) -> bool:
     if now.value is None:
         return True
     return (now.count or 0) < min(before.count or 0, rounds)
-
-
-def _take_over(copy: Path, path: Path, order: list[Series], lost: Container[Series]) -> None:
-    """Write the lost series of `copy` into `path`; `order` is how `path` stores its series."""
-    old: Any = Results.load(str(copy))
-    new: Any = Results.load(str(path))
-    for name in dict.fromkeys(name for name, _ in order):
-        mine = [series in lost for series in order if series[0] == name]
-        if not any(mine):
-            continue
-        params = new.get_result_params(name)
-        for get, store in (
-            (Results.get_result_value, new._results),
-            (Results.get_result_stats, new._stats),
-            (Results.get_result_samples, new._samples),
-        ):
-            pairs = zip(get(old, name, params), get(new, name, params), mine, strict=True)
-            values = [was if is_lost else now for was, now, is_lost in pairs]
-            store[name] = None if all(value is None for value in values) else values
-    with tempfile.TemporaryDirectory() as folder:
-        new.save(folder)
-        (saved,) = Path(folder).glob("*/*.json")
-        replace_text(path, saved.read_text(encoding="utf-8"))
