@@ -340,6 +340,20 @@ def test_full_disk_is_one_line_and_the_tar_before_is_kept(node, monkeypatch):
     assert node.tar.read_bytes() == before
 
 
+class Killed(BaseException):
+    """What ends a process at once."""
+
+
+def test_killed_run_leaves_the_tar_of_the_stage_before(node):
+    def kill():
+        raise Killed
+
+    node.actions["timers"] = kill
+    with pytest.raises(Killed):
+        node.slice("tests,timers")
+    assert "left to do: timers" in node.summary and node.tar.exists()
+
+
 def terminate():
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -268,7 +268,7 @@ class Slice:
     def measure(self, stage: str) -> None:
         """Have `track` measure commits, the newest first, as many at a time as there is time for."""
         tier = TIERS[stage]
-        while (left := self.left(stage)) and not self.time_is_up():
+        while left := self.left(stage):
             began = time.monotonic()
             fitting = (self.until - began) / self.seconds.get(tier, LIMITS[tier])
             if fitting < WORTH and self.seconds:  # the first is begun in any case: `track` resumes what was cut off
