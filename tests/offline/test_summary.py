@@ -69,6 +69,8 @@ EMPTY = Report(
     failed=(),
 )
 
+UNASKED = Measurement(key=replace(KEY, case="float32-10M"), commit=COMMIT, outcome=Outcome.NOT_APPLICABLE)
+
 
 def measured(seconds, *, flop=3e6, moved=12e6, rounds=8, spread=0.001, warnings=(), case="float32-1M"):
     interval = Interval(low=seconds * (1 - spread), high=seconds * (1 + spread), method="m")
@@ -97,6 +99,7 @@ def doubts(**changes):
 
 def test_summary_of_a_whole_run(request):
     other = Measurement(key=replace(KEY, case="float32-5M"), commit="b" * 40, outcome=Outcome.FAILED)
+    values = (measured(4.1e-6), measured(1e-7, case="float32-500k"), measured(5e-6, rounds=3))
     report = replace(
         EMPTY,
         slices=2,
@@ -105,7 +108,7 @@ def test_summary_of_a_whole_run(request):
         ceilings=DOCUMENT,
         timers=TIMERS,
         traces=36,
-        measurements=(measured(4.1e-6), measured(1e-7, case="float32-500k"), measured(5e-6, rounds=3), other),
+        measurements=(*values, other, UNASKED),
         left=(),
         failed=("tests",),
     )
@@ -117,6 +120,7 @@ def test_summary_before_anything_is_known():
     text = summary.render(EMPTY)
     for words in ("left to do: build, tests", "not run yet", "not measured yet", "nothing yet", "none yet"):
         assert words in text
+    assert "n/a" in summary.render(replace(EMPTY, measurements=(UNASKED,)))
     assert doubts() == ["nothing speaks against what was measured"]
 
 

@@ -56,7 +56,8 @@ def render(report: Report) -> str:
     doubts = [f"- {line}" for line in _doubts(report)]
     if doubts[LISTED:]:
         doubts[LISTED:] = [f"- and {len(doubts) - LISTED} more"]
-    speeds = speed_table(report.measurements, report.commits[::-1])
+    timed = [item for item in report.measurements if item.outcome is not Outcome.NOT_APPLICABLE]
+    speeds = speed_table(timed, report.commits[::-1])  # of the series that were asked for
     sections = {
         "Not to be believed": "\n".join(doubts) or "nothing speaks against what was measured",
         "Tests": _tests(report.tests) if report.tests else "not run yet",
