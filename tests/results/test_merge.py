@@ -102,6 +102,8 @@ def test_merged_axes_have_the_series_of_both():
     for key in (("'native'", "'b'"), ("'eager'", "'a'")):
         assert math.isnan(found[key].value)  # not asked for, which is no failure
     assert here.file.measured_at == 3
+    merged(again(here), stored({("'eager'", "'c'"): cell(2.0, 8)}, started_at=500))
+    assert here.file.measured_at == 3  # the newest stays
 
 
 def test_merged_row_of_which_nothing_is_taken_keeps_its_times():
