@@ -106,3 +106,9 @@ def test_what_was_found_wrong_is_not_put_back(tmp_path, path):
         stream.write(b'{"b": "\xff", "p": \n')  # which ingest reports, and costs no other line
     backup.put_back(tmp_path, tmp_path / "results", 8)
     assert counts(path) == [None, 3]
+
+
+def test_value_of_another_version_is_not_put_back(tmp_path, path):
+    write(path, [2, None])
+    path.write_text(path.read_text().replace('"1"', '"2"'))
+    assert backup.put_back(tmp_path, tmp_path / "results") == [] and counts(path) == [2, None]
