@@ -89,7 +89,7 @@ def test_pattern_that_matches_nothing_is_told_what_there_is():
 )
 def test_missing_device_or_an_interrupt_is_no_crash(tmp_path, monkeypatch, stage, error, ending):
     monkeypatch.setattr(stages, "prepare_torch", lambda _: iter_raise(error).__next__())
-    monkeypatch.setattr(stages.ceilings, "measure", lambda *_: iter_raise(error).__next__())
+    monkeypatch.setattr(stages.ceilings, "measure", lambda *_, **__: iter_raise(error).__next__())
     assert measure(stage, tmp_path / "f.json") == ending
 
 
@@ -101,7 +101,7 @@ def iter_raise(error):
 def test_ceilings_are_written(tmp_path, monkeypatch):
     ceilings = [asdict(Ceiling(what="copy", unit="B/s", value=4.1e12, bytes=3 << 20, dtype="float32"))]
     document = {"format": 1, "ceilings": ceilings, "warnings": ["launch: spreads"]}
-    monkeypatch.setattr(stages.ceilings, "measure", lambda device: document)
+    monkeypatch.setattr(stages.ceilings, "measure", lambda device, *, caches: document)
     path = tmp_path / "new" / "c.json"
     assert measure("ceilings", path) == (0, "warning: launch: spreads\n")
     assert json.loads(path.read_text()) == json.loads(json.dumps(document))
