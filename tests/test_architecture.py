@@ -1,73 +1,19 @@
 """The import directions, read from the sources: the rooms of house, and kernels, benchmarks and tools."""
 
 import ast
+import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "tools" / "kernel_velocity"
-# From the bottom up: a room imports only rooms of earlier lines. "leaves" are the modules that lie in no room.
-RANKS = (
-    ("harness",),
-    ("leaves",),
-    ("results",),
-    ("stats",),
-    ("roofline", "series"),
-    ("runner", "findings"),
-    ("ab",),
-    ("nightly", "site"),
-    ("compare", "offline", "lab"),
-    ("scaffold",),
-    ("faces",),
-)
-FACES = {"__main__", "asv_plugin"}
+from tests import package_graph
+from tests.package_graph import FACES, PACKAGE, RANKS, ROOT, charter, imports, module_name, modules, room
+
 PURE_ROOMS = ("stats",)  # mathematics: no file, no clock
 IMPURE = {"os", "io", "pathlib", "subprocess", "time", "datetime", "git", "tempfile", "shutil"}
 # torch belongs to the measured half, and there inside functions: discovery must work without it.
 TORCH = {"torch", "triton"}
-
-
-def modules(package):
-    return sorted((ROOT / package).rglob("*.py"))
-
-
-def imports(path, *, top_only=False):
-    """Return the absolute names that a module imports; what only type checkers see is left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    skipped = {
-        id(inner)
-        for node in ast.walk(tree)
-        if (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-        or (top_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-        for inner in ast.walk(node)
-    }
-    found = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 or path.is_relative_to(ROOT / "kernels"), f"{path}: relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.level == 0 else set()
-    return found
-
-
-def module_name(path):
-    """Return a module's dotted name in the package."""
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def room(name):
-    """Return the room of a module of the package, by its dotted name."""
-    first = name.split(".")[1:2]
-    if first and first[0] in FACES:
-        return "faces"
-    return first[0] if first and (PACKAGE / first[0]).is_dir() else "leaves"
 
 
 def against_the_layers(path, known):
@@ -77,7 +23,7 @@ def against_the_layers(path, known):
     for name in imports(path):
         target = name if name in known else name.rpartition(".")[0]
         if target in known and room(target) != own and rank[room(target)] >= rank[own]:
-            yield f"{path.relative_to(ROOT)} imports {name} of {known[target].relative_to(ROOT)}"
+            yield f"{path} imports {name} of {known[target]}"
 
 
 def test_rooms_import_only_rooms_below_them():
@@ -87,15 +33,30 @@ def test_rooms_import_only_rooms_below_them():
 
 
 def test_import_against_the_layers_is_named_with_both_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "kernel_velocity")
+    monkeypatch.setattr(package_graph, "ROOT", tmp_path)
+    monkeypatch.setattr(package_graph, "PACKAGE", tmp_path / "kernel_velocity")
     for name, text in {"stats/a.py": "from kernel_velocity.site import b", "site/b.py": ""}.items():
         path = tmp_path / "kernel_velocity" / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
     known = {module_name(path): path for path in modules("kernel_velocity")}
     (line,) = against_the_layers(tmp_path / "kernel_velocity/stats/a.py", known)
-    assert line == "kernel_velocity/stats/a.py imports kernel_velocity.site.b of kernel_velocity/site/b.py"
+    package = tmp_path / "kernel_velocity"
+    assert line == f"{package}/stats/a.py imports kernel_velocity.site.b of {package}/site/b.py"
+
+
+def test_every_folder_of_the_package_says_what_it_is_for_and_lists_its_modules():
+    for face in PACKAGE.rglob("__init__.py"):
+        names = {f"{path.stem}.py" for path in face.parent.glob("*.py")} - {"__init__.py"}
+        names |= {f"{path.parent.name}/" for path in face.parent.glob("*/__init__.py")}
+        missing = [name for name in sorted(names) if f"\n{name}  " not in re.sub(r"\n +", "\n", charter(face))]
+        assert not missing, f"{face.relative_to(ROOT)} does not list {missing}"
+
+
+def test_picture_of_the_rooms_is_current():
+    assert package_graph.PAGE.read_text(encoding="utf-8").count(package_graph.picture()) == 1, (
+        "the imports or the charters changed: python -m tests.package_graph"
+    )
 
 
 def test_benchmarks_import_the_harness_and_the_package_under_test_alone():

@@ -1,6 +1,6 @@
 """Are our methods any good: stopping rules, detectors of change points, false alarms. ``kv lab <step>``.
 
-May import the rooms up to nightly and site; no room imports it.
+May import the rooms up to nightly and site. No room imports it.
 
 record.py           kv lab record: raw traces of every kernel
 replay.py           kv lab replay: every stopping rule on the same traces, as tables

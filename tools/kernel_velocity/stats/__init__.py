@@ -8,6 +8,6 @@ growth.py         how many first entries of a growing history an estimate uses
 two_samples.py    Mann-Whitney, Hodges-Lehmann, Welch, and the floor between sessions
 sequential.py     the sequential test of an A/B session
 speedup.py        times, speed-ups with errors, figures of samples
-sample_shape.py   autocorrelation by lag, batches for a least-squares line
+sample_shape.py   autocorrelation by lag, batches, effective size, outliers, modes
 changepoints/     detectors of change points, and their vote
 """
