@@ -1,4 +1,4 @@
-"""add_mul_exp: out = exp((x + y) * 2), element by element; the output is of the inputs' dtype.
+"""add_mul_exp: out = exp((x + y) * 2), element by element. The output is of the inputs' dtype.
 
 float16 and bfloat16 are computed in float32 and rounded once, at the end, by every implementation.
 """

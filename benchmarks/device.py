@@ -1,7 +1,7 @@
 """The machine itself: what it can do at most, as ordinary series, so that their history shows when it changed.
 
-`device.Cpu.track_<figure>` and `device.Cuda.track_<figure>`; the figures and their units are those of
-`harness/device_figures.py`. Everything is measured once per run of asv, in `setup_cache`; the methods only pick. A
+`device.Cpu.track_<figure>` and `device.Cuda.track_<figure>`. The figures and their units are those of
+`harness/device_figures.py`. Everything is measured once per run of asv, in `setup_cache`. The methods only pick. A
 figure that cannot be measured is None, which asv stores as null. Without the device all are n/a.
 """
 
@@ -18,7 +18,7 @@ SETUP_TIMEOUT = 300.0  # s; the CPU's take 25 s on a quiet core
 
 
 def measured(device: str) -> Document:
-    """Measure the ceilings of "cpu" or "cuda"; return their figures by name, or why there are none.
+    """Measure the ceilings of "cpu" or "cuda". Return their figures by name, or why there are none.
 
     It returns the reason, and does not raise it: asv calls a class whose `setup_cache` raises failed, not n/a.
     """
@@ -59,7 +59,7 @@ class Cpu(_Device):
     device = "cpu"
 
     def setup_cache(self) -> Document:
-        """Measure; asv keeps this while the class's methods run, by the place of this function: one for each class."""
+        """Measure. Asv keeps this while the class's methods run, by the place of this function: one for each class."""
         return measured("cpu")
 
     setup_cache.timeout = SETUP_TIMEOUT  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ class Cuda(_Device):
     device = "cuda"
 
     def setup_cache(self) -> Document:
-        """Measure; see `Cpu.setup_cache`."""
+        """Measure. See `Cpu.setup_cache`."""
         return measured("cuda")
 
     setup_cache.timeout = SETUP_TIMEOUT  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""matmul: C = A B, row-major; on CUDA also of float16 and bfloat16 (C too), and of int8 (C is int32).
+"""matmul: C = A B, row-major. On CUDA also of float16 and bfloat16 (C too), and of int8 (C is int32).
 
-All implementations sum float16 and bfloat16 up in float32 and round once; int8 is exact. An operation of int8 is
-counted as a FLOP is, and read as an OP (GOPS); its roof is the peak in int8.
+All implementations sum float16 and bfloat16 up in float32 and round once. Int8 is exact. An operation of int8 is
+counted as a FLOP is, and read as an OP (GOPS). Its roof is the peak in int8.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROUNDED = {"float16": 2.0**-11 * (1 + 2.0**-8), "bfloat16": 2.0**-8 * (1 + 2.0*
 
 
 class Matmul(SuiteProblem):
-    """a: (m, k), b: (k, n) -> out: (m, n), all row-major and of one dtype, but of int8 int32; `dims` is (m, n, k)."""
+    """a: (m, k), b: (k, n) -> out: (m, n), all row-major and of one dtype, but of int8 int32. `dims` is (m, n, k)."""
 
     kernel = "matmul"
     parameters = c_parameters("const float* a, const float* b, float* out, size_t m, size_t n, size_t k")
@@ -47,7 +47,7 @@ class Matmul(SuiteProblem):
         super().__init__(name="matmul")
 
     def create_inputs(self, m: int, n: int, k: int, dtype: str = "float32") -> Inputs:
-        """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype; all numbers of int8."""
+        """Return a (m, k) and b (k, n) on `device`: seeded normal values rounded to the dtype. All numbers of int8."""
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{m}x{n}x{k}"))
@@ -60,7 +60,7 @@ class Matmul(SuiteProblem):
         return a, b
 
     def reference_solution(self, *inputs: Any) -> torch.Tensor:
-        """Return a @ b as PyTorch computes it, in full float32 (TF32 is off by default); of int8 by `torch._int_mm`.
+        """Return a @ b as PyTorch computes it, in full float32 (TF32 is off by default). Of int8 by `torch._int_mm`.
 
         Raises:
             NotImplementedError: int8, and this PyTorch does not multiply it.
@@ -75,7 +75,7 @@ class Matmul(SuiteProblem):
         return torch._int_mm(a, b)
 
     def expected(self, *inputs: Any) -> torch.Tensor:
-        """Return the product in float64; of int8, where that is exact, as int32."""
+        """Return the product in float64. Of int8, where that is exact, as int32."""
         import torch  # noqa: PLC0415
 
         a, b = inputs
@@ -87,7 +87,7 @@ class Matmul(SuiteProblem):
         """Return the absolute error allowed for inner products of length k of normal values.
 
         A float32 inner product errs by at most about sqrt(k) u sum|a_i b_i| with high probability (Higham and Mary,
-        A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019), u = 2^-24; for
+        A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019), u = 2^-24. For
         normal values the sum is about (2/pi) k. Four times that: .01 at k = 1024, where a dropped term errs by 1.
         """
         return float(4 * k**0.5 * 2.0**-24 * 0.64 * k)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MatmulBiasRelu(Matmul):
-    """a: (m, k), b: (k, n), bias: (n,) -> out: (m, n), all float32 and row-major; `dims` is (m, n, k)."""
+    """a: (m, k), b: (k, n), bias: (n,) -> out: (m, n), all float32 and row-major. `dims` is (m, n, k)."""
 
     kernel = "matmul_bias_relu"
     parameters = c_parameters(

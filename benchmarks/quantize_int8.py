@@ -37,10 +37,10 @@ class QuantizeInt8(ElementwiseProblem):
         super().__init__(name="quantize_int8")
 
     def create_inputs(self, count: int, dtype: str = "float32") -> Inputs:
-        """Return x (normal values), scale and zero_point; on CUDA scale is a 0-dim tensor.
+        """Return x (normal values), scale and zero_point. On CUDA scale is a 0-dim tensor.
 
         PyTorch's CUDA division by a Python number multiplies by its reciprocal, which is not the division that
-        `quantize_int8` promises; by a tensor of the device it divides.
+        `quantize_int8` promises. By a tensor of the device it divides.
         """
         import torch  # noqa: PLC0415 - discovery must work without torch
 
@@ -73,7 +73,7 @@ class QuantizeInt8(ElementwiseProblem):
     def get_flops(self, test_case: TestCase) -> int:
         """Return 5 per element: division, rounding, addition and the two comparisons of the clamp.
 
-        The convention of published fused-kernel benchmarks; the conversion to int8 is not counted.
+        The convention of published fused-kernel benchmarks. The conversion to int8 is not counted.
         """
         return 5 * test_case["dims"][0]
 

@@ -1,4 +1,4 @@
-"""quantize_int8_rows: out = round_half_even(x / scale) as int8, where scale = max |x| of the row / 127; and the scales.
+"""quantize_int8_rows: out = round_half_even(x / scale) as int8, where scale = max |x| of the row / 127, and the scales.
 
 float16 and bfloat16 are made float32 first, by every implementation: then the result is exact.
 """
@@ -44,7 +44,7 @@ class QuantizeInt8Rows(SuiteProblem):
         super().__init__(name="quantize_int8_rows")
 
     def create_inputs(self, rows: int, columns: int, dtype: str = "float32") -> Inputs:
-        """Return x (normal values) and 127; on CUDA that is a 0-dim tensor, by which PyTorch divides.
+        """Return x (normal values) and 127. On CUDA that is a 0-dim tensor, by which PyTorch divides.
 
         By a Python number PyTorch's CUDA division multiplies with the reciprocal, which is another scale.
         """
@@ -58,7 +58,7 @@ class QuantizeInt8Rows(SuiteProblem):
         return inputs[:1]
 
     def reference_solution(self, *inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the quantised rows and their scales by seven eager operations; float16 and bfloat16 are cast first."""
+        """Return the quantised rows and their scales by seven eager operations. Float16 and bfloat16 are cast first."""
         import torch  # noqa: PLC0415
 
         x, steps = inputs
@@ -79,19 +79,19 @@ class QuantizeInt8Rows(SuiteProblem):
     def get_flops(self, test_case: TestCase) -> int:
         """Return 6 per element: size, maximum, division, rounding and the two comparisons of the clamp.
 
-        As `quantize_int8` counts; the conversion to int8 is not counted, nor the division of a row's maximum.
+        As `quantize_int8` counts. The conversion to int8 is not counted, nor the division of a row's maximum.
         """
         return 6 * math.prod(test_case["dims"])
 
     def get_bytes(self, test_case: TestCase) -> int:
-        """Return 5 per element of float32, 3 of the others: one item read, one int8 written; and 4 per row."""
+        """Return 5 per element of float32, 3 of the others: one item read, one int8 written, and 4 per row."""
         rows, columns = test_case["dims"]
         return (ITEM_BYTES[dtype_of(test_case["name"])] + 1) * rows * columns + 4 * rows
 
     def get_unfused_bytes(self, test_case: TestCase) -> int:
         """Return 41 per element, and 16 per row: what the seven operations read and write.
 
-        Size, division, rounding and clamp 8 each, the maximum 4, the conversion 5; a row's maximum is written, read,
+        Size, division, rounding and clamp 8 each, the maximum 4, the conversion 5. A row's maximum is written, read,
         and its scale written and read. Of float16 and bfloat16 6 per element more: the cast to float32.
         """
         rows, columns = test_case["dims"]

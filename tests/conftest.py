@@ -62,7 +62,7 @@ def _why_no_native_kernel():
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """The synthetic tree, built once; nobody may change it."""
+    """The synthetic tree, built once. Nobody may change it."""
     from tests import synthetic  # here, because a node that only measures has not what it imports
 
     return synthetic.build(tmp_path_factory.mktemp("built"))
@@ -78,7 +78,7 @@ def tree(tmp_path, built):
 
 @pytest.fixture(scope="session")
 def copy_of(built):
-    """What copies the results of `built` into a folder and returns the tree; its repository is everybody's."""
+    """What copies the results of `built` into a folder and returns the tree. Its repository is everybody's."""
 
     def copy(folder):
         shutil.copytree(built.results, folder / "results")

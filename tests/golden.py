@@ -1,13 +1,13 @@
 """Golden files: the text that a part of the product had when it was last looked at, and accepted.
 
-A mismatch leaves `<name>.actual` beside the golden file. Look at the difference; `pytest --accept-golden` accepts it.
+A mismatch leaves `<name>.actual` beside the golden file. Look at the difference. `pytest --accept-golden` accepts it.
 """
 
 from pathlib import Path
 
 
 def check_golden(path: Path, text: str, *, accept: bool) -> None:
-    """Compare `text` with the golden file at `path`; with `accept`, write it."""
+    """Compare `text` with the golden file at `path`. With `accept`, write it."""
     actual = path.with_name(path.name + ".actual")
     if accept:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@
 
 FOLDER gets `repository/`, `results/` (asv's format, as `asv run` writes it) and an `asv.conf.json` that `asv publish`
 takes. A kernel has 40 series: two cache states, four implementations, five test cases. Times scatter by a log-normal
-.5%, and have a few steps of 2 to 20%; `triton` is n/a before a tenth of the history, one value in 500 failed.
+.5%, and have a few steps of 2 to 20%. `triton` is n/a before a tenth of the history, one value in 500 failed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Shape:
 
 
 def build(folder: Path, shape: Shape) -> tuple[str, ...]:
-    """Make repository, results and configuration in a folder; return the commits, oldest first."""
+    """Make repository, results and configuration in a folder. Return the commits, oldest first."""
     commits = make_repository(folder / "repository", shape.commits)
     results = folder / "results"
     _write_json(folder / "asv.conf.json", _configuration())
@@ -69,7 +69,7 @@ def build(folder: Path, shape: Shape) -> tuple[str, ...]:
 
 
 def make_repository(folder: Path, commits: int) -> tuple[str, ...]:
-    """Make a repository with so many commits on `main`, each of one file; return them, oldest first."""
+    """Make a repository with so many commits on `main`, each of one file. Return them, oldest first."""
     subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
     stream = io.BytesIO()
     for index in range(commits):
@@ -86,7 +86,7 @@ def make_repository(folder: Path, commits: int) -> tuple[str, ...]:
 
 
 def true_times(shape: Shape) -> np.ndarray:
-    """Return what a call takes without noise, s: (commits, series); NaN where it is n/a."""
+    """Return what a call takes without noise, s: (commits, series). NaN where it is n/a."""
     chance = np.random.default_rng(7)
     sizes = np.array([SIZES[case] for _ in shape.benchmarks for _, case in PAIRS])
     logs = np.tile(np.log(FLOP * sizes / 5e9), (shape.commits, 1))
@@ -99,7 +99,7 @@ def true_times(shape: Shape) -> np.ndarray:
 
 
 def write_commit(results: Path, shape: Shape, commit: str, index: int, true: np.ndarray) -> Path:
-    """Write the results file of a commit, and its telemetry where the shape has it; return the results file."""
+    """Write the results file of a commit, and its telemetry where the shape has it. Return the results file."""
     chance = np.random.default_rng([index, shape.series])
     rounds = true[:, None] * np.exp(NOISE * chance.standard_normal((len(true), shape.rounds)))
     failed = chance.random(len(true)) < FAILED

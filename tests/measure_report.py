@@ -34,7 +34,7 @@ class Cost:
 
 
 def cost(command: Sequence[str], folder: Path) -> Cost:
-    """Return what a command takes in a folder; its output goes where ours goes, on stderr.
+    """Return what a command takes in a folder. Its output goes where ours goes, on stderr.
 
     Raises:
         RuntimeError: it failed.
@@ -82,7 +82,7 @@ def set_aside(tree: Path) -> None:
 
 
 def one_more(tree: Path) -> Cost:
-    """Return what ours costs when the newest commit's results arrive; there is a site of all."""
+    """Return what ours costs when the newest commit's results arrive. There is a site of all."""
     log = subprocess.run(["git", "-C", tree / "repository", "rev-parse", "HEAD"], capture_output=True, check=True)
     newest = list((tree / "results").rglob(f"{log.stdout.decode()[:8]}-*"))
     kept = [path.rename(path.with_name(f".{path.name}.kept")) for path in newest]

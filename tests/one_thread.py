@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(script, *arguments, status=0):
-    """Run a script that is to end with a status; return the process as it ended."""
+    """Run a script that is to end with a status. Return the process as it ended."""
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
         cwd=ROOT,

@@ -38,7 +38,7 @@ def modules(package):
 
 
 def imports(path, *, top_only=False):
-    """Return the absolute names that a module imports; what only type checkers see is left out."""
+    """Return the absolute names that a module imports. What only type checkers see is left out."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         id(inner)
@@ -106,7 +106,7 @@ def direct(graph):
 
 
 def charter(face):
-    """Return the docstring of an `__init__.py`; empty where there is none."""
+    """Return the docstring of an `__init__.py`. Empty where there is none."""
     return ast.get_docstring(ast.parse(face.read_text(encoding="utf-8"))) or ""
 
 

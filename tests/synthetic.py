@@ -4,7 +4,7 @@ Five commits: the third makes `native` 2.5 times faster. `triton` is n/a before 
 fourth. Rounds scatter by a seeded 0.5%. Paths, hashes and dates are fixed, so that golden files can hold them.
 
 `synthetic_extras.whole` adds all that a real tree has beside: other machines, cold times, errors, ceilings, sessions,
-tags, findings; `synthetic_extras.hostile` is the same with names that want to be code.
+tags, findings. `synthetic_extras.hostile` is the same with names that want to be code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Tree:
 
 
 def build(folder: Path, messages=MESSAGES, author="Ada Lovelace", machine=MACHINE, files=None) -> Tree:
-    """Build repository and results below an empty folder; `files`: of the repository, {commit index: {path: text}}."""
+    """Build repository and results below an empty folder. `files`: of the repository, {commit index: {path: text}}."""
     repository = folder / "repository"
     commits = make_repository(repository, messages, author, files=files)
     results = folder / "results"
@@ -63,7 +63,7 @@ def build(folder: Path, messages=MESSAGES, author="Ada Lovelace", machine=MACHIN
 
 
 def make_repository(folder: Path, messages, author: str, branch="main", files=None) -> tuple[str, ...]:
-    """Make a repository with one commit for each message, empty but for its files; return the hashes, oldest first."""
+    """Make a repository with one commit for each message, empty but for its files. Return the hashes, oldest first."""
     repo = git.Repo.init(folder, initial_branch=branch)
     actor = git.Actor(author, "somebody@example.org")
     moment = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -116,7 +116,7 @@ def machine_json(machine: str) -> dict:
 
 
 def seconds(name, implementation, size, index):
-    """Return the true time of a call, s; NaN where it is n/a, None where it fails."""
+    """Return the true time of a call, s. NaN where it is n/a, None where it fails."""
     if implementation == "triton" and index < 3:
         return math.nan
     if implementation == "triton" and index == 3:
@@ -126,7 +126,7 @@ def seconds(name, implementation, size, index):
 
 
 def write_commit(results, commit, index, *, machine=MACHINE, telemetry=True, rounds=8, suite=CASES, facts=None):
-    """Write the results file of a commit, and its telemetry; return the results file.
+    """Write the results file of a commit, and its telemetry. Return the results file.
 
     Args:
         index: the commit's place, which tells how fast it is. suite: benchmark -> test case -> its size in elements.

@@ -142,7 +142,7 @@ for name in sys.argv[2:]:
 
 
 def imported_without(packages, names):
-    """Import modules in a fresh process as if some packages were not installed; return it."""
+    """Import modules in a fresh process as if some packages were not installed. Return it."""
     command = [sys.executable, "-c", REFUSED, ",".join(packages), *names]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def other(root, holder=None, measures=True):
-    """Take the lock in another process; return its output."""
+    """Take the lock in another process. Return its output."""
     environ = {key: value for key, value in os.environ.items() if key != lock.HOLDER}
     script = (
         "import sys, pathlib\nfrom kernel_velocity import lock\n"

@@ -41,7 +41,7 @@ class Region:
 
 
 def missing() -> str | None:
-    """Return what this machine lacks to compile and run the library for aarch64; None: nothing."""
+    """Return what this machine lacks to compile and run the library for aarch64. None: nothing."""
     for tools in ((COMPILER,), EMULATORS, ("cmake",), ("ninja",)):
         if not any(map(shutil.which, tools)):
             return f"no {tools[0]} (Debian: apt install g++-aarch64-linux-gnu qemu-user)"
@@ -49,7 +49,7 @@ def missing() -> str | None:
 
 
 def build(folder: Path) -> Path:
-    """Compile the library for any aarch64, by the project's rules and with warnings as errors; return where it is."""
+    """Compile the library for any aarch64, by the project's rules and with warnings as errors. Return where it is."""
     settings = {
         "CMAKE_SYSTEM_NAME": "Linux",
         "CMAKE_SYSTEM_PROCESSOR": "aarch64",
@@ -88,7 +88,7 @@ class Emulated:
         self._process.communicate()
 
     def call(self, name: str, arguments: Sequence[Region | int | Real | None]) -> int:
-        """Call a function that returns an int; None is a null pointer.
+        """Call a function that returns an int. None is a null pointer.
 
         Raises:
             EmulationError: the process ended.

@@ -1,4 +1,4 @@
-"""The report of a gate: exit status, words, every format; figures of code that differ between two builds."""
+"""The report of a gate: exit status, words, every format. Figures of code that differ between two builds."""
 
 import dataclasses
 import json

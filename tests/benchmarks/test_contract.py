@@ -33,7 +33,7 @@ _discover(({suite!r}, {out!r}))
 
 
 def discover(tmp_path, name, *, blocked=(), **environ):
-    """Run asv's own discovery in a fresh process; return the bytes it writes."""
+    """Run asv's own discovery in a fresh process. Return the bytes it writes."""
     pytest.importorskip("asv_runner", reason="asv's discovery is what is tested")
     out = tmp_path / f"{name}.json"
     script = DISCOVER.format(blocked=tuple(blocked), suite=str(ROOT / "benchmarks"), out=str(out))

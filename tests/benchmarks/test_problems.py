@@ -1,4 +1,4 @@
-"""The problems: right outputs pass, each kind of wrong one is caught and named; foreign definitions fit."""
+"""The problems: right outputs pass, each kind of wrong one is caught and named. Foreign definitions fit."""
 
 import ctypes
 

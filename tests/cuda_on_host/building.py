@@ -58,7 +58,7 @@ class Builder:
 
 
 def _rewritten(source: Path, folder: Path) -> Path:
-    """Write the source as C++ to a folder, and headers beside it as they lie beside it; return where it is."""
+    """Write the source as C++ to a folder, and headers beside it as they lie beside it. Return where it is."""
     root = source.parents[1]
     headers = [path for pattern in ("*/*.h", "*/*.cuh") for path in root.glob(pattern)]
     for path in (source, *headers):
@@ -77,4 +77,4 @@ def _run(command: Sequence[str]) -> None:
 
 
 class BuildError(Exception):
-    """The C++ compiler refused a kernel, the engine or their link; the text is the compiler's."""
+    """The C++ compiler refused a kernel, the engine or their link. The text is the compiler's."""

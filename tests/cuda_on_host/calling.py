@@ -42,7 +42,7 @@ class Memory:
         return self.array.ctypes.data
 
     def require_whole_margins(self) -> None:
-        """Raise KernelError where bytes beside the array were written; the engine sees nothing of memcpy and memset."""
+        """Raise KernelError where bytes beside the array were written. The engine sees nothing of memcpy and memset."""
         outside = np.delete(self._all, self._inside)
         if np.any(outside != POISON):
             raise KernelError(f"{np.sum(outside != POISON)} bytes beside an array were written")
@@ -97,12 +97,12 @@ class Library:
                 sizes), or ctypes values (other scalars).
             order: one of ORDERS, or another integer.
             processors: how many the pretended device has. capability: its compute capability, the major number.
-            device: 0 or 1; others do not exist.
+            device: 0 or 1. Others do not exist.
             stream: any number.
             note_accesses: whether `accesses` are those of this call afterwards, or none.
 
         Raises:
-            KernelError: the kernel did what it must not do; or the launcher left another device current than it found.
+            KernelError: the kernel did what it must not do, or the launcher left another device current than it found.
         """
         memories = list({id(one): one for one in arguments if isinstance(one, Memory)}.values())
         self._begin(memories, order, processors)

@@ -21,10 +21,10 @@ class RewritingError(Exception):
 
 
 def rewrite(source: str, name: str) -> str:
-    """Return a CUDA source as C++ for the engine; lines keep their numbers.
+    """Return a CUDA source as C++ for the engine. Lines keep their numbers.
 
     Raises:
-        RewritingError: something that neither C++ nor this rewriter knows; says the line.
+        RewritingError: something that neither C++ nor this rewriter knows. Says the line.
     """
     for step in (_launches, _shared_variables):
         source = step(source, name)
@@ -35,7 +35,7 @@ def rewrite(source: str, name: str) -> str:
 
 
 def _code(source: str) -> str:
-    """Return the source with blanks for comments and strings; every character keeps its place."""
+    """Return the source with blanks for comments and strings. Every character keeps its place."""
     return COMMENT_OR_STRING.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), source)
 
 
@@ -58,7 +58,7 @@ def _launches(source: str, name: str) -> str:
 
 
 def _begin_of_callee(code: str, end: int) -> int | None:
-    """Return where the name before `<<<` begins, with its template's arguments; None: there is no name."""
+    """Return where the name before `<<<` begins, with its template's arguments. None: there is no name."""
     last = end = len(code[:end].rstrip())
     if code[:end].endswith(">"):
         depth = 0
@@ -72,7 +72,7 @@ def _begin_of_callee(code: str, end: int) -> int | None:
 
 
 def _end_of_configuration(code: str, begin: int) -> int | None:
-    """Return where the `>>>` is that ends a configuration, with an argument list behind it; None: nowhere."""
+    """Return where the `>>>` is that ends a configuration, with an argument list behind it. None: nowhere."""
     depth = 0
     for place in range(begin, len(code)):
         character = code[place]

@@ -28,7 +28,7 @@ def features(on_host) -> Library:
 
 
 def call(library: Library, name: str, n: int = 64, order: str | int = "forward") -> tuple[np.ndarray, np.ndarray]:
-    """Call a kernel of faulty.cu with a block's numbers; return them and the output."""
+    """Call a kernel of faulty.cu with a block's numbers. Return them and the output."""
     x, out = Memory(float32_values(1, (n,))), output((n,), np.float32)
     assert library.call(f"kv_{name}_cuda", x, out, n, order=order) == 0
     return x.array, out.array

@@ -4,8 +4,8 @@ A warp's lanes make their accesses together, as one request: those of one site t
 That is what they are on a GPU where no lane skips a site that others are at, so look at sizes at which none does.
 
 Global memory is moved in sectors of 32 bytes. Shared memory has 32 banks of 4 bytes, each of which gives one word at a
-time; lanes that want the same word share it. Requests of 8 bytes are served in two parts of 16 lanes, of 16 bytes in
-four of 8. (CUDA C++ Programming Guide, compute capabilities 5.x to 9.0; Nsight Compute, memory tables.)
+time. Lanes that want the same word share it. Requests of 8 bytes are served in two parts of 16 lanes, of 16 bytes in
+four of 8. (CUDA C++ Programming Guide, compute capabilities 5.x to 9.0, Nsight Compute, memory tables.)
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Traffic:
 
     Args:
         requests: of warps. bytes: the sizes of a lane's accesses.
-        cost: sectors of global memory; of shared memory times that a bank gives a word.
-        least: what it were for the same bytes next to each other; without conflicts.
+        cost: sectors of global memory. Of shared memory times that a bank gives a word.
+        least: what it were for the same bytes next to each other. Without conflicts.
     """
 
     requests: int

@@ -6,7 +6,7 @@ from tests.faults.tiny import FASTER
 
 
 def test_every_process_sees_the_commit_it_is_told(tiny):
-    """Each commit says its own name; each must be the one that asv set, in every round."""
+    """Each commit says its own name. Each must be the one that asv set, in every round."""
     for name in ("one", "two"):
         tiny.commit(name, kernel=f"NAME = {name!r}\ndef scale(x):\n    return 2 * x\n")
     suite = (tiny.root / "benchmarks" / "scale.py").read_text()

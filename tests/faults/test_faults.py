@@ -1,4 +1,4 @@
-"""Each fault costs one clear line and an exit status; everything else is measured, shown and kept."""
+"""Each fault costs one clear line and an exit status. Everything else is measured, shown and kept."""
 
 import pytest
 

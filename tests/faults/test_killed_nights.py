@@ -48,7 +48,7 @@ def moments(rng):
 
 
 def night_at(tiny, reached, **more):
-    """Begin a night, or go on with it; return its process once a moment is reached. A site makes it end late."""
+    """Begin a night, or go on with it. Return its process once a moment is reached. A site makes it end late."""
     series = {"KV_MACHINE": "box", "KV_TIER": "core", "KV_BENCH": "native.*1k"}
     process = tiny.begin("nightly", "--no-ceilings", **series, KV_ROUNDS=str(ROUNDS), **more)
     wait_for(lambda: reached(tiny) or process.poll() is not None, seconds=400)
@@ -56,7 +56,7 @@ def night_at(tiny, reached, **more):
 
 
 def kill_at(tiny, reached, delay):
-    """Begin a night, or go on with it, and kill it with all its processes; return what it printed."""
+    """Begin a night, or go on with it, and kill it with all its processes. Return what it printed."""
     process = night_at(tiny, reached)
     try:
         ended = process.wait(delay)

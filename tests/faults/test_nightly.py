@@ -11,7 +11,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def plant(tiny):
-    """Commit an innocent change, one that is 10% slower, and another innocent one; return the slow one."""
+    """Commit an innocent change, one that is 10% slower, and another innocent one. Return the slow one."""
     tiny.commit("Innocent", kernel=f"{GOOD}# twice\n")
     slow = tiny.commit("Slow", kernel=SLOWER)
     tiny.commit("Innocent again", kernel=f"{SLOWER}# twice\n")

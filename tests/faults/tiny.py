@@ -195,7 +195,7 @@ class Tiny:
         return done.stdout.strip()
 
     def commit(self, message: str, **files: str | None) -> str:
-        """Write files of the package (`kernel` is kernels/__init__.py; None removes) and commit them."""
+        """Write files of the package (`kernel` is kernels/__init__.py, None removes) and commit them."""
         for name, text in files.items():
             path = self.root / "kernels" / {"kernel": "__init__.py", "source": "fast.c"}.get(name, f"{name}.py")
             path.unlink(missing_ok=True) if text is None else path.write_text(text)
@@ -204,7 +204,7 @@ class Tiny:
         return self.git("rev-parse", "HEAD")
 
     def run(self, *args: str, limit: float = 120, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a Python module here, for `limit` s at most; standard error is part of the output."""
+        """Run a Python module here, for `limit` s at most. Standard error is part of the output."""
         return subprocess.run(
             [sys.executable, "-m", *args],
             cwd=self.root,
@@ -217,7 +217,7 @@ class Tiny:
         )
 
     def begin(self, *args: str, **more: str) -> subprocess.Popen[str]:
-        """Start a command of `kv` here, in a process group of its own; standard error is part of the output."""
+        """Start a command of `kv` here, in a process group of its own. Standard error is part of the output."""
         return subprocess.Popen(
             [sys.executable, "-m", "kernel_velocity", *args],
             cwd=self.root,
@@ -306,7 +306,7 @@ def until(process, word):
 
 
 def end(process, number):
-    """Send a signal to a process and its children; return the rest of its output."""
+    """Send a signal to a process and its children. Return the rest of its output."""
     os.killpg(process.pid, number)
     return process.communicate(timeout=200)[0]
 

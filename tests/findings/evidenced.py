@@ -109,7 +109,7 @@ def _error():
 
 
 def write(tree):
-    """Write all of them beside the results of a tree; return them, the regression first."""
+    """Write all of them beside the results of a tree. Return them, the regression first."""
     found, kept = regression(tree)
     evidence_store.add(tree.results, found.id, synthetic.MACHINE, kept)
     items = (found, *others(tree))

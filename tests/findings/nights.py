@@ -17,7 +17,7 @@ FACTS = {"driver": "550", "governor": "performance"}
 
 
 def identity(**parts):
-    """Return the identity of a series; `native` matmul on one machine unless said otherwise."""
+    """Return the identity of a series. `native` matmul on one machine unless said otherwise."""
     whole = {
         "machine": "bench-1",
         "environment": "host-py3.11",
@@ -31,7 +31,7 @@ def identity(**parts):
 
 
 def history(length=40, *, step_at=None, step=0.0, code="a", code_at=None, facts_at=None, seed=0, floor=None, **parts):
-    """Return a series over the first `length` commits, noise .3%; its last value is of tonight.
+    """Return a series over the first `length` commits, noise .3%. Its last value is of tonight.
 
     Args:
         step_at: place from which values are moved by `step` (log). code_at: place from which the code is another one.

@@ -1,6 +1,6 @@
-"""All that a real results tree has beside the times of the synthetic one; and the same with names that want to be code.
+"""All that a real results tree has beside the times of the synthetic one, and the same with names that want to be code.
 
-Every function takes a tree of `synthetic.build` and adds one thing to it; `whole` adds them all, `hostile` renames
+Every function takes a tree of `synthetic.build` and adds one thing to it. `whole` adds them all, `hostile` renames
 whatever somebody can name. Nothing here is random: the same bytes every time.
 """
 
@@ -97,7 +97,7 @@ HOSTILE = Names(
 
 
 def whole(folder, names=Names(), further=0) -> Tree:
-    """Build a tree with everything; `further` commits follow the plain ones."""
+    """Build a tree with everything. `further` commits follow the plain ones."""
     messages = (*names.messages, *(f"Tidy up, part {number}" for number in range(1, further + 1)))
     folder.mkdir(parents=True, exist_ok=True)
     commits = synthetic.make_repository(folder / "repository", messages, names.author, names.branch)
@@ -136,7 +136,7 @@ def add_tags(tree: Tree, tags) -> None:
 
 
 def add_errors(tree: Tree, machine=MACHINE) -> None:
-    """Add the largest error of every kernel on the CPU at every commit; `native` is less exact from the step on."""
+    """Add the largest error of every kernel on the CPU at every commit. `native` is less exact from the step on."""
     names = {name.replace("time_hot", "track_max_error"): cases for name, cases in CASES.items()}
     listed = {
         name: {"name": name, "type": "track", "unit": "1", "version": "1", "params": _axes(cases)}
@@ -192,7 +192,7 @@ def add_ceilings(tree: Tree, machine=MACHINE, device="Cpu") -> None:
 
 
 def add_sessions(tree: Tree, machine=MACHINE, facts=None) -> None:
-    """Add what the machine was: another driver from the fourth commit on; new code of `matmul` at the step only."""
+    """Add what the machine was: another driver from the fourth commit on. New code of `matmul` at the step only."""
     for index, path in _files(tree, machine):
         known = {**(FACTS if facts is None else facts), **({"driver": "560.28"} if index >= 3 else {})}
         code = {"add_mul_exp": f"{index:064x}", "matmul": f"{int(index >= synthetic.STEP_AT):064x}"}
@@ -211,7 +211,7 @@ def add_failure(tree: Tree, machine, error) -> None:
 
 
 def add_findings(tree: Tree, names=Names()) -> tuple[Finding, ...]:
-    """Write a finding of every kind that is made, in every state that it can have; return them."""
+    """Write a finding of every kind that is made, in every state that it can have. Return them."""
     wanted = [
         *itertools.product([Kind.REGRESSION, Kind.IMPROVEMENT], [item for item in State if item is not State.METHOD]),
         *itertools.product([Kind.ENVIRONMENT], [State.ENVIRONMENT, State.RESOLVED]),

@@ -1,4 +1,4 @@
-"""What is decided about findings: acknowledged, reopened, expected, resolved; and `Perf-Expected:` lines."""
+"""What is decided about findings: acknowledged, reopened, expected, resolved, and `Perf-Expected:` lines."""
 
 import dataclasses
 import math

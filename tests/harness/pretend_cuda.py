@@ -18,7 +18,7 @@ PROPERTIES = SimpleNamespace(
 
 @dataclass(frozen=True)
 class HostEvent:
-    """An event that passes when it is recorded; `query` says that the device is busy, as behind a blocker."""
+    """An event that passes when it is recorded. `query` says that the device is busy, as behind a blocker."""
 
     at: float
 
@@ -49,7 +49,7 @@ class HostEvents:
 
 
 def plant(monkeypatch, torch) -> list[int]:
-    """Make "cuda" mean the CPU in `torch` and in our timers; return a list that grows by one with each synchronise."""
+    """Make "cuda" mean the CPU in `torch` and in our timers. Return a list that grows by one with each synchronise."""
     from kernel_velocity.harness import ceilings, timing
 
     synchronised: list[int] = []

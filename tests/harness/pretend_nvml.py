@@ -1,4 +1,4 @@
-"""A module that answers as pynvml does, in its units (MHz, mW); a test puts it in its place, or copies it there."""
+"""A module that answers as pynvml does, in its units (MHz, mW). A test puts it in its place, or copies it there."""
 
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 opened: list[int] = []

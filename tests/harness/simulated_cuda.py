@@ -91,7 +91,7 @@ class Device:
 
 @pytest.fixture
 def device(monkeypatch):
-    """A simulated device; the timers' host clock is its own."""
+    """A simulated device. The timers' host clock is its own."""
     made = Device()
     monkeypatch.setattr(timers, "perf_counter_ns", lambda: round(made.host * 1e9))
     return made

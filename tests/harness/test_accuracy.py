@@ -1,4 +1,4 @@
-"""Accuracy and tolerances: figures as computed one element after the other; each fault is caught and named."""
+"""Accuracy and tolerances: figures as computed one element after the other. Each fault is caught and named."""
 
 import itertools
 import math

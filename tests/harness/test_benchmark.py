@@ -30,7 +30,7 @@ COMMIT = "c" * 40
 
 @pytest.fixture
 def asv_environment(tmp_path, monkeypatch):
-    """Set what asv sets for a measuring process; quick timing."""
+    """Set what asv sets for a measuring process. Quick timing."""
     for name, value in {
         "ASV_CONF_DIR": str(tmp_path),
         "ASV_ENV_NAME": "env",

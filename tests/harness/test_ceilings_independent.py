@@ -104,7 +104,7 @@ def ours():
 
 
 def agree(what, theirs, monkeypatch):
-    """Compare in up to TRIES tries, each side by side in time; print what both say."""
+    """Compare in up to TRIES tries, each side by side in time. Print what both say."""
     monkeypatch.setenv("KV_THREADS", "1")
     for _ in range(TRIES):
         one, other = ours()[what], theirs()

@@ -32,7 +32,7 @@ SIZES = sweep_sizes(8 * KIB, 32 * MIB, None)
 
 
 def planted(caches, paces, *, noise=0.0, seed=0, sizes=SIZES):
-    """Return the sweep of a machine: in cache k the pace is paces[k]; beyond, misses grow until twice its size."""
+    """Return the sweep of a machine: in cache k the pace is paces[k]. Beyond, misses grow until twice its size."""
     rng = random.Random(seed)
     points = []
     for size in sizes:

@@ -155,7 +155,7 @@ READING, SAMPLE = 1e-5, 1e-4  # s by the clock: a reading, and a sample: five of
 
 
 class Scripted:
-    """Gauge, timer and cores whose clock moves only when they are used; `did` is what was done, in order."""
+    """Gauge, timer and cores whose clock moves only when they are used. `did` is what was done, in order."""
 
     def __init__(self, *readings, then=QUIET, reading=READING, sample=SAMPLE, cores=1, by_wall=False):
         self.now, self.taken, self.here, self.did = 0.0, 0, 0, []
@@ -267,7 +267,7 @@ def test_lost_portion_has_no_control(gated):
 
 
 def test_sample_longer_than_the_patience_counts(gated):
-    """Thrown away, it would be the last; the readings beside it still tell."""
+    """Thrown away, it would be the last. The readings beside it still tell."""
     script = Scripted(QUIET, then=BUSY, sample=2.0)
     made, take = gated(script, patience=1.0)
     assert take(1, per_batch=2.0)[0] == [1.0]
@@ -425,7 +425,7 @@ def test_malformed_patience_is_refused(text):
 
 @pytest.fixture
 def host(monkeypatch):
-    """A host of four cores, of which the thread may use three; 1 MiB of cache of a core's own. Where the thread is."""
+    """A host of four cores, of which the thread may use three. 1 MiB of cache of a core's own. Where the thread is."""
     allowed = [{0, 1, 2}]
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: allowed[-1])
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: allowed.append(cores))

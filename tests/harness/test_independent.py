@@ -326,7 +326,7 @@ def test_profiler_is_compared_on_long_calls():
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Two groups of methods that always read the same; a harness that reads 2 s; series that set up or do not."""
+    """Two groups of methods that always read the same. A harness that reads 2 s. Series that set up or do not."""
     slow = Method("slow", lambda subject, seconds: lambda: 2.5)
     late = Method("late", lambda subject, seconds: lambda: 2.0)
     other = Method("other", lambda subject, seconds: lambda: 9.0, lambda *_: "differs by nature")

@@ -172,7 +172,7 @@ class SharedCore(FakeTimer):
 
 
 def gated(core, monkeypatch, rule, patience=0.35):
-    """Measure a round on a shared core; return what it found, and its gate."""
+    """Measure a round on a shared core. Return what it found, and its gate."""
     for module in (gate, sampling):
         monkeypatch.setattr(module, "perf_counter", lambda: core.now)
         monkeypatch.setattr(module, "page_faults", lambda: 0)  # this process's are not the script's

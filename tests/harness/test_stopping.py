@@ -69,7 +69,7 @@ def decisions(rule, trace, cost=1.0):
 
 
 def run(rule, trace):
-    """Feed a rule from a trace; return its reason."""
+    """Feed a rule from a trace. Return its reason."""
     return decisions(rule, trace)[-1].reason
 
 

@@ -83,7 +83,7 @@ def test_cold_takes_longer():
 
 @pytest.fixture
 def memory(monkeypatch):
-    """A memory whose peak is measured as a list says; the list of what is left."""
+    """A memory whose peak is measured as a list says. The list of what is left."""
     readings = [100e9]
     monkeypatch.setattr(timing, "memory_peak", lambda device, timer: readings.pop(0))
     return readings
@@ -193,7 +193,7 @@ GB = 1e9
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """Set what asv sets for a measuring process; quick timing, a small cache, a known memory."""
+    """Set what asv sets for a measuring process. Quick timing, a small cache, a known memory."""
     for name, value in {
         "ASV_CONF_DIR": str(tmp_path),
         "ASV_ENV_NAME": "env",
@@ -439,7 +439,7 @@ COMMIT = "c" * 40
 
 @pytest.fixture
 def users(tmp_path, monkeypatch):
-    """A user's asv class, derived from the base, with a method of each kind; and where its telemetry goes."""
+    """A user's asv class, derived from the base, with a method of each kind, and where its telemetry goes."""
     pytest.importorskip("torch", reason="benchmarks measure torch tensors")
     from benchmarks.add_mul_exp import AddMulExp
     from kernel_velocity.harness.benchmark import _KernelBenchmark

@@ -14,7 +14,7 @@ from tests.suite import SUITE
 
 
 class ScriptedTimer:
-    """Each sample is the number of the call that ended it; notes how it was asked."""
+    """Each sample is the number of the call that ended it. Notes how it was asked."""
 
     batch_limit = 64
 
@@ -78,7 +78,7 @@ SERIES = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Series without kernels: a call that does nothing, a scripted timer per set-up; a cache of unknown size."""
+    """Series without kernels: a call that does nothing, a scripted timer per set-up. A cache of unknown size."""
     timers = []
 
     def new_timer(flush=None):

@@ -50,7 +50,7 @@ def test_missing_figure_is_na(info, kernel, name, target):
 
 
 def package(folder, info):
-    """Make a package `kernels` with a build-info.json that says `info`; None: without one."""
+    """Make a package `kernels` with a build-info.json that says `info`. None: without one."""
     native = folder / "kernels" / "_native"
     native.mkdir(parents=True)
     (folder / "kernels" / "__init__.py").touch()

@@ -12,7 +12,7 @@ from tests.aarch64 import emulated
 
 @pytest.fixture(scope="session")
 def aarch64(tmp_path_factory):
-    """The library for aarch64 in a process of the emulator; skips where it cannot be built and run, but fails in CI."""
+    """The library for aarch64 in a process of the emulator. Skips where it cannot be built and run, but fails in CI."""
     reason = emulated.missing()
     if reason is not None:
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)

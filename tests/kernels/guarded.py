@@ -36,7 +36,7 @@ class GuardedOutput:
         self.tensor.fill_(POISON[self.dtype])
 
     def host(self) -> np.ndarray:
-        """Copy all of it, guards included, on PyTorch's current stream; returns when it is copied."""
+        """Copy all of it, guards included, on PyTorch's current stream. Returns when it is copied."""
         return to_numpy(self.memory)
 
     def read(self, host: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ class GuardedOutput:
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """Return the tensor's numbers; bfloat16's, which numpy lacks, as float32."""
+    """Return the tensor's numbers. Bfloat16's, which numpy lacks, as float32."""
     numbers: np.ndarray = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).cpu().numpy()
     return numbers
 
@@ -70,7 +70,7 @@ def place(array: np.ndarray, device: str, offset: int = 0, dtype: str = "float32
 class Prepared:
     """A case on a device: `call` and `bind` with the kernel's keywords, and `check` of what the output holds.
 
-    `offsets` say how many elements behind an aligned address each input and then the output begins; none: all at one.
+    `offsets` say how many elements behind an aligned address each input and then the output begins. None: all at one.
     """
 
     def __init__(self, case: Case, device: str, offsets: Sequence[int] = ()) -> None:
@@ -93,7 +93,7 @@ class Prepared:
         return module.bind(*self.inputs, *self.case.scalars, out=self.out.tensor, **keywords)
 
     def check(self, host: np.ndarray | None = None) -> np.ndarray:
-        """Check the output (or an earlier copy of it), its guards and that the inputs are as they were; return it."""
+        """Check the output (or an earlier copy of it), its guards and that the inputs are as they were. Return it."""
         output = self.out.read(self.out.host() if host is None else host)
         self.case.check(output, self.device.split(":")[0])
         for tensor, array in zip(self.inputs, self.case.arrays, strict=True):

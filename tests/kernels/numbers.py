@@ -20,7 +20,7 @@ class Format:
     largest: int  # the numbers end below this power of two
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Return float64 values rounded to the format, half to even; of bfloat16 the bits, by way of float32."""
+        """Return float64 values rounded to the format, half to even. Of bfloat16 the bits, by way of float32."""
         with np.errstate(over="ignore"):
             if self.name != "bfloat16":
                 return values.astype(self.stored)
@@ -54,7 +54,7 @@ FORMATS = {
 
 
 def worst_exp_error(form: Format, out: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    """Return the worst distance of `out` from exp((x + y) * 2) in ulp; infinity counts as what would come next.
+    """Return the worst distance of `out` from exp((x + y) * 2) in ulp. Infinity counts as what would come next.
 
     All three hold numbers of the format. The sum is that of float32 (float64). numpy's exp of long double errs by less
     than one unit of 64 digits.

@@ -144,7 +144,7 @@ def exact_matmul(a: np.ndarray, b: np.ndarray, dtype: str) -> Case:
 
 
 def integers(dtype: str, seed: int, shape: tuple[int, int]) -> np.ndarray:
-    """Return all numbers of int8; of the others small integers, whose products sum up exactly in float32."""
+    """Return all numbers of int8. Of the others small integers, whose products sum up exactly in float32."""
     low, high = (-128, 128) if dtype == "int8" else (-8, 9)
     return rounded(dtype, np.random.default_rng(seed).integers(low, high, shape))
 

@@ -22,7 +22,7 @@ GUARD = 128  # bytes to both sides of an output, more than a line
 
 @pytest.fixture
 def around():
-    """Let calls of any size write around the caches; put back what was."""
+    """Let calls of any size write around the caches. Put back what was."""
     library.stream_above(0)
     yield
     library.stream_above(None)

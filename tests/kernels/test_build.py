@@ -59,7 +59,7 @@ def files_below(folder: Path) -> set[Path]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
-    """The wheel of the sources as they are; their folder is beside it."""
+    """The wheel of the sources as they are. Their folder is beside it."""
     source = copy_sources(tmp_path_factory.mktemp("built") / "a")
     # An in-place build of something else lies in the tree: the wheel must hold its own.
     (source / "kernels/_native/libkernel_velocity.so").write_bytes(b"stale")
@@ -131,7 +131,7 @@ def test_cudacxx_names_the_compiler(tmp_path):
 
 
 def configure(source: Path, build: Path, *settings: str) -> dict[str, str]:
-    """Run CMake without CUDA; return the facts that build-info.json is made from."""
+    """Run CMake without CUDA. Return the facts that build-info.json is made from."""
     command = ["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", "-DKV_CUDA=OFF", *settings]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

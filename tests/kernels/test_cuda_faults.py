@@ -17,7 +17,7 @@ FOLDER = Path(kernels.__file__).parent
 
 
 class Planted:
-    """Builds a kernel with a part of its source replaced; for `checks`, in place of the fixture `on_host`."""
+    """Builds a kernel with a part of its source replaced. For `checks`, in place of the fixture `on_host`."""
 
     def __init__(self, on_host, folder: Path, part: str, by: str) -> None:
         self.on_host, self.folder, self.part, self.by = on_host, folder, part, by

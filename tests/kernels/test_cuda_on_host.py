@@ -51,7 +51,7 @@ def arguments(case: Case, shifts: tuple[int, ...] = ()) -> list:
 
 
 def call(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> tuple[Library, np.ndarray]:
-    """Run a case on the engine; return the library, which knows the launches, and the output's numbers."""
+    """Run a case on the engine. Return the library, which knows the launches, and the output's numbers."""
     file, name = entry_point(case.kernel, case.inputs)
     library, taken = on_host.kernel(case.kernel, file), arguments(case, shifts)
     assert library.call(f"{name}_cuda", *taken, **how) == 0
@@ -60,7 +60,7 @@ def call(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> tuple[Libr
 
 
 def run(on_host, case: Case, shifts: tuple[int, ...] = (), **how) -> list[str]:
-    """Run a case on the engine, and check its output; return the names of the kernels that were launched."""
+    """Run a case on the engine, and check its output. Return the names of the kernels that were launched."""
     library, numbers = call(on_host, case, shifts, **how)
     case.check(numbers, "cuda")
     return paths(library)

@@ -30,7 +30,7 @@ def name_of(kernel: str, dtype: str) -> str:
 def call(
     library: Library, name: str, *arguments: Any, path: str, processors: int = 4, single: tuple[int, ...] = ()
 ) -> list[int]:
-    """Call an entry point, which takes this path of its kernel; return how many sectors of each array are moved.
+    """Call an entry point, which takes this path of its kernel. Return how many sectors of each array are moved.
 
     Every request of a warp moves the fewest sectors that hold its bytes, and no bank of shared memory keeps it waiting.
 

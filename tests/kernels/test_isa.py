@@ -1,4 +1,4 @@
-"""The choice among instruction sets: what KV_ISA and `choose_isa` take and refuse; no code leaves its object."""
+"""The choice among instruction sets: what KV_ISA and `choose_isa` take and refuse. No code leaves its object."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_threads_do_not_change_the_result(form):
 
 
 def on_gpu(on_host, form: Format, x: np.ndarray, shifts: tuple[int, int] = (0, 0), **how) -> str:
-    """Run the CUDA kernel of a dtype on the engine, check its outputs; return the kernel that ran."""
+    """Run the CUDA kernel of a dtype on the engine, check its outputs. Return the kernel that ran."""
     name = entry_point("quantize_int8_rows", form.name)[1]
     out, scales = output(x.shape, np.int8, shifts[1]), output(x.shape[:1], np.float32)
     library = on_host.kernel("quantize_int8_rows")
@@ -167,7 +167,7 @@ def test_cuda_rows_of_every_kind(on_host, form, columns):
 
 
 def run_changed(on_host, tmp_path: Path, part: str, by: str) -> None:
-    """Run the CUDA kernel of float32, with a part of its source replaced, by blocks and by warps; check its outputs."""
+    """Run the CUDA kernel of float32, with a part of its source replaced, by blocks and by warps. Check its outputs."""
     changed = Planted(on_host, tmp_path, part, by)
     for columns in (1100, 100):
         on_gpu(changed, FORMATS["float32"], values(FORMATS["float32"], 1, (9, columns)), processors=1)

@@ -1,4 +1,4 @@
-"""What only CUDA has: streams, graphs, several devices; for the native kernels and for Triton's."""
+"""What only CUDA has: streams, graphs, several devices. For the native kernels and for Triton's."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ INSTALL = "pip install --no-deps --target .asv/triton triton==3.7.1, the version
 
 
 def require_triton() -> None:
-    """Skip where there is no Triton; fail in CI."""
+    """Skip where there is no Triton. Fail in CI."""
     if not FOLDER.is_dir() and importlib.util.find_spec("triton") is None:
         reason = f"Triton is not installed: {INSTALL}"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)

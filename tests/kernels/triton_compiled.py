@@ -1,6 +1,6 @@
 """Checks of what Triton makes of the kernels for GPUs that are not here. Run by triton_calls.py, not interpreted.
 
-Triton compiles for any of its targets without a driver; the ptxas that it brings then says what of registers it spills.
+Triton compiles for any of its targets without a driver. The ptxas that it brings then says what of registers it spills.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALIGNED = [["tt.divisibility", 16]]  # what Triton knows of a pointer, or of a s
 
 
 def compiled(kernel: Any, types: dict[str, str], options: dict[str, int], aligned: str, architecture: int) -> str:
-    """Return the PTX of a kernel; ptxas must take it, and spill nothing, of sizes of 64 bits next to nothing.
+    """Return the PTX of a kernel. Ptxas must take it, and spill nothing, of sizes of 64 bits next to nothing.
 
     Args:
         types: parameter -> Triton's name of its type, or a number that is known at compile time (1 is, when it is

@@ -1,6 +1,6 @@
 """Checks of the Triton kernels under Triton's interpreter, on the CPU. Run by triton_calls.py.
 
-The interpreter computes in numpy, one operation after the other, and divides by IEEE; to bfloat16 it cuts float32 off
+The interpreter computes in numpy, one operation after the other, and divides by IEEE. To bfloat16 it cuts float32 off
 where a GPU rounds, and gets subnormal numbers wrong. triton_compiled.py looks at what a GPU is told.
 """
 

@@ -61,13 +61,13 @@ def sessions(
 
     Args:
         number: of sessions.
-        common: relative standard deviation of the factors; within a session it is a third.
+        common: relative standard deviation of the factors. Within a session it is a third.
         changes: further factors, of the first sessions, that no gauge shows.
         seed: of all.
         count: rounds of a session.
         kernels: whose series there are.
         implementations: of each kernel.
-        noise: relative standard deviation of a round; that of the gauge of the core is a tenth.
+        noise: relative standard deviation of a round. That of the gauge of the core is a tenth.
         gauges: whether there are any.
     """
     rng = random.Random(seed)
@@ -104,7 +104,7 @@ def line(measured):
 
 
 def write(found, folder, *, compressed=False):
-    """Write sessions as files; return the folder."""
+    """Write sessions as files. Return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, measured in found.items():
         text = "".join(f"{line(item)}\n" for item in measured).encode()

@@ -1,4 +1,4 @@
-"""Recording: a fresh process for each folder; one failed series does not end the others; one run at a time."""
+"""Recording: a fresh process for each folder. One failed series does not end the others. One run at a time."""
 
 import argparse
 import io

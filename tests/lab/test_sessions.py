@@ -1,4 +1,4 @@
-"""Sessions of identical code: measured by a stand-in for asv, stored as files, read again; and their spread."""
+"""Sessions of identical code: measured by a stand-in for asv, stored as files, read again, and their spread."""
 
 import argparse
 import gzip

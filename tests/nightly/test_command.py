@@ -21,7 +21,7 @@ SLOWER = dataclasses.replace(CLEAN, findings=(nights.finding(),))
 
 @pytest.fixture
 def ending(tmp_path, monkeypatch):
-    """Do the end of a night with a verdict; return its status, the lines of its output, and its journal."""
+    """Do the end of a night with a verdict. Return its status, the lines of its output, and its journal."""
 
     def end(verdict, publish, *args, unwritten=False):
         journal = Journal(tmp_path / "journal.json", "")

@@ -43,7 +43,7 @@ def identity(case="float32-1M", implementation="native", kernel="scale", method=
 
 
 def history(levels, *, tonight=3, seed=0, noise=0.003, places=None, codes=None, **of):
-    """Return a series of log values at these levels; the last `tonight` were measured tonight."""
+    """Return a series of log values at these levels. The last `tonight` were measured tonight."""
     rng = np.random.default_rng(seed)
     places = list(range(len(levels))) if places is None else places
     first = len(levels) - tonight

@@ -16,8 +16,8 @@ DAY = 86400.0
 
 
 def line(text):
-    """Return commits, newest first: k changes a kernel, d documentation; capital: measured; a digit: builds failed;
-    an exclamation mark: what is recorded of it cannot be read.
+    """Return commits, newest first: k changes a kernel, d documentation. Capital: measured. A digit: builds failed.
+    An exclamation mark: what is recorded of it cannot be read.
     """
     commits = []
     for letter in text:

@@ -1,7 +1,7 @@
 """A node as clusters have them, made on this machine: a foreign environment with torch, and nothing else.
 
-The run gets an empty environment (`env -i`), namespaces of its own (no network: not even the loopback is up; its own
-/opt, where the foreign environment lies; its own processes, so that killing one kills all), no terminal and no HOME.
+The run gets an empty environment (`env -i`), namespaces of its own (no network: not even the loopback is up, its own
+/opt, where the foreign environment lies, its own processes, so that killing one kills all), no terminal and no HOME.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def why_not() -> str | None:
 
 
 def torch_environment(folder: Path, python: str = sys.executable) -> Path:
-    """Make a virtual environment with this Python's torch and what torch needs, by hard links; return its folder."""
+    """Make a virtual environment with this Python's torch and what torch needs, by hard links. Return its folder."""
     subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for name in sorted(needed_by("torch") | {"numpy"}):
@@ -65,7 +65,7 @@ def command(opt: Path, script: Path, *arguments: str, processes: int = 0) -> lis
     """Return the command that runs a script on the node.
 
     Args:
-        opt: what the node has as /opt. processes: how many ran there before; in a namespace the numbers of processes
+        opt: what the node has as /opt. processes: how many ran there before. In a namespace the numbers of processes
             would be the same at each start, as they never are on a real node.
     """
     before = f"i=0; while [ $i -lt {processes} ]; do env true; i=$((i + 1)); done"

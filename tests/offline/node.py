@@ -61,7 +61,7 @@ def lay_out(folder, commits, measured=(0, 1), rounds=8, **changes):
 
 
 def tar(folder, commits, name=archive.NAME, edit=lambda _: None, **changes):
-    """Return the tar of such a folder, edited before it is packed; the folder is gone, as the node is."""
+    """Return the tar of such a folder, edited before it is packed. The folder is gone, as the node is."""
     laid_out = lay_out(folder / "node-folder", commits, **changes)
     edit(laid_out)
     archive.write(folder / name, laid_out)

@@ -1,4 +1,4 @@
-"""The tar is whole or not there and stays within its limit; only a node's tars are read, and none that does harm."""
+"""The tar is whole or not there and stays within its limit. Only a node's tars are read, and none that does harm."""
 
 import errno
 import io

@@ -36,7 +36,7 @@ OF_ANOTHER_GROUP = LEAVES_A_PROCESS.format(", start_new_session=True, stdout=sub
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Return a function that runs a program; it returns its status and its output."""
+    """Return a function that runs a program. It returns its status and its output."""
     monkeypatch.chdir(tmp_path)
 
     def run(program, seconds=60.0, log=Path("logs/x.log"), on_line=lambda _: None):

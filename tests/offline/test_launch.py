@@ -178,7 +178,7 @@ def test_what_a_killed_git_left_is_removed(tmp_path, monkeypatch):
 
 
 def test_launcher_runs_under_an_old_python():
-    """Any Python 3.8 may start it; the one with torch is looked for from there."""
+    """Any Python 3.8 may start it. The one with torch is looked for from there."""
     ast.parse((NODE / "launch.py").read_text(), feature_version=(3, 8))
 
 

@@ -21,7 +21,7 @@ ROW |= {"harness": 1e-3, "others": {"graph": 1.01e-3}, "worst": 0.01, "agrees": 
 
 @pytest.fixture
 def interpreter(tmp_path, monkeypatch):
-    """Put a shell script in the place of Python; return a function that writes it."""
+    """Put a shell script in the place of Python. Return a function that writes it."""
 
     def plant(script):
         path = tmp_path / "python"
@@ -33,7 +33,7 @@ def interpreter(tmp_path, monkeypatch):
 
 
 def measure(*argv):
-    """Measure in this process; return the status, and what was printed to both streams."""
+    """Measure in this process. Return the status, and what was printed to both streams."""
     out = io.StringIO()
     status = live.main([*map(str, argv), "--device=cpu"], out, out)
     return status, out.getvalue()

@@ -51,7 +51,7 @@ def git(root, *args):
 
 
 def packed(root, folder, *arguments):
-    """Run the command; return its status and what it printed."""
+    """Run the command. Return its status and what it printed."""
     out, err = io.StringIO(), io.StringIO()
     status = __main__.main(
         ["offline", "pack", str(folder), "--root", str(root), "--pythons", "3.12", *arguments], out, err

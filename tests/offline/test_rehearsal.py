@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def require(condition, reason):
-    """Skip where a machine cannot do this; CI must be able to."""
+    """Skip where a machine cannot do this. CI must be able to."""
     if not condition:
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
 
@@ -54,7 +54,7 @@ def ours(clone, *arguments):
 
 
 def packed(clone, folder, *arguments):
-    """Pack; what is on the disk is then put out of reach of everything but the pack."""
+    """Pack. What is on the disk is then put out of reach of everything but the pack."""
     said = ours(clone, "offline", "pack", str(folder), *arguments)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     assert size <= pack.LIMIT, said

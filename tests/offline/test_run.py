@@ -51,7 +51,7 @@ class FakeNode:
         return synthetic.make_repository(Path(), ["Add matmul"], "Ada Lovelace")[0]
 
     def gather(self):
-        """The facts; each slice is another process, whose number the lock leaves in the environment."""
+        """The facts. Each slice is another process, whose number the lock leaves in the environment."""
         self.slices += 1
         os.environ["KV_LOCK_HOLDER"] = str(self.slices)
         return self.facts
@@ -69,7 +69,7 @@ class FakeNode:
         return status.pop(0) if isinstance(status, list) else status
 
     def slice(self, stages=None, *arguments):
-        """Run a slice; return its status, what it printed, and the children that ran."""
+        """Run a slice. Return its status, what it printed, and the children that ran."""
         self.ran = []
         out = io.StringIO()
         command = ["offline", "run", str(self.tar.parent), "--pack", str(self.pack), *arguments]
@@ -270,7 +270,7 @@ def record(commit):
 
 
 def test_earlier_slice_of_another_node_is_resumed(node):
-    """What `track` left in results/ is in the tar; --resume-from puts it where `track` looks for it."""
+    """What `track` left in results/ is in the tar. --resume-from puts it where `track` looks for it."""
     node.actions["track-core"] = lambda: record(node.commit)
     node.slice("build,tests,core", "--tier", "core")
     assert "fewest rounds" in node.summary

@@ -114,7 +114,7 @@ def to_version(version):
 
 
 def commit(home, name):
-    """Commit a file; return the commit, which is HEAD now."""
+    """Commit a file. Return the commit, which is HEAD now."""
     (home.root / name).parent.mkdir(exist_ok=True)
     (home.root / name).write_text("version = '2'")
     identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
@@ -126,7 +126,7 @@ def commit(home, name):
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_suite_of_today_wins_whatever_else_was_committed(tmp_path, home, tar, behind):
-    """Since the folder was packed, nothing of the suite changed; or the clone here is behind what was packed."""
+    """Since the folder was packed, nothing of the suite changed, or the clone here is behind what was packed."""
     run(home, tar)
     head = commit(home, "benchmarks/matmul.py") if behind else home.commits[-1]
     newer = node.tar(tmp_path, home.commits, "newer", to_version("2"), head=head)
@@ -263,7 +263,7 @@ class Killed(BaseException):
 
 
 def killed_after(writes, monkeypatch):
-    """Let the process die when it has written so many files; return the files that were written."""
+    """Let the process die when it has written so many files. Return the files that were written."""
     written = []
 
     def write(path, text):

@@ -37,7 +37,7 @@ def site(tmp_path_factory):
 
 
 def python(path, *arguments, **variables):
-    """Run this interpreter on the checkout with `path` before its own packages; return what it printed."""
+    """Run this interpreter on the checkout with `path` before its own packages. Return what it printed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ASV_", "KV_", "PYTHON"))}
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "KV_T_MIN": ".002", "KV_T_SOFT": ".004"}
     environment |= {"KV_T_MAX": ".004", "KV_PATIENCE": "0"}

@@ -45,7 +45,7 @@ def replaced(text: str, old: str, new: str) -> str:
     """Return the text with the one occurrence of `old` replaced.
 
     Raises:
-        AnchorError: `old` does not occur exactly once; the real source has changed, and the edit must follow.
+        AnchorError: `old` does not occur exactly once. The real source has changed, and the edit must follow.
     """
     if (count := text.count(old)) != 1:
         raise AnchorError(f"wanted once in the source of the kernel, found {count} times: {old!r}; adapt {__name__}")

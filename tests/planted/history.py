@@ -82,7 +82,7 @@ class Step:
 
 
 def steps(source: str) -> tuple[Step, ...]:
-    """Return the commits after the first, in order; `source` is its matmul's CPU code, with START steps done again."""
+    """Return the commits after the first, in order. `source` is its matmul's CPU code, with START steps done again."""
     slower = edits.with_share(edits.with_wider_blocks(edits.renamed(source)), SLOWER)
     much_slower = edits.with_share(slower, MUCH_SLOWER)
     return (
@@ -124,7 +124,7 @@ def _share(subject: str, before: int, after: int) -> Step:
 
 
 def make(folder: Path, *, changes: bool = True) -> tuple[Planted, ...]:
-    """Make the repository in a folder that does not exist or is empty; return its manifest, oldest commit first.
+    """Make the repository in a folder that does not exist or is empty. Return its manifest, oldest commit first.
 
     Args:
         changes: False: without the commits that change the speed, do not build or are wrong.
@@ -156,7 +156,7 @@ def make(folder: Path, *, changes: bool = True) -> tuple[Planted, ...]:
 
 
 def _git(folder: Path, number: int, *args: str) -> str:
-    """Run git as nobody in particular, at the time of a commit; return what it printed."""
+    """Run git as nobody in particular, at the time of a commit. Return what it printed."""
     parts = {"NAME": "Planter", "EMAIL": "planter@example.org", "DATE": f"{BEGAN + 3600 * number} +0000"}
     who = {f"GIT_{role}_{part}": text for role in ("AUTHOR", "COMMITTER") for part, text in parts.items()}
     others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -188,7 +188,7 @@ def _is_wanted(name: str) -> bool:
 
 
 def main(argv: Sequence[str], out: TextIO) -> int:
-    """Make a repository and print its manifest; return the exit status."""
+    """Make a repository and print its manifest. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted.history", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the repository is made")
     parser.add_argument("--without-changes", action="store_true", help="an innocent commit for every guilty one")

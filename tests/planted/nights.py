@@ -40,7 +40,7 @@ class Ended:
 
 
 def night(folder: Path, commit: str, report: Path, *, minutes: float) -> Ended:
-    """Do one night at a commit; return what came of it. Its output is kept beside `report`.
+    """Do one night at a commit. Return what came of it. Its output is kept beside `report`.
 
     Raises:
         RuntimeError: it did not do its work.
@@ -79,7 +79,7 @@ def outcome(planted: Sequence[Planted], nights: Sequence[Ended]) -> dict[str, An
 
 
 def _found(item: Planted, verdict: Mapping[str, Any]) -> str:
-    """Return "exactly", "among N", "suspected" or "no" for a change; "named" or "no" for what cannot be measured."""
+    """Return "exactly", "among N", "suspected" or "no" for a change. "named" or "no" for what cannot be measured."""
     if item.kind in NAMED:
         told = json.dumps(verdict[NAMED[item.kind]])
         return "named" if (item.kind is Kind.WRONG and "matmul" in told) or item.commit in told else "no"
@@ -105,7 +105,7 @@ def _run(folder: Path, *command: str) -> None:
 
 
 def _prepared(reports: Path, name: str) -> list[Planted]:
-    """Make the history unless an earlier call has; return its manifest."""
+    """Make the history unless an earlier call has. Return its manifest."""
     manifest = reports / f"{name}.json"
     if not manifest.exists():
         shutil.rmtree(reports / name, ignore_errors=True)
@@ -125,7 +125,7 @@ def forget(folder: Path) -> None:
 
 
 def main(argv: Sequence[str], out: TextIO) -> int:
-    """Do the runs and print a line for each; return the exit status."""
+    """Do the runs and print a line for each. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted.nights", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the repository and the reports are; made where it is not")
     parser.add_argument("--runs", type=int, default=1, help="how many (1)")

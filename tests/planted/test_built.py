@@ -62,7 +62,7 @@ def manifest(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def builds(manifest):
-    """The commits of KINDS by their place in the history; the text of its failure for one that does not build."""
+    """The commits of KINDS by their place in the history. The text of its failure for one that does not build."""
     folder, planted = manifest
     assert run(folder, "cmake", "-S", ".", "-B", "build", "-G", "Ninja").returncode == 0
     return {place: _built(folder, item.commit) for place, item in enumerate(planted) if item.kind in KINDS}

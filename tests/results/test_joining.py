@@ -1,4 +1,4 @@
-"""Joining telemetry to asv's results: by estimate, by the median, by time; and what may be restored."""
+"""Joining telemetry to asv's results: by estimate, by the median, by time, and what may be restored."""
 
 import dataclasses
 import statistics

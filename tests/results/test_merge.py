@@ -63,7 +63,7 @@ def test_verdict_prefers_values_then_rounds(here, there, verdict):
 
 
 def stored(cells, version="1", started_at=1000):
-    """A results file: one benchmark with these series; asv stores NaN for others of its axes."""
+    """A results file: one benchmark with these series. Asv stores NaN for others of its axes."""
     axes = [list(dict.fromkeys(column)) for column in zip(*cells, strict=True)]
     every = [cells.get(key, cell(NAN)) for key in itertools.product(*axes)]
     row = {"result": [item.value for item in every], "params": axes, "version": version, "started_at": started_at}
@@ -86,7 +86,7 @@ def series(file):
 
 
 def merged(here, there, current="1"):
-    """Merge in memory; return what became of the row, and the series that are stored then."""
+    """Merge in memory. Return what became of the row, and the series that are stored then."""
     row = merge_row(NAME, here, there, current)
     return row, series(here.file)
 
@@ -185,7 +185,7 @@ def test_files_of_different_series_merge_in_any_order(mine, first, second, chose
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a results file with its telemetry; return its path."""
+    """Write a results file with its telemetry. Return its path."""
 
     def write(machine, rounds=8, commit=COMMIT):
         return synthetic.write_commit(tmp_path, commit, 0, machine=machine, rounds=rounds)
@@ -263,7 +263,7 @@ def named(path):
 
 
 def test_better_series_stays_with_its_rounds(write, path):
-    """Here: 8 rounds of add_mul_exp and none of matmul; there: 5 rounds of both."""
+    """Here: 8 rounds of add_mul_exp and none of matmul. There: 5 rounds of both."""
     merge_file(write("node"), path)
     before = set(lines(path))
     change(path, "result", lambda values: [None] * len(values))
@@ -311,7 +311,7 @@ def test_failure_removes_no_value_and_leaves_with_the_series(write, path):
 
 
 def test_reason_why_a_series_does_not_apply_comes_too(write, path):
-    """asv stores "does not apply" and "was not asked for" alike; only the line tells them apart."""
+    """asv stores "does not apply" and "was not asked for" alike. Only the line tells them apart."""
     skipped = Failure(benchmark=NAME, params=("triton", CASE), time=4e9, error="no GPU", skipped=True)
     theirs = write("node")
     merge_file(theirs, path)

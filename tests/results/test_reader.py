@@ -48,7 +48,7 @@ def read(tree):
 
 
 def the_note(tree):
-    """Return the one note; everything that it does not name must have been read all the same."""
+    """Return the one note. Everything that it does not name must have been read all the same."""
     found = read(tree)
     (note,) = found.notes
     assert "\n" not in note
@@ -288,7 +288,7 @@ def test_parameter_from_its_repr():
 
 
 def read_one(folder, row=(), telemetry=(), **changed):
-    """Return what is read of a results file of one value, and the notes; `row`: fields of its benchmark's row."""
+    """Return what is read of a results file of one value, and the notes. `row`: fields of its benchmark's row."""
     named = {
         "result": [1e-3], "params": [["'eager'"], ["'c'"]], "version": "1", "started_at": 1.7e12, "duration": 1.0,
         "stats_ci_99_a": [9e-4], "stats_ci_99_b": [2e-3],

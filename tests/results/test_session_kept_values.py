@@ -13,7 +13,7 @@ SERIES = {case: (NAME, ("native", case)) for case in ("a", "b")}
 
 
 def write(path, counts):
-    """Write a results file with so many rounds of each case; None: failed."""
+    """Write a results file with so many rounds of each case. None: failed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     done = [count is not None for count in counts]
     row = {

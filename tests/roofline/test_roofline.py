@@ -53,7 +53,7 @@ def line(flops, moved, seconds, roofs=ROOFS, *, dtype="float32", working_set=Non
 
 
 def test_memory_bound_by_hand():
-    """add_mul_exp of 50M elements: 150 MFLOP over 600 MB is 0.25 FLOP/B; the ridge is at 100/20 = 5 FLOP/B.
+    """add_mul_exp of 50M elements: 150 MFLOP over 600 MB is 0.25 FLOP/B. The ridge is at 100/20 = 5 FLOP/B.
 
     Memory needs 600 MB / 20 GB/s = 30 ms: attainable are 150e6 / 30e-3 = 5 GFLOP/s. In 40 ms it does 3.75 GFLOP/s and
     15 GB/s: 75%, room. 600 MB are past four times 32 MiB, so that memory's roof binds.
@@ -72,9 +72,9 @@ def test_memory_bound_by_hand():
 
 
 def test_in_a_cache_by_hand():
-    """500k elements: 6 MB lie in the L3 of 32 MiB. Memory would need 300 us, the L3 150 us; it took 160 us.
+    """500k elements: 6 MB lie in the L3 of 32 MiB. Memory would need 300 us, the L3 150 us. It took 160 us.
 
-    So it is 1.875 times as fast as memory alone allows, and at 93.75% of the L3's roof; efficiency is capped.
+    So it is 1.875 times as fast as memory alone allows, and at 93.75% of the L3's roof. Efficiency is capped.
     """
     found = line(1.5e6, 6e6, 160e-6)
     assert found.attainable == pytest.approx(5e9)
@@ -87,7 +87,7 @@ def test_in_a_cache_by_hand():
 
 
 def test_compute_bound_by_hand():
-    """A matmul of 1024 cubed: 2 * 1024^3 = 2.147 GFLOP over 12 MiB; 170.7 FLOP/B; 21.47 ms at 100 GFLOP/s."""
+    """A matmul of 1024 cubed: 2 * 1024^3 = 2.147 GFLOP over 12 MiB. 170.7 FLOP/B. 21.47 ms at 100 GFLOP/s."""
     found = line(2 * 1024**3, 3 * 4 * 1024**2, 22.6e-3)
     assert found.intensity == pytest.approx(1024 / 6)
     assert found.bound == "compute"
@@ -155,7 +155,7 @@ def test_above_the_roof_beyond_caches_is_impossible(moved, ratio, impossible):
 
 
 def test_above_the_peak_in_a_cache_is_a_warning():
-    """DRAM's slope is the roof there, which a cache may exceed; the peak nothing may."""
+    """DRAM's slope is the roof there, which a cache may exceed. The peak nothing may."""
     found = line(200e9 * 1e-3, 100e9 * 1e-3, 1e-3, working_set=MIB)
     assert (found.bound, found.impossible) == ("memory", False)
     assert any("2.00 times the peak, which no cache explains" in said for said in found.warnings)

@@ -19,7 +19,7 @@ from tests.suite import SUITE
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """A repository of three commits on main, and one beside it; commands read it only."""
+    """A repository of three commits on main, and one beside it. Commands read it only."""
     folder = tmp_path_factory.mktemp("clone")
     (folder / "asv.conf.json").write_text("{}")
     (folder / "benchmarks").symlink_to(SUITE.folder)
@@ -35,7 +35,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture
 def clone(repository, monkeypatch):
-    """The repository on a machine without GPU, with some torch; its suite is ours."""
+    """The repository on a machine without GPU, with some torch. Its suite is ours."""
     monkeypatch.setattr(checks, "torch_version", lambda: "9.9.0")
     monkeypatch.setattr("kernel_velocity.ab.gate.device", lambda: "cpu")
     monkeypatch.setattr("kernel_velocity.ab.bisect.device", lambda: "cpu")
@@ -49,7 +49,7 @@ def git(folder, *args):
 
 
 def complaint(clone, *args):
-    """Run a command that must be refused; return its one line."""
+    """Run a command that must be refused. Return its one line."""
     out, err = io.StringIO(), io.StringIO()
     assert main([*args, "--root", str(clone)], out, err) == 2
     assert not out.getvalue()

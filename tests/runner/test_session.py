@@ -21,7 +21,7 @@ COMMIT = "c0ffee00" + "0" * 32
 
 
 class OldBuild:
-    """An environment with one commit, built by `toolchain`; None: it does not build."""
+    """An environment with one commit, built by `toolchain`. None: it does not build."""
 
     name = "env"
     toolchain = "g++ 9"

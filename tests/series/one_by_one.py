@@ -50,12 +50,12 @@ class Trend:
 
     @property
     def latest(self) -> Point:
-        """The newest point that is not n/a; the newest where all are."""
+        """The newest point that is not n/a. The newest where all are."""
         return next((point for point in reversed(self.points) if point.is_applicable), self.points[-1])
 
 
 def newest_change(new: Measurement, earlier: Iterable[Measurement]) -> Change | None:
-    """Return the change against the first of `earlier`, newest first, that can be compared with; None without one."""
+    """Return the change against the first of `earlier`, newest first, that can be compared with. None without one."""
     return next((change for old in earlier if (change := compare(new, old)) is not None), None)
 
 
@@ -64,7 +64,7 @@ def build(measurements: Iterable[Measurement], order: Mapping[str, int]) -> dict
 
     Args:
         measurements: of any number of series, in any order, at most one for a series and commit.
-        order: commit -> its place in the history, older first; measurements of other commits are left out.
+        order: commit -> its place in the history, older first. Measurements of other commits are left out.
     """
     grouped: dict[SeriesKey, list[Measurement]] = {}
     for item in measurements:
@@ -87,7 +87,7 @@ def applicable(trends: Mapping[SeriesKey, Trend]) -> dict[SeriesKey, Trend]:
     """Return the trends without those that were n/a at every commit and say nothing about an implementation.
 
     asv records a value for every combination of parameters. Test cases of another tier, or of a device that the machine
-    lacks, are n/a for every implementation; and so is, for every test case, one that cannot exist on the device.
+    lacks, are n/a for every implementation, and so is, for every test case, one that cannot exist on the device.
     """
     applied = {key for key, trend in trends.items() if any(point.is_applicable for point in trend.points)}
     return {key: trends[key] for key in telling(trends, applied)}
@@ -104,7 +104,7 @@ class Recorded:
 
 
 def recorded(results: Path) -> Recorded:
-    """Return what `results` holds; what cannot be read is named in the notes.
+    """Return what `results` holds. What cannot be read is named in the notes.
 
     Raises:
         ResultsError: `results` is not a directory.
@@ -192,7 +192,7 @@ def columns_of(items: Sequence[Measurement], order: Mapping[str, int]) -> Column
     """Return the measurements of one series (>= 1), each of another commit, as columns.
 
     Args:
-        items: in any order; those of commits beside the first-parent line are left out.
+        items: in any order. Those of commits beside the first-parent line are left out.
         order: commit -> its place on the first-parent line.
     """
     kept = sorted((item for item in items if item.commit in order), key=lambda item: order[item.commit])
@@ -234,7 +234,7 @@ def _bounds(interval: Interval | None) -> tuple[float, float]:
 
 
 def best_before(series):
-    """Return, for every entry, the fastest comparable one before it, the first of equal ones; -1: there is none."""
+    """Return, for every entry, the fastest comparable one before it, the first of equal ones. -1: there is none."""
     times = np.where(np.isnan(series.adjusted), series.seconds, series.adjusted)
     found = []
     for entry, method in enumerate(series.method):

@@ -25,7 +25,7 @@ COMMITS = 9
 
 @pytest.fixture(scope="module", params=["gauges", "controls"])
 def built(request, tmp_path_factory):
-    """A tree of 20 series: with gauges, or without, where the controls tell; all rounds felt the same neighbour."""
+    """A tree of 20 series: with gauges, or without, where the controls tell. All rounds felt the same neighbour."""
     folder = tmp_path_factory.mktemp(request.param)
     shape = large_tree.Shape(commits=COMMITS, series=20, telemetry=True)
     commits = large_tree.build(folder, shape)
@@ -35,7 +35,7 @@ def built(request, tmp_path_factory):
 
 
 def feel(path, *, with_gauge):
-    """Slow all rounds of a launch down alike, and asv's medians with them; the gauge, if there is one, tells of it."""
+    """Slow all rounds of a launch down alike, and asv's medians with them. The gauge, if there is one, tells of it."""
     stored = path.parents[1] / f"{path.stem}.json"
     chance = np.random.default_rng(sum(path.stem.encode()))
     factors = dict(zip(range(8), np.exp(chance.normal(0, 0.05, 8)).tolist(), strict=True))

@@ -20,7 +20,7 @@ KEY = SeriesKey(
 
 
 def series(logs, *, adjusted=None, methods=None, missing=()):
-    """Return a series of the times exp(logs); `missing` entries failed."""
+    """Return a series of the times exp(logs). `missing` entries failed."""
     items = []
     for index, log in enumerate(logs):
         failed = index in missing

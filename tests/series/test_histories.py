@@ -28,7 +28,7 @@ FACTS = {"driver": "550"}
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A tree of so many commits, each measured a day after the one before; code changes at every commit."""
+    """A tree of so many commits, each measured a day after the one before. Code changes at every commit."""
     folder = tmp_path_factory.mktemp("built")
     repository, results = folder / "repository", folder / "results"
     shas = synthetic.make_repository(repository, [f"Commit {number}" for number in range(COMMITS)], "Ada")

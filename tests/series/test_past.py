@@ -43,7 +43,7 @@ def said(found):
 
 
 def check_same(found, wanted):
-    """Check measurements, to the last bit; how one was adjusted, the site says of the newest only."""
+    """Check measurements, to the last bit. How one was adjusted, the site says of the newest only."""
     assert found.keys() == wanted.keys()
     for pair, item in wanted.items():
         adjusted = None if item.adjusted is None else dataclasses.replace(item.adjusted, fit=None)
@@ -51,7 +51,7 @@ def check_same(found, wanted):
 
 
 def check(tree, found=None, notes=()):
-    """Check a site against everything read at once; return it."""
+    """Check a site against everything read at once. Return it."""
     found = read(tree) if found is None else found
     data = everything(tree)
     series, commits = said(found)
@@ -271,14 +271,14 @@ def full(*_given):
 
 
 def full_to_sqlite(opened, save=cache.Cache.save):
-    """Save a cache; on the disk SQLite says that there is no room."""
+    """Save a cache. On the disk SQLite says that there is no room."""
     if opened.folder is not None:
         raise sqlite3.OperationalError("database or disk is full")
     save(opened)
 
 
 def full_once(monkeypatch):
-    """Have no room for the scratch file; without a cache it then lies in the temporary folder, where there is some."""
+    """Have no room for the scratch file. Without a cache it then lies in the temporary folder, where there is some."""
     calls = [os.posix_fallocate, full]
 
     def allocate(*given):
@@ -395,7 +395,7 @@ except KernelVelocityError as error:
 
 
 def read_by_several(tree, cache, *, fails=False):
-    """Read a tree in two processes of one thread each, as this one has several; return what they printed."""
+    """Read a tree in two processes of one thread each, as this one has several. Return what they printed."""
     return one_thread.run(READ, tree.results, tree.repository, cache, "fails" * fails).stdout.splitlines()
 
 

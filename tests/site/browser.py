@@ -67,7 +67,7 @@ def site(tmp_path_factory):
 
 
 def written(tree):
-    """Write the site of a tree with the data of its series; return both."""
+    """Write the site of a tree with the data of its series. Return both."""
     out = tree.repository.parent / "site"
     report.write_site(results=tree.results, repository=tree.repository, out=out)
     return tree, out

@@ -1,8 +1,8 @@
 """A site of one kernel with any number of commits and series, made of columns: no results directory is as fast.
 
 It has what `Site` has and the kernel's page asks for. Planted: `native` gets 1.25 times faster at a third of the
-history and 1.1 times slower at two thirds, for which there is a finding; every hundredth commit is tagged; the driver
-changes in the middle; `native` fails at every 97th commit.
+history and 1.1 times slower at two thirds, for which there is a finding. Every hundredth commit is tagged. The driver
+changes in the middle. `native` fails at every 97th commit.
 """
 
 import hashlib
@@ -214,7 +214,7 @@ def make(folder, length, implementations, **more):
 
 
 def write(found, out):
-    """Write the kernel's page, the data and what pages load below `out`; return the page."""
+    """Write the kernel's page, the data and what pages load below `out`. Return the page."""
     out.mkdir()
     new = out / ".new"
     new.mkdir()

@@ -1,4 +1,4 @@
-"""What results have of a machine beside times: ceilings, session facts, gauges, traces. Seeded; added to a tree."""
+"""What results have of a machine beside times: ceilings, session facts, gauges, traces. Seeded. Added to a tree."""
 
 import json
 import math

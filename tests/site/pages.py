@@ -33,7 +33,7 @@ INLINE = {*("a", "b", "bdi", "code", "dd", "dt", "small", "span", "strong", "sub
 
 
 class Tags(html.parser.HTMLParser):
-    """Elements, attributes and text of a page; `lines` are its text, a line for each block, figures by their label."""
+    """Elements, attributes and text of a page. `lines` are its text, a line for each block, figures by their label."""
 
     def __init__(self, text):
         super().__init__()
@@ -156,7 +156,7 @@ def affected(ratio, **parts):
 
 
 def keep(tree, kind=Kind.REGRESSION, state=State.CONFIRMED, **changed):
-    """Write a finding about the third commit of the tree; return it."""
+    """Write a finding about the third commit of the tree. Return it."""
     finding = nights.finding(kind, state, **({"commits": (tree.commits[2],)} | changed))
     store.write(tree.results, finding)
     return finding

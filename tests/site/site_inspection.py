@@ -42,7 +42,7 @@ class Reader:
     pages: dict[str, dict] = field(default_factory=dict)  # file name -> its FACTS
 
     def read(self, out: Path, name: str) -> dict:
-        """Open a page in light, dark, on a desk and on a phone; return its facts."""
+        """Open a page in light, dark, on a desk and on a phone. Return its facts."""
         self.at = name
         self.tab.emulate_media(color_scheme="light")
         self.tab.set_viewport_size(DESK)
@@ -65,7 +65,7 @@ class Reader:
         self.complaints.append(f"{self.at}: {text}")
 
     def crawl(self, out: Path, most: int | None = None) -> None:
-        """Read every page that links lead to from the index on; of a kind at most so many."""
+        """Read every page that links lead to from the index on. Of a kind at most so many."""
         waiting, found, kinds = ["index.html"], {"index.html"}, Counter()
         while waiting:
             facts = self.read(out, waiting.pop())
@@ -99,12 +99,12 @@ class Reader:
 
 
 def target_of(href: str) -> str:
-    """Return the file that a link names; "" for a place on the page itself."""
+    """Return the file that a link names. "" for a place on the page itself."""
     return unquote(urlsplit(href).path) if not urlsplit(href).scheme else ""
 
 
 def opened(browser) -> Reader:
-    """Return a reader with a new tab of a browser; whatever is asked of a network is refused, and told."""
+    """Return a reader with a new tab of a browser. Whatever is asked of a network is refused, and told."""
     context = browser.new_context(offline=True, viewport=DESK)
     reader = Reader(tab=context.new_page())
     reader.at = ""

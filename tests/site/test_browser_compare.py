@@ -31,7 +31,7 @@ def times(implementation, number, place):
 
 
 def columns(implementation, place, *, width=0.01, **changed):
-    """Return the file of a series; intervals are `width` of a time on either side."""
+    """Return the file of a series. Intervals are `width` of a time on either side."""
     seconds = [times(implementation, number, place) for number in range(len(SHAS))]
     return {
         "format": 1,
@@ -300,7 +300,7 @@ def test_a_missing_series_is_told_and_the_others_are_shown(tab, out, tmp_path):
 
 
 def test_many_series_are_loaded_while_the_page_answers(tab, out, tmp_path):
-    """A line tells how far it is; what is chosen meanwhile is taken up, and nothing is loaded for what it replaced."""
+    """A line tells how far it is. What is chosen meanwhile is taken up, and nothing is loaded for what it replaced."""
     copy = tmp_path / "site"
     shutil.copytree(out, copy)
     files = planted()
@@ -391,7 +391,7 @@ def test_it_opens_with_two_commits_that_one_machine_measured(tab, changed):
 
 
 def test_what_is_compared_is_what_is_shown(tab, changed):
-    """Raw times say that the second commit is faster; adjusted ones, which are compared, that it is slower."""
+    """Raw times say that the second commit is faster. Adjusted ones, which are compared, that it is slower."""
     files = planted()
     name = next(entry["name"] for entry in files["series-index"]["series"] if entry["implementation"] == "native")
     times = {"seconds": [1e-3, 0.9e-3], "adjusted": [1e-3, 1.25e-3]}

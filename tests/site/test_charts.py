@@ -397,7 +397,7 @@ def test_other_marks_are_told_apart_too(sight):
 
 
 def named_colours(path):
-    """Return the colours that a file names itself; of a style sheet those of its rules, no selector such as #abc."""
+    """Return the colours that a file names itself. Of a style sheet those of its rules, no selector such as #abc."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".css":
         text = " ".join(re.findall(r":[^;{}]*[;}]", text))
@@ -411,7 +411,7 @@ FILES += sorted(Path(palette.__file__).parent.glob("*.py"))
 
 
 def test_no_page_has_a_colour_of_its_own():
-    """Style sheets and scripts use style.css's variables; Python, which draws without it, the same colours."""
+    """Style sheets and scripts use style.css's variables. Python, which draws without it, the same colours."""
     known = {*SCHEMES["light"].values(), *SCHEMES["dark"].values(), *ALL.values(), BADGE}
     own = {path.name: named_colours(path) - (known if path.suffix in (".py", ".html") else set()) for path in FILES}
     assert {name: found for name, found in own.items() if found} == {}

@@ -1,4 +1,4 @@
-"""The data files: series, commits, rounds, fits, traces, findings; and that they say what the results say."""
+"""The data files: series, commits, rounds, fits, traces, findings, and that they say what the results say."""
 
 import dataclasses
 import json

@@ -205,7 +205,7 @@ def row(section, kernel="add_mul_exp", implementation="native", case="float32-5M
 
 
 def test_a_value_is_held_against_the_lower_of_slope_and_peak(roofed):
-    """add_mul_exp: 3 FLOP and 12 bytes an element, at 12.5 GFLOPS; DRAM's 31 GB/s allow a quarter of 31."""
+    """add_mul_exp: 3 FLOP and 12 bytes an element, at 12.5 GFLOPS. DRAM's 31 GB/s allow a quarter of 31."""
     section, _, _ = roofed
     found = row(section)
     assert (found.intensity, found.attainable, found.bound) == ("0.250 FLOP/B", "7.75 GFLOPS", "memory")

@@ -76,7 +76,7 @@ def test_navigation_marks_the_page_and_the_one_above_it(tree):
 
 
 def test_tracked_errors_change_no_page_but_their_kernels(tree):
-    """track_max_error: a value, n/a and failed; zero, which no time is."""
+    """track_max_error: a value, n/a and failed. Zero, which no time is."""
     _, before = write(tree, "before")
     name = "matmul.Cpu.track_max_error"
     params = [["'eager'", "'native'"], ["'float32-256x256x256'", "'float32-512x512x512'"]]

@@ -1,4 +1,4 @@
-"""Results as words, cells and footnotes; small figures."""
+"""Results as words, cells and footnotes. Small figures."""
 
 import math
 from urllib.parse import parse_qsl

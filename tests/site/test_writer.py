@@ -1,4 +1,4 @@
-"""Writing a site: what did not change is neither made nor written; what a crash leaves, the next run mends."""
+"""Writing a site: what did not change is neither made nor written. What a crash leaves, the next run mends."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def out(tmp_path):
 
 
 def write(out, *made, makers="code", before_finish=lambda writer: None):
-    """Write a site of pages and data files; return the names that were written, and those rendered."""
+    """Write a site of pages and data files. Return the names that were written, and those rendered."""
     rendered = []
 
     def render(page):

@@ -21,7 +21,7 @@ CODE = {f"s{session}": "old" if session < 5 else "new" for session in range(10)}
 
 
 def planted(seed=0, *, common=0.03, noise=0.002, beta=1.0, step=0.0):
-    """Return (series, controls) that share a factor of every round; the series has a step at session 5."""
+    """Return (series, controls) that share a factor of every round. The series has a step at session 5."""
     rng = random.Random(seed)
     sessions = {f"s{session}": rng.gauss(0, common) for session in range(10)}
     factor = {key: sessions[key[0]] + rng.gauss(0, 2 / 3 * common) for key in KEYS}
@@ -196,7 +196,7 @@ def changed(recorded, **fields):
 
 
 def adjusted(recorded, others=(), **how):
-    """Return the adjusted estimates of a series, by commit; none if it is not adjusted."""
+    """Return the adjusted estimates of a series, by commit. None if it is not adjusted."""
     return adjust_series.adjusted({PLACE: recorded, **dict(others)}, **how).get(PLACE, {})
 
 
@@ -275,7 +275,7 @@ def test_commits_of_the_same_code_are_compared():
 def measured(count, *, gauges):
     """Return what `fitted` takes: a history measured commit by commit, and controls if it has no gauges.
 
-    The neighbour of each commit is busier than that of the last; one of the controls is not as old as the others.
+    The neighbour of each commit is busier than that of the last. One of the controls is not as old as the others.
     """
     native = {
         f"c{number}": rounds(

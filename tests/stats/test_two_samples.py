@@ -134,7 +134,7 @@ def test_floor_by_hand():
 
 @pytest.mark.parametrize("sessions", [5, 23])
 def test_floor_is_rarely_exceeded_by_identical_code(sessions):
-    """In at most 1% of cases; with many sessions not in far fewer, else changes would hide below it."""
+    """In at most 1% of cases. With many sessions not in far fewer, else changes would hide below it."""
     rng = np.random.default_rng(sessions)
     beyond = [abs(values[0] - values[1]) > floor_of(values[2:]) for values in rng.normal(0, 0.01, (4000, sessions + 2))]
     assert (0.002 if sessions > 20 else 0) < np.mean(beyond) < 0.013
@@ -260,7 +260,7 @@ def first_answers(family, number, seed, change=0.0):
 
 @FAMILIES
 def test_identical_code_is_hardly_ever_called_different(family):
-    """At .4% at most for the whole sequence, more than 6 of 400 come about once in 500 runs; the seed is fixed."""
+    """At .4% at most for the whole sequence, more than 6 of 400 come about once in 500 runs. The seed is fixed."""
     wrong = sum(found is not None and found.answer is Answer.DIFFERENT for found in first_answers(family, 400, seed=1))
     assert wrong <= 6
 

@@ -29,7 +29,7 @@ class Text(str):
 
 
 def value(name: str, contexts: Mapping[str, Any]) -> Any:
-    """Return what a dotted name stands for; None where there is no such thing."""
+    """Return what a dotted name stands for. None where there is no such thing."""
     found: Any = contexts
     for part in name.split("."):
         if part == "*":

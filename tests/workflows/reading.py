@@ -15,7 +15,7 @@ PATHS = sorted(FOLDER.iterdir())
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return a workflow; YAML 1.2, as GitHub reads it: `on` is a word and no truth value."""
+    """Return a workflow. YAML 1.2, as GitHub reads it: `on` is a word and no truth value."""
     found: dict[str, Any] = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
     return found
 

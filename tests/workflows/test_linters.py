@@ -21,7 +21,7 @@ def commands():
 
 
 def lint(name, folder):
-    """Run one of them on a folder that has .github; no proxy and no network may matter."""
+    """Run one of them on a folder that has .github. No proxy and no network may matter."""
     line = commands()[name].replace("$(VENV)/bin", shlex.quote(str(BIN)))
     proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy")
     nowhere = dict.fromkeys(proxies, "http://127.0.0.1:9")

@@ -23,7 +23,7 @@ REF = "us/kernels/.github/workflows/nightly.yml@refs/heads/main"
 
 
 def script(name, *args, cwd=ROOT, **variables):
-    """Run a script with these environment variables more; None removes one."""
+    """Run a script with these environment variables more. None removes one."""
     own = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     own |= {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     hidden = ("GIT_", "GITHUB_", "RUNNER_", "KV_")

@@ -161,7 +161,7 @@ def test_results_are_kept_whatever_the_verdict(cpu, gpu, kept):
 
 
 def test_strangers_cannot_change_conditions_of_our_machine():
-    """A workflow of `pull_request` comes with the request; the others are the default branch's, or a collaborator's."""
+    """A workflow of `pull_request` comes with the request. The others are the default branch's, or a collaborator's."""
     assert len(OWN_MACHINE) == 2
     for file, _, job in OWN_MACHINE:
         assert set(WORKFLOWS[file]["on"]) <= {"schedule", "workflow_dispatch", "pull_request_target"}
@@ -220,7 +220,7 @@ def test_labelled_commit_is_measured_with_our_tools(tmp_path):
 
 
 def requested(folder):
-    """Make a repository with a request 7, and a clone of its main branch; return the request's commit."""
+    """Make a repository with a request 7, and a clone of its main branch. Return the request's commit."""
     git(folder, "init", "-q", "-b", "main", "origin")
     origin = folder / "origin"
     git(origin, "commit", "-q", "--allow-empty", "-m", "ours")

@@ -5,7 +5,7 @@ folder with a charter in its `__init__.py`. It imports only rooms of earlier lin
 this folder. `tests/test_architecture.py` holds this order. The package knows the suite of a repository by its
 asv.conf.json, never by import.
 
-    harness/        measure one series in one process; imports nothing else of this package
+    harness/        measure one series in one process. Imports nothing else of this package
 
     bounds.py       check recorded numbers
     config.py       read asv.conf.json

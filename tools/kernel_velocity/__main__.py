@@ -66,7 +66,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _declare(parser: argparse.ArgumentParser, commands: Commands, argv: Sequence[str], what: str) -> None:
-    """Declare commands, or the subcommands of one; import only the module that `argv` names, for its arguments."""
+    """Declare commands, or the subcommands of one. Import only the module that `argv` names, for its arguments."""
     subparsers = parser.add_subparsers(dest=what, metavar=what, required=True)
     for name, (module_name, text) in commands.items():
         listed: dict[str, Any] = {} if text is None else {"help": text, "description": text}
@@ -86,7 +86,7 @@ def _declare(parser: argparse.ArgumentParser, commands: Commands, argv: Sequence
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a command line; `run` is the function of its command.
+    """Return the options of a command line. `run` is the function of its command.
 
     Raises:
         UsageError: the command line is malformed.
@@ -160,7 +160,7 @@ def _raise_interrupts(lost: sys.UnraisableHookArgs) -> None:
 
 
 def script() -> int:
-    """Run the command of `sys.argv` on the process's streams; return its exit status.
+    """Run the command of `sys.argv` on the process's streams. Return its exit status.
 
     Characters that a stream cannot encode are printed as escapes: errors of benchmarks are foreign text, and a lone
     surrogate in one, or a terminal without UTF-8, must not end a night with a traceback.

@@ -35,12 +35,12 @@ def is_possible() -> bool:
 
 @contextlib.contextmanager
 def forked(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
-    """Call `work` in a child while the body runs; where forking is not possible, call it when its result is wanted.
+    """Call `work` in a child while the body runs. Where forking is not possible, call it when its result is wanted.
 
     The result must be picklable. The child has ended when the context ends.
 
     Yields:
-        a function that returns the result; call it once. It raises the error of `work`, and KernelVelocityError where
+        a function that returns the result. Call it once. It raises the error of `work`, and KernelVelocityError where
         the child ended without a result.
     """
     if not is_possible():
@@ -104,7 +104,7 @@ def _send_result(work: Callable[[], object], sender: Connection) -> None:
 
 
 def _picklable(error: Exception) -> Exception:
-    """Return an error with its traceback as a note; a RuntimeError of the traceback where it cannot be pickled."""
+    """Return an error with its traceback as a note. A RuntimeError of the traceback where it cannot be pickled."""
     where = traceback.format_exc()
     try:
         pickle.loads(pickle.dumps(error))

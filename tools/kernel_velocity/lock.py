@@ -31,7 +31,7 @@ def take(root: Path, *, measures: bool = True) -> ExitStack | None:
         root: the clone. measures: whether to take the machine's lock too.
 
     Returns:
-        a stack that releases the locks when closed; None: this process's own run holds them already.
+        a stack that releases the locks when closed. None: this process's own run holds them already.
 
     Raises:
         UsageError: another run holds one of them.
@@ -51,7 +51,7 @@ def take(root: Path, *, measures: bool = True) -> ExitStack | None:
 
 
 def _take(path: Path, root: Path, where: str) -> TextIO | None:
-    """Take one lock and write its holder into it; None: this process's own run holds it.
+    """Take one lock and write its holder into it. None: this process's own run holds it.
 
     Raises:
         UsageError: another run holds it, or the file cannot be opened.

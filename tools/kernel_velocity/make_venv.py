@@ -71,10 +71,10 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
 
     Args:
         target: its folder.
-        torch: the requirement to install where this Python has no PyTorch, such as "torch==2.13.0"; "" for none (tests
+        torch: the requirement to install where this Python has no PyTorch, such as "torch==2.13.0". "" for none (tests
             that do not need it still run).
         torch_index: the package index of PyTorch, "" for pip's own.
-        wheels: a folder of wheels with its lists of requirements, for no network; None: pip's index.
+        wheels: a folder of wheels with its lists of requirements, for no network. None: pip's index.
 
     Raises:
         subprocess.CalledProcessError: pip failed and printed why.
@@ -109,7 +109,7 @@ def make(target: Path, torch: str, torch_index: str, wheels: Path | None = None)
 
 
 def add_nvcc(target: Path) -> Path:
-    """Install CUDA's compiler from pip's index into an environment; return the command in its `bin` that runs it.
+    """Install CUDA's compiler from pip's index into an environment. Return the command in its `bin` that runs it.
 
     Raises:
         subprocess.CalledProcessError: pip failed and printed why.
@@ -131,7 +131,7 @@ def _pip(python: Path, arguments: Sequence[str], **variables: str) -> None:
 
 
 def _pip_from(wheels: Path, python: Path) -> None:
-    """Install the list of requirements for this Python; pip itself runs from its wheel, which is a zip file."""
+    """Install the list of requirements for this Python. Pip itself runs from its wheel, which is a zip file."""
     listed = wheels / f"requirements-{sys.version_info.major}.{sys.version_info.minor}.txt"
     (pip,) = wheels.glob("pip-*.whl")
     offline = ["--no-index", "--no-deps", "--no-cache-dir", "--find-links", str(wheels), "-r", str(listed)]
@@ -139,7 +139,7 @@ def _pip_from(wheels: Path, python: Path) -> None:
 
 
 def main() -> int:
-    """Make the environment that the command line names; return the exit status."""
+    """Make the environment that the command line names. Return the exit status."""
     parser = argparse.ArgumentParser(description="Make a virtual environment for kernel-velocity.")
     parser.add_argument("target", type=Path)
     parser.add_argument("--torch", default="torch")

@@ -12,7 +12,7 @@ CLEAR = "\r\x1b[K"  # to the line's start, and erase it
 
 
 class ProgressBar:
-    """A bar on `err`; without `shown` (no terminal, or --quiet) it writes nothing."""
+    """A bar on `err`. Without `shown` (no terminal, or --quiet) it writes nothing."""
 
     def __init__(self, err: TextIO, *, shown: bool) -> None:
         self._err, self._shown, self._began = err, shown, time.monotonic()

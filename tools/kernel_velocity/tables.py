@@ -23,7 +23,7 @@ class Table:
 
 
 def percent(fraction: float | None) -> str:
-    """Return a fraction in percent with three significant digits, 100% only for 1; "-" for None."""
+    """Return a fraction in percent with three significant digits, 100% only for 1. "-" for None."""
     if fraction is not None and 0.9995 <= fraction < 1:
         return ">99.9%"
     return "-" if fraction is None else f"{significant(100 * fraction)}%"

@@ -139,7 +139,7 @@ def count(number: int, noun: str) -> str:
 
 
 def utc(when: float) -> str:
-    """Return a Unix time, s, as "2026-03-05 12:00 UTC"; "at no known time" where `datetime` does not support it."""
+    """Return a Unix time, s, as "2026-03-05 12:00 UTC". "at no known time" where `datetime` does not support it."""
     try:
         return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M} UTC"
     except (OverflowError, ValueError, OSError):

@@ -64,7 +64,7 @@ def full(shape: tuple[int, ...], value: float, *, dtype: dtype = float32, device
 
 
 def empty(*shape: Any, dtype: dtype = float32, device: str = "cpu") -> Tensor:
-    """Return uninitialised memory; `to` says what is wrong with another device."""
+    """Return uninitialised memory. `to` says what is wrong with another device."""
     return Tensor(np.empty(extents(shape), dtype.array_type)).to(device)
 
 

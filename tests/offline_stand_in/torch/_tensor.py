@@ -11,7 +11,7 @@ import numpy as np
 
 
 class dtype:  # noqa: N801 - PyTorch's name
-    """An element type; `str()` of it is "torch.float32" and so on."""
+    """An element type. `str()` of it is "torch.float32" and so on."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -197,7 +197,7 @@ class Tensor:
         return Tensor(self.array.any())
 
     def sum(self) -> Tensor:
-        """Return the sum; of booleans and integers as int64, as PyTorch does."""
+        """Return the sum. Of booleans and integers as int64, as PyTorch does."""
         with np.errstate(invalid="ignore"):
             return Tensor(self.array.sum(dtype=None if self.is_floating_point() else np.int64))
 
@@ -212,7 +212,7 @@ class Tensor:
         return Tensor(self.array.reshape(-1))
 
     def view(self, *shape: Any) -> Tensor:
-        """Return the same memory as another dtype or in another shape; what is not contiguous has none here."""
+        """Return the same memory as another dtype or in another shape. What is not contiguous has none here."""
         if isinstance(shape[0], dtype):
             return Tensor(self.array.view(shape[0].array_type))
         if not self.is_contiguous():

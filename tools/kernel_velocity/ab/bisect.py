@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Bisect, print the path and the culprit, write the evidence; return the exit status."""
+    """Bisect, print the path and the culprit, write the evidence. Return the exit status."""
     budget = seconds(args.budget)
     with measuring(args.root, err):
         good, bad = (resolve(Path(), role, text) for role, text in (("GOOD", args.good), ("BAD", args.bad)))

@@ -6,9 +6,9 @@ line of the commits in between allows is expected. A kernel with the same machin
 Interrupted, the same command goes on with the rounds that are there, for hours, on an unchanged machine.
 
 Exit status: 0 no regression, 10 a regression confirmed, 11 a suspect (slower by the floor or more with a 95% interval
-above 0, but not settled; or too few rounds for a look; or n/a at HEAD alone; or code that only a GPU runs, where there
+above 0, but not settled, or too few rounds for a look, or n/a at HEAD alone, or code that only a GPU runs, where there
 is none, spills more registers), 20 a benchmark failed, 22 nothing was compared (a commit that does not build leaves
-nothing), 2 usage; of several the first of 2, 22, 10, 20, 11.
+nothing), 2 usage. Of several the first of 2, 22, 10, 20, 11.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Compare, print and write the report; return the exit status."""
+    """Compare, print and write the report. Return the exit status."""
     budget, formats = seconds(args.budget), _formats(args)
     is_tree = args.head == WORKING_TREE
     with measuring(args.root, err, worktree=is_tree):

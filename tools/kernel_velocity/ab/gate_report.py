@@ -167,7 +167,7 @@ class GateReport:
 
     @property
     def rows(self) -> list[Row]:
-        """The series, worst first: slower, failed, suspect, unknown, the same, faster; by how much within each."""
+        """The series, worst first: slower, failed, suspect, unknown, the same, faster. By how much within each."""
         rows = [Row(series, comparison, self.expected.get(series)) for series, comparison in self.found.items()]
         return sorted(rows, key=lambda row: (_rank(row.comparison), -_size(row.comparison), row.series))
 
@@ -197,7 +197,7 @@ def name(series: Series) -> str:
 
 
 def change(ratio: float | None) -> str:
-    """Return a ratio of times as a signed change: "+3.1%", "-0.24%"; as a multiple from a doubling on: "2.51x"."""
+    """Return a ratio of times as a signed change: "+3.1%", "-0.24%", as a multiple from a doubling on: "2.51x"."""
     if ratio is None:
         return DASH
     if ratio >= 2:
@@ -273,7 +273,7 @@ def as_markdown(report: GateReport) -> str:
 
 
 def as_json(report: GateReport) -> str:
-    """Return the report as JSON: ratios of times (after / before), seconds; unknown is null."""
+    """Return the report as JSON: ratios of times (after / before), seconds. Unknown is null."""
     data: dict[str, Any] = {
         "verdict": report.words,
         "exit_status": report.status,

@@ -89,7 +89,7 @@ class AsvRunner:
         return time.monotonic()
 
     def prepare(self, commit: str) -> str | None:
-        """Build a commit unless it is built by the present toolchain; return why it cannot be, in one line.
+        """Build a commit unless it is built by the present toolchain. Return why it cannot be, in one line.
 
         Wheels of two compilers would differ by more than the commits. The history's wheel of another compiler stays
         until there is a new one.

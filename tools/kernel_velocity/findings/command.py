@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Do the action; return the exit status: 2 where a file of findings cannot be read."""
+    """Do the action. Return the exit status: 2 where a file of findings cannot be read."""
     args.results = getattr(args, "results", Path("results"))
     args.repository = getattr(args, "repository", Path())
     if not args.results.is_dir():

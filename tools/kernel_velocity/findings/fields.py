@@ -57,7 +57,7 @@ _LIST = Rule("a list", lambda value: isinstance(value, list))
 
 
 class _FieldError(ValueError):
-    """A value that its field does not allow; the message names the field."""
+    """A value that its field does not allow. The message names the field."""
 
 
 class _Missing:
@@ -85,7 +85,7 @@ def parse(kind: type[Record], data: object, file: object) -> Record:
     """Return the record of plain data.
 
     Raises:
-        ResultsError: a value is not what its field wants; the message says file, field, what is wanted, and the value.
+        ResultsError: a value is not what its field wants. The message says file, field, what is wanted, and the value.
     """
     try:
         record: Record = _record(kind, data, "")

@@ -59,7 +59,7 @@ def parse(kind: type[Record], text: str, path: Path) -> Record:
     """Return the record of a file.
 
     Raises:
-        ResultsError: not TOML, or not such a record; the message says where, what is wanted, and what is there.
+        ResultsError: not TOML, or not such a record. The message says where, what is wanted, and what is there.
     """
     try:
         record = fields.parse(kind, tomllib.loads(text), path)

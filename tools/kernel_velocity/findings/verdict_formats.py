@@ -180,7 +180,7 @@ def as_json(verdict: Verdict) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A test case of JUnit XML. `tag` is "failure", "error" or "skipped"; None: it passed."""
+    """A test case of JUnit XML. `tag` is "failure", "error" or "skipped". None: it passed."""
 
     group: str
     name: str

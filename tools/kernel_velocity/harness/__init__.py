@@ -1,13 +1,13 @@
 """The measuring engine: it measures one series in one process. It imports no other room, and torch only in functions.
 
-Other rooms import it for its names, its telemetry and its statistics; suites import it to define benchmarks.
+Other rooms import it for its names, its telemetry and its statistics. Suites import it to define benchmarks.
 
     accuracy.py         error figures of an output, tolerances
     asv_type.py         asv's benchmark types: rounds, errors, figures of compiled code
     benchmark.py        the base class of a suite's asv classes: set-up, checks, one round
     cases.py            names of test cases, implementations, devices
     ceilings.py         what a machine can do at most: bandwidths, FLOP/s, launches
-    device_figures.py   one tracked number for each ceiling; sizes of caches as seen
+    device_figures.py   one tracked number for each ceiling. Sizes of caches as seen
     gate.py             the quiet-core filter, and the gauges beside the samples
     gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round
     implementations.py  eager, compile, native, triton, bound to inputs

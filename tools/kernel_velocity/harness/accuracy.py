@@ -59,12 +59,12 @@ _WANTED = "wanted a number (1e-3), rtol=1e-3,atol=1e-5, or one of " + ", ".join(
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """A float is right when |actual - expected| <= atol + rtol |expected|; an integer when |actual - expected| <= atol.
+    """A float is right when |actual - expected| <= atol + rtol |expected|. An integer when |actual - expected| <= atol.
 
     Of booleans none may differ, whatever the tolerance is.
 
     Attributes:
-        rtol: relative tolerance, a fraction; of integers it means nothing.
+        rtol: relative tolerance, a fraction. Of integers it means nothing.
         atol: absolute tolerance, in the output's own unit.
         source: where the figures come from, one line for a person.
         preset: a name of PRESETS: the figures depend on the output's dtype, and `resolved` gives them. Until
@@ -91,7 +91,7 @@ class Tolerance:
         return self.preset or f"rtol={self.rtol!r},atol={self.atol!r}"
 
     def resolved(self, dtype: str) -> Tolerance:
-        """Return the figures for an output of a dtype ("float32"); the tolerance itself where no preset is named.
+        """Return the figures for an output of a dtype ("float32"). The tolerance itself where no preset is named.
 
         Raises:
             ValueError: a preset does not know that dtype.
@@ -130,7 +130,7 @@ def parse_tolerance(text: str) -> Tolerance:
 
     Args:
         text: a number ("1e-3") for both figures: an integer output may then differ by so many ("1": off by one is
-            allowed); "rtol=1e-3,atol=1e-5", what is left out being 0; or a preset ("default", "epsilon").
+            allowed). "rtol=1e-3,atol=1e-5", what is left out being 0, or a preset ("default", "epsilon").
 
     Raises:
         ValueError: one line with what was wrong and what is wanted.
@@ -173,20 +173,20 @@ def compare(
     *,
     dtype: str | None = None,
 ) -> Figures:
-    """Return error figures of one output; memory for a block of it is all that this takes.
+    """Return error figures of one output. Memory for a block of it is all that this takes.
 
     Args:
-        expected: any shape; floats (float16, bfloat16, float32, float64), integers or booleans. It may lie on
+        expected: any shape. Floats (float16, bfloat16, float32, float64), integers or booleans. It may lie on
             another device, and either may be strided.
         actual: the output, of the same shape.
-        tolerance: what is allowed, also as `parse_tolerance` reads it ("1e-3", "rtol=1e-5,atol=0", "epsilon"); None:
+        tolerance: what is allowed, also as `parse_tolerance` reads it ("1e-3", "rtol=1e-5,atol=0", "epsilon"). None:
             the default of the output's dtype.
-        dtype: the one that the output must have, such as "float32"; None: that of `expected`, or any floating one
+        dtype: the one that the output must have, such as "float32". None: that of `expected`, or any floating one
             where that is float64: a reference of higher precision.
 
     Returns:
-        every name of NAMES; a figure that has no meaning here is None (all of them where `expected` and
-        `actual` differ in kind, shape or dtype; the errors where no element of a wrong output has one).
+        every name of NAMES. A figure that has no meaning here is None (all of them where `expected` and
+        `actual` differ in kind, shape or dtype, the errors where no element of a wrong output has one).
 
         right: whether every element is within the tolerance, and nothing is NaN or infinite but what should be.
         why: one line on what is wrong, None where nothing is.
@@ -194,13 +194,13 @@ def compare(
         first_expected, first_actual: the two values there. elements: number of elements.
         max_absolute_error, mean_absolute_error: of |actual - expected|, over pairs of finite numbers.
         total_error: the sum of |actual - expected|. mean_signed_error: mean of actual - expected: a bias.
-        max_relative_error, mean_relative_error: of |actual - expected| / |expected|; for |expected| below the smallest
-            normal number (float64: that of float32; integers: 1) that stands in its place.
+        max_relative_error, mean_relative_error: of |actual - expected| / |expected|. For |expected| below the smallest
+            normal number (float64: that of float32, integers: 1) that stands in its place.
         max_ulp_error, mean_ulp_error: of |actual - expected| in units in the last place of the expected value in
             the output's dtype: a result that is correctly rounded has at most .5. None of integers.
-        max_error: the largest of what is smaller, absolute or relative error, element by element; of integers the
+        max_error: the largest of what is smaller, absolute or relative error, element by element. Of integers the
             largest absolute error. This is what is tracked per commit.
-        passes_1e5: whether max_error is at most 1e-5 and no NaN or infinity is unexpected or missing; of integers
+        passes_1e5: whether max_error is at most 1e-5 and no NaN or infinity is unexpected or missing. Of integers
             whether all are equal. As published suites have it: each error is within 1e-5, absolutely or relatively.
         nan, infinite: elements that are NaN or infinite and should not be. missing: elements that should be and are
             not. expected_nan, expected_infinite: elements that are, and should be. None of integers.
@@ -245,11 +245,11 @@ def compare_outputs(
     """Return the figures of every output by its name.
 
     Args:
-        expected, actual: a tensor, or a tuple or list of them. tolerance: of all of them; None: by dtype.
-        names: of the outputs, in order; without one, "out" if it is the only output, else "out0", "out1" ...
+        expected, actual: a tensor, or a tuple or list of them. tolerance: of all of them. None: by dtype.
+        names: of the outputs, in order. Without one, "out" if it is the only output, else "out0", "out1" ...
 
     Returns:
-        figures as `compare` returns them; an output that is missing, or too many, is wrong and says so.
+        figures as `compare` returns them. An output that is missing, or too many, is wrong and says so.
 
     Raises:
         ValueError: as `compare`.
@@ -317,7 +317,7 @@ def _wrong(errors: FloatErrors | IntegerErrors, shape: tuple[int, ...]) -> Figur
 
 
 def _unlike(expected: Any, actual: Any, dtype: str | None) -> str | None:
-    """Return what keeps two outputs from being compared element by element; None where nothing does.
+    """Return what keeps two outputs from being compared element by element. None where nothing does.
 
     Raises:
         ValueError: numbers of this dtype are not compared here.
@@ -392,7 +392,7 @@ def blocks(
 
 
 class _Errors:
-    """Sums, maxima, counts, and the first wrong element; `kinds` of errors are summed up."""
+    """Sums, maxima, counts, and the first wrong element. `kinds` of errors are summed up."""
 
     def __init__(self, *kinds: str) -> None:
         self.elements = 0
@@ -403,7 +403,7 @@ class _Errors:
         self._total = dict.fromkeys(("signed", *kinds), 0.0)
 
     def _count(self, mask: torch.Tensor, offset: int, wanted: torch.Tensor, got: torch.Tensor) -> None:
-        """Count the wrong elements of a block; `mask` is True where one is."""
+        """Count the wrong elements of a block. `mask` is True where one is."""
         if not bool(mask.any()):
             return
         self.wrong += int(mask.sum())
@@ -444,7 +444,7 @@ class FloatErrors(_Errors):
         self._odd = dict.fromkeys(("nan", "infinite", "missing", "expected_nan", "expected_infinite"), 0)
 
     def add(self, offset: int, wanted: torch.Tensor, got: torch.Tensor) -> None:
-        """Take a block, both 1-D; `offset` is the flat index of its first element."""
+        """Take a block, both 1-D. `offset` is the flat index of its first element."""
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         size = wanted.to(torch.float64, copy=True)
@@ -468,8 +468,8 @@ class FloatErrors(_Errors):
     def _spacing(self, size: torch.Tensor) -> torch.Tensor:
         """Return the unit in the last place of each of `size` (float64, not negative, overwritten), in the dtype.
 
-        The power of two at or below the value, times the unit of 1 (Goldberg 1991; Muller, On the definition of ulp(x),
-        INRIA RR-5504, 2005); below the smallest normal number the subnormals' constant distance.
+        The power of two at or below the value, times the unit of 1 (Goldberg 1991, Muller, On the definition of ulp(x),
+        INRIA RR-5504, 2005). Below the smallest normal number the subnormals' constant distance.
         """
         import torch  # noqa: PLC0415
 
@@ -477,7 +477,7 @@ class FloatErrors(_Errors):
         return size.mul_(self._ulp).clamp_min_(self._least_ulp)
 
     def _set_aside(self, wanted: torch.Tensor, error: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
-        """Count what is NaN or infinite in a block, and return where that is wrong; there, error becomes 0, wanted 1.
+        """Count what is NaN or infinite in a block, and return where that is wrong. There, error becomes 0, wanted 1.
 
         An infinity is right where the expected value is the same one, or is beyond the range of the output's dtype.
         """
@@ -514,7 +514,7 @@ class IntegerErrors(_Errors):
         self._off_by_one = 0
 
     def add(self, offset: int, wanted: torch.Tensor, got: torch.Tensor) -> None:
-        """Take a block, both 1-D and of one dtype; `offset` is the flat index of its first element."""
+        """Take a block, both 1-D and of one dtype. `offset` is the flat index of its first element."""
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         self.elements += wanted.numel()
@@ -538,7 +538,7 @@ class IntegerErrors(_Errors):
 
 
 def _difference(got: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Return got - wanted, both int64; what int64 cannot hold becomes its largest number, with the sign."""
+    """Return got - wanted, both int64. What int64 cannot hold becomes its largest number, with the sign."""
     difference = got - wanted
     # operands of unlike sign, and the result's sign is not the first's
     over = ((got ^ wanted) & (got ^ difference)) < 0

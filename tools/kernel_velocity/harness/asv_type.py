@@ -1,4 +1,4 @@
-"""The asv benchmark types of the suite: times, one robust estimate per round, 8 rounds; and once errors and figures.
+"""The asv benchmark types of the suite: times, one robust estimate per round, 8 rounds, and once errors and figures.
 
 Imported inside asv only.
 """
@@ -55,7 +55,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
             setup(*self._build_params())
 
     def do_teardown(self) -> None:
-        """Run teardown; the round ended by itself."""
+        """Run teardown. The round ended by itself."""
         spool.end(self._mark())
         super().do_teardown()
 
@@ -81,7 +81,7 @@ class _Recorded(Benchmark):  # type: ignore[misc]  # asv_runner has no types
 
 
 class RoundBenchmark(_Recorded):
-    """Runs `_KernelBenchmark.measure`; everything public here is stored in benchmarks.json."""
+    """Runs `_KernelBenchmark.measure`. Everything public here is stored in benchmarks.json."""
 
     name_regex = re.compile("^time_.+$")
 
@@ -116,7 +116,7 @@ class ErrorBenchmark(_Recorded):
         self.unit = ERROR_UNIT
 
     def _measure(self, *params: Any) -> float:
-        """Return the error; NaN, asv's "n/a", where the problem gives none.
+        """Return the error. NaN, asv's "n/a", where the problem gives none.
 
         That is written down: asv stores a series that was not measured alike, and the run would repeat it for ever.
         """
@@ -141,7 +141,7 @@ class FigureBenchmark(_Recorded):
         """Do nothing: the class makes inputs and looks for a device here."""
 
     def _measure(self, *params: Any) -> float:
-        """Return the figure; NaN, asv's "n/a", where the build has none, which is written down as of errors."""
+        """Return the figure. NaN, asv's "n/a", where the build has none, which is written down as of errors."""
         try:
             return float(self.func(*params))
         except NotImplementedError as error:

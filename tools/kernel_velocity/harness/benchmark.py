@@ -1,6 +1,6 @@
 """The base class of the suite's asv classes: two axes, checked before and after timing, timed by rounds.
 
-A subclass names its problem and its device; asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
+A subclass names its problem and its device. Asv discovers `<kernel>.<Device>.time_hot`, `.time_cold`,
 `.track_max_error`, and the figures of the compiled code (`under_test.figure`).
 """
 
@@ -42,7 +42,7 @@ class WrongResultError(AssertionError):
 
 
 class _KernelBenchmark:
-    """One kernel on one device; asv instantiates the subclasses."""
+    """One kernel on one device. Asv instantiates the subclasses."""
 
     problem: Problem
     device: ClassVar[str]
@@ -81,7 +81,7 @@ class _KernelBenchmark:
 
         Raises:
             NotImplementedError: n/a here.
-            WrongResultError: the output is wrong; it is never timed.
+            WrongResultError: the output is wrong. It is never timed.
             WrongPackageError: the package `kernels` is not of the commit under test.
         """
         self._began = time()
@@ -101,7 +101,7 @@ class _KernelBenchmark:
             marker.touch()
 
     def time_hot(self, implementation: str, case: str) -> None:
-        """Call the implementation once, caches warm; the benchmark type times this by rounds."""
+        """Call the implementation once, caches warm. The benchmark type times this by rounds."""
         self._bound.call()
 
     @timing.cold
@@ -112,7 +112,7 @@ class _KernelBenchmark:
     def track_max_error(self, implementation: str, case: str) -> float | None:
         """Return the largest error of all results of the call that `setup` made (`max_error` in `accuracy.compare`).
 
-        Each is absolute or relative, whichever is smaller; of integers absolute. None where the problem gives none.
+        Each is absolute or relative, whichever is smaller. Of integers absolute. None where the problem gives none.
 
         Raises:
             WrongResultError: a result is wrong that `setup`, which checks 1% once a commit is known, did not see.
@@ -120,7 +120,7 @@ class _KernelBenchmark:
         return self._check(implementation, case, 1).get("max_error")
 
     def measure(self, name: str, implementation: str, case: str) -> dict[str, Any]:
-        """Measure one round of the method that a series' name ends in; return it in asv's form, append its telemetry.
+        """Measure one round of the method that a series' name ends in. Return it in asv's form, append its telemetry.
 
         Raises:
             WrongResultError: the output is wrong after timing.
@@ -167,7 +167,7 @@ class _KernelBenchmark:
 
     @property
     def call(self) -> Call:
-        """The bound call that `time_hot` makes, without arguments; there is one after `setup`."""
+        """The bound call that `time_hot` makes, without arguments. There is one after `setup`."""
         return self._bound.call
 
     @cached_property
@@ -205,7 +205,7 @@ class _KernelBenchmark:
         return gate.on_cpu(working_set, _cache() / "gauge", os.environ, control)
 
     def _waiting(self, method: Any, call: Call, estimate: float) -> float | None:
-        """Return the s that a caller waits for a hot call beyond the device's own time; None where that is no other."""
+        """Return the s that a caller waits for a hot call beyond the device's own time. None where that is no other."""
         if self.device != "cuda" or timing.chosen(os.environ) == "sync":
             return None
         if timing.is_cold(method) or timing.timed(method) is not timing.Timed.WHOLE:
@@ -222,7 +222,7 @@ class _KernelBenchmark:
         return ("warm",) if is_warm else ()
 
     def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
-        """Return the error figures of every `step`-th result of the last call; WrongResultError where one is wrong."""
+        """Return the error figures of every `step`-th result of the last call. WrongResultError where one is wrong."""
         output = self._bound.output()
         if self.device == "cuda":
             import torch  # noqa: PLC0415
@@ -238,7 +238,7 @@ class _KernelBenchmark:
 
 
 def tracked(name: str, unit: str, value: Callable[..., float | None], what: str) -> Any:
-    """Return the method `track_<name>` of an asv class; `value` gets the instance and asv's parameters."""
+    """Return the method `track_<name>` of an asv class. `value` gets the instance and asv's parameters."""
 
     def track(self: Any, *params: Any) -> float | None:
         return value(self, *params)
@@ -284,7 +284,7 @@ def _cache() -> Path:
 
 
 def _marker(problem: Problem, device: str, implementation: str, case: str) -> Path | None:
-    """Return the file that marks an output as checked in full at this commit; None where asv names no commit."""
+    """Return the file that marks an output as checked in full at this commit. None where asv names no commit."""
     where = spool.place(os.environ)
     if where is None:
         return None

@@ -1,8 +1,8 @@
-"""What a machine can do at most: bandwidths, FLOP/s by dtype, the cost of a launch; measured by the harness's timers.
+"""What a machine can do at most: bandwidths, FLOP/s by dtype, the cost of a launch. Measured by the harness's timers.
 
 A timing that needs more than these cannot be true. Measured is the machine under this torch: a copy is `copy_`, a
-product `matmul`, a call costs what a call of torch costs; on CPUs also the native library's streams (`workloads`).
-`roof`, `peak` and `from_document` read what was measured; no torch at import, as other rooms read ceilings, too.
+product `matmul`, a call costs what a call of torch costs. On CPUs also the native library's streams (`workloads`).
+`roof`, `peak` and `from_document` read what was measured. No torch at import, as other rooms read ceilings, too.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Ceiling:
             launch.
         unit: of the value: B/s, FLOP/s or s. A rate is that of an undisturbed call.
         bytes: working set of a bandwidth (all buffers together), else None.
-        dtype: of a product; "tf32" is float32 multiplied in TF32.
+        dtype: of a product. "tf32" is float32 multiplied in TF32.
         n: samples.
         flags: what the timer flagged, such as "underfed" (the device waited for the host).
         spread: robust standard deviation of the samples (interquartile range / 1.349), relative to their median.
@@ -144,7 +144,7 @@ def _title(ceiling: Ceiling) -> str:
 
 
 def measure(device: str, *, caches: bool = False) -> dict[str, Any]:
-    """Measure every ceiling of "cpu" or "cuda"; return the document, ready for JSON.
+    """Measure every ceiling of "cpu" or "cuda". Return the document, ready for JSON.
 
     Args:
         device: "cpu" or "cuda".
@@ -289,7 +289,7 @@ def _sweep(device: str, new_timer: NewTimer) -> Iterator[Ceiling]:
 
 
 def absent(dtype: str, device: str, capability: tuple[int, int]) -> str:
-    """Return why a product in one of DTYPES is not measured, "" where it is; `capability`: of a GPU, any on the CPU."""
+    """Return why a product in one of DTYPES is not measured, "" where it is. `capability`: of a GPU, any on the CPU."""
     if device == "cpu":
         return {"tf32": "TF32 is a mode of CUDA devices", "int8": "measured on CUDA devices only"}.get(dtype, "")
     if capability < NEEDS.get(dtype, (0, 0)):

@@ -95,7 +95,7 @@ def device_id(name: str) -> int:
 
 
 def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the warnings of a document; those of samples that spread, on a busy machine dozens, as one."""
+    """Return the warnings of a document. Those of samples that spread, on a busy machine dozens, as one."""
     ceilings = from_document(document)
     of_spread = set(warnings(ceilings)) - set(warnings([replace(ceiling, spread=None) for ceiling in ceilings]))
     wide = sum(ceiling.spread is not None and ceiling.spread > SPREAD for ceiling in ceilings)
@@ -108,7 +108,7 @@ def doubts(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _best(ceilings: Iterable[Ceiling], *whats: str, low: float = 0.0, high: float = math.inf) -> Ceiling:
-    """Return the highest measured of these, on sets from `low` to `high` bytes; else one with the reason for none.
+    """Return the highest measured of these, on sets from `low` to `high` bytes. Else one with the reason for none.
 
     The highest, because each is what the machine did undisturbed, and no more than it can.
     """
@@ -121,13 +121,13 @@ def _best(ceilings: Iterable[Ceiling], *whats: str, low: float = 0.0, high: floa
 
 
 def largest_cache(seen: Mapping[str, int | None], reported: Mapping[str, int]) -> int | None:
-    """Return the larger of the last cache's sizes, as reported and as seen, bytes; None where neither is known."""
+    """Return the larger of the last cache's sizes, as reported and as seen, bytes. None where neither is known."""
     name = list(seen)[-1]
     return max((size for size in (seen[name], reported.get(name)) if size), default=None)
 
 
 def _memory(ceilings: Sequence[Ceiling], cache: int | None, device: str) -> dict[str, Ceiling]:
-    """Return memory's bandwidths, of sets BEYOND the last cache; where its size is not known, of the largest set.
+    """Return memory's bandwidths, of sets BEYOND the last cache. Where its size is not known, of the largest set.
 
     A CPU's document from before streams around the caches were measured has no copy and no triad: it would say less
     than the machine can.
@@ -200,7 +200,7 @@ def levels(points: Points, most: int) -> list[Stretch]:
     """Return the level stretches of a sweep, innermost first: as many as the points tell apart, `most` at most.
 
     `most` is the number of caches and memory together. The logarithms of the pace are cut into stretches so that they
-    differ least from each stretch's median (the sum of absolute differences: one disturbed point moves no cut); of the
+    differ least from each stretch's median (the sum of absolute differences: one disturbed point moves no cut). Of the
     numbers of stretches the largest whose every fall is at least FALL.
     """
     paces = [math.log2(pace) for _, pace in points]
@@ -254,10 +254,10 @@ def falls(points: Points, most: int) -> list[int]:
 
 
 def sizes_seen(points: Points, device: str, reported: Mapping[str, int]) -> dict[str, int | None]:
-    """Return the size of each of a device's caches as the sweep shows it, bytes; None for one that does not show.
+    """Return the size of each of a device's caches as the sweep shows it, bytes. None for one that does not show.
 
-    A fall belongs to the reported cache nearest in size, if it is within NEAR times of it; of two falls for one cache
-    the nearer counts. Where no sizes are reported, falls are taken in order if there is one for each cache; of fewer,
+    A fall belongs to the reported cache nearest in size, if it is within NEAR times of it. Of two falls for one cache
+    the nearer counts. Where no sizes are reported, falls are taken in order if there is one for each cache. Of fewer,
     only the last is known to be the last cache's.
     """
     names = CACHES[device]

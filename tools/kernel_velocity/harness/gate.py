@@ -14,7 +14,7 @@ caches and memory queues can touch them, so readings are taken many times a roun
 
 Note: on the same two shared cores, rounds without any quiet were 35% where a round waited on its core, 17% where it
 moved to the other one, 6 to 10% with portions of .5 instead of 1 ms. Lower quantiles of what passed the gate scattered
-half as much between rounds as the trimmed mean for what the caches hold, no less for what they do not; rejected: a
+half as much between rounds as the trimmed mean for what the caches hold, no less for what they do not. Rejected: a
 kernel that became slow in half of its calls would look as fast as before.
 """
 
@@ -70,7 +70,7 @@ class GateError(ValueError):
 
 
 def patience(environ: Mapping[str, str]) -> float:
-    """Return the patience that KV_PATIENCE sets, s; 0 takes every sample as it comes.
+    """Return the patience that KV_PATIENCE sets, s. 0 takes every sample as it comes.
 
     Raises:
         GateError: no number of seconds.
@@ -132,7 +132,7 @@ def memory_gauge(size: int, untimed: int = 0) -> Gauge:
 
 
 def control_gauge(control: Callable[[], object]) -> Gauge | None:
-    """Return the gauge that a control implementation is, warm; None for one that is too slow to be read often.
+    """Return the gauge that a control implementation is, warm. None for one that is too slow to be read often.
 
     Each timed call follows an untimed one, as a commit can change what the kernel under test left in the caches. It
     does the kernel's own work, so it sees what slows that kernel down and no other gauge: on 2 shared cores the
@@ -212,9 +212,9 @@ class Gate:
         gauge: read before and after every portion.
         reference: what the gauge reads on a quiet core, s.
         patience: s that a round may look for quiet, and lose on portions that were not.
-        cores: those that the thread may move to; without them it waits where it is.
-        memory: gauge of the memory, read now and then; it decides nothing.
-        control: gauge of a control implementation, called in between; nor does it.
+        cores: those that the thread may move to. Without them it waits where it is.
+        memory: gauge of the memory, read now and then. It decides nothing.
+        control: gauge of a control implementation, called in between. Nor does it.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class Gate:
             timer: takes the samples.
             call: what is timed.
             batch: calls per sample.
-            n: samples wanted; fewer are returned when the patience ends.
+            n: samples wanted. Fewer are returned when the patience ends.
             per_batch: s that a sample takes, about.
         """
         portion = 1 if timer.by_wall else max(1, int(PORTION / per_batch))  # with its flush, one takes 10 ms
@@ -287,7 +287,7 @@ class Gate:
             self._memory_due = EVERY
 
     def _read_control(self, lasted: float, settle: Call) -> None:
-        """Call the control when it is its turn; its time counts if the core was quiet to the end of it.
+        """Call the control when it is its turn. Its time counts if the core was quiet to the end of it.
 
         `settle` then fetches what the control displaced.
         """
@@ -301,7 +301,7 @@ class Gate:
             self._before = None
 
     def _quiet(self, settle: Call) -> float:
-        """Look for quiet until the patience is spent; return the gauge's reading.
+        """Look for quiet until the patience is spent. Return the gauge's reading.
 
         On another core than before, `settle` fills its caches first.
         """
@@ -339,16 +339,16 @@ class Gate:
 def on_cpu(
     working_set: float, folder: Path, environ: Mapping[str, str], control: Call | None = None
 ) -> Iterator[Gate | None]:
-    """Yield the gate of a round on the CPU, whose thread is held on one core until the end; None for several threads.
+    """Yield the gate of a round on the CPU, whose thread is held on one core until the end. None for several threads.
 
     A gauge sees one core, and the kernel's own workers, which spin for a while after it, would slow it down.
 
-    The memory's gauge would displace a working set that the core's own caches hold; for larger ones it is read. The
+    The memory's gauge would displace a working set that the core's own caches hold. For larger ones it is read. The
     control is called beside working sets that the last-level cache holds. Beyond it the memory's gauge tells as much
     (add_mul_exp 10M: rounds less the first differ by 2.9, less both by 1.9 to 2.7%), and a control takes long.
 
     Args:
-        working_set: bytes that a call touches; infinity where its caches are cold anyway.
+        working_set: bytes that a call touches. Infinity where its caches are cold anyway.
         folder: where the gauge's reference is kept.
         environ: KV_PATIENCE, KV_THREADS.
         control: a call of a control implementation on the same inputs, where there is one to compare with.

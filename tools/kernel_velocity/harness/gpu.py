@@ -46,7 +46,7 @@ class NvmlError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """A GPU at a moment; None where it does not tell."""
+    """A GPU at a moment. None where it does not tell."""
 
     sm_clock: float | None  # Hz
     memory_clock: float | None  # Hz
@@ -57,7 +57,7 @@ class GpuState:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuActivity:
-    """A GPU from the warm-up's end to the last sample; None where it does not tell."""
+    """A GPU from the warm-up's end to the last sample. None where it does not tell."""
 
     sm_before: float | None  # Hz
     sm_after: float | None
@@ -103,7 +103,7 @@ def properties() -> Any:
 
 
 def uuid() -> str | None:
-    """Return the UUID of the current CUDA device as NVML writes it; None where this torch does not say (before 2.5)."""
+    """Return the UUID of the current CUDA device as NVML writes it. None where this torch does not say (before 2.5)."""
     found = getattr(properties(), "uuid", None)
     return None if found is None else f"GPU-{found}"
 
@@ -113,7 +113,7 @@ def uuid() -> str | None:
 
 @contextmanager
 def opened(uuid: str) -> Iterator[tuple[Library, Handle]]:
-    """Open NVML; yield the library and the handle of the GPU with that UUID.
+    """Open NVML. Yield the library and the handle of the GPU with that UUID.
 
     Raises:
         NvmlError: no binding, no driver, or the driver knows no such GPU.
@@ -209,7 +209,7 @@ class Sampler:
             raise NvmlError(answer or "the sampling process ended without a word")
 
     def stop(self) -> list[tuple[float, GpuState]]:
-        """End the sampling; return the states in order, each behind its Unix time, s."""
+        """End the sampling. Return the states in order, each behind its Unix time, s."""
         self._process.communicate()  # closes its input, which ends it; so does the death of this process
         lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
         # A sampler that was killed leaves its last line unended.
@@ -218,7 +218,7 @@ class Sampler:
 
 
 def interval(environ: Mapping[str, str]) -> float | None:
-    """Return the seconds between two samples that KV_NVML_SAMPLE asks for; None for no samples.
+    """Return the seconds between two samples that KV_NVML_SAMPLE asks for. None for no samples.
 
     Raises:
         ValueError: it is not a positive number.
@@ -239,7 +239,7 @@ class GpuWatch:
     """A context around a round. Where the driver cannot be asked, activity is None and there are no flags.
 
     Args:
-        gpu: UUID of the GPU; None: there is none, and nothing to watch.
+        gpu: UUID of the GPU. None: there is none, and nothing to watch.
         every: s between samples, None for no samples beyond the looks.
         samples: the file to keep them in.
     """
@@ -278,7 +278,7 @@ class GpuWatch:
 
     @property
     def activity(self) -> GpuActivity | None:
-        """What the GPU did between the first look and the last; None where nothing was seen."""
+        """What the GPU did between the first look and the last. None where nothing was seen."""
         return activity(self._states) if self._looks else None
 
     @property
@@ -292,7 +292,7 @@ class GpuWatch:
 
 
 def _sample(uuid: str, interval: float, path: str) -> None:
-    """Write states to `path` until standard input ends; say "sampling", or why not, on standard output."""
+    """Write states to `path` until standard input ends. Say "sampling", or why not, on standard output."""
     try:
         with opened(uuid) as (library, handle), Path(path).open("w", encoding="utf-8") as file:
             print("sampling", flush=True)  # noqa: T201 - the first line is what `Sampler` waits for

@@ -47,7 +47,7 @@ def bind(implementation: str, problem: Problem, case: str, inputs: Inputs, cache
     Args:
         implementation: "eager", "compile", "native" or "triton".
         problem: what is computed.
-        case: name of the test case; part of the key of compiled packages.
+        case: name of the test case. Part of the key of compiled packages.
         inputs: tensors and scalars of the case.
         cache: folder for compiled packages.
 
@@ -251,7 +251,7 @@ def check_toolchain(device: str) -> None:
 
 
 def _compile(problem: Problem, inputs: Inputs, package: Path) -> None:
-    """Compile the reference's graph for these shapes; the file appears whole or not at all."""
+    """Compile the reference's graph for these shapes. The file appears whole or not at all."""
     import torch  # noqa: PLC0415
     import torch._inductor.config as inductor  # noqa: PLC0415
 

@@ -54,7 +54,7 @@ class Method:
     """A way to time.
 
     Attributes:
-        prepare: returns a run of a call that takes about so many seconds; raises NotImplementedError where the method
+        prepare: returns a run of a call that takes about so many seconds. Raises NotImplementedError where the method
             does not exist or does not apply.
         incomparable: (subject, the harness's seconds) -> why its time differs by nature, or "".
     """
@@ -66,14 +66,14 @@ class Method:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A method against the harness, relative; `noise` is what passes of the same method differ by."""
+    """A method against the harness, relative. `noise` is what passes of the same method differ by."""
 
     value: float
     noise: float
 
     @property
     def agrees(self) -> bool | None:
-        """Return whether the two agree; None where the noise hides it."""
+        """Return whether the two agree. None where the noise hides it."""
         if abs(self.value) <= DISAGREE:
             return True
         return False if abs(self.value) > DISAGREE + self.noise else None
@@ -94,7 +94,7 @@ class Timings:
     reasons: dict[str, str] = field(default_factory=dict)  # method -> why absent, or why not comparable
 
     def attempt(self, step: Callable[[], T], name: str) -> T | None:
-        """Return what a step of a method returns; None where it fails, and the reason is kept: nobody watches."""
+        """Return what a step of a method returns. None where it fails, and the reason is kept: nobody watches."""
         try:
             return step()
         except NotImplementedError as error:
@@ -105,7 +105,7 @@ class Timings:
 
 
 def measure(series: Sequence[Series], device: str, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Time every series by every method of its device; return the document, ready for JSON.
+    """Time every series by every method of its device. Return the document, ready for JSON.
 
     `save` gets the document after each series, too: a method that takes the process with it costs only what follows.
     Groups of methods that must not share a process's state run one after the other.
@@ -176,7 +176,7 @@ def _in_words(error: Exception) -> str:
 
 
 def document(device: str, timings: Mapping[Series, Timings]) -> dict[str, Any]:
-    """Return everything as JSON has it; `missing` are the methods that timed no series, with the first reason."""
+    """Return everything as JSON has it. `missing` are the methods that timed no series, with the first reason."""
     found = timings.values()
     names = [method.name for group in METHODS[device] for method in group]
     missing = {
@@ -189,11 +189,11 @@ def document(device: str, timings: Mapping[Series, Timings]) -> dict[str, Any]:
 
 
 def row(series: Series, found: Timings) -> dict[str, Any]:
-    """Return one series by every method. Seconds per call; None where a method has no value.
+    """Return one series by every method. Seconds per call. None where a method has no value.
 
     bytes: least memory traffic of a call, about its working set. worst: the largest relative deviation of a comparable
-    method from the harness (signed), None without one. agrees: True where all comparable methods are within DISAGREE;
-    False where one is beyond it by more than the passes themselves differ; None where that is not known. why: what is
+    method from the harness (signed), None without one. agrees: True where all comparable methods are within DISAGREE.
+    False where one is beyond it by more than the passes themselves differ. None where that is not known. why: what is
     absent or not comparable, what disagrees, what is too noisy to say.
     """
     verdicts = {each.agrees for each in found.deviations.values()}
@@ -226,7 +226,7 @@ def _repeats(seconds: float, most: int) -> int:
 
 
 def _imported(name: str, absence: str) -> Any:
-    """Return a module; NotImplementedError, with `absence`, where it is missing."""
+    """Return a module. NotImplementedError, with `absence`, where it is missing."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -241,7 +241,7 @@ def _blocked_autorange(subject: Subject, _seconds: float) -> Run:
 
 
 def _profiled(subject: Subject, seconds: float, device: str, time_of: Callable[[Any, int], float]) -> Run:
-    """Return a run under torch.profiler; `time_of(events, calls)` reads the seconds per call."""
+    """Return a run under torch.profiler. `time_of(events, calls)` reads the seconds per call."""
     import torch  # noqa: PLC0415 - discovery must work without torch
 
     profiler = _imported("torch.profiler", "this torch has no profiler")
@@ -281,7 +281,7 @@ def _profiler_cuda(subject: Subject, seconds: float) -> Run:
 
 
 def kernels_time(events: Sequence[Any], calls: int) -> float:
-    """Return the seconds per call that kernels ran; gaps between them are not in it.
+    """Return the seconds per call that kernels ran. Gaps between them are not in it.
 
     Raises:
         NotImplementedError: the profiler saw no kernels (CUPTI may be forbidden), or lost some.

@@ -32,7 +32,7 @@ Verdict = tuple[bool, dict[str, Any]]
 
 
 class TestCase(TypedDict):
-    """One size of a problem. `dims` are its sizes; `create_inputs()` returns the inputs on the problem's device."""
+    """One size of a problem. `dims` are its sizes. `create_inputs()` returns the inputs on the problem's device."""
 
     name: str
     dims: tuple[int, ...]
@@ -53,7 +53,7 @@ class Problem(ABC):
     """One problem: a subclass defines it, the harness measures it.
 
     Attributes:
-        parameters: arguments of a C solution in order: name, C type, pointer, const; outputs are non-const pointers.
+        parameters: arguments of a C solution in order: name, C type, pointer, const. Outputs are non-const pointers.
         is_exact: whether an output must equal the reference bit for bit.
         device: "cpu" or "cuda", where `create_inputs` puts its tensors.
         kernel: name of the folder below `kernels/` that holds the native code, None for a foreign problem.
@@ -95,7 +95,7 @@ class Problem(ABC):
         """Return the test case of that name.
 
         Raises:
-            KeyError: there is none on this device; the message lists those there are.
+            KeyError: there is none on this device. The message lists those there are.
         """
         cases = {case["name"]: case for case in self.generate_test_cases()}
         if name not in cases:
@@ -150,7 +150,7 @@ class Problem(ABC):
         return None
 
     def expected(self, *inputs: Any) -> Outputs:
-        """Return what `verify_result` compares with; a problem may compute it in a higher precision."""
+        """Return what `verify_result` compares with. A problem may compute it in a higher precision."""
         return self.reference_solution(*inputs)
 
     def subset(self, inputs: Inputs, output: Outputs, step: int) -> tuple[Inputs, Outputs]:
@@ -186,7 +186,7 @@ class SuiteProblem(Problem):
     create_inputs: Callable[..., Inputs]  # of the sizes, and of `dtype` where it has such a parameter; on `device`
 
     def generate_test_cases(self) -> list[TestCase]:
-        """Return one case per name; `dims` are its sizes."""
+        """Return one case per name. `dims` are its sizes."""
         return [
             TestCase(name=name, dims=dims_of(name), create_inputs=partial(self.inputs_of, name))
             for name in self.cases[self.device]
@@ -198,7 +198,7 @@ class SuiteProblem(Problem):
         return self.create_inputs(*dims_of(case), **({"dtype": dtype_of(case)} if takes_dtype else {}))
 
     def random(self, count: int, salt: str, period: int = PERIOD) -> torch.Tensor:
-        """Return `count` float32 normal values on `device`; equal salts give equal values on every machine."""
+        """Return `count` float32 normal values on `device`. Equal salts give equal values on every machine."""
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         generator = torch.Generator().manual_seed(self.get_seed(f"{self.name}/{salt}"))
@@ -247,7 +247,7 @@ def every(values: torch.Tensor, step: int) -> torch.Tensor:
 
 
 def outputs_of(result: Outputs) -> tuple[Any, ...]:
-    """Return what a reference or an implementation returned as a tuple of tensors; () for nothing."""
+    """Return what a reference or an implementation returned as a tuple of tensors. () for nothing."""
     if result is None:
         return ()
     return tuple(result) if isinstance(result, list | tuple) else (result,)
@@ -268,7 +268,7 @@ _CUDA = re.compile(r"cuda(:\d+)?")
 
 @contextmanager
 def redirected(device: str) -> Iterator[None]:
-    """Make every CUDA device that torch is told of inside the block `device` instead; for "cuda" itself do nothing."""
+    """Make every CUDA device that torch is told of inside the block `device` instead. For "cuda" itself do nothing."""
     if device == "cuda":
         yield
         return

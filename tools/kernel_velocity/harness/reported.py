@@ -28,13 +28,13 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def last_level_cache(folder: Path = _CACHES) -> int | None:
-    """Return the size of the CPU's largest-numbered data cache, bytes, from sysfs; None where sysfs does not say."""
+    """Return the size of the CPU's largest-numbered data cache, bytes, from sysfs. None where sysfs does not say."""
     caches = _data_caches(folder)
     return caches[-1][1] if caches else None
 
 
 def private_cache(folder: Path = _CACHES) -> int | None:
-    """Return the size of the largest data cache below the last level, bytes: the core's own; None if unknown."""
+    """Return the size of the largest data cache below the last level, bytes: the core's own. None if unknown."""
     caches = _data_caches(folder)
     return caches[-2][1] if len(caches) > 1 else None
 
@@ -63,7 +63,7 @@ def _data_caches(folder: Path) -> list[tuple[int, int, Path]]:
 def neighbours(cpus: Path = _CPUS) -> list[int]:
     """Return the cores that this process may run on and that share a last-level cache with the first of them.
 
-    To them a thread can move and find its data as far away as before. [] where that is unknown; Linux only.
+    To them a thread can move and find its data as far away as before. [] where that is unknown. Linux only.
     """
     if not hasattr(os, "sched_getaffinity"):
         return []
@@ -112,7 +112,7 @@ def free_memory(device: str) -> int | None:
 
 
 def _proc_field(path: str, field: str) -> str | None:
-    """Return what stands behind the first `field:` in a file of /proc; None where there is none."""
+    """Return what stands behind the first `field:` in a file of /proc. None where there is none."""
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -138,7 +138,7 @@ def threads(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def reported(device: str) -> dict[str, Any]:
-    """Return everything that is reported of the device, by name; of a GPU also what its driver says."""
+    """Return everything that is reported of the device, by name. Of a GPU also what its driver says."""
     import torch  # noqa: PLC0415
 
     report: dict[str, Any] = {"torch": torch.__version__, "threads": threads()}
@@ -161,7 +161,7 @@ def machine_id(device: str, *more: str) -> str:
 
 
 def read_figure(path: Path, key: str) -> float | None:
-    """Return the number under a key of a JSON file; None where there is none, or no finite number."""
+    """Return the number under a key of a JSON file. None where there is none, or no finite number."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))[key]
     except (OSError, ValueError, LookupError, TypeError):
@@ -203,7 +203,7 @@ class HostActivity:
 
 
 def read_counters() -> HostCounters:
-    """Return the counters now; steal is None where /proc/stat does not say."""
+    """Return the counters now. Steal is None where /proc/stat does not say."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     except OSError:

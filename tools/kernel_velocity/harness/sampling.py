@@ -39,7 +39,7 @@ CONSTANT = 16  # flag: so many samples, or more, are all equal: their clock is t
 
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
-    """One round's samples, reduced. Times in seconds; shares and half-width relative; None where unknown."""
+    """One round's samples, reduced. Times in seconds. Shares and half-width relative. None where unknown."""
 
     estimate: float  # 10%-per-side trimmed mean of the samples after the burn-in
     n: int
@@ -62,7 +62,7 @@ class RoundResult:
 
 
 def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
-    """Call until WARM_UP seconds are spent and memory has settled; return (seconds per call in the end, seconds)."""
+    """Call until WARM_UP seconds are spent and memory has settled. Return (seconds per call in the end, seconds)."""
     begin, batch, settled = perf_counter(), 1, 0
     while True:
         faults = page_faults()
@@ -78,7 +78,7 @@ def warm_up(call: Call, timer: Timer) -> tuple[float, float]:
 
 
 def batch_for(per_call: float, *, tick: float | None, overhead: float | None, limit: int) -> int:
-    """Return how many calls make a sample that the clock can resolve; 1 for a clock of which nothing is known."""
+    """Return how many calls make a sample that the clock can resolve. 1 for a clock of which nothing is known."""
     wanted = max(OVERHEAD_FACTOR * (overhead or 0.0), TICK_FACTOR * (tick or 0.0))
     return int(min(max(1, -(-wanted // per_call)), limit))
 
@@ -90,10 +90,10 @@ def measure(
     look: Callable[[], object] = lambda: None,
     gate: Gate | None = None,
 ) -> RoundResult:
-    """Measure one round of `call`; `look` is called when it is warm, and again right after its last sample.
+    """Measure one round of `call`. `look` is called when it is warm, and again right after its last sample.
 
     With a gate, only samples that it lets through reach the rule. When its patience ends, the samples so far make the
-    round if they are ENOUGH; else all samples count from there on, and the round is flagged.
+    round if they are ENOUGH. Else all samples count from there on, and the round is flagged.
 
     Raises:
         ValueError: the timer returned a time that is zero, negative or not finite.
@@ -169,14 +169,14 @@ def _take(timer: Timer, call: Call, batch: int, n: int, _: float) -> tuple[list[
 
 
 def block_means(samples: Sequence[float]) -> tuple[float, ...]:
-    """Return the means of BLOCKS consecutive parts of the samples; of fewer samples, they themselves."""
+    """Return the means of BLOCKS consecutive parts of the samples. Of fewer samples, they themselves."""
     parts = min(BLOCKS, len(samples))
     edges = [len(samples) * number // parts for number in range(parts + 1)]
     return tuple(fmean(samples[begin:end]) for begin, end in pairwise(edges))
 
 
 def drift(samples: Sequence[float]) -> float | None:
-    """Return how much slower the last third of the samples was than the first, relative to it; None below six.
+    """Return how much slower the last third of the samples was than the first, relative to it. None below six.
 
     Both are trimmed means, so that one spike is no drift.
     """

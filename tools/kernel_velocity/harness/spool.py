@@ -16,7 +16,7 @@ from kernel_velocity.harness.telemetry import Round, encode
 
 
 def place(environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the environment and the commit under test; None where asv names none, and nothing is left."""
+    """Return the environment and the commit under test. None where asv names none, and nothing is left."""
     environment, commit = environ.get("ASV_ENV_NAME"), environ.get("ASV_COMMIT")
     return (environment, commit) if environment and commit else None
 
@@ -121,7 +121,7 @@ RUN = this_run()  # at import: in the server that forks the rounds, whose parent
 
 
 def mark_path(root: Path, environ: Mapping[str, str], benchmark: str, params: Sequence[str]) -> Path | None:
-    """Return the mark of a series, a file that exists while a round of it runs; None where asv names no commit.
+    """Return the mark of a series, a file that exists while a round of it runs. None where asv names no commit.
 
     A mark that is left over says that its process died. A crash or a hang would cost its timeout again in every round,
     and asv cannot know: with forkserver the rounds are nobody's children but the server's. So a round that sees the

@@ -59,7 +59,7 @@ def trimmed_mean(samples: Samples) -> float:
 
 
 def cv(samples: Samples) -> float | None:
-    """Return the coefficient of variation: sample standard deviation (n - 1) over mean; None below two samples."""
+    """Return the coefficient of variation: sample standard deviation (n - 1) over mean. None below two samples."""
     values = finite(samples, "coefficient of variation")
     if values.size < 2 or values.mean() == 0:
         return None
@@ -67,7 +67,7 @@ def cv(samples: Samples) -> float | None:
 
 
 def autocorrelation(samples: Samples, lag: int = 1) -> float | None:
-    """Return the lag-`lag` autocorrelation (biased estimator, in [-1, 1]); None when too few or constant.
+    """Return the lag-`lag` autocorrelation (biased estimator, in [-1, 1]). None when too few or constant.
 
     Raises:
         ValueError: a lag below 1, or a sample that is not finite.
@@ -92,7 +92,7 @@ _T_975 = (
 
 
 def t_975(degrees: int) -> float:
-    """Return the .975 quantile of Student's t; from 31 degrees on by its expansion, to .0001.
+    """Return the .975 quantile of Student's t. From 31 degrees on by its expansion, to .0001.
 
     Raises:
         ValueError: fewer than 1 degree of freedom.
@@ -119,7 +119,7 @@ def influence(values: FloatArray) -> FloatArray:
 
 
 def half_width(samples: Samples) -> float | None:
-    """Return the 95% half-width of the trimmed mean, relative to it; None below 16 samples.
+    """Return the 95% half-width of the trimmed mean, relative to it. None below 16 samples.
 
     Influence values turn the trimmed mean into a mean. Means of blocks of n^{0, 1/3, 1/2, 2/3} samples, at least 8
     blocks of each size, carry the autocorrelation. The widest answer counts. It covers one run only, not what differs

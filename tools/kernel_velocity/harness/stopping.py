@@ -70,7 +70,7 @@ Decision = Continue | Stop
 
 
 def without_burn_in(samples: Sequence[float]) -> Sequence[float]:
-    """Return the samples without the first fifth; all of them when there are fewer than five."""
+    """Return the samples without the first fifth. All of them when there are fewer than five."""
     return samples[int(len(samples) * BURN_IN) :]
 
 
@@ -138,7 +138,7 @@ class StoppingRule(ABC):
         return asdict(self)  # type: ignore[call-overload, no-any-return]  # every concrete rule is a dataclass
 
     def _samples_within(self, seconds: float) -> int:
-        """Return how many samples fit into `seconds`, judged by those taken; at least one."""
+        """Return how many samples fit into `seconds`, judged by those taken. At least one."""
         return max(1, int(seconds * len(self._samples) / self._spent)) if self._spent > 0 else 1
 
 
@@ -153,7 +153,7 @@ MARGIN = 1.02  # aim a little beyond the predicted end: a look that just fails c
 
 
 def drifts(samples: Sequence[float]) -> bool:
-    """Return whether 16 block means rise or fall more than chance has them do (Kendall's S, 5%); False below 16."""
+    """Return whether 16 block means rise or fall more than chance has them do (Kendall's S, 5%). False below 16."""
     size = len(samples) // DRIFT_BLOCKS
     if size == 0:
         return False
@@ -171,11 +171,11 @@ class Adaptive(StoppingRule):
     w^2 to 1/time, a second lowers w^p by p w^p / (2 time). The sum over kernels of |error|^p is least, for the time
     that it takes in total, where a second buys as much everywhere: time in proportion to w^p, which is the limit above
     with p = 1/power (in terms of the noise s of one second: time ~ s^(2p/(p+2)), here s^.18). A small p is for the
-    median, a large one for the tail. Such a stop is at the noise floor; it needs a t_max beyond t_soft.
+    median, a large one for the tail. Such a stop is at the noise floor. It needs a t_max beyond t_soft.
 
     While the first of the long blocks is above the others by more than `fall` standard errors, the kernel may still be
     warming up, and the rule goes on: such an error falls faster with time than noise does. t_max: the most seconds.
-    n_min: samples, waived when the time is up; n_floor never.
+    n_min: samples, waived when the time is up. N_floor never.
 
     The constants are for a single run, and were chosen on 3,693 mixtures of noise of the tuning namespace
     (lab/noise.py, seeds 100 to 103, two traces each) and 400 more (104 and 105, ten each): against a fixed time
@@ -200,7 +200,7 @@ class Adaptive(StoppingRule):
     ascending: ClassVar[tuple[str, ...]] = ("t_min", "t_soft", "t_max")
 
     def decide(self) -> Decision:
-        """Look whenever there are 10% more samples; see the class for the rule."""
+        """Look whenever there are 10% more samples. See the class for the rule."""
         n, left = len(self._samples), self.t_max - self._spent
         if n < self.n_floor:
             return Continue(1)
@@ -245,7 +245,7 @@ class AdaptiveRound(StoppingRule):
     at once, and the time saved goes to those in the middle. At `t_soft` seconds the accepted half-width is `eps`. A
     stop within eps has converged. A stop beyond it, which takes a t_max beyond t_soft, is at its noise floor: the rest
     of the budget would not bring it to eps. t_min, t_max: seconds of timing. n_min: samples, waived when the time is
-    up; n_floor never.
+    up. N_floor never.
 
     Chosen on 1,000 mixtures of noise of the tuning namespace (lab/noise.py, seed 2, two traces each). `adaptive`,
     for a single run, has a better measure of noise and better constants. This one stays as it is: series are recorded
@@ -265,7 +265,7 @@ class AdaptiveRound(StoppingRule):
     ascending: ClassVar[tuple[str, ...]] = ("t_min", "t_soft", "t_max")
 
     def decide(self) -> Decision:
-        """Look after growths by 10 to 25%; see the class for the rule."""
+        """Look after growths by 10 to 25%. See the class for the rule."""
         n = len(self._samples)
         if n < self.n_floor:
             return Continue(1)
@@ -338,7 +338,7 @@ class CoefficientOfVariation(StoppingRule):
 
     eps: 1%, the published target of convergence-based kernel suites. t_min, t_max: seconds of timing. Eight fresh
     processes of .1 s each agree within .42 to .48%, one process of 2 s only within .82 to .91%: what a longer round
-    would gain is lost between processes, so t_max is short. n_min: samples, waived when the time is up; n_floor never.
+    would gain is lost between processes, so t_max is short. n_min: samples, waived when the time is up. N_floor never.
     """
 
     eps: float = 0.01
@@ -351,7 +351,7 @@ class CoefficientOfVariation(StoppingRule):
     ascending: ClassVar[tuple[str, ...]] = ("t_min", "t_max")
 
     def decide(self) -> Decision:
-        """Look after every growth by a quarter; see the class for the rule."""
+        """Look after every growth by a quarter. See the class for the rule."""
         n = len(self._samples)
         if n < self.n_floor:
             return Continue(1)
@@ -407,11 +407,11 @@ class ReactiveBenchmarking(StoppingRule):
     """Reactive Benchmarking's rule (`futhark bench`): relative standard error, judged by lag-1 autocorrelation.
 
     Take `runs` samples and `min_time` seconds. While a pair of CRITERIA is exceeded, take more: first drop these, once,
-    because they often hold a warm-up, and take half as many anew; then let n grow by half, until no pair is exceeded or
+    because they often hold a warm-up, and take half as many anew. Then let n grow by half, until no pair is exceeded or
     `max_time` seconds were spent after the first phase (5 min, as published).
 
     exponent: of n in the error s / n^exponent, 1/2 as if samples were independent, or 1/3 because they are not. factor:
-    multiplies the thresholds of the error (1; the conservative variant's are doubled, with a min_time of 1 s). thin:
+    multiplies the thresholds of the error (1, the conservative variant's are doubled, with a min_time of 1 s). thin:
     looks at one sample in 2^thin, which lowers the autocorrelation that the rule sees.
     """
 

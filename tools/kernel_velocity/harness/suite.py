@@ -40,7 +40,7 @@ class Series:
 
         Raises:
             NotImplementedError: n/a here.
-            WrongResultError: the output is wrong; it is never timed.
+            WrongResultError: the output is wrong. It is never timed.
         """
         bench: _KernelBenchmark = self.timed_by()
         bench.setup(self.implementation, self.case)
@@ -64,11 +64,11 @@ class Suite:
     folder: Path
 
     def benchmark(self, kernel: str, device: str) -> Any:
-        """Return the asv class that times a kernel on "cpu" or "cuda"; None where it is not timed there."""
+        """Return the asv class that times a kernel on "cpu" or "cuda". None where it is not timed there."""
         return vars(self._module(kernel)).get(DEVICES[device])
 
     def problems(self, device: str | None = None) -> Iterator[Problem]:
-        """Yield every kernel's problem, by the name of its module; with a device only those that are timed there."""
+        """Yield every kernel's problem, by the name of its module. With a device only those that are timed there."""
         for name in sorted(info.name for info in pkgutil.iter_modules([str(self.folder)]) if not info.ispkg):
             for value in vars(self._module(name)).values():
                 ours = isinstance(value, type) and issubclass(value, Problem) and value.kernel == name

@@ -184,7 +184,7 @@ def _size(line: Mapping[str, object]) -> int:
 
 
 def decode(line: str) -> Round:
-    """Return the round of a line; keys that this version does not know are ignored.
+    """Return the round of a line. Keys that this version does not know are ignored.
 
     Raises:
         TelemetryError: not JSON, not an object, or a required field is absent or of the wrong type.
@@ -210,7 +210,7 @@ def _params(value: object) -> tuple[str, ...]:
 
 
 def _flags(value: object) -> tuple[str, ...]:
-    """Return the flags of a string of letters; a letter that this version does not know stays as it is."""
+    """Return the flags of a string of letters. A letter that this version does not know stays as it is."""
     if not isinstance(value, str):
         raise TelemetryError(f"flags ({KEYS['flags']}): a string of letters is wanted, got {value!r}")
     names = {letter: flag for flag, letter in FLAGS.items()}

@@ -36,11 +36,11 @@ class Timer(Protocol):
         ...
 
     def tick(self) -> float | None:
-        """Return the smallest difference that the clock shows, in seconds; None: the clock is not ours."""
+        """Return the smallest difference that the clock shows, in seconds. None: the clock is not ours."""
         ...
 
     def overhead(self) -> float | None:
-        """Return what an empty call reads as, in seconds; None: the clock is not ours."""
+        """Return what an empty call reads as, in seconds. None: the clock is not ours."""
         ...
 
 
@@ -98,7 +98,7 @@ class HostTimer:
         return min(steps) * 1e-9
 
     def overhead(self) -> float:
-        """Return the median of 21 samples of 1000 empty calls; of 5 of one call where each costs a flush."""
+        """Return the median of 21 samples of 1000 empty calls. Of 5 of one call where each costs a flush."""
         count = 21 if self._flush is None else 5
         return sorted(self.samples(_nothing, min(1000, self.batch_limit), count))[count // 2]
 
@@ -221,7 +221,7 @@ class CudaEventTimer:
         return batch + 2 + (self._flush is not None)
 
     def samples(self, call: Call, batch: int, n: int) -> list[float]:
-        """Return n samples in seconds per call; `flags` gets "underfed" where the host could not keep ahead."""
+        """Return n samples in seconds per call. `flags` gets "underfed" where the host could not keep ahead."""
         found: list[float] = []
         while len(found) < n:
             block = max(1, min(self._launches // self._launches_of(batch), n - len(found)))
@@ -256,7 +256,7 @@ class CudaEventTimer:
         return fed, [sum(begin.elapsed_time(end) for begin, end in pairs) * 1e-3 / batch for pairs in enqueued], host
 
     def _enqueue(self, call: Call, batch: int) -> list[tuple[Any, Any]]:
-        """Enqueue the calls of one sample; return the pairs of events around what is timed of it."""
+        """Enqueue the calls of one sample. Return the pairs of events around what is timed of it."""
         begin = self._source.event()
         for _ in repeat(None, batch):
             call()
@@ -269,7 +269,7 @@ class CudaEventTimer:
         return min([step for step in steps if step > 0] or [value for value in readings if value > 0] or [0.5e-6])
 
     def overhead(self) -> float:
-        """Return the median of 21 samples of an empty kernel, seconds; reported, never subtracted."""
+        """Return the median of 21 samples of an empty kernel, seconds. Reported, never subtracted."""
         return sorted(self.samples(self._empty, 1, 21))[10]
 
 

@@ -15,14 +15,14 @@ A `time_*` method of a class derived from the suite's base is timed as a whole, 
         @times_a_region
         def time_product(self, implementation, case):
             operands = pack(case)          # not timed
-            with self.region:              # timed; every call enters it exactly once
+            with self.region:              # timed. Every call enters it exactly once
                 multiply(operands)
 
         @times_itself
         def time_pipeline(self, implementation, case):
             return run_and_read_its_own_counter()  # microseconds of this call
 
-Rule, rounds, flags and telemetry are those of every other series; the estimate is in seconds as always.
+Rule, rounds, flags and telemetry are those of every other series. The estimate is in seconds as always.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TimerError(ValueError):
 
 
 def chosen(environ: Mapping[str, str]) -> str:
-    """Return the timer of CUDA devices that KV_TIMER names; the CPU has only the host's clock.
+    """Return the timer of CUDA devices that KV_TIMER names. The CPU has only the host's clock.
 
     Raises:
         TimerError: there is no such timer.
@@ -206,7 +206,7 @@ def timer_of(device: str, method: Callable[..., Any], region: Region) -> Timer:
 
 
 def plain(device: str, flush: Call | None = None) -> Timer:
-    """Return the default timer of a device, whatever KV_TIMER names; hot without flush."""
+    """Return the default timer of a device, whatever KV_TIMER names. Hot without flush."""
     return CudaEventTimer(TorchEvents(device), flush) if device == "cuda" else HostTimer(flush)
 
 
@@ -238,7 +238,7 @@ def flush_size(device: str) -> int:
 
 
 def flush(device: str) -> Call:
-    """Return a call that overwrites a buffer larger than the device's caches; it allocates nothing.
+    """Return a call that overwrites a buffer larger than the device's caches. It allocates nothing.
 
     On CUDA it is one launch on the current stream. The buffer is read and written: a plain fill may go past the caches.
 
@@ -285,7 +285,7 @@ def is_warm(bytes_per_second: float, device: str, timer: Timer, folder: Path) ->
 
 
 def memory_peak(device: str, timer: Timer) -> float | None:
-    """Return the most bytes per second that streams beyond the caches moved; None where there is no room for them."""
+    """Return the most bytes per second that streams beyond the caches moved. None where there is no room for them."""
     cache, free = cache_size(device), free_memory(device)
     if cache is None or (free is not None and MEMORY_SHARE * BEYOND * cache > free):
         return None

@@ -29,16 +29,16 @@ CLOCKS: Mapping[str, tuple[str, ...]] = {"cpu": ("HostTimer",), "cuda": ("CudaEv
 
 
 def record(series: Series, seconds: float, load: Load) -> Iterator[tuple[str, Document]]:
-    """Yield (file name, trace) of a series under every timer, hot and cold; those that `load` returns are not repeated.
+    """Yield (file name, trace) of a series under every timer, hot and cold. Those that `load` returns are not repeated.
 
     Cold traces are taken where the size of the cache is known and the case does not lie far beyond the caches. Each
-    trace is taken on inputs and outputs made anew, so that its warm-up is in it; the device's clocks remember the one
+    trace is taken on inputs and outputs made anew, so that its warm-up is in it. The device's clocks remember the one
     before. A trace of batch 1 comes first. Its "chosen" is the batch that the harness takes: where that is 1, there is
     no second trace. Only the first call of a cold batch would be cold.
 
     Args:
         series: what to call.
-        seconds: wall time of a trace; CAP samples end it earlier.
+        seconds: wall time of a trace. CAP samples end it earlier.
         load: returns the trace that a file holds already.
 
     Raises:
@@ -97,7 +97,7 @@ def _synchronised(flush: Call | None) -> Timer:
 
 
 def take(timer: Timer, call: Call, batch: int, seconds: float) -> list[float]:
-    """Return samples, s per call, in the order in which they were taken; the first of them is the first call."""
+    """Return samples, s per call, in the order in which they were taken. The first of them is the first call."""
     samples: list[float] = []
     portion, began = 1, perf_counter()
     while len(samples) < FEWEST or (perf_counter() - began < seconds and len(samples) < CAP):

@@ -16,7 +16,7 @@ Stream = Callable[[str, int], tuple[Call, float]]  # device, working set in byte
 
 
 def _random(count: int, device: str) -> torch.Tensor:
-    """Return `count` float32 normal values on the device; 1M different ones, repeated."""
+    """Return `count` float32 normal values on the device. 1M different ones, repeated."""
     import torch  # noqa: PLC0415
 
     values = torch.randn(min(count, 1_000_000), generator=torch.Generator().manual_seed(1), dtype=torch.float32)

@@ -103,7 +103,7 @@ class Confirmed:
         return list(self._confirmed)
 
     def _rerun(self, suspect: int, anchor: int) -> bool | None:
-        """Return whether a confirmed change rises; None if none is confirmed."""
+        """Return whether a confirmed change rises. None if none is confirmed."""
         moved = float(self._scene.levels[suspect] - self._scene.levels[anchor])
         a, b = np.empty(0), np.empty(0)
         for more in RERUNS:

@@ -3,7 +3,7 @@
 Measures sessions of one commit (or reads recorded ones), compares every pair, and prints how often a test calls the
 two different, in several layouts of rounds and samples, on raw and on adjusted values: asv's test, the pages'
 (intervals apart) and ours. It also prints how often each finds a planted change. A session is adjusted with slopes
-fitted on the others; the floor of a pair is that of the other sessions.
+fitted on the others. The floor of a pair is that of the other sessions.
 
 Resampling within one session would be a permutation test, which cannot fail: the bounds resample whole sessions.
 """
@@ -141,7 +141,7 @@ def judge(sessions: Sessions) -> Judgements:
 
 
 def array(layout: Layout, series: Series, values: Logs, sessions: Sessions) -> FloatArray | None:
-    """Return (sessions, rounds, samples) log seconds of a series; None if a session has less than the layout.
+    """Return (sessions, rounds, samples) log seconds of a series. None if a session has less than the layout.
 
     Several samples of a round are means of its blocks, adjusted as its estimate was.
     """
@@ -203,7 +203,7 @@ def by_series(judged: Judgements, layout: Layout) -> Table:
 
 
 def by_asv(values: FloatArray, change: float) -> Matrix:
-    """Judge all pairs of sessions by asv's own test and threshold; all samples of a session are one set."""
+    """Judge all pairs of sessions by asv's own test and threshold. All samples of a session are one set."""
     flat = np.exp(values.reshape(values.shape[0], -1))
     found = np.zeros((len(flat), len(flat)))
     for i, j in permutations(range(len(flat)), 2):
@@ -232,7 +232,7 @@ def by_intervals(values: FloatArray, change: float) -> Matrix:
 
 
 def by_ours(values: FloatArray, change: float) -> Matrix:
-    """Judge all pairs by ours; the floor of a pair is that of the other sessions."""
+    """Judge all pairs by ours. The floor of a pair is that of the other sessions."""
     flat = values.reshape(values.shape[0], -1)
     medians = np.median(flat, axis=1)
     pairs = list(permutations(range(len(flat)), 2))
@@ -251,7 +251,7 @@ def rate(matrices: Sequence[Matrix], seed: int = SEED) -> Rate:
 
     A resample draws as many sessions as there are, the same for all series, and compares all its pairs of different
     ones: a session that is unlike the others is in none, in some or in many of them. If nothing was called different,
-    a bootstrap tells nothing; there the n pairs that share no session give 1 - .05^(1/n), the series taken as
+    a bootstrap tells nothing. There the n pairs that share no session give 1 - .05^(1/n), the series taken as
     independent. For rare events the bound is too narrow: simulated with 25 sessions, it held the true rate in 63%
     (normal noise) to 85% (heavy tails) of cases.
     """

@@ -1,11 +1,11 @@
 """The histories that detectors of change points are scored on: synthetic noise, and files of real series.
 
 A file is a JSON object, gzipped or not: name -> list of values (None for a missing one), or name -> {"values": list,
-"annotations": {annotator -> list of indices of the first point of a new level}}. Values are times or rates: positive;
-others count as missing.
+"annotations": {annotator -> list of indices of the first point of a new level}}. Values are times or rates: positive.
+Others count as missing.
 
 A family of noise draws the log values of a benchmark that never changes. The synthetic ones scatter by about 1%, as
-sessions of one machine do after adjustment; their names say how they differ from the normal one. Seeded.
+sessions of one machine do after adjustment. Their names say how they differ from the normal one. Seeded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read(paths: Iterable[Path]) -> dict[str, tuple[RealSeries, ...]]:
     """Return the series of files, by the file's name without its endings.
 
     Raises:
-        ResultsError: a file cannot be read, two have one name, or one has another format; says where.
+        ResultsError: a file cannot be read, two have one name, or one has another format. Says where.
     """
     sets: dict[str, tuple[RealSeries, ...]] = {}
     for path in paths:
@@ -140,7 +140,7 @@ def spikes(rng: Generator, size: int) -> FloatArray:
 
 
 def bursts(rng: Generator, size: int) -> FloatArray:
-    """Draw normal noise; every 50 commits on average a neighbour slows two successive ones by 5%."""
+    """Draw normal noise. Every 50 commits on average a neighbour slows two successive ones by 5%."""
     starts = rng.random(size) < 1 / 50
     slowed = starts | np.concatenate([[False], starts[:-1]])
     return np.asarray(normal(rng, size) + 0.05 * slowed)
@@ -170,7 +170,7 @@ def redrawn(residuals: Sequence[FloatArray], rng: Generator, size: int) -> Float
 
 
 def resampled(series: Sequence[RealSeries]) -> Family | None:
-    """Return the noise of real series, `redrawn`; None if none of them is usable.
+    """Return the noise of real series, `redrawn`. None if none of them is usable.
 
     Short ones are left out, and those most of whose values repeat the one before: counters, not times. The residuals
     from a running median of 11 points keep tails, ticks and states of a few commits, and no slow change of the level.

@@ -1,7 +1,7 @@
 """Synthetic traces: families of noise around a known truth, and random mixtures of them. Pure, seeded.
 
 A family multiplies a kernel's own time by a factor around 1. Its `path` is what one process sees from its first sample
-on; its `stationary` draws are independent ones of the same factor once everything has settled.
+on. Its `stationary` draws are independent ones of the same factor once everything has settled.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class TwoSpeeds:
 
 
 def ticked(factors: FloatArray, tick: float | None) -> FloatArray:
-    """Return factors as a clock of some tick reads them, at least one tick; as they are without a tick."""
+    """Return factors as a clock of some tick reads them, at least one tick, as they are without a tick."""
     return factors if tick is None else np.asarray(np.maximum(np.round(factors / tick), 1.0) * tick)
 
 
@@ -214,7 +214,7 @@ def _mixture(name: str, rng: Generator, families: Sequence[Family], tick: float 
 
 
 def mixtures(namespace: int, seed: int, count: int) -> Iterator[Mixture]:
-    """Yield `count` random mixtures; a larger count begins with the same ones.
+    """Yield `count` random mixtures. A larger count begins with the same ones.
 
     Args:
         namespace: TUNING or HELD_OUT.
@@ -232,7 +232,7 @@ def mixtures(namespace: int, seed: int, count: int) -> Iterator[Mixture]:
 
 
 def single_families(namespace: int, seed: int) -> Iterator[Mixture]:
-    """Yield every family alone, over little jitter; ticks over the family iid."""
+    """Yield every family alone, over little jitter. Ticks over the family iid."""
     for number, (name, draw) in enumerate(FAMILIES.items()):
         rng = np.random.default_rng([namespace, seed, number, 1])
         jitter = [] if name == "iid" else [Jitter(QUIET)]

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Record in one process after the other; return the status of the first in which a series failed, else 0.
+    """Record in one process after the other. Return the status of the first in which a series failed, else 0.
 
     A failed series keeps the others' traces, and further processes are started. Any other error ends the command.
     """

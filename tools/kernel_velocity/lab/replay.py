@@ -1,7 +1,7 @@
 """``kv lab replay``: replay every stopping rule on the same traces, and compare errors and costs.
 
 Synthetic mixtures of noise have a known truth. Constants were chosen on mixtures of one set ("tuning": `adaptive` on
-its seeds 100 to 105, `adaptive.round` on its seed 2); those of the other ("held out") count. Recorded traces are
+its seeds 100 to 105, `adaptive.round` on its seed 2). Those of the other ("held out") count. Recorded traces are
 replayed beside them, where there are any.
 """
 

@@ -24,7 +24,7 @@ COLOURS = dict(zip(MARKS, palette.COLOURS.values(), strict=False))
 
 
 def write(results: Sequence[Result], tables: Sequence[Table], folder: Path) -> Path:
-    """Write the page, its style and Bokeh's script into `folder`, which is created if missing; return the page."""
+    """Write the page, its style and Bokeh's script into `folder`, which is created if missing. Return the page."""
     page = {"tables": tables, "footnotes": FOOTNOTES, "chart": _chart(results)}
     (folder / "static").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(TEMPLATES / "static" / "style.css", folder / "static" / "style.css")

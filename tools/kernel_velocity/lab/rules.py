@@ -19,7 +19,7 @@ MakeRule = Callable[[], StoppingRule]
 
 
 class Outcome(NamedTuple):
-    """One rule on one trace. Times in s; errors relative to the truth."""
+    """One rule on one trace. Times in s. Errors relative to the truth."""
 
     source: str
     estimate: float  # of the harness: 10% trimmed mean without the burn-in
@@ -60,7 +60,7 @@ def replay(rule: StoppingRule, trace: Trace) -> Outcome:
 
 
 def median(outcomes: Iterable[Outcome], name: str) -> float | None:
-    """Return the median of a field over the outcomes that have one; None if none has."""
+    """Return the median of a field over the outcomes that have one. None if none has."""
     present = [value for outcome in outcomes if (value := getattr(outcome, name)) is not None]
     return float(np.median(present)) if present else None
 
@@ -71,7 +71,7 @@ def p90(outcomes: Iterable[Outcome]) -> float:
 
 
 def share(values: Iterable[bool | None]) -> float | None:
-    """Return the share of the values that are true; None if none is known."""
+    """Return the share of the values that are true. None if none is known."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 
@@ -84,7 +84,7 @@ def equal_time(traces: Iterable[Trace], longest: float, totals: Mapping[str, flo
 
     Args:
         traces: all traces.
-        longest: time that is tried, s; returned if no time costs the total.
+        longest: time that is tried, s. Returned if no time costs the total.
         totals: by rule, s.
     """
     times = np.geomspace(longest / 1e4, longest, 2000)

@@ -1,7 +1,7 @@
 """``kv lab score-detectors``: how often detectors of change points raise false alarms, and what they miss.
 
 Ours beside asv's step detection and Perfherder's rule, on synthetic noise and on the noise of real series, re-evaluated
-at every commit as a nightly run does; and against people's annotations, where a file has some.
+at every commit as a nightly run does, and against people's annotations, where a file has some.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def search(name: str, family: Family, step: float, plan: Plan) -> list[Found]:
 
 
 def find(contender: Contender, played: Scene) -> Found:
-    """Play a history with a step upwards at commit BEFORE; return when it was reported, and where in the end."""
+    """Play a history with a step upwards at commit BEFORE. Return when it was reported, and where in the end."""
     look = contender.watch(played)
     look(BEFORE)
     sizes = range(BEFORE + contender.stride, BEFORE + AFTER + 1, contender.stride)
@@ -208,7 +208,7 @@ def f_measure(annotations: Sequence[AbstractSet[int]], found: AbstractSet[int], 
 
 
 def matched(wanted: Iterable[int], found: Iterable[int], margin: int) -> int:
-    """Return how many of the wanted points have a found one within the margin; every found one serves once."""
+    """Return how many of the wanted points have a found one within the margin. Every found one serves once."""
     left, count = set(found), 0
     for point in sorted(wanted):
         near = [(abs(point - other), other) for other in left if abs(point - other) <= margin]

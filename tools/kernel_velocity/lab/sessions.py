@@ -44,7 +44,7 @@ MACHINE = "kv-sessions"  # asv interleaves rounds only where it stores results: 
 
 
 class Measured(NamedTuple):
-    """A round, and the means of its blocks of samples, s; none if they were not stored."""
+    """A round, and the means of its blocks of samples, s. None if they were not stored."""
 
     round: Round
     blocks: tuple[float, ...] = ()
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser, sessions: int) -> None:
 
 
 def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> dict[str, list[Measured]]:
-    """Measure the sessions that are missing, or read those of --read; return all.
+    """Measure the sessions that are missing, or read those of --read. Return all.
 
     Raises:
         UsageError: too few sessions or rounds.
@@ -102,7 +102,7 @@ def obtain(args: argparse.Namespace, least: int, out: TextIO, err: TextIO) -> di
 
 
 def _measure(commit: str, expressions: Sequence[str], rounds: int, path: Path) -> bool:
-    """Measure one session and write it to `path`; return whether a series failed.
+    """Measure one session and write it to `path`. Return whether a series failed.
 
     It leaves nothing in the spool, even if it is interrupted: no result would ever claim it.
     """
@@ -201,7 +201,7 @@ def _measured(line: str) -> Measured:
 
 
 def logs(sessions: Sessions, name: str = "estimate") -> dict[Series, Logs]:
-    """Return the logarithms of a field of the rounds, by series; rounds without a value are left out."""
+    """Return the logarithms of a field of the rounds, by series. Rounds without a value are left out."""
     values: dict[Series, dict[RoundKey, float]] = {}
     for session, rounds in sessions.items():
         for item in rounds:
@@ -214,7 +214,7 @@ def logs(sessions: Sessions, name: str = "estimate") -> dict[Series, Logs]:
 def signals(sessions: Sessions) -> dict[Series, list[Logs]]:
     """Return the signals that each series is adjusted by: its gauges, or the controls of the same cache state.
 
-    Note: tried both together; on 2 shared cores the controls, seconds away, added more noise than they took out.
+    Note: tried both together. On 2 shared cores the controls, seconds away, added more noise than they took out.
     """
     values, gauges = logs(sessions), [logs(sessions, name) for name in GAUGES]
     result: dict[Series, list[Logs]] = {}

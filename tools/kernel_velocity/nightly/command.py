@@ -1,10 +1,10 @@
 """``kv nightly`` (`make nightly`): measure what is new, judge it, confirm it, record it, publish it.
 
     measure     what is new, holes, what did not build, or a heartbeat (plan.py), by asv, into the history
-    screen      every series with a value of this night against its history; attribute the moves (suspects.py)
+    screen      every series with a value of this night against its history. Attribute the moves (suspects.py)
     confirm     the rest by re-runs in turns, and bisect (confirm.py)
     record      findings, and what became of those of earlier nights (results/findings)
-    publish     the site, with the verdict; then the comparison, the verdict, and its exit status (contract)
+    publish     the site, with the verdict. Then the comparison, the verdict, and its exit status (contract)
 
 Whatever interrupts it, the next start goes on: values, rounds and findings are recorded as they come, the rest in a
 journal.
@@ -45,7 +45,7 @@ SETTINGS = ("bench", "rounds", "tier", "machine")  # of `track` that a night has
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments; each default comes from KV_<NAME>."""
+    """Declare the command's arguments. Each default comes from KV_<NAME>."""
     for name in SETTINGS:
         text = "core or full (default)" if name == "tier" else track.SETTINGS[name]
         parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Do the night; return the exit status (contract)."""
+    """Do the night. Return the exit status (contract)."""
     began = time.monotonic()
     args.range, args.again = None, None
     args.tier = args.tier or os.environ.get("KV_TIER") or TIER
@@ -106,7 +106,7 @@ def _reports(args: argparse.Namespace) -> dict[str, Path]:
 def _measured(
     args: argparse.Namespace, settings: track.Settings, budget: float, out: TextIO, err: TextIO
 ) -> tuple[Session, Journal, str]:
-    """Choose the night's commits, or go on with an interrupted night, and measure them; return the device as well."""
+    """Choose the night's commits, or go on with an interrupted night, and measure them. Return the device as well."""
     name, wanted = machine(settings.machine), args.device or os.environ.get("KV_DEVICE") or None
     device = plan.choose(wanted, Path(Config.load().results_dir, name), time.time())
     series = select.select(config.suite(Path()), device, settings.tier, settings.bench)
@@ -136,7 +136,7 @@ def _left(budget: float, spent: float, out: TextIO) -> float:
 
 
 def _written(verdict: Verdict, reports: Mapping[str, Path], work: Session, out: TextIO, *, site: bool) -> list[str]:
-    """Record the verdict, write its reports, and publish; return what could not be written, with an error line each.
+    """Record the verdict, write its reports, and publish. Return what could not be written, with an error line each.
 
     The night need not be repeated for that: nothing that it measured is lost.
     """

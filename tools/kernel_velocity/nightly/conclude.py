@@ -95,7 +95,7 @@ def conclude(work: Session, since: float, runner: Runner, *, budget: float, out:
 
 
 def expectations(root: Path, commits: Collection[Commit]) -> tuple[tuple[Expectation, ...], tuple[str, ...]]:
-    """Return the expectations in the messages of commits, and of those that merges among them brought; and notes."""
+    """Return the expectations in the messages of commits, and of those that merges among them brought, and notes."""
     return decisions.expectations(commits, git.merged(root, commits, saying=decisions.KEY))
 
 
@@ -108,7 +108,7 @@ def _named(recorded: Past, findings: Sequence[Finding], work: Session) -> set[st
 def write(
     results: Path, machine: str, findings: Sequence[Finding], night: Evidence, recorded: Sequence[Finding]
 ) -> tuple[list[str], list[str]]:
-    """Write the findings and their evidence; return a line for each file in the way, and one if the disk failed.
+    """Write the findings and their evidence. Return a line for each file in the way, and one if the disk failed.
 
     A full disk costs nobody the verdict on hours of measuring.
     """

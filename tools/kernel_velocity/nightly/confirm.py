@@ -74,7 +74,7 @@ def look_again(
     """Measure moves again, before and after in turns, and bisect where several commits are possible.
 
     Args:
-        moves: largest first; those of one pair of commits are measured together.
+        moves: largest first. Those of one pair of commits are measured together.
         budget: s of measuring for all of them.
         say: called with each step.
     """

@@ -52,7 +52,7 @@ def plan(line: Sequence[Known], *, budget: float, seconds_per_commit: float) -> 
     """Return the commits to measure tonight, the most wanted first, and those that there is no time for.
 
     Args:
-        line: the commits of the first-parent line, newest first; at least one.
+        line: the commits of the first-parent line, newest first. At least one.
         budget: s that the night may take in all. seconds_per_commit: building and measuring of one.
     """
     wanted = _wanted(line)
@@ -80,7 +80,7 @@ def choose(device: str | None, folder: Path, now: float) -> str:
     """Return the device that a night measures.
 
     Args:
-        device: "cpu" or "cuda"; None: the GPU where PyTorch can use one. folder: of the machine, in the results.
+        device: "cpu" or "cuda". None: the GPU where PyTorch can use one. folder: of the machine, in the results.
         now: Unix time, s.
 
     Raises:

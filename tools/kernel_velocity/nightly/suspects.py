@@ -75,7 +75,7 @@ def screened(
 
     Args:
         line: the commits of the first-parent line, oldest first. since: when the night began, Unix time, s.
-        known: recorded moves; a series is expected where they left it.
+        known: recorded moves. A series is expected where they left it.
     """
     tonight = of_tonight(histories, since, known)
     moves = [move for history in tonight if (move := move_of(history, line)) is not None]

@@ -1,6 +1,6 @@
 """The whole suite on a machine without a network: pack it, run it there in time slices, unpack what it measured.
 
-May import every room but `ab`, `nightly`, `site`, `compare`, `lab` and `scaffold`; on the node there is no package
+May import every room but `ab`, `nightly`, `site`, `compare`, `lab` and `scaffold`. On the node there is no package
 that draws pages.
 
     pack.py           `kv offline pack DIR`: everything that a node needs, in one folder

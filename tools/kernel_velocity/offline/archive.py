@@ -5,7 +5,7 @@
     results/<machine>/machine.json, <commit8>-<env>.json     asv's results
     results/<machine>/telemetry/*.jsonl                      rounds, failures, sessions
     run/                                                     summary.md, tests, ceilings, timers, facts of the node
-    traces/, logs/                                           large; left out, largest first, above the limit
+    traces/, logs/                                           large. Left out, largest first, above the limit
 
 Every file is an xz stream of its own, and several xz streams are one .xz file. So each file is compressed once, its
 size in the tar is exact, and the last file can be left out without compressing the others again.
@@ -56,7 +56,7 @@ class Manifest:
 
     @property
     def stamp(self) -> str:
-        """When it was written, in UTC, such as "20261121-180355"; it names the run's folder."""
+        """When it was written, in UTC, such as "20261121-180355". It names the run's folder."""
         return datetime.fromtimestamp(self.written, UTC).strftime("%Y%m%d-%H%M%S")
 
     def to_json(self) -> str:
@@ -65,7 +65,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Manifest:
-        """Return the manifest of a text; `where` it is from begins the message of an error.
+        """Return the manifest of a text. `where` it is from begins the message of an error.
 
         Raises:
             ResultsError: not a manifest, another project's, or of a newer format.
@@ -97,11 +97,11 @@ class Manifest:
 
 
 def write(path: Path, folder: Path, limit: int = LIMIT) -> list[str]:
-    """Pack every file below a folder; return a line for each that was left out to stay within `limit` bytes.
+    """Pack every file below a folder. Return a line for each that was left out to stay within `limit` bytes.
 
     Raises:
-        ResultsError: what may not be left out is over the limit; an earlier tar and the folder stay as they are.
-        OSError: a full disk; likewise.
+        ResultsError: what may not be left out is over the limit. An earlier tar and the folder stay as they are.
+        OSError: a full disk. Likewise.
     """
     for left in path.parent.glob(f".{path.name}.*"):  # by a writer that was killed
         left.unlink()
@@ -140,7 +140,7 @@ def _stream(folder: Path, name: str) -> bytes:
 
 
 def read(path: Path, into: Path) -> Manifest:
-    """Extract a node's tar into an empty folder, which the caller removes; return its manifest.
+    """Extract a node's tar into an empty folder, which the caller removes. Return its manifest.
 
     Raises:
         ResultsError: no tar of a node, damaged, of a newer format, too large, or with a member that leaves the folder.

@@ -23,12 +23,12 @@ MARK = "KERNEL_VELOCITY_STAGE_OF"  # in the environment of all that a stage star
 def run(
     command: Sequence[str], *, environ: Mapping[str, str], log: Path, echo: Callable[[str], None], seconds: float
 ) -> int | None:
-    """Run a command in the current folder; return its exit status, None where it was cut off after `seconds`.
+    """Run a command in the current folder. Return its exit status, None where it was cut off after `seconds`.
 
     Every line of its output is appended to `log` and given to `echo`.
 
     Raises:
-        KeyboardInterrupt: as raised by a signal; the child has ended by then.
+        KeyboardInterrupt: as raised by a signal. The child has ended by then.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with (

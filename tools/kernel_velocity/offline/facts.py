@@ -37,7 +37,7 @@ PORTABLE = (10, 0)  # from here on the driver would compile our PTX at load: cod
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a node is and has; unknown is None."""
+    """What a node is and has. Unknown is None."""
 
     torch: str
     torch_cuda: str | None  # CUDA version that torch was built with; None: a CPU build

@@ -1,6 +1,6 @@
 """The live measurements: ceilings, timers, traces. runner/live.py starts each in a process of its own.
 
-    ceilings FILE.json    what the machine can do at most (harness/ceilings.py); --caches sweeps the caches too
+    ceilings FILE.json    what the machine can do at most (harness/ceilings.py). --caches sweeps the caches too
     timers FILE.json      our timers beside independent ones (harness/independent.py)
     traces FOLDER         raw samples of every timer and cache state (harness/traces.py), a file for each
 
@@ -40,12 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Measure in this process; return the exit status.
+    """Measure in this process. Return the exit status.
 
     Raises:
         UsageError: torch or the device is missing, or an option makes no sense.
         ResultsError: a file of the folder of traces cannot be read.
-        BenchmarkFailed: a series could not be traced; the others were.
+        BenchmarkFailed: a series could not be traced. The others were.
         NothingMeasured: no series could be timed or traced.
     """
     try:
@@ -99,7 +99,7 @@ def _traces(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
 
 
 def _record(series: Series, args: argparse.Namespace, out: TextIO) -> tuple[str | None, bool]:
-    """Record the traces of a series; return why some are missing (None: none is), and whether that is a failure."""
+    """Record the traces of a series. Return why some are missing (None: none is), and whether that is a failure."""
     started = _read(args.target / STARTED) or {}
     others = {name: count for name, count in started.items() if name != series.name}
     attempts = started.get(series.name, 0)

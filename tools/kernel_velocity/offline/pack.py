@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Pack; return the exit status.
+    """Pack. Return the exit status.
 
     Raises:
         HistoryError: no clone, or a shallow one.
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 
 def _fill(folder: Path, root: Path, commits: Sequence[str], pythons: Sequence[str], machine: str) -> int:
-    """Write a pack; return its bytes."""
+    """Write a pack. Return its bytes."""
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
     _git(root, "bundle", "create", "-q", str((folder / "repository.bundle").absolute()), "HEAD")

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, _err: TextIO) -> int:
-    """Run the stages; return 0, 75 where time is up and work is left, or what contract.md says of failures."""
+    """Run the stages. Return 0, 75 where time is up and work is left, or what contract.md says of failures."""
     args.stages = [name.strip() for name in args.stages.split(",")] if args.stages else STAGES
     if unknown := set(args.stages) - set(STAGES):
         raise UsageError(f"--stages: there is no {min(unknown)!r}; there are {', '.join(STAGES)}")
@@ -170,7 +170,7 @@ class Slice:
             self.say(f"note: {line}")
 
     def run(self) -> int:
-        """Run the stages that are left, and gather what they brought; return the exit status.
+        """Run the stages that are left, and gather what they brought. Return the exit status.
 
         Raises:
             UsageError: nothing can be measured here.
@@ -199,7 +199,7 @@ class Slice:
         return self.status()
 
     def time_is_up(self) -> bool:
-        """Return whether the slice has no time left; it is cut off then."""
+        """Return whether the slice has no time left. It is cut off then."""
         self.cut_off = self.cut_off or self.until < time.monotonic()
         return self.cut_off
 
@@ -309,7 +309,7 @@ class Slice:
         self.finish(commands[-1:], status)
 
     def child(self, name: str, command: list[str]) -> int | None:
-        """Run a command until the slice ends; return its status, None where it was cut off."""
+        """Run a command until the slice ends. Return its status, None where it was cut off."""
         environ = {**os.environ, **facts.variables(self.facts, self.device)}
         environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins that happen to lie beside torch are not ours to load
         if "kernel_velocity.runner.live" in command:
@@ -324,7 +324,7 @@ class Slice:
         return status
 
     def finish(self, commands: Sequence[Sequence[str]], status: int) -> None:
-        """Note how commands ended; what was cut off is run again."""
+        """Note how commands ended. What was cut off is run again."""
         self.state["done"] |= dict.fromkeys(map(self.request, commands), status)
         self.save()
 
@@ -349,7 +349,7 @@ class Slice:
         """Gather, sum up, pack.
 
         Raises:
-            OSError: it cannot be written; the tar of the stage before is still there.
+            OSError: it cannot be written. The tar of the stage before is still there.
         """
         if self.device == "cuda" and LIBRARY.exists() and (why := cuda_status()):
             self.note(f"the native CUDA kernels are n/a: {why}")
@@ -402,7 +402,7 @@ class Slice:
 
 
 def cuda_status() -> str:
-    """Return why the native CUDA kernels cannot run here, "" where they can; asked in a process of its own."""
+    """Return why the native CUDA kernels cannot run here, "" where they can. Asked in a process of its own."""
     script = "import kernels; print(kernels.cuda_status() or '')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -412,7 +412,7 @@ def cuda_status() -> str:
 def summarise(report: Path, to: Path) -> dict[str, Any] | None:
     """Write pytest's report (JUnit XML) as JSON: counts, the first line of every failure, why tests were skipped.
 
-    Return it; None, and no file, where pytest wrote no whole report.
+    Return it. None, and no file, where pytest wrote no whole report.
     """
     to.unlink(missing_ok=True)
     try:

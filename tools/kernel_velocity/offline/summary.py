@@ -34,7 +34,7 @@ ASK = "was the work done, did the timer wait for it, was the machine busy when i
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a run has measured so far; a document is None where its stage has not ended yet."""
+    """What a run has measured so far. A document is None where its stage has not ended yet."""
 
     facts: Facts
     device: str

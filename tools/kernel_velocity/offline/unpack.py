@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Merge the tar and say what was done; return the exit status: 2 where no result of it could be merged.
+    """Merge the tar and say what was done. Return the exit status: 2 where no result of it could be merged.
 
     Raises:
         UsageError: the machine's name, the folder, or another run that measures here.
@@ -92,7 +92,7 @@ def _check_machine(machine: Path, manifest: Manifest, folder: Path) -> None:
 
 
 def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: TextIO, err: TextIO) -> int:
-    """Merge what asv recorded; return the exit status."""
+    """Merge what asv recorded. Return the exit status."""
     root, source, results = args.root, folder / "results", args.root / "results"
     machine, described = results / args.machine, results / "benchmarks.json"
     paths = [path for path in sorted((source / manifest.machine).glob("*-*.json")) if _is_known(root, path, err)]
@@ -128,7 +128,7 @@ def _merge(args: argparse.Namespace, manifest: Manifest, folder: Path, out: Text
 
 
 def _is_known(root: Path, path: Path, err: TextIO) -> bool:
-    """Return whether a file is a results file of a commit that this repository has; say why not."""
+    """Return whether a file is a results file of a commit that this repository has. Say why not."""
     try:
         commit = StoredFile(path).commit
         if not (isinstance(commit, str) and archive.SHA.fullmatch(commit)):
@@ -142,7 +142,7 @@ def _is_known(root: Path, path: Path, err: TextIO) -> bool:
 
 
 def _benchmarks(path: Path, err: TextIO) -> dict[str, object] | None:
-    """Return benchmarks.json; empty where there is none, None (and a line) where it cannot be read."""
+    """Return benchmarks.json. Empty where there is none, None (and a line) where it cannot be read."""
     try:
         data: dict[str, object] = _load(path) if path.exists() else {"version": FORMAT_VERSION}
         if data.get("version") != FORMAT_VERSION:

@@ -1,10 +1,10 @@
 """The recorded past as files: asv's results, the telemetry beside them, and git. Reads, ingests and merges them.
 
-May import harness and the leaves; runs on a node without scipy, orjson and Bokeh.
+May import harness and the leaves. Runs on a node without scipy, orjson and Bokeh.
 
 records.py      what is read: benchmarks, machines, results files, commits
 reader.py       read asv's results directory, and the telemetry beside each file
-lines.py        telemetry files: rounds, failures and sessions, a JSON line each; the spool
+lines.py        telemetry files: rounds, failures and sessions, a JSON line each. The spool
 failures.py     the line of a failed round
 sessions.py     the line of a session: facts of machine and wheel, and how they change
 measurement.py  one measurement of a commit's rounds: value, interval, footnotes

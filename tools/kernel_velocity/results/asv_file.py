@@ -39,7 +39,7 @@ def paths(results: Path, environment: str, commit: str) -> list[Path]:
 
 
 class StoredFile:
-    """A results file, read once; changed in memory and written by `save`."""
+    """A results file, read once. Changed in memory and written by `save`."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
@@ -82,15 +82,15 @@ class StoredFile:
         return axes
 
     def values(self, benchmark: str) -> dict[Params, float | None]:
-        """Return what asv stores of each series: its value; NaN: n/a, or not asked for; None: failed."""
+        """Return what asv stores of each series: its value. NaN: n/a, or not asked for. None: failed."""
         return self._column(benchmark, "_results")
 
     def stats(self, benchmark: str) -> dict[Params, dict[str, Any] | None]:
-        """Return asv's statistics of each series; None where it stores none."""
+        """Return asv's statistics of each series. None where it stores none."""
         return self._column(benchmark, "_stats")
 
     def samples(self, benchmark: str) -> dict[Params, list[float] | None]:
-        """Return the samples of each series, s per call; None where asv stores none."""
+        """Return the samples of each series, s per call. None where asv stores none."""
         return self._column(benchmark, "_samples")
 
     def _column(self, benchmark: str, attribute: str) -> dict[Params, Any]:
@@ -139,11 +139,11 @@ class StoredFile:
         )
 
     def restore(self, series: Series, rounds: Sequence[Round]) -> None:
-        """Put rounds of a series back that asv dropped; `save` writes it."""
+        """Put rounds of a series back that asv dropped. `save` writes it."""
         self._put(series, [item.estimate for item in rounds])
 
     def withdraw(self, series: Series) -> None:
-        """Replace the value of a series by null, asv's "failed"; `save` writes it."""
+        """Replace the value of a series by null, asv's "failed". `save` writes it."""
         self._put(series, None)
 
     def _put(self, series: Series, estimates: list[float] | None) -> None:
@@ -179,12 +179,12 @@ class StoredFile:
         self._results.params["machine"] = path.parent.name
 
     def take_benchmark(self, benchmark: str, other: StoredFile) -> None:
-        """Replace all that is stored of a benchmark by what another file stores of it; `save` writes it."""
+        """Replace all that is stored of a benchmark by what another file stores of it. `save` writes it."""
         for attribute in (*_OF_SERIES, *_OF_RUN, "_benchmark_params", "_benchmark_version"):
             getattr(self._results, attribute)[benchmark] = getattr(other._results, attribute).get(benchmark)
 
     def take_series(self, benchmark: str, taken: Collection[Params], other: StoredFile) -> None:
-        """Replace some series of a benchmark by those of another file, which has it in this version; `save` writes it.
+        """Replace some series of a benchmark by those of another file, which has it in this version. `save` writes it.
 
         The axes grow where the other file has more cases or implementations.
         """

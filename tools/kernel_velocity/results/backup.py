@@ -22,14 +22,14 @@ FOLDER = Path(".asv", "track-before")
 
 
 def keep(root: Path, paths: Iterable[Path]) -> None:
-    """Copy the results files, whole or not at all; an empty copy says that there was none."""
+    """Copy the results files, whole or not at all. An empty copy says that there was none."""
     for path in paths:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         replace_text(root / FOLDER / path.parent.name / path.name, text)
 
 
 def put_back(root: Path, results: Path, rounds: float = math.inf) -> list[str]:
-    """Put back what a run left with less than before, and forget the copies; return a line for each file changed.
+    """Put back what a run left with less than before, and forget the copies. Return a line for each file changed.
 
     A series that now has the `rounds` that were asked for keeps them, even where it had more. So does one that raised:
     an implementation found wrong has no time.

@@ -99,7 +99,7 @@ def _lost_rounds(failures: Sequence[Failure]) -> tuple[str, ...]:
 
 
 def rounds_of(file: ResultsFile, item: Measurement) -> list[Round]:
-    """Return the rounds that a measurement of a file is made of; none where it is asv's own value."""
+    """Return the rounds that a measurement of a file is made of. None where it is asv's own value."""
     if item.method is None:
         return []
     series = (item.key.benchmark, item.key.implementation, item.key.case)
@@ -107,7 +107,7 @@ def rounds_of(file: ResultsFile, item: Measurement) -> list[Round]:
 
 
 def code_of(file: ResultsFile, key: SeriesKey, rounds: Sequence[Round]) -> str | None:
-    """Return the hash of the code that rounds (>= 1) of a series measured; None where no session recorded it.
+    """Return the hash of the code that rounds (>= 1) of a series measured. None where no session recorded it.
 
     The code of a control is PyTorch's, the same for all commits of an environment.
     """

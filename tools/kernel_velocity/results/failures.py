@@ -40,12 +40,12 @@ class Failure:
 
     @property
     def raised(self) -> bool:
-        """Whether the code under test raised an exception; Ctrl-C is none of it."""
+        """Whether the code under test raised an exception. Ctrl-C is none of it."""
         return not (self.died or self.skipped or self.error.startswith(_INTERRUPTED))
 
 
 def encode(failure: Failure) -> str:
-    """Return the line of a failure, without newline; in ASCII, since an error may hold what UTF-8 cannot."""
+    """Return the line of a failure, without newline. In ASCII, since an error may hold what UTF-8 cannot."""
     line: dict[str, object] = {"b": failure.benchmark, "p": list(failure.params), "t": round(failure.time, 3)}
     line["error"] = failure.error
     if failure.died:
@@ -56,7 +56,7 @@ def encode(failure: Failure) -> str:
 
 
 def decode(line: str) -> Failure:
-    """Return the failure of a line; unknown keys are ignored.
+    """Return the failure of a line. Unknown keys are ignored.
 
     Raises:
         FailureLineError: not a JSON object, or a key is absent or of the wrong type.

@@ -39,7 +39,7 @@ def read(repository: Path, wanted: Iterable[str]) -> History:
 
     Args:
         repository: a folder inside the working tree.
-        wanted: full SHAs; those that the repository does not have are absent from `commits`.
+        wanted: full SHAs. Those that the repository does not have are absent from `commits`.
 
     Raises:
         HistoryError: no git repository, or one without a commit.
@@ -67,8 +67,8 @@ def merged(repository: Path, merges: Iterable[Commit], *, saying: str) -> dict[s
     The result is by the merge's SHA.
 
     Args:
-        repository: a folder inside the working tree. merges: commits; those of one parent bring none.
-        saying: text, not a regular expression; upper and lower case are equal.
+        repository: a folder inside the working tree. merges: commits. Those of one parent bring none.
+        saying: text, not a regular expression. Upper and lower case are equal.
     """
     ranges = {item.sha: f"{item.parents[0]}..{item.sha}" for item in merges if len(item.parents) > 1}
     matches = {sha: _saying(repository, wanted, saying) for sha, wanted in ranges.items()}
@@ -107,7 +107,7 @@ def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _tags(repo: git.Repo) -> dict[str, tuple[str, ...]]:
-    """Return the names of the tags by the commit that they point at; a tag of anything else is left out."""
+    """Return the names of the tags by the commit that they point at. A tag of anything else is left out."""
     listed = repo.git.for_each_ref(
         "refs/tags", format="%(*objectname) %(objectname) %(*objecttype) %(objecttype) %(refname:strip=2)"
     )
@@ -142,7 +142,7 @@ def _text(message: str | bytes) -> str:
 
 
 def run(repository: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run git in a repository; the caller checks the status.
+    """Run git in a repository. The caller checks the status.
 
     Raises:
         HistoryError: there is no git.
@@ -188,7 +188,7 @@ def commits(repository: Path, wanted: str | None, *, most: int = DEFAULT_COMMITS
     """Return the commits to measure, newest first, along first parents (asv's trends show no others).
 
     Args:
-        repository: a folder of the clone. wanted: a git range, or single revisions; None: the
+        repository: a folder of the clone. wanted: a git range, or single revisions. None: the
             last commits that changed BUILT_FROM, at most `most`.
 
     Raises:
@@ -253,10 +253,10 @@ def working_tree(root: Path) -> str:
     New files are included, ignored ones are not.
 
     Args:
-        root: the folder of asv.conf.json; a temporary index is written beside the user's, in git's own folder.
+        root: the folder of asv.conf.json. A temporary index is written beside the user's, in git's own folder.
 
     Raises:
-        HistoryError: git fails; the message is git's.
+        HistoryError: git fails. The message is git's.
     """
     index = root.absolute() / _git(root, {}, "rev-parse", "--git-path", f"{INDEX}-{os.getpid()}")
     variables = {"GIT_INDEX_FILE": str(index)}

@@ -45,7 +45,7 @@ class Identity:
 
     @property
     def kernel(self) -> str:
-        """The kernel, the first part of the benchmark's name; "device" for a ceiling."""
+        """The kernel, the first part of the benchmark's name. "device" for a ceiling."""
         return self.benchmark.partition(".")[0]
 
     @property
@@ -80,7 +80,7 @@ def environment_of(environment: str, implementation: str) -> str:
 
 
 def of(key: SeriesKey, method: str | None) -> Identity:
-    """Return the identity of a series timed by a method (a hash); None: unknown."""
+    """Return the identity of a series timed by a method (a hash). None: unknown."""
     return Identity(
         machine=key.machine,
         environment=environment_of(key.environment, key.implementation),
@@ -121,6 +121,6 @@ def metric(benchmark: str) -> Metric:
 
 
 def is_worse(identity: Identity, effect: float) -> bool | None:
-    """Return whether a change of the log value by `effect` is for the worse; None: neither way is."""
+    """Return whether a change of the log value by `effect` is for the worse. None: neither way is."""
     less = metric(identity.benchmark).less_is_better
     return None if less is None else (effect > 0) == less

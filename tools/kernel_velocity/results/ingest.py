@@ -74,9 +74,9 @@ def ingest(
     """Move what is waiting in the spool.
 
     Args:
-        root: the folder of asv.conf.json. results: asv's results directory; None: `root/results`. now: Unix
-            time, s; None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them. machine:
-            asv's name of the machine that measured, whose file alone gets failures and dropped values; None: the one
+        root: the folder of asv.conf.json. results: asv's results directory. None: `root/results`. now: Unix
+            time, s. None: the clock's. Lines older than `GRACE` by then are pruned if nothing claims them. machine:
+            asv's name of the machine that measured, whose file alone gets failures and dropped values. None: the one
             whose file agrees with a round, else the one whose file was measured last.
     """
     tally = _Tally(now=time.time() if now is None else now, machine=machine)
@@ -149,7 +149,7 @@ def _ingest_commit(root: Path, environment: str, commit: str, stored: Sequence[S
 
 
 def _keep_sessions(file: StoredFile, waiting: list[SessionFacts], rounds: set[Round]) -> list[SessionFacts]:
-    """Store the sessions of a file's rounds beside it; return the others."""
+    """Store the sessions of a file's rounds beside it. Return the others."""
     newest = max((item.time for item in rounds), default=-math.inf)
     for session in waiting:
         if session.began <= newest:
@@ -168,7 +168,7 @@ def _put_back(spool: Path, lines: Sequence[tuple[float, str]], tally: _Tally) ->
 def _settle(
     file: StoredFile, fresh: Sequence[Round], failed: Sequence[Failure], tally: _Tally
 ) -> tuple[set[Round], set[Failure]]:
-    """Write the telemetry and failures of one results file; return the fresh lines that it took."""
+    """Write the telemetry and failures of one results file. Return the fresh lines that it took."""
     rounds_path, failures_path = (lines.beside(file.path, suffix) for suffix in (lines.ROUNDS, failure_lines.SUFFIX))
     kept = by_series(decoded(rounds_path, lines.texts(rounds_path), telemetry.decode, tally.problems))
     kept_failures = by_series(decoded(failures_path, lines.texts(failures_path), failure_lines.decode, tally.problems))
@@ -216,7 +216,7 @@ def _words(series: Series) -> str:
 
 
 def _write(path: Path, lines: Mapping[Series, Sequence[Line]], encode: Callable[[Line], str]) -> None:
-    """Write a file beside the results, in order of time, if its text changes; remove it if it would be empty."""
+    """Write a file beside the results, in order of time, if its text changes. Remove it if it would be empty."""
     ordered = sorted((item for items in lines.values() for item in items), key=lambda item: item.time)
     text = "".join(f"{encode(item)}\n" for item in ordered)
     if not text:
@@ -231,7 +231,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Ingest and say what was done; return the exit status: 2 when a line or a file was malformed."""
+    """Ingest and say what was done. Return the exit status: 2 when a line or a file was malformed."""
     config.check(args.root)
     put_back = _put_back_values(args.root, err)
     summary = ingest(args.root)

@@ -50,7 +50,7 @@ def beside(results_file: Path, suffix: str) -> Path:
 
 
 def texts(path: Path) -> list[str]:
-    """Return the lines of a file; none if it does not exist. Malformed UTF-8 becomes U+FFFD."""
+    """Return the lines of a file. None if it does not exist. Malformed UTF-8 becomes U+FFFD."""
     return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
 
 
@@ -107,12 +107,12 @@ def _checked(decode: Callable[[str], Timed]) -> Callable[[str], Timed]:
 
 
 def read_sessions(results_file: Path, notes: list[str]) -> tuple[SessionFacts, ...]:
-    """Return the sessions that measured a results file, in the order stored; notes as `read`."""
+    """Return the sessions that measured a results file, in the order stored. Notes as `read`."""
     return tuple(read(beside(results_file, sessions.SUFFIX), sessions.decode, notes))
 
 
 def append_session(results_file: Path, session: SessionFacts) -> None:
-    """Add a session unless it differs from the last one only in its time; the file is replaced at once."""
+    """Add a session unless it differs from the last one only in its time. The file is replaced at once."""
     path, recorded = beside(results_file, sessions.SUFFIX), read_sessions(results_file, [])
     if not recorded or replace(recorded[-1], began=session.began) != session:
         before = [line for line in texts(path) if line]
@@ -121,7 +121,7 @@ def append_session(results_file: Path, session: SessionFacts) -> None:
 
 @contextmanager
 def claimed(path: Path, decode: Callable[[str], Line], problems: list[str]) -> Iterator[list[Line]]:
-    """Take a spool file away from its writers and yield its lines; at the end, delete it.
+    """Take a spool file away from its writers and yield its lines. At the end, delete it.
 
     Writers open the file for each line. After the rename they begin a new file. A writer that has the old one open
     holds a lock, for which this waits. Files that an interrupted ingest left are taken too. Malformed lines go to a
@@ -162,7 +162,7 @@ def _utf8(text: str) -> str:
 
 
 def append(path: Path, lines: Sequence[str]) -> None:
-    """Append lines to a file; none leave no file."""
+    """Append lines to a file. None leave no file."""
     if lines:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as stream:

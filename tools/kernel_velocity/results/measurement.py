@@ -53,7 +53,7 @@ OUTCOMES = (Outcome.MEASURED, Outcome.NOT_APPLICABLE, Outcome.FAILED)  # columns
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class SeriesKey:
-    """One benchmark, implementation, test case, machine and environment; its history is a series."""
+    """One benchmark, implementation, test case, machine and environment. Its history is a series."""
 
     machine: str
     environment: str  # asv's name, which includes torch's version
@@ -75,7 +75,7 @@ class SeriesKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Bounds of a time, s; `low` <= the measurement's value <= `high`."""
+    """Bounds of a time, s. `low` <= the measurement's value <= `high`."""
 
     low: float
     high: float
@@ -133,7 +133,7 @@ class Measurement:
 
     @property
     def gigabytes(self) -> float | None:
-        """10^9 bytes per second that have to move; None for a kernel that memory does not bound."""
+        """10^9 bytes per second that have to move. None for a kernel that memory does not bound."""
         if self.flop is None or self.bytes_moved is None or self.flop > MEMORY_BOUND * self.bytes_moved:
             return None
         return _rate(self.bytes_moved, self.seconds)
@@ -144,7 +144,7 @@ def _rate(work: float | None, seconds: float | None) -> float | None:
 
 
 def round_interval(estimates: Sequence[float]) -> Interval | None:
-    """Return the interval of the rounds' common time from their estimates, s; None below FEWEST_FOR_INTERVAL.
+    """Return the interval of the rounds' common time from their estimates, s. None below FEWEST_FOR_INTERVAL.
 
     Student's t on log estimates, because round estimates scatter by factors. They are robust already, so order
     statistics would only be wider: the whole range, for 95% of 8 rounds. The interval is widened to include the median

@@ -185,13 +185,13 @@ def series_of(
 
 
 def _resting_on(rounds: Sequence[Round], value: float) -> int:
-    """Return how many rounds a value is the median of; 0 where they are of another run."""
+    """Return how many rounds a value is the median of. 0 where they are of another run."""
     middle = statistics.median([item.estimate for item in rounds]) if rounds else math.nan
     return len(rounds) if math.isclose(middle, value, rel_tol=AGREEMENT) else 0
 
 
 def merge_row(name: str, here: Stored, there: Stored, current: str | None) -> Row:
-    """Merge a benchmark into the file here, in memory; `current` is its version in the suite."""
+    """Merge a benchmark into the file here, in memory. `current` is its version in the suite."""
     cells, mine = there.cells[name], here.cells.get(name)
     if mine is None:
         here.file.take_benchmark(name, there.file)
@@ -241,7 +241,7 @@ def _by(row: Row, wanted: Verdict) -> list[Params]:
 
 
 def _notes(row: Row, cells: Mapping[Params, Cell]) -> Iterator[str]:
-    """Yield why series were not taken; a series that was not tried (asv stores n/a) needs no reason."""
+    """Yield why series were not taken. A series that was not tried (asv stores n/a) needs no reason."""
     for reason in (Verdict.FAILED, Verdict.EQUAL, Verdict.FEWER, Verdict.METHOD, Verdict.VERSION):
         named = [", ".join(map(parameter, params)) for params in _by(row, reason) if any(cells[params].rank)]
         if named:
@@ -256,7 +256,7 @@ def _series(name: str, params: Params) -> Series:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file beside the results; one that would be empty is removed."""
+    """Write a file beside the results. One that would be empty is removed."""
     if text:
         replace_text(path, text)
     else:

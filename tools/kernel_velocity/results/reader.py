@@ -78,7 +78,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _parsed(content: bytes) -> Any:
-    """Return what JSON says; NaN and Infinity, which asv writes and JSON lacks, included."""
+    """Return what JSON says. NaN and Infinity, which asv writes and JSON lacks, included."""
     try:
         return _strict(content)
     except ValueError:
@@ -100,7 +100,7 @@ def _check_version(data: Mapping[str, Any]) -> None:
 
 
 def read_machine(folder: Path, notes: list[str]) -> Machine:
-    """Return the machine of a folder; without a usable machine.json, only its name."""
+    """Return the machine of a folder. Without a usable machine.json, only its name."""
     path = folder / "machine.json"
     try:
         if not path.exists():
@@ -117,7 +117,7 @@ def read_machine(folder: Path, notes: list[str]) -> Machine:
 
 
 def read_benchmarks(path: Path, notes: list[str]) -> dict[str, Benchmark] | None:
-    """Return the timing benchmarks by name; None, and a note, where the file cannot be read."""
+    """Return the timing benchmarks by name. None, and a note, where the file cannot be read."""
     try:
         data = _load(path)
         _check_version(data)
@@ -150,7 +150,7 @@ def _benchmark(name: str, entry: object) -> Benchmark:
 
 
 def _amounts(entry: Mapping[str, Any], key: str) -> dict[str, float]:
-    """Return an amount by case; a benchmark without them is valid and has no rates."""
+    """Return an amount by case. A benchmark without them is valid and has no rates."""
     amounts = entry.get(key, {})
     if not isinstance(amounts, dict):
         _refuse(key, "an object", amounts)
@@ -168,7 +168,7 @@ def _axes(params: Sequence[object]) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=10_000)  # the same few names stand in every file
 def parameter(text: str) -> str:
-    """Return a parameter from its repr, as asv stores it: "'native'" -> "native"; other text as it is."""
+    """Return a parameter from its repr, as asv stores it: "'native'" -> "native". Other text as it is."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -177,7 +177,7 @@ def parameter(text: str) -> str:
 
 
 def read_file(path: Path, notes: list[str]) -> ResultsFile | None:
-    """Return what a results file says, and the telemetry beside it; None, and a note, where it cannot be read."""
+    """Return what a results file says, and the telemetry beside it. None, and a note, where it cannot be read."""
     where = f"{path.parent.name}/{path.name}"
     try:
         data = _load(path)
@@ -226,7 +226,7 @@ def _hardware(params: object) -> dict[str, str]:
 
 
 def _recorded_row(name: str, row: Mapping[str, Any]) -> RecordedRow:
-    """Return the row of a timing benchmark; without a result, all of its combinations failed."""
+    """Return the row of a timing benchmark. Without a result, all of its combinations failed."""
     pairs = _pairs(_axes(_require(row, "params", list)))
     results = _column(row, "result", len(pairs))
     outcome, seconds = _times(results)
@@ -281,7 +281,7 @@ def _are_times(values: FloatArray) -> NDArray[np.bool_]:
 
 
 def _numbers(values: Sequence[object]) -> FloatArray:
-    """Return a column of numbers; NaN for anything else, and for an integer that no float holds."""
+    """Return a column of numbers. NaN for anything else, and for an integer that no float holds."""
     if _PLAIN.issuperset(map(type, values)):
         with suppress(OverflowError):
             return np.array(values, np.float64)

@@ -99,7 +99,7 @@ class Commit:
 
     @property
     def subject(self) -> str:
-        """The first line of the message; empty for an empty message."""
+        """The first line of the message. Empty for an empty message."""
         return self.message.strip().partition("\n")[0].strip()
 
 

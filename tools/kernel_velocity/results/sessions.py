@@ -52,7 +52,7 @@ def encode(session: SessionFacts) -> str:
 
 
 def decode(line: str) -> SessionFacts:
-    """Return the session of a line; keys that this version does not know are ignored.
+    """Return the session of a line. Keys that this version does not know are ignored.
 
     Raises:
         SessionLineError: not JSON, or not what `encode` writes.

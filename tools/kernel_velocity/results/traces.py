@@ -42,14 +42,14 @@ def files(paths: Iterable[Path]) -> list[Path]:
 
 
 def inside(folder: Path) -> list[Path]:
-    """Return the trace files of a folder, at any depth; none if it does not exist."""
+    """Return the trace files of a folder, at any depth. None if it does not exist."""
     return sorted(path for path in folder.rglob("*.json") if path.name not in NOT_TRACES)
 
 
 def read(paths: Iterable[Path]) -> Iterator[Trace]:
     """Yield the traces of files.
 
-    The truth is the location of the last 10,000 samples, where there are 12,500 or more; else that of the whole trace
+    The truth is the location of the last 10,000 samples, where there are 12,500 or more. Else that of the whole trace
     without its first fifth.
 
     Raises:
@@ -103,7 +103,7 @@ def _batch(path: Path, document: dict[str, Any]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """Samples of one process, s per call, from its first on; every rule sees the same ones (common random numbers)."""
+    """Samples of one process, s per call, from its first on. Every rule sees the same ones (common random numbers)."""
 
     source: str  # what was measured: traces of one source are repetitions
     samples: Sequence[float]

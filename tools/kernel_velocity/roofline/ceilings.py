@@ -1,6 +1,6 @@
 """Read and write the ceilings of sessions, and tell how they moved from session to session. Base units.
 
-They are in two places: asv's results of `device.*`, one value a commit, measured in each session of `make track`; and
+They are in two places: asv's results of `device.*`, one value a commit, measured in each session of `make track`, and
 the documents of `kv peaks` in `.asv/cache/peaks/<device>/<Unix time in ms>.json`. No session is in both.
 """
 
@@ -28,7 +28,7 @@ CONDITIONS = (THREADS, ID)  # figures that identify the measured device, and are
 
 
 def keep(root: Path, document: Document) -> Path:
-    """Write a document that `kv peaks` measured now; return its file."""
+    """Write a document that `kv peaks` measured now. Return its file."""
     path = _folder(root, document["device"]) / f"{time.time_ns() // 1_000_000}.json"
     replace_text(path, json.dumps({**document, "node": os.uname().nodename}, indent=1) + "\n")
     return path
@@ -49,8 +49,8 @@ def sessions(
 
     Args:
         root: the folder of asv.conf.json, or any other that has `.asv`. device: "cpu" or "cuda".
-        results: asv's results directory; None: `root/results`. machine: asv's name of this machine; None: the host's.
-        name: of the device (`reported.name`); None: that of the newest session.
+        results: asv's results directory. None: `root/results`. machine: asv's name of this machine. None: the host's.
+        name: of the device (`reported.name`). None: that of the newest session.
     """
     folder = (root / "results" if results is None else results) / (machine or os.uname().nodename)
     # a GPU's caches are known through torch, which is not imported here
@@ -79,7 +79,7 @@ def known(results: Path, root: Path, machine: str, device: str) -> tuple[Ceiling
 
 
 def measured_here(root: Path, device: str) -> Iterator[CeilingSession]:
-    """Yield the sessions of `kv peaks` on this node, newest first; `root` as in `sessions`."""
+    """Yield the sessions of `kv peaks` on this node, newest first. `root` as in `sessions`."""
     for began, document in _documents(root, device):
         yield session_of(document, began)
 
@@ -121,7 +121,7 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
 
     Args:
         folder: of the machine, in asv's results directory. device: "cpu" or "cuda".
-        reported: sizes of its caches by name, bytes, as its OS reports them; None: unknown.
+        reported: sizes of its caches by name, bytes, as its OS reports them. None: unknown.
     """
     prefix = f"device.{DEVICES[device]}.track_"
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
@@ -149,7 +149,7 @@ def recorded(folder: Path, device: str, reported: Mapping[str, int] | None = Non
 
 
 def _value(row: Mapping[str, Any]) -> float | None:
-    """Return the value of a row; None for asv's null (failed), NaN (does not apply), and anything not positive."""
+    """Return the value of a row. None for asv's null (failed), NaN (does not apply), and anything not positive."""
     values = row.get("result")
     value = values[0] if isinstance(values, list) and len(values) == 1 else None
     return float(value) if bounds.is_number(value) and value > 0 else None

@@ -1,4 +1,4 @@
-"""Compute the roofline of a timing: how far it is from the ceilings of the machine. Pure; base units (s, B, FLOP).
+"""Compute the roofline of a timing: how far it is from the ceilings of the machine. Pure. Base units (s, B, FLOP).
 
 The model is that of Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for multicore
 architectures", CACM 52(4), 2009: attainable = min(peak, intensity x bandwidth). There is one slope per level of the
@@ -43,7 +43,7 @@ _ASK = (
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """A level of the memory hierarchy. `size` in bytes, None for DRAM; `bandwidth` in B/s, None: not measured."""
+    """A level of the memory hierarchy. `size` in bytes, None for DRAM. `bandwidth` in B/s, None: not measured."""
 
     name: str
     size: int | None
@@ -52,7 +52,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Roofs:
-    """The ceilings of one device: levels innermost first, DRAM last; peaks in FLOP/s by dtype."""
+    """The ceilings of one device: levels innermost first, DRAM last. Peaks in FLOP/s by dtype."""
 
     levels: tuple[Level, ...]
     peaks: Mapping[str, float | None]
@@ -61,7 +61,7 @@ class Roofs:
 
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """One timing against the roofs. Rates in FLOP/s and B/s; ratios are fractions; None: the ceiling is unknown."""
+    """One timing against the roofs. Rates in FLOP/s and B/s. Ratios are fractions. None: the ceiling is unknown."""
 
     intensity: float  # FLOP/B
     ridge: float | None  # FLOP/B at which DRAM's slope meets the peak
@@ -82,7 +82,7 @@ class Roofline:
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Memory traffic of one call, B and B/s; `reduction` is the share that fusing saved, None: unknown."""
+    """Memory traffic of one call, B and B/s. `reduction` is the share that fusing saved, None: unknown."""
 
     bytes: float
     bandwidth: float
@@ -99,7 +99,7 @@ def roofline(
     dtype: str,
     working_set: float | None = None,
 ) -> Roofline | None:
-    """Return one timing against the roofs; None without `bytes`, or without both DRAM's bandwidth and the dtype's peak.
+    """Return one timing against the roofs. None without `bytes`, or without both DRAM's bandwidth and the dtype's peak.
 
     If only one of these two is known, it is the roof, and a warning says so. A call without FLOPs (0 or None: copies,
     uncounted integer work) has a roofline of bandwidth alone: it is bound by memory, its intensity, achieved and
@@ -108,7 +108,7 @@ def roofline(
     Args:
         flops: floating-point operations of one call. bytes: its minimum memory traffic. seconds: per call.
         roofs: of the device. dtype: of the arithmetic, a key of `roofs.peaks`.
-        working_set: bytes that a cache must hold to help; None: `bytes`.
+        working_set: bytes that a cache must hold to help. None: `bytes`.
 
     Raises:
         ValueError: the time is not positive and finite, or FLOPs or bytes are negative or not finite.
@@ -179,7 +179,7 @@ def _minimum_seconds(moved: float, work: float, bandwidth: float | None, peak: f
 
 
 def _bound(moved: float, work: float, dram: float | None, peak: float | None) -> str:
-    """Return the roof that binds: "memory" or "compute"; "compute" at the ridge, where both do."""
+    """Return the roof that binds: "memory" or "compute". "compute" at the ridge, where both do."""
     if peak is None:
         return "memory"
     return "compute" if dram is None or work / peak >= moved / dram else "memory"
@@ -227,18 +227,18 @@ def percent(efficiency: float) -> str:
 
 
 def dram_bandwidth(roofs: Roofs) -> float | None:
-    """Return DRAM's bandwidth, B/s; None where it was not measured."""
+    """Return DRAM's bandwidth, B/s. None where it was not measured."""
     return next((level.bandwidth for level in roofs.levels if level.name == MEMORY), None)
 
 
 def last_level_cache(roofs: Roofs) -> int | None:
-    """Return the size of the outermost cache, B; None where it is unknown."""
+    """Return the size of the outermost cache, B. None where it is unknown."""
     caches = [level for level in roofs.levels if level.name != MEMORY]
     return caches[-1].size if caches else None
 
 
 def is_beyond(working_set: float, roofs: Roofs) -> bool | None:
-    """Return whether a working set, B, exceeds BEYOND last-level caches; None where their size is unknown."""
+    """Return whether a working set, B, exceeds BEYOND last-level caches. None where their size is unknown."""
     size = last_level_cache(roofs)
     return None if size is None else working_set > BEYOND * size
 
@@ -267,7 +267,7 @@ def memory_traffic(bytes_moved: float, seconds: float, unfused_bytes: float | No
 
     Args:
         bytes_moved: minimum memory traffic of one call, B. seconds: of one call.
-        unfused_bytes: minimum traffic of the sequence, which writes and reads every intermediate result; None: unknown.
+        unfused_bytes: minimum traffic of the sequence, which writes and reads every intermediate result. None: unknown.
 
     Raises:
         ValueError: a negative amount, or a time that is not positive.

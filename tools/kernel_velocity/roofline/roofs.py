@@ -33,7 +33,7 @@ class CeilingSession:
 
     Attributes:
         began: Unix time, s.
-        figures: by the names of `device_figures.UNITS`, base units; None: could not be measured.
+        figures: by the names of `device_figures.UNITS`, base units. None: could not be measured.
         reported: sizes of the caches by name, bytes, as the OS or the driver reports them.
         warnings: doubts about the figures.
         commit: full SHA that it was recorded with, or "".
@@ -59,7 +59,7 @@ def of_newest(sessions: Sequence[CeilingSession]) -> tuple[CeilingSession, ...]:
 
 
 def roof(sessions: Sequence[CeilingSession], name: str) -> float | None:
-    """Return one figure's roof over the last SESSIONS (oldest first); None where none of them could measure it.
+    """Return one figure's roof over the last SESSIONS (oldest first). None where none of them could measure it.
 
     The roof is the upper quartile of rates, the lower quartile of costs, the median of other figures, such as sizes.
     """
@@ -133,7 +133,7 @@ def choose(
 
     Args:
         ceilings: of one machine, oldest first. device: "cpu" or "cuda".
-        threads: by commit (`threads`). commit: full SHA; None: all commits, whose roofs are those of the newest
+        threads: by commit (`threads`). commit: full SHA. None: all commits, whose roofs are those of the newest
             session's number of threads.
     """
     if not ceilings:

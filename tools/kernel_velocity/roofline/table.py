@@ -72,7 +72,7 @@ def vendor(name: str) -> Vendor | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One ceiling, base units; None: not known.
+    """One ceiling, base units. None: not known.
 
     Attributes:
         value: of the newest session. spread: of its samples, relative. roof: over the last sessions.
@@ -93,7 +93,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The session that a table shows. `name` is the device's, or ""; `reported` are sizes of caches, bytes."""
+    """The session that a table shows. `name` is the device's, or "". `reported` are sizes of caches, bytes."""
 
     device: str
     name: str
@@ -114,7 +114,7 @@ def of_document(document: Mapping[str, Any]) -> Shown:
 
 
 def of_session(session: CeilingSession, device: str, name: str) -> Shown:
-    """Return a recorded session for display; asv stores neither spreads nor reasons."""
+    """Return a recorded session for display. Asv stores neither spreads nor reasons."""
     figures = tuple(
         Figure(name=figure, unit=unit, value=value, why="" if value is not None else "recorded without a value")
         for figure, unit in UNITS[device].items()
@@ -181,7 +181,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def value(amount: float | None, unit: str, name: str) -> str:
-    """Return an amount of the figure `name`, in base units of `unit`, as text with a readable unit; "-" for None."""
+    """Return an amount of the figure `name`, in base units of `unit`, as text with a readable unit. "-" for None."""
     if amount is None:
         return "-"
     if unit == "s":

@@ -74,7 +74,7 @@ class Reader:
     _params: tuple[str, ...] = ()
 
     def read(self, line: str, now: float) -> Step | None:
-        """Read a line printed at Unix time `now`, s; return the step that it announces, or None."""
+        """Read a line printed at Unix time `now`, s. Return the step that it announces, or None."""
         if match := _COMMIT.match(line):
             step = Step(
                 percent=float(match["percent"]),
@@ -138,7 +138,7 @@ def run_asv(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Wait until asv ends by the terminal's Ctrl-C, which it gets too; else interrupt it, and at last kill it."""
+    """Wait until asv ends by the terminal's Ctrl-C, which it gets too. Else interrupt it, and at last kill it."""
     for number in (None, signal.SIGINT, signal.SIGKILL):
         if number is not None:
             process.send_signal(number)
@@ -155,7 +155,7 @@ def machine(name: str | None) -> str:
     `asv machine --yes` with a name records the name alone, so it is not used, and an entry of that kind is completed.
 
     Args:
-        name: of the machine; None: asv's own name of it.
+        name: of the machine. None: asv's own name of it.
 
     Raises:
         UsageError: asv's own name is that of a reserved folder in the results.

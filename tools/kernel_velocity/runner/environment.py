@@ -198,7 +198,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
 
     @property
     def installed_commit_hash(self) -> str | None:
-        """The commit that the environment imports; None after its build was removed."""
+        """The commit that the environment imports. None after its build was removed."""
         commit: str | None = self._get_installed_commit_hash()
         return commit if commit is not None and self.is_built(commit) else None
 
@@ -237,7 +237,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         self._cache.finalize_cache_dir(commit)
 
     def _run_build(self) -> tuple[str, int]:
-        """Run the build commands of asv.conf.json; return their output and the first non-zero status, else 0."""
+        """Run the build commands of asv.conf.json. Return their output and the first non-zero status, else 0."""
         printed = ""
         for command, variables, _, folder in self._interpolate_commands(self._build_command):
             output, _, status = self.run_executable(
@@ -278,7 +278,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return error
 
     def other_toolchain(self, commit: str) -> str | None:
-        """Return the toolchain that built a commit, "" for unknown, where it differs from today's; else None.
+        """Return the toolchain that built a commit, "" for unknown, where it differs from today's. Else None.
 
         Also None where the commit is not built, or there is no compiler to build it again.
         """
@@ -289,7 +289,7 @@ class HostTorch(Environment):  # type: ignore[misc]  # asv ships no types
         return None if toolchain == fingerprint.toolchain(os.environ) else toolchain
 
     def set_build_aside(self, commit: str) -> None:
-        """Move a commit's build out of the cache, so that it is built again; `settle_build` must follow."""
+        """Move a commit's build out of the cache, so that it is built again. `settle_build` must follow."""
         backup = self._backup_path(commit)
         backup.parent.mkdir(parents=True, exist_ok=True)
         self.unpacked(commit).parent.rename(backup)

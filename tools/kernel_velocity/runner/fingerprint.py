@@ -151,7 +151,7 @@ def code_hashes(unpacked: Path) -> dict[str, str]:
 def ptxas_of(info: Mapping[str, Any]) -> dict[str, str]:
     """Return the output of ptxas for each CUDA kernel of a wheel: "sm_90: 168 registers, 0 bytes spilled".
 
-    Both figures are the maximum over the kernel's functions, by architecture. Registers are per thread; spilled bytes
+    Both figures are the maximum over the kernel's functions, by architecture. Registers are per thread. Spilled bytes
     are stores and loads.
     """
     kernels = info.get("kernels")
@@ -192,7 +192,7 @@ def _cpu_info(field: str) -> str | None:
 
 
 def _torch_cuda() -> str | None:
-    """Return the CUDA version that torch was built for, from its version.py; None for a CPU build."""
+    """Return the CUDA version that torch was built for, from its version.py. None for a CPU build."""
     with suppress(ImportError, ValueError, OSError):
         spec = importlib.util.find_spec("torch")
         if spec is not None and spec.origin is not None:
@@ -249,7 +249,7 @@ def _gpu(nvml: Any, handle: Any) -> str:
 
 
 def _query(nvml: Any, query: Callable[[], Any]) -> str | None:
-    """Return the value of an NVML query as text; None where the device or the binding does not support it."""
+    """Return the value of an NVML query as text. None where the device or the binding does not support it."""
     try:
         value = query()
     except (nvml.NVMLError, AttributeError):

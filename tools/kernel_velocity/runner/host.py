@@ -37,7 +37,7 @@ def measuring_variables(threads: str | None) -> dict[str, str]:
     """Return the environment variables of a measuring process.
 
     Args:
-        threads: number of threads of OpenMP and MKL, from KV_THREADS; None: 1, because two busy cores make
+        threads: number of threads of OpenMP and MKL, from KV_THREADS. None: 1, because two busy cores make
             a parallel operation jump from 1 to 8 ms whenever the scheduler takes one of them away.
 
     Raises:
@@ -71,7 +71,7 @@ NO_COMPILER = "no C++ compiler found (CXX, c++, g++, clang++): install one, for 
 
 
 def compiler(environ: Mapping[str, str]) -> str | None:
-    """Return the path of the compiler that CXX names, else of the first of c++, g++, clang++; None: it is missing."""
+    """Return the path of the compiler that CXX names, else of the first of c++, g++, clang++. None: it is missing."""
     names = environ.get("CXX", "").split()[:1] or ["c++", "g++", "clang++"]
     return next((path for name in names if (path := shutil.which(name))), None)
 

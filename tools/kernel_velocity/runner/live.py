@@ -29,7 +29,7 @@ PATIENCE = 5.0  # s that an interrupted stage has to end by itself
 
 
 def run(stage: str, argv: Sequence[str], out: TextIO, err: TextIO) -> int:
-    """Run a stage in a measuring process; return its exit status.
+    """Run a stage in a measuring process. Return its exit status.
 
     Args:
         stage: one of those of offline/live.py.
@@ -65,7 +65,7 @@ def _pass_on(lines: IO[str] | None, to: TextIO) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Wait for the stage, which Ctrl-C interrupts too; then kill it: it must not share the device with what is next."""
+    """Wait for the stage, which Ctrl-C interrupts too. Then kill it: it must not share the device with what is next."""
     try:
         process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
@@ -106,7 +106,7 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
 
 
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
-    """Measure a stage in this process; return its exit status."""
+    """Measure a stage in this process. Return its exit status."""
     stages = importlib.import_module("kernel_velocity.offline.live")
     parser = argparse.ArgumentParser(prog="python -m kernel_velocity.runner.live")
     stages.add_arguments(parser)

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Measure, store and print the ceilings; return the exit status.
+    """Measure, store and print the ceilings. Return the exit status.
 
     Raises:
         UsageError: the device is missing, another run is measuring, or --read finds no measurement.
@@ -84,7 +84,7 @@ def latest_roofs(root: Path, device: str, name: str | None = None) -> Roofs | No
 
     Args:
         root: the folder of asv.conf.json. device: "cpu" or "cuda".
-        name: of the device (`reported.name`), where there may be several; None: the one measured last.
+        name: of the device (`reported.name`), where there may be several. None: the one measured last.
     """
     return roofs(ceilings.sessions(root, device, machine=_machine(), name=name), device)
 
@@ -102,7 +102,7 @@ def measure_roofs(device: str) -> Roofs:
 
 
 def measure_document(device: str) -> dict[str, Any]:
-    """Measure every ceiling of a device in a new process; return the document (`harness.ceilings.measure`).
+    """Measure every ceiling of a device in a new process. Return the document (`harness.ceilings.measure`).
 
     Raises:
         UsageError: torch or the device is missing. ResultsError: the measuring process ended without a document.

@@ -14,7 +14,7 @@ _NOTE, _ERROR = "note: ", "error: "  # prefixes of the lines of `kv report` on s
 
 
 def write_site(*, results: Path, repository: Path, out: Path) -> tuple[str, ...]:
-    """Write the site by `kv report`; return its notes on unreadable entries.
+    """Write the site by `kv report`. Return its notes on unreadable entries.
 
     Raises:
         KernelVelocityError: with the error of `kv report`, or how its process ended.

@@ -67,14 +67,14 @@ class Records:
         return is_measured(known, self.series.series, rounds, failures=failures, other_method=other)
 
     def measured_since(self, commit: str, when: float) -> bool:
-        """Return whether every recorded round of a commit's chosen series is newer than a Unix time, s; False: none."""
+        """Return whether every recorded round of a commit's chosen series is newer than a Unix time, s. False: none."""
         wanted = set(self.series.series)
         times = [record.time for record in self.rounds(commit) if (record.benchmark, record.params) in wanted]
         now = time.time()  # a later time was recorded before the clock was set back
         return bool(times) and all(when <= moment <= now for moment in times)
 
     def resumable_rounds(self, commit: str, rounds: int, method: str) -> int:
-        """Return how many rounds of a commit a run of `rounds` can append to; 0 where the machine has changed."""
+        """Return how many rounds of a commit a run of `rounds` can append to. 0 where the machine has changed."""
         if sessions.changes(self.facts(commit), fingerprint.now(os.environ)):
             return 0
         return resume.resumable_rounds(

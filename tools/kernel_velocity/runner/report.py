@@ -46,7 +46,7 @@ def wall_clock(steps: Sequence[Step], end: float) -> dict[str, float]:
 
 
 def cost(commit: str, build: float, measuring: float, rounds: Iterable[Round]) -> Cost:
-    """Return the cost of a commit from the rounds of this run; `build` and `measuring` are wall clock, s."""
+    """Return the cost of a commit from the rounds of this run. `build` and `measuring` are wall clock, s."""
     rounds = list(rounds)
     return Cost(
         commit=commit[:SHORT],
@@ -79,7 +79,7 @@ def cost_table(costs: Sequence[Cost], tier: str) -> str:
 
 
 def speed_table(measurements: Iterable[Measurement], commits: Sequence[str]) -> str:
-    """Return a table of rates by series (rows) and commit (columns, oldest first); "" without measurements."""
+    """Return a table of rates by series (rows) and commit (columns, oldest first). "" without measurements."""
     shown = list(commits)[-COLUMNS:]
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     dtypes: set[str] = set()
@@ -101,7 +101,7 @@ def _speed(value: Measurement) -> str:
 
 
 def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
-    """Return a line per failed timing, with the reason of its last failure; `failures` by full commit."""
+    """Return a line per failed timing, with the reason of its last failure. `failures` by full commit."""
     lines = []
     for value in measurements:
         if value.outcome is Outcome.FAILED:
@@ -111,7 +111,7 @@ def failed_lines(measurements: Iterable[Measurement], failures: Mapping[str, Seq
 
 
 def error_lines(wrong: Mapping[str, Sequence[Series]], failures: Mapping[str, Sequence[Failure]]) -> list[str]:
-    """Return a line per failed error (track_max_error), with its last reason; both arguments by full commit."""
+    """Return a line per failed error (track_max_error), with its last reason. Both arguments by full commit."""
     return [
         _failed_line(commit, series, failures.get(commit, ())) for commit, errors in wrong.items() for series in errors
     ]

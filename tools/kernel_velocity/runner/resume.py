@@ -54,7 +54,7 @@ def resumable_rounds(
     method: str,
     now: float,
 ) -> int:
-    """Return how many rounds of a commit a run can append to; 0: it measures all rounds.
+    """Return how many rounds of a commit a run can append to. 0: it measures all rounds.
 
     Every series with a value must have the same number of rounds (a failed round counts), each with its sample and its
     telemetry, timed by this run's method in this session.
@@ -85,6 +85,6 @@ def resumable_rounds(
 
 
 def summary(done: Mapping[str, int], rounds: int, digits: int) -> str | None:
-    """Return a line on the resumed commits, named by `digits` digits; None where none is resumed."""
+    """Return a line on the resumed commits, named by `digits` digits. None where none is resumed."""
     commits = [f"{commit[:digits]} after {number}" for commit, number in done.items() if number]
     return f"resuming {', '.join(commits)} of {rounds} rounds" if commits else None

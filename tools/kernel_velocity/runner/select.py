@@ -54,7 +54,7 @@ def select(suite: Suite, device: str, tier: str, bench: str | None) -> Selection
         device: "cpu" or "cuda". tier: "core" (two test cases of every kernel, hot) or "full" (all cases hot, and those
             that fit in caches also cold).
         bench: a regular expression that a series must match, in asv's notation ("matmul.Cpu.time_hot('native',
-            '...')"); None: all series.
+            '...')"). None: all series.
 
     Raises:
         UsageError: unknown tier, malformed expression, or no match.
@@ -104,7 +104,7 @@ def _figures(suite: Suite, series: Iterable[Series], *, all_kernels: bool) -> It
 
 
 def _twin(series: Series, method: str, other: str) -> Series:
-    """Return the series of another method; the name of a series that does not end in `method` exists nowhere."""
+    """Return the series of another method. The name of a series that does not end in `method` exists nowhere."""
     name, params = series
     return f"{name.removesuffix(method)}{other}", params
 
@@ -178,7 +178,7 @@ def is_tracked(
 
 
 def wrong_errors(stored: Mapping[Series, StoredSeries], wanted: Iterable[Series]) -> list[Series]:
-    """Return those of `wanted` (errors) that failed although the same call was timed; no other line reports them."""
+    """Return those of `wanted` (errors) that failed although the same call was timed. No other line reports them."""
     wrong = []
     for series in wanted:
         value, hot = stored.get(series), stored.get(_twin(series, ERROR, HOT))

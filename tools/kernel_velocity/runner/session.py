@@ -232,7 +232,7 @@ class Session:
             )
 
     def is_readable(self, commit: str) -> bool:
-        """Return whether asv can read a commit's results file; a broken one is noted, because asv would abort."""
+        """Return whether asv can read a commit's results file. A broken one is noted, because asv would abort."""
         try:
             self.records.stored(commit)
         except ResultsError as error:
@@ -266,13 +266,13 @@ class Session:
             failure_lines.append(path, failure)
 
     def ingest(self, err: TextIO) -> None:
-        """Move telemetry beside asv's results; print a line for each restored or malformed entry."""
+        """Move telemetry beside asv's results. Print a line for each restored or malformed entry."""
         summary = ingest.ingest(self.root, results=self.results, machine=self.machine)
         for line in (*summary.restored, *summary.problems):
             print(line, file=err)
 
     def publish(self, out: TextIO) -> Path:
-        """Write asv's site with our pages in it; return the path of our index.
+        """Write asv's site with our pages in it. Return the path of our index.
 
         One unreadable file of any machine fails asv's whole site. Our pages are then written without it.
         """

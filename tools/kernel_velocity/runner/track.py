@@ -41,7 +41,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a run; None: the default."""
+    """The settings of a run. None: the default."""
 
     range: str | None
     bench: str | None
@@ -52,7 +52,7 @@ class Settings:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments; each default comes from KV_<NAME>."""
+    """Declare the command's arguments. Each default comes from KV_<NAME>."""
     for name, text in SETTINGS.items():
         parser.add_argument(f"--{name}", help=f"{text}; KV_{name.upper()}")
     parser.add_argument("--no-site", action="store_true", help="measure only, write no pages")
@@ -100,7 +100,7 @@ def _rounds(text: str | None) -> int:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Measure, publish, report; return the exit status (contract.md)."""
+    """Measure, publish, report. Return the exit status (contract.md)."""
     began = time.time()
     config.check(args.root)
     with contextlib.chdir(args.root), lock.held(Path()):
@@ -155,7 +155,7 @@ def _select(chosen: Settings, out: TextIO) -> tuple[str, tuple[str, ...], select
 
 
 def _report(work: Session, tier: str, out: TextIO) -> int:
-    """Print the tables and the series without a value; return the exit status, the first in the contract's order."""
+    """Print the tables and the series without a value. Return the exit status, the first in the contract's order."""
     oldest_first = tuple(reversed(work.commits))
     measurements = work.measurements()
     for text in (

@@ -1,13 +1,13 @@
 """Every recorded series as columns, adjusted and cached: the only way to read the past.
 
-May import harness, results, stats and the leaves. A node without scipy can open the past; histories and change points
+May import harness, results, stats and the leaves. A node without scipy can open the past. Histories and change points
 need scipy.
 
-past.py           open the past; query series, commits, sessions, change points
+past.py           open the past. Query series, commits, sessions, change points
 reading.py        bring the cache up to date with a results directory
 packing.py        a results file as arrays
 cache.py          the SQLite file of these arrays and of what is computed from them
-layout.py         all series as columns in a scratch file; blocks of them as matrices
+layout.py         all series as columns in a scratch file. Blocks of them as matrices
 adjusted.py       correct the times of a layout for machine noise
 columns.py        one series as columns
 changes.py        changes between values of a series, and their averages

@@ -222,7 +222,7 @@ class _Adjuster:
         return np.argsort(np.argsort(np.array(self.layout.commits)))
 
     def _controls_of(self, key: SeriesKey, method: int) -> Controls:
-        """Return the controls of a series that a method timed; a control has none."""
+        """Return the controls of a series that a method timed. A control has none."""
         seconds = () if key.implementation in CONTROLS else adjust_series.seconds_of(key)
         if (seconds, method) not in self._controls:
             self._controls[seconds, method] = self._find_controls(seconds, method)
@@ -297,7 +297,7 @@ class _Adjuster:
             self.cache.put_fit(timed.name, timed.digest, timed.text)
 
     def _adjust_all(self, series: Sequence[TimedSeries]) -> int:
-        """Compute and store the adjusted times that the cache does not have; return how many."""
+        """Compute and store the adjusted times that the cache does not have. Return how many."""
         commit = self.layout.commit
         owner, stale = np.zeros(len(commit), np.int32), _no_slots(self.layout)
         for number, timed in enumerate(series):

@@ -73,7 +73,7 @@ class Cache:
     """
 
     def __init__(self, folder: Path | None, results: Path, repository: Path) -> None:
-        """Open or make the cache in a folder; without a folder it lasts as long as this object.
+        """Open or make the cache in a folder. Without a folder it lasts as long as this object.
 
         Raises:
             OSError: the cache can be neither read nor written there, or another report holds it.
@@ -174,7 +174,7 @@ class Cache:
         return np.frombuffer(blob, dtype=kind)
 
     def adjustments(self, path: str) -> Entries | None:
-        """Return the stored adjustments of the values of a results file; None: there are none."""
+        """Return the stored adjustments of the values of a results file. None: there are none."""
         row = self._connection.execute("SELECT entries FROM adjustment WHERE path = ?", [json.dumps(path)]).fetchone()
         return None if row is None else np.frombuffer(row[0], dtype=ADJUSTMENT)
 
@@ -219,7 +219,7 @@ class Answers:
         """Choose a kind.
 
         Args:
-            folder: of the cache; None: nothing is stored.
+            folder: of the cache. None: nothing is stored.
             kind: of the answers. maker: changes with the code that computes them.
         """
         self._folder, self._kind, self._maker = folder, kind, maker
@@ -295,7 +295,7 @@ def _connected(folder: Path | None, *, write: bool = True) -> sqlite3.Connection
 
 
 def _check(connection: sqlite3.Connection, folder: Path | None) -> None:
-    """Make the tables of a new file; refuse a file of another format, or one that was cut short."""
+    """Make the tables of a new file. Refuse a file of another format, or one that was cut short."""
     ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
     ((version,),) = connection.execute("PRAGMA user_version").fetchall()
     if not tables:

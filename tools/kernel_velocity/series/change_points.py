@@ -35,7 +35,7 @@ class Logs(NamedTuple):
 
 
 def of(columns: Columns) -> tuple[ChangePoint, ...]:
-    """Return the change points of a series, oldest first; their indices are entries of `columns`.
+    """Return the change points of a series, oldest first. Their indices are entries of `columns`.
 
     They are steps of log times, adjusted where possible, the same values that verdicts are made from (history.py).
     Values of two timing methods are two series, without a step between them.
@@ -78,7 +78,7 @@ class Finder:
 
         Args:
             keys: of the series. columns: returns the columns of one.
-            folder: of the cache; None: nothing is stored.
+            folder: of the cache. None: nothing is stored.
         """
         self._keys, self._columns = keys, columns
         maker = f"{cache.code('harness', 'stats')} {np.__version__} {scipy.__version__}"

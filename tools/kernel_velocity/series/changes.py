@@ -44,7 +44,7 @@ class Changes:
         return apart
 
     def at(self, entry: int, commits: Sequence[str]) -> Change | None:
-        """Return the change of one entry; `commits` are the SHAs of the entries."""
+        """Return the change of one entry. `commits` are the SHAs of the entries."""
         if self.base[entry] == NONE:
             return None
         return Change(
@@ -148,7 +148,7 @@ def at_or_before(series: Columns, places: NDArray[np.signedinteger]) -> Indices:
     """Return, for every entry, the newest comparable one at or before a place of the line, and before itself.
 
     Args:
-        places: on the first-parent line, shape (commits,); negative: there is none.
+        places: on the first-parent line, shape (commits,). Negative: there is none.
     """
     wanted = np.minimum(places, series.place - 1)
     base = np.full(len(series), NONE, dtype=np.int64)
@@ -174,7 +174,7 @@ class Change:
 
 
 def compare(new: Measurement, old: Measurement) -> Change | None:
-    """Return the change from `old` to `new`; None unless both have a time, and by one method.
+    """Return the change from `old` to `new`. None unless both have a time, and by one method.
 
     Adjusted times are compared where both have one. An unknown method (a time without telemetry) equals any other.
     """
@@ -216,7 +216,7 @@ def test_case(key: SeriesKey) -> tuple[str, ...]:
 
 
 def mean_change(changes: Sequence[Change]) -> float | None:
-    """Return the geometric mean of the speed ratios; None for none.
+    """Return the geometric mean of the speed ratios. None for none.
 
     Geometric, so that twice as fast on one test case and half as fast on another cancel.
     """

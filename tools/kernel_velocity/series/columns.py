@@ -42,7 +42,7 @@ class ByEntry(Mapping[int, Value], Generic[Value]):
         yield from np.flatnonzero(self._numbers).tolist()
 
     def items(self) -> ItemsView[int, Value]:
-        """Return entries with their values, in order; each number is looked up once."""
+        """Return entries with their values, in order. Each number is looked up once."""
         entries = np.flatnonzero(self._numbers)
         numbers = self._numbers[entries].tolist()
         values = {number: self._value(number) for number in set(numbers)}
@@ -59,7 +59,7 @@ class ByEntry(Mapping[int, Value], Generic[Value]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Columns:
-    """One series; all arrays have shape (commits,), times are in seconds per call."""
+    """One series. All arrays have shape (commits,), times are in seconds per call."""
 
     key: SeriesKey
     place: IntArray  # of the commit on the first-parent line, ascending
@@ -92,11 +92,11 @@ class Columns:
 
     @property
     def gflops(self) -> FloatArray:
-        """10^9 operations per second, in `key.rate_unit`; NaN where unknown."""
+        """10^9 operations per second, in `key.rate_unit`. NaN where unknown."""
         return (np.nan if self.flop is None else self.flop) / self.seconds / 1e9
 
     def entry(self, place: int) -> int | None:
-        """Return the index of a place on the first-parent line; None where it has no result."""
+        """Return the index of a place on the first-parent line. None where it has no result."""
         index = int(np.searchsorted(self.place, place))
         return index if index < len(self) and self.place[index] == place else None
 
@@ -109,7 +109,7 @@ class Columns:
         return replace(self, remarks=remarks, **arrays, **mappings)
 
     def measurement(self, index: int, line: Sequence[str]) -> Measurement:
-        """Return one entry as a measurement; `line` is the first-parent line."""
+        """Return one entry as a measurement. `line` is the first-parent line."""
         return measurement(
             self.key,
             line[self.place[index]],

@@ -58,7 +58,7 @@ class SeriesHistory:
 
     @property
     def last_measured(self) -> float | None:
-        """Unix time of its last measurement, s; None: unknown."""
+        """Unix time of its last measurement, s. None: unknown."""
         return max((item.measured for item in self.observations if item.measured is not None), default=None)
 
 
@@ -120,7 +120,7 @@ class _Observer:
         self._sessions: dict[tuple[str, str, int, float | None], SessionFacts | None] = {}
 
     def __call__(self, key: SeriesKey, identity: Identity, place: int, value: float, began: float) -> Observation:
-        """Return the observation of a value, in its own unit, at a place on the line; `began` is NaN where unknown."""
+        """Return the observation of a value, in its own unit, at a place on the line. `began` is NaN where unknown."""
         measured = None if math.isnan(began) else began
         session = self._session(key, place, measured)
         return Observation(
@@ -164,7 +164,7 @@ def _history(identity: Identity, found: Sequence[Observation]) -> SeriesHistory:
 
 
 def floor_of(identity: Identity, observations: Sequence[Observation]) -> float | None:
-    """Return the noise floor from sessions of identical code; None where there are fewer than FEWEST_SESSIONS.
+    """Return the noise floor from sessions of identical code. None where there are fewer than FEWEST_SESSIONS.
 
     Leave out the observations to be judged: a move would raise the floor that it is compared with.
     """

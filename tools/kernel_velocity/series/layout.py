@@ -177,8 +177,8 @@ def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Map
     """Return which series of the cache are one.
 
     Args:
-        series: by number, from 1 on. stored: how many values each number has; none where all its files are gone.
-        benchmarks: what benchmarks.json says; None: it cannot be read.
+        series: by number, from 1 on. stored: how many values each number has. None where all its files are gone.
+        benchmarks: what benchmarks.json says. None: it cannot be read.
     """
     numbers: dict[SeriesKey, int] = {}
     member, reasons = np.full(len(stored), -1, np.int64), {}
@@ -203,11 +203,11 @@ def _groups(series: Sequence[Series], stored: NDArray[np.int64], benchmarks: Map
 
 
 def unshowable(name: str, version: str | None, benchmarks: Mapping[str, Benchmark] | None) -> str | None:
-    """Return why the values of a benchmark and version have no place on a trend; None where they have one.
+    """Return why the values of a benchmark and version have no place on a trend. None where they have one.
 
     Args:
-        name: of the benchmark. version: as stored with the values; None: not stored.
-        benchmarks: the contents of benchmarks.json; None: it cannot be read.
+        name: of the benchmark. version: as stored with the values. None: not stored.
+        benchmarks: the contents of benchmarks.json. None: it cannot be read.
     """
     if not SERIES_NAME.fullmatch(name):
         return "is not named <kernel>.<Cpu|Cuda>.time_<state>"
@@ -241,7 +241,7 @@ class _Filling:
         self._last = np.full(len(start), -1, np.int64)  # number of the commit of each series' last value
 
     def add(self, entries: Entries, commit: str, place: int) -> NDArray[np.int32]:
-        """Add the values of a file; return their slots, -1 for those that are not shown."""
+        """Add the values of a file. Return their slots, -1 for those that are not shown."""
         number = self.commits.setdefault(commit, len(self.commits))
         group = self._groups.member[entries["series"]]
         again = (group >= 0) & (self._last[group] == number)
@@ -275,7 +275,7 @@ class Block:
     slots: Indices  # (series, commits) slots in the layout; NONE where there is no value
 
     def column(self, name: str, nothing: int | float) -> NDArray[Any]:
-        """Return one of the layout's columns, shape (series, commits); `nothing` where there is no value."""
+        """Return one of the layout's columns, shape (series, commits). `nothing` where there is no value."""
         values: NDArray[Any] = self.layout.columns[name][self.slots]
         if not self._is_full:
             values[self.slots == NONE] = nothing
@@ -292,7 +292,7 @@ class Block:
 
     @cached_property
     def methods(self) -> IntArray:
-        """The numbers of the methods; NOTHING where it is unknown."""
+        """The numbers of the methods. NOTHING where it is unknown."""
         return self.column("method", NOTHING)
 
     @cached_property
@@ -310,7 +310,7 @@ class Block:
 
     @cached_property
     def _only(self) -> int | None:
-        """The one method of all values; None where there are several."""
+        """The one method of all values. None where there are several."""
         first = int(self.methods.flat[0])
         return first if (self.methods == first).all() else None
 
@@ -319,7 +319,7 @@ def blocks(layout: Layout, numbers: NDArray[np.int64], upto: int | None = None) 
     """Yield series, by their numbers in the layout (each with a value on the line), in blocks.
 
     Args:
-        upto: the last place of the first-parent line that is of interest; None: all.
+        upto: the last place of the first-parent line that is of interest. None: all.
     """
     start, stop = layout.start[numbers], layout.line_stop[numbers]
     for rows in _shares(stop - start):
@@ -360,14 +360,14 @@ def _block(layout: Layout, rows: slice, start: Indices, lengths: Indices) -> Blo
 
 
 def newest(which: Truth) -> NDArray[np.int32]:
-    """Return, for each value of a block, the column of the newest chosen value up to it; NONE: there is none."""
+    """Return, for each value of a block, the column of the newest chosen value up to it. NONE: there is none."""
     columns = np.arange(which.shape[1], dtype=np.int32)
     last: NDArray[np.int32] = np.maximum.accumulate(np.where(which, columns, np.int32(NONE)), axis=1)
     return last
 
 
 def best(times: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Return, for each time of a block, the column of the least time up to it; NONE where all are inf.
+    """Return, for each time of a block, the column of the least time up to it. NONE where all are inf.
 
     Of equal times the first counts. `times` has inf, not NaN, where there is no time.
     """

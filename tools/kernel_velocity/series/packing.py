@@ -150,7 +150,7 @@ def _fill_row(entries: Entries, row: RecordedRow, series: NDArray[np.int32], nam
 def _fill_values(
     entries: Entries, start: int, file: ResultsFile, row: RecordedRow, *, series: NDArray[np.int32], names: Names
 ) -> list[tuple[float, ...]]:
-    """Fill in the entries of a row, value by value; return their rounds, of entries from `start` on."""
+    """Fill in the entries of a row, value by value. Return their rounds, of entries from `start` on."""
     rounds: list[tuple[float, ...]] = []
     for index, number in enumerate(series.tolist()):
         item = combine.measurement(file, row, index, {})
@@ -179,7 +179,7 @@ def _entry(item: Measurement, series: int, code: int, names: Names) -> tuple[flo
 
 
 def _began(file: ResultsFile, row: RecordedRow, item: Measurement) -> float:
-    """Return the Unix time of a value's last round, s; NaN where it is unknown or there is no value."""
+    """Return the Unix time of a value's last round, s. NaN where it is unknown or there is no value."""
     if item.seconds is None:
         return np.nan
     rounds = file.rounds.get((row.benchmark, item.key.implementation, item.key.case))

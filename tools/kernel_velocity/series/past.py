@@ -167,7 +167,7 @@ class Past:
         }
 
     def flop(self, key: SeriesKey) -> float | None:
-        """Return the floating-point operations per call of a series; None where unknown."""
+        """Return the floating-point operations per call of a series. None where unknown."""
         benchmark = self.benchmarks.get(key.benchmark)
         return None if benchmark is None else benchmark.flop.get(key.case)
 
@@ -175,7 +175,7 @@ class Past:
         """Return a digest of the contents of `columns`, the same for any cache that numbers texts differently.
 
         Args:
-            first: entry. last: entry behind the last; None: to the end.
+            first: entry. last: entry behind the last. None: to the end.
         """
         whole = self.layout.part(self.layout.numbers[key])
         part = slice(whole.start + first, whole.stop if last is None else whole.start + last)
@@ -223,13 +223,13 @@ class Past:
         )
 
     def last_measured(self, key: SeriesKey) -> float | None:
-        """Return the Unix time, s, at which a series was last measured; None where unknown."""
+        """Return the Unix time, s, at which a series was last measured. None where unknown."""
         began = float(self._began[self.layout.numbers[key]])
         return None if math.isnan(began) else began
 
     @cached_property
     def _began(self) -> FloatArray:
-        """When each series of the layout was last measured, Unix time, s; NaN where unknown."""
+        """When each series of the layout was last measured, Unix time, s. NaN where unknown."""
         began = np.full(len(self.layout.keys), np.nan)
         for number in range(len(self.layout.keys)):
             part = self.layout.part(number, on_line=False)
@@ -274,7 +274,7 @@ class Past:
         return history.build(self)
 
     def change_points(self, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, tuple[ChangePoint, ...]]:
-        """Return the change points of some of `keys`; their indices are entries of the series' columns."""
+        """Return the change points of some of `keys`. Their indices are entries of the series' columns."""
         return self.finder.of(keys)
 
     @cached_property
@@ -311,9 +311,9 @@ def open(  # noqa: A001 - `past.open(...)` reads like what it does
 
     Args:
         results: asv's results directory. repository: a folder of the repository.
-        folder: of the cache; None: `FOLDER` beside the results directory. Where it cannot be used, everything is read,
+        folder: of the cache. None: `FOLDER` beside the results directory. Where it cannot be used, everything is read,
             and a note says so.
-        commits: full SHAs; with them, only these commits are read, without the cache and without adjusted times, which
+        commits: full SHAs. With them, only these commits are read, without the cache and without adjusted times, which
             need the whole history.
 
     Raises:
@@ -377,7 +377,7 @@ def _ranked(numbers: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
 
 
 def _digests(numbers: Numbers[Any], used: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """Return a digest of the thing of every used number, shape (numbers + 1,); 0 for NOTHING."""
+    """Return a digest of the thing of every used number, shape (numbers + 1,). 0 for NOTHING."""
     is_used = np.zeros(len(numbers.things) + 1, np.bool_)
     is_used[used] = True
     digests = np.zeros(len(is_used), np.uint64)

@@ -54,7 +54,7 @@ def update(cache: Cache, results: Path, commits: Collection[str] | None = None) 
     """Read the files that changed, and remove those that are gone. `cache.save` makes it last.
 
     Args:
-        commits: full SHAs; with them, no results file of another commit is read, nor any machine without one.
+        commits: full SHAs. With them, no results file of another commit is read, nor any machine without one.
 
     Raises:
         ResultsError: `results` is no directory.

@@ -96,7 +96,7 @@ def superseded(histories: Iterable[SeriesHistory]) -> tuple[Superseded, ...]:
 
 
 def current(histories: Iterable[SeriesHistory]) -> tuple[SeriesHistory, ...]:
-    """Return the history of each slot that was measured last; of unknown times, that of the newest commit."""
+    """Return the history of each slot that was measured last. Of unknown times, that of the newest commit."""
     newest: dict[Slot, SeriesHistory] = {}
     for history in histories:
         other = newest.get(history.identity.slot)
@@ -156,7 +156,7 @@ def renamed(histories: Iterable[SeriesHistory], here: str) -> tuple[str, ...]:
 
 
 def _kind(facts: Mapping[str, str]) -> str | None:
-    """Return the CPU and GPUs of a machine; None where they are unknown."""
+    """Return the CPU and GPUs of a machine. None where they are unknown."""
     gpus = [text.partition(";")[0] for text in facts.get("gpu", "").split(" | ")]  # what limits each is behind it
     return ", ".join(filter(None, [facts.get("cpu"), *gpus])) or None
 

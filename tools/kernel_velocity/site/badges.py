@@ -71,7 +71,7 @@ def _newest(site: Site, benchmark: str) -> tuple[Place, Measurement, Measurement
 
 
 def _badge(site: Site, place: Place, now: Measurement, before: Measurement | None) -> dict[str, object]:
-    """Return what the template shows of a measured value; lengths in px."""
+    """Return what the template shows of a measured value. Lengths in px."""
     key = now.key
     kernel, device, _ = text.parts(key.benchmark)
     change = None if before is None else changes.compare(now, before)
@@ -85,7 +85,7 @@ def _badge(site: Site, place: Place, now: Measurement, before: Measurement | Non
 
 
 def _efficiency(site: Site, place: Place, device: str, item: Measurement) -> str:
-    """Return the share of what the machine allows; "" where its ceilings or the work are not known."""
+    """Return the share of what the machine allows. "" where its ceilings or the work are not known."""
     roofs = site.roofs(place, device, item.commit)
     if roofs is None or item.seconds is None:
         return ""
@@ -96,7 +96,7 @@ def _efficiency(site: Site, place: Place, device: str, item: Measurement) -> str
 
 
 def _box(words: str, start: int, colour: str) -> dict[str, Any]:
-    """Return one half of a badge; its letters are set to `length`, whatever font there is."""
+    """Return one half of a badge. Its letters are set to `length`, whatever font there is."""
     length = width(words) * SIZE / 1000
     whole = round(length) + 2 * EDGE
     middle = f"{start + whole / 2:g}"

@@ -37,7 +37,7 @@ Rounds = Mapping[lines.Series, Sequence[Round]]  # by benchmark, implementation,
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Results, history and findings; what does not fit in memory is read when it is asked for."""
+    """Results, history and findings. What does not fit in memory is read when it is asked for."""
 
     results: Path
     repository: Path
@@ -62,7 +62,7 @@ class Site:
 
     @property
     def line(self) -> tuple[str, ...]:
-        """The first-parent line of HEAD, oldest first; `Columns.place` counts along it."""
+        """The first-parent line of HEAD, oldest first. `Columns.place` counts along it."""
         return self.past.line
 
     @property
@@ -72,7 +72,7 @@ class Site:
 
     @cached_property
     def tags(self) -> Mapping[str, tuple[str, ...]]:
-        """SHA -> the names of its tags, for commits on `line`; a release branch's tags are not."""
+        """SHA -> the names of its tags, for commits on `line`. A release branch's tags are not."""
         return {sha: names for sha, names in self.past.repository.tags.items() if sha in self.order}
 
     def tags_of(self, sha: str) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ class Site:
         return {key: one for key, one in self.past.tracked.items() if key.benchmark.rpartition(".")[2] in TRACKED}
 
     def at(self, commit: str) -> tuple[Measurement, ...]:
-        """Return everything measured of a commit, on all machines; also of one beside the first-parent line."""
+        """Return everything measured of a commit, on all machines. Also of one beside the first-parent line."""
         return tuple(self.past.at(commit))
 
     @cached_property
@@ -154,7 +154,7 @@ class Site:
         return self._verdicts[0]
 
     def commit(self, sha: str) -> Commit | None:
-        """Return a commit that has a result or that a finding names; None where the repository does not have it."""
+        """Return a commit that has a result or that a finding names. None where the repository does not have it."""
         return self.commits.get(sha) or self._named.get(sha)
 
     def evidence(self, finding: str) -> tuple[Mapping[str, Evidence], tuple[str, ...]]:
@@ -162,7 +162,7 @@ class Site:
         return self._kept[finding]
 
     def roofs(self, place: Place, device: str, commit: str | None = None) -> Roofs | None:
-        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings; see `roof_choice`."""
+        """Return the roofs of a machine's device ("Cpu", "Cuda") from its recorded ceilings. See `roof_choice`."""
         return self.roof_choice(place, device, commit).roofs
 
     def roof_choice(self, place: Place, device: str, commit: str | None = None) -> Choice:
@@ -179,7 +179,7 @@ class Site:
         return self._ceilings[asked]
 
     def sessions(self, place: Place) -> Sessions:
-        """Return (commit, what the machine was) of a place's sessions, oldest first; one without news left none."""
+        """Return (commit, what the machine was) of a place's sessions, oldest first. One without news left none."""
         if place not in self._sessions:
             self._sessions[place] = self.past.sessions(place.machine, place.environment)
         return self._sessions[place]
@@ -191,7 +191,7 @@ class Site:
         return tuple((file.commit, SessionFacts(began=0.0, facts=file.hardware)) for file in ordered)
 
     def has_rounds(self, place: Place, commit: str) -> bool:
-        """Return whether there is telemetry of a commit; of what, `rounds_at` says."""
+        """Return whether there is telemetry of a commit. Of what, `rounds_at` says."""
         return self._telemetry(place, commit).exists()
 
     def signature(self, place: Place, commit: str) -> str:
@@ -231,11 +231,11 @@ class Site:
 
 
 def read(results: Path, repository: Path, cache: Path | None = None) -> Site:
-    """Read a results directory and its repository; of the results only what changed since they were read last.
+    """Read a results directory and its repository. Of the results only what changed since they were read last.
 
     Args:
         results: asv's results directory. repository: a folder of the repository.
-        cache: the folder of the cache; None: the usual one beside the results directory.
+        cache: the folder of the cache. None: the usual one beside the results directory.
 
     Raises:
         ResultsError: `results` is no directory.

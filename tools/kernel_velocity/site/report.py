@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Write the site; print notes to `err`, one line each, and the address of the index to `out`."""
+    """Write the site. Print notes to `err`, one line each, and the address of the index to `out`."""
     summary = write_site(results=args.results, repository=args.repository, out=args.out, cache=args.cache)
     for note in summary.notes:
         print(f"note: {note}", file=err)
@@ -86,7 +86,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
         results: asv's results directory.
         repository: a folder of the repository whose commits were measured.
         out: the site's folder, made if it does not exist. Files of other origin in it are left alone.
-        cache: the cache folder; None: the usual one beside the results directory.
+        cache: the cache folder. None: the usual one beside the results directory.
 
     Raises:
         ResultsError: `results` is no directory, or `out` is a file.
@@ -114,7 +114,7 @@ def write_site(*, results: Path, repository: Path, out: Path, cache: Path | None
 
 
 def _remove_leftovers(new: Path) -> None:
-    """Remove the folders of killed reports beside a new one's; a younger folder may be a running report's."""
+    """Remove the folders of killed reports beside a new one's. A younger folder may be a running report's."""
     for other in new.parent.glob(f"{NEW}*"):
         with contextlib.suppress(FileNotFoundError):  # that report has just ended
             if other.is_dir() and new.stat().st_mtime - other.stat().st_mtime > LONGEST:
@@ -130,7 +130,7 @@ def _makers() -> str:
 
 
 class _CompiledTemplates(jinja2.FileSystemBytecodeCache):
-    """Compiled templates in a folder; templates that cannot be written there are compiled at every report."""
+    """Compiled templates in a folder. Templates that cannot be written there are compiled at every report."""
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Write a compiled template."""
@@ -142,7 +142,7 @@ def page_templates(cache: Path | None = None) -> jinja2.Environment:
     """Return the page templates: undefined names are errors, text is escaped.
 
     Args:
-        cache: the cache folder, for compiled templates; None or a folder that cannot be made: they are not kept.
+        cache: the cache folder, for compiled templates. None or a folder that cannot be made: they are not kept.
     """
     compiled = None
     if cache is not None:
@@ -173,7 +173,7 @@ def links(page: str) -> list[tuple[str, str, str]]:
 
 
 def _make_all(site: Site, writer: Writer) -> None:
-    """Make the site; a large site in two processes, which take the parts in turn."""
+    """Make the site. A large site in two processes, which take the parts in turn."""
     for source in (*sorted((TEMPLATES / "static").iterdir()), documents.script()):  # no CDN: Bokeh's script, too
         writer.add(f"static/{source.name}", source.read_bytes())
     parts = [*LARGE, *SMALL, *kernel.parts(site)]  # the largest first, so that no process waits long for the other

@@ -1,16 +1,16 @@
 """The trends as data files: the commits, an index of the series, and each series in two files.
 
-- `data/commits`: the commits of the first-parent line that have a result, oldest first, and where they were measured;
-- `data/series-index`: machines with their environments, and every series with a trend, by the name of its file;
+- `data/commits`: the commits of the first-parent line that have a result, oldest first, and where they were measured.
+- `data/series-index`: machines with their environments, and every series with a trend, by the name of its file.
 - `data/series-<16 hex>`: a series as columns, one entry per commit that has a result of it, oldest first, without the
-  newest commits: `newest` names the file that continues it;
+  newest commits: `newest` names the file that continues it.
 - `data/newest-<16 hex>`: the newest entries, in the same columns, of all series of a benchmark at a place.
 
 So one more commit writes a file for each benchmark, not for each series. A series' own file is written again when STEP
 more commits were measured, and when its adjusted times are fitted anew (at every eighth more of history). `before`
 says in both files how many of `data/commits` the series' own file covers.
 
-Unknown is null. Times are in seconds per call, to DIGITS digits; FLOP and bytes are per call.
+Unknown is null. Times are in seconds per call, to DIGITS digits. FLOP and bytes are per call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _POWERS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # of ten
 
 
 def build(site: Site) -> Iterator[DataFile]:
-    """Yield the data files; that of a series is made only if the series changed."""
+    """Yield the data files. That of a series is made only if the series changed."""
     yield DataFile(name="commits", value=commits(site))
     yield DataFile(name="series-index", value=index(site))
     edge, encoder = edge_of(site), Encoder(site.line)
@@ -211,7 +211,7 @@ def _remarks(columns: Columns) -> Mapping[str, tuple[str, ...]]:
 
 
 def significant(values: FloatArray) -> FloatArray:
-    """Return positive values rounded to DIGITS digits; what is not finite stays as it is (orjson makes it null).
+    """Return positive values rounded to DIGITS digits. What is not finite stays as it is (orjson makes it null).
 
     An integer divided by a power of ten, both exact, is the double nearest to that decimal, so it is written with
     these digits and no more.

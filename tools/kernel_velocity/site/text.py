@@ -36,7 +36,7 @@ _ROUNDS = re.compile(r"\d+(?= of \d+ rounds)|(?<= of )\d+(?= rounds)|(?<= rounds
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One value of a table; empty where there is nothing to show."""
+    """One value of a table. Empty where there is nothing to show."""
 
     text: str
     detail: str = ""  # interval and time
@@ -133,7 +133,7 @@ def places(machines: Sequence[Machine], pairs: Iterable[tuple[str, str]]) -> tup
 
 
 def details_of(machine: Machine) -> tuple[tuple[str, str], ...]:
-    """Return what asv recorded of a machine, with words for its keys; memory in GiB where asv wrote bytes."""
+    """Return what asv recorded of a machine, with words for its keys. Memory in GiB where asv wrote bytes."""
     words = {"ram": "memory", "num_cpu": "CPUs", "arch": "architecture"}
 
     def value(key: str, text: str) -> str:
@@ -144,7 +144,7 @@ def details_of(machine: Machine) -> tuple[tuple[str, str], ...]:
 
 
 def place_on_axes(benchmarks: Mapping[str, Benchmark], key: SeriesKey) -> tuple[tuple[int, str], tuple[int, str]]:
-    """Return a sort key: the series' position on its benchmark's axes, implementation first; unknown names last."""
+    """Return a sort key: the series' position on its benchmark's axes, implementation first. Unknown names last."""
 
     def rank(name: str, axis: Sequence[str]) -> tuple[int, str]:
         return (axis.index(name) if name in axis else len(axis), name)
@@ -216,7 +216,7 @@ def absent() -> Cell:
 
 
 def rate(item: Measurement) -> str:
-    """Return the rate of a measured value; its time where the FLOPs are unknown."""
+    """Return the rate of a measured value. Its time where the FLOPs are unknown."""
     if item.seconds is None:
         raise ValueError("a value that was not measured has no rate")
     return units.seconds(item.seconds) if item.gflops is None else units.rate(item.gflops, item.key.rate_unit)
@@ -233,24 +233,24 @@ def remarks(outcome: Outcome, reason: str | None, warnings: Sequence[str]) -> tu
 
 
 def change(value: Change | None) -> str:
-    """Return a change in words: "≈ 1.2% faster"; empty where there is nothing to compare with."""
+    """Return a change in words: "≈ 1.2% faster". Empty where there is nothing to compare with."""
     return "" if value is None else change_text(value.ratio, value.is_distinct)
 
 
 def tone(value: Change | None) -> str:
-    """Return the colour class of a change; empty where there is nothing to compare with."""
+    """Return the colour class of a change. Empty where there is nothing to compare with."""
     return "" if value is None else tone_of(value.ratio, value.is_distinct)
 
 
 def change_text(ratio: float, is_distinct: bool) -> str:
-    """Return a ratio of speeds, new over old, in words; empty for NaN."""
+    """Return a ratio of speeds, new over old, in words. Empty for NaN."""
     if isnan(ratio):
         return ""
     return units.change(ratio) if is_distinct or ratio == 1 else f"{UNSURE} {units.change(ratio)}"
 
 
 def tone_of(ratio: float, is_distinct: bool) -> str:
-    """Return the colour class of a ratio of speeds, new over old; empty for NaN."""
+    """Return the colour class of a ratio of speeds, new over old. Empty for NaN."""
     if isnan(ratio):
         return ""
     if not is_distinct or ratio == 1:
@@ -287,7 +287,7 @@ def cells(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield text, detail, change and tone of a `Cell` for each result: rate with interval, time and change.
 
-    A site shows 100,000 results, so it takes columns. All have shape (results,); unknown is NaN.
+    A site shows 100,000 results, so it takes columns. All have shape (results,). Unknown is NaN.
 
     Args:
         outcome: index into OUTCOMES. seconds, low, high: time per call and its interval. flop: per call.
@@ -305,7 +305,7 @@ def cells(
 
 
 def _interval(low: float, high: float, flop: float, unit: str) -> str:
-    """Return "11.9 to 12.4 GFLOPS"; times where the FLOPs are unknown; "" for an unknown interval."""
+    """Return "11.9 to 12.4 GFLOPS". Times where the FLOPs are unknown. "" for an unknown interval."""
     if isnan(low) or isnan(high):
         return ""
     if isnan(flop):

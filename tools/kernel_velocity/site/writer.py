@@ -111,7 +111,7 @@ class Writer:
             self.add(names[1], b"KV.put(" + orjson.dumps(data.name) + b"," + text + b");\n", inputs)
 
     def add(self, name: str, content: bytes, inputs: str = "") -> None:
-        """Add a file; it is written only if the site does not have it already."""
+        """Add a file. It is written only if the site does not have it already."""
         entry = Entry(size=len(content), digest=hashlib.sha256(content).hexdigest(), inputs=inputs)
         before = self._before.get(name)
         if before is None or (before.digest, self._sizes[name]) != (entry.digest, entry.size):
@@ -125,7 +125,7 @@ class Writer:
         return hashlib.sha256(json.dumps([self.makers, template, inputs]).encode()).hexdigest()
 
     def _is_unchanged(self, names: Iterable[str], inputs: str) -> bool:
-        """Return whether the site has files of these inputs in the size they were written in; if so, list them."""
+        """Return whether the site has files of these inputs in the size they were written in. If so, list them."""
         entries = {name: self._before.get(name) for name in names}
         for name, entry in entries.items():
             if not inputs or entry is None or (entry.inputs, entry.size) != (inputs, self._sizes[name]):
@@ -134,7 +134,7 @@ class Writer:
         return True
 
     def part(self) -> Writer:
-        """Return a writer for another process, into the same folder; `add_part` takes its fields back."""
+        """Return a writer for another process, into the same folder. `add_part` takes its fields back."""
         part = copy.copy(self)
         part.files, part.fresh, part.made = {}, [], 0
         return part
@@ -167,7 +167,7 @@ class Writer:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return JSON in UTF-8; NaN becomes null, and half of a surrogate pair, which UTF-8 cannot hold, "?"."""
+    """Return JSON in UTF-8. NaN becomes null, and half of a surrogate pair, which UTF-8 cannot hold, "?"."""
     options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     try:
         return orjson.dumps(value, option=options)
@@ -184,7 +184,7 @@ def _encodable(value: Any) -> Any:
 
 
 def _sizes(out: Path, folders: Iterable[str]) -> dict[str, int]:
-    """Return the sizes of the files in some folders of a site, bytes, by name; folders outside of it are skipped."""
+    """Return the sizes of the files in some folders of a site, bytes, by name. Folders outside of it are skipped."""
     sizes = {}
     for folder in folders:
         path = (out / folder).resolve()
@@ -196,7 +196,7 @@ def _sizes(out: Path, folders: Iterable[str]) -> dict[str, int]:
 
 
 def _read_manifest(out: Path) -> dict[str, Entry | None]:
-    """Return the files of an older site; None for one of which the manifest says nothing that can be used."""
+    """Return the files of an older site. None for one of which the manifest says nothing that can be used."""
     path = out / MANIFEST
     if not path.exists():
         return {}

@@ -48,7 +48,7 @@ def deviations(controls: Sequence[Logs], centres: Sequence[float] | None = None)
 
     Args:
         controls: log seconds.
-        centres: one per control; by default the medians of the given rounds.
+        centres: one per control. By default the medians of the given rounds.
     """
     by_round: dict[RoundKey, list[float]] = {}
     for control, middle in zip(controls, map(centre, controls) if centres is None else centres, strict=True):
@@ -85,7 +85,7 @@ def slopes(series: Logs, signals: Sequence[Logs], code: Code = NO_CODE) -> tuple
     prior about 0 whose variance is estimated by b^2. It is near 1 where the signal explains the series, else near 0.
 
     Returns:
-        one slope per signal, 0 where it is not used; None where nothing was fitted.
+        one slope per signal, 0 where it is not used. None where nothing was fitted.
     """
     keys = [key for key in series if all(key in signal for signal in signals)]
     shrunk = np.zeros(len(signals))
@@ -103,7 +103,7 @@ def slopes(series: Logs, signals: Sequence[Logs], code: Code = NO_CODE) -> tuple
 
 
 def _shrunk(x: FloatArray, y: FloatArray, freedom: int) -> tuple[FloatArray, float] | None:
-    """Return (shrunk slopes, share explained); None where the columns of x are collinear, or y is constant."""
+    """Return (shrunk slopes, share explained). None where the columns of x are collinear, or y is constant."""
     fitted, weights = _huber_positive(x, y)
     gram = (x * weights[:, None]).T @ x
     if not x.size or np.linalg.matrix_rank(gram) < x.shape[1] or not y.any() or freedom < 1:

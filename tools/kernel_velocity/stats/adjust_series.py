@@ -32,7 +32,7 @@ class Timed(Protocol):
 
     @property
     def time(self) -> float:
-        """When it began; only the order of a launch's rounds counts."""
+        """When it began. Only the order of a launch's rounds counts."""
 
     @property
     def estimate(self) -> float:
@@ -67,7 +67,7 @@ class Fitted:
 def adjusted(
     recorded: Mapping[Place, Rounds], code: Mapping[Place, Code] = MappingProxyType({})
 ) -> dict[Place, Mapping[str, list[float]]]:
-    """Return, for each series and commit, the adjusted estimates of its rounds, s; see `fitted`."""
+    """Return, for each series and commit, the adjusted estimates of its rounds, s. See `fitted`."""
     return {place: series.estimates for place, series in fitted(recorded, code).items()}
 
 
@@ -107,11 +107,11 @@ def _of(rounds: Rounds, commits: Iterable[str]) -> Rounds:
 
 
 def fit(rounds: Rounds, controls: Logs, code: Code, method: str) -> Fit | None:
-    """Return how a series is adjusted; None where it moves with no signal.
+    """Return how a series is adjusted. None where it moves with no signal.
 
     Args:
         rounds: those of its basis.
-        controls: deviations of its controls in the same rounds (`witnessed`); used only where no gauge was read.
+        controls: deviations of its controls in the same rounds (`witnessed`). Used only where no gauge was read.
         code: what it ran at its commits, where that is known.
         method: hash of the method that timed it.
     """
@@ -175,7 +175,7 @@ def seconds_of(key: SeriesKey) -> tuple[str, ...]:
 
 
 def _logs(rounds: Rounds, *names: str) -> dict[str, dict[RoundKey, float]]:
-    """Return the logarithms of some fields of the rounds, in s; rounds of one launch are numbered by their time."""
+    """Return the logarithms of some fields of the rounds, in s. Rounds of one launch are numbered by their time."""
     values: dict[str, dict[RoundKey, float]] = {name: {} for name in names}
     for commit, items in rounds.items():
         counts: dict[str, int] = {}

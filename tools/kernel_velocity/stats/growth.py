@@ -9,7 +9,7 @@ ALWAYS_ANEW = 16  # with up to so many entries it is recomputed every time
 
 
 def grown(size: int) -> int:
-    """Return the largest term up to `size` of the sequence 16, 18, 20, 22, ... that grows by 1/8; below it `size`."""
+    """Return the largest term up to `size` of the sequence 16, 18, 20, 22, ... that grows by 1/8. Below it `size`."""
     term = min(size, ALWAYS_ANEW)
     while term >= ALWAYS_ANEW and term + term // GROWTH <= size:
         term += term // GROWTH

@@ -19,7 +19,7 @@ ROUNDING = 1e-6  # of a bin: samples nearer to each other are one value; ticks s
 
 
 def correlogram(rounds: Sequence[FloatArray]) -> tuple[list[int], list[float]]:
-    """Return lags from 1 and the rounds' mean autocorrelation at each; empty if no round has enough samples."""
+    """Return lags from 1 and the rounds' mean autocorrelation at each. Empty if no round has enough samples."""
     long = [samples for samples in rounds if samples.size >= MIN_SAMPLES]
     means: dict[int, float] = {}
     for lag in range(1, min([LAGS, *(samples.size // 4 for samples in long)]) + 1):
@@ -95,7 +95,7 @@ def outliers(samples: Samples) -> Outliers | None:
 
 
 def modality(samples: Samples) -> float | None:
-    """Return the mvalue: a histogram's summed ups and downs over its highest bin; 2 for one mode, 4 for two alike.
+    """Return the mvalue: a histogram's summed ups and downs over its highest bin. 2 for one mode, 4 for two alike.
 
     Brendan Gregg's (Frequency Trails: Modes and Modality, brendangregg.com/FrequencyTrails/modes.html), the largest
     over bin sizes from Freedman and Diaconis' (1981) doubled up to the range, without Tukey's outliers. None of fewer

@@ -54,7 +54,7 @@ class Obstacle(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One series compared between two commits. Unknown is None; ratios are time after / time before."""
+    """One series compared between two commits. Unknown is None. Ratios are time after / time before."""
 
     answer: Answer
     reason: str
@@ -103,8 +103,8 @@ def compare(
     Args:
         before: log seconds per call, one of each round, at least 7.
         after: as many.
-        floor: relative change that counts; at least FLOOR is taken.
-        adjusted: whether the values are adjusted; it becomes a field of the result.
+        floor: relative change that counts. At least FLOOR is taken.
+        adjusted: whether the values are adjusted. It becomes a field of the result.
     """
     a, b = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     floor = max(floor, FLOOR)

@@ -1,4 +1,4 @@
-"""Times of implementations with errors, their speed-ups with errors, and figures of samples. Pure; seconds."""
+"""Times of implementations with errors, their speed-ups with errors, and figures of samples. Pure. Seconds."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Timing:
 
     @property
     def half_width(self) -> float | None:
-        """The larger side of the interval, relative to the time; None without an interval."""
+        """The larger side of the interval, relative to the time. None without an interval."""
         return larger_side(self.seconds, self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedUp:
-    """The speed-up of one implementation over another; below 1, `faster` is the slower one."""
+    """The speed-up of one implementation over another. Below 1, `faster` is the slower one."""
 
     faster: str  # the implementation whose time divides
     slower: str
@@ -41,13 +41,13 @@ class SpeedUp:
 
     @property
     def clear(self) -> bool | None:
-        """Whether the ratio differs from 1 by more than CLEAR errors; None without an error."""
+        """Whether the ratio differs from 1 by more than CLEAR errors. None without an error."""
         return None if self.error is None else abs(self.ratio - 1) > CLEAR * self.error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Figures of samples, s; `deviation` (n - 1) is None for one sample."""
+    """Figures of samples, s. `deviation` (n - 1) is None for one sample."""
 
     mean: float
     deviation: float | None
@@ -59,7 +59,7 @@ class Spread:
 
 
 def larger_side(seconds: float, interval: Interval | None) -> float | None:
-    """Return the larger distance of an interval's ends (s) from the value, relative to it; None without an interval."""
+    """Return the larger distance of an interval's ends (s) from the value, relative to it. None without an interval."""
     return None if interval is None else max(interval.high - seconds, seconds - interval.low) / seconds
 
 
@@ -99,7 +99,7 @@ def pairwise(times: Mapping[str, Timing], reference: str | None = None) -> Itera
 
 
 def overhead(function: float | None, seconds: float) -> float | None:
-    """Return the s per call of a whole function outside its kernel; None if the function was not measured.
+    """Return the s per call of a whole function outside its kernel. None if the function was not measured.
 
     Both are measured, so that noise can make a small overhead negative.
     """
@@ -130,7 +130,7 @@ def spread(samples: Sequence[float]) -> Spread:
 def histogram(samples: Sequence[float], bins: int) -> tuple[int, ...]:
     """Return the counts of samples in `bins` equal parts from the least to the 99th percentile.
 
-    Samples above that percentile count in the last part; if all are equal, they are in the first.
+    Samples above that percentile count in the last part. If all are equal, they are in the first.
 
     Raises:
         ValueError: no samples, or no bins.

@@ -1,6 +1,6 @@
-"""Test whether two sets of round estimates differ. Pure; log seconds in, p values and booleans out.
+"""Test whether two sets of round estimates differ. Pure. Log seconds in, p values and booleans out.
 
-Sets differ under two conditions: by more than chance within the sessions allows (the exact Mann-Whitney test; with few
+Sets differ under two conditions: by more than chance within the sessions allows (the exact Mann-Whitney test, with few
 rounds, where it cannot reach its threshold, Welch's t test), and in their medians by more than identical code does
 between sessions: the floor of the series.
 """

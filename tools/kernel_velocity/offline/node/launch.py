@@ -1,6 +1,6 @@
 """On the node: finds the Python that has PyTorch, sets up beside it, and hands over to `kv offline run`.
 
-Started by `run` under any Python from 3.8 on, with nothing installed and nothing in the environment; imports nothing
+Started by `run` under any Python from 3.8 on, with nothing installed and nothing in the environment. Imports nothing
 of ours. What it makes lies in the work folder: a clone of the bundle, and a virtual environment that has the carried
 wheels and borrows PyTorch's site folders by a path file. Nothing is installed into PyTorch's own environment.
 """
@@ -91,7 +91,7 @@ def matching(patterns: Any) -> list[str]:
 
 
 def candidates(named: str | None) -> list[str]:
-    """Return the Pythons to look for PyTorch in, the likeliest first; the one that was named alone."""
+    """Return the Pythons to look for PyTorch in, the likeliest first. The one that was named alone."""
     if named is not None:
         return [os.path.abspath(named)]  # noqa: PTH100 - resolve() would leave a virtual environment through its link
     active = [os.environ[name] + "/bin/python3" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
@@ -146,7 +146,7 @@ def variables(work: Path, python: str, user_base: str) -> dict[str, str]:
 
 
 def cuda_home() -> str | None:
-    """Return the CUDA toolkit's folder: the one that is named, or the usual ones; None where there is none."""
+    """Return the CUDA toolkit's folder: the one that is named, or the usual ones. None where there is none."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     nvcc = shutil.which("nvcc")
     beside = [str(Path(nvcc).resolve().parents[1])] if nvcc else []
@@ -167,7 +167,7 @@ def command(args: list[str], environ: dict[str, str], cwd: Path) -> None:
 
 
 def check_out(repo: Path, head: str, environ: dict[str, str]) -> None:
-    """Bring the bundle's newest commit into the clone; what is recorded there stays."""
+    """Bring the bundle's newest commit into the clone. What is recorded there stays."""
     if shutil.which("git", path=environ["PATH"]) is None:
         fail("git is not installed on this node: asv needs it; install it, or take an image that has it")
     repo.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def check_out(repo: Path, head: str, environ: dict[str, str]) -> None:
 
 
 def take_lock(work: Path) -> None:
-    """Keep the work folder to this run, or fail; the file stays open, also in what this process becomes."""
+    """Keep the work folder to this run, or fail. The file stays open, also in what this process becomes."""
     descriptor = os.open(work / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

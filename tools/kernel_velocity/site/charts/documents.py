@@ -28,17 +28,17 @@ class Documents:
     """The documents of a site, stored from one report to the next."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Take the cache's folder; without one every document is made."""
+        """Take the cache's folder. Without one every document is made."""
         maker = hashlib.sha256(cache.code("harness", "site").encode() + script().read_bytes()).hexdigest()
         self._answers = Answers(folder, "charts", maker)
         self._got: dict[str, Markup] = {}
 
     def get(self, name: str, parameters: object, make: Callable[[], Document], *, first: int = FIRST) -> Markup:
-        """Return a document as JSON for a script element of a page; `make` is called where it is not stored.
+        """Return a document as JSON for a script element of a page. `make` is called where it is not stored.
 
         Args:
             name: what it draws. parameters: everything else that it follows from: equal texts, equal documents.
-            first: the number of its first model; those of a page's documents have to differ.
+            first: the number of its first model. Those of a page's documents have to differ.
         """
         key = repr((name, parameters, first))
         if key not in self._got:

@@ -16,7 +16,7 @@ NEUTRAL = "#80849a"
 
 
 def colours(implementations: tuple[str, ...]) -> dict[str, str]:
-    """Return the colour of every implementation; a known one has the same colour on every page."""
+    """Return the colour of every implementation. A known one has the same colour on every page."""
     others = [name for name in implementations if name not in COLOURS]
     further = {name: _OTHERS[index % len(_OTHERS)] for index, name in enumerate(others)}
     return {name: COLOURS.get(name) or further[name] for name in implementations}

@@ -55,7 +55,7 @@ def axes(
     """Return an empty plot whose axes hold some points (FLOP/B and FLOP/s) and the roofs.
 
     Args:
-        peaks: FLOP/s by dtype. dtypes: of the points; the ridges of other dtypes may lie outside.
+        peaks: FLOP/s by dtype. dtypes: of the points. The ridges of other dtypes may lie outside.
     """
     slopes = [bandwidth for _, bandwidth in _slopes(roofs)]
     xs = [intensity for intensity in intensities if intensity > 0]
@@ -87,7 +87,7 @@ def draw_roofs(plot: figure, roofs: Roofs, peaks: Mapping[str, float], dtypes: C
     """Draw the slope of every measured bandwidth up to the highest peak, and a level line for every peak.
 
     Args:
-        peaks: FLOP/s by dtype. dtypes: of the points; the level lines of other dtypes are fainter.
+        peaks: FLOP/s by dtype. dtypes: of the points. The level lines of other dtypes are fainter.
     """
     left, right = plot.x_range.start, plot.x_range.end
     highest, slopes = max(peaks.values(), default=None), _slopes(roofs)
@@ -121,7 +121,7 @@ def _name_slopes(plot: figure, slopes: Sequence[tuple[str, float]]) -> None:
 
 
 def _name_peaks(plot: figure, peaks: Sequence[tuple[str, float]]) -> None:
-    """Write the labels of the level lines, highest first; lines that lie close share one.
+    """Write the labels of the level lines, highest first. Lines that lie close share one.
 
     "float32, float16 247 GFLOPS, tf32 300 GFLOPS": a phone has no room to repeat a rate.
     """

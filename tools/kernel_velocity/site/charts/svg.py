@@ -25,7 +25,7 @@ PADDING = 0.08  # of an axis, beyond its values
 def element(name: str, *children: str, **attributes: object) -> Markup:
     """Return an SVG element, without attributes that are empty.
 
-    A name that Python reserves ends in "_"; "_" within a name stands for "-".
+    A name that Python reserves ends in "_". "_" within a name stands for "-".
     """
     pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value != "")
     head = Markup("").join(Markup(f' {key}="') + escape(value) + Markup('"') for key, value in pairs)
@@ -34,17 +34,17 @@ def element(name: str, *children: str, **attributes: object) -> Markup:
 
 
 def figure(css: str, width: int, height: int, label: str, shapes: Iterable[Markup], *, title: bool = True) -> Markup:
-    """Return an SVG; `label` says what it shows to those who do not see it, as a title to those who point at it."""
+    """Return an SVG. `label` says what it shows to those who do not see it, as a title to those who point at it."""
     children = (element("title", escape(label)),) if title else ()
     box = f"0 0 {width} {height}"
     return element("svg", *children, *shapes, class_=css, viewBox=box, role="img", aria_label=label)
 
 
 def sparkline(values: Sequence[float], unit: str, *, commits: int | None = None) -> Markup:
-    """Return the trend of rates from zero, one rate per commit, oldest first; empty for fewer than two.
+    """Return the trend of rates from zero, one rate per commit, oldest first. Empty for fewer than two.
 
     Args:
-        commits: how many there are, if `values` has only the newest of them (POINTS or more); None: as many.
+        commits: how many there are, if `values` has only the newest of them (POINTS or more). None: as many.
     """
     if len(values) < 2:
         return Markup("")
@@ -65,7 +65,7 @@ def sparkline(values: Sequence[float], unit: str, *, commits: int | None = None)
 
 
 def history(values: Sequence[float | None], *, marked: Sequence[bool], level: float | None, label: str) -> Markup:
-    """Return values over sessions, oldest at the left; empty where fewer than two are known.
+    """Return values over sessions, oldest at the left. Empty where fewer than two are known.
 
     Args:
         values: None or not finite: missing, which breaks the line. marked: which values stand out.
@@ -96,7 +96,7 @@ class Axis:
         self.low, self.high, self._start, self._end = low, high, start, end
 
     def __call__(self, value: float) -> str:
-        """Return the coordinate of a value; one beyond the ends lies at the end."""
+        """Return the coordinate of a value. One beyond the ends lies at the end."""
         inside = min(max(value, self.low), self.high)
         return f"{self._start + (inside - self.low) / (self.high - self.low) * (self._end - self._start):.1f}"
 

@@ -2,12 +2,12 @@
 
 The same as data, for other tools: `data/commit-<first 12 digits of its hash>`.
 
-- `commit`, `page`, `parents`, `tags`; `last_tag`: the full SHA of the newest tagged commit before it, null for none;
-- `findings`: the ids of those that name it;
+- `commit`, `page`, `parents`, `tags`. `last_tag`: the full SHA of the newest tagged commit before it, null for none.
+- `findings`: the ids of those that name it.
 - `places`: for each machine and environment with a value of it, `values`: how many there are, `compared`: of how many
-  there is one before, and how many are `changed`: `faster`, `slower`, `without a time now`;
+  there is one before, and how many are `changed`: `faster`, `slower`, `without a time now`.
 - `changed`: the page's first table, in its order, as columns of equal length: what the value is of (`series` is its
-  data file), `outcome`, times in s per call, `finding`; and `before`, `tag`, `best`, each with the `commit` that it is
+  data file), `outcome`, times in s per call, `finding`, and `before`, `tag`, `best`, each with the `commit` that it is
   compared with, the `ratio` of speeds, new over old, and whether the two intervals are `overlapping`.
 
 What did not change is counted here, and held by the series' own files. null: unknown, or there is none.
@@ -102,10 +102,10 @@ class Maker:
         return {"page": self.page(sha)}
 
     def inputs(self, sha: str, *, neighbours: bool = True) -> str | None:
-        """Return a text that changes whenever a commit's page would; None for a commit beside the line.
+        """Return a text that changes whenever a commit's page would. None for a commit beside the line.
 
         Args:
-            neighbours: whether it links to the commits measured before and after it; its data do not.
+            neighbours: whether it links to the commits measured before and after it. Its data do not.
         """
         site, place = self.site, self.site.order.get(sha)
         if place is None:
@@ -208,7 +208,7 @@ class Maker:
         return RowMaker(commit=self.site.commits[sha], findings=affected, kernels=self._kernels)
 
     def _tag(self, sha: str) -> str:
-        """Return the name of the last tag before a commit; "" where there is none, or it is beside the line."""
+        """Return the name of the last tag before a commit. "" where there is none, or it is beside the line."""
         place = self.site.order.get(sha)
         tag = NO_TAG if place is None else int(self.line.tags[place])
         return "" if tag == NO_TAG else ", ".join(self.site.tags[self.site.line[tag]])
@@ -228,7 +228,7 @@ class Maker:
         return beside + "Changes are against the commit measured before it, which is not always its parent (footnotes)."
 
     def _section(self, sha: str, place: Place, values: Values, quiet: Values, rows: RowMaker) -> dict[str, Any]:
-        """Return what was measured of a commit on a machine; `quiet` are all values that did not change."""
+        """Return what was measured of a commit on a machine. `quiet` are all values that did not change."""
         return {
             "place": place,
             "lead": commit_values.summary(values),
@@ -238,7 +238,7 @@ class Maker:
         }
 
     def _build(self, place: Place, sha: str) -> dict[str, Any] | None:
-        """Return how a commit was built on a machine, what that machine was, and what of it is new; None: unknown.
+        """Return how a commit was built on a machine, what that machine was, and what of it is new. None: unknown.
 
         New since the newest commit before it of which a session is known.
         """
@@ -310,7 +310,7 @@ class RowMaker:
     notes: Footnotes = field(default_factory=Footnotes)
 
     def finding_of(self, key: SeriesKey) -> tuple[Finding, Affected] | None:
-        """Return the finding that a series shows, and how much; None for none."""
+        """Return the finding that a series shows, and how much. None for none."""
         return self.findings.get(identity.of(key, None).slot) if self.findings else None
 
     def is_first(self, values: Values) -> Truth:
@@ -320,13 +320,13 @@ class RowMaker:
         return values.changed | np.array([self.finding_of(key) is not None for key in values.keys], np.bool_)
 
     def ordered(self, values: Values) -> Values:
-        """Return what changed in order: findings first, the surest of them; then the largest change."""
+        """Return what changed in order: findings first, the surest of them. Then the largest change."""
         columns = (values.outcome.tolist(), values.changed.tolist(), values.before.ratio.tolist())
         ranks = list(map(self._rank, values.keys, *columns))
         return values[np.array(sorted(range(len(values)), key=ranks.__getitem__), np.intp)]
 
     def _rank(self, key: SeriesKey, outcome: int, changed: bool, ratio: float) -> tuple[int, float]:
-        """Return a sort key; a value that is gone changed most."""
+        """Return a sort key. A value that is gone changed most."""
         shown = self.finding_of(key)
         if shown is not None:
             finding, affected = shown
@@ -392,11 +392,11 @@ class RowMaker:
             yield self.notes.marks(remarks)
 
     def _href(self, kernel: str, device: str, href: str) -> str:
-        """Return an address on a kernel's page; "" where there is no such page."""
+        """Return an address on a kernel's page. "" where there is no such page."""
         return href if text.kernel_href(kernel, device) in self.kernels else ""
 
     def _evidence(self, key: SeriesKey, outcome: int) -> str:
-        """Return the address of how a number came to be; "" for n/a."""
+        """Return the address of how a number came to be. "" for n/a."""
         return "" if outcome == NOT_APPLICABLE else measurement.href(self.commit.sha, key)
 
     def folds(self, values: Values, *, on_line: bool) -> list[dict[str, Any]]:
@@ -432,7 +432,7 @@ class RowMaker:
         return folds
 
     def _compared(self, values: Values, row: int, kernel: str) -> str:
-        """Return where a kernel's values are compared with those before; html_templates/static/versus.js reads it."""
+        """Return where a kernel's values are compared with those before. Html_templates/static/versus.js reads it."""
         key, other = values.series.keys[values.which[row]], values.before.other[row]
         before = "" if other == NONE else f"&a={values.others[other][:DIGITS]}"
         place = f"&am={_quoted(key.machine)}&ae={_quoted(key.environment)}"

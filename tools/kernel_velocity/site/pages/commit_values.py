@@ -68,7 +68,7 @@ def _numbered(things: Iterable[Any]) -> tuple[Sequence[Any], IntArray]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Against:
-    """Results against others; all arrays have shape (results,)."""
+    """Results against others. All arrays have shape (results,)."""
 
     other: IntArray  # index into `Values.others`; NONE where nothing can be compared
     ratio: FloatArray  # new rate / old rate; NaN likewise
@@ -91,7 +91,7 @@ class Against:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Values:
-    """Some results of one commit, in the order of the site's series; all arrays have shape (results,) or more."""
+    """Some results of one commit, in the order of the site's series. All arrays have shape (results,) or more."""
 
     series: Series
     others: Sequence[str]  # the commits that they are compared with
@@ -185,7 +185,7 @@ def left_out(values: Values, benchmarks: Mapping[str, Benchmark]) -> Iterator[st
 
 
 def tags_before(site: Site) -> IntArray:
-    """Return, for every position on the first-parent line, that of the newest tag before it; NO_TAG where none is."""
+    """Return, for every position on the first-parent line, that of the newest tag before it. NO_TAG where none is."""
     tagged = sorted(site.order[sha] for sha in site.tags)
     indices = np.searchsorted(tagged, np.arange(len(site.line)), side="left") - 1
     return np.where(indices < 0, NO_TAG, np.array([*tagged, NO_TAG])[indices]).astype(np.int32)
@@ -292,7 +292,7 @@ class Line:
         }
 
     def _lost(self, slot: Indices, start: Indices) -> Truth:
-        """Return which values are no times although the one before is; n/a without a reason was not asked for.
+        """Return which values are no times although the one before is. N/a without a reason was not asked for.
 
         Args:
             slot: where they lie. start: where the first value of the series of each lies.
@@ -324,7 +324,7 @@ _COLUMNS = tuple(f"{base} {name}" for base in BASES for name in ("other", "ratio
 
 
 def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices, Indices]:
-    """Return what some commits' values are compared with: the one before, at the last tag, the best; (series, own).
+    """Return what some commits' values are compared with: the one before, at the last tag, the best. (series, own).
 
     Args:
         own: the commits' columns in the block. tags: of `tags_before`.
@@ -345,7 +345,7 @@ def _bases(block: Block, own: Indices, tags: IntArray) -> tuple[Indices, Indices
 
 
 def _against(layout_: Layout, new: Timed, base: Indices) -> dict[str, NDArray[Any]]:
-    """Return the columns of an `Against` of values and those that lie at `base`; the others are the line's commits."""
+    """Return the columns of an `Against` of values and those that lie at `base`. The others are the line's commits."""
     compared = changes.compared(new, layout.timed(layout_, base))
     known = compared.both & (base != NONE)
     state = np.where(compared.unknown, UNKNOWN, np.where(compared.overlapping, OVERLAPPING, APART))
@@ -359,7 +359,7 @@ def _against(layout_: Layout, new: Timed, base: Indices) -> dict[str, NDArray[An
 def beside(site: Site, sha: str, tags: IntArray) -> Values:
     """Return what was measured of a commit beside the first-parent line: few values, compared one by one.
 
-    The last tag and the best value are those up to its parent; `tags` are of `tags_before`.
+    The last tag and the best value are those up to its parent. `tags` are of `tags_before`.
     """
     parents = site.commits[sha].parents[:1]
     parent = {item.key: item for one in parents for item in site.at(one)}

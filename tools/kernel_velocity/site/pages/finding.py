@@ -111,7 +111,7 @@ def _commits(site: Site) -> Mapping[str, Commit]:
 
 
 def by_slot(site: Site) -> dict[tuple[str, ...], SeriesKey]:
-    """Return the series by slot and version; of several PyTorch versions that share a slot, the one measured last."""
+    """Return the series by slot and version. Of several PyTorch versions that share a slot, the one measured last."""
     keys = sorted(site.keys, key=lambda key: site.past.last_measured(key) or 0.0)
     return {
         (
@@ -174,7 +174,7 @@ def _few(names: Sequence[str]) -> list[str]:
 
 
 def _rerun(rerun: Rerun, is_folded: bool) -> dict[str, Any]:
-    """Return a re-run; a folded one says in a few words what came of it."""
+    """Return a re-run. A folded one says in a few words what came of it."""
     machine, series, purpose = rerun.identity.machine, str(rerun.identity), _purpose(rerun)
     label = f"{series}, {machine}, {purpose}"
     tones = {Answer.SAME: "same", Answer.UNKNOWN: ""}
@@ -289,7 +289,7 @@ def _series(sources: Sources, finding: Finding) -> Table:
 def _affected(
     sources: Sources, finding: Finding, affected: Affected, places: tuple[int, int] | None
 ) -> tuple[str | Cell, ...]:
-    """Return the row of a series; `places`: of the first and the last suspected commit on the line."""
+    """Return the row of a series. `places`: of the first and the last suspected commit on the line."""
     identity = affected.identity
     key = sources.series.get((*identity.slot, identity.version))
     trend = Markup("") if key is None else _trend(sources.site.series(key), places, str(identity))
@@ -308,7 +308,7 @@ def _affected(
 
 
 def _trend(series: Columns, places: tuple[int, int] | None, name: str) -> Markup:
-    """Return a series around the suspected commits, or its last values without such; empty where it has no value."""
+    """Return a series around the suspected commits, or its last values without such. Empty where it has no value."""
     first, last = (len(series), len(series)) if places is None else np.searchsorted(series.place, places).tolist()
     window = slice(max(0, first - AROUND), last + AROUND + 1)
     work = 1.0 if series.flop is None else series.flop  # without FLOP, calls per second
@@ -401,7 +401,7 @@ def state(finding: Finding) -> str:
 
 
 def chip(finding: Finding) -> str:
-    """Return the colour class of the state; an open improvement is nothing to be afraid of."""
+    """Return the colour class of the state. An open improvement is nothing to be afraid of."""
     return finding.kind.value if finding.kind is Kind.IMPROVEMENT and finding.state in OPEN else finding.state.value
 
 

@@ -27,7 +27,7 @@ _CALM_FROM = 4  # rounds a side from which the running ratio may stretch the axi
 
 
 def rounds_figure(rerun: Rerun) -> Markup:
-    """Return every round of both sides in the order measured; empty without rounds."""
+    """Return every round of both sides in the order measured. Empty without rounds."""
     if not rerun.rounds:
         return Markup("")
     unit = units.seconds(float(np.median([*rerun.compared[0], *rerun.compared[1]]))).split(" ")[1]
@@ -45,7 +45,7 @@ def rounds_figure(rerun: Rerun) -> Markup:
 
 
 def _dots(rerun: Rerun, number: int, values: Sequence[tuple[float, str]], x: Axis, y: Axis) -> Iterator[Markup]:
-    """Yield the rounds of a side: circles before, diamonds after; the earlier one of a pair stands at the left."""
+    """Yield the rounds of a side: circles before, diamonds after. The earlier one of a pair stands at the left."""
     name, side, other = ("before", "after")[number], rerun.sides[number], rerun.sides[1 - number]
     for index, (value, words) in enumerate(values):
         cx, cy = x(index + 1 + (-0.16 if side.began[index] <= other.began[index] else 0.16)), y(value)
@@ -82,7 +82,7 @@ def _level(css: str, at: str) -> Markup:
 
 
 def ratio_figure(rerun: Rerun) -> Markup:
-    """Return the ratio after each round, and what the test said at each look; empty for too few rounds."""
+    """Return the ratio after each round, and what the test said at each look. Empty for too few rounds."""
     if rerun.rounds < _FEWEST:
         return Markup("")
     before, after = (np.log(side) for side in rerun.compared)
@@ -136,8 +136,8 @@ def trend(
     """Return a series around the commits that can have moved it.
 
     Args:
-        values: rates, oldest first, at least one of them known; None: unknown. bounds: their intervals.
-        moved: the entries between which it moved: from the last before to the first after; None: no commit moved it.
+        values: rates, oldest first, at least one of them known. None: unknown. bounds: their intervals.
+        moved: the entries between which it moved: from the last before to the first after. None: no commit moved it.
         label: what it shows, for those who do not see it.
     """
     known = {index: value for index, value in enumerate(values) if value is not None}

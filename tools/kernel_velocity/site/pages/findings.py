@@ -1,6 +1,6 @@
-"""findings.html: the list of findings, open ones first, with filters in the address; and the findings as data.
+"""findings.html: the list of findings, open ones first, with filters in the address, and the findings as data.
 
-- `data/findings`: every finding, as `kv findings list --all --json` prints it, with the name of its page;
+- `data/findings`: every finding, as `kv findings list --all --json` prints it, with the name of its page.
 - `data/finding-<id>`: one of them, with its re-runs and bisections by machine, as `results/findings/evidence` has them.
 """
 
@@ -45,14 +45,14 @@ def build(site: Site) -> Iterator[Page | DataFile]:
 
 
 def _rank(item: Finding) -> tuple[bool, int, bool, float, str]:
-    """Return a sort key: open ones first, the worse before the better, confirmed before suspected; then the newest."""
+    """Return a sort key: open ones first, the worse before the better, confirmed before suspected. Then the newest."""
     is_open = item.state in OPEN
     urgency = URGENCY.index(item.kind) if is_open else 0
     return not is_open, urgency, is_open and item.state is not State.CONFIRMED, -item.found.timestamp(), item.id
 
 
 def _row(site: Site, item: Finding) -> dict[str, Any]:
-    """Return a finding as a row; `searched` is the text that the filter by text looks at, in lower case."""
+    """Return a finding as a row. `searched` is the text that the filter by text looks at, in lower case."""
     machines = item.machines or ((item.subject,) if not item.commits else ())
     subjects = [(sha[:SHORT], site.commits[sha].subject) for sha in item.commits[:2] if sha in site.commits]
     blamed, headline = text.blamed(item), finding_page.headline(item)

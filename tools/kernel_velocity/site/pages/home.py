@@ -117,7 +117,7 @@ def _different(machine: str, sessions: session_facts.Sessions) -> Iterator[str]:
 
 
 def _foreign(site: Site) -> str:
-    """Return why a directory that has results shows none; empty where there are none."""
+    """Return why a directory that has results shows none. Empty where there are none."""
     if not site.has_results:
         return ""
     return (
@@ -151,7 +151,7 @@ def _data(site: Site, context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _findings(site: Site) -> dict[str, Any]:
-    """Return the findings: those that wait for somebody, worst first; and the newest of others, by what they are."""
+    """Return the findings: those that wait for somebody, worst first, and the newest of others, by what they are."""
     items = site.findings
     moments = [verdict.when for verdict in site.verdicts] + [_last_decided(item) for item in items]
     since = max(moments, default=EPOCH + LATELY) - LATELY
@@ -246,7 +246,7 @@ def _newest_values(site: Site) -> dict[str, float]:
 
 
 def _doubt(heard: Mapping[str, float]) -> str:
-    """Return whose clock alone makes all others silent; "" where another machine's is as late.
+    """Return whose clock alone makes all others silent. "" where another machine's is as late.
 
     Note: a machine of a later time that is trusted only as far as nights' verdicts go was rejected: where nights have
     stopped, silence is what has to be said.
@@ -262,7 +262,7 @@ def _doubt(heard: Mapping[str, float]) -> str:
 
 
 def _last_measured(site: Site) -> list[tuple[str, str, str]]:
-    """Return machine, time and ISO time of each machine's newest value, newest first; unknown times are left out."""
+    """Return machine, time and ISO time of each machine's newest value, newest first. Unknown times are left out."""
     newest = sorted(_newest_values(site).items(), key=lambda pair: (-pair[1], pair[0]))
     times = [(machine, datetime.fromtimestamp(seconds, UTC)) for machine, seconds in newest]
     return [(machine, f"{at:%Y-%m-%d %H:%M} UTC", at.isoformat()) for machine, at in times]
@@ -285,7 +285,7 @@ def _histories(site: Site) -> tuple[tuple[SeriesHistory, ...], dict[Slot, list[s
 
 
 def _newest_observation(site: Site, key: SeriesKey) -> tuple[str | None, Observation] | None:
-    """Return timing method and observation of a series' newest value; None without any."""
+    """Return timing method and observation of a series' newest value. None without any."""
     series = site.series(key)
     measured = series.is_measured.nonzero()[0]
     if not len(measured):

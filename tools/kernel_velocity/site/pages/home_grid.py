@@ -72,7 +72,7 @@ def build(site: Site) -> list[dict[str, Any]]:
 
 
 def _grid(site: Site, place: Place, when: FloatArray) -> dict[str, Any]:
-    """Return what the template shows of a machine and environment; `when` as of `dates`."""
+    """Return what the template shows of a machine and environment. `when` as of `dates`."""
     groups: dict[tuple[str, str], list[Columns]] = {}
     for key in site.keys_at(place):
         groups.setdefault((key.benchmark, key.implementation), []).append(site.series(key))
@@ -219,7 +219,7 @@ class RowMaker:
                 yield f"{case}: measured last at {last[:SHORT]}"
 
     def _efficiency(self, shares: Sequence[Roofline | None], lacking: str) -> Cell:
-        """Return the mean efficiency of the current test cases; `lacking`: why there are no roofs, "" if there are."""
+        """Return the mean efficiency of the current test cases. `lacking`: why there are no roofs, "" if there are."""
         if not shares:
             return text.absent()
         efficiency = mean(shares)
@@ -236,7 +236,7 @@ class RowMaker:
         )
 
     def _change(self, span: Span, changes: Sequence[Change], cases: int) -> Cell:
-        """Return the mean change over a span; a footnote where it is against another commit than most rows'."""
+        """Return the mean change over a span. A footnote where it is against another commit than most rows'."""
         ratio = series_changes.mean_change(changes)
         if ratio is None:
             return text.absent()
@@ -250,7 +250,7 @@ class RowMaker:
 
 
 def _reason(series: Columns, at: int | None, outcome: Outcome) -> str:
-    """Return why a series has no time at a position, None: at its newest; "" where it has no result there."""
+    """Return why a series has no time at a position, None: at its newest. "" where it has no result there."""
     entry = len(series) - 1 if at is None else series.entry(at)
     return "" if entry is None else text.why(outcome, series.reasons.get(entry))
 
@@ -267,7 +267,7 @@ def _of_integers(keys: Sequence[SeriesKey]) -> list[str]:
 
 
 def _mean_rate(current: Sequence[Current]) -> float | None:
-    """Return the arithmetic mean of the rates, 10^9 operations per second; None where one is not known."""
+    """Return the arithmetic mean of the rates, 10^9 operations per second. None where one is not known."""
     rates = [float(value.series.gflops[value.entry]) for value in current]
     return statistics.fmean(rates) if rates and np.isfinite(rates).all() else None
 
@@ -293,7 +293,7 @@ def _sparkline(group: Sequence[Columns]) -> Markup:
 
 
 def placed(value: Current, roofs: Roofs | None) -> Roofline | None:
-    """Return a value's position below the roofs; None where nothing can be said."""
+    """Return a value's position below the roofs. None where nothing can be said."""
     series = value.series
     if roofs is None:
         return None
@@ -307,13 +307,13 @@ def placed(value: Current, roofs: Roofs | None) -> Roofline | None:
 
 
 def mean(shares: Iterable[Roofline | None]) -> float | None:
-    """Return the arithmetic mean of the known efficiencies; None where none is known."""
+    """Return the arithmetic mean of the known efficiencies. None where none is known."""
     known = [share.efficiency for share in shares if share is not None]
     return statistics.fmean(known) if known else None
 
 
 def dates(site: Site) -> FloatArray:
-    """Return when the commits of the first-parent line were committed, Unix time, s; NaN for those without a result."""
+    """Return when the commits of the first-parent line were committed, Unix time, s. NaN for those without a result."""
     commits = (site.commits.get(sha) for sha in site.line)
     return np.array([np.nan if commit is None else commit.committed.timestamp() for commit in commits])
 
@@ -341,7 +341,7 @@ def spans_of(site: Site, when: FloatArray, newest: int, group: Sequence[Columns]
 
 
 def _is_old_enough(span: Span, when: FloatArray, newest: int, earlier: Indices) -> Truth:
-    """Return which positions on the line, all before `newest`, are at least as old as a span; unknown dates are not."""
+    """Return which positions on the line, all before `newest`, are at least as old as a span. Unknown dates are not."""
     if span.days is None:
         return np.asarray(earlier <= span.tag)
     return np.asarray(when[earlier] <= when[newest] - span.days * DAY)
@@ -350,7 +350,7 @@ def _is_old_enough(span: Span, when: FloatArray, newest: int, earlier: Indices) 
 def changes_over(
     site: Site, when: FloatArray, spans: Sequence[Span], values: Sequence[tuple[SeriesKey, int]]
 ) -> list[tuple[Change | None, ...]]:
-    """Return the changes of values over spans; None where nothing comparable is that old.
+    """Return the changes of values over spans. None where nothing comparable is that old.
 
     A value of the tagged commit or of one before has no change since the tag: a series can have ended there.
 
@@ -378,7 +378,7 @@ def changes_over(
 
 
 def _bases(block: Block, slots: Indices, when: FloatArray, spans: Sequence[Span]) -> Indices:
-    """Return where in the layout the values lie that a block's are compared with, (series, spans); NONE for none.
+    """Return where in the layout the values lie that a block's are compared with, (series, spans). NONE for none.
 
     Args:
         slots: where the compared values lie, one for each series.

@@ -1,7 +1,7 @@
 """kernel-<kernel>-<Device>.html: the trend over the commits as a chart, the same data as tables, the kernel's source.
 
 One chart shows one test case of one machine in one cache state, in the quantity that the reader chooses. The series
-are data files of their own; what is marked on the chart is the data file of kernel_chart. `data/source-<kernel>` holds
+are data files of their own. What is marked on the chart is the data file of kernel_chart. `data/source-<kernel>` holds
 the source at the measured commits: `kernels/<kernel>/` in the repository.
 """
 
@@ -152,7 +152,7 @@ def limit(tables: int) -> int:
 
 
 def _first_case(columns: Mapping[SeriesKey, Columns]) -> str:
-    """Return the test case measured at most commits; of several, the last one of the axis, which is larger."""
+    """Return the test case measured at most commits. Of several, the last one of the axis, which is larger."""
     counts: dict[str, int] = {}
     for key, series in columns.items():
         counts[key.case] = counts.get(key.case, 0) + int(series.is_measured.sum())
@@ -340,7 +340,7 @@ def source_versions(
     Args:
         repository: a folder inside the working tree. kernel: the name of its folder.
         changed: the commits that changed it (`source_changes`). measured: commits.
-        order: commit -> its position on the first-parent line; others are left out.
+        order: commit -> its position on the first-parent line. Others are left out.
 
     Raises:
         HistoryError: git cannot read it.
@@ -360,7 +360,7 @@ def source_versions(
 
 @contextmanager
 def _repository(repository: Path, folder: object) -> Iterator[git.Repo]:
-    """Open a repository; what git cannot do is a HistoryError."""
+    """Open a repository. What git cannot do is a HistoryError."""
     try:
         with git.Repo(repository, search_parent_directories=True) as repo:
             yield repo
@@ -372,7 +372,7 @@ def _repository(repository: Path, folder: object) -> Iterator[git.Repo]:
 
 
 def _files(repo: git.Repo, sha: str, folder: PurePosixPath) -> tuple[tuple[str, str], ...]:
-    """Return the names and texts of a kernel's sources at a commit; empty where it has no such folder."""
+    """Return the names and texts of a kernel's sources at a commit. Empty where it has no such folder."""
     try:
         tree = repo.commit(sha).tree / str(folder)
     except KeyError:
@@ -383,7 +383,7 @@ def _files(repo: git.Repo, sha: str, folder: PurePosixPath) -> tuple[tuple[str, 
 
 
 def source_files(kernel: str, versions: Sequence[Version]) -> Iterator[DataFile]:
-    """Yield the data file of a kernel's versions, oldest first, each text once; none without a version."""
+    """Yield the data file of a kernel's versions, oldest first, each text once. None without a version."""
     texts: dict[str, int] = {}
     listed = [
         {

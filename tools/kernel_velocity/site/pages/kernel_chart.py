@@ -99,7 +99,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Everything that a kernel's page on a device shows; what takes time is made when it is asked for."""
+    """Everything that a kernel's page on a device shows. What takes time is made when it is asked for."""
 
     site: Site
     kernel: str
@@ -131,7 +131,7 @@ class Chart:
 
 
 def chart(site: Site, kernel: str, device: str, keys: Sequence[SeriesKey]) -> Chart:
-    """Return what the page of a kernel on a device shows; `keys` are its series."""
+    """Return what the page of a kernel on a device shows. `keys` are its series."""
     columns = {key: site.series(key) for key in keys}
     here = {(key.machine, key.environment) for key in keys}
     places = {at: place for place in site.places if (at := (place.machine, place.environment)) in here}
@@ -221,7 +221,7 @@ def inputs(chart: Chart) -> str:
 
 
 def files(chart: Chart, inputs: str) -> Iterator[DataFile]:
-    """Yield the data files of a chart; its own is made again only for other inputs."""
+    """Yield the data files of a chart. Its own is made again only for other inputs."""
     yield DataFile(name=chart.name, value=partial(as_data, chart), inputs=inputs)
     for name, item in chart.errors.items():
         commits = [chart.site.line[place] for place in item.place]
@@ -277,7 +277,7 @@ def of_work(flop: float | None, bytes_moved: float | None, choice: Choice, case:
 
 
 def roof(flop: float | None, bytes_moved: float | None, roofs: Roofs | None, case: str) -> dict[str, Any] | None:
-    """Return the least time of a call, s, and what binds ("DRAM", "peak float32"); None where nothing can be said."""
+    """Return the least time of a call, s, and what binds ("DRAM", "peak float32"). None where nothing can be said."""
     if roofs is None:
         return None
     dtype = cases.dtype_of(case)
@@ -338,7 +338,7 @@ def figures_of(tracked: Iterable[Tracked], kernel: str, line: Sequence[str]) -> 
 
 
 def measured_line(commits: Iterable[str], order: Mapping[str, int]) -> Commits:
-    """Return what finds the first measured commit at or after a position on the line; None past the newest."""
+    """Return what finds the first measured commit at or after a position on the line. None past the newest."""
     measured = sorted((sha for sha in commits if sha in order), key=order.__getitem__)
     places = [order[sha] for sha in measured]
 
@@ -350,7 +350,7 @@ def measured_line(commits: Iterable[str], order: Mapping[str, int]) -> Commits:
 
 
 def change_marks(columns: Columns, points: Sequence[ChangePoint], line: Sequence[str]) -> list[Mark]:
-    """Return the change points of a series, as changes of speed; `line` is the first-parent line."""
+    """Return the change points of a series, as changes of speed. `line` is the first-parent line."""
     return [
         {
             "commit": line[columns.place[point.index]],
@@ -448,7 +448,7 @@ def _commit_of(
     order: Mapping[str, int],
     at: Commits,
 ) -> str | None:
-    """Return where a finding stands: its newest suspect; of an environment, the oldest commit measured in it."""
+    """Return where a finding stands: its newest suspect. Of an environment, the oldest commit measured in it."""
     suspects = [order[sha] for sha in item.commits if sha in order]
     if suspects:
         return at(max(suspects))

@@ -201,7 +201,7 @@ def _ceiling(
 def _session(
     site: Site, device: str, session: CeilingSession, index: int, ratios: Mapping[str, Sequence[float | None]]
 ) -> tuple[str | Cell, ...]:
-    """Return the row of a session; `ratios` are those of the ceilings shown, `index` is its own in them."""
+    """Return the row of a session. `ratios` are those of the ceilings shown, `index` is its own in them."""
     shown = ((name, table.value(session.figures.get(name), UNITS[device][name], name)) for name in ratios)
     cells = (MOVED.format(value) if ceilings.has_moved(ratios[name][index]) else value for name, value in shown)
     return (units.utc(session.began), _link(site, session.commit), *cells)

@@ -57,12 +57,12 @@ class Placed:
 
     @property
     def intensity(self) -> float | None:
-        """FLOP/B; None where one is unknown or 0: a logarithmic axis has no place for it."""
+        """FLOP/B. None where one is unknown or 0: a logarithmic axis has no place for it."""
         return self.flop / self.bytes_moved if self.flop and self.bytes_moved else None
 
     @property
     def least(self) -> float | None:
-        """The s that a call takes at least under DRAM's slope and the peak; None where no roof is known."""
+        """The s that a call takes at least under DRAM's slope and the peak. None where no roof is known."""
         return None if self.roofline is None else self.roofline.roof_ratio * self.seconds
 
 
@@ -82,7 +82,7 @@ def build(site: Site) -> Iterator[Page | DataFile]:
 
 
 def placed(site: Site, place: Place, device: str) -> Iterator[Placed]:
-    """Yield every series of a device at a place that has a value; of several versions, the newest one."""
+    """Yield every series of a device at a place that has a value. Of several versions, the newest one."""
     newest: dict[tuple[str, str, str], tuple[int, Placed]] = {}
     for key in site.keys_at(place):
         kernel, of_device, state = text.parts(key.benchmark)
@@ -165,7 +165,7 @@ def _section(place: Place, device: str, roofs: Roofs | None, items: Sequence[Pla
 
 
 def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
-    """Return a series as a row; a dash where something is not known."""
+    """Return a series as a row. A dash where something is not known."""
     roofline, unit = item.roofline, item.key.rate_unit
     row = {
         "name": series_name(item.key),
@@ -204,7 +204,7 @@ def _row(item: Placed, *, has_roofs: bool, notes: Footnotes) -> dict[str, Any]:
 
 
 def _achieved(item: Placed) -> str:
-    """Return the rate; the bandwidth of a series without FLOPs; the time of one without bytes, too."""
+    """Return the rate. The bandwidth of a series without FLOPs. The time of one without bytes, too."""
     if item.flop:
         return units.rate(item.flop / item.seconds / GIGA, item.key.rate_unit)
     if item.bytes_moved:

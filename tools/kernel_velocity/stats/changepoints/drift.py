@@ -1,4 +1,4 @@
-"""Find slow drift: many small steps that add up, none of which a detector of steps sees. Pure; log values.
+"""Find slow drift: many small steps that add up, none of which a detector of steps sees. Pure. Log values.
 
 A straight line is fitted to the last points. It is a drift if its slope is significant against correlated noise, if the
 change is 1% or more, and if no single step explains the same points better.
@@ -23,7 +23,7 @@ P = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """The line through the last points; None for what too few points cannot tell."""
+    """The line through the last points. None for what too few points cannot tell."""
 
     first: int | None  # index in the input of the window's first point; None: there is no point
     last: int | None

@@ -2,7 +2,7 @@
 
 The energy statistic of Matteson and James, JASA 109(505), 2014, without their permutations. In their place windows and
 t tests as in Hunter (Fleming et al., ICPE 2023), with p < 1e-5 and 1%. A window begins at the last cut of the one
-before, or half a window on. Full windows are searched once; only the rest of the series is searched again.
+before, or half a window on. Full windows are searched once. Only the rest of the series is searched again.
 
 The proposed cuts must then stand against their neighbours (`noise.eliminate`).
 """
@@ -173,7 +173,7 @@ def may_differ(windows: FloatArray) -> npt.NDArray[np.bool_]:
 
 
 class _Places(NamedTuple):
-    """The places of cuts in windows of one size, for `may_differ`; arrays have shape (places,)."""
+    """The places of cuts in windows of one size, for `may_differ`. Arrays have shape (places,)."""
 
     left: FloatArray  # points
     right: FloatArray

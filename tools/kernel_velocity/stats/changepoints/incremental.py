@@ -43,7 +43,7 @@ def found(values: FloatArray, known: Kept | None = None) -> Kept:
 
     Args:
         values: NaN where there is none.
-        known: the state of the detectors in these values (`many.extended`); None: begin with the first point.
+        known: the state of the detectors in these values (`many.extended`). None: begin with the first point.
     """
     series = observed(values)
     points, reached = vote.search(series, None if known is None else known.reached)
@@ -56,7 +56,7 @@ def digest(values: FloatArray) -> bytes:
 
 
 def packed(kept: Kept) -> bytes | None:
-    """Return what is kept as bytes: JSON, whose floats are exact, then PELT's costs; None if JSON lacks a number."""
+    """Return what is kept as bytes: JSON, whose floats are exact, then PELT's costs. None if JSON lacks a number."""
     by_edivisive, by_pelt = kept.reached.by_edivisive, kept.reached.by_pelt
     document = [
         [kept.values, kept.said.hex(), kept.size],

@@ -41,11 +41,11 @@ class Rows(NamedTuple):
 
 
 def found(series: Sequence[FloatArray], known: Sequence[Kept | None]) -> list[Kept]:
-    """Return every series with its change points; the very object that is known of one that is as it was.
+    """Return every series with its change points. The very object that is known of one that is as it was.
 
     Args:
         series: log values, NaN where there is none.
-        known: what is kept of each, whatever its values have become; None: nothing.
+        known: what is kept of each, whatever its values have become. None: nothing.
     """
     result: dict[int, Kept] = {}
     for more, group in _grown(series, known).items():
@@ -143,7 +143,7 @@ def _windows(rows: Rows, which: IntArray, start: IntArray, size: int) -> FloatAr
 def _pelt(
     series: Sequence[FloatArray], rows: Rows, known: Sequence[pelt.Reached | None], more: int
 ) -> list[pelt.Reached | None]:
-    """Return the state of PELT where its cuts stay as they were; None elsewhere.
+    """Return the state of PELT where its cuts stay as they were. None elsewhere.
 
     The costs are the same sums as in `pelt.cheapest`, in the same order, over all cuts before each place.
     """

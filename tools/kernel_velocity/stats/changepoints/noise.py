@@ -1,4 +1,4 @@
-"""Estimate how noisy a series is, and test whether stretches of it have different levels. Pure; log values.
+"""Estimate how noisy a series is, and test whether stretches of it have different levels. Pure. Log values.
 
 Scales are robust: steps must not look like wide noise, nor a coarse timer like a series without noise.
 """
@@ -96,7 +96,7 @@ def least_sigma(*parts: FloatArray) -> float:
 
 
 def running_median(values: FloatArray, half: int) -> FloatArray:
-    """Return the median of the values up to `half` places to both sides of each; towards the ends, of fewer."""
+    """Return the median of the values up to `half` places to both sides of each. Towards the ends, of fewer."""
     beyond = np.full(half, math.inf)  # sorts behind every value
     ordered = np.sort(windows_of(np.concatenate([beyond, values, beyond]), 2 * half + 1), axis=1)
     places = np.arange(values.size)
@@ -114,7 +114,7 @@ def clipped(values: FloatArray, sigma: float) -> FloatArray:
 def correlation(lagged: float, squared: float, size: float) -> float:
     """Return the lag-1 autocorrelation of residuals, from 0 to MAX_CORRELATION.
 
-    It is corrected for its bias of about -(1 + 3 phi)/n (Marriott and Pope, Biometrika 41, 1954; for a fitted mean).
+    It is corrected for its bias of about -(1 + 3 phi)/n (Marriott and Pope, Biometrika 41, 1954, for a fitted mean).
     Uncorrected, short stretches of correlated noise look independent.
 
     Args:
@@ -183,13 +183,13 @@ def eliminate(
         places: proposed change points, ascending.
         size: of the series.
         test: compares the levels on both sides of a change.
-        stands: whether a step is kept; of those that are not, the one with the largest p goes first.
+        stands: whether a step is kept. Of those that are not, the one with the largest p goes first.
         known: tests that were made before, by stretch.
-        reach: points a side that are compared, at most; None: whole levels.
+        reach: points a side that are compared, at most. None: whole levels.
 
     Returns:
-        the places that stand, with their steps;
-        all tests that were needed.
+        the places that stand, with their steps.
+        All tests that were needed.
     """
     left, tests, reach = list(places), dict[Stretch, Step](), size if reach is None else reach
     while True:

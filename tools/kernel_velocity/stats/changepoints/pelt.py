@@ -58,7 +58,7 @@ def search(series: Observed, known: Reached | None = None) -> tuple[Points, Reac
 
     Args:
         series: the series.
-        known: its state, where the cuts are known (many.py); its tests are reused.
+        known: its state, where the cuts are known (many.py). Its tests are reused.
     """
     logs = series.logs
     if logs.size < FEWEST:
@@ -92,7 +92,7 @@ def cheapest(values: FloatArray, price: float) -> tuple[list[int], FloatArray]:
         price: of a cut.
 
     Returns:
-        the cuts, ascending, each as the number of points before it;
+        the cuts, ascending, each as the number of points before it.
         (n + 1,) the cost of a last cut at each place: the least cost of the points before it, and its price.
     """
     size = values.size
@@ -153,7 +153,7 @@ def _may_be_last(
 
 
 def _least(points: FloatArray, costs: FloatArray, cuts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the least cost of the points by the cuts before them, and the place of the last cut; the first of equals.
+    """Return the least cost of the points by the cuts before them, and the place of the last cut. The first of equals.
 
     The last cuts are those just before the points, and too near for the first of these.
     """
@@ -198,7 +198,7 @@ def _with_cuts_among(
 def _near(count: int) -> tuple[FloatArray, FloatArray]:
     """Return (points, cuts): points from each of `count` cuts to each of `count` points, and inf for those too near.
 
-    The first is 1 where a cut is too near or still to come; the second is 0 elsewhere.
+    The first is 1 where a cut is too near or still to come. The second is 0 elsewhere.
     """
     gaps = np.subtract.outer(np.arange(count), np.arange(count)).astype(np.float64)
     near = gaps < FEWEST_A_SIDE

@@ -1,4 +1,4 @@
-"""Screen the newest point of a series: does it look unlike those before it? Pure; log values.
+"""Screen the newest point of a series: does it look unlike those before it? Pure. Log values.
 
 The screen is cheap and sensitive, and only calls for a second look. It reads the last 43 points that are present.
 """
@@ -36,7 +36,7 @@ class Screening:
 
     @property
     def rises(self) -> bool | None:
-        """Return whether the alarm is of values that went up; None without an alarm."""
+        """Return whether the alarm is of values that went up. None without an alarm."""
         if not self.alarm or self.z1 is None or self.z3 is None:
             return None
         return (self.z1 if abs(self.z1) / Z1 > abs(self.z3) / Z3 else self.z3) > 0

@@ -27,7 +27,7 @@ Values = Iterable[float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangePoint:
-    """A step from one level to another. Levels are log values; the effect and its interval are ratios."""
+    """A step from one level to another. Levels are log values. The effect and its interval are ratios."""
 
     index: int  # of the first point of the new level, in the input
     before: float
@@ -141,5 +141,5 @@ def windows_of(values: FloatArray, size: int, step: int = 1) -> FloatArray:
 
 
 def too_few(wanted: int, what: str, have: int) -> tuple[str, ...]:
-    """Return the warning that `what` needs more points; none if there are enough."""
+    """Return the warning that `what` needs more points. None if there are enough."""
     return () if have >= wanted else (f"need >= {wanted} points for {what}, have {have}",)

@@ -71,7 +71,7 @@ def search(series: Observed, known: Reached | None = None) -> tuple[Points, Reac
     restless = dict(known.restless)
 
     def loudness(point: ChangePoint) -> float:
-        """Return how many times the scatter before it a step is; 0 if too few points are there to tell."""
+        """Return how many times the scatter before it a step is. 0 if too few points are there to tell."""
         if point.index not in restless:
             restless[point.index] = restlessness(series.logs[: series.place(point.index)])
         scatter = restless[point.index]

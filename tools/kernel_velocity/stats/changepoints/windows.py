@@ -120,7 +120,7 @@ def _sides(values: FloatArray, least: FloatArray) -> tuple[FloatArray, FloatArra
 def inexactness(largest: FloatArray) -> FloatArray:
     """Return the share of |t| that rounding may take or add in `strengths`, with a wide margin.
 
-    It moves means by some 10 units in the last place of the largest value; standard deviations are MIN_SIGMA or more.
+    It moves means by some 10 units in the last place of the largest value. Standard deviations are MIN_SIGMA or more.
 
     Args:
         largest: largest absolute value of the series.
