@@ -84,8 +84,8 @@ def test_kernel_that_is_new_gives_nothing_to_compare(tiny):
 def test_interrupted_gate_goes_on_where_it_was(tiny):
     base = tiny.git("rev-parse", "HEAD")
     head = tiny.commit("Slow it down", kernel=BY_5_PERCENT)
-    process = tiny.begin("gate", base, "HEAD", *ONE)
-    until(process, "round 2/8")  # early: the rounds that are left take five seconds
+    process = tiny.begin("gate", base, "HEAD", *ONE, TINY_PAUSE="2")
+    until(process, "round 2/8")  # the rounds that are left take 28 s, longer than any busy machine delays us
     rest = end(process, signal.SIGINT)
     assert process.returncode == 130 and "what was measured so far is kept" in rest
     before = {commit: evidence(tiny, commit) for commit in (base, head)}
