@@ -15,11 +15,6 @@ from kernel_velocity.harness import gate, reported
 from kernel_velocity.harness.gate import EVERY, FRESH, SLICE, Gate, GateError, on_cpu, patience, reference
 
 
-def test_gauges_take_time():
-    assert 0 < gate.cpu_gauge()() < 1
-    assert 0 < gate.memory_gauge(4 * SLICE)() < 1
-
-
 @pytest.mark.parametrize(("size", "slices"), [(3 * SLICE + 5, 3), (1, 2), (1 << 60, 4)])
 def test_memory_gauge_copies_slice_by_slice(monkeypatch, size, slices):
     monkeypatch.setattr(gate, "LARGEST", 4 * SLICE)
@@ -62,25 +57,20 @@ class Controlled:
         self.now = round(self.now + cost, 9)
 
 
-def test_control_is_warm_when_read(monkeypatch):
-    """The kernel's own leavings are not to be told apart from a slow machine."""
-    control = Controlled(monkeypatch, *[0.001] * 10, 0.009, 0.002)
+@pytest.mark.parametrize(
+    ("costs", "calls", "seconds"),
+    [
+        ([0.001] * 10 + [0.009, 0.002], 10, 0.002),  # what a commit left in the caches is no part of a reading
+        ([0.025], 4, 0.025),  # warm after .1 s
+        ([0.05, 0.03], 3, 0.03),
+        ([0.05, 0.031], 3, None),  # too slow to be read often
+    ],
+)
+def test_control_is_warm_and_fast_enough(monkeypatch, costs, calls, seconds):
+    control = Controlled(monkeypatch, *costs)
     read = gate.control_gauge(control)
-    assert control.calls == 10
-    assert read() == pytest.approx(0.002)
-    assert control.calls == 12
-
-
-def test_control_warm_up_is_short(monkeypatch):
-    control = Controlled(monkeypatch, 0.025)
-    assert gate.control_gauge(control) is not None
-    assert control.calls == 4
-
-
-@pytest.mark.parametrize(("seconds", "read"), [(0.03, True), (0.031, False)])
-def test_slow_control_is_not_read(monkeypatch, seconds, read):
-    control = Controlled(monkeypatch, 1.0, seconds) if not read else Controlled(monkeypatch, 0.05, seconds)
-    assert (gate.control_gauge(control) is not None) is read
+    assert control.calls == calls
+    assert (read and read()) == pytest.approx(seconds)
 
 
 def always(seconds):
@@ -106,21 +96,16 @@ def test_reference_is_the_least_of_the_last_day(tmp_path):
     assert reference(always(4.0), folder) == 3.0
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff", '"1"', *(f'{{"seconds": {x}}}' for x in (0, -1, '"1"'))])
+NO_TIMES = ("0", "-1", '"1"', "NaN", "Infinity", "-Infinity", "1e999", "null", "true")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff", '"1"', *(f'{{"seconds": {x}}}' for x in NO_TIMES)])
 def test_malformed_reference_is_replaced(tmp_path, text):
-    reference(always(1.0), tmp_path)
-    (kept,) = tmp_path.iterdir()
-    kept.write_text(text, encoding="latin-1")
-    assert reference(always(2.0), tmp_path) == 2.0
-    assert json.loads(kept.read_text()) == {"seconds": 2.0}
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "null", "true"])
-def test_reference_that_is_no_number_is_replaced(tmp_path, number):
     reference(always(0.1), tmp_path)
     (kept,) = tmp_path.iterdir()
-    kept.write_text(f'{{"seconds": {number}}}')
+    kept.write_text(text, encoding="latin-1")
     assert reference(always(0.2), tmp_path) == 0.2
+    assert json.loads(kept.read_text()) == {"seconds": 0.2}
     assert reference(always(0.3), tmp_path) == 0.2
 
 
@@ -207,29 +192,39 @@ def numbers(first, last):
     return [float(number) for number in range(first, last + 1)]
 
 
-def test_quiet_core_lets_everything_through(gated):
-    script = Scripted()
+@pytest.mark.parametrize(
+    ("readings", "settings", "first", "last", "did", "lost"),
+    [
+        ((), {}, 1, 12, "read 5 read 5 read 2 read", 0),
+        ((), {"then": 1.1}, 1, 5, "read 5 read", 0),  # a tenth above the reference is quiet, more is not
+        ((1.0, 1.11), {}, 6, 10, "read 5 read read 5 read", 5 * SAMPLE + READING),
+        ((QUIET, BUSY), {}, 6, 15, "read 5 read read 5 read 5 read", 5 * SAMPLE + READING),
+        ((BUSY, BUSY), {}, 1, 5, "read read read 5 read", 2 * READING),
+        # On another core the first samples fill the caches. Back on its own they are full.
+        ((BUSY,), {"cores": 2}, 6, 10, "read to 1 read 5 read 5 read", 5 * SAMPLE + 2 * READING),
+        ((BUSY,), {"cores": 2}, 3, 4, "read to 1 read 2 read 2 read", 2 * SAMPLE + 2 * READING),
+        ((BUSY, BUSY), {"cores": 2}, 1, 5, "read to 1 read to 0 read 5 read", 2 * READING),
+        # One that is busy after that is left. It came from core 1 last, so core 0 is another one, too.
+        *(
+            ((BUSY, QUIET, BUSY), {"cores": cores}, 11, 15, did, 10 * SAMPLE + 4 * READING)
+            for cores, did in (
+                (3, "read to 1 read 5 read to 2 read 5 read 5 read"),
+                (2, "read to 1 read 5 read to 0 read 5 read 5 read"),
+            )
+        ),
+        # By the wall clock each sample is a portion.
+        ((BUSY,), {"cores": 2, "by_wall": True}, 2, 3, "read to 1 read 1 read 1 read 1 read", SAMPLE + 2 * READING),
+    ],
+)
+def test_samples_of_a_quiet_core_count(gated, *, readings, settings, first, last, did, lost):
+    script = Scripted(*readings, **settings)
     made, take = gated(script)
-    found, spent = take(12)
-    assert found == numbers(1, 12)
-    assert spent == pytest.approx(12 * SAMPLE)
-    assert script.did == ["read", 5, "read", 5, "read", 2, "read"]
-    assert (made.lost, made.is_open, len(made.readings)) == (0, False, 3)
-
-
-def test_quiet_limit_is_above_the_reference(gated):
-    assert gated(Scripted(then=1.1))[1](5)[0] == numbers(1, 5)
-    assert gated(Scripted(1.0, 1.11))[1](5)[0] == numbers(6, 10)
-
-
-def test_portion_that_ends_busy_does_not_count(gated):
-    script = Scripted(QUIET, BUSY)
-    made, take = gated(script)
-    found, spent = take(10)
-    assert found == numbers(6, 15)
-    assert spent == pytest.approx(10 * SAMPLE)
-    assert made.lost == pytest.approx(5 * SAMPLE + READING)  # and what it took to find quiet again
-    assert made.readings == [QUIET, QUIET]
+    found, spent = take(last - first + 1)
+    assert found == numbers(first, last)
+    assert " ".join(map(str, script.did)) == did
+    assert spent == pytest.approx(len(found) * SAMPLE)
+    assert made.lost == pytest.approx(lost)
+    assert not made.is_open
 
 
 def test_control_alternates_with_samples(gated):
@@ -289,43 +284,6 @@ def test_portions_share_readings(gated):
     assert made.readings == pytest.approx([1.01, 1.03])
 
 
-def test_waits_for_quiet(gated):
-    script = Scripted(BUSY, BUSY)
-    made, take = gated(script)
-    assert take(5)[0] == numbers(1, 5)
-    assert script.did == ["read", "read", "read", 5, "read"]
-    assert made.lost == pytest.approx(2 * READING)
-
-
-def test_moves_to_the_next_core_and_fills_its_caches(gated):
-    script = Scripted(BUSY, cores=2)
-    made, take = gated(script)
-    assert take(5)[0] == numbers(6, 10)  # the first five filled the caches
-    assert script.did == ["read", "to 1", "read", 5, "read", 5, "read"]
-    assert made.lost == pytest.approx(5 * SAMPLE + 2 * READING)
-
-
-def test_back_on_its_core_caches_are_full(gated):
-    script = Scripted(BUSY, BUSY, cores=2)
-    assert gated(script)[1](5)[0] == numbers(1, 5)
-    assert script.did == ["read", "to 1", "read", "to 0", "read", 5, "read"]
-
-
-def test_core_busy_after_filling_caches_is_left(gated):
-    script = Scripted(BUSY, QUIET, BUSY, cores=3)
-    assert gated(script)[1](5)[0] == numbers(11, 15)
-    assert script.did == ["read", "to 1", "read", 5, "read", "to 2", "read", 5, "read", 5, "read"]
-    back = Scripted(BUSY, QUIET, BUSY, cores=2)  # what it came from last was core 1
-    assert gated(back)[1](5)[0] == numbers(11, 15)
-    assert back.did == ["read", "to 1", "read", 5, "read", "to 0", "read", 5, "read", 5, "read"]
-
-
-def test_filling_caches_takes_no_more_than_wanted(gated):
-    script = Scripted(BUSY, cores=2)
-    gated(script)[1](2)
-    assert script.did == ["read", "to 1", "read", 2, "read", 2, "read"]
-
-
 def test_everything_counts_after_waiting_out_the_patience(gated):
     script = Scripted(*(2.0, 3.0, 4.0, 5.0), then=6.0, reading=1e-3)
     made, take = gated(script, 2.5e-3)
@@ -336,13 +294,6 @@ def test_everything_counts_after_waiting_out_the_patience(gated):
     assert script.did == [*["read"] * 4, 5, "read", 5, "read"]
     assert made.lost == 2.5e-3
     assert made.readings == [5.5, 6.0]  # what was read last opens the first of them
-
-
-def test_quiet_after_the_patience_is_too_late(gated):
-    made, take = gated(Scripted(BUSY, BUSY, reading=1e-3), 1.5e-3)
-    assert take(5) == ([], 0.0)
-    assert made.is_open
-    assert made.lost == pytest.approx(2e-3)
 
 
 def test_everything_counts_after_losing_the_patience(gated):
@@ -360,14 +311,6 @@ def test_patience_is_per_round(gated):
     assert made.is_open
 
 
-def test_waiting_and_lost_portions_share_the_patience(gated):
-    script = Scripted(QUIET, then=BUSY)
-    made, take = gated(script, 5 * SAMPLE + 3.5 * READING)
-    assert take(5) == ([], 0.0)
-    assert script.did == ["read", 5, "read", *["read"] * 4]
-    assert made.is_open
-
-
 def test_zero_patience_counts_everything(gated):
     script = Scripted(then=BUSY, cores=2)
     made, take = gated(script, 0.0)
@@ -381,12 +324,6 @@ def test_portion_takes_half_a_millisecond(gated, per_batch, portion):
     script = Scripted()
     gated(script)[1](20, per_batch)
     assert set(script.did) == {"read", portion}
-
-
-def test_wall_clock_timer_has_portions_of_one(gated):
-    script = Scripted(BUSY, cores=2, by_wall=True)
-    gated(script)[1](2)
-    assert script.did == ["read", "to 1", "read", 1, "read", 1, "read", 1, "read"]
 
 
 def test_memory_gauge_decides_nothing(gated):
@@ -496,29 +433,21 @@ def test_unknown_cores_wait_in_place(host, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("working_set", "read"), [(0, False), (1 << 20, False), ((1 << 20) + 1, True), (math.inf, True)]
+    ("working_set", "untimed", "called"),
+    [
+        *((size, None, 10) for size in (0, 1 << 20)),  # the memory's gauge would displace what a core's caches hold
+        *((size, 0, 10) for size in ((1 << 20) + 1, 8 << 20)),
+        *((size, 1, 0) for size in ((8 << 20) + 1, math.inf)),  # pushes the output out first. A control takes long
+    ],
 )
-def test_memory_gauge_beside_large_working_sets(host, tmp_path, monkeypatch, working_set, read):
-    sizes = []
-    monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: sizes.append(size) or always(BUSY))
-    with on_cpu(working_set, tmp_path, {}) as made:
-        assert (made._memory is not None) is read
-    assert sizes == ([8 << 20] if read else [])
-
-
-@pytest.mark.parametrize(("working_set", "untimed"), [((2 << 20), 0), (8 << 20, 0), ((8 << 20) + 1, 1), (math.inf, 1)])
-def test_output_beyond_the_last_cache_is_pushed_out(host, tmp_path, monkeypatch, working_set, untimed):
-    told = []
-    monkeypatch.setattr(gate, "memory_gauge", lambda size, untimed: told.append(untimed) or always(BUSY))
-    with on_cpu(working_set, tmp_path, {}):
-        assert told == [untimed]
-
-
-@pytest.mark.parametrize(("working_set", "called"), [(0, 10), (8 << 20, 10), ((8 << 20) + 1, 0), (math.inf, 0)])
-def test_control_beside_sets_of_the_last_cache(host, tmp_path, working_set, called):
-    calls = []
+def test_gauges_beside_a_working_set(host, tmp_path, monkeypatch, *, working_set, untimed, called):
+    made_with, calls = [], []
+    monkeypatch.setattr(
+        gate, "memory_gauge", lambda *given, untimed: made_with.append((*given, untimed)) or always(BUSY)
+    )
     with on_cpu(working_set, tmp_path, {}, lambda: calls.append(1)) as made:
-        assert (made._control is not None) is bool(called)
+        assert (made._memory is not None, made._control is not None) == (untimed is not None, called > 0)
+    assert made_with == ([] if untimed is None else [(8 << 20, untimed)])
     assert len(calls) == called  # to warm it
 
 
