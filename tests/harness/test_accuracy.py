@@ -30,24 +30,20 @@ from tests.kernels.stand_in import properties
 
 @pytest.mark.parametrize(
     ("dtype", "allowed"),
-    [("float32", 1e-5), ("float64", 1e-7), ("float16", 2**-9), ("bfloat16", 2**-6), ("torch.float32", 1e-5)],
+    [
+        ("float32", 1e-5),
+        ("float64", 1e-7),
+        ("float16", 2**-9),
+        ("bfloat16", 2**-6),
+        *dict.fromkeys(INTEGERS, 0).items(),
+    ],
 )
-def test_default_tolerance_of_each_dtype(dtype, allowed):
-    found = tolerance_of(dtype)
-    assert (found.rtol, found.atol) == (allowed, allowed)
-    assert dtype.removeprefix("torch.") in found.source
-
-
-@pytest.mark.parametrize("preset", ["default", "epsilon"])
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_presets_are_exact_for_integers(dtype, preset):
-    found = tolerance_of(dtype, preset)
-    assert (found.rtol, found.atol) == (0, 0)
-
-
-@pytest.mark.parametrize(("dtype", "epsilon"), EPSILON.items())
-def test_epsilon_preset_is_1000_machine_epsilon(dtype, epsilon):
-    assert tolerance_of(dtype, "epsilon").rtol == tolerance_of(dtype, "epsilon").atol == 1000 * epsilon
+def test_tolerance_of_each_dtype(dtype, allowed):
+    default, epsilon = tolerance_of(f"torch.{dtype}"), tolerance_of(dtype, "epsilon")
+    assert (default.rtol, default.atol) == (allowed, allowed)
+    assert dtype in default.source
+    assert epsilon.rtol == epsilon.atol == 1000 * EPSILON.get(dtype, 0)
+    assert parse_tolerance("epsilon").resolved(dtype) == epsilon
 
 
 def test_epsilons_are_torchs():
@@ -55,15 +51,6 @@ def test_epsilons_are_torchs():
     if not hasattr(torch, "finfo"):
         pytest.skip("this torch stands in for the real one")
     assert {name: torch.finfo(getattr(torch, name)).eps for name in EPSILON} == dict(EPSILON)
-
-
-def test_preset_is_resolved_by_dtype():
-    found = parse_tolerance("epsilon")
-    assert (found.rtol, found.atol) == (0, 0)
-    assert found.resolved("float64") == tolerance_of("float64", "epsilon")
-    assert found.resolved("int8") == tolerance_of("int8", "epsilon")
-    stated = parse_tolerance("1e-3")
-    assert stated.resolved("int8") is stated
 
 
 @pytest.mark.parametrize(
@@ -86,16 +73,13 @@ figures = st.floats(0, 1e300)
 
 
 @properties
-@given(rtol=figures, atol=figures)
-def test_tolerance_round_trip(rtol, atol):
-    assert parse_tolerance(str(Tolerance(rtol=rtol, atol=atol, source="as given"))) == Tolerance(
-        rtol=rtol, atol=atol, source="as given"
-    )
-
-
-@pytest.mark.parametrize("preset", ["default", "epsilon"])
-def test_preset_round_trip(preset):
-    assert str(parse_tolerance(preset)) == preset
+@given(rtol=figures, atol=figures, preset=st.sampled_from([None, "default", "epsilon"]))
+def test_tolerance_round_trip(rtol, atol, preset):
+    stated = preset or f"rtol={rtol!r},atol={atol!r}"
+    parsed = parse_tolerance(stated)
+    assert (str(parsed), parsed.preset) == (stated, preset)
+    assert (parsed.rtol, parsed.atol) == ((0, 0) if preset else (rtol, atol))
+    assert preset or parsed.resolved("int8") is parsed
 
 
 @pytest.mark.parametrize(
@@ -103,9 +87,7 @@ def test_preset_round_trip(preset):
     [
         ("-1e-3", "-1e-3 is not a finite number of at least 0"),
         ("nan", "nan is not a finite number"),
-        ("inf", "inf is not a finite number"),
         ("", "'' is not a number"),
-        ("tight", "'tight' is not a number"),
         ("1e-3,1e-5", "'1e-3,1e-5' is not a number"),
         ("rtol=-1", "-1 is not a finite number"),
         ("rtol=", "'' is not a number"),
@@ -117,9 +99,7 @@ def test_preset_round_trip(preset):
 def test_malformed_tolerance_is_refused(text, said):
     with pytest.raises(ValueError, match="wanted a number") as caught:
         parse_tolerance(text)
-    message = str(caught.value)
-    assert message.startswith(f"tolerance {text!r}: {said}")
-    assert "\n" not in message
+    assert str(caught.value).startswith(f"tolerance {text!r}: {said}")
 
 
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
@@ -213,15 +193,6 @@ def test_next_number_is_one_ulp_away(name, value):
     assert compare(expected, actual, EXACT)["max_ulp_error"] == 1.0
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
-def test_rounded_result_is_within_half_an_ulp(name):
-    expected = torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = compare(expected, expected.to(getattr(torch, name)))
-    assert 0.4 < found["max_ulp_error"] <= 0.5001  # PyTorch rounds float64 to bfloat16 by way of float32
-    assert 0.2 < found["mean_ulp_error"] < 0.3
-    assert found["right"]
-
-
 def test_subnormals_and_zeros_have_finite_errors():
     found = compare(floats(0.0, 5e-324, dtype=torch.float64), floats(1e300, 0.0, dtype=torch.float64), EXACT)
     assert found["max_ulp_error"] == sys.float_info.max  # 1e300 in subnormals is beyond float64
@@ -265,18 +236,11 @@ def test_nan_and_infinity_are_counted(monkeypatch, pair, counts, size, allowed):
 ERRORS = [name for name in NAMES if name.endswith("_error")]
 
 
-@pytest.mark.parametrize("pair", [pair for pair, counts in STRANGE.items() if any(counts[:3])], ids=str)
-def test_wrong_output_without_finite_pair_has_no_errors(pair):
+@pytest.mark.parametrize(("pair", "counts"), STRANGE.items(), ids=str)
+def test_errors_of_an_output_without_a_finite_pair(pair, counts):
     found = compare(floats(*[pair[0]] * 5), floats(*[pair[1]] * 5), within(1e300, 1e300))
-    assert not found["right"]
-    assert {found[name] for name in ERRORS} == {None}
-
-
-@pytest.mark.parametrize("values", [(NAN, INF), ()], ids=["strange", "empty"])
-def test_right_output_without_finite_pair_has_zero_errors(values):
-    found = compare(floats(*values), floats(*values), EXACT)
-    assert found["right"]
-    assert {found[name] for name in ERRORS} == {0.0}
+    assert found["right"] is not any(counts[:3])
+    assert {found[name] for name in ERRORS} == ({None} if any(counts[:3]) else {0.0})  # 0 would say: perfect
 
 
 def test_errors_beside_nan_are_counted():
@@ -384,9 +348,7 @@ def test_integer_extremes_do_not_wrap(dtype):
 
 
 def test_booleans_are_exact():
-    expected = torch.tensor([True, False, True])
-    assert compare(expected, expected.clone())["right"]
-    found = compare(expected, torch.tensor([True, True, True]), parse_tolerance("1"))
+    found = compare(torch.tensor([True, False, True]), torch.tensor([True, True, True]), parse_tolerance("1"))
     assert (found["right"], found["wrong"], found["first_wrong"]) == (False, 1, 1)
     assert found["why"].endswith("got True, wanted False")
 
@@ -474,15 +436,11 @@ def test_foreign_details_in_words():
     assert in_words({"max_difference": 0.12345678, "count": 3}) == "max_difference 0.123, count 3"
 
 
-def test_tolerance_as_text():
+def test_tolerance_of_a_comparison():
     expected, actual = torch.ones(3), torch.ones(3) + 1e-4
     assert not accuracy(expected, actual)["right"]
-    assert accuracy(expected, actual, "1e-3")["right"]
-    assert accuracy(expected, actual, "epsilon")["right"]  # 1000 epsilon are 1.2e-4
-    assert accuracy(expected, actual, within(rtol=1e-3))["right"]
-    assert accuracy(expected.double(), actual, "1e-3", dtype="float32")["right"]
-    with pytest.raises(ValueError, match="at least 0"):
-        accuracy(expected, actual, "-1")
+    for tolerance in ("1e-3", "epsilon", within(rtol=1e-3)):  # 1000 epsilon are 1.2e-4
+        assert accuracy(expected, actual, tolerance)["right"]
 
 
 MEMORY = """
@@ -512,40 +470,6 @@ def test_memory_is_that_of_a_block():
     extra, _, wrong = done.stdout.partition(" ")
     assert wrong.strip() == "[1, 1, 16000000]"
     assert int(extra) < 16e6  # one temporary of the whole output would be 64 or 128 MB
-
-
-GROWTH = """
-import resource, sys, torch
-from kernel_velocity.harness.accuracy import accuracy
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-torch.set_num_threads(1)
-expected = torch.empty(int(sys.argv[1])).uniform_(-1, 1)
-actual = expected.clone()
-actual[-1] = float("nan")
-accuracy(expected[:100], actual[:100])
-before = peak()
-found = accuracy(expected, actual)
-print(peak() - before, found["wrong"], found["elements"])
-"""
-
-
-def extra_memory(elements):
-    """Return the bytes that comparing so many float32 takes beside them, in a process of its own."""
-    command = [sys.executable, "-c", GROWTH, str(elements)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    extra, *rest = map(int, done.stdout.split())
-    assert rest == [1, elements]
-    return extra
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is in KiB on Linux alone")
-def test_memory_does_not_grow_with_the_output():
-    """So 200 million elements, 1.6 GB of both, are compared within 8 GB."""
-    assert extra_memory(64_000_000) < extra_memory(4_000_000) + 8e6  # a temporary of 64M float32 would be 256 MB
 
 
 @pytest.mark.cuda
