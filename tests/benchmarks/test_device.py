@@ -5,10 +5,8 @@ import json
 import pytest
 
 from benchmarks import device
-from kernel_velocity.harness import ceilings, device_figures, gpu
+from kernel_velocity.harness import ceilings
 from kernel_velocity.harness.device_figures import UNITS, version
-from tests.harness import pretend_cuda
-from tests.harness.test_ceilings import quick as quick  # noqa: PLC0414 - a fixture
 
 
 def tracks(cls):
@@ -55,32 +53,10 @@ def test_devices_have_their_own_setup_cache():
     assert len(keys) == 2
 
 
-def test_cpu_is_measured(quick, monkeypatch):
-    pytest.importorskip("torch", reason="ceilings are measured through torch")
-    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
-    for name, answer in (("cache_size", 1 << 16), ("free_memory", 1 << 30)):
-        monkeypatch.setattr(ceilings, name, lambda device, answer=answer: answer)
-    monkeypatch.setattr("kernel_velocity.harness.reported.data_caches", lambda device: {"L1": 1 << 14, "L3": 1 << 16})
-    # Of sets this small a busy machine may show a larger cache than the largest of them lies beyond.
-    monkeypatch.setattr(
-        device_figures, "sizes_seen", lambda points, *_: dict.fromkeys(("L1", "L2", "L3")) if points else {}
-    )
-    document = json.loads(json.dumps(device.Cpu().setup_cache()))
-    assert set(document["figures"]) == set(UNITS["cpu"])
-    for name in ("dram_triad_bandwidth", "l1_bandwidth", "peak_float32", "launch_overhead", "timer_tick", "threads"):
-        assert document["figures"][name] > 0, name
-    assert document["figures"]["l2_bandwidth"] is None  # nobody says that there is one
-
-
-def test_gpu_is_measured_by_events(quick, monkeypatch):
-    torch = pytest.importorskip("torch", reason="ceilings are measured through torch")
-    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
-    pretend_cuda.plant(monkeypatch, torch)
-    monkeypatch.setattr(gpu, "describe", lambda uuid: {"asked": uuid})
-    monkeypatch.setattr(ceilings, "PER_CALL", {"cuda": 1 << 21})
-    monkeypatch.setattr(ceilings, "BEYOND", 4)
-    monkeypatch.setattr(ceilings, "cache_size", lambda device: 1 << 20)
-    document = json.loads(json.dumps(device.Cuda().setup_cache()))
-    assert set(document["figures"]) == set(UNITS["cuda"])
-    for name in ("dram_read_bandwidth", "peak_tf32", "peak_int8", "launch_overhead"):
-        assert document["figures"][name] > 0, name
+@pytest.mark.parametrize("cls", [device.Cpu, device.Cuda])
+def test_figures_are_kept_by_name(monkeypatch, cls):
+    document = {"format": 1, "name": "Some device", "ceilings": [], "reported": {"threads": 3}, "warnings": []}
+    monkeypatch.setattr(ceilings, "measure", lambda which, *, caches: document | {"device": which} if caches else None)
+    found = json.loads(json.dumps(cls().setup_cache()))
+    assert set(found["figures"]) == set(UNITS[cls.device])
+    assert found["figures"]["threads"] == 3

@@ -103,46 +103,36 @@ def ours():
     return {each.name: each.value for each in figures(document)} | {"matmul": products["float32"]}
 
 
-def agree(what, theirs, monkeypatch):
+def plain_product():
+    """Return the FLOP/s of the fastest of 30 calls of torch.matmul."""
+    torch = pytest.importorskip("torch", reason="products are torch's")
+    a, b = torch.randn(768, 768), torch.randn(768, 768)
+    torch.matmul(a, b)
+    took = []
+    for _ in range(30):
+        begin = time.perf_counter()
+        torch.matmul(a, b)
+        took.append(time.perf_counter() - begin)
+    return 2 * 768**3 / min(took)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("what", ["dram_copy_bandwidth", "dram_triad_bandwidth", "peak_float32", "matmul"])
+def test_ceiling_against_an_independent_program(loops, what, monkeypatch):
     """Compare in up to TRIES tries, each side by side in time. Print what both say."""
+    pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
     monkeypatch.setenv("KV_THREADS", "1")
+    count = ceilings.BEYOND * (last_level_cache() or 1 << 26) // 8  # floats per array: 6 times the cache in all
+    theirs = {
+        "dram_copy_bandwidth": lambda: loops.pace(0, count),
+        "dram_triad_bandwidth": lambda: loops.pace(1, count),
+        "peak_float32": loops.arithmetic,
+        "matmul": plain_product,
+    }
     for _ in range(TRIES):
-        one, other = ours()[what], theirs()
+        one, other = ours()[what], theirs[what]()
         print(f"{what}: {one / 1e9:.2f}e9 here, {other / 1e9:.2f}e9 independently: {one / other - 1:+.1%}")
         if 1 / FACTOR <= one / other <= FACTOR:
             return
     pytest.fail(f"{what}: {one:.3g} here, {other:.3g} independently, in each of {TRIES} tries")
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-@pytest.mark.parametrize(("kind", "what"), [(0, "dram_copy_bandwidth"), (1, "dram_triad_bandwidth")])
-def test_memory_against_a_c_loop(loops, kind, what, monkeypatch):
-    pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
-    count = ceilings.BEYOND * (last_level_cache() or 1 << 26) // 8  # floats per array: 6 times the cache in all
-    agree(what, lambda: loops.pace(kind, count), monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-def test_arithmetic_against_plain_matmul(monkeypatch):
-    torch = pytest.importorskip("torch", reason="products are torch's")
-
-    def plain():
-        a, b = torch.randn(768, 768), torch.randn(768, 768)
-        torch.matmul(a, b)
-        took = []
-        for _ in range(30):
-            begin = time.perf_counter()
-            torch.matmul(a, b)
-            took.append(time.perf_counter() - begin)
-        return 2 * 768**3 / min(took)
-
-    agree("matmul", plain, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-def test_arithmetic_against_a_c_loop(loops, monkeypatch):
-    pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
-    agree("peak_float32", loops.arithmetic, monkeypatch)

@@ -5,7 +5,6 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -47,12 +46,6 @@ def test_describe_without_driver_gives_the_reason(library, monkeypatch):
     assert "not installed" in gpu.describe("GPU-1")
 
 
-def test_state_is_in_base_units(library):
-    library.reasons[:] = [0x44]
-    with gpu.opened("GPU-1") as (asked, handle):
-        assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=0x44)
-
-
 @pytest.mark.parametrize(
     ("question", "field"),
     [("power", "power"), ("temperature", "temperature"), ("reasons", "reasons"), ("clock", "sm_clock")],
@@ -65,20 +58,27 @@ def test_refused_figure_is_none(library, question, field):
     assert sum(value is not None for value in dataclasses.asdict(state).values()) >= 3
 
 
-def test_newer_nvml_name_is_preferred(library, monkeypatch):
-    monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x8, raising=False)
+NEW, OLD = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+
+
+def unknown(_handle):
+    raise pretend_nvml.NVMLError("Function Not Found")
+
+
+@pytest.mark.parametrize(
+    ("functions", "reasons"),
+    [
+        ({NEW: lambda _: 0x8, OLD: lambda _: 0x4}, 0x8),
+        ({NEW: unknown, OLD: lambda _: 0x4}, 0x4),  # a driver older than the binding
+        ({}, None),
+    ],
+)
+def test_reasons_by_their_newer_or_older_name(library, monkeypatch, functions, reasons):
+    monkeypatch.delattr(library, OLD)
+    for name, function in functions.items():
+        monkeypatch.setattr(library, name, function, raising=False)
     with gpu.opened("GPU-1") as (asked, handle):
-        assert gpu.read(asked, handle).reasons == 0x8
-
-
-def test_old_driver_uses_the_old_name(library, monkeypatch):
-    def refuse(_handle):
-        raise library.NVMLError("Function Not Found")
-
-    monkeypatch.setattr(library, "nvmlDeviceGetCurrentClocksEventReasons", refuse, raising=False)
-    library.reasons[:] = [0x4]
-    with gpu.opened("GPU-1") as (asked, handle):
-        assert gpu.read(asked, handle).reasons == 0x4
+        assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=reasons)
 
 
 def test_failing_shutdown_is_ignored(library, monkeypatch):
@@ -96,21 +96,6 @@ def test_old_binding_is_an_nvml_error(library, monkeypatch):
 
     monkeypatch.setattr(library, "nvmlDeviceGetHandleByUUID", bytes_only)
     assert gpu.describe("GPU-1") == "NVML: bytes or integer address expected"
-
-
-def test_old_torch_has_no_uuid(monkeypatch):
-    torch = pytest.importorskip("torch", reason="a device is asked through torch")
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="old"))
-    assert gpu.uuid() is None
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid="1-2"))
-    assert gpu.uuid() == "GPU-1-2"
-
-
-def test_missing_question_leaves_reasons_unknown(library, monkeypatch):
-    monkeypatch.delattr(library, "nvmlDeviceGetCurrentClocksThrottleReasons")
-    with gpu.opened("GPU-1") as (asked, handle):
-        assert gpu.read(asked, handle) == dataclasses.replace(STATE, reasons=None)
 
 
 def at(**changes):
@@ -160,18 +145,6 @@ def test_sample_interval_setting(text, seconds):
 def test_malformed_interval_is_refused(text):
     with pytest.raises(ValueError, match=r"KV_NVML_SAMPLE: got .*wanted seconds between two samples"):
         gpu.interval({"KV_NVML_SAMPLE": text})
-
-
-def test_watch_looks_twice(library, tmp_path):
-    library.sm_clocks[:] = [1980, 1800]
-    with GpuWatch("GPU-1", None, tmp_path / "samples") as watch:
-        assert library.opened
-        watch.look()
-        watch.look()
-    assert library.opened == []
-    assert (watch.activity.sm_before, watch.activity.sm_after) == (1.98e9, 1.8e9)
-    assert watch.flags == ("clock_drift",)
-    assert not (tmp_path / "samples").exists()
 
 
 def test_watch_without_gpu(monkeypatch, tmp_path):

@@ -69,19 +69,19 @@ def test_instruction_cache_is_no_last_level(sysfs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("described", "size"),
+    ("described", "private", "last"),
     [
-        ([*USUAL, ("3", "Unified", "36M", "0-3")], 2 * MIB),
-        ([("3", "Unified", "36M", "0-3"), *USUAL], 2 * MIB),
-        (USUAL, 48 << 10),
-        ([("2", "Unified", "64M", "0"), ("3", "Unified", "32M", "0-3"), ("1", "Data", "64K", "0")], 64 * MIB),
-        ([*USUAL[1:2], ("2", "Unified", "1M", "0-3")], None),  # all of its data caches are shared
-        ([], None),
+        ([*USUAL, ("3", "Unified", "36M", "0-3")], 2 * MIB, 36 * MIB),
+        ([("3", "Unified", "36M", "0-3"), *USUAL, ("3", "Instruction", "512M", "0")], 2 * MIB, 36 * MIB),
+        (USUAL, 48 << 10, 2 * MIB),
+        ([("2", "Unified", "64M", "0"), ("3", "Unified", "32M", "0-3"), ("1", "Data", "64K", "0")], 64 * MIB, 32 * MIB),
+        ([*USUAL[1:2], ("2", "Unified", "1M", "0-3")], None, MIB),  # all of its data caches are shared
+        ([], None, None),
     ],
 )
-def test_private_cache_is_below_the_last_level(tmp_path, described, size):
+def test_private_cache_is_below_the_last_level(tmp_path, described, private, last):
     caches(tmp_path, described)
-    assert reported.private_cache(tmp_path) == size
+    assert (reported.private_cache(tmp_path), reported.last_level_cache(tmp_path)) == (private, last)
 
 
 def test_threads_setting(monkeypatch):
