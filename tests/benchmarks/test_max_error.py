@@ -1,6 +1,5 @@
 """track_max_error: the largest error of all results, once, beside the times and out of their way."""
 
-import json
 import math
 import sys
 import types
@@ -10,56 +9,33 @@ import pytest
 from benchmarks import add_mul_exp, matmul, quantize_int8
 from kernel_velocity.harness.accuracy import compare
 from kernel_velocity.harness.benchmark import WrongResultError
+from tests.harness.measuring import as_asv_runs, asv_environment, failure
 
 torch = pytest.importorskip("torch", reason="benchmarks compare torch tensors")
 pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
 
-CASE = {add_mul_exp: "float32-1M", matmul: "float32-256x256x256"}
-COMMIT = "c" * 40
+__all__ = ["asv_environment"]
+
+CASE = {add_mul_exp: "float32-1M", matmul: "float32-256x256x256", quantize_int8: "float32-1M"}
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    for name, value in {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
-    return tmp_path
-
-
-def as_asv_runs(module, index=0):
-    """Return the benchmark that asv makes of `track_max_error`, set to a combination of its parameters."""
-    from kernel_velocity.harness.asv_type import ErrorBenchmark
-
-    instance = module.Cpu()
-    function = instance.track_max_error
-    bench = ErrorBenchmark("k.Cpu.track_max_error", function, [function, instance, module])
-    bench.set_param_idx(index)
-    return bench
-
-
-def failures(root):
-    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def error_of_asv(module):
+    """Return `track_max_error` of a module as asv runs it, set to the first combination of its parameters."""
+    return as_asv_runs("ErrorBenchmark", module, "track_max_error")
 
 
 @pytest.mark.parametrize("module", CASE, ids=lambda module: module.__name__)
-def test_largest_error_of_all_results(root, module):
+def test_largest_error_of_all_results(asv_environment, module):
     bench = module.Cpu()
     bench.setup("eager", CASE[module])
     found = bench.track_max_error("eager", CASE[module])
     expected = bench.problem.expected(*bench._inputs)
     assert found == compare(expected, bench.problem.reference_solution(*bench._inputs))["max_error"]
-    assert 1e-8 < found < 1e-4
-    assert not (root / ".asv" / "spool").exists()  # no telemetry: nothing was timed
+    assert found == 0 if module is quantize_int8 else 1e-8 < found < 1e-4
+    assert not (asv_environment / ".asv" / "spool").exists()  # no telemetry: nothing was timed
 
 
-def test_exact_integers_have_no_error(root):
-    bench = quantize_int8.Cpu()
-    bench.setup("eager", "float32-1M")
-    assert bench.track_max_error("eager", "float32-1M") == 0
-
-
-def test_every_result_is_checked(root, monkeypatch):
+def test_every_result_is_checked(asv_environment, monkeypatch):
     calls = []
 
     def first_element_wrong_the_second_time(x, y, out):
@@ -81,45 +57,45 @@ def test_every_result_is_checked(root, monkeypatch):
         bench.track_max_error("native", "float32-1M")
 
 
-@pytest.mark.parametrize("module", [add_mul_exp, matmul, quantize_int8], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", CASE, ids=lambda module: module.__name__)
 def test_cases_are_those_of_tier_core(module):
-    bench = as_asv_runs(module)
+    bench = error_of_asv(module)
     assert bench.params[1] == [repr(case) for case in module.Cpu.problem.core["cpu"]]
     assert bench.param_names == ["implementation", "case"]
     assert (bench.type, bench.version) == ("track", "1")
     assert not hasattr(bench, "rounds")  # asv calls it once
 
 
-def test_asv_gets_a_number(root):
-    bench = as_asv_runs(matmul)
+def test_asv_gets_a_number(asv_environment):
+    bench = error_of_asv(matmul)
     assert bench.do_setup() is False
     assert 0 < bench.do_run() < 1e-4
     bench.do_teardown()
 
 
-def test_na_where_setup_is_na(root, monkeypatch, capsys):
+def test_na_where_setup_is_na(asv_environment, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert as_asv_runs(matmul).do_setup() is True
-    (said,) = failures(root)
-    assert (said["b"], said["skipped"]) == ("k.Cpu.track_max_error", True)
+    assert error_of_asv(matmul).do_setup() is True
+    said = failure(asv_environment)
+    assert (said["b"], said["skipped"]) == ("matmul.Cpu.track_max_error", True)
     assert "asv: skipped" in capsys.readouterr().out
 
 
-def test_problem_without_error_is_na(root, monkeypatch):
+def test_problem_without_error_is_na(asv_environment, monkeypatch):
     monkeypatch.setattr(matmul.Matmul, "verify_result", lambda *_: (True, {}))
-    bench = as_asv_runs(matmul)
+    bench = error_of_asv(matmul)
     bench.do_setup()
     assert math.isnan(bench.do_run())  # asv's "n/a", which says nothing of why
-    (said,) = failures(root)
-    assert (said["b"], said["skipped"]) == ("k.Cpu.track_max_error", True)
+    said = failure(asv_environment)
+    assert (said["b"], said["skipped"]) == ("matmul.Cpu.track_max_error", True)
     assert said["error"] == "the problem's verify_result gives no max_error"
 
 
-def test_wrong_result_is_recorded(root, monkeypatch):
-    bench = as_asv_runs(matmul)
+def test_wrong_result_is_recorded(asv_environment, monkeypatch):
+    bench = error_of_asv(matmul)
     bench.do_setup()
     monkeypatch.setattr(matmul.Matmul, "verify_result", lambda *_: (False, {"count": 3}))
     with pytest.raises(WrongResultError):
         bench.do_run()
-    (said,) = failures(root)
+    said = failure(asv_environment)
     assert said["error"] == "WrongResultError: matmul eager float32-256x256x256 is wrong: count 3"

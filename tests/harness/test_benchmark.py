@@ -18,36 +18,15 @@ from kernel_velocity.harness.implementations import KernelFailedError, bind
 from kernel_velocity.harness.reported import HostActivity
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.spool import EarlierRoundDiedError
-from kernel_velocity.harness.telemetry import decode
 from kernel_velocity.harness.under_test import WrongPackageError, check_package
+from tests.harness.measuring import as_asv_runs, asv_environment, failure, rounds
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 
+__all__ = ["asv_environment"]
+
 CASE = {"add_mul_exp": "float32-500k", "quantize_int8": "float32-500k", "matmul": "float32-128x128x128"}
 MODULES = {"add_mul_exp": add_mul_exp, "quantize_int8": quantize_int8, "matmul": matmul}
-COMMIT = "c" * 40
-
-
-@pytest.fixture
-def asv_environment(tmp_path, monkeypatch):
-    """Set what asv sets for a measuring process. Quick timing."""
-    for name, value in {
-        "ASV_CONF_DIR": str(tmp_path),
-        "ASV_ENV_NAME": "env",
-        "ASV_COMMIT": COMMIT,
-        "KV_T_MIN": ".002",
-        "KV_T_SOFT": ".004",
-        "KV_T_MAX": ".004",
-        "KV_PATIENCE": "0",  # a busy machine measures as long
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
-    return tmp_path
-
-
-def rounds(root):
-    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl"
-    return [decode(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 @pytest.fixture
@@ -96,26 +75,23 @@ def test_second_round_is_checked_in_part(asv_environment, kernel):
         assert seen == [benchmark.CHECK_STEP]
 
 
-def test_wrong_kernel_is_never_timed(asv_environment, kernel):
-    kernel("add_mul_exp", lambda x, y, out: out.copy_(torch.exp(x + y)) is None)
-    with pytest.raises(
-        WrongResultError,
-        match=r"add_mul_exp native float32-500k is wrong: \d+ of 500000 elements wrong, the first at \(0,\)",
-    ):
+def all_but_the_last(x, y, out):
+    out[:-1] = torch.exp((x + y) * 2)[:-1]
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda x, y, out: out.copy_(torch.exp(x + y)) is None, r"\d+ of 500000 elements wrong, the first at \(0,\)"),
+        (all_but_the_last, r"1 of 500000 elements wrong, the first at \(499999,\): got nan, .*nan 1"),
+    ],
+)
+def test_wrong_kernel_is_never_timed(asv_environment, kernel, function, why):
+    kernel("add_mul_exp", function)
+    with pytest.raises(WrongResultError, match=f"add_mul_exp native float32-500k is wrong: {why}"):
         add_mul_exp.Cpu().setup("native", "float32-500k")
     assert not rounds(asv_environment)
-
-
-def test_unwritten_element_is_caught(asv_environment, kernel):
-    def all_but_the_last(x, y, out):
-        out[:-1] = torch.exp((x + y) * 2)[:-1]
-        return 0
-
-    kernel("add_mul_exp", all_but_the_last)
-    with pytest.raises(
-        WrongResultError, match=r"1 of 500000 elements wrong, the first at \(499999,\): got nan, .*nan 1"
-    ):
-        add_mul_exp.Cpu().setup("native", "float32-500k")
 
 
 class RowsOnTheCpu(_KernelBenchmark):
@@ -314,26 +290,16 @@ def test_compile_is_a_cached_package(asv_environment, name):
     assert len(rounds(asv_environment)) == 1
 
 
-def as_asv_runs(instance, module, case_index):
-    """Return the benchmark that asv makes of `time_hot`, set to native and a case."""
-    pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
-    from kernel_velocity.harness.asv_type import RoundBenchmark
-
-    bench = RoundBenchmark("matmul.Cpu.time_hot", instance.time_hot, [instance.time_hot, instance, module])
-    bench.set_param_idx(2 * 5 + case_index)
-    return bench
-
-
-def recorded_failure(root):
-    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl"
-    return json.loads(path.read_text())
+def matmul_of_asv():
+    """Return `time_hot` of matmul as asv runs it, set to native and the first of its five cases."""
+    return as_asv_runs("RoundBenchmark", matmul, "time_hot", 2 * 5)
 
 
 def test_failure_is_recorded(asv_environment, kernel):
     kernel("matmul", lambda a, b, out: 0)
     with pytest.raises(WrongResultError):
-        as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
-    said = recorded_failure(asv_environment)
+        matmul_of_asv().do_setup()
+    said = failure(asv_environment)
     assert said["b"] == "matmul.Cpu.time_hot"
     assert said["p"] == ["native", CASE["matmul"]]
     assert said["error"].startswith("WrongResultError: matmul native float32-128x128x128 is wrong: 16384 of 16384")
@@ -342,36 +308,31 @@ def test_failure_is_recorded(asv_environment, kernel):
 
 def test_na_is_skipped_with_its_reason(asv_environment, kernel, capsys):
     kernel("matmul", lambda a, b, out: 0, devices=("cuda",))
-    assert as_asv_runs(matmul.Cpu(), matmul, 0).do_setup() is True
-    said = recorded_failure(asv_environment)
+    assert matmul_of_asv().do_setup() is True
+    said = failure(asv_environment)
     assert said["skipped"] is True
     assert said["error"] == "at this commit matmul runs on ('cuda',), not cpu"
     assert "asv: skipped: NotImplementedError" in capsys.readouterr().out
 
 
-def test_applicable_benchmark_runs(asv_environment):
-    bench = as_asv_runs(matmul.Cpu(), matmul, 0)
+def test_series_of_a_dead_process_is_given_up(asv_environment):
+    died = matmul_of_asv()
+    died.do_setup()  # and no teardown: its process is gone
+    with pytest.raises(EarlierRoundDiedError):
+        matmul_of_asv().do_setup()
+    assert failure(asv_environment)["died"] is True
+
+
+def test_series_that_ended_is_tried_again(asv_environment, kernel):
+    bench = matmul_of_asv()
     assert bench.do_setup() is False
     (sample,) = bench.do_run()["samples"]
     assert sample > 0
-
-
-def test_series_of_a_dead_process_is_given_up(asv_environment):
-    died = as_asv_runs(matmul.Cpu(), matmul, 0)
-    died.do_setup()  # and no teardown: its process is gone
-    with pytest.raises(EarlierRoundDiedError):
-        as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
-    assert recorded_failure(asv_environment)["died"] is True
-
-
-def test_failing_series_is_tried_again(asv_environment, kernel):
-    bench = as_asv_runs(matmul.Cpu(), matmul, 0)
-    bench.do_setup()
     bench.do_teardown()
     kernel("matmul", lambda a, b, out: 0)
     for _ in range(2):
         with pytest.raises(WrongResultError):
-            as_asv_runs(matmul.Cpu(), matmul, 0).do_setup()
+            matmul_of_asv().do_setup()
 
 
 def test_package_of_another_commit_is_refused(asv_environment, monkeypatch):

@@ -202,15 +202,6 @@ def test_bad_settings_say_what_was_wanted(environ, says):
         from_environment(environ)
 
 
-def test_settings_and_threads_are_part_of_the_method():
-    finer = from_environment({"KV_EPS": ".005"})
-    assert finer.parameters()["eps"] == 0.005
-    hashes = [method_hash(rule) for rule in (AdaptiveRound(), finer, Adaptive(), FixedTime())]
-    hashes.append(method_hash(AdaptiveRound(), "2"))
-    assert len(set(hashes)) == 5
-    assert method_hash(AdaptiveRound()) == method_hash(AdaptiveRound(), "1") == method_hash(AdaptiveRound(), "")
-
-
 def test_recorded_methods_keep_their_hashes():
     assert from_environment({}) == from_environment({"KV_RULE": "adaptive.round"}) == AdaptiveRound()
     assert {name: method_hash(make()) for name, make in RULES.items()} == {
@@ -227,21 +218,6 @@ def test_recorded_methods_keep_their_hashes():
         "rse_autocorrelation.thinned": "93f53e04",
         "stdrel": "9bcc31b2",
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("rse_autocorrelation.conservative", {"factor": 2.0, "min_time": 1.0}),
-        ("rse_autocorrelation.cube_root", {"exponent": 1 / 3}),
-        ("rse_autocorrelation.thinned", {"thin": 2}),
-    ],
-)
-def test_variant_is_a_published_set_of_parameters(name, parameters):
-    spelled_out = {f"KV_{key.upper()}": str(value) for key, value in parameters.items()}
-    same = from_environment({"KV_RULE": name.split(".")[0], **spelled_out})
-    assert same == from_environment({"KV_RULE": name})
-    assert from_environment({"KV_RULE": name, "KV_RUNS": "7"}).parameters() == {**same.parameters(), "runs": 7}
 
 
 # Ours -----------------------------------------------------------------------------------------------------------------

@@ -14,24 +14,20 @@ import pytest
 
 from benchmarks import add_mul_exp, matmul
 from kernel_velocity.harness import benchmark, gate, timing
-from kernel_velocity.harness.gate import GateError
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import RULES, FixedTime
-from kernel_velocity.harness.telemetry import decode
 from kernel_velocity.harness.timers import (
     CaptureError,
-    CudaEventTimer,
     CudaRegionTimer,
     HostTimer,
     Region,
-    RegionError,
     TorchEvents,
 )
 from kernel_velocity.harness.timing import times_a_region, times_itself
 from tests.harness import pretend_cuda, pretend_nvml
-from tests.harness.simulated_cuda import device
+from tests.harness.measuring import COMMIT, as_asv_runs, asv_environment, rounds
 
-__all__ = ["device"]
+__all__ = ["asv_environment"]
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 
@@ -98,15 +94,6 @@ def test_faster_than_memory_is_warm(memory, tmp_path):
     assert memory == []  # but again before it speaks against a call
 
 
-@pytest.mark.parametrize("empties", [True, False])
-def test_ineffective_flush_is_warm(memory, tmp_path, device, empties):
-    memory[:] = [2.4e12] * 2
-    flush = device.flush if empties else lambda: device.work(70e-6)
-    timer = CudaEventTimer(device, flush)
-    samples = timer.samples(lambda: device.kernel(3e-6, missing=3e-6), 1, 50)  # 12 MB: 4 TB/s from L2, 2 from memory
-    assert timing.is_warm(12e6 / samples[25], "cpu", None, tmp_path) is not empties
-
-
 def test_too_low_memory_peak_is_corrected(memory, tmp_path):
     memory[:] = [40e9, 100e9, 50e9]
     assert timing.is_warm(30e9, "cpu", None, tmp_path) is False
@@ -124,44 +111,23 @@ def test_memory_peak_is_per_thread_count(memory, tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"bytes_per_second": "1"}', '{"bytes_per_second": Infinity}'])
-def test_malformed_memory_peak_is_measured_again(memory, tmp_path, text):
-    memory[:] = [100e9, 100e9]
-    timing.is_warm(1e9, "cpu", None, tmp_path)
-    (kept,) = tmp_path.glob("*.json")
-    kept.write_text(text)
-    assert timing.is_warm(1e9, "cpu", None, tmp_path) is False
-    assert json.loads(kept.read_text())["bytes_per_second"] == 100e9
-
-
 def test_unmeasurable_memory_flags_nothing(memory, tmp_path):
     memory[:] = [None]
     assert timing.is_warm(1e15, "cpu", None, tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_memory_peak_is_measured_beyond_the_cache(monkeypatch):
-    monkeypatch.setattr(timing, "SECONDS", 0.002)
-    monkeypatch.setattr(timing, "cache_size", lambda device: MB)
-    sizes = []
-    copy = timing.STREAMS["copy"]
-    monkeypatch.setattr(timing, "STREAMS", {"copy": lambda device, size: sizes.append(size) or copy(device, size)})
-    around = {
-        what: lambda device, size, make=make: sizes.append(size) or make(device, size)
-        for what, make in timing.AROUND.items()
-    }
-    monkeypatch.setattr(timing, "AROUND", around)
-    assert 1e8 < timing.memory_peak("cpu", HostTimer()) < 1e13
-    assert sizes == [timing.BEYOND * MB] * 3
+def test_memory_peak_is_of_the_fastest_stream_beyond_the_cache(monkeypatch):
+    def stream(rate):
+        return lambda device, size: (None, rate * size)
 
-
-def test_memory_peak_is_of_the_fastest_stream(monkeypatch):
     monkeypatch.setattr(timing, "cache_size", lambda device: MB)
-    monkeypatch.setattr(timing, "STREAMS", {"copy": lambda device, size: (None, 10.0), "read": lambda *_: (None, 12.0)})
-    monkeypatch.setattr(timing, "AROUND", {"copy around the caches": lambda device, size: (None, 13.0)})
+    monkeypatch.setattr(timing, "STREAMS", {"copy": stream(10), "read": stream(12)})
+    monkeypatch.setattr(timing, "AROUND", {"copy around the caches": stream(13)})
     monkeypatch.setattr(timing, "free_memory", lambda device: None)
     monkeypatch.setattr(timing, "_rate", lambda call, moved, timer: moved)
-    assert (timing.memory_peak("cpu", None), timing.memory_peak("cuda", None)) == (13.0, 12.0)
+    peaks = [timing.memory_peak(device, None) for device in ("cpu", "cuda")]
+    assert peaks == [13 * timing.BEYOND * MB, 12 * timing.BEYOND * MB]
 
 
 @pytest.mark.parametrize(("size", "free"), [(None, 1 << 40), (MB, 15 * MB)])
@@ -186,33 +152,16 @@ def test_memory_peak_ignores_disturbed_samples(monkeypatch):
     assert timing._rate(lambda: None, 5e6, Quarters()) == pytest.approx(5e9)
 
 
-COMMIT = "c" * 40
 CASE = "float32-500k"
 GB = 1e9
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
-    """Set what asv sets for a measuring process. Quick timing, a small cache, a known memory."""
-    for name, value in {
-        "ASV_CONF_DIR": str(tmp_path),
-        "ASV_ENV_NAME": "env",
-        "ASV_COMMIT": COMMIT,
-        "KV_T_MIN": ".002",
-        "KV_T_SOFT": ".004",
-        "KV_T_MAX": ".004",
-        "KV_PATIENCE": "0",  # a busy machine measures as long
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
+def root(asv_environment, monkeypatch):
+    """Asv's folder of a process that measures on a machine of a small cache and a known memory."""
     monkeypatch.setattr(timing, "cache_size", lambda device: 1 << 20)
     monkeypatch.setattr(timing, "memory_peak", lambda device, timer: 100 * GB)
-    return tmp_path
-
-
-def rounds(root):
-    path = root / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl"
-    return [decode(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return asv_environment
 
 
 @pytest.fixture
@@ -268,16 +217,8 @@ def test_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, fact
     assert set(record.flags) - {"contended"} == flags
 
 
-def of_asv(method, instance):
-    pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
-    from kernel_velocity.harness.asv_type import RoundBenchmark
-
-    function = getattr(instance, method)
-    return RoundBenchmark(f"matmul.Cpu.{method}", function, [function, instance, matmul])
-
-
 def test_cold_series_has_the_same_axes(root):
-    hot, cold = (of_asv(method, matmul.Cpu()) for method in ("time_hot", "time_cold"))
+    hot, cold = (as_asv_runs("RoundBenchmark", matmul, method) for method in ("time_hot", "time_cold"))
     assert cold.param_names == hot.param_names
     assert cold.params[0] == hot.params[0]
     assert set(cold.params[1]) < set(hot.params[1])
@@ -301,8 +242,7 @@ def test_cold_cases_default_to_the_core():
 @pytest.mark.parametrize(("method", "skipped"), [("time_cold", True), ("time_hot", False)])
 def test_unknown_cache_makes_cold_na(root, monkeypatch, capsys, method, skipped):
     monkeypatch.setattr(timing, "cache_size", lambda device: None)
-    bench = of_asv(method, matmul.Cpu())
-    bench.set_param_idx(0)
+    bench = as_asv_runs("RoundBenchmark", matmul, method)
     assert bench.do_setup() is skipped
     assert ("cannot be made cold" in capsys.readouterr().out) is skipped
 
@@ -434,69 +374,38 @@ def test_refused_capture_is_an_error(monkeypatch):
         events.capture(refuse, 1)
 
 
-COMMIT = "c" * 40
+class Users(benchmark._KernelBenchmark):
+    """A user's asv class, derived from the base, with a method of each kind."""
 
+    problem, device = add_mul_exp.AddMulExp(), "cpu"
 
-@pytest.fixture
-def users(tmp_path, monkeypatch):
-    """A user's asv class, derived from the base, with a method of each kind, and where its telemetry goes."""
-    pytest.importorskip("torch", reason="benchmarks measure torch tensors")
-    from benchmarks.add_mul_exp import AddMulExp
-    from kernel_velocity.harness.benchmark import _KernelBenchmark
-
-    for name, value in {"ASV_CONF_DIR": str(tmp_path), "ASV_ENV_NAME": "env", "ASV_COMMIT": COMMIT}.items():
-        monkeypatch.setenv(name, value)
-    for name, value in {"KV_T_MIN": ".01", "KV_T_SOFT": ".02", "KV_T_MAX": ".02", "KV_PATIENCE": "0"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("ASV_ENV_DIR", raising=False)
-
-    class Cpu(_KernelBenchmark):
-        problem, device = AddMulExp(), "cpu"
-
-        @times_a_region
-        def time_part(self, implementation, case):
-            time.sleep(0.05)
-            with self.region:
-                self.call()
-
-        @times_itself
-        def time_counted(self, implementation, case):
-            return 12.5
-
-        @times_a_region
-        def time_forgotten(self, implementation, case):
+    @times_a_region
+    def time_part(self, implementation, case):
+        time.sleep(0.05)
+        with self.region:
             self.call()
 
-        def time_counting(self, implementation, case):
-            self.call()
-            self.counted = getattr(self, "counted", 0) + 1
+    @times_itself
+    def time_counted(self, implementation, case):
+        return 12.5
 
-    def rounds():
-        path = tmp_path / ".asv" / "spool" / "env" / f"{COMMIT}.jsonl"
-        return [decode(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    bench = Cpu()
-    bench.setup("eager", "float32-500k")
-    return bench, rounds
+    def time_counting(self, implementation, case):
+        self.call()
+        self.counted = getattr(self, "counted", 0) + 1
 
 
-def test_user_benchmarks_of_every_kind(users):
-    bench, rounds = users
+def test_user_benchmarks_of_every_kind(root):
+    bench = Users()
+    bench.setup("eager", CASE)
     found = {}
     for method in ("time_hot", "time_part", "time_counted", "time_counting"):
-        found[method] = bench.measure(f"mine.Cpu.{method}", "eager", "float32-500k")["samples"][0]
-    assert [record.benchmark for record in rounds()] == [f"mine.Cpu.{method}" for method in found]
+        found[method] = bench.measure(f"mine.Cpu.{method}", "eager", CASE)["samples"][0]
+    recorded = rounds(root)
+    assert [record.benchmark for record in recorded] == [f"mine.Cpu.{method}" for method in found]
     assert found["time_counted"] == pytest.approx(12.5e-6)
     assert found["time_part"] < 0.05  # the sleep is not in it
-    assert rounds()[2].overhead is None
-    assert bench.counted > rounds()[3].n * rounds()[3].batch  # its own body was called, and not the bound call
-
-
-def test_user_mistake_leaves_no_round(users):
-    bench, rounds = users
-    with pytest.raises(RegionError, match="nothing was timed"):
-        bench.measure("mine.Cpu.time_forgotten", "eager", "float32-500k")
-    assert rounds() == []
+    assert recorded[2].overhead is None
+    assert bench.counted > recorded[3].n * recorded[3].batch  # its own body was called, and not the bound call
 
 
 def test_timer_is_chosen_by_name(monkeypatch):
@@ -513,22 +422,22 @@ def test_timer_is_chosen_by_name(monkeypatch):
         timing.method(os.environ)
 
 
-def test_timer_is_part_of_the_method():
-    from kernel_velocity.harness.stopping import from_environment, method_hash
-
-    usual = method_hash(from_environment({}), None)
-    assert timing.method({}) == timing.method({"KV_TIMER": "events"}) == usual
-    hashes = {timing.method({"KV_TIMER": name}) for name in ("events", "graph", "sync")}
-    assert len(hashes) == 3
-    assert timing.method({"KV_THREADS": "2"}) == method_hash(from_environment({}), "2")
-
-
-def test_patience_is_part_of_the_method():
-    assert timing.method({}) == timing.method({"KV_PATIENCE": "0.250"}) == "994c70c7"
-    assert timing.method({"KV_PATIENCE": "0"}) == "9930b085"
-    assert timing.method({"KV_PATIENCE": "2", "KV_TIMER": "sync"}) == "b93ca544"
-    with pytest.raises(GateError, match="KV_PATIENCE: got 'long'"):
-        timing.method({"KV_PATIENCE": "long"})
+@pytest.mark.parametrize(
+    ("environ", "recorded"),
+    [
+        ({}, "994c70c7"),
+        ({"KV_TIMER": "events"}, "994c70c7"),
+        ({"KV_PATIENCE": "0.250"}, "994c70c7"),
+        ({"KV_PATIENCE": "0"}, "9930b085"),
+        ({"KV_PATIENCE": "2", "KV_TIMER": "sync"}, "b93ca544"),
+        ({"KV_TIMER": "graph"}, "100a63a3"),
+        ({"KV_TIMER": "sync"}, "121fd39b"),
+        ({"KV_THREADS": "2"}, "7ce2c7e7"),
+        ({"KV_EPS": ".005"}, "f6e6cdae"),
+    ],
+)
+def test_recorded_methods_keep_their_hashes(environ, recorded):
+    assert timing.method(environ) == recorded
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import pytest
 from benchmarks import matmul
 from kernel_velocity.harness import cases, under_test
 from kernel_velocity.harness.under_test import WrongPackageError
+from tests.harness.measuring import as_asv_runs, asv_environment, failure
 
-COMMIT = "c" * 40
+__all__ = ["asv_environment"]
+
 PTXAS = [
     {"architecture": "sm_90", "registers": 40, "shared_bytes": 0, "spill_store_bytes": 4, "spill_load_bytes": 8},
     {"architecture": "sm_90", "registers": 168, "shared_bytes": 512, "spill_store_bytes": 0, "spill_load_bytes": 16},
@@ -60,38 +62,26 @@ def package(folder, info):
 
 
 @pytest.fixture
-def built(tmp_path, monkeypatch):
+def built(asv_environment, monkeypatch):
     """Put a package in the place of `kernels`, in asv's environment."""
 
     def put(info, environment="env"):
-        spec = package(tmp_path / "env", info)
+        spec = package(asv_environment / "env", info)
         monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
-        variables = {
-            "ASV_ENV_DIR": str(tmp_path / environment),
-            "ASV_CONF_DIR": str(tmp_path),
-            "ASV_ENV_NAME": "env",
-            "ASV_COMMIT": COMMIT,
-        }
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        return tmp_path
+        monkeypatch.setenv("ASV_ENV_DIR", str(asv_environment / environment))
+        return asv_environment
 
     return put
 
 
-def as_asv_runs(name, target):
-    """Return the benchmark that asv makes of a figure of matmul's CUDA code, set to a target."""
-    asv_type = pytest.importorskip("kernel_velocity.harness.asv_type", reason="the benchmark type is asv's")
-    instance = matmul.Cuda()
-    function = getattr(instance, f"track_{name}")
-    bench = asv_type.FigureBenchmark(f"matmul.Cuda.track_{name}", function, [function, instance, matmul])
-    bench.set_param_idx(cases.TARGETS["cuda"].index(target))
-    return bench
+def figure_of_asv(name, target):
+    """Return the figure of matmul's CUDA code that asv tracks, set to a target."""
+    return as_asv_runs("FigureBenchmark", matmul, f"track_{name}", cases.TARGETS["cuda"].index(target), "Cuda")
 
 
 def test_figure_needs_no_device(built):
     built(INFO)
-    bench = as_asv_runs("registers", "sm_90")
+    bench = figure_of_asv("registers", "sm_90")
     assert (bench.type, bench.unit, bench.params) == (
         "track",
         "registers of a thread",
@@ -105,9 +95,8 @@ def test_figure_needs_no_device(built):
 @pytest.mark.parametrize(("info", "said"), [({}, "no matmul for sm_90"), (None, "no build-info.json")])
 def test_missing_figure_is_recorded(built, info, said):
     root = built(info)
-    assert math.isnan(as_asv_runs("spill_bytes", "sm_90").do_run())
-    (line,) = (root / ".asv" / "spool" / "env" / f"{COMMIT}.failures.jsonl").read_text().splitlines()
-    assert said in line and json.loads(line)["skipped"] is True
+    assert math.isnan(figure_of_asv("spill_bytes", "sm_90").do_run())
+    assert said in failure(root)["error"] and failure(root)["skipped"] is True
 
 
 def test_package_of_another_environment_is_refused(built):
