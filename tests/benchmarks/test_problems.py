@@ -109,73 +109,21 @@ def test_int8_products_without_pytorch_support_are_na(monkeypatch):
     assert problem.expected(*inputs).dtype == torch.int32  # what ours is compared with needs none
 
 
-def test_cost_of_cuda_cases():
-    problem = PROBLEMS["matmul"]
-    problem.device = "cuda"
-    found = {
-        case["name"]: (problem.get_flops(case), problem.get_bytes(case))
-        for case in problem.generate_test_cases()
-        if case["name"].endswith("-4096x4096x4096")
-    }
-    problem.device = "cpu"
-    flops, item = 2 * 4096**3, 4096**2
-    assert found == {
-        "float32-4096x4096x4096": (flops, 12 * item),
-        "float16-4096x4096x4096": (flops, 6 * item),
-        "bfloat16-4096x4096x4096": (flops, 6 * item),
-        "int8-4096x4096x4096": (flops, 6 * item),
-    }
-
-
-def test_bytes_follow_the_dtype():
-    found = {
-        (problem.name, case["name"]): problem.get_bytes(case) / case["dims"][0]
-        for problem in (PROBLEMS["add_mul_exp"], PROBLEMS["quantize_int8"])
-        for case in cpu_cases(problem)
-        if case["name"].endswith("-5M")
-    }
-    assert found == {
-        ("add_mul_exp", "float32-5M"): 12,
-        ("add_mul_exp", "float64-5M"): 24,
-        ("add_mul_exp", "float16-5M"): 6,
-        ("add_mul_exp", "bfloat16-5M"): 6,
-        ("quantize_int8", "float32-5M"): 5,
-        ("quantize_int8", "float16-5M"): 3,
-        ("quantize_int8", "bfloat16-5M"): 3,
-    }
-
-
-def cpu_cases(problem):
-    problem.device = "cpu"
-    return problem.generate_test_cases()
-
-
-def test_wrong_element_of_any_output_is_located(faulty):
+def test_wrong_output_is_caught_and_located(faulty):
     problem, inputs, outputs, name, output = faulty
-    output.view(-1)[37] += 1
-    right, details = problem.verify_result(problem.expected(*inputs), outputs)
-    assert not right
-    said = said_of(details, name)
-    assert (said["wrong"], said["first_wrong"]) == (1, 37)
-    assert said["why"] in details["why"]
-
-
-def test_nan_is_never_right(faulty):
-    problem, inputs, outputs, name, output = faulty
-    if not output.is_floating_point():
-        pytest.skip("integers have no NaN")
-    output.view(-1)[-1] = float("nan")
-    right, details = problem.verify_result(problem.expected(*inputs), outputs)
-    assert not right
-    assert said_of(details, name)["nan"] == 1
-
-
-def test_wrong_shape_is_caught(faulty):
-    problem, inputs, outputs, name, output = faulty
+    expected = problem.expected(*inputs)
     short = [each[:-1] if each is output else each for each in outputs_of(outputs)]
-    right, details = problem.verify_result(problem.expected(*inputs), short[0] if len(short) == 1 else tuple(short))
-    assert not right
-    assert said_of(details, name)["actual_shape"] == tuple(output[:-1].shape)
+    right, details = problem.verify_result(expected, short[0] if len(short) == 1 else tuple(short))
+    assert (right, said_of(details, name)["actual_shape"]) == (False, tuple(output[:-1].shape))
+    output.view(-1)[37] += 1
+    right, details = problem.verify_result(expected, outputs)
+    said = said_of(details, name)
+    assert (right, said["wrong"], said["first_wrong"]) == (False, 1, 37)
+    assert said["why"] in details["why"]
+    if output.is_floating_point():
+        output.view(-1)[-1] = float("nan")
+        right, details = problem.verify_result(expected, outputs)
+        assert (right, said_of(details, name)["nan"]) == (False, 1)
 
 
 @pytest.mark.parametrize("step", [1, 7, 97])
@@ -194,15 +142,6 @@ def test_missing_output_is_wrong():
     right, details = problem.verify_result(problem.expected(*inputs), integers)
     assert not right
     assert details["why"] == "scales: got 1 output, wanted 2"
-
-
-def test_scale_is_right_to_its_last_bit():
-    problem = PROBLEMS["quantize_int8_rows"]
-    inputs, (integers, scales) = small(problem)
-    scales.view(torch.int32)[3] += 1
-    right, details = problem.verify_result(problem.expected(*inputs), (integers, scales))
-    assert not right
-    assert details["why"].startswith("scales: 1 of 64 elements wrong, the first at (3,): got ")
 
 
 def test_inputs_are_seeded_and_random(problem):
@@ -260,13 +199,6 @@ def test_matmul_tolerance_grows_with_k():
     atol = PROBLEMS["matmul"].atol
     assert atol(1024) > 4 * atol(256) > 0
     assert atol(8192) < 1  # a dropped term errs by about 1
-
-
-def test_missing_term_of_a_product_is_caught():
-    problem = PROBLEMS["matmul"]
-    a, b = problem.create_inputs(32, 32, 32)
-    wrong = a[:, :-1] @ b[:-1]
-    assert not problem.verify_result(problem.expected(a, b), wrong)[0]
 
 
 class LeakyRelu(Problem):

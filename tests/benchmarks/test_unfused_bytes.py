@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernel_velocity.harness.cases import dims_of
 from tests.suite import SUITE
 
 torch = pytest.importorskip("torch", reason="the operations are PyTorch's")
@@ -27,28 +28,19 @@ def traffic(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"),
+    ("name", "case"),
     [
-        *(("add_mul_exp", dtype) for dtype in ("float32", "float64", "float16", "bfloat16")),
-        *(("quantize_int8", dtype) for dtype in ("float32", "float16", "bfloat16")),
+        *(("add_mul_exp", f"{dtype}-1k") for dtype in ("float32", "float64", "float16", "bfloat16")),
+        *(("quantize_int8", f"{dtype}-1k") for dtype in ("float32", "float16", "bfloat16")),
+        ("matmul_bias_relu", "float32-128x128x128"),
     ],
 )
-def test_unfused_bytes_of_elementwise_kernels(name, dtype):
+def test_unfused_bytes_are_those_that_pytorch_moves(name, case):
     pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
     problem = next(problem for problem in SUITE.problems() if problem.name == name)
     problem.device = "cpu"
-    inputs = problem.inputs_of(f"{dtype}-1k")
-    test = {"name": f"{dtype}-1k", "dims": (1000,), "create_inputs": lambda: inputs}
-    assert problem.get_unfused_bytes(test) == traffic(lambda: problem.reference_solution(*inputs))
-    assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
-
-
-def test_unfused_bytes_of_a_product():
-    pytest.importorskip("torch.profiler", reason="a whole PyTorch is wanted, not a part that stands in for it")
-    problem = next(problem for problem in SUITE.problems() if problem.name == "matmul_bias_relu")
-    problem.device = "cpu"
-    test = problem.generate_sample()
-    inputs = test["create_inputs"]()
+    inputs = problem.inputs_of(case)
+    test = {"name": case, "dims": dims_of(case), "create_inputs": lambda: inputs}
     assert problem.get_unfused_bytes(test) == traffic(lambda: problem.reference_solution(*inputs))
     assert problem.get_unfused_bytes(test) > problem.get_bytes(test)
 

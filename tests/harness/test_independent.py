@@ -40,13 +40,6 @@ def test_deviation_does_not_depend_on_the_unit(ours, theirs, unit):
     assert one.noise == pytest.approx(other.noise, rel=1e-6, abs=1e-6)
 
 
-@properties
-@given(TIMES)
-def test_method_agrees_with_itself(times):
-    assert deviation(times, times).value == 0
-    assert deviation(times, times).agrees is True
-
-
 def test_machine_drift_is_no_disagreement():
     assert deviation([3.0, 1.0, 2.0], [3.03, 1.01, 2.3]).value == pytest.approx(0.01)  # the medians are 15% apart
 
@@ -90,12 +83,6 @@ def test_row_is_as_good_as_its_worst_method(deviations, worst, agrees, why):
     assert made["bytes"] == 3 * 4 * 1024**2
     assert list(made["others"]) == ["graph", "do_bench", "profiler"]
     assert made["others"]["profiler"] is None
-
-
-def test_equal_reasons_are_grouped():
-    findings = found()
-    findings.reasons |= {"graph": "n/a", "do_bench": "no Triton", "profiler": "n/a"}
-    assert row(SERIES, findings)["why"] == "graph, profiler: n/a; do_bench: no Triton"
 
 
 @pytest.fixture
@@ -228,8 +215,7 @@ def test_graph_is_captured_on_its_own_stream(gpu, subject):
     run = independent._graph(made, 7e-6)
     assert len(bound) == 1
     assert bound[0] != "default"
-    assert run() == pytest.approx(7e-6)
-    assert run() == pytest.approx(7e-6)
+    assert [run(), run()] == pytest.approx([7e-6] * 2)
     assert 6 <= gpu.replays <= 2 * (1 + independent.REPLAYS)
 
 

@@ -202,24 +202,6 @@ def test_rule_sees_counted_samples_only(monkeypatch):
     assert core.now == pytest.approx(result.spent + result.lost + 3e-5 * len(made.readings), rel=0.05)
 
 
-def test_busy_core_without_gate():
-    rule = FixedTime(t_max=0.05)
-    result = measure(lambda: None, SharedCore(lambda now: now % 0.008 > 0.005), rule)
-    assert max(rule.samples) > 1.4e-4
-    assert (result.core_gauge, result.memory_gauge, result.lost) == (None, None, None)
-
-
-def test_enough_quiet_samples_end_a_busy_round(monkeypatch):
-    rule = FixedTime(t_max=1.0)
-    core = SharedCore(lambda now: now > 0.004)
-    result, _ = gated(core, monkeypatch, rule, 0.05)
-    assert (result.stop, result.flags) == ("contended", ())
-    assert gate.ENOUGH <= result.n < 40
-    assert max(rule.samples) < 1.01e-4
-    assert result.lost == 0.05
-    assert core.now < 0.06  # and nothing was taken after
-
-
 class Impatient:
     """A gate whose patience ends once it has let so many samples through."""
 
@@ -270,12 +252,6 @@ def test_too_few_quiet_samples_are_flagged(monkeypatch):
     assert sum(sample < 1.01e-4 for sample in rule.samples) < gate.ENOUGH
     assert result.lost == 0.02
     assert result.core_gauge == pytest.approx(4.5e-5)  # what it read beside them is kept
-
-
-def test_never_quiet_core_is_measured(monkeypatch):
-    result, _ = gated(SharedCore(lambda now: True), monkeypatch, FixedTime(t_max=0.05), 0.02)
-    assert (result.stop, result.flags, result.lost) == ("complete", ("contended",), 0.02)
-    assert result.estimate == pytest.approx(1.5e-4, rel=1e-3)
 
 
 def test_zero_patience_loses_nothing(monkeypatch):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kernel_velocity.harness import spool
 from kernel_velocity.harness.sampling import BLOCKS, block_means
 from kernel_velocity.harness.spool import EarlierRoundDiedError, append, append_failure, spool_path
-from kernel_velocity.harness.telemetry import Round, decode, encode
+from kernel_velocity.harness.telemetry import decode, encode
 from tests.harness.test_telemetry import FULL
 from tests.kernels.stand_in import properties
 
@@ -42,18 +42,6 @@ def test_failure_is_one_short_line(tmp_path):
     assert said["p"] == ["native", "c"]
 
 
-ROUND = Round(
-    benchmark="matmul.Cpu.time_hot",
-    params=("native", "float32-128x128x128"),
-    time=1.0,
-    estimate=1e-5,
-    n=3,
-    batch=1,
-    spent=1e-4,
-    stop="converged",
-    method="0123abcd",
-    launch="1a2b3f",
-)
 ASKED = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
 
 
@@ -72,10 +60,6 @@ def test_block_means_cover_every_sample_once(n):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_block_means_of_few_samples():
-    assert block_means([3.0, 1.0, 2.0]) == (3.0, 1.0, 2.0)
-
-
 def kept(root):
     path = root / ".asv" / "blocks" / "env" / f"{'c' * 40}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else None
@@ -83,15 +67,15 @@ def kept(root):
 
 def test_block_means_are_one_line_per_round(tmp_path):
     for means in ([1.2345678e-5, 2e-5], [3e-5]):
-        spool.append_blocks(ROUND, means, tmp_path, ASKED)
-    identity = {"b": ROUND.benchmark, "p": ["native", "float32-128x128x128"], "l": "1a2b3f"}
+        spool.append_blocks(FULL, means, tmp_path, ASKED)
+    identity = {"b": FULL.benchmark, "p": list(FULL.params), "l": FULL.launch}
     assert kept(tmp_path) == [{**identity, "seconds": [1.2346e-5, 2e-5]}, {**identity, "seconds": [3e-5]}]
 
 
 @pytest.mark.parametrize("other", [{"KV_BLOCKS": ""}, {"KV_BLOCKS": "0"}, {"ASV_COMMIT": ""}, {"ASV_ENV_NAME": ""}])
 def test_no_block_means_unless_requested(tmp_path, other):
-    spool.append_blocks(ROUND, [1e-5], tmp_path, ASKED | other)
-    spool.append_blocks(ROUND, [1e-5], tmp_path, {name: ASKED[name] for name in ASKED if name not in other})
+    spool.append_blocks(FULL, [1e-5], tmp_path, ASKED | other)
+    spool.append_blocks(FULL, [1e-5], tmp_path, {name: ASKED[name] for name in ASKED if name not in other})
     assert list(tmp_path.iterdir()) == []
 
 

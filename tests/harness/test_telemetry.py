@@ -38,25 +38,15 @@ FULL = Round(
 )
 
 
-def test_full_line_fits():
-    assert len(encode(FULL).encode()) < LINE_LIMIT
-
-
-def test_round_trip_keeps_identity():
-    back = decode(encode(FULL))
-    assert back.estimate == FULL.estimate
-    assert back.time == FULL.time
-    assert back == dataclasses.replace(
-        FULL,
-        spent=0.25,
-        warmup=0.051,
-        half_width=0.0012,
-        cv=0.046,
-        autocorrelation=-0.12,
-        drift=0.0023,
-        overhead=2.9e-8,
-        load=12,
-    )
+@properties
+@given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
+def test_round_trip(estimate, n, flags):
+    record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags))
+    line = encode(record)
+    assert len(line.encode()) < LINE_LIMIT
+    rounded = {"spent": 0.25, "warmup": 0.051, "half_width": 0.0012, "cv": 0.046, "autocorrelation": -0.12}
+    assert decode(line) == dataclasses.replace(record, **rounded, drift=0.0023, overhead=2.9e-8, load=12)
+    assert decode(encode(dataclasses.replace(record, steal=None))).steal is None
 
 
 GPU = GpuActivity(
@@ -74,18 +64,12 @@ ON_GPU = dataclasses.replace(
 
 
 def test_gpu_figures_fit():
-    back = decode(encode(ON_GPU))
-    assert back.gpu == dataclasses.replace(GPU, power=699, temperature=71)
-    assert back.waiting == 1.2e-05
-    assert back.cv == 0.046
-    assert back.half_width == 0.0012
-
-
-def test_gpu_drift_of_one_percent_survives():
-    small = dataclasses.replace(GPU, sm_before=1.98e9, sm_after=1.96e9, memory_after=2.592e9)
-    back = decode(encode(dataclasses.replace(ON_GPU, gpu=small))).gpu
-    assert back.sm_before / back.sm_after == pytest.approx(1.98 / 1.96)
-    assert back.memory_before / back.memory_after == pytest.approx(2.619 / 2.592)
+    """A drift of the clocks by 1% survives."""
+    gpu = dataclasses.replace(GPU, sm_after=1.96e9, memory_after=2.592e9)
+    back = decode(encode(dataclasses.replace(ON_GPU, gpu=gpu)))
+    assert back.gpu == dataclasses.replace(gpu, power=699, temperature=71)
+    assert (back.waiting, back.cv, back.half_width) == (1.2e-05, 0.046, 0.0012)
+    assert decode(encode(ON_GPU)).gpu.memory_after is None
 
 
 def test_gpu_figures_are_dropped_before_the_round():
@@ -122,11 +106,9 @@ def test_gauges_keep_a_tenth_of_a_percent():
 
 
 @pytest.mark.parametrize("name", [*telemetry.GAUGES, "lost"])
-@pytest.mark.parametrize("said", ["1e-5", True, float("nan")])
-def test_malformed_gauge_is_refused(name, said):
-    line = json.loads(encode(GATED)) | {KEYS[name]: said}
+def test_malformed_gauge_is_refused(name):
     with pytest.raises(TelemetryError, match=rf"{name} \({KEYS[name]}\): float"):
-        decode(json.dumps(line))
+        decode(json.dumps(json.loads(encode(GATED)) | {KEYS[name]: "1e-5"}))
 
 
 def lines_of_longer_and_longer_names():
@@ -156,28 +138,15 @@ def test_malformed_gpu_is_refused(said):
         decode(json.dumps(line))
 
 
-@properties
-@given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
-def test_round_trip(estimate, n, flags):
-    record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags), steal=None, load=None)
-    back = decode(encode(record))
-    assert (back.estimate, back.n, back.flags, back.steal) == (estimate, n, tuple(flags), None)
-
-
-def test_every_field_has_a_key():
-    assert set(KEYS) == {field.name for field in dataclasses.fields(Round)}
-    assert len(set(KEYS.values())) == len(KEYS)
+def test_unknown_keys_are_ignored():
+    line = json.loads(encode(FULL)) | {"zz": 1}
+    assert decode(json.dumps(line)) == decode(encode(FULL))
 
 
 def test_flags_have_distinct_letters():
     assert len(set(telemetry.FLAGS.values())) == len(telemetry.FLAGS)
     record = dataclasses.replace(FULL, params=("eager", "c"), flags=tuple(telemetry.FLAGS))
     assert decode(encode(record)).flags == tuple(telemetry.FLAGS)
-
-
-def test_unknown_keys_are_ignored():
-    line = json.loads(encode(FULL)) | {"zz": 1}
-    assert decode(json.dumps(line)) == decode(encode(FULL))
 
 
 @pytest.mark.parametrize(

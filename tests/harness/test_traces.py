@@ -63,14 +63,13 @@ def test_trace_ends_at_the_cap(monkeypatch):
     assert max(n for _, n in timer.asked) > 100  # not a look at the clock per sample
 
 
-def test_slow_call_is_sampled_one_by_one(clock):
+@pytest.mark.parametrize(
+    ("seconds", "least", "most"), [(0.0, traces.FEWEST, traces.FEWEST), (2.0, traces.FEWEST + 1, 10)]
+)
+def test_slow_call_is_sampled_one_by_one(clock, seconds, least, most):
     timer = ScriptedTimer()
-    assert len(take(timer, lambda: None, 1, 0.0)) == traces.FEWEST
-    assert timer.asked == [(1, 1)] * traces.FEWEST
-
-
-def test_trace_ends_with_its_time(clock):
-    assert traces.FEWEST < len(take(ScriptedTimer(), lambda: None, 1, 2.0)) <= 10
+    assert least <= len(take(timer, lambda: None, 1, seconds)) <= most
+    assert set(timer.asked) == {(1, 1)}
 
 
 SERIES = SUITE.series("matmul", "cpu", "eager", "float32-256x256x256")
@@ -138,6 +137,8 @@ def test_cold_traces_are_single_calls(scripted, monkeypatch):
     assert states == [("hot", 1), ("hot", 2), ("cold", 1)]
     assert [timer.flush for timer in scripted] == [None, None, "flush"]
     assert flushes == ["cpu"]
+    far = SUITE.series("matmul", "cpu", "eager", "float32-512x512x512")  # beyond the caches: cold anyway
+    assert {trace["state"] for _, trace in record(far, 0.001, lambda name: None)} == {"hot"}
 
 
 def test_samples_have_six_digits(scripted, monkeypatch):
@@ -193,14 +194,3 @@ def test_gpu_is_traced_by_two_timers(short, monkeypatch):
     made = []
     traces._synchronised(None).samples(lambda: made.append(len(waits)), 1, 5)
     assert made == [before + 1 + 2 * i for i in range(5)]  # a wait before every sample, and after every call
-
-
-@pytest.mark.parametrize(
-    ("case", "states"), [("float32-256x256x256", {"hot", "cold"}), ("float32-512x512x512", {"hot"})]
-)
-def test_cold_traces_follow_the_suite(monkeypatch, tmp_path, case, states):
-    pytest.importorskip("torch", reason="eager is PyTorch's")
-    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(traces, "cache_size", lambda _: 1 << 20)
-    found = traces.record(SUITE.series("matmul", "cpu", "eager", case), 0.001, lambda _: None)
-    assert {trace["state"] for _, trace in found} == states
