@@ -311,6 +311,14 @@ def test_patience_is_per_round(gated):
     assert made.is_open
 
 
+def test_waiting_and_lost_portions_share_the_patience(gated):
+    script = Scripted(QUIET, then=BUSY)
+    made, take = gated(script, 5 * SAMPLE + 3.5 * READING)
+    assert take(5) == ([], 0.0)
+    assert script.did == ["read", 5, "read", *["read"] * 4]
+    assert made.is_open
+
+
 def test_zero_patience_counts_everything(gated):
     script = Scripted(then=BUSY, cores=2)
     made, take = gated(script, 0.0)
