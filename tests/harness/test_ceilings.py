@@ -23,7 +23,7 @@ from kernel_velocity.harness.ceilings import (
 )
 from kernel_velocity.harness.device_figures import figures
 from kernel_velocity.harness.timers import HostTimer
-from kernel_velocity.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS
+from kernel_velocity.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS, undisturbed
 from tests.harness import pretend_cuda
 from tests.kernels.stand_in import properties
 
@@ -327,9 +327,9 @@ def test_each_ceiling_has_its_own_timer(whole, quick, monkeypatch):
 
 def test_ceiling_is_that_of_undisturbed_samples():
     quiet, disturbed = [1.0] * 30, [3.0] * 70
-    assert ceilings.undisturbed(quiet + disturbed) == 1.0
-    assert ceilings.undisturbed([0.1, *disturbed]) == 3.0  # one odd reading is no ceiling
-    assert ceilings.undisturbed([2.0]) == 2.0
+    assert undisturbed(quiet + disturbed) == 1.0
+    assert undisturbed([0.1, *disturbed]) == 3.0  # one odd reading is no ceiling
+    assert undisturbed([2.0]) == 2.0
 
 
 def test_old_torch_has_no_cache_size(monkeypatch):

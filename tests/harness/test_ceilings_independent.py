@@ -14,6 +14,7 @@ import pytest
 from kernel_velocity.harness import ceilings
 from kernel_velocity.harness.device_figures import figures
 from kernel_velocity.harness.reported import last_level_cache
+from kernel_velocity.harness.workloads import BEYOND
 
 FACTOR = 1.5
 TRIES = 3  # a busy second spoils one
@@ -123,7 +124,7 @@ def test_ceiling_against_an_independent_program(loops, what, monkeypatch):
     """Compare in up to TRIES tries, each side by side in time. Print what both say."""
     pytest.importorskip("torch.profiler", reason="ceilings are measured through a whole PyTorch")
     monkeypatch.setenv("KV_THREADS", "1")
-    count = ceilings.BEYOND * (last_level_cache() or 1 << 26) // 8  # floats per array: 6 times the cache in all
+    count = BEYOND * (last_level_cache() or 1 << 26) // 8  # floats per array: 6 times the cache in all
     theirs = {
         "dram_copy_bandwidth": lambda: loops.pace(0, count),
         "dram_triad_bandwidth": lambda: loops.pace(1, count),

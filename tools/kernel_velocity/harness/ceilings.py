@@ -23,13 +23,16 @@ from kernel_velocity.harness.stopping import without_burn_in
 from kernel_velocity.harness.timers import Call, CudaEventTimer, HostTimer, Timer, TorchEvents
 from kernel_velocity.harness.workloads import (
     AROUND,
+    BEYOND,
     LACKING,
+    MEMORY_SHARE,
     MULTIPLIED,
     MULTIPLY_ADDS,
     STREAMS,
     multiply_adds,
     product,
     reread,
+    undisturbed,
 )
 
 FORMAT = 1
@@ -42,8 +45,6 @@ CALL_SHARE = 0.05  # of a copy's time: from here on the call, and not the memory
 
 SMALLEST = {"cpu": 1 << 14, "cuda": 1 << 18}  # bytes: half of a 32 KiB L1; a GPU's launch outlasts anything smaller
 ENOUGH = 1 << 30  # bytes: the sweep ends here, or at BEYOND caches if that is more
-BEYOND = 4  # times the last-level cache: it holds a quarter of such a working set at most
-MEMORY_SHARE = 4  # at most one part in four of the free memory: others may be using the machine
 
 SIZES = {"cpu": (256, 512, 1024), "cuda": (1024, 2048, 4096, 8192)}  # of the cubes that are multiplied
 LONGEST = {"cpu": 0.1, "cuda": 0.05}  # s that one product may take, so that there are samples in SECONDS
@@ -207,15 +208,6 @@ def spread_of(samples: Sequence[float]) -> float | None:
     if len(ordered) < 4 or median == 0:
         return None
     return (ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4]) / 1.349 / median
-
-
-def undisturbed(samples: Sequence[float]) -> float:
-    """Return the time that one sample in ten undercuts: what the machine can do where nobody disturbs it.
-
-    A mean is what it did: beside other work a third of the bandwidth and FLOP/s, which made every honest timing
-    look impossible. The very fastest sample may be an error of the clock.
-    """
-    return sorted(samples)[len(samples) // 10]
 
 
 def ceiling_of(make: Callable[[], tuple[Call, float]], new_timer: NewTimer, **identity: Any) -> Ceiling:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from kernel_velocity.harness.ceilings import BEYOND, REREAD, SPREAD, Ceiling, from_document, warnings
-from kernel_velocity.harness.workloads import AROUND, MULTIPLY_ADDS
+from kernel_velocity.harness.ceilings import REREAD, SPREAD, Ceiling, from_document, warnings
+from kernel_velocity.harness.workloads import AROUND, BEYOND, MULTIPLY_ADDS
 
 CACHES: Mapping[str, tuple[str, ...]] = {"cpu": ("L1", "L2", "L3"), "cuda": ("L2",)}  # innermost first
 # Name -> unit, in the order in which they are shown; of the two devices that which both have stands first.

@@ -16,12 +16,12 @@ from statistics import median
 from typing import Any, TypeVar
 
 from kernel_velocity.harness.benchmark import _KernelBenchmark
-from kernel_velocity.harness.ceilings import BEYOND
 from kernel_velocity.harness.reported import cache_size, threads
 from kernel_velocity.harness.sampling import batch_for, warm_up
 from kernel_velocity.harness.statistics import trimmed_mean
 from kernel_velocity.harness.suite import Series
 from kernel_velocity.harness.timers import Call, Timer
+from kernel_velocity.harness.workloads import BEYOND
 
 FORMAT = 1
 DISAGREE = 0.03  # relative: three times what rounds of one commit differ by on a quiet machine
@@ -97,11 +97,9 @@ class Timings:
         """Return what a step of a method returns. None where it fails, and the reason is kept: nobody watches."""
         try:
             return step()
-        except NotImplementedError as error:
-            self.reasons[name] = str(error)
         except Exception as error:  # noqa: BLE001 - a profiler or a capture may fail in ways of its own
             self.reasons[name] = _in_words(error)
-        return None
+            return None
 
 
 def measure(series: Sequence[Series], device: str, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -116,8 +114,6 @@ def measure(series: Sequence[Series], device: str, save: Callable[[dict[str, Any
         for each, found in timings.items():
             try:
                 compare(Subject(each, each.set_up(), cache), group, found)
-            except NotImplementedError as error:
-                found.reasons |= dict.fromkeys((method.name for method in group), str(error))
             except Exception as error:  # noqa: BLE001 - what one series raises must not cost the others
                 found.reasons |= dict.fromkeys((method.name for method in group), _in_words(error))
             save(document(device, timings))
@@ -169,6 +165,9 @@ def harness_method(call: Call, timer: Timer) -> Run:
 
 
 def _in_words(error: Exception) -> str:
+    """Return why a method or a series is n/a, or in one line how it failed."""
+    if isinstance(error, NotImplementedError):
+        return str(error)
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 

@@ -60,7 +60,7 @@ from kernel_velocity.harness.timers import (
     Timer,
     TorchEvents,
 )
-from kernel_velocity.harness.workloads import AROUND, LACKING, STREAMS
+from kernel_velocity.harness.workloads import AROUND, BEYOND, LACKING, MEMORY_SHARE, STREAMS, undisturbed
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -78,11 +78,8 @@ SYNCHRONISED = 21  # samples of what a caller waits; the median counts
 # enough. CUDA: within the 2 to 4 times L2 that published harnesses overwrite. CPU: with 32 MB, an addition of 12 MB
 # that takes 147 us hot took 501 us after 1, 509 after 2 and 543 after 3 times; the flush 1.5, 2.8 and 5.3 ms.
 FLUSH = {"cpu": 2, "cuda": 3}
-BEYOND = 4  # times the cache that memory is measured with: the cache holds a quarter of such a working set
-MEMORY_SHARE = 4  # of the free memory, at most one part in four
 SECONDS = 0.1  # s per stream
 FEWEST = 5  # samples
-FASTEST = 0.1  # share of the samples below the one that counts: what memory can do where nobody disturbs
 # Memory's own peak is known to some percent, and a tenth of the working set may be left in a cache.
 WARM = 1.1
 
@@ -303,4 +300,4 @@ def _rate(call: Call, moved: float, timer: Timer) -> float:
     began = perf_counter()
     while len(samples) < FEWEST or perf_counter() - began < SECONDS:
         samples += timer.samples(call, 1, FEWEST)
-    return moved / sorted(samples)[int(FASTEST * len(samples))]
+    return moved / undisturbed(samples)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kernel_velocity.harness.problem import tiled
@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     import torch
 
 Stream = Callable[[str, int], tuple[Call, float]]  # device, working set in bytes -> a call, and the bytes it moves
+BEYOND = 4  # times the last-level cache: it holds a quarter of such a working set at most
+MEMORY_SHARE = 4  # at most one part in four of the free memory: others may be using the machine
+
+
+def undisturbed(samples: Sequence[float]) -> float:
+    """Return the time that one sample in ten undercuts: what the machine can do where nobody disturbs it.
+
+    A mean is what it did: beside other work a third of the bandwidth and FLOP/s, which made every honest timing
+    look impossible. The very fastest sample may be an error of the clock.
+    """
+    return sorted(samples)[len(samples) // 10]
 
 
 def _random(count: int, device: str) -> torch.Tensor:
