@@ -2,19 +2,18 @@
 
 import math
 import sys
-import types
 
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
 from kernel_velocity.harness.accuracy import compare
 from kernel_velocity.harness.benchmark import WrongResultError
-from tests.harness.measuring import as_asv_runs, asv_environment, failure
+from tests.harness.measuring import as_asv_runs, asv_environment, failure, kernel
 
 torch = pytest.importorskip("torch", reason="benchmarks compare torch tensors")
 pytest.importorskip("asv_runner", reason="the benchmark type is asv's")
 
-__all__ = ["asv_environment"]
+__all__ = ["asv_environment", "kernel"]
 
 CASE = {add_mul_exp: "float32-1M", matmul: "float32-256x256x256", quantize_int8: "float32-1M"}
 
@@ -35,7 +34,7 @@ def test_largest_error_of_all_results(asv_environment, module):
     assert not (asv_environment / ".asv" / "spool").exists()  # no telemetry: nothing was timed
 
 
-def test_every_result_is_checked(asv_environment, monkeypatch):
+def test_every_result_is_checked(asv_environment, kernel):
     calls = []
 
     def first_element_wrong_the_second_time(x, y, out):
@@ -45,10 +44,7 @@ def test_every_result_is_checked(asv_environment, monkeypatch):
             out[0] = math.nan
         return 0
 
-    planted = types.ModuleType("kernels.add_mul_exp")
-    planted.SUPPORTS = {"devices": ("cpu",), "dtypes": ("float32",), "keywords": ("out",)}
-    planted.bind = lambda *inputs, out: lambda: first_element_wrong_the_second_time(*inputs, out)
-    monkeypatch.setitem(sys.modules, "kernels.add_mul_exp", planted)
+    kernel("add_mul_exp", first_element_wrong_the_second_time)
     bench = add_mul_exp.Cpu()
     bench.setup("native", "float32-1M")
     assert bench.track_max_error("native", "float32-1M") < 1e-6

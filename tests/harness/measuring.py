@@ -1,6 +1,8 @@
 """What asv tells a process that measures, the benchmark that it makes of a method, and what a round leaves behind."""
 
 import json
+import sys
+import types
 
 import pytest
 
@@ -24,6 +26,19 @@ def asv_environment(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("ASV_ENV_DIR", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Put a fake kernels.<name> in place, whose bound call is a given function of (inputs..., out)."""
+
+    def plant(name, function, devices=("cpu",)):
+        module = types.ModuleType(f"kernels.{name}")
+        module.SUPPORTS = {"devices": devices, "dtypes": ("float32",), "keywords": ("out",)}
+        module.bind = lambda *inputs, out: lambda: function(*inputs, out)
+        monkeypatch.setitem(sys.modules, f"kernels.{name}", module)
+
+    return plant
 
 
 def rounds(root):

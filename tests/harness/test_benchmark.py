@@ -19,27 +19,14 @@ from kernel_velocity.harness.reported import HostActivity
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.spool import EarlierRoundDiedError
 from kernel_velocity.harness.under_test import WrongPackageError, check_package
-from tests.harness.measuring import as_asv_runs, asv_environment, failure, rounds
+from tests.harness.measuring import as_asv_runs, asv_environment, failure, kernel, rounds
 
 torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
 
-__all__ = ["asv_environment"]
+__all__ = ["asv_environment", "kernel"]
 
 CASE = {"add_mul_exp": "float32-500k", "quantize_int8": "float32-500k", "matmul": "float32-128x128x128"}
 MODULES = {"add_mul_exp": add_mul_exp, "quantize_int8": quantize_int8, "matmul": matmul}
-
-
-@pytest.fixture
-def kernel(monkeypatch):
-    """Put a fake kernels.<name> in place, whose bound call is a given function of (inputs..., out)."""
-
-    def plant(name, function, devices=("cpu",)):
-        module = types.ModuleType(f"kernels.{name}")
-        module.SUPPORTS = {"devices": devices, "dtypes": ("float32",), "keywords": ("out",)}
-        module.bind = lambda *inputs, out: lambda: function(*inputs, out)
-        monkeypatch.setitem(sys.modules, f"kernels.{name}", module)
-
-    return plant
 
 
 @pytest.mark.parametrize("implementation", ["eager", "native"])
