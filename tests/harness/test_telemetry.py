@@ -72,25 +72,6 @@ def test_gpu_figures_fit():
     assert decode(encode(ON_GPU)).gpu.memory_after is None
 
 
-def test_gpu_figures_are_dropped_before_the_round():
-    back = decode(encode(dataclasses.replace(ON_GPU, params=("compile", "x" * 60))))
-    assert back.gpu is None
-    assert (back.estimate, back.method) == (ON_GPU.estimate, ON_GPU.method)
-
-
-@properties
-@given(st.integers(0, 60))
-def test_nothing_is_dropped_needlessly(length):
-    """What went first comes back where what went after it made more room than was wanted."""
-    record = dataclasses.replace(ON_GPU, params=("compile", "x" * length))
-    line = json.loads(encode(record))
-    for name in telemetry._LEAST_MISSED:
-        value = getattr(record, name)
-        if value is not None and KEYS[name] not in line:
-            fuller = line | {KEYS[name]: telemetry._short(name, value)}
-            assert len(json.dumps(fuller, separators=(",", ":"), ensure_ascii=False).encode()) >= LINE_LIMIT, name
-
-
 GATED = dataclasses.replace(
     FULL, core_gauge=2.834561e-05, memory_gauge=0.000104567, control_gauge=0.00123456, lost=0.123456
 )
@@ -111,20 +92,28 @@ def test_malformed_gauge_is_refused(name):
         decode(json.dumps(json.loads(encode(GATED)) | {KEYS[name]: "1e-5"}))
 
 
-def lines_of_longer_and_longer_names():
-    """Return the lines of gated rounds that also waited, the last as long as one with that much in it can be."""
-    records = [dataclasses.replace(GATED, waiting=1.234e-05, params=("compile", "x" * n)) for n in range(10, 51)]
-    return [json.loads(encode(record)) for record in records]
+LEAST_MISSED = ("load", "tick", "steal", "overhead", "drift", "autocorrelation", "switches", "lost", "waiting", "gpu")
 
 
-def test_gauges_are_never_dropped():
-    for line in lines_of_longer_and_longer_names():
-        assert (line["j"], line["J"]) == (2.835e-05, 0.0001046)
-        assert len(json.dumps(line, separators=(",", ":"))) < LINE_LIMIT  # and its newline
+@pytest.mark.parametrize("length", range(10, 51))
+def test_long_line_drops_what_is_least_missed(length):
+    """What went first comes back where what went after it made more room than was wanted."""
+    record = dataclasses.replace(GATED, waiting=1.234e-05, gpu=GPU, params=("compile", "x" * length))
+    line = json.loads(encode(record))
+    assert size(line) < LINE_LIMIT
+    dropped = [name for name, key in KEYS.items() if key not in line and getattr(record, name) is not None]
+    assert set(dropped) <= set(LEAST_MISSED)
+    for name in dropped:
+        assert size(line | {KEYS[name]: telemetry._short(name, getattr(record, name))}) >= LINE_LIMIT, name
+
+
+def size(line):
+    return len(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def test_lost_is_dropped_in_its_order():
-    lines = lines_of_longer_and_longer_names()
+    records = [dataclasses.replace(GATED, waiting=1.234e-05, params=("compile", "x" * n)) for n in range(10, 51)]
+    lines = [json.loads(encode(record)) for record in records]
     first = next(line for line in lines if "q" not in line)
     assert {"y", "c", "h", "w", "j", "J"} <= set(first)
     assert "q" in lines[0]
@@ -172,16 +161,9 @@ def test_estimate_must_be_a_time(estimate):
         encode(dataclasses.replace(FULL, estimate=estimate))
 
 
-def test_long_line_drops_the_least_missed():
-    record = dataclasses.replace(FULL, params=("compile", "x" * 45), flags=("contended", "faulting", "quantised"))
-    back = decode(encode(record))
-    assert back.steal is None
-    assert (back.estimate, back.n, back.cv, back.method) == (FULL.estimate, FULL.n, 0.046, FULL.method)
-
-
 def test_too_long_line_is_refused():
     with pytest.raises(TelemetryError, match="at most 300"):
-        encode(dataclasses.replace(FULL, params=("native", "x" * 200)))
+        encode(dataclasses.replace(GATED, waiting=1.234e-05, gpu=GPU, params=("compile", "x" * 51)))
 
 
 def test_effective_sample_size():
