@@ -210,5 +210,6 @@ def test_warm_up_samples_do_not_count(library, monkeypatch, tmp_path):
     with GpuWatch("GPU-1", 0.1, tmp_path / "samples") as watch:
         watch.look()
         watch.look()
+    assert library.opened == []
     assert watch.flags == ("throttled",)
     assert watch.activity.sm_after == 1.98e9
