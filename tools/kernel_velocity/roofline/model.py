@@ -31,8 +31,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernel_velocity.harness.workloads import BEYOND
+
 IMPOSSIBLE = 1.05  # times the roof: more than the error of measuring a ceiling (warned of where that is over 5%)
-BEYOND = 4  # last-level caches, which hold at most a quarter of such a working set
 EXCELLENT = 0.9  # of the attainable rate, as in published suites
 MEMORY = "DRAM"
 _ASK = (
