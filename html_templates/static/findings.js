@@ -1,56 +1,45 @@
-// The list of findings: filters that live in the URL, so that a view of the list is a link.
+// The list of findings: filters that live in the address.
 "use strict";
 
-const FILTERS = { state: "open", kind: "", machine: "", text: "" }; // what stands in no URL
+const FILTERS = { state: "open", kind: "", machine: "", text: "" }; // defaults, which the address leaves out
+const form = document.getElementById("filters");
 
-function fits(row, chosen) {
-  const { state, open, kind, machines, text } = row.dataset;
-  return (
-    (chosen.state === "" || (chosen.state === "open" ? open === "yes" : state === chosen.state)) &&
-    (chosen.kind === "" || kind === chosen.kind) &&
-    (chosen.machine === "" || JSON.parse(machines).includes(chosen.machine)) &&
-    chosen.text.toLowerCase().split(/\s+/).every((word) => text.includes(word))
-  );
+function fits(row, { state, kind, machine, text }) {
+  const { dataset } = row;
+  return (state === "" || (state === "open" ? dataset.open === "yes" : dataset.state === state))
+    && (kind === "" || dataset.kind === kind)
+    && (machine === "" || JSON.parse(dataset.machines).includes(machine))
+    && text.toLowerCase().split(/\s+/).every((word) => dataset.text.includes(word));
 }
 
-/** Puts what the URL says into the form; of a value that the form does not have, the page says so. */
-function fromUrl(form) {
-  const said = Address.read();
-  for (const [name, usual] of Object.entries(FILTERS)) Address.set(form.elements[name], said.get(name), usual);
-  const gone = Object.keys(FILTERS).filter((name) => said.has(name) && said.get(name) !== form.elements[name].value);
-  Address.tell(document.getElementById("missed"), gone.map((name) => [name, said.get(name)]));
-}
-
-/** Puts what was chosen into the URL; what is being typed is no step of the reader's way. */
-function toUrl(chosen, isStep) {
-  Address.write(new URLSearchParams(Object.entries(chosen).filter(([name, value]) => value !== FILTERS[name])), isStep);
-}
-
-function show(form, rows) {
-  const chosen = Object.fromEntries(Object.keys(FILTERS).map((name) => [name, form.elements[name].value]));
-  let shown = 0;
-  for (const row of rows) {
-    row.hidden = !fits(row, chosen);
-    shown += row.hidden ? 0 : 1;
-  }
+/** Shows the rows that the form asks for; returns its choice. */
+function show() {
+  const chosen = Object.fromEntries(new FormData(form));
+  const rows = [...document.querySelectorAll("tr[data-state]")];
+  for (const row of rows) row.hidden = !fits(row, chosen);
+  const shown = rows.filter((row) => !row.hidden).length;
   document.getElementById("none").hidden = shown > 0;
   document.getElementById("count").value = `${shown} of ${rows.length} shown`;
   return chosen;
 }
 
-const form = document.getElementById("filters");
+/** Sets the form as the address says, and names what the page lacks. */
+function follow() {
+  const query = Address.read();
+  for (const [name, usual] of Object.entries(FILTERS)) Address.set(form.elements[name], query.get(name), usual);
+  const gone = Object.keys(FILTERS).filter((name) => query.has(name) && query.get(name) !== form.elements[name].value);
+  Address.tell(document.getElementById("missed"), gone.map((name) => [name, query.get(name)]));
+  show();
+}
+
 if (form) {
-  const rows = [...document.querySelectorAll("tr[data-state]")];
   form.hidden = false;
-  fromUrl(form);
-  show(form, rows);
+  follow();
   form.addEventListener("input", ({ target }) => {
     Address.tell(document.getElementById("missed"), []);
-    toUrl(show(form, rows), target.name !== "text");
+    const changed = Object.entries(show()).filter(([name, value]) => value !== FILTERS[name]);
+    Address.write(new URLSearchParams(changed), target.name !== "text"); // typing adds no steps to the history
   });
   form.addEventListener("submit", (event) => event.preventDefault());
-  window.addEventListener("hashchange", () => {
-    fromUrl(form);
-    show(form, rows);
-  });
+  window.addEventListener("hashchange", follow);
 }

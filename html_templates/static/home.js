@@ -1,84 +1,53 @@
-// The home page's filters, which live in the URL (#kernel=matmul&device=Cpu), and how long ago things were.
-// Without this script everything is visible. No text becomes HTML.
+// The home page: filters, which live in the address (#kernel=matmul&device=Cpu), and how long ago things were.
+// Without this script everything is visible.
 "use strict";
 
 const NAMES = ["machine", "device", "kernel", "state", "implementation"];
 const AGES = [["day", 86400], ["hour", 3600], ["minute", 60]];
+const form = document.querySelector("form.filters");
 
-/** Returns the filters that the URL asks for; an anchor such as #commits asks for none. */
-function asked() {
+/** Shows what the address asks for. A value that the page lacks becomes an option that says so. */
+function follow() {
   const query = Address.read();
-  return new Map(NAMES.filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
-}
-
-/** Puts the wanted filters into the form; a value that the page does not have is offered, and says so. */
-function fill(form, wanted) {
   for (const select of form.querySelectorAll("select")) {
-    const value = wanted.get(select.name) ?? "";
+    const value = query.get(select.name) ?? "";
     select.querySelector("option.gone")?.remove();
     if (![...select.options].some((option) => option.value === value)) {
-      const option = new Option(`${value} (not here)`, value);
-      option.className = "gone";
-      select.add(option);
+      select.add(make("option", { class: "gone", value }, `${value} (not here)`));
     }
     select.value = value;
   }
-}
-
-/** Hides what is not wanted, and says how much that is. */
-function apply(form, wanted) {
+  const wanted = NAMES.filter((name) => query.get(name));
   const rows = [...document.querySelectorAll(".grid tbody tr")];
-  for (const grid of document.querySelectorAll(".grid")) {
-    const here = !wanted.has("machine") || grid.dataset.machine === wanted.get("machine");
-    let shown = 0;
-    for (const row of grid.querySelectorAll("tbody tr")) {
-      row.hidden = !here || NAMES.slice(1).some((name) => wanted.has(name) && row.dataset[name] !== wanted.get(name));
-      shown += !row.hidden;
-    }
-    grid.hidden = shown === 0;
+  for (const row of rows) {
+    const labels = { ...row.closest(".grid").dataset, ...row.dataset };
+    row.hidden = wanted.some((name) => labels[name] !== query.get(name));
   }
+  for (const grid of document.querySelectorAll(".grid")) grid.hidden = grid.querySelector("tbody tr:not([hidden])") === null;
   const hidden = rows.filter((row) => row.hidden).length;
-  const said = form.querySelector("output");
-  said.textContent = hidden === 0 ? `all ${rows.length} rows shown` : `${rows.length - hidden} rows shown, ${hidden} hidden`;
-  said.classList.toggle("none", hidden === rows.length);
+  const count = form.querySelector("output");
+  count.textContent = hidden === 0 ? `all ${rows.length} rows shown` : `${rows.length - hidden} rows shown, ${hidden} hidden`;
+  count.classList.toggle("none", hidden === rows.length);
 }
 
-function follow(form) {
-  const wanted = asked();
-  fill(form, wanted);
-  apply(form, wanted);
+/** Puts the form's choice into the address, as a step of the history. */
+function choose() {
+  Address.write(new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== "")), true);
+  follow();
 }
 
-/** Puts the form's choice into the URL; the page follows that. */
-function choose(form) {
-  const chosen = new URLSearchParams();
-  for (const select of form.querySelectorAll("select")) {
-    if (select.value !== "") chosen.set(select.name, select.value);
-  }
-  Address.write(chosen, true); // every choice is a step back in the history, as a link is
-  follow(form);
-}
-
-/** Says how long ago a time was; the page may have been written long before it is read. */
-function age(time) {
-  const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
-  const [unit, length] = AGES.find(([, size]) => seconds >= size) ?? [];
-  if (unit === undefined) return;
-  const count = Math.floor(seconds / length);
-  const said = document.createElement("span");
-  said.className = "age";
-  said.textContent = ` (${count} ${unit}${count === 1 ? "" : "s"} ago)`;
-  time.append(said);
-}
-
-const form = document.querySelector("form.filters");
 if (form !== null) {
   form.hidden = false;
-  form.addEventListener("change", () => choose(form));
+  form.addEventListener("change", choose);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(() => choose(form)));
-  window.addEventListener("hashchange", () => follow(form));
-  window.addEventListener("popstate", () => follow(form));
-  follow(form);
+  form.addEventListener("reset", () => setTimeout(choose)); // after the fields were reset
+  window.addEventListener("hashchange", follow);
+  follow();
 }
-for (const time of document.querySelectorAll("time[datetime]")) age(time);
+
+// The page may have been written long before it is read
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
+  const [unit, length] = AGES.find(([, size]) => seconds >= size) ?? [];
+  if (unit) time.append(span("age", ` (${new Intl.RelativeTimeFormat("en").format(-Math.floor(seconds / length), unit).replaceAll(",", "")})`));
+}

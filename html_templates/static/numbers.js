@@ -1,79 +1,59 @@
-// Numbers as text, for all pages, by the same rules as units.py and roofline.percent, and held against them by
-// tests/site/test_numbers_browser.py: what is not zero is never printed as zero, what is not the whole never as the whole.
+// Numbers as text, by the rules of units.py and roofline/model.py, and ratios of speeds, as in series/changes.py.
+// tests/site/test_browser_numbers.py and test_browser_compare.py compare them with Python's. Text never rounds a value
+// to 0 or to 100%.
 "use strict";
 
 const Numbers = (() => {
-  const DIGITS = 3; // significant ones, as in units.py
+  const DIGITS = 3; // significant digits, as in units.py
   const TIMES = [["ns", 1e-9], ["µs", 1e-6], ["ms", 1e-3], ["s", 1]];
   const SPANS = [["days", 86400], ["hours", 3600], ["minutes", 60]];
   const UNITS = { "GFLOPS": " GFLOPS", "GB/s": " GB/s", "µs": " µs", "speed-up": "×", "cache benefit": "×", "cold / hot": "×" };
   const EXCELLENT = 0.9; // as in roofline/model.py
 
-  /** As toFixed, which rounds a tie up: here it goes to the even digit, as in Python. */
+  const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
+
+  /** Like toFixed, but rounds a tie to the even digit, as Python does. */
   function fixed(value, decimals) {
-    const [known, beyond] = [Math.min(decimals, 70), 30];
-    const exact = value.toFixed(known + beyond);
-    const kept = exact.slice(0, -beyond).replace(/\.$/, "");
-    const tie = exact.slice(-beyond) === `5${"0".repeat(beyond - 1)}`;
-    return tie && Number(kept.at(-1)) % 2 === 0 ? kept : value.toFixed(known);
+    const places = Math.min(decimals, 70), more = 30; // toFixed is exact up to 100 places
+    const exact = value.toFixed(places + more);
+    const cut = exact.slice(0, -more).replace(/\.$/, "");
+    const isTie = exact.slice(-more) === `5${"0".repeat(more - 1)}`;
+    return isTie && Number(cut.at(-1)) % 2 === 0 ? cut : value.toFixed(places);
   }
 
-  function grouped(whole) {
-    return whole.replace(/\B(?=(\d{3})+$)/g, ",");
-  }
-
-  /** A value with three significant digits, thousands separated; digits before the point are never dropped. */
+  /** A value with three significant digits, and all digits before the point. */
   function significant(value) {
     if (value === 0) return "0";
     const exponent = Number(value.toExponential(DIGITS - 1).split("e")[1]);
-    const [whole, rest] = fixed(value, Math.max(DIGITS - 1 - exponent, 0)).split(".");
-    return rest === undefined ? grouped(whole) : `${grouped(whole)}.${rest}`;
+    const [whole, decimals] = fixed(value, Math.max(DIGITS - 1 - exponent, 0)).split(".");
+    return decimals === undefined ? grouped(whole) : `${grouped(whole)}.${decimals}`;
   }
 
-  /** The unit that a time, s, is best read in: its name, and how many s it is. */
+  /** The unit for a time in s, which leaves 1 to 999 before the point: {name, scale}, scale in s. */
   function unit(value) {
-    const [name, scale] = TIMES.find(([, each]) => Number((value / each).toExponential(DIGITS - 1)) < 1000) ?? TIMES.at(-1);
+    const [name, scale] = TIMES.find(([, size]) => Number((value / size).toExponential(DIGITS - 1)) < 1000) ?? TIMES.at(-1);
     return { name, scale };
   }
 
-  /** A time, s, with the prefix that leaves 1 to 999 before the point. */
   function seconds(value) {
     const { name, scale } = unit(value);
     return `${significant(value / scale)} ${name}`;
   }
 
-  /** The unit that a span of time, s, is best read in, as `unit`. */
+  /** The unit for a long span of time in s: {name, scale}. */
   function span(value) {
-    const [name, scale] = SPANS.find(([, each]) => value > 3 * each) ?? ["seconds", 1];
+    const [name, scale] = SPANS.find(([, size]) => value > 3 * size) ?? ["seconds", 1];
     return { name, scale };
   }
 
-  /** The unit of a rate, 10^9 operations per second, by what the data count: "FLOP", or "OP" of integers. */
-  function rateUnit(operation) {
-    return `G${operation}S`;
-  }
+  // `operation` is "FLOP", or "OP" for integers; rates are in 10^9 operations per second
+  const rateUnit = (operation) => `G${operation}S`;
+  const rate = (value, operation) => `${significant(value)} ${rateUnit(operation)}`;
+  const intensity = (value, operation) => `${significant(value)} ${operation}/B`;
+  const gigabytes = (value) => `${significant(value)} GB/s`;
+  const count = (value) => grouped(String(value));
 
-  /** A rate given in that unit. */
-  function rate(value, operation) {
-    return `${significant(value)} ${rateUnit(operation)}`;
-  }
-
-  /** An arithmetic intensity, operations per byte. */
-  function intensity(value, operation) {
-    return `${significant(value)} ${operation}/B`;
-  }
-
-  /** A rate given in GB/s. */
-  function gigabytes(value) {
-    return `${significant(value)} GB/s`;
-  }
-
-  /** A whole number. */
-  function count(value) {
-    return grouped(String(value));
-  }
-
-  /** A fraction in percent: never 0% unless it is 0, never 100% unless it is 1. */
+  /** A fraction in percent. */
   function share(fraction) {
     const percent = 100 * fraction;
     if (percent > 0 && percent < 0.05) return "<0.1%";
@@ -82,40 +62,80 @@ const Numbers = (() => {
     return `${fixed(percent, 1)}%`;
   }
 
-  /** An efficiency in percent, rounded down: never 100%, nor 90%, where it is less. */
+  /** An efficiency in percent, rounded down: below 100%, or 90%, where the fraction is less. */
   function efficiency(fraction) {
     let tenths = Math.floor(Number((fraction * 1000).toFixed(9)));
     for (const edge of [1, EXCELLENT]) if (fraction < edge) tenths = Math.min(tenths, Math.round(edge * 1000) - 1);
     return fraction > 0 && tenths === 0 ? "<0.1%" : `${(tenths / 10).toFixed(1)}%`;
   }
 
-  /** A speed ratio in words: "3.2% faster", "2.10x slower"; only exactly 1 is "unchanged". */
+  /** A ratio of speeds: "3.2% faster", "2.10x slower"; "unchanged" only for exactly 1. */
   function change(ratio) {
     if (ratio === 1) return "unchanged";
-    const word = ratio > 1 ? "faster" : "slower";
-    const most = Math.max(ratio, 1 / ratio);
-    return most >= 2 ? `${significant(most)}x ${word}` : `${share(Math.abs(ratio - 1))} ${word}`;
+    const factor = Math.max(ratio, 1 / ratio);
+    return `${factor >= 2 ? `${significant(factor)}x` : share(Math.abs(ratio - 1))} ${ratio > 1 ? "faster" : "slower"}`;
   }
 
-  /** A relative difference with its sign: "+3.00%". */
-  function difference(fraction) {
-    return fraction === 0 ? "0%" : `${fraction < 0 ? "−" : "+"}${significant(Math.abs(100 * fraction))}%`;
-  }
+  /** A relative difference: "+3.00%". */
+  const difference = (fraction) => (fraction === 0 ? "0%" : `${fraction < 0 ? "−" : "+"}${significant(Math.abs(100 * fraction))}%`);
 
-  /** A value of a quantity that a kernel's page offers, with its unit, or another than usual; "unknown" for null and NaN. */
-  function value(number, quantity, unit) {
+  /** A value of a quantity of a kernel's page, in its unit or in another. */
+  function value(number, quantity, otherUnit) {
     if (number === null || Number.isNaN(number)) return "unknown";
     if (quantity === "efficiency") return efficiency(number / 100);
     if (quantity === "error") return number === 0 ? "0" : number.toExponential(2);
-    return significant(number) + (unit === undefined ? UNITS[quantity] : ` ${unit}`);
+    return significant(number) + (otherUnit === undefined ? UNITS[quantity] : ` ${otherUnit}`);
   }
 
-  /** Both ends of an interval: "11.9 to 12.4 GFLOPS"; "unknown" where one is. */
-  function interval(low, high, quantity, unit) {
+  /** An interval: "11.9 to 12.4 GFLOPS". */
+  function interval(low, high, quantity, otherUnit) {
     if (Number.isNaN(low) || Number.isNaN(high)) return "unknown";
-    const bare = quantity in UNITS ? significant(low) : value(low, quantity);
-    return `${bare} to ${value(high, quantity, unit)}`;
+    return `${quantity in UNITS ? significant(low) : value(low, quantity)} to ${value(high, quantity, otherUnit)}`;
   }
 
   return { significant, seconds, unit, span, rateUnit, rate, intensity, gigabytes, count, share, efficiency, change, difference, value, interval };
+})();
+
+/**
+ * Two sides compared. A side is {seconds, low, high, adjusted, adjustedLow, adjustedHigh, method, version}: s per call,
+ * null where unknown.
+ */
+const Ratios = (() => {
+  /** Returns [time, low, high] of a side, adjusted or as measured. */
+  const times = (side, adjusted) =>
+    (adjusted ? [side.adjusted, side.adjustedLow, side.adjustedHigh] : [side.seconds, side.low, side.high]);
+
+  const isKnown = (values) => values.every((value) => typeof value === "number");
+
+  /**
+   * Returns the ratio of speeds b / a, its interval (null if unknown), and whether the intervals confirm it; or why there
+   * is none. Interval: MOVER on logarithms (Zou and Donner, Statistics in Medicine 27, 2008).
+   */
+  function compare(a, b, sameMachine) {
+    if (a.seconds === null || b.seconds === null) return { why: "" };
+    if (a.method !== null && b.method !== null && a.method !== b.method) return { why: "timed by another method" };
+    if (a.version !== b.version) return { why: "another version of the benchmark" };
+    const adjusted = sameMachine && isKnown([...times(a, true), ...times(b, true)]);
+    const [[timeA, lowA, highA], [timeB, lowB, highB]] = [times(a, adjusted), times(b, adjusted)];
+    const ratio = timeA / timeB;
+    if (!isKnown([lowA, highA, lowB, highB])) return { ratio, low: null, high: null, confirmed: false, adjusted };
+    const middle = Math.log(ratio);
+    const low = Math.exp(middle - Math.hypot(Math.log(timeA / lowA), Math.log(highB / timeB)));
+    const high = Math.exp(middle + Math.hypot(Math.log(highA / timeA), Math.log(timeB / lowB)));
+    return { ratio, low, high, confirmed: !(lowA <= highB && lowB <= highA), adjusted };
+  }
+
+  /** Returns how a comparison is coloured; "" without a ratio. */
+  function tone({ ratio, confirmed }) {
+    if (ratio === undefined) return "";
+    return !confirmed || ratio === 1 ? "same" : ratio > 1 ? "faster" : "slower";
+  }
+
+  /** Returns a ratio in words; ≈ marks what the intervals do not confirm. */
+  const words = ({ ratio, confirmed }) => `${confirmed || ratio === 1 ? "" : "≈ "}${Numbers.change(ratio)}`;
+
+  /** Returns the geometric mean of ratios; null for none. */
+  const mean = (ratios) => (ratios.length ? Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length) : null);
+
+  return { times, compare, tone, words, mean };
 })();

@@ -1,104 +1,76 @@
-// Small charts as SVG: axes with round numbers, and layers of dots, bars, lines and bands on them. Nodes are made one
-// by one, and whatever is text is set as text.
+// Small charts as SVG: axes with round numbers, and on them layers of dots, bars, lines and bands.
 "use strict";
 
 const Plots = (() => {
-  const SVG = "http://www.w3.org/2000/svg";
-  // in the chart's own units: the page scales it to its column, and on a phone its text must not become smaller
+  // In the chart's own units. The page scales the chart to its column; a narrow one keeps its text legible on a phone
   const WIDTH = Math.min(520, Math.max(300, document.documentElement.clientWidth - 56)), HEIGHT = 250;
-  const LEFT = 58, RIGHT = 14, TOP = 10, BOTTOM = 42;
+  const [LEFT, RIGHT, TOP, BOTTOM] = [58, WIDTH - 14, 10, HEIGHT - 42]; // of the frame
 
-  function node(name, attributes, text) {
-    const made = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    if (text !== undefined) made.textContent = text;
-    return made;
+  function node(name, attributes, text = "") {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.textContent = text;
+    return element;
   }
 
-  /** Returns at most `count` round numbers between two bounds, at 1, 2 or 5 times a power of ten. */
-  function ticks(low, high, count) {
+  const line = (className, x1, y1, x2, y2) => node("line", { class: className, x1, y1, x2, y2 });
+  const rect = (className, x, y, width, height) => node("rect", { class: className, x, y, width, height });
+
+  /** Returns at most `count` round numbers between two bounds, 1, 2 or 5 times a power of ten apart, with their texts. */
+  function ticks({ low, high }, count) {
     const rough = (high - low) / count;
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough * (1 - 1e-9));
-    const found = [];
+    const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * (1 - 1e-9));
+    const decimals = Math.min(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), 20);
+    const marks = [];
     for (let index = Math.ceil(low / step - 1e-9); index * step <= high * (1 + Math.sign(high) * 1e-12); index += 1) {
-      found.push(index * step);
+      marks.push([index * step, (index * step).toFixed(decimals).replace("-", "−")]);
     }
-    const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-    return found.map((value) => [value, value.toFixed(Math.min(decimals, 20)).replace("-", "−")]);
+    return marks;
   }
 
-  /** Returns bounds that hold all values with some room, and never none at all. */
+  /** Returns bounds with some room around all values, at least the fraction `least` of their middle to either side. */
   function range(values, { from, least = 0 } = {}) {
-    const known = values.filter((value) => Number.isFinite(value));
-    let low = Math.min(...known), high = Math.max(...known);
-    if (known.length === 0) [low, high] = [0, 1];
+    const known = values.filter(Number.isFinite);
+    const [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
     const middle = (low + high) / 2;
     const half = Math.max((high - low) / 2, least * Math.abs(middle)) || Math.abs(middle) / 2 || 1;
     return { low: from ?? middle - 1.12 * half, high: middle + 1.12 * half };
   }
 
-  /** Returns a place on the y axis, of what lies beyond it the axis' end. */
-  function within(y) {
-    return Math.min(Math.max(y, TOP), HEIGHT - BOTTOM);
-  }
+  const inside = (y) => Math.min(Math.max(y, TOP), BOTTOM);
 
-  const LAYERS = {
-    band: (at, layer) => {
-      const [x1, x2] = layer.axis === "x" ? [at.x(layer.low), at.x(layer.high)] : [LEFT, WIDTH - RIGHT];
-      const [y1, y2] = layer.axis === "x" ? [TOP, HEIGHT - BOTTOM] : [at.y(layer.high), at.y(layer.low)];
-      return [node("rect", { class: "band", x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0) })];
-    },
-    level: (at, layer) => [node("line", layer.axis === "x"
-      ? { class: layer.class ?? "level", x1: at.x(layer.at), x2: at.x(layer.at), y1: TOP, y2: HEIGHT - BOTTOM }
-      : { class: layer.class ?? "level", x1: LEFT, x2: WIDTH - RIGHT, y1: at.y(layer.at), y2: at.y(layer.at) })],
-    path: (at, layer) => [node("polyline", {
-      class: layer.class ?? "path", points: layer.points.map(([x, y]) => `${at.x(x).toFixed(1)},${at.y(y).toFixed(1)}`).join(" "),
-    })],
-    whiskers: (at, layer) => layer.points.map(([x, low, high]) => node("line", {
-      class: "whisker", x1: at.x(x), x2: at.x(x), y1: within(at.y(low)), y2: within(at.y(high)),
-    })),
-    bars: (at, layer) => layer.points.map(([x1, x2, y]) => {
-      const [zero, top] = [at.y(0), at.y(y)];
-      const [left, right] = [at.x(x1), at.x(x2)];
-      return node("rect", {
-        class: "bar", x: left, y: Math.min(zero, top), width: Math.max(right - left, 0.5), height: Math.abs(zero - top),
-      });
-    }),
-    dots: (at, layer) => layer.points.map(([x, y, title, kind]) => {
-      const made = node("circle", { class: kind ?? layer.class ?? "dot", cx: at.x(x), cy: at.y(y), r: layer.size ?? 4.5 });
-      if (title) made.append(node("title", {}, title));
-      return made;
+  const LAYERS = { // kind -> the nodes of a layer; `axis: "x"` makes a band or a level vertical
+    band: (x, y, { axis, low, high }) => [axis === "x"
+      ? rect("band", x(low), TOP, Math.max(x(high) - x(low), 0), BOTTOM - TOP)
+      : rect("band", LEFT, y(high), RIGHT - LEFT, Math.max(y(low) - y(high), 0))],
+    level: (x, y, { axis, at, className = "level" }) => [axis === "x"
+      ? line(className, x(at), TOP, x(at), BOTTOM) : line(className, LEFT, y(at), RIGHT, y(at))],
+    path: (x, y, { points, className = "path" }) => [
+      node("polyline", { class: className, points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ") })],
+    whiskers: (x, y, { points }) => points.map(([at, low, high]) => line("whisker", x(at), inside(y(low)), x(at), inside(y(high)))),
+    bars: (x, y, { points }) => points.map(([low, high, value]) =>
+      rect("bar", x(low), Math.min(y(0), y(value)), Math.max(x(high) - x(low), 0.5), Math.abs(y(0) - y(value)))),
+    dots: (x, y, { points, className = "dot", size = 4.5 }) => points.map(([across, up, title, dotClass]) => {
+      const dot = node("circle", { class: dotClass ?? className, cx: x(across), cy: y(up), r: size });
+      if (title) dot.append(node("title", {}, title));
+      return dot;
     }),
   };
 
-  function axis(svg, at, spec, horizontal) {
-    const marks = spec.ticks ?? ticks(spec.low, spec.high, horizontal ? 5 : 4);
-    for (const [value, text] of marks) {
-      if (horizontal) {
-        svg.append(node("text", { x: at.x(value), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, text));
-      } else {
-        svg.append(node("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: at.y(value), y2: at.y(value) }));
-        svg.append(node("text", { x: LEFT - 7, y: at.y(value) + 4, "text-anchor": "end" }, text));
-      }
-    }
-    const middle = horizontal ? (LEFT + WIDTH - RIGHT) / 2 : (TOP + HEIGHT - BOTTOM) / 2;
-    svg.append(horizontal
-      ? node("text", { x: middle, y: HEIGHT - 6, "text-anchor": "middle" }, spec.title)
-      : node("text", { transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, spec.title));
-  }
-
-  /** Returns a chart: `x` and `y` say title, low and high, `layers` what is drawn, the first undermost. */
+  /** Returns a chart. `x` and `y`: {title, low, high, ticks}; `layers`: what is drawn, the lowest first. */
   function draw({ label, x, y, layers }) {
-    const at = {
-      x: (value) => LEFT + (WIDTH - LEFT - RIGHT) * (value - x.low) / (x.high - x.low),
-      y: (value) => HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - y.low) / (y.high - y.low),
-    };
+    const across = (value) => LEFT + ((RIGHT - LEFT) * (value - x.low)) / (x.high - x.low);
+    const up = (value) => BOTTOM - ((BOTTOM - TOP) * (value - y.low)) / (y.high - y.low);
+    const text = (content, anchor, place) => node("text", { ...place, "text-anchor": anchor }, content);
     const svg = node("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
-    axis(svg, at, y, false);
-    axis(svg, at, x, true);
-    svg.append(node("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }));
-    for (const layer of layers) svg.append(...LAYERS[layer.kind](at, layer));
+    for (const [value, name] of y.ticks ?? ticks(y, 4)) {
+      svg.append(line("grid", LEFT, up(value), RIGHT, up(value)), text(name, "end", { x: LEFT - 7, y: up(value) + 4 }));
+    }
+    svg.append(text(y.title, "middle", { transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)` }));
+    for (const [value, name] of x.ticks ?? ticks(x, 5)) svg.append(text(name, "middle", { x: across(value), y: BOTTOM + 17 }));
+    svg.append(text(x.title, "middle", { x: (LEFT + RIGHT) / 2, y: HEIGHT - 6 }), line("grid", LEFT, BOTTOM, RIGHT, BOTTOM));
+    for (const layer of layers) svg.append(...LAYERS[layer.kind](across, up, layer));
     return svg;
   }
 

@@ -1,31 +1,29 @@
-// What is chosen on compare.html: read from the URL and written to it, and which series that asks for. Pure.
-// A choice is {mode, kernel, unit, sort, text, a, b}, a side {commit, place, implementation}: a full SHA, a number of
-// `places`, and a name, or EACH.
+// What is chosen on compare.html: read from the address, written to it, and the pairs of series that it asks for. A choice
+// is {mode, kernel, unit, sort, text, a, b}, a side {commit, place, implementation}: a full SHA, an index of `places`, and
+// a name or EACH.
 "use strict";
 
 const Choice = (() => {
-  const EACH = ""; // every implementation: against itself, or against the other side's one
-  const USUAL = { mode: "commits", kernel: "", unit: "GFLOPS", sort: "effect", text: "" }; // what stands in no URL
+  const EACH = ""; // every implementation: against itself, or against the one of the other side
+  const DEFAULTS = { mode: "commits", kernel: "", unit: "GFLOPS", sort: "effect", text: "" }; // which the address leaves out
   const VALUES = { mode: ["commits", "machines", "implementations", "anything"], unit: ["GFLOPS", "µs"], sort: ["effect", "slower", "faster", "name"] };
   const PARTS = ["commit", "place", "implementation"];
   const OWN = { commits: ["commit"], machines: ["place"], implementations: ["implementation"], anything: PARTS }; // of B
-  const LEAST_DIGITS = 4; // of a hash
+  const SHORTEST = 4; // digits of a hash that is understood
   const DIGITS = 12; // of a hash in a link
 
   const placeName = (place) => `${place.machine} · ${place.environment}`;
-  const kernelName = (one) => `${one.kernel} ${one.device}`;
+  const kernelName = (series) => `${series.kernel} ${series.device}`;
   const implementations = (series) => [...new Set(series.map((one) => one.implementation))].sort();
-  const isOne = ({ a, b }) => PARTS.every((name) => a[name] === b[name]);
+  const isSame = ({ a, b }) => PARTS.every((name) => a[name] === b[name]);
+  const only = (items) => (items.length === 1 ? items[0] : null);
 
-  /** Returns the commit that a text names: a tag, or the beginning of a hash; its first word counts. Null for none. */
+  /** Returns the commit that the first word of a text names, a tag or the beginning of a hash; null for none. */
   function resolve(commits, text) {
     const word = text.trim().split(/\s+/)[0];
-    const tagged = commits.filter((commit) => commit.tags.includes(word));
-    if (tagged.length === 1) return tagged[0];
-    const digits = word.toLowerCase();
-    if (!/^[0-9a-f]+$/.test(digits) || digits.length < LEAST_DIGITS) return null;
-    const found = commits.filter((commit) => commit.sha.startsWith(digits));
-    return found.length === 1 ? found[0] : null;
+    const tagged = only(commits.filter((commit) => commit.tags.includes(word)));
+    if (tagged || word.length < SHORTEST || !/^[0-9a-f]+$/i.test(word)) return tagged;
+    return only(commits.filter((commit) => commit.sha.startsWith(word.toLowerCase())));
   }
 
   /** Returns up to `most` commits, newest first, that have every word of a text. */
@@ -40,116 +38,113 @@ const Choice = (() => {
     return found;
   }
 
-  /** Returns the side that a URL names, completed by what is usual; what is not there is added to `gone`. */
-  function side(said, letter, usual, { commits, places, series }, gone) {
-    const found = { ...usual };
-    const [sha, machine, environment, implementation] = ["", "m", "e", "i"].map((part) => said.get(letter + part));
+  /** Returns the next commit that a place measured, after an index of `commits` in a direction, -1 or 1; null for none. */
+  function next(commits, from, direction, place) {
+    for (let at = from + direction; at >= 0 && at < commits.length; at += direction) if (commits[at].places.includes(place)) return commits[at];
+    return null;
+  }
+
+  /** Returns the side that an address names, completed by `usual`; what is not there is added to `gone`. */
+  function side(query, letter, usual, { commits, places, series }, gone) {
+    const chosen = { ...usual };
+    const [sha, machine, environment, implementation] = ["", "m", "e", "i"].map((part) => query.get(letter + part));
     if (sha !== null) {
       const commit = resolve(commits, sha);
-      if (commit) found.commit = commit.sha;
+      if (commit) chosen.commit = commit.sha;
       else gone.push(["commit", sha]);
     }
     const wanted = Object.entries({ machine, environment }).filter(([, name]) => name !== null);
     if (wanted.length > 0) {
-      const at = (few) => places.findIndex((one) => few.every(([part, name]) => one[part] === name));
-      found.place = [at(wanted), at(wanted.slice(0, 1)), found.place].find((index) => index >= 0); // the machine's other environment is nearer
-      gone.push(...wanted.filter(([part, name]) => places[found.place][part] !== name));
+      const indexOf = (labels) => places.findIndex((place) => labels.every(([part, name]) => place[part] === name));
+      // Another environment of the same machine comes before another machine
+      chosen.place = [indexOf(wanted), indexOf(wanted.slice(0, 1)), chosen.place].find((index) => index >= 0);
+      gone.push(...wanted.filter(([part, name]) => places[chosen.place][part] !== name));
     }
     if (implementation !== null) {
-      if (series.some((one) => one.implementation === implementation)) found.implementation = implementation;
+      if (series.some((one) => one.implementation === implementation)) chosen.implementation = implementation;
       else gone.push(["implementation", implementation]);
     }
-    return found;
-  }
-
-  /** Returns the next commit that a place measured, from an index of `commits` on (itself excluded) by a way, -1 or 1. */
-  function next(commits, from, way, place) {
-    for (let at = from + way; at >= 0 && at < commits.length; at += way) if (commits[at].places.includes(place)) return commits[at];
-    return null;
+    return chosen;
   }
 
   /**
-   * Returns what an address says; one that says nothing means the newest commit against the one before it, of those
-   * that the place measured: by default the place that measured the newest of all. What it names and is not there is
-   * added to `gone`, as Address.missed takes it.
+   * Returns the choice of an address. The default is the newest commit against the one before it, of those that the
+   * place measured; the default place is the one that measured the newest commit of all. What the address names and the
+   * page lacks is added to `gone`, as Address.missed takes it.
    */
-  function read(said, data, gone) {
-    const chosen = Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, said.get(name) ?? usual]));
-    const known = { ...VALUES, kernel: [USUAL.kernel, ...data.series.map(kernelName)] };
-    for (const [name, values] of Object.entries(known)) {
+  function read(query, data, gone) {
+    const chosen = Object.fromEntries(Object.entries(DEFAULTS).map(([name, usual]) => [name, query.get(name) ?? usual]));
+    for (const [name, values] of Object.entries({ ...VALUES, kernel: [DEFAULTS.kernel, ...data.series.map(kernelName)] })) {
       if (values.includes(chosen[name])) continue;
       gone.push([name, chosen[name]]);
-      chosen[name] = USUAL[name];
+      chosen[name] = DEFAULTS[name];
     }
     const { commits } = data;
     const place = commits.findLast((commit) => commit.places.length > 0)?.places[0] ?? 0;
-    chosen.a = side(said, "a", { commit: null, place, implementation: EACH }, data, gone);
-    chosen.b = side(said, "b", { ...chosen.a, commit: null, implementation: EACH }, data, gone);
-    const newest = (one) => (next(commits, commits.length, -1, one) ?? commits.at(-1)).sha;
-    const before = (sha, one) => (next(commits, commits.findIndex((commit) => commit.sha === sha), -1, one) ?? { sha }).sha;
+    chosen.a = side(query, "a", { commit: null, place, implementation: EACH }, data, gone);
+    chosen.b = side(query, "b", { ...chosen.a, commit: null, implementation: EACH }, data, gone);
+    const newest = (at) => (next(commits, commits.length, -1, at) ?? commits.at(-1)).sha;
+    const before = (sha, at) => next(commits, commits.findIndex((commit) => commit.sha === sha), -1, at)?.sha ?? sha;
     const at = chosen.mode === "anything" ? chosen.b.place : chosen.a.place;
     chosen.b.commit ??= newest(at);
     chosen.a.commit ??= chosen.mode === "commits" ? before(chosen.b.commit, at) : newest(chosen.a.place);
     return chosen;
   }
 
-  /** Returns a choice in which B differs from A in what the mode compares, and in nothing else. */
+  /** Returns a choice in which B differs from A only in what the mode compares. */
   function settled(chosen, places, series) {
     const b = { ...chosen.a };
     for (const name of OWN[chosen.mode]) b[name] = chosen.b[name];
-    const found = { ...chosen, b };
-    if (!isOne(found)) return found;
-    if (chosen.mode === "machines" && places.length > 1) b.place = b.place === 0 ? 1 : 0;
-    if (chosen.mode === "implementations") {
-      const others = implementations(series).filter((name) => name !== b.implementation);
-      b.implementation = others.includes("native") ? "native" : (others[0] ?? b.implementation);
+    if (isSame({ a: chosen.a, b })) {
+      if (chosen.mode === "machines" && places.length > 1) b.place = b.place === 0 ? 1 : 0;
+      if (chosen.mode === "implementations") {
+        const others = implementations(series).filter((name) => name !== b.implementation);
+        b.implementation = others.includes("native") ? "native" : (others[0] ?? b.implementation);
+      }
     }
-    return found;
+    return { ...chosen, b };
   }
 
-  /** Returns what the address of a choice says. */
+  /** Returns the address of a choice. */
   function write(chosen, places) {
-    const said = new URLSearchParams(Object.entries(USUAL).flatMap(([name, usual]) => (chosen[name] === usual ? [] : [[name, chosen[name]]])));
+    const query = new URLSearchParams(Object.keys(DEFAULTS).filter((name) => chosen[name] !== DEFAULTS[name]).map((name) => [name, chosen[name]]));
     for (const letter of ["a", "b"]) {
       const { commit, place, implementation } = chosen[letter];
-      said.set(letter, commit.slice(0, DIGITS));
-      said.set(`${letter}m`, places[place].machine);
-      said.set(`${letter}e`, places[place].environment);
-      if (implementation !== EACH) said.set(`${letter}i`, implementation);
+      query.set(letter, commit.slice(0, DIGITS));
+      query.set(`${letter}m`, places[place].machine);
+      query.set(`${letter}e`, places[place].environment);
+      if (implementation !== EACH) query.set(`${letter}i`, implementation);
     }
-    return said;
+    return query;
   }
 
-  /** Returns a side's series: benchmark and test case -> implementation -> the versions. */
-  function asked(chosenSide, kernel, series) {
-    const found = new Map();
+  /** Returns the series of a side: benchmark and test case -> implementation -> versions. */
+  function seriesOf({ place, implementation }, kernel, series) {
+    const cases = new Map();
     for (const one of series) {
-      if (one.place !== chosenSide.place || (kernel !== "" && kernelName(one) !== kernel)) continue;
-      if (chosenSide.implementation !== EACH && one.implementation !== chosenSide.implementation) continue;
+      if (one.place !== place || !["", kernelName(one)].includes(kernel) || ![EACH, one.implementation].includes(implementation)) continue;
       const key = JSON.stringify([one.benchmark, one.case]);
-      if (!found.has(key)) found.set(key, new Map());
-      const own = found.get(key);
-      if (!own.has(one.implementation)) own.set(one.implementation, []);
-      own.get(one.implementation).push(one);
+      if (!cases.has(key)) cases.set(key, new Map());
+      const versions = cases.get(key).get(one.implementation) ?? [];
+      cases.get(key).set(one.implementation, versions);
+      versions.push(one);
     }
-    return found;
+    return cases;
   }
 
-  /** Returns the pairs of series that a choice asks for, each a list of versions; a side without a counterpart is null. */
+  /** Returns the pairs of series that a choice asks for, as lists of versions; null for a missing counterpart. */
   function pairs(chosen, series) {
-    const sides = [chosen.a, chosen.b].map((one) => asked(one, chosen.kernel, series));
+    const sides = [chosen.a, chosen.b].map((side) => seriesOf(side, chosen.kernel, series));
     const isEach = chosen.a.implementation === EACH && chosen.b.implementation === EACH;
-    const found = [];
-    for (const key of new Set([...sides[0].keys(), ...sides[1].keys()])) {
-      const [a, b] = sides.map((one) => one.get(key) ?? new Map());
-      if (isEach) for (const name of new Set([...a.keys(), ...b.keys()])) found.push([a.get(name) ?? null, b.get(name) ?? null]);
-      else for (const one of orNull(a)) for (const other of orNull(b)) found.push([one, other]);
-    }
+    const orNull = (versions) => (versions.size === 0 ? [null] : [...versions.values()]);
+    const found = [...new Set(sides.flatMap((cases) => [...cases.keys()]))].flatMap((key) => {
+      const [a, b] = sides.map((cases) => cases.get(key) ?? new Map());
+      return isEach ? [...new Set([...a.keys(), ...b.keys()])].map((name) => [a.get(name) ?? null, b.get(name) ?? null])
+        : orNull(a).flatMap((versions) => orNull(b).map((others) => [versions, others]));
+    });
     if (chosen.a.commit !== chosen.b.commit) return found;
     return found.filter(([a, b]) => a === null || b === null || a[0].name !== b[0].name); // nothing against itself
   }
 
-  const orNull = (own) => (own.size === 0 ? [null] : own.values());
-
-  return { EACH, OWN, PARTS, placeName, kernelName, implementations, isOne, resolve, matching, next, read, settled, write, pairs };
+  return { EACH, OWN, PARTS, placeName, kernelName, implementations, isSame, only, resolve, matching, next, read, settled, write, pairs };
 })();

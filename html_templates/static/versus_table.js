@@ -1,117 +1,73 @@
-// The tables of compare.html. No text becomes HTML: everything foreign is set as text.
+// The tables of compare.html, made from the rows of versus_rows.js.
 "use strict";
 
 const Tables = (() => {
   const ADJUSTED = "adjusted: corrected for how busy the machine was in the very same rounds; what is compared";
 
-  const element = (name, text, settings = {}) => make(name, settings, ...(text ? [text] : []));
+  const cell = (parts, className = "value") => make("td", { class: className }, ...parts);
+  const head = (...parts) => make("th", { scope: "row" }, ...parts);
+  const details = (texts) => texts.filter(Boolean).map((text) => span("detail", text));
 
-  function cell(parts, className = "value") {
-    const made = element("td", "", { class: className });
-    made.append(...parts);
-    return made;
-  }
+  // ---- footnotes: a Map of what they say, without a number of rounds, -> those numbers --------------------------------
 
-  /**
-   * Returns the numbers of footnotes as they stand beside a value; `notes` gets those that are new, by what they say
-   * but for a number of rounds: Map of it -> the counts.
-   */
+  /** Returns the numbers of footnotes as they stand beside a value, and adds new ones to `notes`. */
   function marks(texts, notes) {
-    if (texts.length === 0) return [];
-    for (const text of texts) {
-      const [same, count] = counted(text);
-      if (!notes.has(same)) notes.set(same, []);
-      notes.get(same).push(count);
-    }
-    const known = [...notes.keys()];
-    const numbers = [...new Set(texts.map((text) => known.indexOf(counted(text)[0]) + 1))].sort((one, other) => one - other);
-    return [element("sup", numbers.join(", "), { class: "marks" })];
-  }
-
-  /** Returns what a remark says, and of how many rounds: "contended in 3 of 8 rounds", which many rows have in common. */
-  function counted(text) {
-    const [, what, count, whole] = /^(\w+ in )(\d+)( of \d+ rounds)$/.exec(text) ?? [];
-    return what === undefined ? [text, null] : [`${what}\0${whole}`, Number(count)];
+    const numbers = texts.map((text) => {
+      const [, what, count, whole] = /^(\w+ in )(\d+)( of \d+ rounds)$/.exec(text) ?? []; // which many rows share
+      const key = what === undefined ? text : `${what}\0${whole}`;
+      if (!notes.has(key)) notes.set(key, []);
+      notes.get(key).push(Number(count));
+      return [...notes.keys()].indexOf(key) + 1;
+    });
+    return texts.length ? [make("sup", { class: "marks" }, [...new Set(numbers)].sort((a, b) => a - b).join(", "))] : [];
   }
 
   /** Returns the texts of footnotes. */
   function footnotes(notes) {
-    return [...notes].map(([same, counts]) => {
+    return Array.from(notes, ([key, counts]) => {
       const [least, most] = [Math.min(...counts), Math.max(...counts)];
-      return same.replace("\0", least === most ? String(least) : `${least} to ${most}`);
+      return key.replace("\0", least === most ? String(least) : `${least} to ${most}`);
     });
   }
 
-  /** Returns the cell of a side; `adjusted`: as it was compared, corrected for the machine, and as measured below. */
+  // ---- by test case ---------------------------------------------------------------------------------------------------
+
+  /** Returns the cell of a side; `adjusted`: the adjusted time as it was compared, and the measured one below. */
   function valueCell(value, unit, notes, adjusted) {
-    if (value === null) return cell([element("span", "–", { class: "text" })], "value absent");
-    if (value.seconds === null) {
-      return cell([element("span", value.outcome, { class: "text" }), ...marks(value.remarks, notes)], `value ${value.outcome}`);
-    }
+    if (value === null) return cell([span("text", "–")], "value absent");
+    if (value.seconds === null) return cell([span("text", value.outcome), ...marks(value.remarks, notes)], `value ${value.outcome}`);
     const isRate = unit === "GFLOPS" && value.flop !== null;
-    const inUnit = (seconds) => (isRate ? Ratios.gflops(value, seconds) : 1e6 * seconds);
+    const inUnit = (seconds) => (isRate ? value.flop / seconds / 1e9 : 1e6 * seconds);
     const text = (seconds) => `${Numbers.significant(inUnit(seconds))} ${isRate ? Numbers.rateUnit(value.operation) : "µs"}`;
-    const [seconds, low, high] = Ratios.times(value, adjusted);
-    const ends = low === null || high === null ? [] : [inUnit(low), inUnit(high)];
-    const interval = ends.sort((one, other) => one - other).map(Numbers.significant).join(" to ");
-    const details = [interval, adjusted ? `measured: ${text(value.seconds)}` : ""].filter(Boolean);
-    const notable = [...(adjusted ? [ADJUSTED] : []), ...value.remarks];
-    return cell([
-      element("span", text(seconds), { class: "text" }), ...marks(notable, notes),
-      ...details.map((detail) => element("span", detail, { class: "detail" })),
-    ]);
+    const [seconds, ...ends] = Ratios.times(value, adjusted);
+    const interval = ends.includes(null) ? "" : ends.map(inUnit).sort((a, b) => a - b).map(Numbers.significant).join(" to ");
+    const notable = adjusted ? [ADJUSTED, ...value.remarks] : value.remarks;
+    return cell([span("text", text(seconds)), ...marks(notable, notes), ...details([interval, adjusted && `measured: ${text(value.seconds)}`])]);
   }
 
-  /** Returns how a ratio is to be coloured, "" for none. */
-  function tone(said) {
-    if (said.ratio === undefined) return "";
-    if (!said.confirmed || said.ratio === 1) return "same";
-    return said.ratio > 1 ? "faster" : "slower";
+  function ratioCell(change, notes) {
+    if (change.ratio === undefined) return cell(change.why ? [span("change", "not comparable"), ...marks([change.why], notes)] : []);
+    const isUnknown = change.low === null;
+    const remarks = isUnknown ? ["no interval: too few rounds"] : change.adjusted ? [ADJUSTED] : [];
+    const interval = isUnknown ? "" : `ratio ${change.low.toFixed(3)} to ${change.high.toFixed(3)}`;
+    return cell([span("change", Ratios.words(change)), ...marks(remarks, notes), span("detail", interval)], `value ${Ratios.tone(change)}`);
   }
 
-  function ratioCell(said, notes) {
-    if (said.ratio === undefined) {
-      return cell(said.why ? [element("span", "not comparable", { class: "change" }), ...marks([said.why], notes)] : []);
-    }
-    const unsure = said.confirmed || said.ratio === 1 ? "" : "≈ ";
-    const footnotes = said.low === null ? ["no interval: too few rounds"] : said.adjusted ? [ADJUSTED] : [];
-    const interval = said.low === null ? "" : `ratio ${said.low.toFixed(3)} to ${said.high.toFixed(3)}`;
-    return cell(
-      [element("span", unsure + Numbers.change(said.ratio), { class: "change" }), ...marks(footnotes, notes), element("span", interval, { class: "detail" })],
-      `value ${tone(said)}`,
-    );
-  }
-
-  /** Returns a row of a test case; `notes` gets its footnotes. */
+  /** Returns the table row of a test case, and adds its footnotes to `notes`. */
   function caseRow(row, unit, notes) {
-    const made = element("tr");
-    const head = element("th", "", { scope: "row" });
     const href = `kernel-${encodeURIComponent(row.kernel)}-${encodeURIComponent(row.device)}.html`;
-    const link = element("a", "", { href });
-    link.append(element("bdi", row.kernel));
-    head.append(link, element("span", ` ${row.device} · ${row.state}`, { class: "device" }));
-    const [implementation, test] = [Rows.implementation(row), row.test].map((text) => element("bdi", text));
-    const detail = element("span", "", { class: "detail" });
-    detail.append(test);
-    made.append(head, cell([implementation, detail], "names"), ratioCell(row.said, notes));
-    for (const value of [row.a, row.b]) made.append(valueCell(value, unit, notes, Boolean(row.said.adjusted)));
-    return made;
+    return make("tr", {},
+      head(make("a", { href }, foreign(row.kernel)), span("device", ` ${row.device} · ${row.state}`)),
+      cell([foreign(Rows.implementation(row)), span("detail", foreign(row.test))], "names"),
+      ratioCell(row.change, notes), ...[row.a, row.b].map((value) => valueCell(value, unit, notes, Boolean(row.change.adjusted))));
   }
 
-  const count = (rows, wanted) => rows.filter((row) => tone(row.said) === wanted).length;
+  // ---- summaries, of rows that have a ratio ---------------------------------------------------------------------------
 
-  function meanRow(name, rows, className) {
-    const made = element("tr", "", { class: className });
-    const mean = Ratios.mean(rows.map((row) => row.said.ratio));
-    const head = element("th", "", { scope: "row" });
-    head.append(element("bdi", name));
-    const words = [element("span", Numbers.change(mean), { class: "change" }), element("span", `ratio ${mean.toFixed(3)}`, { class: "detail" })];
-    made.append(head, cell(words), cell([String(rows.length)]));
-    for (const wanted of ["faster", "slower", "same"]) made.append(cell([String(count(rows, wanted))]));
-    return made;
-  }
+  const meanOf = (rows) => Ratios.mean(rows.map((row) => row.change.ratio));
+  const count = (rows, tone) => rows.filter((row) => Ratios.tone(row.change) === tone).length;
 
-  /** Returns a row for each kernel and one for all of them, of rows that have a ratio. */
+  /** Returns a row for each kernel, and one for all of them. */
   function meanRows(rows) {
     const groups = new Map();
     for (const row of rows) {
@@ -119,21 +75,25 @@ const Tables = (() => {
       if (!groups.has(name)) groups.set(name, []);
       groups.get(name).push(row);
     }
-    const names = [...groups.keys()].sort((one, other) => one.localeCompare(other, "en"));
-    const made = names.map((name) => meanRow(name, groups.get(name), ""));
-    return made.length > 1 ? [...made, meanRow("all", rows, "whole")] : made;
+    const entries = [...groups].sort(([a], [b]) => a.localeCompare(b, "en")).map((entry) => [...entry, ""]);
+    if (entries.length > 1) entries.push(["all", rows, "whole"]);
+    return entries.map(([name, members, className]) => {
+      const mean = meanOf(members);
+      return make("tr", { class: className }, head(foreign(name)), cell([span("change", Numbers.change(mean)), ...details([`ratio ${mean.toFixed(3)}`])]),
+        ...[members.length, ...["faster", "slower", "same"].map((tone) => count(members, tone))].map((number) => cell([String(number)])));
+    });
   }
 
   /** Returns the result in one sentence; `known` are the rows that have a ratio. */
-  function sentence(known, all, isOneAndTheSame) {
-    if (isOneAndTheSame) return "A and B are the same: choose another one.";
+  function sentence(known, all, isSame) {
+    if (isSame) return "A and B are the same: choose another one.";
     if (all.length === 0) return "Neither side has a value here.";
-    const mean = Ratios.mean(known.map((row) => row.said.ratio));
-    if (mean === null) return "No test case can be compared: none has times of both sides.";
+    if (known.length === 0) return "No test case can be compared: none has times of both sides.";
+    const mean = meanOf(known);
     const counts = `${count(known, "faster")} confirmed faster, ${count(known, "slower")} confirmed slower, ${count(known, "same")} not confirmed`;
-    const what = mean === 1 ? "B is as fast as A" : `B is ${Numbers.change(mean)} than A`;
-    return `${what} in the geometric mean of ${known.length} ${known.length === 1 ? "test case" : "test cases"}: ${counts}.`;
+    const result = mean === 1 ? "B is as fast as A" : `B is ${Numbers.change(mean)} than A`;
+    return `${result} in the geometric mean of ${known.length} ${known.length === 1 ? "test case" : "test cases"}: ${counts}.`;
   }
 
-  return { element, caseRow, footnotes, meanRows, sentence };
+  return { caseRow, footnotes, meanRows, sentence };
 })();
