@@ -47,39 +47,29 @@ const KV = (() => {
   };
 })();
 
-/** The columns of a series: its own file, and its newest entries, which stand in one file for the whole benchmark. */
-const Series = (() => {
-  const COLUMNS = ["commit", "outcome", "seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high", "rounds", "method"];
-  const promises = new Map(); // name -> promise
+/** Returns a promise of a function that finds a commit by its SHA; of one that data/commits lacks, only hash and page are known. */
+async function loadCommits() {
+  const { commits } = await KV.load("commits").catch(() => ({ commits: [] }));
+  const bySha = new Map(commits.map((commit) => [commit.sha, commit]));
+  return (sha) => bySha.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` };
+}
 
-  async function read(name) {
-    const older = await KV.load(name);
-    if (!older.newest) throw new Error(`data/${name}.js is damaged`);
-    const newest = await KV.load(older.newest);
-    // The site was written again since the page was opened, and one of the two files is older
-    if (newest.before !== older.before) throw new Error(`data/${name}.js is of another report than data/${older.newest}.js`);
-    const newer = newest.series[name];
-    if (newer === undefined) return older;
-    const series = { ...older, remarks: { ...older.remarks } };
-    for (const column of COLUMNS) series[column] = older[column].concat(newer[column]);
-    for (const [entry, texts] of Object.entries(newer.remarks)) series.remarks[Number(entry) + older.commit.length] = texts;
-    return series;
-  }
+const COLUMNS_OF_SERIES = ["commit", "outcome", "seconds", "low", "high", "adjusted", "adjusted_low", "adjusted_high", "rounds", "method"];
 
-  return {
-    /** Returns a promise of a series with all its entries, by its name in data/series-index. */
-    load(name) {
-      if (!promises.has(name)) {
-        const promise = read(name);
-        promises.set(name, promise);
-        promise.catch(() => { if (promises.get(name) === promise) promises.delete(name); });
-      }
-      return promises.get(name);
-    },
-    /** Frees a series, for a page that keeps only a part of it. */
-    forget(name) {
-      promises.delete(name);
-      KV.forget(name);
-    },
-  };
-})();
+/**
+ * Returns a promise of a series by its name in data/series-index: the entries of its own file, and its newest ones, which
+ * stand in one file for the whole benchmark.
+ */
+async function loadSeries(name) {
+  const older = await KV.load(name);
+  if (!older.newest) throw new Error(`data/${name}.js is damaged`);
+  const newest = await KV.load(older.newest);
+  // The site was written again since the page was opened, and one of the two files is older
+  if (newest.before !== older.before) throw new Error(`data/${name}.js is of another report than data/${older.newest}.js`);
+  const newer = newest.series[name];
+  if (newer === undefined) return older;
+  const series = { ...older, remarks: { ...older.remarks } };
+  for (const column of COLUMNS_OF_SERIES) series[column] = older[column].concat(newer[column]);
+  for (const [entry, texts] of Object.entries(newer.remarks)) series.remarks[Number(entry) + older.commit.length] = texts;
+  return series;
+}

@@ -9,7 +9,6 @@ const NAMES = {
   range: "number of commits", scale: "scale", source: "source as of",
 };
 
-const boxesOf = (form) => Array.from(form.querySelectorAll("[name=implementation]"));
 const sourceShown = () => document.querySelector(".source select")?.value; // chosen elsewhere (kernel_tables.js)
 
 /** Sets the form as the address says, where the page has that; else to the page's defaults. */
@@ -68,7 +67,7 @@ function resolve(form, marks) {
   narrow(unit, series.flatMap((item) => Object.keys(item.quantities)));
   return {
     series, anchor: `${machine.value}-${state.value}`, case: cases.value, unit: unit.value, range: range.value, scale: scale.value,
-    implementations: boxesOf(form).filter((box) => box.checked).map((box) => box.value),
+    implementations: checkedIn(form),
   };
 }
 
@@ -78,7 +77,7 @@ function resolve(form, marks) {
 async function load(choice) {
   const results = await Promise.allSettled(choice.series.map(async (item) => {
     const rule = item.quantities[choice.unit];
-    const [columns, beside] = await Promise.all([Series.load(item.name), loadBeside(rule)]);
+    const [columns, beside] = await Promise.all([loadSeries(item.name), loadBeside(rule)]);
     return { item, rule, columns, beside };
   }));
   return {

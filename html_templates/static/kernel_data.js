@@ -11,7 +11,7 @@ const isOfTime = (rule) => rule !== undefined && (rule.per !== undefined || rule
 /** Returns a promise of what a rule needs besides the series itself: another series, errors, or undefined. */
 function loadBeside(rule) {
   const other = rule?.over ?? rule?.under;
-  if (other !== undefined) return Series.load(other);
+  if (other !== undefined) return loadSeries(other);
   return rule?.own === undefined ? undefined : KV.load(rule.own);
 }
 

@@ -180,10 +180,10 @@ async function placeOf(index, commit, series) {
 }
 
 /** Shows what the form, or `wanted`, asks for; `isStep` adds an entry to the history. */
-async function show(index, commits, wanted, isStep) {
+async function show(index, commitOf, wanted, isStep) {
   const mine = (turn += 1);
   const place = Number(form.elements.place.value);
-  const texts = index.places[place].commits.map((sha) => [sha, `${sha.slice(0, 8)} ${isolated((commits.get(sha)?.subject ?? "").slice(0, 64))}`]);
+  const texts = index.places[place].commits.map((sha) => [sha, `${sha.slice(0, 8)} ${isolated(commitOf(sha).subject.slice(0, 64))}`]);
   fill(form.elements.commit, texts, wanted?.commit ?? form.elements.commit.value);
   const sha = form.elements.commit.value;
   const [data, fits] = await Promise.all([`rounds-${sha.slice(0, 8)}-${place}`, `fits-${place}`].map(loadOrNull));
@@ -191,8 +191,7 @@ async function show(index, commits, wanted, isStep) {
   const name = data === null ? wanted?.series : offer(data.series, wanted?.series);
   const query = new URLSearchParams(Object.entries({ commit: sha, series: name, trace: wanted?.trace }).filter(([, value]) => value));
   Address.write(query, isStep);
-  const commit = commits.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` };
-  $("commit").replaceChildren(commitLink(commit), " ", foreign(commit.subject));
+  $("commit").replaceChildren(commitLink(commitOf(sha)), " ", foreign(commitOf(sha).subject));
   const series = data?.series[name];
   $("measurement").hidden = series === undefined;
   if (data === null) return say("The rounds of this commit cannot be loaded.");
@@ -209,7 +208,7 @@ async function show(index, commits, wanted, isStep) {
 }
 
 /** Shows what the address asks for; the newest commit where it asks for nothing, or for nothing recorded. */
-async function follow(index, commits) {
+async function follow(index, commitOf) {
   const mine = (turn += 1);
   const query = Address.read();
   const [prefix, series] = [query.get("commit") ?? "", query.get("series")];
@@ -219,18 +218,17 @@ async function follow(index, commits) {
   const places = index.places.map((place, at) => [String(at), `${isolated(place.machine)} · ${isolated(place.environment)}`]);
   fill(form.elements.place, places.filter((_, at) => index.places[at].commits.length), String(number));
   const wanted = number === null ? {} : { series: series ?? undefined, trace: query.get("trace") };
-  const shown = show(index, commits, { commit, ...wanted }, false);
+  const shown = show(index, commitOf, { commit, ...wanted }, false);
   const latest = turn;
   await shown;
   if (latest === turn && (prefix || series) && number === null) say("Nothing is recorded of what the address asks for: the newest commit is shown.");
 }
 
 async function start() {
-  const [index, listed] = await Promise.all([KV.load("rounds-index"), KV.load("commits").catch(() => ({ commits: [] }))]);
-  const commits = new Map(listed.commits.map((commit) => [commit.sha, commit]));
-  form.addEventListener("change", () => show(index, commits, undefined, true));
-  window.addEventListener("hashchange", () => follow(index, commits));
-  await follow(index, commits);
+  const [index, commitOf] = await Promise.all([KV.load("rounds-index"), loadCommits()]);
+  form.addEventListener("change", () => show(index, commitOf, undefined, true));
+  window.addEventListener("hashchange", () => follow(index, commitOf));
+  await follow(index, commitOf);
 }
 
 if (form !== null) start().catch(() => say("The rounds cannot be loaded: is the folder data/ beside this page?"));

@@ -17,6 +17,10 @@ const foreign = (text) => make("bdi", {}, text);
 
 const commitLink = (commit) => make("a", { class: "sha", href: commit.page }, commit.sha.slice(0, 8));
 
+/** Returns the boxes of the implementations in a part of the page, and the names of those that are checked. */
+const boxesOf = (part) => [...part.querySelectorAll("input[name=implementation]")];
+const checkedIn = (part) => boxesOf(part).filter((box) => box.checked).map((box) => box.value);
+
 /** Returns a table; cells are texts or elements, and the first cell of a row is its head. */
 function table(heads, rows) {
   const cell = (content, index) => (index === 0 ? make("th", { scope: "row" }, content) : make("td", { class: "value" }, content));

@@ -8,8 +8,6 @@ const MARKS = ["circle", "square", "triangle", "diamond", "inverted_triangle", "
 const sections = [...document.querySelectorAll("section.roofline")];
 const started = new Map(); // section -> {plot, data, turn, placeLabels}
 
-const boxesOf = (section) => [...section.querySelectorAll("[name=implementation]")];
-
 // ---- the points -----------------------------------------------------------------------------------------------------
 
 /** Returns a value of a series as the chart's columns have it; `age` is 0 for the newest, up to 1 for the oldest. */
@@ -27,12 +25,11 @@ function point(series, seconds, commit, age) {
 }
 
 /** Returns the points of a series, oldest first; without its own data (null) only the newest. */
-function points(series, data, commits) {
-  const commit = (sha) => commits.get(sha) ?? { sha, subject: "", page: `commit-${sha.slice(0, 8)}.html` };
-  if (data === null) return [point(series, series.seconds, commit(series.commit), 0)];
+function points(series, data, commitOf) {
+  if (data === null) return [point(series, series.seconds, commitOf(series.commit), 0)];
   const measured = data.commit.map((sha, index) => [sha, data.seconds[index]]).filter(([, seconds]) => seconds !== null);
   const last = measured.length - 1;
-  return measured.map(([sha, seconds], index) => point(series, seconds, commit(sha), index === last ? 0 : 1 - index / last));
+  return measured.map(([sha, seconds], index) => point(series, seconds, commitOf(sha), index === last ? 0 : 1 - index / last));
 }
 
 // ---- drawing --------------------------------------------------------------------------------------------------------
@@ -113,17 +110,16 @@ async function update(section) {
   const { benchmark, case: testCase } = section.querySelector("form").elements;
   narrowCases(section);
   const turn = (state.turn += 1);
-  const shown = boxesOf(section).filter((box) => box.checked).map((box) => box.value);
+  const shown = checkedIn(section);
   const chosen = state.data.series.filter((series) => shown.includes(series.implementation)
     && ["", series.benchmark].includes(benchmark.value) && ["", series.case].includes(testCase.value));
   filterRows(section, chosen.map((series) => series.name));
   const drawable = chosen.filter((series) => series.flop && series.bytes);
   const withPaths = benchmark.value !== "" && drawable.length <= MOST_PATHS;
-  const { commits } = await KV.load("commits").catch(() => ({ commits: [] }));
-  const bySha = new Map(commits.map((commit) => [commit.sha, commit]));
-  const loaded = await Promise.all(drawable.map((series) => (withPaths ? Series.load(series.name).catch(() => null) : null)));
+  const commitOf = await loadCommits();
+  const loaded = await Promise.all(drawable.map((series) => (withPaths ? loadSeries(series.name).catch(() => null) : null)));
   if (turn !== state.turn) return; // the reader has chosen again
-  draw(section, drawable, drawable.map((series, index) => points(series, loaded[index], bySha)));
+  draw(section, drawable, drawable.map((series, index) => points(series, loaded[index], commitOf)));
   section.querySelector(".status").textContent = statusOf(drawable, withPaths, withPaths && loaded.includes(null));
   Address.tell(section.querySelector(".missed"), missedBy(section));
   section.dataset.ready = "yes";
@@ -179,9 +175,8 @@ function tellGone() {
 /** Returns the choice of a section as pairs of the address. */
 function choiceOf(section) {
   const { benchmark, case: testCase } = section.querySelector("form").elements;
-  const boxes = boxesOf(section);
-  const shown = boxes.filter((box) => box.checked).map((box) => box.value);
-  const named = shown.length === boxes.length ? [] : shown.length ? shown : [NONE];
+  const shown = checkedIn(section);
+  const named = shown.length === boxesOf(section).length ? [] : shown.length ? shown : [NONE];
   return [...PLACE.map((name) => [name, section.dataset[name]]), ["benchmark", benchmark.value], ["case", testCase.value],
     ...named.map((name) => ["implementation", name])];
 }

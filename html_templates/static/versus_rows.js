@@ -25,11 +25,11 @@ const Rows = (() => {
       for (const name of left) { // all workers take from the same iterator
         if (!isWanted()) return;
         try {
-          loaded.set(name, compact(await Series.load(name), order));
+          loaded.set(name, compact(await loadSeries(name), order));
         } catch {
           failed += 1;
         }
-        Series.forget(name);
+        KV.forget(name);
         done += 1;
         if (isWanted()) progress(done, missing.length);
       }

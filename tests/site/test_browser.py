@@ -315,6 +315,15 @@ def test_a_roofline_says_at_its_top_which_machine_is_gone(tab, whole_site, addre
 
 
 @pytest.mark.slow
+def test_an_address_scrolls_to_the_roofline_that_it_names(tab, whole_site):
+    tab.goto((whole_site[1] / "roofline.html").as_uri() + f"#machine={OTHER}&device=Cpu")
+    own = tab.locator(f"section.roofline[data-machine='{OTHER}'][data-device=Cpu][data-ready]")
+    own.wait_for()
+    assert tab.evaluate("window.scrollY") > 300
+    assert abs(own.bounding_box()["y"]) < 300
+
+
+@pytest.mark.slow
 def test_a_roofline_says_which_series_of_a_machine_are_gone(tab, whole_site):
     def opened(address):
         tab.goto("about:blank")

@@ -370,7 +370,7 @@ def test_a_single_value_is_the_newest(tab, site):
     one = "{flop: 1, operation: 'FLOP', bytes: 1, seconds: 1, kernel: 'k', case: 'c', implementation: 'i', "
     one += "least: null, bound: ''}"
     drawn = f"(count) => points({one}, {{commit: Array(count).fill('a'.repeat(40)), seconds: Array(count).fill(1)}}"
-    drawn += ", new Map()).map((row) => [Math.round(100 * row.alpha), row.size])"
+    drawn += ", (sha) => ({sha})).map((row) => [Math.round(100 * row.alpha), row.size])"
     assert tab.evaluate(drawn, 1) == [[100, 11]]
     assert tab.evaluate(drawn, 3) == [[15, 6], [57, 6], [100, 11]]
 
