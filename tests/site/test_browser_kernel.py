@@ -195,6 +195,17 @@ def test_an_address_that_makes_no_sense_shows_the_page_as_it_begins(tab, medium,
     assert tab.input_value("select[name=case]") == CASE
 
 
+def test_a_mark_at_a_commit_that_is_not_shown_stands_at_the_next_one(tab, site):
+    tab.goto((site[1] / KERNEL).as_uri())
+    commits, first = tab.evaluate("""() => {
+      const columns = {commit: ["a", "b", "d"], outcome: ["measured", "n/a", "failed"]};
+      const axis = axisOf([{columns}], new Map(["a", "b", "c", "d", "e"].map((sha, index) => [sha, index])));
+      return [axis.commits, Array.from(axis.firstX)];
+    }""")
+    assert commits == [0, 3]
+    assert first == [0, 1, 1, 1, 2]
+
+
 def test_keys_alone_are_enough(tab, site):
     tree, out = site
     show(tab, out, "kernel-matmul-Cpu.html")

@@ -59,7 +59,7 @@ def files(tree):
 
 
 def whole(made, name):
-    """Return a series' own file with its newest entries added, as html_templates/static/kv.js does."""
+    """Return a series' own file with its newest entries added, as html_templates/static/data.js does."""
     older = made[name]
     newest = made[older["newest"]]
     assert newest["before"] == older["before"]
