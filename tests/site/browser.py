@@ -1,15 +1,12 @@
-"""The site in a real browser, from file://, without a server and without a network: fixtures and steps."""
+"""The site in a real browser, from file://, without a server and without a network: a tab, and steps in it."""
 
 import os
 import shutil
+from urllib.parse import urlencode
 
 import pytest
 
-from kernel_velocity.site import report
-from tests import synthetic
-from tests.site import machine_records
-from tests.site.pages import AUTHOR, HOSTILE
-
+TREND, ROOFLINE = "section.trend[data-ready=yes]", "section.roofline[data-ready=yes]"
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -60,25 +57,6 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    """The synthetic tree and its site."""
-    return written(synthetic.build(tmp_path_factory.mktemp("plain")))
-
-
-def written(tree):
-    """Write the site of a tree with the data of its series. Return both."""
-    out = tree.repository.parent / "site"
-    report.write_site(results=tree.results, repository=tree.repository, out=out)
-    return tree, out
-
-
-@pytest.fixture(scope="session")
-def hostile(tmp_path_factory):
-    """A site made of commit messages that want to be code."""
-    return written(synthetic.build(tmp_path_factory.mktemp("hostile"), messages=HOSTILE, author=AUTHOR))
-
-
 def is_complaint(message):
     # INKED, and not the page, reads canvases back
     return message.type in ("error", "warning") and "willReadFrequently" not in message.text
@@ -99,10 +77,24 @@ def tab(chromium):
     assert all(url.startswith(("file://", "data:")) for url in requests), requests
 
 
-def show(tab, out, name):
-    tab.goto((out / name).as_uri())
-    if name.startswith("kernel"):
-        tab.wait_for_selector("section.trend[data-ready=yes]")
+@pytest.fixture
+def without_script(chromium):
+    """A page that runs no script."""
+    context = chromium.new_context(java_script_enabled=False, offline=True)
+    yield context.new_page()
+    context.close()
+
+
+def show(tab, out, name, address="", **choices):
+    """Open a page, at an address of its own, and wait until its chart or its data are there."""
+    tab.goto("about:blank")
+    address = address or urlencode(choices)
+    tab.goto((out / name).as_uri() + (f"#{address}" if address else ""))
+    waits = {"kernel": TREND, "roofline.html": ROOFLINE}
+    waits |= dict.fromkeys(("compare.html", "measurement.html"), "body[data-ready]")
+    selector = waits.get(name.partition("-")[0])
+    if selector:
+        tab.wait_for_selector(selector)
 
 
 def hover(tab, name, index):
@@ -150,13 +142,3 @@ def point(tab, x, y):
 
 def range_of(tab, axis):
     return tab.evaluate(f"(({{start, end}}) => [start, end])(Bokeh.documents[0].roots()[0].{axis}_range)")
-
-
-@pytest.fixture(scope="session")
-def integers(tmp_path_factory):
-    """A tree of which matmul's larger test case is of int8, and its site."""
-    tree = synthetic.build(tmp_path_factory.mktemp("integers"))
-    for path in [tree.results / "benchmarks.json", *(tree.results / synthetic.MACHINE).rglob("*-*.json*")]:
-        path.write_text(path.read_text().replace("float32-512x512x512", "int8-512x512x512"))
-    machine_records.add_ceilings(tree, 0)
-    return written(tree)

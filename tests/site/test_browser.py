@@ -5,27 +5,21 @@ import re
 import pytest
 
 from kernel_velocity.findings.finding import OPEN, finding_href
-from kernel_velocity.site import report
 from kernel_velocity.site.pages.finding import decisions, looks
-from tests import synthetic
-from tests.findings import evidenced
 from tests.findings.synthetic_extras import OTHER
-from tests.site.browser import INKED, POINTS, change, choose, hover, show, written
-from tests.site.pages import AUTHOR, HOSTILE
+from tests.site.browser import INKED, POINTS, SOURCE, TREND, change, choose, hover, show
 from tests.site.test_charts import SCHEMES
 from tests.synthetic import ENVIRONMENT, MACHINE
 
 
-def test_the_trend_shows_the_planted_step(tab, site):
+def test_trend_shows_the_planted_step(tab, site):
     tree, out = site
     show(tab, out, "kernel-add_mul_exp-Cpu.html")
     tab.wait_for_function(f"({INKED})() > 500")
     native = tab.evaluate(POINTS, "native")
     before, after = native["y"][:2], native["y"][2:]
-    assert min(after) > 2.4 * max(before)
-    assert native["top"] > max(after)
-    assert native["labels"] == [sha[:8] for sha in tree.commits]
-    assert native["unit"] == "GFLOPS"
+    assert min(after) > 2.4 * max(before) and native["top"] > max(after)
+    assert (native["labels"], native["unit"]) == ([sha[:8] for sha in tree.commits], "GFLOPS")
     eager = tab.evaluate(POINTS, "eager")["y"]
     assert max(eager) < 1.02 * min(eager)
 
@@ -58,29 +52,6 @@ def test_hovering_tells_and_a_click_opens_the_commit(tab, site):
     assert tab.locator("h1").inner_text() == "Vectorise the inner loops"
 
 
-def test_links_lead_from_page_to_page(tab, site):
-    tree, out = site
-    show(tab, out, "index.html")
-    tab.get_by_role("link", name="matmul").first.click()
-    tab.wait_for_selector("section.trend[data-ready=yes]")
-    tab.locator(".case:visible a.sha").first.click()
-    assert tab.locator("dd.sha").first.inner_text() == tree.commits[-1]
-    tab.locator("a[rel=prev]").click()
-    assert tab.locator("dd.sha").first.inner_text() == tree.commits[-2]
-    tab.locator("a.brand").click()
-    assert tab.title().startswith("Kernels")
-
-
-@pytest.mark.parametrize("width", [360, 1200])
-@pytest.mark.parametrize("name", ["index.html", "kernel-matmul-Cpu.html"])
-def test_no_page_is_wider_than_its_window(tab, site, name, width):
-    tree, out = site
-    tab.set_viewport_size({"width": width, "height": 800})
-    for page in (name, f"commit-{tree.commits[0][:8]}.html"):
-        show(tab, out, page)
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-
-
 ROWS = ".grid tbody tr:visible"
 
 
@@ -88,6 +59,55 @@ def wait_for_rows(tab, count):
     """Wait until so many rows are shown: to reset a form, or to step through the history, takes a moment."""
     shown = "document.querySelectorAll('.grid:not([hidden]) tbody tr:not([hidden])').length"
     tab.wait_for_function(f"{shown} === {count}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "selector", "count"),
+    [
+        ("index.html", ROWS, 6),
+        ("index.html", "form.filters:visible", 0),
+        ("commit-{commit}.html", "tbody tr:visible", 12),
+        ("kernel-matmul-Cpu.html", ".case:visible", 2),
+        ("roofline.html", "tr[data-series]:visible", 12),
+        ("compare.html", "form:visible", 0),
+        ("compare.html", "main:has-text('needs JavaScript')", 1),
+    ],
+)
+def test_page_without_scripts(without_script, site, name, selector, count):
+    tree, out = site
+    without_script.goto((out / name.format(commit=tree.commits[2][:8])).as_uri() + "#kernel=matmul")
+    assert without_script.locator(selector).count() == count
+
+
+@pytest.mark.slow
+def test_findings_without_scripts(without_script, evidence_site):
+    _, out, items = evidence_site
+    without_script.goto((out / "findings.html").as_uri())
+    assert without_script.locator("tr[data-state]:visible").count() == len(items)
+    without_script.goto((out / finding_href(items[0].id)).as_uri())
+    assert without_script.locator("button:visible").count() == 0
+    assert without_script.locator("pre:visible").count() >= 3
+
+
+AXIS = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
+ROOF = "Bokeh.documents[0].roots()[0].center.find((part) => 'text_color' in part).text_color"
+
+
+HEADS = f"({SOURCE})('heads').colour[0]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "colour"),
+    [("kernel-matmul-Cpu.html", AXIS), ("kernel-matmul-Cpu.html", HEADS), ("roofline.html", ROOF)],
+)
+def test_chart_in_the_dark(tab, whole_site, name, colour):
+    tab.emulate_media(color_scheme="light")
+    show(tab, whole_site[1], name)
+    light = tab.evaluate(colour)
+    tab.emulate_media(color_scheme="dark")
+    tab.wait_for_function(f"{colour} !== {light!r}")
 
 
 @pytest.mark.slow
@@ -130,19 +150,6 @@ def test_a_filter_that_nothing_matches_says_what_it_hides(tab, site):
 
 
 @pytest.mark.slow
-def test_without_a_script_home_and_commit_pages_show_everything(chromium, site):
-    tree, out = site
-    context = chromium.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto((out / "index.html").as_uri() + "#kernel=matmul")
-    assert page.locator(ROWS).count() == 6
-    assert page.locator("form.filters:visible").count() == 0
-    page.goto((out / f"commit-{tree.commits[2][:8]}.html").as_uri())
-    assert page.locator("tbody tr:visible").count() == 12
-    context.close()
-
-
-@pytest.mark.slow
 def test_home_loads_no_chart_library_and_says_how_long_ago_things_were(tab, site):
     _, out = site
     requests = []
@@ -152,43 +159,8 @@ def test_home_loads_no_chart_library_and_says_how_long_ago_things_were(tab, site
     assert re.search(r"2026-01-01 01:06 UTC \(\d+ days ago\)", tab.locator(".verdicts").inner_text())
 
 
-def test_the_chart_follows_the_readers_colours(tab, site):
-    _, out = site
-    colour = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
-    tab.emulate_media(color_scheme="light")
-    show(tab, out, "kernel-matmul-Cpu.html")
-    light = tab.evaluate(colour)
-    tab.emulate_media(color_scheme="dark")
-    tab.wait_for_function(f"{colour} !== {light!r}")
-
-
-def test_without_a_script_the_tables_are_all_there(chromium, site):
-    _, out = site
-    context = chromium.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto((out / "kernel-matmul-Cpu.html").as_uri())
-    assert page.locator(".case:visible").count() == 2
-    context.close()
-
-
-def test_hostile_messages_are_shown_and_not_executed(tab, hostile):
-    tree, out = hostile
-    for name in ("index.html", "kernel-matmul-Cpu.html", *(f"commit-{sha[:8]}.html" for sha in tree.commits)):
-        show(tab, out, name)
-        assert tab.evaluate("window.pwned") is None
-        assert tab.locator("img, body script:not([type]), main b").count() == 0
-    show(tab, out, "kernel-matmul-Cpu.html")
-    for index, message in enumerate(HOSTILE):
-        text, _ = hover(tab, "eager", index)
-        assert message.partition("\n")[0] in text
-        assert AUTHOR in text
-        assert tab.evaluate("window.pwned") is None
-
-
 # ---- addresses --------------------------------------------------------------------------------------------------
 
-READY = "section.trend[data-ready=yes]"
-ROOFLINE = "section.roofline[data-ready=yes]"
 FIELDS = """() => Array.from(document.querySelectorAll("main select, main input"), (field) =>
   [field.name, field.type === "checkbox" ? field.checked : field.value])"""
 CHOICES = {
@@ -201,14 +173,6 @@ CHOICES = {
 }
 
 
-@pytest.fixture(scope="module")
-def whole_site(whole_tree, tmp_path_factory):
-    """A whole_site of two machines, two devices and both cache states."""
-    out = tmp_path_factory.mktemp("whole") / "site"
-    report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=out)
-    return whole_tree, out
-
-
 def settle(tab):
     """Wait until a page has taken up its address and shows nothing new."""
     tab.wait_for_load_state("networkidle")
@@ -216,19 +180,15 @@ def settle(tab):
 
 
 @pytest.mark.slow
-def test_a_row_of_the_home_page_opens_its_own_machine_and_cache_state(tab, whole_site):
+def test_home_row_opens_its_machine_and_state(tab, whole_site):
     show(tab, whole_site[1], "index.html")
     row = f".grid[data-machine='{OTHER}'] tr[data-kernel=matmul][data-device=Cpu][data-state=hot]"
     tab.locator(f"{row}[data-implementation=native] th a").click()
-    tab.wait_for_selector(READY)
+    tab.wait_for_selector(TREND)
     assert tab.input_value("select[name=state]") == "hot"
     assert tab.locator("select[name=machine] option:checked").get_attribute("data-machine") == OTHER
     assert tab.locator(".behind:visible h2").inner_text() == f"{OTHER} hot"
-
-
-@pytest.mark.slow
-def test_a_kernels_page_begins_with_hot_calls(tab, whole_site):
-    show(tab, whole_site[1], "kernel-matmul-Cpu.html")
+    show(tab, whole_site[1], "kernel-matmul-Cpu.html")  # of bench-1, which has cold calls, too
     assert tab.input_value("select[name=state]") == "hot"
 
 
@@ -281,9 +241,8 @@ def missed(*gone):
         ("source=abcd", [("source as of", "abcd")]),
     ],
 )
-def test_what_the_address_of_a_kernel_names_in_vain_is_said(tab, whole_site, address, gone):
-    tab.goto((whole_site[1] / "kernel-matmul-Cpu.html").as_uri() + f"#{address}")
-    tab.wait_for_selector(READY)
+def test_address_of_a_kernel_names_what_is_gone(tab, whole_site, address, gone):
+    show(tab, whole_site[1], "kernel-matmul-Cpu.html", address)
     assert tab.locator(".status").first.inner_text().startswith(missed(*gone))
     if OTHER in address:  # the same machine's other environment is nearer than another machine
         assert tab.locator("select[name=machine] option:checked").get_attribute("data-machine") == OTHER
@@ -303,8 +262,7 @@ def test_what_the_address_of_a_kernel_names_in_vain_is_said(tab, whole_site, add
     ],
 )
 def test_a_roofline_says_at_its_top_which_machine_is_gone(tab, whole_site, address, gone):
-    tab.goto((whole_site[1] / "roofline.html").as_uri() + f"#{address}")
-    tab.wait_for_selector(ROOFLINE)
+    show(tab, whole_site[1], "roofline.html", f"{address}")
     line = tab.locator("#missed")
     pairs = [tuple(part.split("=")) for part in address.split("&")] if gone is None else gone
     assert line.inner_text() == missed(*pairs)
@@ -353,8 +311,7 @@ def test_a_roofline_says_which_series_of_a_machine_are_gone(tab, whole_site):
 
 @pytest.mark.slow
 def test_a_test_case_that_another_kernel_does_not_have_is_not_said_in_the_address(tab, whole_site):
-    tab.goto((whole_site[1] / "roofline.html").as_uri() + "#machine=bench-1&benchmark=matmul.Cpu.time_hot")
-    tab.wait_for_selector(ROOFLINE)
+    show(tab, whole_site[1], "roofline.html", "machine=bench-1&benchmark=matmul.Cpu.time_hot")
     tab.locator("select[name=case]").first.select_option("float32-512x512x512")
     tab.locator("select[name=benchmark]").first.select_option("add_mul_exp.Cpu.time_hot")
     settle(tab)
@@ -411,8 +368,8 @@ CUT = """() => [...document.querySelectorAll(".scroll")].flatMap((item) => {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_phone_breaks_no_name_and_shows_where_there_is_more(tab, site, width):
-    tree, out = site
+def test_phone_breaks_no_name_and_shows_what_is_cut_off(tab, whole_site, width):
+    tree, out = whole_site
     tab.set_viewport_size({"width": width, "height": 800})
     cut = []
     for name in ("index.html", "kernel-matmul-Cpu.html", f"commit-{tree.commits[2][:8]}.html", "roofline.html"):
@@ -424,22 +381,11 @@ def test_a_phone_breaks_no_name_and_shows_where_there_is_more(tab, site, width):
 
 
 @pytest.mark.slow
-def test_findings_on_the_home_page_break_no_name(tab, whole_tree, tmp_path):
-    report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
-    tab.set_viewport_size({"width": WIDTHS[0], "height": 800})
-    show(tab, tmp_path, "index.html")
-    assert tab.locator("#findings ~ .scroll tbody th bdi").count() > 2
-    assert tab.evaluate(BROKEN) == []
-
-
-@pytest.mark.slow
-def test_commands_on_a_finding_break_at_blanks_only_and_are_copied_as_they_are(tab, tmp_path):
-    tree = synthetic.build(tmp_path)
-    (item, *_) = evidenced.write(tree)
-    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
+def test_commands_break_at_blanks_only(tab, evidence_site):
+    _, out, (item, *_) = evidence_site
     for width in (320, *WIDTHS, 700, 900, 1100):
         tab.set_viewport_size({"width": width, "height": 800})
-        show(tab, tmp_path / "site", finding_href(item.id))
+        show(tab, out, finding_href(item.id))
         assert tab.evaluate(BROKEN_COMMANDS) == [], width
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
     wanted = [text for _, text in (*looks(item), *decisions(item))]
@@ -498,13 +444,11 @@ def test_a_chart_is_printed_in_the_colours_of_paper(tab, site):
 
 
 @pytest.mark.slow
-def test_where_no_event_says_so_media_do(tab, site):
-    _, out = site
-    colour = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
+def test_paper_colours_by_media_alone(tab, site):
     tab.emulate_media(color_scheme="dark")
-    show(tab, out, "kernel-matmul-Cpu.html")
+    show(tab, site[1], "kernel-matmul-Cpu.html")
     tab.emulate_media(color_scheme="dark", media="print")
-    tab.wait_for_function(f"{colour} === '#444'")
+    tab.wait_for_function(f"{AXIS} === '#444'")
 
 
 @pytest.mark.slow
@@ -540,22 +484,14 @@ def test_a_chart_fits_its_paper_and_says_what_is_drawn(tab, site, name):
 # --- in a browser --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def findings_site(tmp_path_factory):
-    """A site of findings of every kind, and the findings."""
-    tree = synthetic.build(tmp_path_factory.mktemp("findings"))
-    items = evidenced.write(tree)
-    return written(tree)[1], items
-
-
 def rows_shown(tab):
     return tab.locator("tr[data-state]:visible").count()
 
 
 @pytest.mark.slow
-def test_filters_live_in_the_url(tab, findings_site):
-    out, items = findings_site
-    tab.goto((out / "findings.html").as_uri())
+def test_findings_filters_live_in_the_address(tab, evidence_site):
+    _, out, items = evidence_site
+    show(tab, out, "findings.html")
     assert rows_shown(tab) == sum(item.state in OPEN for item in items)
     tab.select_option("[name=state]", "")
     tab.select_option("[name=kind]", "environment")
@@ -563,22 +499,16 @@ def test_filters_live_in_the_url(tab, findings_site):
     tab.go_back()
     tab.wait_for_function("document.querySelector('[name=kind]').value === ''")
     assert rows_shown(tab) == len(items)
-    tab.goto("about:blank")
-    tab.goto((out / "findings.html").as_uri() + "#state=&text=Vectorise+matmul")
+    show(tab, out, "findings.html", "state=&text=Vectorise+matmul")
     assert rows_shown(tab) >= 1 and tab.input_value("[name=text]") == "Vectorise matmul"
     tab.fill("[name=text]", "no such thing")
     assert rows_shown(tab) == 0 and tab.locator("#none").is_visible()
-    tab.goto((out / "findings.html").as_uri() + "#state=confirmed&machine=mars")
-    assert rows_shown(tab) > 0 and tab.input_value("[name=machine]") == ""
 
 
 @pytest.mark.slow
-def test_a_command_is_copied_by_keyboard_and_the_list_leads_to_the_page(tab, findings_site):
-    out, items = findings_site
-    tab.goto((out / "findings.html").as_uri())
-    tab.locator("tr[data-state] a").first.click()
-    assert tab.locator("h1").inner_text().startswith("matmul got")
-    tab.goto((out / finding_href(items[0].id)).as_uri())
+def test_command_is_copied_by_keyboard(tab, evidence_site):
+    _, out, items = evidence_site
+    show(tab, out, finding_href(items[0].id))
     button = tab.locator("button[data-copy]").first
     button.focus()
     tab.keyboard.press("Enter")
@@ -586,27 +516,3 @@ def test_a_command_is_copied_by_keyboard_and_the_list_leads_to_the_page(tab, fin
     tab.locator("summary").first.focus()
     tab.keyboard.press("Enter")
     assert tab.locator("details[open] tbody tr").count() >= 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 1200])
-def test_findings_fit_their_window(tab, findings_site, width):
-    out, items = findings_site
-    tab.set_viewport_size({"width": width, "height": 800})
-    for scheme in ("light", "dark"):
-        tab.emulate_media(color_scheme=scheme)
-        for name in ("findings.html", *(finding_href(item.id) for item in items)):
-            tab.goto((out / name).as_uri())
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width, name
-
-
-@pytest.mark.slow
-def test_without_a_script_the_list_is_whole(chromium, findings_site):
-    out, items = findings_site
-    context = chromium.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto((out / "findings.html").as_uri())
-    assert page.locator("tr[data-state]:visible").count() == len(items)
-    page.goto((out / finding_href(items[0].id)).as_uri())
-    assert page.locator("button:visible").count() == 0 and page.locator("pre:visible").count() >= 3
-    context.close()

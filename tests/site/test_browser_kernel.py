@@ -9,13 +9,13 @@ import pytest
 
 from kernel_velocity import units
 from kernel_velocity.roofline import model
-from kernel_velocity.site import report
 from kernel_velocity.site.pages import kernel as kernel_page
 from tests import synthetic
-from tests.site import large_site, machine_records
-from tests.site.browser import INKED, POINTS, SOURCE, change, choose, point, range_of, show, source, written
+from tests.site import large_site
+from tests.site.browser import INKED, POINTS, TREND, change, choose, point, range_of, show, source
 from tests.site.large_site import CASE, FLOP
 from tests.site.pages import HOSTILE
+from tests.site.sites import site_of
 
 pytestmark = pytest.mark.slow
 
@@ -174,11 +174,11 @@ def test_a_choice_survives_reload_and_is_shared_by_its_address(tab, medium):
     before = state()
     assert before[1] == [549.5, 599.5]
     tab.reload()
-    tab.wait_for_selector("section.trend[data-ready=yes]")
+    tab.wait_for_selector(TREND)
     assert state() == before
     tab.goto("about:blank")
     tab.goto(address)
-    tab.wait_for_selector("section.trend[data-ready=yes]")
+    tab.wait_for_selector(TREND)
     assert state() == before
     change(tab, lambda: tab.evaluate("window.location.hash = ''"))
     assert range_of(tab, "x") == [-0.5, 599.5]
@@ -190,7 +190,7 @@ def test_a_choice_survives_reload_and_is_shared_by_its_address(tab, medium):
 def test_an_address_that_makes_no_sense_shows_the_page_as_it_begins(tab, medium, address):
     _, out = medium
     tab.goto((out / PAGE).as_uri() + address)
-    tab.wait_for_selector("section.trend[data-ready=yes]")
+    tab.wait_for_selector(TREND)
     assert range_of(tab, "x") == [-0.5, 599.5]
     assert tab.input_value("select[name=case]") == CASE
 
@@ -239,32 +239,22 @@ def test_a_finger_shows_first_and_opens_then(chromium, site):
     context.close()
 
 
-def test_the_table_is_filled_from_the_data_on_demand(tab, medium):
-    found, out = medium
-    show(tab, out, PAGE)
-    card = tab.locator(".behind:visible .case:visible")
-    assert card.locator("tbody tr").count() == 50  # half of them from the data
-    assert card.locator(".further .count").text_content() == "the newest 50 of 600 commits"
-    shown = card.locator("tbody tr").first.locator("td .detail").first.text_content()
-    card.get_by_role("button", name="show all").click()
-    tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
-    assert card.locator("tbody tr").last.locator("a.sha").text_content() == found.line[0][:8]
-    assert card.get_by_role("button").count() == 0
-    key = found.keys[0]
-    cell = card.locator("tbody tr").last.locator("td").first
-    assert cell.locator(".text").text_content() == units.rate(found.series(key).gflops[0], "GFLOPS")
-    assert shown.count(" to ") == cell.locator(".detail").text_content().count(" to ") == 1
-
-
-def test_changes_are_those_that_the_page_says_of_the_newest(tab, medium):
+def test_table_filled_on_demand(tab, medium):
     """The script compares as series/changes.py does, over failed commits and ends of files, in the same words."""
     found, out = medium
     show(tab, out, PAGE)
     card = tab.locator(".behind:visible .case:visible")
+    rows = card.locator("tbody tr")
+    assert rows.count() == 50  # half of them from the data
+    assert card.locator(".further .count").text_content() == "the newest 50 of 600 commits"
     card.get_by_role("button", name="show all").click()
     tab.wait_for_function("document.querySelectorAll('.behind:not([hidden]) .case tbody tr').length === 600")
+    assert card.get_by_role("button").count() == 0
     heads = card.locator("thead th bdi").all_text_contents()
     keys = {key.implementation: key for key in found.keys if key.benchmark.endswith("hot")}
+    cell = rows.last.locator("td").first
+    assert cell.locator(".text").text_content() == units.rate(found.series(keys[heads[0]]).gflops[0], "GFLOPS")
+    assert cell.locator(".detail").text_content().count(" to ") == 1
     for column, name in enumerate(heads):
         told = tab.evaluate(
             """(column) => [...document.querySelectorAll('.behind:not([hidden]) .case tbody tr')].map((row) => {
@@ -273,24 +263,19 @@ def test_changes_are_those_that_the_page_says_of_the_newest(tab, medium):
             })""",
             column,
         )
-        series = found.series(keys[name])
-        (cells,) = kernel_page.recent([series], 0)
+        (cells,) = kernel_page.recent([found.series(keys[name])], 0)
         wanted = {found.line[place]: [change, tone] for place, ((_, _, change, tone), _) in cells.items()}
         assert told == [wanted.get(sha, ["", "absent"]) for sha in reversed(found.line)]
         assert sum(text != "" for text, _ in told) > 500
-    failed = card.locator("td.failed")
-    assert (
-        failed.locator("sup.marks").all_text_contents() == ["1"] * failed.count() != []
-    )  # also where a script made it
-    assert set(card.locator(".remarks").all_text_contents()) == {
-        "contended in 1 of 8 rounds"
-    }  # no footnote of the page
+    failed = card.locator("td.failed")  # which have their mark where a script made them, too
+    assert failed.locator("sup.marks").all_text_contents() == ["1"] * failed.count() != []
+    assert set(card.locator(".remarks").all_text_contents()) == {"contended in 1 of 8 rounds"}  # no footnote
 
 
 def test_the_source_of_any_version_is_shown_as_text(tab, tmp_path):
     old, new = "// <b>one</b>\n", "// </pre><script>window.pwned=1</script>\n"
     files = {0: {"kernels/matmul/matmul.cpp": old}, 3: {"kernels/matmul/matmul.cpp": new}}
-    tree, out = written(synthetic.build(tmp_path, files=files))
+    tree, out = site_of(synthetic.build(tmp_path, files=files))
     show(tab, out, "kernel-matmul-Cpu.html")
     source_part = tab.locator(".source")
     assert source_part.locator("pre").is_hidden()
@@ -317,7 +302,7 @@ def test_machines_are_a_choice_that_the_address_names(tab, tmp_path):
     other = "<b>\u05e9 & machine=x#"
     synthetic.write_json(tree.results / other / "machine.json", {"machine": other, "version": 1})
     synthetic.write_commit(tree.results, tree.commits[0], 0, machine=other)
-    _, out = written(tree)
+    _, out = site_of(tree)
     show(tab, out, "kernel-matmul-Cpu.html")
     assert tab.locator(".status").first.inner_text().startswith("1 commit")  # "<" comes first
     choose(tab, "machine", "place-2")
@@ -326,18 +311,9 @@ def test_machines_are_a_choice_that_the_address_names(tab, tmp_path):
     assert tab.locator(".behind:visible h2 bdi").inner_text() == other
     choose(tab, "machine", "place-2")
     tab.reload()
-    tab.wait_for_selector("section.trend[data-ready=yes]")
+    tab.wait_for_selector(TREND)
     assert tab.locator(".behind:visible h2 bdi").inner_text() == synthetic.MACHINE
     assert "machine=bench-1" in tab.url
-
-
-def test_marks_follow_the_readers_colours(tab, medium):
-    _, out = medium
-    tab.emulate_media(color_scheme="light")
-    show(tab, out, PAGE)
-    light = source(tab, "heads")["colour"]
-    tab.emulate_media(color_scheme="dark")
-    tab.wait_for_function(f"({SOURCE})('heads').colour[0] !== {light[0]!r}")
 
 
 @pytest.mark.parametrize("length", [1, 3, 120])
@@ -364,23 +340,6 @@ def test_names_that_want_to_be_code_are_shown(tab, tmp_path, length):
     assert tab.evaluate("window.pwned") is None
     assert tab.locator("img, main b").count() == 0
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_data_that_is_missing_is_named(chromium, tmp_path):
-    found = large_site.make(tmp_path, 3, ("eager",))
-    page = large_site.write(found, tmp_path / "site")
-    (lost,) = (tmp_path / "site" / "data").glob(f"series-{16 * '[0-9a-f]'}.js")
-    lost.unlink()
-    context = chromium.new_context(offline=True)
-    opened = context.new_page()
-    opened.goto(page.as_uri())
-    opened.wait_for_function("document.querySelector('.status').textContent !== ''")
-    said = opened.locator(".status").first.inner_text()
-    assert said.startswith(
-        f"data/{lost.name} cannot be loaded, so this is not shown: \u2068eager\u2069; write the site again"
-    )
-    assert opened.locator(".case:visible").count() == 1
-    context.close()
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
@@ -572,7 +531,7 @@ def test_ten_implementations_have_ten_looks_of_line_and_swatch(tab, many):
 )
 def test_the_tip_says_of_a_time_only_what_belongs_to_one(tab, many, unit, is_of_time):
     tab.goto((many / PAGE).as_uri() + f"#unit={unit}")
-    tab.wait_for_selector("section.trend[data-ready=yes]")
+    tab.wait_for_selector(TREND)
     tab.locator(".chart").focus()
     tab.keyboard.press("End")
     text = tab.locator(".tip .figures", has_text="native").text_content()
@@ -662,7 +621,7 @@ def test_a_file_that_is_cut_off_is_named_the_rest_is_shown_and_it_is_loaded_agai
     whole = path.read_text()
     path.write_text(whole[:kept])
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
-    page.wait_for_selector("section.trend[data-ready=yes]", timeout=8000)
+    page.wait_for_selector(TREND, timeout=8000)
     assert status(page).startswith(f"data/{path.name} is damaged, so this is not shown: \u2068eager\u2069; write")
     assert status(page).endswith("5 commits")
     assert len(source(page, "line: native")["y"]) == 5
@@ -693,7 +652,7 @@ def test_no_page_waits_for_ever_for_what_is_damaged(page, damaged, name, pattern
 
 def test_a_lost_series_does_not_leave_the_chart_of_another_test_case(page, damaged):
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
-    page.wait_for_selector("section.trend[data-ready=yes]")
+    page.wait_for_selector(TREND)
     before = source(page, "line: native")["y"]
     lost = files(damaged, case="float32-256x256x256")
     for path in lost:
@@ -717,7 +676,7 @@ def test_files_of_two_reports_are_not_joined(page, damaged):
         assert '"before":0,' in text
         path.write_text(text.replace('"before":0,', '"before":64,'))
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
-    page.wait_for_selector("section.trend[data-ready=yes]", timeout=8000)
+    page.wait_for_selector(TREND, timeout=8000)
     assert " is of another report than data/newest-" in status(page)
     assert source(page, "line: native")["y"] == source(page, "line: eager")["y"] == []
 
@@ -725,20 +684,8 @@ def test_files_of_two_reports_are_not_joined(page, damaged):
 # ---- other threads ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def of_two_threads(tree, tmp_path):
-    """The of_two_threads of a tree whose newest commit was measured with two threads, the others with one."""
-    for index in range(5):
-        machine_records.add_session(tree, index, threads="2" if index == 4 else "1")
-    machine_records.add_ceilings(tree, 0, threads=1)
-    machine_records.add_ceilings(tree, 4, threads=2)
-    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
-    return tree, tmp_path / "site"
-
-
-def test_a_kernels_page_has_no_efficiency_of_them(tab, of_two_threads):
-    tab.goto((of_two_threads[1] / "kernel-matmul-Cpu.html").as_uri() + "#unit=efficiency")
-    tab.wait_for_selector("section.trend[data-ready=yes]")
+def test_no_efficiency_of_other_threads(tab, measured_site):
+    show(tab, measured_site[1], "kernel-matmul-Cpu.html", "unit=efficiency")
     *others, newest = tab.evaluate(POINTS, "native")["y"]
     assert [str(value) for value in others] == ["nan"] * 4 and newest > 0
     tab.locator(".chart").focus()
@@ -746,6 +693,5 @@ def test_a_kernels_page_has_no_efficiency_of_them(tab, of_two_threads):
     tip = tab.locator(".tip")
     tip.wait_for(state="visible")
     assert "measured with other threads than the roofs" in tip.inner_text()
-    tab.select_option("select[name=unit]", "GFLOPS")
-    tab.wait_for_function("document.querySelector('section.trend').dataset.drawn === '2'")
+    choose(tab, "unit", "GFLOPS")
     assert min(tab.evaluate(POINTS, "native")["y"]) > 0

@@ -20,6 +20,8 @@ from kernel_velocity.site.charts.documents import FIRST, Documents, numbered
 from kernel_velocity.site.report import TEMPLATES, page_templates
 from tests import synthetic
 from tests.findings import synthetic_extras
+from tests.site import machine_records
+from tests.site.pages import edit, make_na, results_file
 
 
 @pytest.fixture(scope="module")
@@ -28,48 +30,41 @@ def document():
 
 
 def renderers(document):
-    (root,) = [document["root_id"]] if "root_id" in document else [None]
     (plot,) = document["doc"]["roots"]
-    assert root in (None, plot["id"])
+    assert document["root_id"] == plot["id"]
     return plot["attributes"]["renderers"]
 
 
-def test_every_implementation_has_a_line_with_its_intervals_and_dots(document):
-    names = [item["attributes"]["name"] for item in renderers(document)]
-    assert len(set(names)) == len(names)
+def names_of(document):
+    return [item["attributes"]["name"] for item in renderers(document)]
+
+
+def test_trend_layers(document):
+    names = names_of(document)
     for implementation in synthetic.IMPLEMENTATIONS:
         assert {f"{part}: {implementation}" for part in ("band", "bars", "line", "dots")} <= set(names)
     assert {"tag", "environment", "finding", "heads", "changes", "roof"} <= set(names)
+    order = ["tag", "band: eager", "line: eager", "dots: eager", "dots: triton", "changes"]
+    assert sorted(order, key=names.index) == order
+    odd = names_of(trend.document(("tag", "dots: native", "native")))
+    for each in (names, odd):
+        assert len(set(each)) == len(each)
+    assert "line: tag" in odd
 
 
-def test_dots_lie_over_lines_and_marks_over_dots(document):
-    names = [item["attributes"]["name"] for item in renderers(document)]
-    assert names.index("tag") < names.index("band: eager") < names.index("line: eager") < names.index("dots: eager")
-    assert names.index("dots: triton") < names.index("changes")
-
-
-def test_the_page_can_parse_it(document):
+def test_trend_document_is_empty_json(document):
     def refuse(text):
         raise AssertionError(f"{text} is not JSON")
 
-    json.loads(json.dumps(document), parse_constant=refuse)
-
-
-def test_it_holds_no_data_and_no_markup(document):
+    text = json.dumps(document)
+    json.loads(text, parse_constant=refuse)
+    assert "{safe}" not in text and "<div" not in text
     sources = [item["attributes"]["data_source"] for item in renderers(document)]
     entries = [item["attributes"]["data"]["entries"] for item in sources if "attributes" in item]  # else named before
     assert len(entries) > 10
     assert all(len(column) == 0 for columns in entries for _, column in columns)
-    text = json.dumps(document)
-    assert "{safe}" not in text
-    assert "<div" not in text
-
-
-def test_a_name_that_sounds_like_a_mark_is_an_implementation_of_its_own():
-    found = trend.document(("tag", "dots: native", "native"))
-    names = [item["attributes"]["name"] for item in renderers(found)]
-    assert len(set(names)) == len(names)
-    assert "line: tag" in names
+    one, other = (numbered(trend.document(("eager", "native")), FIRST) for _ in range(2))
+    assert json.dumps(one) == json.dumps(other)
 
 
 def test_an_implementation_keeps_its_colour():
@@ -78,13 +73,6 @@ def test_an_implementation_keeps_its_colour():
     many = palette.colours(tuple("abcdefgh"))
     assert len(many) == 8
     assert set(palette.COLOURS.values()).isdisjoint(many.values())
-
-
-def test_ten_implementations_look_like_ten():
-    names = (*palette.COLOURS, *"abcdef")
-    looks = set(zip(palette.colours(names).values(), palette.dashes(names).values(), strict=True))
-    assert len(looks) == len(names)
-    assert {palette.dashes(names)[name] for name in (*palette.COLOURS, *"abc")} == {"solid"}
 
 
 def test_a_shape_tells_neighbours_apart_where_a_colour_cannot(document):
@@ -138,16 +126,38 @@ def draw():
     return make
 
 
-def test_a_document_is_made_once_for_what_it_follows_from(tmp_path, draw):
+def test_document_is_drawn_once(tmp_path, draw, monkeypatch):
     first = Documents(tmp_path).get("trend", ("a", "b"), draw)
     assert Documents(tmp_path).get("trend", ("a", "b"), draw) == first
-    assert json.loads(first) == numbered(DRAWN, FIRST)
+    attributes = {"a": {"id": f"p{FIRST + 1}"}, "b": [{"id": f"p{FIRST}"}]}
+    root = f"p{FIRST}"
+    assert json.loads(first) == {"root_id": root, "doc": {"roots": [{"id": root, "attributes": attributes}]}}
     assert draw.times == 1
     kept = Documents(tmp_path)
     kept.get("trend", ("a",), draw)
     kept.get("roofline", ("a", "b"), draw)
     kept.get("trend", ("a", "b"), draw, first=2001)
     assert draw.times == 4
+    monkeypatch.setattr(documents.cache, "code", lambda *rooms: "other")
+    Documents(tmp_path).get("trend", ("a", "b"), draw)
+    assert draw.times == 5
+
+
+@pytest.mark.parametrize("name", [None, "file"])
+def test_document_without_a_cache(tmp_path, draw, name):
+    (tmp_path / "file").write_text("in the way")
+    kept = Documents(name and tmp_path / name)
+    assert kept.get("trend", (), draw) == kept.get("trend", (), draw)
+    assert draw.times == 1
+
+
+def test_documents_of_two_processes(tmp_path, draw):
+    ours, theirs = Documents(tmp_path), Documents(tmp_path)
+    ours.get("trend", ("a",), draw)
+    theirs.get("roofline", (), draw)
+    for name, parameters in (("trend", ("a",)), ("roofline", ())):
+        Documents(tmp_path).get(name, parameters, draw)
+    assert draw.times == 2
 
 
 def test_it_is_safe_in_a_script_element_of_a_page(tmp_path):
@@ -158,63 +168,27 @@ def test_it_is_safe_in_a_script_element_of_a_page(tmp_path):
         assert [*json.loads(text)] == [*DRAWN, "title"]  # in its own order
 
 
-def test_other_code_makes_it_again(tmp_path, draw, monkeypatch):
-    Documents(tmp_path).get("trend", (), draw)
-    monkeypatch.setattr(documents.cache, "code", lambda *rooms: "other")
-    Documents(tmp_path).get("trend", (), draw)
-    assert draw.times == 2
-
-
-def test_where_nothing_can_be_kept_it_lasts_as_long_as_the_report(tmp_path, draw):
-    (tmp_path / "file").write_text("in the way")
-    for folder in (None, tmp_path / "file"):
-        kept = Documents(folder)
-        assert kept.get("trend", (), draw) == kept.get("trend", (), draw)
-    assert draw.times == 2
-
-
-def test_only_the_newest_documents_are_stored(tmp_path, draw, monkeypatch):
+def test_documents_newest_are_stored(tmp_path, draw, monkeypatch):
     monkeypatch.setattr(documents, "MOST", 2)
     kept = Documents(tmp_path)
     for name in "abac":
         kept.get(name, (), draw)
     assert draw.times == 3
     kept = Documents(tmp_path)
-    kept.get("b", (), draw)
-    kept.get("c", (), draw)
-    assert draw.times == 3
-    kept.get("a", (), draw)
-    assert draw.times == 4
-
-
-def test_what_two_processes_draw_at_once_is_kept_of_both(tmp_path, draw):
-    ours, theirs = Documents(tmp_path), Documents(tmp_path)
-    ours.get("trend", ("a",), draw)
-    theirs.get("roofline", (), draw)
-    for name, parameters in (("trend", ("a",)), ("roofline", ())):
-        Documents(tmp_path).get(name, parameters, draw)
-    assert draw.times == 2
-
-
-def test_models_are_numbered_in_the_order_in_which_they_are_named():
-    attributes = {"a": {"id": "p12"}, "b": [{"id": "p11"}]}
-    assert numbered(DRAWN, 11) == {"root_id": "p11", "doc": {"roots": [{"id": "p11", "attributes": attributes}]}}
-
-
-def test_a_document_is_the_same_whatever_was_drawn_before():
-    one, other = (numbered(trend.document(("eager", "native")), FIRST) for _ in range(2))
-    assert json.dumps(one) == json.dumps(other)
+    for name, times in (("b", 3), ("c", 3), ("a", 4)):
+        kept.get(name, (), draw)
+        assert draw.times == times
 
 
 # ---- badges -----------------------------------------------------------------------------------------------------
 
 
-def drawn(results, repository):
+def drawn(tree):
     """Return the badges as text by file name."""
     templates = page_templates()
     return {
         made.name: templates.get_template(made.template).render(made.context)
-        for made in badges.build(model.read(results, repository))
+        for made in badges.build(model.read(tree.results, tree.repository))
     }
 
 
@@ -222,62 +196,50 @@ def title(text):
     return ET.fromstring(text)[0].text
 
 
-def test_every_kernel_and_device_has_one(whole_tree):
-    tree = whole_tree
-    found = drawn(tree.results, tree.repository)
-    kernels = ("add_mul_exp", "matmul")
-    assert set(found) == {f"badge-{kernel}-{device}.svg" for kernel in kernels for device in ("Cpu", "Cuda")}
-    newest = tree.commits[-1][:8]
-    wanted = (
+def test_badge_of_every_kernel_and_device(whole_tree):
+    found = drawn(whole_tree)
+    names = {f"badge-{kernel}-{device}.svg" for kernel in ("add_mul_exp", "matmul") for device in ("Cpu", "Cuda")}
+    assert set(found) == names
+    assert title(found["badge-matmul-Cuda.svg"]) == (
         "matmul on Cuda: 2,500 GFLOPS · 4.1% of the roof "
-        f"(native, float32-512x512x512, {synthetic_extras.OTHER}, commit {newest})"
+        f"(native, float32-512x512x512, {synthetic_extras.OTHER}, commit {whole_tree.commits[-1][:8]})"
     )
-    assert title(found["badge-matmul-Cuda.svg"]) == wanted
 
 
-def test_without_ceilings_it_says_the_change(tree):
-    found = drawn(tree.results, tree.repository)["badge-add_mul_exp-Cpu.svg"]
+def test_badge_without_ceilings(tree):
+    found = drawn(tree)["badge-add_mul_exp-Cpu.svg"]
     assert re.fullmatch(r"add_mul_exp on Cpu: 12\.5 GFLOPS · ≈ 0\.\d% (faster|slower) \(native, .*\)", title(found))
     assert badges.COLOUR in found
 
 
 @pytest.mark.parametrize(("factor", "ground"), [(0.5, badges.COLOURS["faster"]), (2.0, badges.COLOURS["slower"])])
-def test_a_change_for_sure_has_its_colour(tree, factor, ground):
-    for path in (tree.results / synthetic.MACHINE / "telemetry").glob(f"{tree.commits[-1][:8]}*.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        path.write_text("".join(json.dumps({**line, "e": factor * line["e"]}) + "\n" for line in lines))
-    for path in (tree.results / synthetic.MACHINE).glob(f"{tree.commits[-1][:8]}*.json"):
-        data = json.loads(path.read_text())
+def test_badge_of_a_change(tree, factor, ground):
+    path = machine_records.telemetry_of(tree, 4)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**line, "e": factor * line["e"]}) + "\n" for line in lines))
+
+    def scale(data):
         for row in data["results"].values():
             row[0] = [value and factor * value for value in row[0]]
-        path.write_text(json.dumps(data))
-    assert ground in drawn(tree.results, tree.repository)["badge-matmul-Cpu.svg"]
+
+    edit(results_file(tree, 4), scale)
+    assert ground in drawn(tree)["badge-matmul-Cpu.svg"]
 
 
-def test_controls_are_not_ours(tree):
-    for path in (tree.results / synthetic.MACHINE).glob("*-*.json"):
-        data = json.loads(path.read_text())
-        for row in data["results"].values():
-            half = len(row[0]) // len(synthetic.IMPLEMENTATIONS)
-            row[0][half:] = [float("nan")] * (len(row[0]) - half)  # only eager, the first of the axis, is left
-        path.write_text(json.dumps(data))
-    assert drawn(tree.results, tree.repository) == {}
+def test_no_badge_of_controls(tree):
+    for index in range(5):
+        for name, cases in synthetic.CASES.items():
+            make_na(tree, index, name, list(cases), ("native", "triton"))
+    assert drawn(tree) == {}
 
 
-def test_hostile_names_stay_text_in_a_valid_picture(hostile_tree):
-    found = drawn(hostile_tree.results, hostile_tree.repository)
+def test_badge_of_hostile_names(hostile_tree):
+    found = drawn(hostile_tree)
     assert len(found) == 4
     for text in found.values():
         root = ET.fromstring(text)
-        assert {item.tag.rpartition("}")[2] for item in root.iter()} == {
-            "svg",
-            "title",
-            "clipPath",
-            "rect",
-            "g",
-            "text",
-        }
-        assert int(root.get("width")) < 500
+        tags = {item.tag.rpartition("}")[2] for item in root.iter()}
+        assert tags == {"svg", "title", "clipPath", "rect", "g", "text"} and int(root.get("width")) < 500
     (longest,) = [text for name, text in found.items() if "add_mul_exp" in name and name.endswith("Cuda.svg")]
     shown = [item.text for item in ET.fromstring(longest).iter() if item.tag.endswith("}text")]
     assert shown[0].endswith("… Cuda")

@@ -1,16 +1,10 @@
 """A commit's page: what it changed, against what, how it was built and on what machine."""
 
-import json
-import re
-
 import git
 import numpy as np
 import pytest
 
-from kernel_velocity.findings.finding import Kind, State
-from kernel_velocity.results import lines
 from kernel_velocity.results.measurement import OUTCOMES
-from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.series import changes, layout
 from kernel_velocity.series.changes import NONE, Change
 from kernel_velocity.site import badges, report
@@ -18,12 +12,11 @@ from kernel_velocity.site.pages import commit as commit_page
 from kernel_velocity.site.pages import commit_values, home
 from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
 from tests import synthetic
-from tests.findings import nights
 from tests.series.one_by_one import best_before, everything
 from tests.site.pages import (
-    PARTS,
-    affected,
+    add_session,
     commit,
+    edit,
     keep,
     kernel,
     make_na,
@@ -38,11 +31,6 @@ from tests.site.pages import (
 
 def names(rows):
     return [(row.kernel, row.implementation, row.case) for row in rows]
-
-
-def session(tree, index, **said):
-    path = tree.results / synthetic.MACHINE / f"{tree.commits[index][:8]}-{synthetic.ENVIRONMENT}.json"
-    lines.append_session(path, SessionFacts(began=100.0 + index, **said))
 
 
 def change_of(values, row):
@@ -73,94 +61,30 @@ def test_every_value_of_the_line_says_what_its_trend_says(tree):
             assert np.isnan(seconds) if item.seconds is None else seconds == item.seconds
 
 
-def test_findings_stand_first_the_surest_of_them_before_the_others_then_the_largest_change(tree):
-    keep(tree, id="sure", affected=affected(1.01, case="float32-512x512x512", **PARTS))
-    other = {"benchmark": "add_mul_exp.Cpu.time_hot", "case": "float32-5M", **PARTS}
-    keep(tree, state=State.SUSPECT, id="maybe", affected=affected(3.0, **other))
-    page = commit(tree, tree.commits[2])
-    assert names(page.changed)[:2] == [
-        ("matmul", "native", "float32-512x512x512"),
-        ("add_mul_exp", "native", "float32-5M"),
-    ]
-    assert page.changed[0].finding.text == "confirmed: time +1.00% (95% interval -0.0100% to +2.01%)"
-    assert [row.finding.href for row in page.changed] == ["finding-sure.html", "finding-maybe.html", "", ""]
-    rest = [float(row.cell.change.removesuffix("x faster")) for row in page.changed[2:]]
-    assert rest == sorted(rest, reverse=True) and len(rest) == 2
-    assert [line.href for line in page.findings] == ["finding-maybe.html", "finding-sure.html"]
-
-
-def test_what_did_not_change_is_folded_by_kernel(tree, monkeypatch):
-    page = commit(tree, tree.commits[2])
-    assert {row.implementation for row in page.changed} == {"native"}
-    (section,) = page.sections
-    assert section.lead == "4 of 8 series changed distinctly: 4 faster"
-    assert [(fold.kernel, len(fold.rows), fold.is_open) for fold in section.folds] == [
-        ("add_mul_exp", 4, True),
-        ("matmul", 4, True),
-    ]
-    monkeypatch.setattr(commit_page, "OPEN_UP_TO", 7)
-    (section,) = commit(tree, tree.commits[2]).sections
-    assert not any(fold.is_open for fold in section.folds)
-
-
-def test_what_is_na_is_not_counted_as_unchanged(tree):
-    (section,) = commit(tree, tree.commits[2]).sections
-    assert section.lead == "4 of 8 series changed distinctly: 4 faster"
-    assert [(fold.count, fold.summary) for fold in section.folds] == 2 * [(4, "2 without a distinct change, 2 n/a")]
+@pytest.mark.parametrize(("most", "is_open"), [(12, True), (11, False)])
+def test_folds_are_open_where_they_are_few(tree, monkeypatch, most, is_open):
+    monkeypatch.setattr(commit_page, "OPEN_UP_TO", most)
     (section,) = commit(tree, tree.commits[0]).sections
+    assert [fold.is_open for fold in section.folds] == [is_open] * 2
     assert {fold.summary for fold in section.folds} == {"4 with nothing to compare with, 2 n/a"}
 
 
-def test_a_page_of_too_many_rows_says_how_many_did_not_change_and_links_to_their_values(tree, monkeypatch):
-    monkeypatch.setattr(commit_page, "HELD_UP_TO", 7)
+@pytest.mark.parametrize(("most", "rows"), [(7, 0), (8, 4)])
+def test_folds_of_too_many_rows_link_to_their_values(tree, monkeypatch, most, rows):
+    monkeypatch.setattr(commit_page, "HELD_UP_TO", most)
     page = commit(tree, tree.commits[2])
-    assert len(page.changed) == 4
     (section,) = page.sections
-    assert [(fold.kernel, fold.count, fold.rows) for fold in section.folds] == [
-        ("add_mul_exp", 4, []),
-        ("matmul", 4, []),
+    assert len(page.changed) == 4
+    assert [(fold.kernel, fold.count, len(fold.rows)) for fold in section.folds] == [
+        ("add_mul_exp", 4, rows),
+        ("matmul", 4, rows),
     ]
     before, sha = tree.commits[1][:12], tree.commits[2][:12]
     link = f"compare.html#kernel=matmul+Cpu&a={before}&am={synthetic.MACHINE}&ae={synthetic.ENVIRONMENT}&b={sha}"
-    assert section.folds[1].compared == link
+    assert section.folds[1].compared == ("" if rows else link)
     context = commit_page.Maker(read(tree)).context(tree.commits[2])
     html = report.page_templates().get_template("commit.html").render(context)
-    assert f'<a href="{link.replace("&", "&amp;")}">their values</a>' in html
-    monkeypatch.setattr(commit_page, "HELD_UP_TO", 8)
-    (section,) = commit(tree, tree.commits[2]).sections
-    assert [(len(fold.rows), fold.compared) for fold in section.folds] == [(4, ""), (4, "")]
-
-
-def test_changes_are_against_the_parent_the_last_tag_and_the_best_before(tree):
-    with git.Repo(tree.repository) as repo:
-        repo.create_tag("v1", ref=tree.commits[1])
-        repo.create_tag("v2", ref=tree.commits[4])
-    page = commit(tree, tree.commits[3])
-    assert page.heads == ["speed, against parent", "against v1", "against the best before"]
-    native = next(row for fold in page.sections[0].folds for row in fold.rows if row[0] == "native")
-    before, tag, _ = native[4:7]
-    assert before.startswith("≈") and tag.endswith("x faster")
-    newest = commit(tree, tree.commits[4])
-    assert (newest.tags, newest.tag) == (("v2",), "v1")
-    step = commit(tree, tree.commits[2]).changed[0]
-    assert (step.tag.tone, step.tag.detail) == ("faster", tree.commits[1][:8])
-    assert step.best.detail in {sha[:8] for sha in tree.commits[:2]}
-
-
-@pytest.mark.parametrize("tagged", [False, True])
-def test_without_a_tag_there_is_no_column_for_it(tree, tmp_path, tagged):
-    if tagged:
-        with git.Repo(tree.repository) as repo:
-            repo.create_tag("v1", ref=tree.commits[1])
-    page = commit(tree, tree.commits[2])
-    assert page.heads[1:] == [*(["against v1"] if tagged else []), "against the best before"]
-    report.write_site(results=tree.results, repository=tree.repository, out=tmp_path / "site")
-    text = (tmp_path / "site" / page.name).read_text(encoding="utf-8")
-    tables = [each for each in re.findall("<table.*?</table>", text, re.DOTALL) if "against the best before" in each]
-    assert len(tables) > 1
-    for table in tables:
-        widths = {len(re.findall("<t[hd][ >]", row)) for row in re.findall("<tr>.*?</tr>", table, re.DOTALL)}
-        assert len(widths) == 1, table
+    assert (f'<a href="{link.replace("&", "&amp;")}">their values</a>' in html) == (rows == 0)
 
 
 def test_a_commit_of_another_method_does_not_blind_the_next_one(tree):
@@ -202,28 +126,21 @@ def test_a_value_that_is_lost_is_a_change_and_one_that_nobody_asked_for_is_none(
     assert page.sections[0].lead.endswith("1 without a time now")
 
 
-def test_a_row_leads_to_how_its_number_came_to_be(tree):
-    page = commit(tree, tree.commits[2])
+def test_rows_link_to_their_measurement(tree):
     sha = tree.commits[2]
-    for row in page.changed:
-        assert row.evidence.startswith(f"measurement.html#commit={sha}&series=series-")
+    page = commit(tree, sha)
     quiet = [row[2] for section in page.sections for fold in section.folds for row in fold.rows]
     assert len({address for address in (*(row.evidence for row in page.changed), *quiet) if address}) == 8
+    assert all(row.evidence.startswith(f"measurement.html#commit={sha}&series=series-") for row in page.changed)
 
 
-def test_build_and_environment_say_what_is_new(tree):
+def test_build_against_the_newest_that_is_known(tree):
     facts = {"cxx compiler": "GNU", "cxx compiler version": "12.2.0", "driver": "550", "governor": "performance"}
     ptxas = {"matmul": "sm_90: 168 registers, 0 bytes spilled"}
-    session(tree, 0, facts=facts, code={"matmul": "a" * 64, "add_mul_exp": "b" * 64})
-    now = facts | {"driver": "560"}
-    session(tree, 2, facts=now, code={"matmul": "c" * 64, "add_mul_exp": "b" * 64, "new": "d" * 64}, ptxas=ptxas)
-    (section,) = commit(tree, tree.commits[2]).sections
-    build = section.build
-    assert build.compilers == [
-        ("cuda compiler version", "not recorded"),
-        ("cxx compiler", "GNU"),
-        ("cxx compiler version", "12.2.0"),
-    ]
+    code = {"matmul": "c" * 64, "add_mul_exp": "b" * 64, "new": "d" * 64}
+    add_session(tree, 0, facts=facts, code={"matmul": "a" * 64, "add_mul_exp": "b" * 64})
+    add_session(tree, 2, facts=facts | {"driver": "560"}, code=code, ptxas=ptxas)
+    build = commit(tree, tree.commits[2]).sections[0].build
     assert build.kernels.rows == [
         ("add_mul_exp", "b" * 12, "same code", "not recorded"),
         ("matmul", "c" * 12, "other code", "sm_90: 168 registers, 0 bytes spilled"),
@@ -231,7 +148,6 @@ def test_build_and_environment_say_what_is_new(tree):
     ]
     assert build.changed == [("driver", "550", "560")]
     assert build.against == tree.commits[0][:8]  # the second commit's is not known
-    assert build.facts == [("driver", "560"), ("governor", "performance")]
 
 
 def test_a_page_is_made_from_what_its_inputs_say(tree):
@@ -249,9 +165,9 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
     keep(tree)
     assert differing(first) == [2]
     known = inputs()
-    session(tree, 3, facts={"driver": "550"})
+    add_session(tree, 3, facts={"driver": "550"})
     assert differing(known) == [3, 4]  # what is recorded beside an older commit is an input of the newer ones
-    session(tree, 4, facts={"driver": "560"})
+    add_session(tree, 4, facts={"driver": "560"})
     known = inputs()
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("triton",))
     assert differing(known) == [4]
@@ -261,27 +177,8 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
     assert differing(known) == [3, 4]  # whose tag it is, and whose last tag
 
 
-def test_what_was_not_recorded_is_called_so(tree):
-    (section,) = commit(tree, tree.commits[2]).sections
-    assert section.build is None
-
-
-def test_an_environment_finding_and_another_commits_accuse_nobody_here(tree):
-    keep(tree, id="other", commits=(tree.commits[1],))
-    keep(tree, kind=Kind.ENVIRONMENT, state=State.ENVIRONMENT, id="env", commits=())
-    page = commit(tree, tree.commits[2])
-    assert page.findings == [] and not any(row.finding.text for row in page.changed)
-
-
-def test_an_expected_change_is_told_as_such(tree):
-    keep(tree, state=State.EXPECTED, id="wanted", affected=affected(0.4, case="float32-256x256x256", **PARTS))
-    page = commit(tree, tree.commits[2])
-    assert page.changed[0].finding.text.startswith("expected: time -60.0%")
-    assert nights.finding().state is State.CONFIRMED
-
-
-def test_a_commit_whose_parent_was_not_measured_says_what_it_is_compared_with(tree):
-    (results_file(tree, 1)).unlink()
+def test_parent_not_measured(tree):
+    results_file(tree, 1).unlink()
     page = commit(tree, tree.commits[2])
     assert "is not always its parent" in page.lead
     assert page.heads[0] == "speed, against the one before"
@@ -290,30 +187,16 @@ def test_a_commit_whose_parent_was_not_measured_says_what_it_is_compared_with(tr
     assert page.older.href == f"commit-{tree.commits[0][:8]}.html"
 
 
-def test_a_commit_where_everything_failed_says_so(tree):
-    path = results_file(tree, -1)
-    data = json.loads(path.read_text())
-    for row in data["results"].values():
-        row[0] = None
-    path.write_text(json.dumps(data))
-    page = commit(tree, tree.commits[-1])
+def test_everything_failed(tree):
+    def fail(data):
+        for row in data["results"].values():
+            row[0] = None
+
+    edit(results_file(tree, 4), fail)
+    page = commit(tree, tree.commits[4])
     assert page.lead.startswith("Nothing could be measured: the commit did not build")
     assert {row.cell.text for row in page.changed} == {"failed"}
     assert page.sections[0].lead == "8 of 8 series changed distinctly: 8 without a time now"
-
-
-def test_a_commit_beside_the_line_has_a_page_against_its_parent_and_no_place_on_a_trend(tree):
-    with git.Repo(tree.repository) as repo:
-        side = repo.index.commit("Side", parent_commits=[repo.commit(tree.commits[1])], head=False).hexsha
-    synthetic.write_commit(tree.results, side, 2)
-    page = commit(tree, side)
-    assert page.lead.startswith("It is not on the first-parent line of HEAD")
-    assert [row.implementation for row in page.changed] == ["native"] * 4
-    assert {row.cell.tone for row in page.changed} == {"faster"}
-    assert {row.best.detail for row in page.changed} <= {sha[:8] for sha in tree.commits[:2]}
-    assert all(line.short != side[:8] for line in home.page(read(tree))["commits"])
-    (note,) = read(tree).notes
-    assert note.endswith(side[:8])
 
 
 def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):

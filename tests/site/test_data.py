@@ -22,7 +22,6 @@ from kernel_velocity.site.pages import findings, measurement
 from kernel_velocity.site.writer import DataFile, json_bytes, series_name
 from kernel_velocity.stats import growth
 from tests import synthetic
-from tests.findings import evidenced
 from tests.golden import check_golden
 from tests.site import machine_records
 from tests.site.pages import edit, page_of, read, rendered, results_file
@@ -180,14 +179,13 @@ def rounds_of(tree, index=0, wanted=NATIVE):
     return file.value()["series"][series_name(key_of(site, *wanted))]
 
 
-def test_rounds_of_a_value_are_in_the_order_of_time(copied):
-    one = rounds_of(copied)
-    rounds = one["rounds"]
+def test_rounds_in_the_order_of_time(copied):
+    value = rounds_of(copied)
+    rounds = value["rounds"]
     assert rounds["began"] == sorted(rounds["began"]) and len(rounds["estimate"]) == 8
-    assert one["low"] < one["value"] < one["high"]
-    assert sorted(rounds["estimate"])[3] <= one["value"] <= sorted(rounds["estimate"])[4]
-    assert rounds["launch"] == list(range(1, 9))
-    assert rounds["stop"] == ["converged"] * 8
+    assert value["low"] < value["value"] < value["high"]
+    assert sorted(rounds["estimate"])[3] <= value["value"] <= sorted(rounds["estimate"])[4]
+    assert (rounds["launch"], rounds["stop"]) == (list(range(1, 9)), ["converged"] * 8)
     assert "core_gauge" not in rounds and "flags" not in rounds  # no round has any
     assert rounds_of(copied, 1)["rounds"]["flags"] == ["contended", *[None] * 7]
 
@@ -315,7 +313,7 @@ def test_traces_are_of_the_series_of_their_names(tmp_path):
 
 
 @pytest.mark.parametrize("number", [1, 2, 20])
-def test_short_or_constant_trace_is_shown(tmp_path, number):
+def test_trace_short_or_constant(tmp_path, number):
     machine_records.add_trace(tmp_path, [1e-3] * number)
     ((trace,),) = measurement.traces(tmp_path)[0].values()
     assert trace["samples"] == number and trace["correlogram"] == []
@@ -353,17 +351,14 @@ def test_without_traces_there_are_none(tmp_path):
 # ---- findings ------------------------------------------------------------------------------------------------------
 
 
-def test_findings_are_a_list_and_a_file_each_with_evidence(tmp_path):
-    tree = synthetic.build(tmp_path)
-    evidenced.write(tree)
-    site = read(tree)
+def test_findings_as_data(evidence_site):
+    site = read(evidence_site[0])
     data = {file.name: as_json(file.value) for file in findings.build(site) if isinstance(file, DataFile)}
     listed = data.pop("findings")["findings"]
     assert [{**text.as_data(item), "page": f"finding-{item.id}.html"} for item in site.findings] == listed
     assert set(data) == {f"finding-{item.id}" for item in site.findings}
     for item in site.findings:
         own = data[f"finding-{item.id}"]
-        kept, _ = site.evidence(item.id)
         evidence = {machine: evidence_store.parse(raw, "") for machine, raw in own["evidence"].items()}
-        assert evidence == kept and own["id"] == item.id
+        assert (evidence, own["id"]) == (site.evidence(item.id)[0], item.id)
     assert any(own["evidence"] for own in data.values())

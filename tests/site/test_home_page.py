@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
@@ -14,8 +13,6 @@ import pytest
 from kernel_velocity.findings import last_night
 from kernel_velocity.findings.finding import Kind, State
 from kernel_velocity.findings.last_night import KeptVerdict
-from kernel_velocity.results import lines
-from kernel_velocity.results.sessions import SessionFacts
 from kernel_velocity.roofline.model import Level, Roofs
 from kernel_velocity.site import model, report
 from kernel_velocity.site.charts import svg
@@ -25,13 +22,14 @@ from tests import synthetic
 from tests.findings import nights
 from tests.series.one_by_one import newest_change
 from tests.site.pages import (
+    add_session,
     affected,
     cases_of,
     commit,
+    edit,
     footnotes,
     home,
     keep,
-    kernel,
     kernel_files,
     make_na,
     make_ragged,
@@ -54,55 +52,24 @@ def decided(state, when):
     return (dataclasses.replace(nights.finding().decisions[0], state=state, when=when),)
 
 
-def sessions(tree, *facts):
-    """Keep what the machine was for the first commits, one each."""
-    for index, (sha, said) in enumerate(zip(tree.commits, facts, strict=False)):
-        path = tree.results / synthetic.MACHINE / f"{sha[:8]}-{synthetic.ENVIRONMENT}.json"
-        lines.append_session(path, SessionFacts(began=100.0 + index, facts=said))
-
-
 @pytest.mark.parametrize(("status", "tone"), [(0, "clean"), (10, "bad"), (2, "bad"), (11, "doubt"), (30, "doubt")])
-def test_the_last_nights_verdict_is_a_line(tree, status, tone):
+def test_verdicts_newest_first(tree, status, tone):
     keep_verdict(tree, exit_status=status, summary="2 suspects", failures=("case: wrong",))
-    (night,) = home(tree).nights
-    assert (night.summary, night.machine, night.when, night.tone) == (
-        "2 suspects",
-        "bench-1",
-        "2026-11-22 03:00 UTC",
-        tone,
-    )
-    assert (night.measured, night.failures) == ("12 series measured", ("case: wrong",))
+    keep_verdict(tree, machine="bench-2", when=WHEN + timedelta(days=1))
+    newest, night = home(tree).nights
+    assert (newest.machine, night.machine, night.when) == ("bench-2", "bench-1", "2026-11-22 03:00 UTC")
+    assert (night.summary, night.tone, night.measured) == ("2 suspects", tone, "12 series measured")
+    assert night.failures == ("case: wrong",)
 
 
-def test_the_newest_night_is_said_first(tree):
-    keep_verdict(tree)
-    keep_verdict(tree, machine="bench-2", when=WHEN + timedelta(days=1), summary="1 suspect")
-    assert [night.machine for night in home(tree).nights] == ["bench-2", "bench-1"]
-
-
-def test_without_a_night_the_page_says_so_and_when_what_was_measured(tree):
-    page = home(tree)
-    assert (page.nights, page.unjudged) == ([], "No nightly run has finished yet.")
-    assert [(machine, when) for machine, when, _ in page.measured] == [("bench-1", "2026-01-01 01:06 UTC")]
-    assert page.newest.short == tree.commits[-1][:8]
-    keep(tree)
-    assert home(tree).unjudged.startswith("Nightly runs left findings here")
-
-
-def test_a_night_that_measured_nothing_says_so_on_a_page_without_a_grid(tree):
+def test_verdict_without_any_time(tree):
     shutil.rmtree(tree.results / synthetic.MACHINE)
-    templates = report.page_templates()
-
-    def text():
-        return templates.get_template("home.html").render(page=home_page.page(read(tree)))
-
-    assert "last verdicts" not in text()
     finding = keep(tree)
-    assert f'href="finding-{finding.id}.html"' in text() and "Nightly runs left findings here" in text()
     keep_verdict(tree, summary="a build failed: nothing was measured", exit_status=21, failures=("g++ is missing",))
-    said = text()
-    assert "a build failed: nothing was measured" in said and "g++ is missing" in said
-    assert "No times recorded yet" in said and 'id="grid"' not in said
+    text = report.page_templates().get_template("home.html").render(page=home_page.page(read(tree)))
+    for shown in ("a build failed: nothing was measured", "g++ is missing", "No times recorded yet"):
+        assert shown in text
+    assert f'href="finding-{finding.id}.html"' in text and 'id="grid"' not in text
 
 
 def test_a_verdict_that_cannot_be_read_is_a_note(tree):
@@ -112,41 +79,17 @@ def test_a_verdict_that_cannot_be_read_is_a_note(tree):
     assert "m.toml: not TOML: " in note
 
 
-def test_open_findings_are_worst_first_with_what_is_needed_to_judge_them(tree):
+def test_finding_suspect_is_not_coloured(tree):
     keep(tree, state=State.SUSPECT, id="huge-suspect", affected=affected(9.0))
     keep(tree, id="small", affected=affected(1.02))
     keep(tree, id="large", affected=affected(1.3))
-    keep(tree, kind=Kind.VANISHED, state=State.NEW, id="gone", affected=affected(1.0))
-    page = home(tree).findings
-    assert [line.href for line in page.open] == [
-        f"finding-{name}.html" for name in ("large", "small", "huge-suspect", "gone")
+    lines = home(tree).findings.open
+    assert [(line.href, line.tone) for line in lines] == [
+        ("finding-large.html", "slower"),
+        ("finding-small.html", "slower"),
+        ("finding-huge-suspect.html", "same"),
     ]
-    line = page.open[0]
-    assert (line.change, line.tone, line.kind, line.state) == ("time +30.0%", "slower", "regression", "confirmed")
-    assert line.interval == "95% interval +28.7% to +31.3%, p 1e-05, 16 rounds a side"
-    assert page.open[2].tone == "same"  # nothing that is not confirmed is coloured
-    (commit,) = line.commits
-    assert (commit.short, commit.author, commit.subject) == (
-        tree.commits[2][:8],
-        "Ada Lovelace",
-        "Vectorise the inner loops",
-    )
-    assert commit.href == f"commit-{tree.commits[2][:8]}.html"
-
-
-def test_the_machines_doing_improvements_and_decisions_stand_apart(tree):
-    keep(tree, kind=Kind.ENVIRONMENT, state=State.ENVIRONMENT, id="env", commits=())
-    keep(tree, kind=Kind.IMPROVEMENT, id="better")
-    keep(tree, state=State.ACKNOWLEDGED, id="known", decisions=decided(State.ACKNOWLEDGED, WHEN))
-    page = home(tree).findings
-    assert page.open == []
-    lists = (page.environment, page.improvements, page.decided, page.resolved)
-    assert [[line["href"] for line in lines] for lines, _ in lists] == [
-        ["finding-env.html"],
-        ["finding-better.html"],
-        ["finding-known.html"],
-        [],
-    ]
+    assert lines[0].commits[0].href == f"commit-{tree.commits[2][:8]}.html"
 
 
 def test_what_was_resolved_is_shown_for_a_while(tree):
@@ -184,23 +127,15 @@ def test_a_commit_that_the_clone_does_not_have_is_named_so(tree):
     assert line.commits[0].subject == "(not in this clone)"
 
 
-def test_changes_are_told_over_days_and_since_the_last_tag(tree):
+def test_span_ignores_a_tag_of_the_newest_commit(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[1])
-        repo.create_tag("today", ref=tree.commits[4])  # of the newest commit: tells nothing
+        repo.create_tag("today", ref=tree.commits[4])
     (grid,) = home(tree).grids
-    assert [(span.name, span.base.sha[:8] if span.base else "") for span in grid.spans] == [
-        ("1 day", tree.commits[3][:8]),
-        ("7 days", ""),
-        ("30 days", ""),
-        ("since v1", tree.commits[1][:8]),
+    assert [(span.name, span.base and span.base.sha) for span in grid.spans[2:]] == [
+        ("30 days", None),
+        ("since v1", tree.commits[1]),
     ]
-    assert grid.too_young == "Nothing measured is old enough for: 7 days, 30 days."
-    day, week, month, tag = row_of(grid, "matmul", "native").changes
-    assert (day.text[0], day.tone) == ("≈", "same")
-    assert (week.text, month.text) == ("–", "–")
-    assert (tag.text, tag.tone) == ("2.51x faster", "faster")
-    assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
 
 
 def test_days_are_counted_from_when_a_commit_joined_the_history(tree):
@@ -233,10 +168,10 @@ def test_what_ended_before_a_tag_has_not_changed_since(tree):
     assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
 
 
-def test_a_tag_that_was_not_measured_is_compared_with_what_was_measured_before_it(tree):
+def test_tag_not_measured(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[2])
-    (results_file(tree, 2)).unlink()
+    results_file(tree, 2).unlink()
     (grid,) = home(tree).grids
     assert (grid.spans[3].name, grid.spans[3].base.sha) == ("since v1", tree.commits[1])
 
@@ -258,32 +193,6 @@ def test_a_test_case_that_is_new_does_not_hide_the_change_of_the_others(tree):
     assert footnotes(grid, cell) == ["change of 1 of 2 test cases"]
 
 
-def test_no_tag_at_all_is_said(tree):
-    (grid,) = home(tree).grids
-    assert (grid.spans[3].name, grid.spans[3].tag) == ("since a tag", home_grid.NO_TAG)
-    assert grid.too_young.endswith("since a tag.")
-
-
-def test_efficiency_is_the_mean_over_the_test_cases(tree, monkeypatch):
-    monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
-    (grid,) = home(tree).grids
-    # 3 FLOP and 12 bytes an element: 25 GFLOPS are attainable, native does 12.5
-    row = row_of(grid, "add_mul_exp", "native")
-    assert row.figures.efficiency == pytest.approx(0.5, rel=0.01)
-    assert re.fullmatch(r"(49|50)\.\d%", row.efficiency.text)
-    # the compute-bound matmul is at 12.5 of the peak's 100 GFLOPS
-    assert grid.roof.startswith("matmul Cpu hot 12.") and "(native), add_mul_exp Cpu hot" in grid.roof
-
-
-def test_without_ceilings_there_is_no_efficiency_and_a_reason(tree):
-    (grid,) = home(tree).grids
-    row = row_of(grid, "matmul", "native")
-    assert (row.efficiency.text, grid.roof) == ("–", "")
-    assert footnotes(grid, row.efficiency) == [
-        "no efficiency: no ceilings of this machine's Cpu are recorded (`make track` measures them)"
-    ]
-
-
 def test_without_benchmarks_json_there_are_no_rates_and_reasons(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     (tree.results / "benchmarks.json").unlink()
@@ -300,12 +209,12 @@ def test_thin_data_has_a_footnote(tree):
     assert footnotes(grid, row_of(grid, "matmul", "native").rate) == ["need 8 rounds, have 3"]
 
 
-def test_what_failed_says_why(tree):
-    path = results_file(tree, 4)
-    data = json.loads(path.read_text())
-    values = data["results"]["matmul.Cpu.time_hot"][0]
-    values[2] = values[3] = None  # native
-    path.write_text(json.dumps(data))
+def test_row_that_failed(tree):
+    def fail(data):
+        values = data["results"]["matmul.Cpu.time_hot"][0]
+        values[2] = values[3] = None  # native
+
+    edit(results_file(tree, 4), fail)
     (grid,) = home(tree).grids
     row = row_of(grid, "matmul", "native")
     assert (row.rate.text, row.rate.tone, row.sparkline) == ("failed", "failed", "")
@@ -337,33 +246,35 @@ def test_a_series_that_no_longer_applies_is_named_until_a_finding_says_so(tree):
     assert home(tree).silence[1] == []
 
 
-def test_two_machines_under_one_name_are_told(tree):
-    sessions(tree, {"cpu": "EPYC"}, {"cpu": "Xeon"}, {"cpu": "Xeon"})
+def add_hardware(tree, *facts):
+    for index, said in enumerate(facts):
+        add_session(tree, index, facts=said)
+
+
+def test_two_machines_under_one_name(tree):
+    add_hardware(tree, {"cpu": "EPYC"}, {"cpu": "Xeon"}, {"cpu": "Xeon"})
     (note,) = home(tree).notes
     assert note.startswith("bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)")
 
 
-def test_so_they_are_where_asv_alone_measured(tree):
-    for index, sha in enumerate(tree.commits):
-        path = tree.results / synthetic.MACHINE / f"{sha[:8]}-{synthetic.ENVIRONMENT}.json"
-        facts = {"cpu": ("EPYC", "Xeon")[index % 2], "num_cpu": "2"}
-        path.write_text(json.dumps(data := json.loads(path.read_text()) | {"params": facts}))
-    wanted = "bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)"
+def test_two_machines_where_asv_alone_measured(tree):
+    for index in range(5):
+        params = {"cpu": ("EPYC", "Xeon")[index % 2], "num_cpu": "2"}
+        edit(results_file(tree, index), lambda data, params=params: data.update(params=params))
     for _ in range(2):  # from the cache, too
         found = read(tree)
         (note,) = home_page.page(found)["notes"]
-        assert note.startswith(wanted)
+        assert note.startswith("bench-1: results of 2 different machines under one name (CPU: EPYC, then Xeon)")
     assert [facts.facts["cpu"] for _, facts in found.hardware("bench-1")] == ["EPYC", "Xeon"] * 2 + ["EPYC"]
-    path.write_text(json.dumps(data | {"params": {"cpu": "EPYC", "num_cpu": "4"}}))
+    edit(results_file(tree, 4), lambda data: data.update(params={"cpu": "EPYC", "num_cpu": "4"}))
     assert "(CPUs: 2, then 4)" in home(tree).notes[1]
-    sessions(tree, {"cpu": "epyc"})
-    sessions(tree, {"cpu": "epyc"}, {"cpu": "other"})
+    add_hardware(tree, {"cpu": "epyc"}, {"cpu": "other"})
     (note,) = home(tree).notes  # what sessions say counts
     assert "(CPU: epyc, then other)" in note
 
 
-def test_another_limit_of_the_same_gpu_is_no_other_machine(tree):
-    sessions(tree, {"gpu": "H100; power limit, mW 700000"}, {"gpu": "H100; power limit, mW 500000"})
+def test_one_gpu_with_another_power_limit(tree):
+    add_hardware(tree, {"gpu": "H100; power limit, mW 700000"}, {"gpu": "H100; power limit, mW 500000"})
     assert home(tree).notes == []
 
 
@@ -376,27 +287,11 @@ def test_results_of_another_project_are_one_clear_line(tree):
     assert page.notes
 
 
-def test_results_of_a_deleted_benchmark_are_a_note(tree):
-    path = tree.results / "benchmarks.json"
-    data = json.loads(path.read_text())
-    del data["matmul.Cpu.time_hot"]
-    path.write_text(json.dumps(data))
+def test_note_of_a_deleted_benchmark(tree):
+    edit(tree.results / "benchmarks.json", lambda data: data.pop("matmul.Cpu.time_hot"))
     page = home(tree)
     assert {row.kernel for row in page.grids[0].rows} == {"add_mul_exp"}
     assert any("matmul.Cpu.time_hot is no longer in benchmarks.json" in note for note in page.notes)
-
-
-def test_one_commit_is_a_page_too(tmp_path):
-    page = home(synthetic.build(tmp_path, messages=synthetic.MESSAGES[:1]))
-    row = row_of(page.grids[0], "matmul", "native")
-    assert (row.rate.text, row.sparkline, {cell.text for cell in row.changes}) == ("5.00 GFLOPS", "", {"–"})
-
-
-def test_filters_offer_what_there_is_and_nothing_where_there_is_one_of_it(tree):
-    assert [(name, choices) for name, _, choices in home(tree).filters] == [
-        ("kernel", ["add_mul_exp", "matmul"]),
-        ("implementation", ["eager", "native", "triton"]),
-    ]
 
 
 def test_its_data_are_numbers(tree, monkeypatch):
@@ -430,60 +325,41 @@ def test_fifty_kernels_by_four_by_three_machines_stay_below_a_megabyte(tree, mon
     assert len(text.encode()) + beside < 1e6
 
 
-def asked(href):
-    """Return the file that a link names, and what it asks that page for."""
-    file, _, said = href.partition("#")
-    return file, dict(parse_qsl(said, keep_blank_values=True))
-
-
-def test_every_link_to_a_trend_asks_for_the_place_and_state_that_it_speaks_of(tree):
+def test_links_to_a_trend_name_machine_and_state(tree):
     synthetic.write_json(tree.results / "bench-2" / "machine.json", {"machine": "bench-2", "version": 1})
     for index in (0, 2):
         synthetic.write_commit(tree.results, tree.commits[index], index, machine="bench-2")
-    place = {"environment": synthetic.ENVIRONMENT, "state": "hot"}
-    grids = home(tree).grids
-    assert [grid.place.machine for grid in grids] == ["bench-1", "bench-2"]
+
+    def check(item, machine, **more):
+        file, _, query = item.href.partition("#")
+        wanted = {"machine": machine, "environment": synthetic.ENVIRONMENT, "state": "hot", **more}
+        assert (file, dict(parse_qsl(query))) == (f"kernel-{item.kernel}-Cpu.html", wanted)
+
+    grids, page = home(tree).grids, commit(tree, tree.commits[2])
+    assert {grid.place.machine for grid in grids} == {row.machine for row in page.changed} == {"bench-1", "bench-2"}
     for grid in grids:
         for row in grid.rows:
-            assert asked(row.href) == (f"kernel-{row.kernel}-Cpu.html", {"machine": grid.place.machine, **place})
-    page = commit(tree, tree.commits[2])
-    assert {row.machine for row in page.changed} == {"bench-1", "bench-2"}
+            check(row, grid.place.machine)
     for row in page.changed:
-        wanted = {"machine": row.machine, "case": row.case, **place}
-        assert asked(row.href) == (f"kernel-{row.kernel}-Cpu.html", wanted)
+        check(row, row.machine, case=row.case)
     for section in page.sections:
         for fold in section.folds:
-            assert asked(fold.href) == (f"kernel-{fold.kernel}-Cpu.html", {"machine": section.place.machine, **place})
+            check(fold, section.place.machine)
 
 
-def test_machines_are_shown_apart(tree):
-    synthetic.write_json(tree.results / "bench-2" / "machine.json", synthetic.machine_json("bench-2"))
-    synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2")
-    assert [grid.place.machine for grid in home(tree).grids] == ["bench-1", "bench-2"]
-    page = kernel(tree)
-    assert [len(section.tables[0].rows) for section in page.sections] == [5, 1]
-    assert [place.machine for place in page.places] == ["bench-1", "bench-2"]
-    assert len({section.anchor for section in page.sections}) == 2
-    first = commit(tree, tree.commits[0])
-    assert (len(first.sections), first.several) == (2, True)
-    assert commit(tree, tree.commits[1]).several is False
+def test_row_not_measured_at_the_newest_commit(tree):
+    def only_one(data):
+        row = data["results"]["matmul.Cpu.time_hot"]
+        row[0], row[1] = row[0][:1], [["'eager'"], ["'float32-256x256x256'"]]
+        row[5:] = [row[5][:1], row[6][:1]]
 
-
-def test_a_series_that_the_newest_commit_did_not_measure_says_when_it_was(tree):
-    path = results_file(tree, -1)
-    data = json.loads(path.read_text())
-    row = data["results"]["matmul.Cpu.time_hot"]
-    row[0], row[1] = row[0][:1], [["'eager'"], ["'float32-256x256x256'"]]
-    row[5:] = [row[5][:1], row[6][:1]]
-    path.write_text(json.dumps(data))
+    edit(results_file(tree, 4), only_one)
     (grid,) = home(tree).grids
     rate = row_of(grid, "matmul", "eager").rate
-    (mark,) = rate.marks
-    assert grid.footnotes[mark - 1] == f"float32-512x512x512: measured last at {tree.commits[3][:8]}"
-    assert rate.detail == "of 1 of 2 test cases"
+    assert footnotes(grid, rate) == [f"float32-512x512x512: measured last at {tree.commits[3][:8]}"]
+    assert (rate.detail, grid.newest.short) == ("of 1 of 2 test cases", tree.commits[4][:8])
     native = row_of(grid, "matmul", "native").rate  # nothing of it at the newest commit
-    assert [grid.footnotes[mark - 1] for mark in native.marks] == [f"measured last at {tree.commits[3][:8]}"]
-    assert native.text == "12.5 GFLOPS"
+    assert (native.text, footnotes(grid, native)) == ("12.5 GFLOPS", [f"measured last at {tree.commits[3][:8]}"])
 
 
 def test_the_home_page_counts_what_it_does_not_list(tree, monkeypatch):
@@ -508,23 +384,10 @@ def test_what_was_never_asked_for_takes_no_room(tree):
     assert section.left_out == ["add_mul_exp.Cpu.time_hot: not measured: float32-500k"]
 
 
-def test_a_case_that_the_newest_commit_was_not_asked_for_is_not_in_the_mean_and_says_when_it_was(tree):
-    make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"])
-    (grid,) = home(tree).grids
-    native = row_of(grid, "matmul", "native").rate
-    assert native.detail == "of 1 of 2 test cases"
-    (mark,) = native.marks
-    assert grid.footnotes[mark - 1] == f"float32-512x512x512: measured last at {tree.commits[3][:8]}"
-    assert grid.newest.short == tree.commits[4][:8]
-
-
-def test_memory_is_shown_in_units_where_asv_wrote_bytes(tree):
-    path = tree.results / synthetic.MACHINE / "machine.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"ram": "25276510208"}))
-    details = dict(home(tree).grids[0].place.details)
-    assert details == {"cpu": "Imaginary 9000", "CPUs": "2", "os": "Linux 6.1", "memory": "23.5 GiB"}
-    path.write_text(path.read_text().replace("25276510208", "9" * 400))
-    assert dict(home(tree).grids[0].place.details)["memory"] == "9" * 400
+@pytest.mark.parametrize(("ram", "shown"), [("25276510208", "23.5 GiB"), ("9" * 400, "9" * 400)])
+def test_memory_that_asv_wrote_in_bytes(tree, ram, shown):
+    edit(tree.results / synthetic.MACHINE / "machine.json", lambda data: data.update(ram=ram))
+    assert dict(home(tree).grids[0].place.details)["memory"] == shown
 
 
 def test_changes_over_days_are_those_of_the_newest_value_that_old(tree):

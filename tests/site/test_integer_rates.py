@@ -34,48 +34,48 @@ def test_what_counts_as_an_operation_of_integers(dtype):
 
 
 @pytest.mark.parametrize("name", ["commit-*.html", "roofline.html"])
-def test_in_the_rows_of_tables(integers, name):
-    rows = [row for path in integers[1].glob(name) for row in ROW.findall(path.read_text())]
+def test_in_the_rows_of_tables(integer_site, name):
+    rows = [row for path in integer_site[1].glob(name) for row in ROW.findall(path.read_text())]
     assert units_of(row for row in rows if INTEGERS in row) == {"GOPS"}
     assert units_of(row for row in rows if "float32-" in row) == {"GFLOPS"}
     intensities = [row for row in rows if INTEGERS in row and "/B" in row]
     assert ("FLOP/B" in "".join(intensities), " OP/B" in "".join(intensities)) == (False, name == "roofline.html")
 
 
-def test_in_the_tables_of_a_kernel(integers):
-    _, floats, integers = (integers[1] / "kernel-matmul-Cpu.html").read_text().split('<div class="card case"')
+def test_in_the_tables_of_a_kernel(integer_site):
+    _, floats, integers = (integer_site[1] / "kernel-matmul-Cpu.html").read_text().split('<div class="card case"')
     assert (FLOATS in floats, INTEGERS in integers) == (True, True)
     assert (units_of(ROW.findall(floats)), units_of(ROW.findall(integers))) == ({"GFLOPS"}, {"GOPS"})
 
 
-def test_in_what_a_kernels_chart_offers_and_draws(integers):
-    page = (integers[1] / "kernel-matmul-Cpu.html").read_text()
+def test_in_what_a_kernels_chart_offers_and_draws(integer_site):
+    page = (integer_site[1] / "kernel-matmul-Cpu.html").read_text()
     assert '<option value="GFLOPS" data-axis="GFLOPS (GOPS for int8)">GFLOPS (GOPS for int8)</option>' in page
-    data = json.loads((integers[1] / "data" / "kernel-matmul-Cpu.json").read_text())
+    data = json.loads((integer_site[1] / "data" / "kernel-matmul-Cpu.json").read_text())
     found = {(item["case"], item["quantities"]["GFLOPS"]["unit"]) for item in data["series"]}
     assert found == {(FLOATS, "GFLOPS"), (INTEGERS, "GOPS")}
 
 
 @pytest.mark.parametrize("name", ["series-index", "roofline-0-Cpu", "rounds-*"])
-def test_in_what_scripts_make_of_data(integers, name):
-    (path, *_) = (integers[1] / "data").glob(f"{name}.json")
+def test_in_what_scripts_make_of_data(integer_site, name):
+    (path, *_) = (integer_site[1] / "data").glob(f"{name}.json")
     series = json.loads(path.read_text())["series"]
     counted = {(item["case"], item["operation"]) for item in (series if isinstance(series, list) else series.values())}
     assert {operation for each, operation in counted if each == INTEGERS} == {"OP"}
     assert {operation for each, operation in counted if each != INTEGERS} == {"FLOP"}
 
 
-def test_in_the_mean_of_both_kinds(integers):
-    (grid,) = home(integers[0]).grids
+def test_in_the_mean_of_both_kinds(integer_site):
+    (grid,) = home(integer_site[0]).grids
     mixed, plain = row_of(grid, "matmul", "native"), row_of(grid, "add_mul_exp", "native")
     assert units_of([mixed.rate.text, mixed.sparkline]) == {"GOPS"}
     assert units_of([plain.rate.text, plain.sparkline]) == {"GFLOPS"}
     assert f"operations of integers: {INTEGERS}" in footnotes(grid, mixed.rate)
 
 
-def test_on_a_badge(integers):
-    assert units_of([(integers[1] / "badge-matmul-Cpu.svg").read_text()]) == {"GOPS"}
-    assert units_of([(integers[1] / "badge-add_mul_exp-Cpu.svg").read_text()]) == {"GFLOPS"}
+def test_on_a_badge(integer_site):
+    assert units_of([(integer_site[1] / "badge-matmul-Cpu.svg").read_text()]) == {"GOPS"}
+    assert units_of([(integer_site[1] / "badge-add_mul_exp-Cpu.svg").read_text()]) == {"GFLOPS"}
 
 
 @pytest.mark.parametrize(

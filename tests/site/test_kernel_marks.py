@@ -18,12 +18,8 @@ from tests.stepped_series import stepped
 LINE = nights.LINE
 ORDER = nights.ORDER
 KEY = SeriesKey(
-    machine="bench-1",
-    environment="host-py3.11-torch2.13.0",
-    benchmark="matmul.Cpu.time_hot",
-    implementation="native",
-    case="float32-256x256x256",
-    version="1",
+    **{"machine": "bench-1", "environment": "host-py3.11-torch2.13.0", "benchmark": "matmul.Cpu.time_hot"},
+    **{"implementation": "native", "case": "float32-256x256x256", "version": "1"},
 )
 EVERY_THIRD = kernel_chart.measured_line(LINE[::3], ORDER)
 
@@ -65,7 +61,7 @@ def test_tags_move_to_what_was_measured_of_them_and_long_names_are_cut():
     assert long["text"] == "tag " + "t" * 99
 
 
-def test_a_change_of_the_machine_stands_between_the_commits_that_show_it():
+def test_environment_marks():
     sessions = [
         (LINE[4], session(4.0, driver="590", governor="powersave")),
         (LINE[0], session(1.0)),
@@ -75,12 +71,8 @@ def test_a_change_of_the_machine_stands_between_the_commits_that_show_it():
     (mark,) = kernel_chart.environment_marks(sessions, ORDER)
     assert (mark["commit"], mark["label"]) == (LINE[4], "driver 590 +1")
     assert mark["text"] == "driver: 550 → 590; governor: performance → powersave"
-
-
-def test_the_newest_session_of_a_commit_says_what_it_was_measured_in():
-    sessions = [(LINE[0], session(5.0, driver="590")), (LINE[0], session(1.0)), (LINE[1], session(6.0, driver="590"))]
-    assert kernel_chart.environment_marks(sessions, ORDER) == []
-    assert kernel_chart.environment_marks([], ORDER) == []
+    newest = [(LINE[0], session(5.0, driver="590")), (LINE[0], session(1.0)), (LINE[1], session(6.0, driver="590"))]
+    assert kernel_chart.environment_marks(newest, ORDER) == kernel_chart.environment_marks([], ORDER) == []
 
 
 def marks_of(*known, keys=(KEY,), sessions=(), line=None):
@@ -104,10 +96,9 @@ def test_a_finding_stands_at_its_newest_candidate_with_state_and_link():
     assert not closed["open"]
 
 
-def test_a_finding_of_other_series_or_of_another_line_is_not_marked():
-    other = dataclasses.replace(KEY, case="float32-512x512x512")
-    assert marks_of(nights.finding(), keys=(other,)) == []
-    assert marks_of(nights.finding(), keys=(dataclasses.replace(KEY, implementation="eager"),)) == []
+def test_finding_of_other_series_or_commits():
+    for changed in ({"case": "float32-512x512x512"}, {"implementation": "eager"}):
+        assert marks_of(nights.finding(), keys=(dataclasses.replace(KEY, **changed),)) == []
     assert marks_of(nights.finding(commits=("e" * 40,))) == []
 
 

@@ -23,9 +23,7 @@ from kernel_velocity.site import text as pages
 from kernel_velocity.site.pages import kernel as kernel_page
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import BENEFIT, COLD_HOT, EFFICIENCY, GFLOPS, GIGABYTES, SPEED_UP, TIME
-from tests import large_tree, synthetic
-from tests.findings import synthetic_extras
-from tests.findings.nights import identity
+from tests import large_tree
 from tests.golden import check_golden
 from tests.series.one_by_one import everything
 from tests.site import large_site
@@ -33,13 +31,10 @@ from tests.site.pages import (
     PARTS,
     add_session,
     affected,
-    footnotes,
     keep,
     kernel,
     kernel_files,
     make_na,
-    say_why,
-    shown,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,71 +45,12 @@ def test_kernel_data_golden(tree, accept):
     check_golden(GOLDEN / "kernel_data.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n", accept=accept)
 
 
-def cells(tree, sha):
-    """Return the cells of add_mul_exp's larger case at a commit by implementation."""
-    page = kernel(tree, "add_mul_exp-Cpu")
-    (table,) = [table for table in page.sections[0].tables if table.case == "float32-5M"]
-    (row,) = [cells for line, cells in table.rows if line.short == sha[:8]]
-    return page.sections[0], dict(zip(table.implementations, row, strict=True))
-
-
-def test_the_planted_step_is_called_faster_at_its_commit_only(tree):
-    tones = [cells(tree, sha)[1]["native"].tone for sha in tree.commits]
-    assert tones == ["", "same", "faster", "same", "same"]
-    step = cells(tree, tree.commits[synthetic.STEP_AT])[1]["native"]
-    assert step.change == "2.51x faster"
-    assert cells(tree, tree.commits[synthetic.STEP_AT])[1]["eager"].tone == "same"
-
-
-def test_not_applicable_and_failed_are_told_apart_with_their_reasons(tree):
-    section, before = cells(tree, tree.commits[2])
-    _, broken = cells(tree, tree.commits[3])
-    assert (before["triton"].text, broken["triton"].text) == ("n/a", "failed")
-    assert footnotes(section, before["triton"])[0].startswith("n/a: the test case was not asked for")
-    assert footnotes(section, broken["triton"])[0].startswith("failed: the commit did not build, or")
-
-
-@pytest.mark.parametrize(
-    ("commit", "more", "shown"),
-    [
-        (3, {"error": "wrong by 3e-2"}, "failed: wrong by 3e-2"),
-        (2, {"error": "no Triton", "skipped": True}, "n/a: no Triton"),
-    ],
-)
-def test_a_known_reason_is_shown(tree, commit, more, shown):
-    say_why(tree, commit, ["triton", "float32-5M"], benchmark="add_mul_exp.Cpu.time_hot", **more)
-    section, found = cells(tree, tree.commits[commit])
-    assert footnotes(section, found["triton"]) == [shown]
-
-
-def test_every_number_of_a_cell_has_its_unit(tree):
-    cell = cells(tree, tree.commits[0])[1]["native"]
-    assert cell.text == "5.00 GFLOPS"
-    assert cell.detail == "4.98 to 5.01 GFLOPS · 3.00 ms"
-
-
-def test_without_benchmarks_json_the_times_are_shown(tree):
+def test_times_without_benchmarks_json(tree):
     (tree.results / "benchmarks.json").unlink()
-    cell = cells(tree, tree.commits[0])[1]["native"]
+    page = kernel(tree, "add_mul_exp-Cpu")
+    cell = page.sections[0].tables[1].rows[-1][1][1]
     assert (cell.text, cell.detail) == ("3.00 ms", "3.00 ms to 3.01 ms")
-    assert quantities(tree, "kernel-add_mul_exp-Cpu.html") == ("µs", "speed-up")
-
-
-def quantities(tree, name):
-    return tuple(kernel_files(tree)[name].context()["page"]["quantities"])
-
-
-def test_traffic_is_offered_for_the_element_wise_kernel_only(tree):
-    assert quantities(tree, "kernel-add_mul_exp-Cpu.html") == ("GFLOPS", "GB/s", "µs", "speed-up")
-    assert quantities(tree, "kernel-matmul-Cpu.html") == ("GFLOPS", "µs", "speed-up")
-
-
-def test_a_change_without_intervals_is_not_confirmed(tree):
-    for index in (1, 2):
-        synthetic.write_commit(tree.results, tree.commits[index], index, rounds=2)
-    step = cells(tree, tree.commits[2])[1]["native"]
-    assert step.change.startswith("≈ 2.")
-    assert step.tone == "same"
+    assert tuple(vars(page)["quantities"]) == ("µs", "speed-up")
 
 
 # ---- tables and data --------------------------------------------------------------------------------------------
@@ -128,15 +64,9 @@ def long(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(long):
-    """What the page adds to that site."""
-    return built(long)
-
-
-def built(found):
-    """Return what the page adds to a site: by name, the page itself as "page"."""
-    *data, page = kernel_files(found).values()
-    values = {file.name: file.value() if callable(file.value) else file.value for file in data}
-    return values | {"page": shown(page.context()["page"])}
+    """The page that the kernel adds to that site, and the data of its chart."""
+    files = kernel_files(long)
+    return kernel(long, "matmul-Cuda"), files["kernel-matmul-Cuda"].value()
 
 
 @pytest.mark.parametrize(("tables", "rows"), [(0, 50), (1, 50), (2, 25), (3, 16), (10, 5), (25, 5), (999, 5)])
@@ -144,16 +74,13 @@ def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
     assert kernel_page.limit(tables) == rows
 
 
-def test_the_newest_commits_are_in_the_page_and_it_says_of_how_many(long, made):
-    for section in made["page"].sections:
+def test_table_has_the_newest_commits(long, made):
+    for section in made[0].sections:
         (table,) = section.tables
         assert [line.short for line, _ in table.rows] == [sha[:8] for sha in long.line[:-26:-1]]
         assert table.further == "the newest 25 of 300 commits"
-
-
-def test_the_first_row_of_many_still_has_its_change_against_the_commit_before(made):
-    (table,) = made["page"].sections[0].tables
-    assert table.rows[-1][1][0].change != ""
+        assert table.rows[-1][1][0].change != ""  # against a commit that is not in the page
+        assert not any("change point" in text for text in section.footnotes)
 
 
 def change_and_tone(point):
@@ -175,55 +102,25 @@ def test_changes_of_the_newest_are_those_of_the_whole_trend(tree, monkeypatch, n
             assert changes == [change_and_tone(point) for point in whole[since:]]
 
 
-def test_a_change_of_adjusted_values_says_so(long):
-    columns = long.series(long.keys[0])
-    known = np.arange(len(columns)) % 4 != 0  # every fourth is not adjusted
-    changed = {
-        name: np.where(known, 1.1 * raw, np.nan)
-        for name, raw in zip(
-            ("adjusted", "adjusted_low", "adjusted_high"), (columns.seconds, columns.low, columns.high), strict=True
-        )
-    }
-    both = known & np.roll(known, 1)
-    results = kernel_page.recent([dataclasses.replace(columns, **changed), columns], 290)
-    adjusted, plain = ([change for (_, _, change, _), _ in result.values()] for result in results)
-    assert [change.endswith(", adjusted") for change in adjusted] == both[290:].tolist()
-    assert [change.removesuffix(", adjusted") for change in adjusted] == plain
-    assert not any("adjusted" in change for change in plain)
-
-
-def test_a_short_history_says_what_a_change_point_needs(tree, made):
-    page = kernel(tree)
-    needed = "need >= 13 points for a change point, have 5"
-    assert needed in page.sections[0].footnotes
-    assert all("change point" not in text for section in made["page"].sections for text in section.footnotes)
-
-
-def test_what_is_marked_stands_in_the_table_newest_first(long, made):
-    rows = made["page"].sections[0].marks.rows
-    kinds = [kind for _, kind, _, _, _ in rows]
+def test_marks_newest_first(long, made, monkeypatch):
+    hot, cold = made[0].sections
+    kinds = [kind for _, kind, *_ in hot.marks.rows]
     assert sorted(kinds) == ["change point"] * 2 + ["environment", "finding"] + ["tag"] * 3
-    places = [long.order[next(sha for sha in long.line if sha.startswith(line.short))] for line, *_ in rows]
+    places = [long.order[next(sha for sha in long.line if sha.startswith(line.short))] for line, *_ in hot.marks.rows]
     assert places == sorted(places, reverse=True)
-    ((_, _, implementation, case, words),) = [row for row in rows if row[1] == "finding"]
-    assert (implementation, case) == ("native", large_site.CASE)
-    assert words.href == f"finding-{long.findings[0].id}.html"
-    assert "finding" not in {kind for _, kind, _, _, _ in made["page"].sections[1].marks.rows}
-
-
-def test_many_marks_are_counted_not_listed(long, monkeypatch):
+    assert hot.marks.rows[kinds.index("finding")][4].href == f"finding-{long.findings[0].id}.html"
+    assert "finding" not in {kind for _, kind, *_ in cold.marks.rows}
     monkeypatch.setattr(kernel_page, "MARKS", 2)
-    marks = built(long)["page"].sections[0].marks
+    marks = kernel(long, "matmul-Cuda").sections[0].marks
     assert (len(marks.rows), marks.further) == (2, "the newest 2 of 7")
 
 
-def test_every_commit_that_data_names_is_one_of_the_line(long, made):
-    data = made["kernel-matmul-Cuda"]
+def test_data_names_commits_of_the_line(long, made):
+    _, data = made
     marks = [*data["tags"], *data["findings"]]
     marks += [mark for group in data["groups"] for mark in group["events"]]
     marks += [mark for series in data["series"] for mark in series["changes"]]
-    assert len(marks) >= 9
-    assert all(mark["commit"] in long.order for mark in marks)
+    assert len(marks) >= 9 and all(mark["commit"] in long.order for mark in marks)
     known = {series["name"] for series in data["series"]}
     assert all(set(finding["series"]) <= known for finding in data["findings"])
 
@@ -270,28 +167,6 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
     assert differing() == [*of("add_mul_exp"), *of("matmul")]
 
 
-def test_the_figures_of_the_code_stand_on_the_page_and_in_the_data_since_they_last_changed(tree):
-    synthetic_extras.add_figures(tree)
-    short = {sha[:8]: place for place, sha in enumerate(tree.commits)}
-    rows = {
-        (name, target): (now.text, before and before.text, short[line.short])
-        for name, target, now, before, line, _ in kernel(tree).figures.rows
-    }
-    assert rows == {
-        ("code", "avx2"): ("13,334 bytes", "14,534 bytes", synthetic.STEP_AT),
-        ("code", "avx512"): ("15,001 bytes", "", 0),
-        ("registers of a thread", "sm_80"): ("128", "", 0),
-        ("registers of a thread", "sm_90"): ("128", "168", synthetic.STEP_AT),
-        ("spilled", "sm_80"): ("0 bytes", "", 0),
-        ("spilled", "sm_90"): ("0 bytes", "16 bytes", synthetic.STEP_AT),
-    }
-    data = kernel_files(tree)["kernel-matmul-Cpu"].value()["figures"]
-    (registers,) = [one for one in data if one["target"] == "sm_90" and one["benchmark"].endswith("registers")]
-    assert registers["value"] == [168, 128]
-    assert registers["commit"] == [tree.commits[0], tree.commits[synthetic.STEP_AT]]
-    assert kernel(tree, "add_mul_exp-Cpu").figures.rows == []
-
-
 @pytest.mark.parametrize("most", [1, 2, 128])
 def test_the_pages_are_made_in_few_parts_which_have_them_all(tmp_path, monkeypatch, most):
     shape = large_tree.Shape(commits=3, series=120)
@@ -311,7 +186,7 @@ positive = st.floats(1e-9, 1e12)
 CACHE, DRAM = Level(name="L2", size=1 << 20, bandwidth=100e9), Level(name="DRAM", size=None, bandwidth=20e9)
 
 
-def key(benchmark="matmul.Cpu.time_hot", implementation="native", case="float32-1M", machine="bench-1"):
+def key(benchmark="matmul.Cpu.time_hot", implementation="native", case="float32-1M", machine="m"):
     return SeriesKey(
         machine=machine, environment="e", benchmark=benchmark, implementation=implementation, case=case, version="1"
     )
@@ -388,56 +263,30 @@ def test_ratios_are_to_the_same_place_and_test_case():
 LINE = ("a", "b", "c", "d", "e")
 
 
-def tracked(method, values, *, case="sm_90", benchmark="matmul.Cuda", machine="m"):
-    key = SeriesKey(
-        machine=machine,
-        environment="e",
-        benchmark=f"{benchmark}.{method}",
-        implementation="native",
-        case=case,
-        version="1",
-    )
+def tracked(benchmark, values, *, case="sm_90"):
     return Tracked(
-        key=key,
+        key=key(benchmark, case=case),
         place=np.array(list(values), dtype=np.int32),
         value=np.array(list(values.values()), dtype=float),
         began=np.full(len(values), np.nan),
     )
 
 
-REGISTERS = tracked("track_registers", {0: 168, 1: 168, 3: 128, 4: 128})
-CODE = tracked("track_code_bytes", {2: 14534}, benchmark="matmul.Cpu", case="avx512")
-
-
-def test_a_figure_is_its_values_and_the_commits_that_brought_them():
-    registers, code = kernel_chart.figures_of([REGISTERS, CODE], "matmul", LINE)
-    assert registers == {
-        "machine": "m",
-        "environment": "e",
-        "benchmark": "matmul.Cuda.track_registers",
-        "target": "sm_90",
-        "unit": "registers of a thread",
-        "commit": ["a", "d"],
-        "value": [168, 128],
-    }
+def test_figures_where_they_changed():
+    known = [
+        tracked("matmul.Cuda.track_registers", {0: 168, 1: 168, 3: 128, 4: 128}),
+        tracked("matmul.Cpu.track_code_bytes", {2: 14534}, case="avx512"),
+        tracked("matmul.Cuda.track_max_error", {0: 1}),
+        tracked("other.Cuda.track_registers", {0: 1}),
+    ]
+    registers, code = kernel_chart.figures_of(known, "matmul", LINE)
+    named = {"machine": "m", "environment": "e", "benchmark": "matmul.Cuda.track_registers", "target": "sm_90"}
+    assert registers == {**named, "unit": "registers of a thread", "commit": ["a", "d"], "value": [168, 128]}
     assert (code["commit"], code["value"]) == (["c"], [14534])
-
-
-def test_errors_and_other_kernels_are_none():
-    others = [tracked("track_max_error", {0: 1}), tracked("track_registers", {0: 1}, benchmark="other.Cuda")]
-    assert kernel_chart.figures_of(others, "matmul", LINE) == []
 
 
 def test_there_are_words_for_every_figure():
     assert set(kernel_page.FIGURES) == {f"track_{name}" for names in cases.FIGURES.values() for name in names}
-
-
-def test_figures_are_not_timed_and_nothing_else_but_errors():
-    assert identity(benchmark="matmul.Cuda.track_registers").is_figure
-    assert not identity(benchmark="matmul.Cuda.track_spill_bytes").is_timed
-    assert not identity(benchmark="matmul.Cpu.track_max_error").is_timed
-    assert identity().is_timed and not identity().is_figure
-    assert identity(benchmark="device.Cpu.track_dram_read_bandwidth").is_timed
 
 
 # ---- source -----------------------------------------------------------------------------------------------------
@@ -498,31 +347,22 @@ def test_every_kernel_has_the_commits_that_git_says_of_its_folder(repository):
         assert found["n\u00e4 me"] == (repo.head.commit.hexsha,)
 
 
-def test_each_version_is_there_once_with_the_commit_that_brought_it(repository):
-    found = versions_of(repository)
-    assert [version.commit.subject for version in found] == ["Step 0", "Step 2", "Step 3"]
-    assert dict(found[1].files) == {"matmul.cpp": "// two\n", "__init__.py": "ONE = 1\n"}
-    assert [name for name, _ in found[2].files] == ["matmul.cu", "matmul.cpp", "tiles.h", "__init__.py"]
+@pytest.mark.parametrize(
+    ("measured", "most", "subjects"),
+    [
+        (range(5), 128, ["Step 0", "Step 2", "Step 3"]),
+        ((1, 4), 128, ["Step 0", "Step 3"]),
+        (range(5), 2, ["Step 2", "Step 3"]),
+        ((), 128, []),
+    ],
+)
+def test_source_versions(repository, monkeypatch, measured, most, subjects):
+    monkeypatch.setattr(kernel_page, "MOST_VERSIONS", most)
+    shas = [repository[1][place] for place in measured]
+    assert [version.commit.subject for version in versions_of(repository, [*shas, "e" * 40])] == subjects
 
 
-def test_only_versions_that_were_measured_are_there(repository):
-    _, shas = repository
-    assert [version.commit.subject for version in versions_of(repository, [shas[1], shas[4]])] == ["Step 0", "Step 3"]
-    assert versions_of(repository, ["e" * 40]) == ()
-
-
-def test_a_version_counts_from_its_commit_on_where_that_was_not_measured(repository):
-    _, shas = repository
-    (version,) = versions_of(repository, [shas[4]])
-    assert version.commit.sha == shas[3]
-
-
-def test_the_newest_are_kept_where_there_are_many(repository, monkeypatch):
-    monkeypatch.setattr(kernel_page, "MOST_VERSIONS", 2)
-    assert [version.commit.subject for version in versions_of(repository)] == ["Step 2", "Step 3"]
-
-
-def test_a_kernel_that_the_repository_never_had_has_no_source(repository):
+def test_source_of_an_unknown_kernel(repository):
     folder, shas = repository
     assert kernel_page.source_versions(folder, "gone", (), shas, {sha: place for place, sha in enumerate(shas)}) == ()
     assert list(kernel_page.source_files("gone", ())) == []
@@ -536,13 +376,15 @@ def test_a_kernel_that_was_removed_shows_what_it_was(repository):
     assert [version.commit.subject for version in versions_of(repository)][-1] == "Step 3"
 
 
-def test_bytes_that_are_no_text_are_shown_as_far_as_they_are(repository):
+def test_source_that_is_no_text(repository):
     folder, shas = repository
     (folder / "kernels/matmul/matmul.cpp").write_bytes(b"// \xff\xfe\n")
     with git.Repo(folder) as repo:
         repo.index.add(["kernels/matmul/matmul.cpp"])
         shas.append(repo.index.commit("Odd bytes").hexsha)
-    assert dict(versions_of(repository)[-1].files)["matmul.cpp"] == "// \ufffd\ufffd\n"
+    files = dict(versions_of(repository)[-1].files)
+    assert files["matmul.cpp"] == "// \ufffd\ufffd\n"
+    assert [*files] == ["matmul.cu", "matmul.cpp", "tiles.h", "__init__.py"]  # and no notes.txt
 
 
 def test_the_data_file_holds_each_text_once(repository):

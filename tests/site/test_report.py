@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import git
@@ -96,18 +95,7 @@ def test_tracked_errors_change_no_page_but_their_kernels(tree):
     assert sorted(values) == [[0.0] * 5, [1.5e-7] * 5]
 
 
-def test_pages_that_are_no_longer_made_are_removed(tree):
-    _, out = write(tree)
-    (out / "kernel-mine-Cpu.html").write_text("kept")
-    results_file(tree, 0).unlink()
-    write(tree)
-    assert f"commit-{tree.commits[0][:8]}.html" not in pages(out)
-    assert f"commit-{tree.commits[1][:8]}.html" in pages(out)
-    assert (out / "kernel-mine-Cpu.html").read_text() == "kept"
-    assert not list(out.glob(".new-*"))
-
-
-def test_crash_while_pages_are_made_leaves_the_old_site(tree, only):
+def test_crash_leaves_the_old_site(tree, only):
     _, out = write(tree)
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     results_file(tree, 0).unlink()
@@ -122,15 +110,15 @@ def test_crash_while_pages_are_made_leaves_the_old_site(tree, only):
     assert not list(out.glob(".new-*"))
 
 
-def test_leftovers_of_killed_reports_are_removed(tree, only):
+def test_leftovers_of_killed_reports(tree, only):
     only()
     out = tree.repository.parent / "site"
     dead, busy, mine = (out / name for name in (".new-dead", ".new-busy", "mine"))
     for folder in (dead, busy, mine):
         folder.mkdir(parents=True)
         (folder / "x").write_text("x")
-    for folder in (dead, mine):
-        os.utime(folder, (1.0, 1.0))
+        if folder != busy:
+            os.utime(folder, (1.0, 1.0))
     write(tree)
     assert [folder.exists() for folder in (dead, busy, mine)] == [False, True, True]
 
@@ -199,13 +187,11 @@ def run(*argv):
     return status, out.getvalue(), err.getvalue()
 
 
-def test_command_prints_notes_and_ends_with_the_page(tree):
+def test_command_prints_notes_and_the_page(tree):
     (tree.results / "benchmarks.json").write_text("")
     note = "note: benchmarks.json: empty file; times are shown, GFLOPS need it (`asv run` writes it again)\n"
     page = (tree.repository.parent / "site" / "index.html").as_uri()
     assert run(*arguments(tree)) == (0, f"12 series over 5 commits: {page}\n", note)
-    done = subprocess.run([sys.executable, "-m", "kernel_velocity", *arguments(tree)], capture_output=True, check=True)
-    assert (done.stdout.decode(), done.stderr.decode()) == (f"12 series over 5 commits: {page}\n", note)
 
 
 @pytest.mark.parametrize(
