@@ -164,7 +164,7 @@ def measured(side):
     )
 
 
-def test_the_arithmetic_is_pythons(tab, out):
+def test_arithmetic_is_pythons(tab, out):
     show(tab, out)
     rng = random.Random(7)
     pairs = [(random_side(rng), random_side(rng)) for _ in range(100)]
@@ -187,7 +187,7 @@ def test_the_arithmetic_is_pythons(tab, out):
     assert tab.evaluate("(ratios) => Ratios.mean(ratios)", ratios) == pytest.approx(mean, rel=1e-12)
 
 
-def test_without_a_choice_the_newest_commit_stands_against_the_one_before(tab, out):
+def test_default_is_newest_against_before(tab, out):
     show(tab, out)
     said = chosen(tab)
     assert (said["a"], said["b"], said["am"]) == (SHAS[2][:12], SHAS[3][:12], "bench-1")
@@ -197,7 +197,7 @@ def test_without_a_choice_the_newest_commit_stands_against_the_one_before(tab, o
     assert "timed by another method" in texts and any("<script>" in text for text in texts)
 
 
-def test_a_link_says_everything(tab, out):
+def test_link_has_every_choice(tab, out):
     sides = f"#a={SHAS[0][:8]}&b=v1.0&am=bench-1&ae={PLACES[0][1]}&ai=native"
     show(tab, out, f"{sides}&kernel=matmul+Cpu&unit=%C2%B5s&sort=name&text=1M")
     assert rows(tab) == [("matmul", "native", "9.1% slower")]
@@ -213,7 +213,7 @@ def test_a_link_says_everything(tab, out):
     assert rows(tab) == before
 
 
-def test_machines_and_implementations_are_compared(tab, out):
+def test_machines_and_implementations(tab, out):
     show(tab, out, f"#mode=machines&a={SHAS[0][:8]}")
     assert {ratio for _, _, ratio in rows(tab)} == {"2.00x slower"}
     assert chosen(tab)["bm"] == PLACES[1][0]
@@ -229,7 +229,7 @@ def test_machines_and_implementations_are_compared(tab, out):
     assert tab.locator("[data-side=b] select:visible").count() == 2
 
 
-def test_the_keyboard_chooses_swaps_and_steps(tab, out):
+def test_keyboard_chooses_swaps_and_steps(tab, out):
     show(tab, out, f"#a={SHAS[0][:8]}&b={SHAS[1][:8]}&ai=native&kernel=matmul+Cpu")
     assert rows(tab) == [("matmul", "native", "9.1% slower")]
     tab.focus("#swap")
@@ -249,7 +249,7 @@ def test_the_keyboard_chooses_swaps_and_steps(tab, out):
     assert rows(tab) == [] and tab.locator("#none").is_visible()
 
 
-def test_what_is_not_there_is_said_and_something_else_shown(tab, out):
+def test_address_in_vain(tab, out):
     show(tab, out, "#a=ffffffff&bi=nobody&am=mars&sort=zzz&mode=x&kernel=none&unit=parsec&bm=mars&ae=old")
     gone = {
         **{"mode": "x", "unit": "parsec", "sort": "zzz", "kernel": "none", "commit": "ffffffff"},
@@ -263,7 +263,7 @@ def test_what_is_not_there_is_said_and_something_else_shown(tab, out):
     assert tab.locator("#problems").is_hidden()
 
 
-def test_of_a_machine_whose_environment_is_gone_the_other_one_is_shown(tab, out):
+def test_address_of_a_lost_environment(tab, out):
     show(tab, out, f"#mode=machines&bm={urllib.parse.quote(PLACES[1][0])}&be=old")
     assert tab.locator("#problems li").all_inner_texts() == [
         "Not here, so something else is shown: environment “\u2068old\u2069”."
@@ -271,7 +271,7 @@ def test_of_a_machine_whose_environment_is_gone_the_other_one_is_shown(tab, out)
     assert tab.input_value("select[name=bp]") == "1"
 
 
-def test_a_csv_has_every_row_and_runs_nothing(tab, out):
+def test_csv_has_every_row(tab, out):
     show(tab, out, f"#mode=machines&a={SHAS[0][:8]}")
     with tab.expect_download() as waiting:
         tab.click("#save")
@@ -282,7 +282,7 @@ def test_a_csv_has_every_row_and_runs_nothing(tab, out):
     assert (float(native["seconds_b"]), float(native["speed_ratio"]), native["confirmed"]) == (2e-3, 0.5, "true")
 
 
-def test_hostile_text_is_shown_and_not_executed(tab, out):
+def test_hostile_text_is_not_executed(tab, out):
     show(tab, out, f"#mode=anything&a={SHAS[0][:8]}&b={SHAS[3][:8]}&bm={PLACES[1][0]}")
     tab.fill("input[name=a]", "script")
     assert tab.evaluate("window.pwned") is None
@@ -290,7 +290,7 @@ def test_hostile_text_is_shown_and_not_executed(tab, out):
     assert HOSTILE[2] in tab.locator("[data-side=b] .chosen").inner_text()
 
 
-def test_a_missing_series_is_told_and_the_others_are_shown(tab, out, tmp_path):
+def test_missing_series(tab, out, tmp_path):
     copy = tmp_path / "site"
     shutil.copytree(out, copy)
     (copy / "data" / "series-0000000000000000.js").write_text("KV.put('series-0000000000000000', {});")
@@ -299,7 +299,7 @@ def test_a_missing_series_is_told_and_the_others_are_shown(tab, out, tmp_path):
     assert len(rows(tab)) == 5
 
 
-def test_many_series_are_loaded_while_the_page_answers(tab, out, tmp_path):
+def test_many_series_are_loaded_meanwhile(tab, out, tmp_path):
     """A line tells how far it is. What is chosen meanwhile is taken up, and nothing is loaded for what it replaced."""
     copy = tmp_path / "site"
     shutil.copytree(out, copy)
@@ -360,7 +360,7 @@ def staggered():
     return files
 
 
-def test_it_opens_with_two_commits_that_one_machine_measured(tab, changed):
+def test_default_commits_of_one_machine(tab, changed):
     copy = changed(staggered())
     show(tab, copy)
     said = chosen(tab)
@@ -378,7 +378,7 @@ def test_it_opens_with_two_commits_that_one_machine_measured(tab, changed):
     assert chosen(tab)["b"] == SHAS[1][:12]
 
 
-def test_what_is_compared_is_what_is_shown(tab, changed):
+def test_adjusted_values_are_compared(tab, changed):
     """Raw times say that the second commit is faster. Adjusted ones, which are compared, that it is slower."""
     files = planted()
     name = next(entry["name"] for entry in files["series-index"]["series"] if entry["implementation"] == "native")
@@ -402,7 +402,7 @@ def test_what_is_compared_is_what_is_shown(tab, changed):
     assert beside["x"] >= change["x"] + change["width"] - 1 and beside["y"] < change["y"] + change["height"]
 
 
-def test_every_choice_is_a_step_back(tab, out):
+def test_choices_are_steps_back(tab, out):
     show(tab, out)
     tab.select_option("[name=kernel]", "matmul Cpu")
     tab.select_option("[name=unit]", "µs")
@@ -414,7 +414,7 @@ def test_every_choice_is_a_step_back(tab, out):
     assert tab.url.startswith((out / "compare.html").as_uri())
 
 
-def test_a_flag_of_many_rows_is_one_footnote(tab, changed):
+def test_flag_of_many_rows_is_one_footnote(tab, changed):
     files = planted()
     for number, entry in enumerate(files["series-index"]["series"]):
         files[entry["name"]]["remarks"]["0"] = [f"contended in {number + 1} of 8 rounds"]

@@ -62,7 +62,7 @@ def one_of_each_kind(pages):
     return {kind_of(name): name for name in sorted(pages, reverse=True)}
 
 
-def test_nothing_is_wrong_with_any_page(crawled):
+def test_pages_are_right(crawled):
     assert crawled.complaints == []
 
 
@@ -75,11 +75,11 @@ def test_links_lead_to_every_page(whole_site, crawled):
             assert set(listed) <= set(facts["links"])
 
 
-def test_names_that_want_to_be_code_break_no_page(crawled_hostile):
+def test_hostile_pages_are_right(crawled_hostile):
     assert crawled_hostile.complaints == []
 
 
-def test_names_that_want_to_be_code_are_shown(crawled_hostile):
+def test_hostile_names_are_shown(crawled_hostile):
     text = re.sub(r"\s+", " ", " ".join(facts["text"] for facts in crawled_hostile.pages.values()))
     wanted = [HOSTILE.author, HOSTILE.machine, HOSTILE.cpu, *(new for _, new in HOSTILE.spelled)]
     wanted += [re.sub(r"\s+", " ", message.partition("\n")[0]) for message in HOSTILE.messages]
@@ -87,7 +87,7 @@ def test_names_that_want_to_be_code_are_shown(crawled_hostile):
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})])
-def test_axe_has_no_serious_finding(whole_site, crawled, reader, scheme, rules):
+def test_axe_finds_nothing_serious(whole_site, crawled, reader, scheme, rules):
     _, out = whole_site
     found = []
     reader.tab.emulate_media(color_scheme=scheme)
@@ -99,7 +99,7 @@ def test_axe_has_no_serious_finding(whole_site, crawled, reader, scheme, rules):
     assert found == []
 
 
-def test_the_keyboard_reaches_what_matters_and_shows_where_it_is(whole_site, crawled, reader):
+def test_keyboard_reaches_the_navigation(whole_site, crawled, reader):
     _, out = whole_site
     for name in one_of_each_kind(crawled.pages).values():
         reader.tab.goto((out / name).as_uri())
@@ -115,7 +115,7 @@ def test_the_keyboard_reaches_what_matters_and_shows_where_it_is(whole_site, cra
         assert listed <= linked, name
 
 
-def test_every_stop_of_the_keyboard_has_a_name(whole_site, crawled, reader):
+def test_keyboard_stops_have_names(whole_site, crawled, reader):
     _, out = whole_site
     drawn = []
     for name in one_of_each_kind(crawled.pages).values():
@@ -129,7 +129,7 @@ def test_every_stop_of_the_keyboard_has_a_name(whole_site, crawled, reader):
     assert sorted(drawn) == ["kernel", "roofline.html"]
 
 
-def test_on_paper_there_is_no_navigation_and_nothing_is_cut_off(whole_site, reader):
+def test_print_without_navigation(whole_site, reader):
     _, out = whole_site
     reader.tab.emulate_media(media="print")
     reader.tab.set_viewport_size(DESK)
@@ -140,7 +140,7 @@ def test_on_paper_there_is_no_navigation_and_nothing_is_cut_off(whole_site, read
     )
 
 
-def test_who_wants_no_motion_gets_none(whole_site, reader):
+def test_reduced_motion(whole_site, reader):
     _, out = whole_site
     moves = "getComputedStyle(document.querySelector('a')).transitionDuration"
     reader.tab.emulate_media(reduced_motion="no-preference")
@@ -164,14 +164,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("complaint", BAD)
-def test_the_reader_complains(tmp_path, reader, complaint):
+def test_reader_complains(tmp_path, reader, complaint):
     (tmp_path / "index.html").write_text(f"<title>t</title><main><h1>h</h1>{BAD[complaint]}</main>")
     reader.read(tmp_path, "index.html")
     assert any(complaint in said for said in reader.complaints), reader.complaints
     assert any("the same background in the dark" in said for said in reader.complaints)
 
 
-def test_badges_are_pictures_that_fit(whole_site, reader):
+def test_badges_fit_their_text(whole_site, reader):
     _, out = whole_site
     for path in sorted(out.glob("badge-*.svg")):
         reader.tab.set_viewport_size(PHONE)

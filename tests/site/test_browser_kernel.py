@@ -41,7 +41,7 @@ def medium(tmp_path_factory):
     return found, folder / "site"
 
 
-def test_ten_thousand_commits_of_ten_series(tab, tmp_path):
+def test_ten_thousand_commits(tab, tmp_path):
     """The page holds little, loads what it shows, draws no more than pixels, and the cursor still tells the value."""
     found = large_site.make(tmp_path, 10_000, (*IMPLEMENTATIONS, *"abcdef"))
     page = large_site.write(found, tmp_path / "site")
@@ -74,7 +74,7 @@ def test_ten_thousand_commits_of_ten_series(tab, tmp_path):
     assert len(source(tab, "line: native")["x"]) == 50
 
 
-def test_what_is_planted_is_marked(tab, medium):
+def test_marks_of_what_is_planted(tab, medium):
     _, out = medium
     show(tab, out, PAGE)
     changes = source(tab, "changes")
@@ -99,7 +99,7 @@ def test_what_is_planted_is_marked(tab, medium):
     assert tab.locator(".behind:visible .marked tbody tr").count() >= 9
 
 
-def test_a_click_on_the_head_of_a_finding_opens_it_and_elsewhere_the_commit(tab, medium):
+def test_click_opens_a_finding(tab, medium):
     found, out = medium
     show(tab, out, PAGE)
     tab.wait_for_timeout(300)  # the frame may still move
@@ -109,7 +109,7 @@ def test_a_click_on_the_head_of_a_finding_opens_it_and_elsewhere_the_commit(tab,
     tab.wait_for_url(f"**/finding-{found.findings[0].id}.html")
 
 
-def test_failed_commits_say_why_and_break_the_line(tab, medium):
+def test_failed_commits_break_the_line(tab, medium):
     _, out = medium
     show(tab, out, PAGE)
     choose(tab, "range", "50")
@@ -122,7 +122,7 @@ def test_failed_commits_say_why_and_break_the_line(tab, medium):
     assert any(math.isnan(value) for value in source(tab, "line: native")["y"])
 
 
-def test_every_quantity_is_what_its_formula_says(tab, medium):
+def test_quantities_follow_their_formula(tab, medium):
     found, out = medium
     show(tab, out, PAGE)
     choose(tab, "range", "200")
@@ -154,7 +154,7 @@ def test_every_quantity_is_what_its_formula_says(tab, medium):
     assert tab.locator(".behind:visible h2").inner_text().endswith("cold")
 
 
-def test_a_choice_survives_reload_and_is_shared_by_its_address(tab, medium):
+def test_choices_survive_reload(tab, medium):
     _, out = medium
     show(tab, out, PAGE)
     assert "#" not in tab.url
@@ -187,7 +187,7 @@ def test_a_choice_survives_reload_and_is_shared_by_its_address(tab, medium):
 @pytest.mark.parametrize(
     "address", ["#unit=%3Cb%3E&case=nothing&range=-1&hide=nobody&machine=x", "#place-1-hot", "#%", "#="]
 )
-def test_an_address_that_makes_no_sense_shows_the_page_as_it_begins(tab, medium, address):
+def test_address_without_sense(tab, medium, address):
     _, out = medium
     tab.goto((out / PAGE).as_uri() + address)
     tab.wait_for_selector(TREND)
@@ -206,7 +206,7 @@ def test_a_mark_at_a_commit_that_is_not_shown_stands_at_the_next_one(tab, site):
     assert first == [0, 1, 1, 1, 2]
 
 
-def test_keys_alone_are_enough(tab, site):
+def test_keyboard_alone_is_enough(tab, site):
     tree, out = site
     show(tab, out, "kernel-matmul-Cpu.html")
     for _ in range(30):
@@ -223,7 +223,7 @@ def test_keys_alone_are_enough(tab, site):
     tab.wait_for_url(f"**/commit-{tree.commits[-2][:8]}.html")
 
 
-def test_a_finger_shows_first_and_opens_then(chromium, site):
+def test_touch_shows_first_and_opens_then(chromium, site):
     tree, out = site
     context = chromium.new_context(offline=True, has_touch=True, viewport={"width": 390, "height": 800})
     page = context.new_page()
@@ -272,7 +272,7 @@ def test_table_filled_on_demand(tab, medium):
     assert set(card.locator(".remarks").all_text_contents()) == {"contended in 1 of 8 rounds"}  # no footnote
 
 
-def test_the_source_of_any_version_is_shown_as_text(tab, tmp_path):
+def test_source_of_any_version(tab, tmp_path):
     old, new = "// <b>one</b>\n", "// </pre><script>window.pwned=1</script>\n"
     files = {0: {"kernels/matmul/matmul.cpp": old}, 3: {"kernels/matmul/matmul.cpp": new}}
     tree, out = site_of(synthetic.build(tmp_path, files=files))
@@ -297,7 +297,7 @@ def test_the_source_of_any_version_is_shown_as_text(tab, tmp_path):
     assert tab.locator(".source").count() == 0
 
 
-def test_machines_are_a_choice_that_the_address_names(tab, tmp_path):
+def test_machine_is_in_the_address(tab, tmp_path):
     tree = synthetic.build(tmp_path)
     other = "<b>\u05e9 & machine=x#"
     synthetic.write_json(tree.results / other / "machine.json", {"machine": other, "version": 1})
@@ -317,7 +317,7 @@ def test_machines_are_a_choice_that_the_address_names(tab, tmp_path):
 
 
 @pytest.mark.parametrize("length", [1, 3, 120])
-def test_names_that_want_to_be_code_are_shown(tab, tmp_path, length):
+def test_hostile_names_are_shown(tab, tmp_path, length):
     found = large_site.make(
         tmp_path,
         length,
@@ -363,7 +363,7 @@ def long(tmp_path_factory):
     return found, folder / "site"
 
 
-def test_what_the_chart_shows_is_a_table_in_its_unit(tab, long):
+def test_chart_as_a_table(tab, long):
     found, out = long
     show(tab, out, PAGE)
     tab.click(".behind-chart summary")
@@ -379,7 +379,7 @@ def test_what_the_chart_shows_is_a_table_in_its_unit(tab, long):
     assert tab.locator(".behind-chart thead th").all_inner_texts() == ["commit", "native"]
 
 
-def test_rows_that_are_added_stand_under_their_heads_and_wait_to_be_seen(tab, long):
+def test_table_rows_added_in_parts(tab, long):
     """Laid out at once, a table of 10,000 rows of ten series keeps the page for seconds each time that it grows."""
     _, out = long
     show(tab, out, PAGE)
@@ -406,7 +406,7 @@ def test_rows_that_are_added_stand_under_their_heads_and_wait_to_be_seen(tab, lo
     assert rows.last.evaluate(PLACES) == heads == rows.first.evaluate(PLACES)
 
 
-def test_every_choice_is_a_step_back(tab, long):
+def test_choices_are_steps_back(tab, long):
     _, out = long
     show(tab, out, PAGE)
     first = tab.input_value("select[name=unit]")
@@ -456,7 +456,7 @@ def many(tmp_path_factory):
     return folder / "site"
 
 
-def test_a_key_on_the_toolbar_is_the_toolbars(tab, many):
+def test_keys_on_the_toolbar(tab, many):
     show(tab, many, PAGE)
     address = tab.url
     tab.locator(".chart").focus()
@@ -476,7 +476,7 @@ def test_a_key_on_the_toolbar_is_the_toolbars(tab, many):
     assert tab.url == address
 
 
-def test_a_zoom_to_the_right_edge_fits_dots_and_ticks_to_what_is_seen(tab, many):
+def test_zoom_fits_dots_and_ticks(tab, many):
     show(tab, many, PAGE)
     tab.wait_for_function(f"({INKED})() > 500")
     tool = "Bokeh.documents[0].roots()[0].toolbar.tools.find((item) => item.type === 'BoxZoomTool')"
@@ -498,7 +498,7 @@ def test_a_zoom_to_the_right_edge_fits_dots_and_ticks_to_what_is_seen(tab, many)
     assert ticks == seen
 
 
-def test_values_without_neighbours_leave_ink(tab, tmp_path):
+def test_values_without_neighbours(tab, tmp_path):
     found = large_site.make(tmp_path, 400, ("eager", "native"), takes_turns=True)
     large_site.write(found, tmp_path / "site")
     show(tab, tmp_path / "site", PAGE)
@@ -514,7 +514,7 @@ def test_values_without_neighbours_leave_ink(tab, tmp_path):
     assert drawn == [round(x) for x in drawn]  # a dot needs no dash
 
 
-def test_ten_implementations_have_ten_looks_of_line_and_swatch(tab, many):
+def test_ten_implementations_have_ten_looks(tab, many):
     show(tab, many, PAGE)
     lines = tab.evaluate("""() => Bokeh.documents[0].roots()[0].renderers.filter(({name}) => name.startsWith("line: "))
       .map(({glyph}) => JSON.stringify([glyph.line_color, glyph.line_dash]))""")
@@ -529,7 +529,7 @@ def test_ten_implementations_have_ten_looks_of_line_and_swatch(tab, many):
 @pytest.mark.parametrize(
     ("unit", "is_of_time"), [("GFLOPS", True), ("efficiency", True), ("speed-up", False), ("error", False)]
 )
-def test_the_tip_says_of_a_time_only_what_belongs_to_one(tab, many, unit, is_of_time):
+def test_tip_of_times_and_of_others(tab, many, unit, is_of_time):
     tab.goto((many / PAGE).as_uri() + f"#unit={unit}")
     tab.wait_for_selector(TREND)
     tab.locator(".chart").focus()
@@ -541,7 +541,7 @@ def test_the_tip_says_of_a_time_only_what_belongs_to_one(tab, many, unit, is_of_
     assert bool(source(tab, "changes")["x"]) == is_of_time
 
 
-def test_no_label_of_a_finding_is_crossed_by_another_finding(tab, many):
+def test_labels_of_findings_do_not_cross(tab, many):
     show(tab, many, PAGE)
     labels = tab.evaluate(LABELS)
     assert [label["text"] for label in labels] == ["regression, confirmed", "", "regression, confirmed"]
@@ -555,7 +555,7 @@ def test_no_label_of_a_finding_is_crossed_by_another_finding(tab, many):
         assert one["to"] < other["from"]
 
 
-def test_an_implementation_that_is_nowhere_is_no_choice(tab, tmp_path):
+def test_implementation_never_measured(tab, tmp_path):
     found = large_site.make(tmp_path, 5, ("eager", "native", "triton"), nowhere=("triton",))
     large_site.write(found, tmp_path / "site")
     show(tab, tmp_path / "site", PAGE)
@@ -567,7 +567,7 @@ def test_an_implementation_that_is_nowhere_is_no_choice(tab, tmp_path):
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-def test_no_table_is_cut_through_a_row(tab, many, width):
+def test_tables_end_between_rows(tab, many, width):
     tab.set_viewport_size({"width": width, "height": 900})
     show(tab, many, PAGE)
     tab.wait_for_function("document.querySelector('.case .scroll').style.getPropertyValue('--end') !== ''")
@@ -616,7 +616,7 @@ def status(page):
 
 
 @pytest.mark.parametrize("kept", [0, 200])
-def test_a_file_that_is_cut_off_is_named_the_rest_is_shown_and_it_is_loaded_again(page, damaged, kept):
+def test_lost_data_is_loaded_again(page, damaged, kept):
     (path,) = files(damaged, implementation="eager", case="float32-512x512x512")
     whole = path.read_text()
     path.write_text(whole[:kept])
@@ -641,7 +641,7 @@ def test_a_file_that_is_cut_off_is_named_the_rest_is_shown_and_it_is_loaded_agai
         ("measurement.html", "rounds-????????-*", "The rounds of this commit cannot be loaded."),
     ],
 )
-def test_no_page_waits_for_ever_for_what_is_damaged(page, damaged, name, pattern, said):
+def test_damaged_data_is_named(page, damaged, name, pattern, said):
     files = list((damaged / "data").glob(f"{pattern}.js"))
     assert files
     for path in files:
@@ -650,7 +650,7 @@ def test_no_page_waits_for_ever_for_what_is_damaged(page, damaged, name, pattern
     page.wait_for_function(f"document.querySelector('main').textContent.includes({said!r})", timeout=8000)
 
 
-def test_a_lost_series_does_not_leave_the_chart_of_another_test_case(page, damaged):
+def test_lost_series_leaves_no_other_chart(page, damaged):
     page.goto((damaged / KERNEL).as_uri() + "#case=float32-512x512x512")
     page.wait_for_selector(TREND)
     before = source(page, "line: native")["y"]
@@ -667,7 +667,7 @@ def test_a_lost_series_does_not_leave_the_chart_of_another_test_case(page, damag
     assert source(page, "line: native")["y"] == before
 
 
-def test_files_of_two_reports_are_not_joined(page, damaged):
+def test_data_of_two_reports(page, damaged):
     """The site was written again while the page was open: half of a series would be missing, or be there twice."""
     newest = list((damaged / "data").glob("newest-*.js"))
     assert newest

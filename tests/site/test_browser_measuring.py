@@ -57,7 +57,7 @@ def site(tmp_path_factory):
     return tree, written(tree)[1]
 
 
-def test_each_series_path_over_the_commits(tab, site):
+def test_roofline_path_over_the_commits(tab, site):
     tree, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     points = tab.evaluate(SOURCE, "points")
@@ -71,7 +71,7 @@ def test_each_series_path_over_the_commits(tab, site):
     assert sorted(tab.evaluate(SOURCE, "names")["text"]) == ["eager", "native", "triton"]
 
 
-def test_the_choice_is_in_the_address_and_comes_back(tab, site):
+def test_roofline_choice_is_in_the_address(tab, site):
     _, out = site
     show(tab, out, "roofline.html")
     assert tab.locator("tr[data-series]:visible").count() == 6
@@ -88,7 +88,7 @@ def test_the_choice_is_in_the_address_and_comes_back(tab, site):
     assert set(tab.evaluate(SOURCE, "points")["implementation"]) == {"native", "triton"}
 
 
-def test_all_kernels_are_their_newest_values(tab, site):
+def test_roofline_of_all_kernels(tab, site):
     tree, out = site
     show(tab, out, "roofline.html")
     tab.select_option("select[name=benchmark]", "")
@@ -96,7 +96,7 @@ def test_all_kernels_are_their_newest_values(tab, site):
     assert set(tab.evaluate(SOURCE, "points")["commit"]) == {tree.commits[-1][:8]}
 
 
-def test_a_point_tells_and_a_click_opens_its_commit(tab, site):
+def test_roofline_hover_and_click(tab, site):
     tree, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     points = tab.evaluate(SOURCE, "points")
@@ -113,7 +113,7 @@ def test_a_point_tells_and_a_click_opens_its_commit(tab, site):
     tab.wait_for_url(f"**/commit-{tree.commits[-1][:8]}.html")
 
 
-def test_a_click_on_points_that_overlap_opens_the_nearest(tab, site):
+def test_roofline_click_opens_the_nearest(tab, site):
     _, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     points = tab.evaluate(SOURCE, "points")
@@ -136,7 +136,7 @@ def measurement(tree, index, wanted):
 NATIVE = ("add_mul_exp.Cpu.time_hot", "native", "float32-500k")
 
 
-def test_a_measurement_says_how_it_came_to_be(tab, site):
+def test_measurement_in_words(tab, site):
     tree, out = site
     item, name = measurement(tree, 3, NATIVE)
     show(tab, out, "measurement.html", commit=tree.commits[3], series=name)
@@ -164,7 +164,7 @@ def test_measurement_of_nothing(tab, site):
     assert tab.locator("#status").inner_text() == ""
 
 
-def test_raw_samples_are_shown_where_they_are_kept(tab, site):
+def test_measurement_has_raw_samples(tab, site):
     tree, out = site
     show(tab, out, "measurement.html", series=measurement(tree, 4, NATIVE)[1], commit=tree.commits[4])
     assert tab.locator("#trace svg").count() == 4
@@ -176,7 +176,7 @@ def test_raw_samples_are_shown_where_they_are_kept(tab, site):
     tab.wait_for_selector("#trace code")
 
 
-def test_nothing_is_drawn_beyond_a_chart(tab, site):
+def test_whiskers_stay_in_the_chart(tab, site):
     """A round whose own samples leave open far more than the rounds differ by."""
     tree, out = site
     show(tab, out, "measurement.html", series=measurement(tree, 4, NATIVE)[1], commit=tree.commits[4])
@@ -222,7 +222,7 @@ def test_lost_rounds(losing, site):
         page.reload()
 
 
-def test_late_samples_leave_the_address_of_what_is_shown(tab, site):
+def test_late_samples_leave_the_address(tab, site):
     tree, out = site
     _, name = measurement(tree, 4, NATIVE)
     show(tab, out, "measurement.html", commit=tree.commits[4])
@@ -246,7 +246,7 @@ def test_late_samples_leave_the_address_of_what_is_shown(tab, site):
     assert tab.evaluate("document.body.dataset.ready").startswith(tree.commits[0])
 
 
-def test_every_choice_of_a_measurement_is_a_step_and_the_trace_is_in_the_address(tab, site):
+def test_measurement_choices_are_steps_back(tab, site):
     tree, out = site
     _, name = measurement(tree, 4, NATIVE)
     show(tab, out, "measurement.html", commit=tree.commits[4], series=name)
@@ -271,7 +271,7 @@ def test_roofline_of_lost_data(losing):
     assert "data/roofline-0-Cpu.js" in page.locator(".status").inner_text()
 
 
-def test_a_single_value_is_the_newest(tab, site):
+def test_roofline_of_a_single_value(tab, site):
     show(tab, site[1], "roofline.html")
     one = "{flop: 1, operation: 'FLOP', bytes: 1, seconds: 1, kernel: 'k', case: 'c', implementation: 'i', "
     one += "least: null, bound: ''}"
@@ -281,7 +281,7 @@ def test_a_single_value_is_the_newest(tab, site):
     assert tab.evaluate(drawn, 3) == [[15, 6], [57, 6], [100, 11]]
 
 
-def test_what_a_roofline_draws_is_a_table_too(tab, site):
+def test_roofline_as_a_table(tab, site):
     tree, out = site
     show(tab, out, "roofline.html", benchmark="matmul.Cpu.time_hot", case="float32-512x512x512")
     tab.click(".behind-chart summary")
@@ -292,7 +292,7 @@ def test_what_a_roofline_draws_is_a_table_too(tab, site):
     assert told[0][0] == tree.commits[-1][:8]
 
 
-def test_no_implementation_is_a_choice_and_every_choice_a_step(tab, site):
+def test_roofline_choices_are_steps_back(tab, site):
     _, out = site
     show(tab, out, "roofline.html")
     for number, name in enumerate(["eager", "native", "triton"]):
@@ -316,7 +316,7 @@ def test_address_of_several_sections(tab, site):
     assert tab.locator("input:checked").count() == 3
 
 
-def test_a_label_goes_where_no_roofs_label_and_no_other_is(tab, site):
+def test_roofline_labels_keep_apart(tab, site):
     """The slope's own label, too: it moves up the slope, away from a point."""
     show(tab, site[1], "roofline.html")
     aligned, slope = tab.evaluate("""() => {

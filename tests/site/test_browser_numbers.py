@@ -73,21 +73,21 @@ def test_counts_are_pythons(numbers):
     assert numbers("count", counts) == [f"{count:,}" for count in counts]
 
 
-def test_a_difference_has_its_sign(numbers):
+def test_difference_has_its_sign(numbers):
     assert numbers("difference", [0, 0.03, -0.0312, 1e-7]) == ["0%", "+3.00%", "−3.12%", "+0.0000100%"]
 
 
-def test_a_time_and_the_unit_of_its_chart_agree(numbers):
+def test_time_has_the_unit_of_its_chart(numbers):
     for value, unit in zip(VALUES, numbers("unit", VALUES), strict=True):
         assert units.seconds(value) == f"{units.significant(value / unit['scale'])} {unit['name']}"
 
 
-def test_a_span_of_time_has_a_unit_of_which_it_is_a_few(numbers):
+def test_span_of_time(numbers):
     spans = [0, 179, 181, 3 * 3600 + 1, 4 * 86400]
     assert [unit["name"] for unit in numbers("span", spans)] == ["seconds", "seconds", "minutes", "hours", "days"]
 
 
-def test_an_interval_says_its_unit_once_where_it_can(tab, numbers):
+def test_interval_has_its_unit_once(tab, numbers):
     assert numbers("interval", [11.94], 12.42, "GFLOPS") == ["11.9 to 12.4 GFLOPS"]
     assert numbers("interval", [11.94], 12.42, "GFLOPS", "GOPS") == ["11.9 to 12.4 GOPS"]
     assert numbers("interval", [11.94], 99.99, "efficiency") == ["11.9% to 99.9%"]

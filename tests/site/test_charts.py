@@ -67,7 +67,7 @@ def test_trend_document_is_empty_json(document):
     assert json.dumps(one) == json.dumps(other)
 
 
-def test_an_implementation_keeps_its_colour():
+def test_implementation_keeps_its_colour():
     everywhere = palette.colours(("eager", "native"))["native"]
     assert palette.colours(("compile", "native", "mine"))["native"] == everywhere
     many = palette.colours(tuple("abcdefgh"))
@@ -75,7 +75,7 @@ def test_an_implementation_keeps_its_colour():
     assert set(palette.COLOURS.values()).isdisjoint(many.values())
 
 
-def test_a_shape_tells_neighbours_apart_where_a_colour_cannot(document):
+def test_implementations_have_shapes(document):
     shapes = [
         item["attributes"]["glyph"]["attributes"].get("marker", {"value": "circle"})["value"]  # Bokeh's own first
         for item in renderers(document)
@@ -91,20 +91,20 @@ def documented(**roofs):
     return plot, [label.text for label in plot.center if type(label).__name__ == "Label"]
 
 
-def test_lines_that_lie_close_share_a_label():
+def test_roofs_that_lie_close_share_a_label():
     _, texts = documented(peaks={"float32": 67e12, "float64": 66e12, "float16": 900e12, "int8": 1800e12})
     assert texts == ["int8 1,800,000 GOPS", "float16 900,000 GFLOPS", "float32 67,000 GFLOPS, float64 66,000 GFLOPS"]
     _, texts = documented(peaks={"float64": 200e9, "float16": 247e9, "float32": 247e9})
     assert texts == ["float16, float32 247 GFLOPS, float64 200 GFLOPS"]
 
 
-def test_caches_are_named_from_above_and_dram_at_its_line():
+def test_roofs_of_caches_share_a_label():
     levels = (("L1", 2e11), ("L2", None), ("L3", 5e10), ("DRAM", 1e10))
     _, texts = documented(levels=tuple(Level(name=name, size=None, bandwidth=rate) for name, rate in levels))
     assert texts == ["dashed, from above:\nL1 200 GB/s\nL3 50.0 GB/s", "DRAM 10.0 GB/s"]
 
 
-def test_a_plot_without_any_point_or_roof_has_axes():
+def test_roofline_without_points():
     plot = roofline.axes([], [], Roofs(levels=(), peaks={}), {}, [])
     assert 0 < plot.x_range.start < plot.x_range.end and 0 < plot.y_range.start < plot.y_range.end
 
@@ -160,7 +160,7 @@ def test_documents_of_two_processes(tmp_path, draw):
     assert draw.times == 2
 
 
-def test_it_is_safe_in_a_script_element_of_a_page(tmp_path):
+def test_document_is_safe_in_a_page(tmp_path):
     for _ in range(2):  # made, and kept
         text = Documents(tmp_path).get("trend", (), lambda: DRAWN | {"title": "</script><b>&'"})
         assert isinstance(text, Markup) and not {*"<>&'"} & {*text}
@@ -247,11 +247,11 @@ def test_badge_of_hostile_names(hostile_tree):
 
 @settings(max_examples=30)
 @given(st.text(), st.text())
-def test_a_text_is_as_wide_as_its_letters(one, other):
+def test_text_is_as_wide_as_its_letters(one, other):
     assert badges.width(one + other) == badges.width(one) + badges.width(other) == badges.width(other + one)
 
 
-def test_the_widths_are_those_of_the_font():
+def test_widths_are_those_of_the_font():
     matplotlib = pytest.importorskip("matplotlib")
     font = pytest.importorskip("fontTools.ttLib").TTFont(matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf")
     cmap, metrics, whole = font.getBestCmap(), font["hmtx"], font["head"].unitsPerEm
@@ -334,20 +334,20 @@ def test_chips_can_be_read(scheme, hue):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("ground", ["ground", "card"])
-def test_what_is_drawn_can_be_seen(scheme, ground):
+def test_drawing_can_be_seen(scheme, ground):
     found = SCHEMES[scheme]
     for colour in (found["edge"], found["focus"], *MARKS.values(), *ALL.values()):
         assert contrast(colour, found[ground]) >= GRAPHICS, colour
 
 
 @pytest.mark.parametrize("sight", SIMULATED)
-def test_implementations_are_told_apart_by_everybody(sight):
+def test_implementations_differ_for_everybody(sight):
     assert closest(palette.COLOURS.values(), SIMULATED[sight]) >= APART
     assert closest(ALL.values(), SIMULATED[sight]) >= FURTHER_APART
 
 
 @pytest.mark.parametrize("sight", SIMULATED)
-def test_other_marks_are_told_apart_too(sight):
+def test_marks_differ_for_everybody(sight):
     assert closest(MARKS.values(), SIMULATED[sight]) >= FURTHER_APART
     assert (
         closest((MARKS["mark-blue"], MARKS["mark-orange"]), SIMULATED[sight]) >= APART
@@ -372,7 +372,7 @@ FILES = [path for path in TEMPLATES.rglob("*") if path.suffix in (".css", ".js",
 FILES += sorted(Path(palette.__file__).parent.glob("*.py"))
 
 
-def test_no_page_has_a_colour_of_its_own():
+def test_colours_are_those_of_the_style():
     """Style sheets and scripts use style.css's variables. Python, which draws without it, the same colours."""
     known = {*SCHEMES["light"].values(), *SCHEMES["dark"].values(), *ALL.values(), BADGE}
     own = {path.name: named_colours(path) - (known if path.suffix in (".py", ".html") else set()) for path in FILES}
@@ -380,13 +380,13 @@ def test_no_page_has_a_colour_of_its_own():
     assert set(MARKS.values()) <= set(ALL.values())
 
 
-def test_a_colour_of_its_own_is_found(tmp_path):
+def test_named_colours(tmp_path):
     sheet = tmp_path / "page.css"
     sheet.write_text("#abc, #add p { color: var(--ink); }\n.a:hover { fill: #8A63D2; stroke: rgb(0 0 0 / 18%) }")
     assert named_colours(sheet) == {"#8a63d2", "rgb("}
 
 
-def test_the_computation_finds_what_is_known():
+def test_colour_computation():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert lab(linear("#ffffff")) == pytest.approx([100, 0, 0], abs=1e-6)
     assert lab(linear("#ff0000")) == pytest.approx([53.24, 80.09, 67.20], abs=0.01)
@@ -408,7 +408,7 @@ def rules(path):
     return [(selector.strip(), said.strip()) for selector, said in re.findall(r"([^{}]+)\{([^{}]*)\}", text)]
 
 
-def test_every_class_of_a_rule_is_one_that_pages_have():
+def test_style_has_no_unused_class():
     selectors = [selector for path in STATIC.glob("*.css") for selector, _ in rules(path)]
     styled = {name.replace("\\", "") for name in re.findall(r"\.(-?[A-Za-z_](?:[\w-]|\\/)*)", " ".join(selectors))}
     sources = [*TEMPLATES.glob("*.html"), *STATIC.glob("*.js"), *TOOLS.rglob("*.py")]
@@ -417,7 +417,7 @@ def test_every_class_of_a_rule_is_one_that_pages_have():
     assert styled <= words
 
 
-def test_no_page_says_again_what_the_style_of_all_pages_says():
+def test_style_repeats_no_rule():
     shared = set(rules(STATIC / "style.css"))
     again = [(path.name, rule) for path in STATIC.glob("*.css") if path.name != "style.css" for rule in rules(path)]
     assert [item for item in again if item[1] in shared] == []

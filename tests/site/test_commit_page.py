@@ -4,15 +4,15 @@ import git
 import numpy as np
 import pytest
 
-from kernel_velocity.results.measurement import OUTCOMES
+from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.series import changes, layout
-from kernel_velocity.series.changes import NONE, Change
+from kernel_velocity.series.changes import NONE
 from kernel_velocity.site import badges, report
 from kernel_velocity.site.pages import commit as commit_page
 from kernel_velocity.site.pages import commit_values, home
 from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
 from tests import synthetic
-from tests.series.one_by_one import best_before, everything
+from tests.series.one_by_one import best_before
 from tests.site.pages import (
     add_session,
     commit,
@@ -31,34 +31,6 @@ from tests.site.pages import (
 
 def names(rows):
     return [(row.kernel, row.implementation, row.case) for row in rows]
-
-
-def change_of(values, row):
-    """Return what a value says of the commit before, as a trend says it."""
-    if not values.before.is_known[row]:
-        return None
-    overlapping = {commit_values.UNKNOWN: None, commit_values.OVERLAPPING: True, commit_values.APART: False}
-    return Change(
-        ratio=values.before.ratio[row],
-        against=values.others[values.before.other[row]],
-        overlapping=overlapping[values.before.state[row]],
-    )
-
-
-def test_every_value_of_the_line_says_what_its_trend_says(tree):
-    found, data = read(tree), everything(tree)
-    line = commit_values.Line(found)
-    for place, sha in enumerate(found.line):
-        values = line.at(place)
-        assert set(values.keys) == {item.key for item in found.at(sha)}
-        for row, (key, (_, warnings)) in enumerate(zip(values.keys, values.remarks, strict=True)):
-            point = data.points[key, sha]
-            item = point.measurement
-            assert change_of(values, row) == point.change
-            assert values.changed[row] == (point.change is not None and point.change.is_distinct)
-            seconds = values.figure("seconds")[row]
-            assert (OUTCOMES[values.outcome[row]], warnings) == (item.outcome, item.warnings)
-            assert np.isnan(seconds) if item.seconds is None else seconds == item.seconds
 
 
 @pytest.mark.parametrize(("most", "is_open"), [(12, True), (11, False)])
@@ -87,7 +59,7 @@ def test_folds_of_too_many_rows_link_to_their_values(tree, monkeypatch, most, ro
     assert (f'<a href="{link.replace("&", "&amp;")}">their values</a>' in html) == (rows == 0)
 
 
-def test_a_commit_of_another_method_does_not_blind_the_next_one(tree):
+def test_change_over_another_method(tree):
     stem = f"{tree.commits[3][:8]}-{synthetic.ENVIRONMENT}"
     path = tree.results / synthetic.MACHINE / "telemetry" / f"{stem}.jsonl"
     path.write_text(path.read_text().replace("a1b2c3d4", "bbbb0000"))
@@ -102,7 +74,7 @@ def test_a_commit_of_another_method_does_not_blind_the_next_one(tree):
         assert "≈" in badge.context["badge"]["title"]
 
 
-def test_a_tag_of_a_commit_beside_the_line_is_that_commits_and_nobody_elses(tree):
+def test_tag_beside_the_line(tree):
     """A release branch: its tags are nowhere on HEAD's first-parent line."""
     with git.Repo(tree.repository) as repo:
         side = repo.index.commit("Release", parent_commits=[repo.commit(tree.commits[1])], head=False)
@@ -115,7 +87,7 @@ def test_a_tag_of_a_commit_beside_the_line_is_that_commits_and_nobody_elses(tree
     assert (maker.page(tree.commits[4])["tag"], maker.page(tree.commits[2])["tags"]) == ("", ())
 
 
-def test_a_value_that_is_lost_is_a_change_and_one_that_nobody_asked_for_is_none(tree):
+def test_lost_value_is_a_change(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native", "eager"))
     say_why(tree, 4, ["native", "float32-512x512x512"], benchmark="matmul.Cpu.time_hot", skipped=True)
     page = commit(tree, tree.commits[4])
@@ -150,7 +122,7 @@ def test_build_against_the_newest_that_is_known(tree):
     assert build.against == tree.commits[0][:8]  # the second commit's is not known
 
 
-def test_a_page_is_made_from_what_its_inputs_say(tree):
+def test_page_follows_from_its_inputs(tree):
     """Whatever changes a page changes its inputs, and what does not leaves them."""
 
     def inputs():
@@ -199,7 +171,7 @@ def test_everything_failed(tree):
     assert page.sections[0].lead == "8 of 8 series changed distinctly: 8 without a time now"
 
 
-def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
+def test_nothing_measured(tree):
     for name, cases in synthetic.CASES.items():
         make_na(tree, 4, name, list(cases))
     page = commit(tree, tree.commits[4])
@@ -211,7 +183,7 @@ def test_a_commit_that_measured_nothing_has_a_page_without_tables(tree):
 
 @pytest.mark.parametrize("most_series", [1, 5, 256])
 @pytest.mark.parametrize("most_values", [1, 30, 400_000])
-def test_commits_are_compared_as_along_each_series(tree, monkeypatch, most_series, most_values):
+def test_values_are_those_along_the_series(tree, monkeypatch, most_series, most_values):
     make_ragged(tree)
     monkeypatch.setattr(layout, "MOST_SERIES", most_series)
     monkeypatch.setattr(commit_values, "MOST_VALUES", most_values)
@@ -220,9 +192,13 @@ def test_commits_are_compared_as_along_each_series(tree, monkeypatch, most_serie
     tags = commit_values.tags_before(found)
     seen = 0
     for place, values in ((place, line.at(place)) for place in (4, 0, 1, 2, 3)):
-        for row, key in enumerate(values.keys):
+        assert set(values.keys) == {item.key for item in found.at(found.line[place])}
+        for row, (key, (_, warnings)) in enumerate(zip(values.keys, values.remarks, strict=True)):
             series = found.series(key)
             entry = series.entry(place)
+            item = series.measurement(entry, found.line)
+            assert (OUTCOMES[values.outcome[row]], warnings) == (item.outcome, item.warnings)
+            np.testing.assert_equal(values.figure("seconds")[row], series.seconds[entry])
             bases = (
                 (values.before, changes.before(series)),
                 (values.tag, changes.at_or_before(series, tags[series.place])),
@@ -235,11 +211,13 @@ def test_commits_are_compared_as_along_each_series(tree, monkeypatch, most_serie
                 state = UNKNOWN if other == NONE or wanted.unknown[entry] else state
                 assert (got.other[row], got.state[row]) == (other, state)
                 np.testing.assert_equal(got.ratio[row], wanted.ratio[entry])
+            if item.outcome is Outcome.MEASURED:
+                assert values.changed[row] == (values.before.state[row] == APART)
             seen += 1
     assert seen == sum(len(found.series(key)) for key in found.keys)
 
 
-def test_a_commits_data_are_its_page_as_numbers(tree):
+def test_data_are_the_page_as_numbers(tree):
     keep(tree)
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[1])

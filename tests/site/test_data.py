@@ -99,7 +99,7 @@ def test_commit_says_where_it_was_measured(tree):
 
 
 @pytest.mark.usefixtures("step")
-def test_every_series_has_a_file_with_columns_of_one_length(tree):
+def test_series_columns_have_one_length(tree):
     made = files(tree)
     listed = {entry["name"]: entry["newest"] for entry in made["series-index"]["series"]}
     assert set(made) == {"commits", "series-index", *listed, *listed.values()}
@@ -112,7 +112,7 @@ def test_every_series_has_a_file_with_columns_of_one_length(tree):
 
 
 @pytest.mark.usefixtures("step")
-def test_series_says_what_its_measurements_say(tree):
+def test_series_are_the_measurements(tree):
     site = read(tree)
     key = key_of(site, *NATIVE)
     made, columns = whole(files(tree), series_name(key)), site.series(key)
@@ -127,7 +127,7 @@ def test_series_says_what_its_measurements_say(tree):
 
 
 @pytest.mark.parametrize(("step", "older"), [(64, 0), (2, 4), (5, 5), (1, 5)])
-def test_one_more_commit_leaves_the_series_own_files(tree, monkeypatch, step, older):
+def test_series_files_after_one_more_commit(tree, monkeypatch, step, older):
     monkeypatch.setattr(series_data, "STEP", step)
     monkeypatch.setattr(growth, "ALWAYS_ANEW", 4)  # with it, older adjusted times change
     monkeypatch.setattr(growth, "GROWTH", 2)
@@ -142,7 +142,7 @@ def test_one_more_commit_leaves_the_series_own_files(tree, monkeypatch, step, ol
     assert len(before) == len(after) == 14
 
 
-def test_file_name_is_of_the_whole_key_and_the_same_at_every_run(tree):
+def test_series_name_is_of_the_whole_key(tree):
     key = read(tree).keys[0]
     assert series_name(key) == "series-1a1cb34dfef53cd9"
     others = {series_name(dataclasses.replace(key, **{field.name: "x"})) for field in dataclasses.fields(key)}
@@ -190,7 +190,7 @@ def test_rounds_in_the_order_of_time(copied):
     assert rounds_of(copied, 1)["rounds"]["flags"] == ["contended", *[None] * 7]
 
 
-def test_rounds_have_everything_that_was_recorded(copied):
+def test_rounds_have_all_columns(copied):
     machine_records.add_gauges(copied, 0, on_gpu=True)
     rounds = rounds_of(copied)["rounds"]
     for column in ("core_gauge", "memory_gauge", "half_width", "waited", "effective", "steal", "switches", "setup"):
@@ -220,7 +220,7 @@ def test_rounds_of_another_method_do_not_count(copied):
     assert any("earlier timing method" in text for text in one["remarks"])
 
 
-def test_rounds_do_not_count_for_a_value_that_asv_stored_alone(copied):
+def test_rounds_of_a_value_from_asv_alone(copied):
     def double(data):
         row = data["results"][NATIVE[0]]
         row[0] = [value and 2 * value for value in row[0]]
@@ -231,7 +231,7 @@ def test_rounds_do_not_count_for_a_value_that_asv_stored_alone(copied):
     assert one["correlogram"] == []
 
 
-def test_single_round_has_neither_interval_nor_correlogram(copied):
+def test_rounds_of_a_single_one(copied):
     synthetic.write_commit(copied.results, copied.commits[0], 0, rounds=1)
     one = rounds_of(copied)
     assert (one["low"], one["high"], one["correlogram"]) == (None, None, [])
@@ -255,7 +255,7 @@ def test_newer_commit_changes_no_older_rounds(copied):
         assert changed == {f"rounds-{copied.commits[4][:8]}-0"}
 
 
-def test_other_work_of_a_benchmark_makes_its_rounds_anew(copied):
+def test_rounds_after_other_work(copied):
     before = {file.inputs for file in rounds_files(copied).values()}
 
     def double(listed):
@@ -265,7 +265,7 @@ def test_other_work_of_a_benchmark_makes_its_rounds_anew(copied):
     assert not before & {file.inputs for file in rounds_files(copied).values()}
 
 
-def test_fits_make_of_the_rounds_what_the_measurement_says(copied):
+def test_fits_give_the_adjusted_value(copied):
     for index in range(5):
         machine_records.add_gauges(copied, index)
     site = read(copied)
@@ -299,7 +299,7 @@ def samples(number=1000, seed=0):
     return [1e-3 * math.exp(rng.gauss(0, 0.02)) for _ in range(number)]
 
 
-def test_traces_are_of_the_series_of_their_names(tmp_path):
+def test_traces_of_a_series(tmp_path):
     machine_records.add_trace(tmp_path, samples())
     machine_records.add_trace(tmp_path, samples(seed=1), process="process-02")
     by_series, problems = measurement.traces(tmp_path)
@@ -321,7 +321,7 @@ def test_trace_short_or_constant(tmp_path, number):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1, "unit": "s", "seconds": [NaN]}'])
-def test_file_that_is_no_trace_is_named_on_the_page(copied, tmp_path, text):
+def test_trace_that_cannot_be_read(copied, tmp_path, text):
     tree = dataclasses.replace(copied, repository=tmp_path / "clone")
     git.Repo.clone_from(copied.repository, tree.repository)
     machine_records.add_trace(tree.repository, samples(20)).write_text(text)
@@ -337,12 +337,12 @@ def test_file_that_is_no_trace_is_named_on_the_page(copied, tmp_path, text):
         *({"device": "tpu"}, {"batch": 0}, {"batch": 10**400}),
     ],
 )
-def test_trace_with_an_unusable_field_is_named(tmp_path, change):
+def test_trace_with_an_unusable_field(tmp_path, change):
     machine_records.add_trace(tmp_path, samples(20), **change)
     assert [len(part) for part in measurement.traces(tmp_path)] == [0, 1]
 
 
-def test_without_traces_there_are_none(tmp_path):
+def test_traces_of_nothing(tmp_path):
     machine_records.add_trace(tmp_path, samples(20), name="started.json")  # a recording that ended before its first
     for folder in (tmp_path / "empty", tmp_path):
         assert measurement.traces(folder) == ({}, [])

@@ -112,7 +112,7 @@ def test_evidence_that_cannot_be_read(tree):
     assert "Not all of it could be read" in text and "not JSON" in text
 
 
-def test_hostile_text_in_every_field_is_text(tmp_path):
+def test_hostile_text_stays_text(tmp_path):
     evil = HOSTILE[0] + HOSTILE[1] + HOSTILE[2]
     tree = synthetic.build(tmp_path, messages=HOSTILE, author=AUTHOR)
     item, kept = evidenced.regression(tree)
@@ -172,7 +172,7 @@ def test_files_of_a_suspected_commit(tree):
 
 
 @pytest.mark.parametrize("unknown", [None, "2.9.0"])
-def test_of_several_torches_the_trend_is_the_one_measured_last(unknown):
+def test_trend_of_the_last_environment(unknown):
     """As texts, 2.13.0 comes before 2.9.0."""
     parts = dict.fromkeys(("machine", "case", "version"), "m")
     parts |= {"benchmark": "matmul.Cpu.time_hot", "implementation": "native"}

@@ -72,7 +72,7 @@ def test_verdict_without_any_time(tree):
     assert f'href="finding-{finding.id}.html"' in text and 'id="grid"' not in text
 
 
-def test_a_verdict_that_cannot_be_read_is_a_note(tree):
+def test_verdict_that_cannot_be_read(tree):
     path = last_night.write(tree.results, KeptVerdict(machine="m", when=WHEN, summary="", exit_status=0, measured=0))
     path.write_text("{")
     (note,) = home(tree).notes
@@ -92,7 +92,7 @@ def test_finding_suspect_is_not_coloured(tree):
     assert lines[0].commits[0].href == f"commit-{tree.commits[2][:8]}.html"
 
 
-def test_what_was_resolved_is_shown_for_a_while(tree):
+def test_resolved_findings_leave_after_a_month(tree):
     for name, days in (("lately", 29), ("long-ago", 31)):
         when = WHEN - timedelta(days=days)
         keep(tree, state=State.RESOLVED, id=name, decisions=decided(State.RESOLVED, when))
@@ -100,7 +100,7 @@ def test_what_was_resolved_is_shown_for_a_while(tree):
     assert [line["href"] for line in home(tree).findings.resolved[0]] == ["finding-lately.html"]
 
 
-def test_of_many_improvements_the_newest_are_listed_and_the_rest_counted(tree):
+def test_many_improvements_are_counted(tree):
     for number in range(13):
         when = WHEN + timedelta(hours=number)
         keep(tree, kind=Kind.IMPROVEMENT, id=f"better-{number}", decisions=decided(State.CONFIRMED, when))
@@ -108,7 +108,7 @@ def test_of_many_improvements_the_newest_are_listed_and_the_rest_counted(tree):
     assert (listed[0]["href"], len(listed), further) == ("finding-better-12.html", 10, "3 more")
 
 
-def test_a_range_names_its_ends_and_a_commit_without_a_result_its_author(tree):
+def test_range_names_its_ends(tree):
     with git.Repo(tree.repository) as repo:
         actor = git.Actor("Grace Hopper", "g@example.org")
         shas = [repo.index.commit(f"Unmeasured {n}", author=actor, committer=actor).hexsha for n in range(5)]
@@ -121,7 +121,7 @@ def test_a_range_names_its_ends_and_a_commit_without_a_result_its_author(tree):
     assert line.further == "first and last of 6 commits"
 
 
-def test_a_commit_that_the_clone_does_not_have_is_named_so(tree):
+def test_commit_not_in_the_clone(tree):
     keep(tree, commits=("d" * 40,))
     (line,) = home(tree).findings.open
     assert line.commits[0].subject == "(not in this clone)"
@@ -138,7 +138,7 @@ def test_span_ignores_a_tag_of_the_newest_commit(tree):
     ]
 
 
-def test_days_are_counted_from_when_a_commit_joined_the_history(tree):
+def test_span_counts_from_the_commit_date(tree):
     """The last but one was written on the second day, and waited: it is a day older than the last all the same."""
     with git.Repo(tree.repository) as repo:
         actor = git.Actor("Ada Lovelace", "somebody@example.org")
@@ -156,7 +156,7 @@ def test_days_are_counted_from_when_a_commit_joined_the_history(tree):
     assert next(date for _, _, date in grid.bases) == "2026-03-21"
 
 
-def test_what_ended_before_a_tag_has_not_changed_since(tree):
+def test_span_of_a_series_that_ended(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[3])
     for index in (3, 4):
@@ -168,7 +168,7 @@ def test_what_ended_before_a_tag_has_not_changed_since(tree):
     assert row_of(grid, "matmul", "eager").changes[3].tone == "same"
 
 
-def test_tag_not_measured(tree):
+def test_span_of_a_tag_not_measured(tree):
     with git.Repo(tree.repository) as repo:
         repo.create_tag("v1", ref=tree.commits[2])
     results_file(tree, 2).unlink()
@@ -176,7 +176,7 @@ def test_tag_not_measured(tree):
     assert (grid.spans[3].name, grid.spans[3].base.sha) == ("since v1", tree.commits[1])
 
 
-def test_a_row_that_is_compared_with_another_commit_says_with_which(tree):
+def test_row_against_another_commit(tree):
     make_na(tree, 3, "matmul.Cpu.time_hot", ["float32-256x256x256"], ("native",))
     (grid,) = home(tree).grids
     row = row_of(grid, "matmul", "native")
@@ -184,7 +184,7 @@ def test_a_row_that_is_compared_with_another_commit_says_with_which(tree):
     assert row_of(grid, "matmul", "eager").changes[0].marks == ()
 
 
-def test_a_test_case_that_is_new_does_not_hide_the_change_of_the_others(tree):
+def test_row_with_a_new_case(tree):
     for index in range(4):
         make_na(tree, index, "matmul.Cpu.time_hot", ["float32-256x256x256"], ("native",))
     (grid,) = home(tree).grids
@@ -193,7 +193,7 @@ def test_a_test_case_that_is_new_does_not_hide_the_change_of_the_others(tree):
     assert footnotes(grid, cell) == ["change of 1 of 2 test cases"]
 
 
-def test_without_benchmarks_json_there_are_no_rates_and_reasons(tree, monkeypatch):
+def test_row_without_benchmarks_json(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     (tree.results / "benchmarks.json").unlink()
     (grid,) = home(tree).grids
@@ -203,7 +203,7 @@ def test_without_benchmarks_json_there_are_no_rates_and_reasons(tree, monkeypatc
     assert footnotes(grid, row.efficiency)[0].startswith("no efficiency: benchmarks.json")
 
 
-def test_thin_data_has_a_footnote(tree):
+def test_row_of_thin_data(tree):
     synthetic.write_commit(tree.results, tree.commits[4], 4, rounds=3)
     (grid,) = home(tree).grids
     assert footnotes(grid, row_of(grid, "matmul", "native").rate) == ["need 8 rounds, have 3"]
@@ -221,7 +221,7 @@ def test_row_that_failed(tree):
     assert footnotes(grid, row.rate)[0].startswith("failed: the commit did not build")
 
 
-def test_a_machine_that_is_quiet_for_a_week_is_named(tree):
+def test_silent_machine(tree):
     folder = tree.results / "bench-2"
     synthetic.write_json(folder / "machine.json", synthetic.machine_json("bench-2"))
     path = synthetic.write_commit(tree.results, tree.commits[0], 0, machine="bench-2", telemetry=False)
@@ -233,7 +233,7 @@ def test_a_machine_that_is_quiet_for_a_week_is_named(tree):
     assert home(tree).silence == (stale, vanished, "")
 
 
-def test_a_series_that_no_longer_applies_is_named_until_a_finding_says_so(tree):
+def test_silent_series(tree):
     make_na(tree, 4, "matmul.Cpu.time_hot", ["float32-512x512x512"], ("native",))
     say_why(tree, 4, ["native", "float32-512x512x512"], benchmark="matmul.Cpu.time_hot", skipped=True)
     _, (text,), _ = home(tree).silence
@@ -278,7 +278,7 @@ def test_one_gpu_with_another_power_limit(tree):
     assert home(tree).notes == []
 
 
-def test_results_of_another_project_are_one_clear_line(tree):
+def test_results_of_another_project(tree):
     for path in tree.results.rglob("*.json"):
         path.write_text(path.read_text().replace(".Cpu.time_hot", ".suite.time_foo"))
     page = home(tree)
@@ -294,7 +294,7 @@ def test_note_of_a_deleted_benchmark(tree):
     assert any("matmul.Cpu.time_hot is no longer in benchmarks.json" in note for note in page.notes)
 
 
-def test_its_data_are_numbers(tree, monkeypatch):
+def test_home_data(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     keep(tree)
     keep_verdict(tree)
@@ -309,7 +309,7 @@ def test_its_data_are_numbers(tree, monkeypatch):
     assert (value["verdicts"][0]["when"], value["findings"][0]["culprit"]) == (WHEN.isoformat(), tree.commits[2])
 
 
-def test_fifty_kernels_by_four_by_three_machines_stay_below_a_megabyte(tree, monkeypatch):
+def test_large_home_page_is_small(tree, monkeypatch):
     monkeypatch.setattr(model.Site, "roofs", lambda *_: ROOFS)
     page = home_page.page(read(tree))
     (grid,) = page["grids"]
@@ -362,14 +362,14 @@ def test_row_not_measured_at_the_newest_commit(tree):
     assert (native.text, footnotes(grid, native)) == ("12.5 GFLOPS", [f"measured last at {tree.commits[3][:8]}"])
 
 
-def test_the_home_page_counts_what_it_does_not_list(tree, monkeypatch):
+def test_older_commits_are_counted(tree, monkeypatch):
     monkeypatch.setattr(home_page, "RECENT", 3)
     page = home(tree)
     assert len(page.commits) == 3
     assert page.further == "2 older commits on the kernels' pages"
 
 
-def test_what_was_never_asked_for_takes_no_room(tree):
+def test_never_measured_has_no_row(tree):
     """Cases of another tier and devices that the machine lacks are n/a in every results file."""
     for index in range(5):
         make_na(tree, index, "matmul.Cpu.time_hot", list(synthetic.CASES["matmul.Cpu.time_hot"]))
@@ -390,7 +390,7 @@ def test_memory_that_asv_wrote_in_bytes(tree, ram, shown):
     assert dict(home(tree).grids[0].place.details)["memory"] == shown
 
 
-def test_changes_over_days_are_those_of_the_newest_value_that_old(tree):
+def test_spans_against_one_by_one(tree):
     make_ragged(tree)
     found = read(tree)
     when = home_grid.dates(found)

@@ -26,7 +26,7 @@ def units_of(texts):
 
 
 @pytest.mark.parametrize("dtype", [*EPSILON, "tf32", "int8", "uint8", "int32"])
-def test_what_counts_as_an_operation_of_integers(dtype):
+def test_operation_of_a_dtype(dtype):
     is_integer = "int" in dtype
     assert operation(dtype) == ("OP" if is_integer else "FLOP")
     assert units.rate_unit(dtype) == units.rate_units([dtype]) == ("GOPS" if is_integer else "GFLOPS")
@@ -34,7 +34,7 @@ def test_what_counts_as_an_operation_of_integers(dtype):
 
 
 @pytest.mark.parametrize("name", ["commit-*.html", "roofline.html"])
-def test_in_the_rows_of_tables(integer_site, name):
+def test_units_in_tables(integer_site, name):
     rows = [row for path in integer_site[1].glob(name) for row in ROW.findall(path.read_text())]
     assert units_of(row for row in rows if INTEGERS in row) == {"GOPS"}
     assert units_of(row for row in rows if "float32-" in row) == {"GFLOPS"}
@@ -42,13 +42,13 @@ def test_in_the_rows_of_tables(integer_site, name):
     assert ("FLOP/B" in "".join(intensities), " OP/B" in "".join(intensities)) == (False, name == "roofline.html")
 
 
-def test_in_the_tables_of_a_kernel(integer_site):
+def test_units_on_a_kernels_page(integer_site):
     _, floats, integers = (integer_site[1] / "kernel-matmul-Cpu.html").read_text().split('<div class="card case"')
     assert (FLOATS in floats, INTEGERS in integers) == (True, True)
     assert (units_of(ROW.findall(floats)), units_of(ROW.findall(integers))) == ({"GFLOPS"}, {"GOPS"})
 
 
-def test_in_what_a_kernels_chart_offers_and_draws(integer_site):
+def test_units_of_a_kernels_chart(integer_site):
     page = (integer_site[1] / "kernel-matmul-Cpu.html").read_text()
     assert '<option value="GFLOPS" data-axis="GFLOPS (GOPS for int8)">GFLOPS (GOPS for int8)</option>' in page
     data = json.loads((integer_site[1] / "data" / "kernel-matmul-Cpu.json").read_text())
@@ -57,7 +57,7 @@ def test_in_what_a_kernels_chart_offers_and_draws(integer_site):
 
 
 @pytest.mark.parametrize("name", ["series-index", "roofline-0-Cpu", "rounds-*"])
-def test_in_what_scripts_make_of_data(integer_site, name):
+def test_units_in_data(integer_site, name):
     (path, *_) = (integer_site[1] / "data").glob(f"{name}.json")
     series = json.loads(path.read_text())["series"]
     counted = {(item["case"], item["operation"]) for item in (series if isinstance(series, list) else series.values())}
@@ -65,7 +65,7 @@ def test_in_what_scripts_make_of_data(integer_site, name):
     assert {operation for each, operation in counted if each != INTEGERS} == {"FLOP"}
 
 
-def test_in_the_mean_of_both_kinds(integer_site):
+def test_units_of_a_mixed_mean(integer_site):
     (grid,) = home(integer_site[0]).grids
     mixed, plain = row_of(grid, "matmul", "native"), row_of(grid, "add_mul_exp", "native")
     assert units_of([mixed.rate.text, mixed.sparkline]) == {"GOPS"}
@@ -73,7 +73,7 @@ def test_in_the_mean_of_both_kinds(integer_site):
     assert f"operations of integers: {INTEGERS}" in footnotes(grid, mixed.rate)
 
 
-def test_on_a_badge(integer_site):
+def test_units_on_a_badge(integer_site):
     assert units_of([(integer_site[1] / "badge-matmul-Cpu.svg").read_text()]) == {"GOPS"}
     assert units_of([(integer_site[1] / "badge-add_mul_exp-Cpu.svg").read_text()]) == {"GFLOPS"}
 
@@ -86,12 +86,12 @@ def test_on_a_badge(integer_site):
         (["int8"], "OP per byte", "GOPS"),
     ],
 )
-def test_on_the_axes_of_a_roofline(dtypes, x, y):
+def test_units_on_roofline_axes(dtypes, x, y):
     plot = roofline_plot.axes([0.25], [1e9], Roofs(levels=(), peaks={}), {dtypes[0]: 1e12}, dtypes)
     assert (plot.xaxis[0].axis_label, plot.yaxis[0].axis_label) == (f"arithmetic intensity, {x}", f"rate, {y}")
 
 
-def test_of_a_machines_ceilings():
+def test_units_of_ceilings():
     assert peaks_table.value(1.2e15, "FLOP/s", "peak_int8") == "1,200,000 GOPS"
     assert peaks_table.value(1.2e13, "FLOP/s", "peak_float32") == "12,000 GFLOPS"
 
@@ -104,13 +104,13 @@ FLOAT32 = case("float32-1M", 10**6, timed("native", 1e-3), problem="product")
     ("cases", "head", "legend"),
     [([INT8], "GOPS", False), ([FLOAT32], "GFLOPS", False), ([FLOAT32, INT8], "GFLOPS/GOPS", True)],
 )
-def test_over_the_column_of_a_comparison(cases, head, legend):
+def test_units_over_a_comparison(cases, head, legend):
     text = table.table(comparison(*cases), 100)
     (heads,) = (line.split() for line in text.splitlines() if line.startswith("case "))
     assert (head in heads, "GOPS: for integers" in text) == (True, legend)
 
 
-def test_in_what_a_comparison_is_integers_as():
+def test_units_in_exports_of_a_comparison():
     lines = as_markdown(comparison(FLOAT32, INT8)).splitlines()
     assert units_of(line for line in lines if "`int8-1M`" in line) == {"GOPS"}
     assert units_of(line for line in lines if "`float32-1M`" in line) == {"GFLOPS"}

@@ -28,7 +28,7 @@ def session(began, **facts):
     return SessionFacts(began=began, facts=nights.FACTS | facts)
 
 
-def test_a_mark_stands_at_the_first_measured_commit_that_is_not_before_it():
+def test_mark_moves_to_a_measured_commit():
     assert EVERY_THIRD(0) == LINE[0]
     assert EVERY_THIRD(1) == LINE[3]
     assert EVERY_THIRD(3) == LINE[3]
@@ -36,7 +36,7 @@ def test_a_mark_stands_at_the_first_measured_commit_that_is_not_before_it():
     assert kernel_chart.measured_line(["elsewhere"], ORDER)(0) is None
 
 
-def test_a_change_point_is_in_words_of_speed():
+def test_change_point_in_words_of_speed():
     series = test_change_points.series(stepped(-7.0, -6.8))
     line = [f"{index:040x}" for index in range(80)]
     (mark,) = kernel_chart.change_marks(series, change_points.of(series), line)
@@ -52,7 +52,7 @@ def test_a_change_point_is_in_words_of_speed():
     assert float(low.partition("x")[0]) <= float(mark["text"].partition("x")[0]) <= float(high.partition("x")[0])
 
 
-def test_tags_move_to_what_was_measured_of_them_and_long_names_are_cut():
+def test_tag_marks():
     found = kernel_chart.tag_marks({LINE[7]: ("v2", "t" * 99), LINE[1]: ("v1",), "beside": ("v0",)}, ORDER, EVERY_THIRD)
     assert [(mark["commit"], mark["label"]) for mark in found[:1]] == [(LINE[3], "v1")]
     assert {mark["commit"] for mark in found[1:]} == {LINE[9]}
@@ -81,7 +81,7 @@ def marks_of(*known, keys=(KEY,), sessions=(), line=None):
     return kernel_chart.finding_marks(known, keys, places, ORDER, line)
 
 
-def test_a_finding_stands_at_its_newest_candidate_with_state_and_link():
+def test_finding_at_its_newest_candidate():
     known = nights.finding(commits=LINE[30:33])
     (mark,) = marks_of(known)
     assert mark["commit"] == LINE[32]
@@ -102,7 +102,7 @@ def test_finding_of_other_series_or_commits():
     assert marks_of(nights.finding(commits=("e" * 40,))) == []
 
 
-def test_an_environment_stands_at_the_first_commit_of_its_session():
+def test_environment_finding_at_its_session():
     when = datetime.fromtimestamp(1000, UTC)
     known = nights.finding(kind=Kind.ENVIRONMENT, state=State.ENVIRONMENT, commits=(), found=when)
     sessions = [
@@ -118,6 +118,6 @@ def test_an_environment_stands_at_the_first_commit_of_its_session():
     assert marks_of(known, sessions=[]) == []
 
 
-def test_marks_of_a_series_without_a_measured_entry_are_none():
+def test_change_marks_of_nothing_measured():
     nothing = test_change_points.series(np.full(3, -7.0), missing=range(3))
     assert kernel_chart.change_marks(nothing, change_points.of(nothing), LINE) == []

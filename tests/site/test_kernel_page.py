@@ -70,7 +70,7 @@ def made(long):
 
 
 @pytest.mark.parametrize(("tables", "rows"), [(0, 50), (1, 50), (2, 25), (3, 16), (10, 5), (25, 5), (999, 5)])
-def test_a_page_holds_less_of_each_table_the_more_it_has(tables, rows):
+def test_rows_of_many_tables(tables, rows):
     assert kernel_page.limit(tables) == rows
 
 
@@ -90,7 +90,7 @@ def change_and_tone(point):
 
 
 @pytest.mark.parametrize("nearby", [0, 1, 16])
-def test_changes_of_the_newest_are_those_of_the_whole_trend(tree, monkeypatch, nearby):
+def test_changes_are_those_of_the_trend(tree, monkeypatch, nearby):
     monkeypatch.setattr(kernel_page, "_BEFORE", nearby)
     found = model.read(tree.results, tree.repository)
     trends = everything(tree).trends
@@ -125,7 +125,7 @@ def test_data_names_commits_of_the_line(long, made):
     assert all(set(finding["series"]) <= known for finding in data["findings"])
 
 
-def test_of_two_versions_of_errors_the_newest_counts(long):
+def test_errors_of_the_newest_version(long):
     errors = dict(long.tracked)
     key = next(iter(errors))
     old = dataclasses.replace(key, version="0")
@@ -137,7 +137,7 @@ def test_of_two_versions_of_errors_the_newest_counts(long):
     assert kernel_chart.errors_of(asked, key.benchmark, set()) == {}
 
 
-def test_a_page_is_made_from_what_its_inputs_say(tree):
+def test_page_follows_from_its_inputs(tree):
     """Whatever changes a page or its data changes its inputs, and what does not leaves them."""
 
     def inputs():
@@ -168,7 +168,7 @@ def test_a_page_is_made_from_what_its_inputs_say(tree):
 
 
 @pytest.mark.parametrize("most", [1, 2, 128])
-def test_the_pages_are_made_in_few_parts_which_have_them_all(tmp_path, monkeypatch, most):
+def test_pages_are_made_in_parts(tmp_path, monkeypatch, most):
     shape = large_tree.Shape(commits=3, series=120)
     large_tree.build(tmp_path, shape)
     found = model.read(tmp_path / "results", tmp_path / "repository")
@@ -200,7 +200,7 @@ def value(conversion, seconds):
 
 
 @given(flop=positive, moved=positive, seconds=st.floats(1e-9, 1e3), dram=positive, peak=positive)
-def test_every_conversion_gives_what_its_formula_gives(flop, moved, seconds, dram, peak):
+def test_quantities_follow_their_formula(flop, moved, seconds, dram, peak):
     roofs = Roofs(levels=(CACHE, Level(name="DRAM", size=None, bandwidth=dram)), peaks={"float32": peak})
     found = kernel_chart.of_work(flop, moved, Choice(roofs=roofs), "float32-1M")
     item = Measurement(key=key(), commit="c", outcome=Outcome.MEASURED, seconds=seconds, flop=flop, bytes_moved=moved)
@@ -214,7 +214,7 @@ def test_every_conversion_gives_what_its_formula_gives(flop, moved, seconds, dra
         assert value(found[GIGABYTES], seconds) == pytest.approx(item.gigabytes)
 
 
-def test_what_is_not_known_is_not_offered():
+def test_quantities_of_what_is_known():
     assert set(kernel_chart.of_work(None, None, Choice(roofs=None), "float32-1M")) == {TIME}
     without_dram = Roofs(levels=(), peaks={"float32": 1e11})
     assert set(kernel_chart.of_work(2e9, 1e6, Choice(roofs=without_dram), "float32-1M")) == {
@@ -227,20 +227,20 @@ def test_what_is_not_known_is_not_offered():
     assert kernel_chart.roof(2e9, None, no_peak, "float32-1M") is None
 
 
-def test_what_roofs_tell_leaves_out_the_commits_that_they_are_not_of():
+def test_quantities_of_commits_without_roofs():
     choice = Choice(roofs=Roofs(levels=(DRAM,), peaks={"float32": 1e11}), apart=frozenset({"b", "a"}))
     found = kernel_chart.of_work(2e9, 1e9, choice, "float32-1M")
     assert {name for name, rule in found.items() if rule.get("apart") == ["a", "b"]} == {EFFICIENCY, BENEFIT}
 
 
-def test_the_roof_says_what_binds():
+def test_roof_that_binds():
     roofs = Roofs(levels=(DRAM,), peaks={"float32": 100e9})
     assert kernel_chart.roof(30e6, 120e6, roofs, "float32-1M")["text"] == "DRAM"
     assert kernel_chart.roof(30e9, 120e6, roofs, "float32-1M")["text"] == "peak float32"
     assert kernel_chart.roof(30e6, 120e6, roofs, "float32-1M")["seconds"] == pytest.approx(6e-3)
 
 
-def test_ratios_are_to_the_same_place_and_test_case():
+def test_ratios_to_the_same_machine_and_case():
     hot, cold = "matmul.Cpu.time_hot", "matmul.Cpu.time_cold"
     keys = [
         key(hot, "eager"),
@@ -285,7 +285,7 @@ def test_figures_where_they_changed():
     assert (code["commit"], code["value"]) == (["c"], [14534])
 
 
-def test_there_are_words_for_every_figure():
+def test_figures_have_words():
     assert set(kernel_page.FIGURES) == {f"track_{name}" for names in cases.FIGURES.values() for name in names}
 
 
@@ -326,7 +326,7 @@ def versions_of(repository, measured=None):
     return kernel_page.source_versions(folder, "matmul", changed, shas if measured is None else measured, order)
 
 
-def test_every_kernel_has_the_commits_that_git_says_of_its_folder(repository):
+def test_source_changes_are_gits(repository):
     """Also of a merge, of a name that git would quote, and where a user's settings leave out what the root brought."""
     folder, _ = repository
     with git.Repo(folder) as repo:
@@ -368,7 +368,7 @@ def test_source_of_an_unknown_kernel(repository):
     assert list(kernel_page.source_files("gone", ())) == []
 
 
-def test_a_kernel_that_was_removed_shows_what_it_was(repository):
+def test_source_of_a_removed_kernel(repository):
     folder, shas = repository
     with git.Repo(folder) as repo:
         repo.git.rm("-r", "kernels/matmul")
@@ -387,7 +387,7 @@ def test_source_that_is_no_text(repository):
     assert [*files] == ["matmul.cu", "matmul.cpp", "tiles.h", "__init__.py"]  # and no notes.txt
 
 
-def test_the_data_file_holds_each_text_once(repository):
+def test_source_data_has_each_text_once(repository):
     (made,) = kernel_page.source_files("matmul", versions_of(repository))
     assert made.name == "source-matmul"
     assert len(made.value["texts"]) == len(set(made.value["texts"])) == 5
@@ -396,7 +396,7 @@ def test_the_data_file_holds_each_text_once(repository):
     assert last["commit"] == repository[1][3]
 
 
-def test_a_damaged_repository_is_one_line_that_says_what_to_do(repository):
+def test_source_of_a_damaged_repository(repository):
     folder, shas = repository
     with git.Repo(folder) as repo:
         blob = (repo.commit(shas[3]).tree / "kernels/matmul/matmul.cu").hexsha

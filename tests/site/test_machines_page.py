@@ -53,7 +53,7 @@ def ceiling(machine, title):
     return columns
 
 
-def test_a_ceiling_that_moved_by_over_five_percent_is_named(whole):
+def test_ceiling_that_moved(whole):
     machine, _, _ = whole
     roof, newest, change, chart = ceiling(machine, "peak float32")
     assert ("moved" in change, change.striptags(), newest) == (True, "-11.6% moved", "80.0 GFLOPS")
@@ -67,7 +67,7 @@ def test_a_ceiling_that_moved_by_over_five_percent_is_named(whole):
     assert values[1:] == ["91.0 GFLOPS", "90.0 GFLOPS"]
 
 
-def test_the_data_hold_every_session_in_base_units(whole):
+def test_machine_data_of_every_session(whole):
     _, data, commits = whole
     (entry,) = data["machines"]
     cpu = entry["devices"]["Cpu"]
@@ -78,12 +78,12 @@ def test_the_data_hold_every_session_in_base_units(whole):
     assert list(entry["devices"]) == ["Cpu"]
 
 
-def test_without_ceilings_it_says_how_to_get_some(tree):
+def test_machine_without_ceilings(tree):
     text = rendered(page_of(machines, tree))
     assert "kv peaks" in text and "make track" in text
 
 
-def test_peaks_of_the_machine_that_makes_the_page_count(tmp_path, monkeypatch):
+def test_peaks_of_this_machine(tmp_path, monkeypatch):
     from kernel_velocity.roofline import ceilings
     from tests.harness.test_device_figures import a_machine, document
 
@@ -129,7 +129,7 @@ def test_same_hardware_under_another_name(tree):
     assert "same hardware" not in remarks(tree)
 
 
-def test_many_sessions_are_listed_newest_first_up_to_a_limit(tree, monkeypatch):
+def test_many_sessions_are_counted(tree, monkeypatch):
     add_sessions(tree)
     monkeypatch.setattr(machines, "LISTED", 2)
     device = section(tree).devices[0]
@@ -138,7 +138,7 @@ def test_many_sessions_are_listed_newest_first_up_to_a_limit(tree, monkeypatch):
 
 
 @pytest.mark.parametrize("when", [1e300, -1e300])
-def test_a_time_that_no_calendar_has(tree, when):
+def test_session_of_no_calendar_time(tree, when):
     machine_records.add_ceilings(tree, 0, began=when / 1000)
     assert section(tree).devices[0].sessions.rows[0][0] == "at no known time"
 
@@ -169,7 +169,7 @@ def row(section, kernel="add_mul_exp", implementation="native", case="float32-5M
     return found
 
 
-def test_warnings_are_footnotes_that_rows_share(tree):
+def test_roofline_warnings_are_footnotes(tree):
     machine_records.add_ceilings(tree, 0, peak_float32=1e9)
     (section,) = rooflines(tree)[0]
     marked = {each.marks for each in section.rows if each.marks}
@@ -203,7 +203,7 @@ def test_roofline_of_unknown_amounts(tree):
     assert all(each["flop"] is None or each["bytes"] is None for each in files[section.data]["series"])
 
 
-def test_a_peak_that_was_not_measured_is_said(tree):
+def test_roofline_without_a_peak(tree):
     machine_records.add_ceilings(tree, 0, peak_float32=None)
     (section,), _ = rooflines(tree)
     assert row(section, "matmul", "native", "float32-512x512x512").bound == "memory"
@@ -214,7 +214,7 @@ def test_a_peak_that_was_not_measured_is_said(tree):
 
 
 @pytest.mark.parametrize("environment", ["host-py3.11-torch2.13.0+cpu", "e" * 127, "e" * 128, "\N{ROCKET}" * 200])
-def test_files_are_named_as_asv_names_them(environment):
+def test_file_names_are_asvs(environment):
     from asv.results import get_filename
 
     assert get_filename("m", "c" * 40, environment) == f"m/{lines.stem('c' * 40, environment)}.json"

@@ -48,7 +48,7 @@ def only(monkeypatch):
     return chosen
 
 
-def test_site_has_a_page_for_every_kernel_and_commit(tree):
+def test_pages_of_kernels_and_commits(tree):
     summary, out = write(tree)
     wanted = [*ALWAYS, "kernel-add_mul_exp-Cpu.html", "kernel-matmul-Cpu.html"]
     assert pages(out) == sorted(wanted + [f"commit-{sha[:8]}.html" for sha in tree.commits])
@@ -62,7 +62,7 @@ def test_site_has_a_page_for_every_kernel_and_commit(tree):
         assert "http" not in text and "url(" not in text, path.name
 
 
-def test_navigation_marks_the_page_and_the_one_above_it(tree):
+def test_navigation_marks_the_page(tree):
     keep(tree, id="slow")
     _, out = write(tree)
     marked = {"index.html": ("page", "index"), "finding-slow.html": ("true", "findings")}
@@ -74,7 +74,7 @@ def test_navigation_marks_the_page_and_the_one_above_it(tree):
         assert current == ([wanted[::-1]] if wanted else []), name
 
 
-def test_tracked_errors_change_no_page_but_their_kernels(tree):
+def test_tracked_errors_are_on_their_kernel(tree):
     """track_max_error: a value, n/a and failed. Zero, which no time is."""
     _, before = write(tree, "before")
     name = "matmul.Cpu.track_max_error"
@@ -123,7 +123,7 @@ def test_leftovers_of_killed_reports(tree, only):
     assert [folder.exists() for folder in (dead, busy, mine)] == [False, True, True]
 
 
-def test_what_people_type_stays_text(tmp_path):
+def test_hostile_text_stays_text(tmp_path):
     """Commit messages, authors, machines, test cases: no page has an element or attribute that it has not usually."""
     plain = synthetic.build(tmp_path / "plain")
     _, out = write(plain)
@@ -148,7 +148,7 @@ def test_what_people_type_stays_text(tmp_path):
     assert HOSTILE[0].partition("\n\n")[2] in first and "<b>{{5M}}</b>" in first
 
 
-def test_no_results_at_all_are_a_site_too(tree):
+def test_site_without_results(tree):
     shutil.rmtree(tree.results)
     tree.results.mkdir()
     (tree.results / "README.md").write_text("what lies here")
@@ -157,7 +157,7 @@ def test_no_results_at_all_are_a_site_too(tree):
     assert (summary.series, summary.notes) == (0, ())
 
 
-def test_results_of_a_missing_commit_are_a_note(tree):
+def test_note_of_a_missing_commit(tree):
     path = synthetic.write_commit(tree.results, "d" * 40, 1)
     summary, out = write(tree)
     assert summary.notes == ("results of commits that the repository does not have are kept, not shown: dddddddd",)
@@ -166,7 +166,7 @@ def test_results_of_a_missing_commit_are_a_note(tree):
     assert "commit-dddddddd.html" not in pages(out)
 
 
-def test_shallow_clone_is_a_note(tree, tmp_path):
+def test_note_of_a_shallow_clone(tree, tmp_path):
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", "--depth", "3", tree.repository.as_uri(), str(clone)], check=True)
     summary = report.write_site(results=tree.results, repository=clone, out=tmp_path / "site")
@@ -203,7 +203,7 @@ def test_command_prints_notes_and_the_page(tree):
         ({"colour": "red"}, "error: unrecognized arguments: --colour red", None),
     ],
 )
-def test_what_cannot_work_is_one_line_and_status_2(tree, tmp_path, change, complaint, error):
+def test_usage_error_is_one_line(tree, tmp_path, change, complaint, error):
     here = {name: text.replace("{empty}", str(tmp_path)) for name, text in change.items()}
     status, out, err = run(*arguments(tree, **here))
     assert (status, out) == (2, "")
@@ -222,7 +222,7 @@ def test_what_cannot_work_is_one_line_and_status_2(tree, tmp_path, change, compl
         *(("0", text) for text in (b"\xff\xfe{", b'{"version": "x"}', b"\x00")),
     ],
 )
-def test_no_file_can_take_the_site_down(tree, name, text):
+def test_damaged_file_is_a_note(tree, name, text):
     path = tree.results / synthetic.MACHINE / name if name != "0" else results_file(tree, 0)
     path.write_bytes(text)
     summary, _ = write(tree)
@@ -231,7 +231,7 @@ def test_no_file_can_take_the_site_down(tree, name, text):
     assert all(path.name in note and "\n" not in note for note in summary.notes)
 
 
-def test_readme_documents_every_data_file(whole_tree, tmp_path):
+def test_readme_documents_data_files(whole_tree, tmp_path):
     patterns = re.findall(r"`([a-z]+(?:-[a-zA-Z0-9<> -]*)?)`", README.read_text(encoding="utf-8"))
     known = [re.compile(re.sub("<[^>]*>", ".+", pattern)) for pattern in patterns]
     report.write_site(results=whole_tree.results, repository=whole_tree.repository, out=tmp_path)
@@ -277,7 +277,7 @@ def forget_telemetry(tree):
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 1, 3, 0, 2)])
 @pytest.mark.parametrize("telemetry", [True, False])
-def test_site_is_the_same_in_whatever_order_commits_arrive(tree, only, order, telemetry):
+def test_update_in_any_order(tree, only, order, telemetry):
     only(home.build, commit.build)
     if not telemetry:
         forget_telemetry(tree)
@@ -290,7 +290,7 @@ def test_site_is_the_same_in_whatever_order_commits_arrive(tree, only, order, te
     check_as_from_nothing(tree)
 
 
-def test_site_is_as_from_nothing_whatever_changes(tree, only):
+def test_update_is_as_from_nothing(tree, only):
     only(home.build, commit.build)
     site_of(tree, "site", "cache")
     edit(results_file(tree, 1), measure_again)
@@ -305,7 +305,7 @@ def test_site_is_as_from_nothing_whatever_changes(tree, only):
     check_as_from_nothing(tree)
 
 
-def test_neighbour_changes_a_commits_page_and_not_its_data(tree, only):
+def test_update_of_a_neighbour(tree, only):
     only(home.build, commit.build)
     forget_telemetry(tree)
     newest = results_file(tree, 4)
@@ -319,7 +319,7 @@ def test_neighbour_changes_a_commits_page_and_not_its_data(tree, only):
     assert not changed & {f"data/commit-{sha[:12]}.json" for sha in itertools.islice(tree.commits, 4)}
 
 
-def test_one_more_commit_makes_and_writes_what_it_touches(tmp_path, only):
+def test_update_writes_what_changed(tmp_path, only):
     """Counts, not times: of 40 series in two benchmarks, the new commit measured one benchmark."""
     only(series_data.build)
     shape = large_tree.Shape(commits=8, series=40)

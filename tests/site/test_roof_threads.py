@@ -16,7 +16,7 @@ BOTH = tuple(
 )
 
 
-def test_ceilings_of_other_threads_move_no_efficiency(tree, monkeypatch):
+def test_efficiency_is_of_its_threads(tree, monkeypatch):
     """Once, ceilings of 8 threads, measured last, were the roofs of every timing by one."""
     monkeypatch.setattr(kept_ceilings, "known", lambda *_: BOTH)
     for index in range(5):
@@ -42,7 +42,7 @@ def mixed(tree, monkeypatch):
     return tree, model.read(tree.results, tree.repository)
 
 
-def test_rows_of_the_roofline_page_use_their_threads(mixed):
+def test_roofline_rows_use_their_threads(mixed):
     tree, found = mixed
     data, page = roofline.build(found)
     rows = {row["kernel"]: row for row in page.context["sections"][0]["rows"]}
@@ -51,7 +51,7 @@ def test_rows_of_the_roofline_page_use_their_threads(mixed):
     assert apart == {"matmul, hot": sorted(tree.commits[:4]), "add_mul_exp, hot": [tree.commits[4]]}
 
 
-def test_a_kernels_efficiency_is_none_where_it_was_measured_with_other_threads(mixed):
+def test_no_efficiency_of_other_threads(mixed):
     tree, found = mixed
     keys = [key for key in found.keys if key.benchmark.startswith("matmul")]
     one, *_ = kernel_chart.chart(found, "matmul", "Cpu", keys).series.values()

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_velocity import units
 from kernel_velocity.results.measurement import OUTCOMES, Measurement, Outcome, SeriesKey
 from kernel_velocity.site import text
 from kernel_velocity.site.charts import svg
@@ -64,7 +63,7 @@ def test_footnotes_are_numbered_in_order_of_use():
     assert notes.texts == ("thin", "noisy", "new")
 
 
-def test_footnotes_that_differ_in_counts_of_rounds_are_one():
+def test_footnotes_join_counts_of_rounds():
     notes = text.Footnotes()
     first = notes.marks(("contended in 3 of 8 rounds (busy)", "need 7 rounds, have 2", "driver 3 of 8"))
     assert first == (1, 2, 3)
@@ -82,15 +81,6 @@ def test_kernel_link_holds_the_choice(name):
     assert text.kernel_href("matmul", "Cpu") == "kernel-matmul-Cpu.html"
 
 
-@pytest.mark.parametrize("edge", [1.0, 9.99, 9.995, 10.0, 99.9, 99.95, 100.0, 999.0, 999.5, 1000.0])
-def test_significant_digits_on_both_sides_of_an_edge(edge):
-    """The shorter way of formatting ends where rounding may carry into a further digit."""
-    for value in (np.nextafter(edge, 0), edge, np.nextafter(edge, np.inf)):
-        rounded = float(f"{value:.2e}")
-        decimals = max(2 - int(np.floor(np.log10(rounded))), 0)
-        assert units.significant(float(value)) == f"{value:,.{decimals}f}"
-
-
 # ---- small figures -------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +93,7 @@ def history(values, level=None):
     return svg.history(values, marked=[False] * len(values), level=level, label="a")
 
 
-def test_history_has_the_highest_above_and_the_newest_at_the_right():
+def test_history_newest_at_the_right():
     heights = numbers(history([1.0, 3.0, 2.0]), "cy")
     assert heights[1] < heights[2] < heights[0]  # of an SVG, y grows downwards
     assert numbers(history([1.0, 3.0, 2.0]), "cx") == [5, 110, 215]
@@ -146,7 +136,7 @@ def test_sparkline_of_many_commits_shows_the_newest():
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
-def test_ticks_are_round_numbers_between_the_ends(low, width):
+def test_ticks_lie_between_the_ends(low, width):
     found = svg.ticks(low, low + width)
     assert len(found) <= 6
     assert all(low - 1e-6 * width <= value <= low + width * (1 + 1e-6) for value in found)

@@ -88,7 +88,7 @@ def test_data_is_json_and_a_script(out):
         json_bytes({"a": object()})
 
 
-def test_stale_files_are_removed_and_others_are_not(out):
+def test_stale_files_are_removed(out):
     write(out, page(), page(name="old.html"), DataFile(name="old", value=1))
     (out / "mine.html").write_text("mine")
     write(out, page())
@@ -96,7 +96,7 @@ def test_stale_files_are_removed_and_others_are_not(out):
 
 
 @pytest.mark.parametrize("count", range(8))
-def test_crash_while_moving_is_mended_by_the_next_run(out, monkeypatch, count):
+def test_crash_while_moving_is_mended(out, monkeypatch, count):
     old = [page(text="old", inputs="a"), page(name="gone.html"), DataFile(name="d", value=1, inputs="a")]
     new = [page(text="new", inputs="b"), page(name="more.html", inputs="b"), DataFile(name="d", value=2, inputs="b")]
     write(out, *old)
@@ -131,20 +131,20 @@ def test_crash_while_moving_is_mended_by_the_next_run(out, monkeypatch, count):
 
 
 @pytest.mark.parametrize("entry", ["7", "[1]", '["1", 2, 3]', "{}", '[1, "d"]'])
-def test_file_of_an_unusable_entry_is_written_again(out, entry):
+def test_unusable_entry_is_written_again(out, entry):
     write(out, page())
     (out / MANIFEST).write_text(f'{{"format": 2, "files": {{"index.html": {entry}}}}}')
     assert write(out, page())[0] == ["index.html"]
 
 
 @pytest.mark.parametrize("text", ["{", "7", "[1]", '{"files": []}', "{}", '"a"'])
-def test_damaged_manifest_is_an_error_that_says_what_to_do(out, text):
+def test_damaged_manifest_is_an_error(out, text):
     (out / MANIFEST).write_text(text)
     with pytest.raises(ResultsError, match=r"site.json: .*remove the folder"):
         write(out, page())
 
 
-def test_files_outside_of_the_site_are_left_alone(out):
+def test_files_outside_are_left_alone(out):
     (out.parent / "elsewhere").mkdir()
     (out.parent / "elsewhere/victim.html").write_text("alive")
     (out / "link").symlink_to(out.parent / "elsewhere")
