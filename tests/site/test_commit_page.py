@@ -4,6 +4,7 @@ import git
 import numpy as np
 import pytest
 
+from kernel_velocity.findings.finding import State
 from kernel_velocity.results.measurement import OUTCOMES, Outcome
 from kernel_velocity.series import changes, layout
 from kernel_velocity.series.changes import NONE
@@ -14,7 +15,9 @@ from kernel_velocity.site.pages.commit_values import APART, OVERLAPPING, UNKNOWN
 from tests import synthetic
 from tests.series.one_by_one import best_before
 from tests.site.pages import (
+    PARTS,
     add_session,
+    affected,
     commit,
     edit,
     keep,
@@ -31,6 +34,18 @@ from tests.site.pages import (
 
 def names(rows):
     return [(row.kernel, row.implementation, row.case) for row in rows]
+
+
+def test_findings_first_the_surest_of_them(tree):
+    keep(tree, id="sure", affected=affected(1.01, case="float32-512x512x512", **PARTS))
+    other = {"benchmark": "add_mul_exp.Cpu.time_hot", "case": "float32-5M", **PARTS}
+    keep(tree, state=State.SUSPECT, id="maybe", affected=affected(3.0, **other))
+    page = commit(tree, tree.commits[2])
+    assert names(page.changed)[:2] == [
+        ("matmul", "native", "float32-512x512x512"),
+        ("add_mul_exp", "native", "float32-5M"),
+    ]
+    assert [row.finding.href for row in page.changed] == ["finding-sure.html", "finding-maybe.html", "", ""]
 
 
 @pytest.mark.parametrize(("most", "is_open"), [(12, True), (11, False)])

@@ -24,6 +24,7 @@ from kernel_velocity.site.pages import kernel as kernel_page
 from kernel_velocity.site.pages import kernel_chart
 from kernel_velocity.site.pages.kernel_chart import BENEFIT, COLD_HOT, EFFICIENCY, GFLOPS, GIGABYTES, SPEED_UP, TIME
 from tests import large_tree
+from tests.findings.nights import identity
 from tests.golden import check_golden
 from tests.series.one_by_one import everything
 from tests.site import large_site
@@ -287,6 +288,12 @@ def test_figures_where_they_changed():
 
 def test_figures_have_words():
     assert set(kernel_page.FIGURES) == {f"track_{name}" for names in cases.FIGURES.values() for name in names}
+
+
+def test_figures_and_errors_are_not_timed():
+    timed = {"device.Cpu.track_dram_read_bandwidth": True, "matmul.Cpu.track_max_error": False}
+    timed |= {"matmul.Cuda.track_registers": False, "matmul.Cuda.track_spill_bytes": False}
+    assert {name: identity(benchmark=name).is_timed for name in timed} == timed
 
 
 # ---- source -----------------------------------------------------------------------------------------------------
