@@ -6,6 +6,9 @@ import shutil
 import pytest
 
 from kernel_velocity import lock
+from tests.site.browser import chromium, tab
+
+__all__ = ["chromium", "tab"]  # one browser a process: Playwright starts once
 
 
 def pytest_addoption(parser):

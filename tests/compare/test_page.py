@@ -14,7 +14,6 @@ from kernel_velocity.compare.formats.charts import CHARTS, POINTS, charts
 from kernel_velocity.compare.result import Timed
 from kernel_velocity.stats.sample_shape import batches, correlogram
 from tests.compare.live_comparisons import HOSTILE, ROOFS, case, comparison, hostile, timed, whole
-from tests.site.browser import chromium, tab  # noqa: F401 - fixtures
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +187,7 @@ def test_page_needs_nothing_else(written):
     assert "\ud800" not in formats.as_html(comparison(warnings=("\ud800",)))
 
 
-def draw_all(tab, path):  # noqa: F811
+def draw_all(tab, path):
     """Open a page and every row of it, and wait for the charts."""
     tab.goto(path.as_uri())
     tab.evaluate("document.querySelectorAll('details').forEach((row) => { row.open = true; })")
@@ -200,7 +199,7 @@ def draw_all(tab, path):  # noqa: F811
     )
 
 
-def test_page_draws_every_chart_in_the_readers_colours(tab, written):  # noqa: F811
+def test_page_draws_every_chart_in_the_readers_colours(tab, written):
     colour = "Bokeh.documents[0].roots()[0].below[0].major_label_text_color"
     tab.emulate_media(color_scheme="light")
     draw_all(tab, written / "plain.html")
@@ -212,7 +211,7 @@ def test_page_draws_every_chart_in_the_readers_colours(tab, written):  # noqa: F
     tab.wait_for_function(f"{colour} !== {light!r}")
 
 
-def test_page_shows_hostile_text_and_fits_a_phone(tab, written):  # noqa: F811
+def test_page_shows_hostile_text_and_fits_a_phone(tab, written):
     tab.set_viewport_size({"width": 360, "height": 800})
     draw_all(tab, written / "hostile.html")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
@@ -222,7 +221,7 @@ def test_page_shows_hostile_text_and_fits_a_phone(tab, written):  # noqa: F811
     assert HOSTILE.splitlines()[0] in title and "49" not in title
 
 
-def test_page_link_opens_its_row(tab, written):  # noqa: F811
+def test_page_link_opens_its_row(tab, written):
     tab.goto((written / "plain.html").as_uri())
     second = tab.locator("details").nth(1)
     assert second.get_attribute("open") is None

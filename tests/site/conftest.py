@@ -1,15 +1,7 @@
-"""A browser, and sites to read in it, which every test of the site shares."""
+"""Sites to read, which every test of the site shares."""
 
-from tests.site.browser import chromium, tab, without_script
-from tests.site.sites import (
-    empty_site,
-    evidence_site,
-    hostile_site,
-    integer_site,
-    measured_site,
-    site,
-    whole_site,
-)
+from tests.site.browser import without_script
+from tests.site.sites import empty_site, evidence_site, hostile_site, integer_site, measured_site, site, whole_site
 
-__all__ = ["chromium", "tab", "without_script"]
-__all__ += ["empty_site", "evidence_site", "hostile_site", "integer_site", "measured_site", "site", "whole_site"]
+__all__ = ["empty_site", "evidence_site", "hostile_site", "integer_site", "measured_site", "site", "whole_site"]
+__all__ += ["without_script"]
