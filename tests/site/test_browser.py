@@ -278,7 +278,7 @@ def test_address_of_a_roofline_without_machine(tab, whole_site, address, gone):
 
 
 @pytest.mark.slow
-def test_an_address_scrolls_to_the_roofline_that_it_names(tab, whole_site):
+def test_address_scrolls_to_its_roofline(tab, whole_site):
     tab.goto((whole_site[1] / "roofline.html").as_uri() + f"#machine={OTHER}&device=Cpu")
     own = tab.locator(f"section.roofline[data-machine='{OTHER}'][data-device=Cpu][data-ready]")
     own.wait_for()

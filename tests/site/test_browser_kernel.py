@@ -195,7 +195,7 @@ def test_address_without_sense(tab, medium, address):
     assert tab.input_value("select[name=case]") == CASE
 
 
-def test_a_mark_at_a_commit_that_is_not_shown_stands_at_the_next_one(tab, site):
+def test_mark_of_a_commit_not_shown(tab, site):
     tab.goto((site[1] / KERNEL).as_uri())
     commits, first = tab.evaluate("""() => {
       const columns = {commit: ["a", "b", "d"], outcome: ["measured", "n/a", "failed"]};
