@@ -8,6 +8,14 @@ import pytest
 from kernel_velocity import lock
 from tests.site.browser import chromium, tab
 
+try:
+    import hypothesis
+except ImportError:  # a node that only measures has none
+    pass
+else:  # a busy machine must fail no property: no deadline
+    hypothesis.settings.register_profile("kernel-velocity", deadline=None)
+    hypothesis.settings.load_profile("kernel-velocity")
+
 __all__ = ["chromium", "tab"]  # one browser a process: Playwright starts once
 
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.__main__ import main
@@ -364,7 +364,6 @@ def test_guarded_output_is_like_any_other(dtype, shape):
     assert guarded.overwritten() == ""
 
 
-@settings(deadline=None)
 @given(st.integers(1, 9), st.sets(st.integers(-GUARD, -1)), st.sets(st.integers(0, GUARD - 1)))
 def test_guards_count_every_byte_that_is_written_beside(elements, before, behind):
     guarded = Guarded.like(torch.empty(elements))

@@ -58,7 +58,7 @@ def test_stride_shares_banks():
         assert costs.excess == (math.gcd(stride, 32) - 1 if stride else 0)  # one word is given to all
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.randoms(use_true_random=False))
 def test_requests_in_any_order(random):
     # Two warps make three requests each at one site, of which the second is to one bank and the third to one word.

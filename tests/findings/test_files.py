@@ -56,7 +56,7 @@ def test_record_is_read_as_it_was_written(tmp_path, record):
     assert path.stat().st_ino == inode  # an unchanged file is left alone
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(who=TEXT, reason=TEXT, how=TEXT, name=TEXT)
 def test_any_text_is_read_as_it_was_written(who, reason, how, name):
     decision = Decision(when=WHEN, who=who, state=State.NEW, reason=reason)

@@ -25,7 +25,6 @@ from kernel_velocity.harness.accuracy import (
     tolerance_of,
     verdict,
 )
-from tests.kernels.stand_in import properties
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,6 @@ def test_parse_tolerance(text, rtol, atol):
 figures = st.floats(0, 1e300)
 
 
-@properties
 @given(rtol=figures, atol=figures, preset=st.sampled_from([None, "default", "epsilon"]))
 def test_tolerance_round_trip(rtol, atol, preset):
     stated = preset or f"rtol={rtol!r},atol={atol!r}"
@@ -154,7 +152,6 @@ def test_overflowed_sum_is_unknown(monkeypatch):
     assert compare(huge, -huge)["mean_signed_error"] is None
 
 
-@properties
 @given(
     st.lists(st.tuples(single, single), min_size=1, max_size=30),
     st.sampled_from([0.0, 1e-5, 0.5]),
@@ -324,7 +321,6 @@ def test_unsupported_dtype_is_refused(dtype):
 integers = st.integers(-(2**63), 2**63 - 1)
 
 
-@properties
 @given(st.lists(st.tuples(integers, integers), min_size=1, max_size=20), st.sampled_from([0, 1, 5]))
 def test_integer_figures_equal_elementwise_ones(pairs, allowed):
     expected = torch.tensor([e for e, _ in pairs], dtype=torch.int64)
@@ -368,7 +364,6 @@ def test_scalar_is_one_element():
 shapes = st.lists(st.integers(0, 7), max_size=4)
 
 
-@properties
 @given(shapes, st.integers(1, 50), st.randoms())
 def test_blocks_are_row_major_for_any_strides(shape, size, random):
     order = list(range(len(shape)))

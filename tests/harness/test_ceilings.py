@@ -25,7 +25,6 @@ from kernel_velocity.harness.device_figures import figures
 from kernel_velocity.harness.timers import HostTimer
 from kernel_velocity.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS, undisturbed
 from tests.harness import pretend_cuda
-from tests.kernels.stand_in import properties
 
 RATES = st.one_of(st.none(), st.floats(1.0, 1e15))
 CEILINGS = st.lists(
@@ -46,7 +45,6 @@ def copy(size, value, **more):
     return Ceiling(what="copy", unit="B/s", bytes=size, value=value, **more)
 
 
-@properties
 @given(CEILINGS, st.integers(0, 1 << 41))
 def test_roof_and_peak_are_the_highest_rates(found, size):
     measured = [c for c in found if c.value is not None]
@@ -56,7 +54,6 @@ def test_roof_and_peak_are_the_highest_rates(found, size):
     assert peak(found, "tf32") == max(rates, default=None)
 
 
-@properties
 @given(CEILINGS)
 def test_document_round_trip(found):
     text = json.dumps({"format": 1, "ceilings": [ceilings.asdict(each) for each in found]})

@@ -21,7 +21,6 @@ from kernel_velocity.harness.device_figures import (
     sizes_seen,
 )
 from kernel_velocity.harness.workloads import AROUND, MULTIPLIED, MULTIPLY_ADDS
-from tests.kernels.stand_in import properties
 
 PACES = (100e9, 60e9, 30e9, 12e9)
 KIB, MIB = 1 << 10, 1 << 20
@@ -202,7 +201,6 @@ def test_sweep_has_two_sizes_per_doubling_as_memory_allows():
     assert sweep_sizes(8 * KIB, 32 * MIB, 0) == [8 * KIB]
 
 
-@properties
 @given(st.integers(8 * KIB, 1 << 31), st.sampled_from([8 * KIB, 2 * MIB]))
 def test_sweep_ends_at_four_caches(cache, smallest):
     sizes = sweep_sizes(smallest, cache, None)
@@ -264,7 +262,6 @@ def test_unreported_caches_take_falls_in_order():
     assert sizes_seen(planted([50 * MIB], (5e12, 3e12)), "cuda", {})["L2"] == pytest.approx(50 * MIB, rel=0.5)
 
 
-@properties
 @given(st.lists(st.floats(1e8, 1e13), min_size=1, max_size=30), st.integers(1, 4))
 def test_levels_cover_the_sweep_and_fall(paces, most):
     points = [(1 << 13 + place, pace) for place, pace in enumerate(paces)]

@@ -17,7 +17,6 @@ from kernel_velocity.harness.sampling import BLOCKS, block_means
 from kernel_velocity.harness.spool import EarlierRoundDiedError, append, append_failure, spool_path
 from kernel_velocity.harness.telemetry import decode, encode
 from tests.harness.test_telemetry import FULL
-from tests.kernels.stand_in import properties
 
 
 def test_concurrent_lines_do_not_mix(tmp_path):
@@ -45,7 +44,6 @@ def test_failure_is_one_short_line(tmp_path):
 ASKED = {"KV_BLOCKS": "1", "ASV_ENV_NAME": "env", "ASV_COMMIT": "c" * 40}
 
 
-@properties
 @given(st.integers(1, 500))
 def test_block_means_cover_every_sample_once(n):
     means = block_means(range(n))

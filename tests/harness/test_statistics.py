@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.harness import statistics
-from tests.kernels.stand_in import properties
 
 scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is what the statistics are checked against")
 
@@ -29,7 +28,6 @@ def ar1(seed, n, phi):
     return 10 + noise
 
 
-@properties
 @given(TIMES, st.randoms())
 def test_trimmed_mean_is_scipys(samples, random):
     found = statistics.trimmed_mean(random.sample(samples, len(samples)))
@@ -37,13 +35,11 @@ def test_trimmed_mean_is_scipys(samples, random):
     assert statistics.trimmed_mean([3 * x for x in samples]) == pytest.approx(3 * found)
 
 
-@properties
 @given(TIMES)
 def test_cv_is_scipys(samples):
     assert statistics.cv(samples) == pytest.approx(scipy_stats.variation(samples, ddof=1))
 
 
-@properties
 @given(TIMES, st.integers(1, 20))
 def test_autocorrelation_follows_the_definition(samples, lag):
     found = statistics.autocorrelation(samples, lag)
@@ -132,7 +128,6 @@ def test_half_width_sees_runs_of_samples():
     assert statistics.half_width(samples) > 4 * statistics.half_width(alone)
 
 
-@properties
 @given(st.lists(st.floats(0.1, 10), min_size=12, max_size=120), st.integers(2, 6))
 def test_long_blocks_are_means_of_influence_values(samples, blocks):
     psi = statistics.influence(np.asarray(samples))

@@ -110,7 +110,7 @@ def test_every_rule_ends_within_its_cap(name, family):
     assert len(found) < 140  # looks are few, but for those that are taken after every sample of twenty
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     name=st.sampled_from(sorted(SHORT)),
     exponent=st.integers(-20, 20),
@@ -124,7 +124,7 @@ def test_decisions_are_free_of_units(name, exponent, sigma, seed):
     assert decisions(SHORT[name](), trace) == scaled
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(name=st.sampled_from(sorted(SHORT)), sigma=st.floats(0.0, 0.3), cuts=st.lists(st.integers(1, 999), max_size=5))
 def test_decision_ignores_how_samples_were_added(name, sigma, cuts):
     trace = noisy.__wrapped__(sigma, mean=2.0**-10, n=1000, seed=1)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from kernel_velocity.harness import telemetry
 from kernel_velocity.harness.gpu import GpuActivity
 from kernel_velocity.harness.telemetry import KEYS, LINE_LIMIT, Round, TelemetryError, decode, encode
-from tests.kernels.stand_in import properties
 
 FULL = Round(
     benchmark="matmul.Cpu.time_hot",
@@ -38,7 +37,6 @@ FULL = Round(
 )
 
 
-@properties
 @given(st.floats(1e-9, 1e3), st.integers(1, 10**6), st.lists(st.sampled_from(["underfed", "quantised"]), unique=True))
 def test_round_trip(estimate, n, flags):
     record = dataclasses.replace(FULL, estimate=estimate, n=n, flags=tuple(flags))

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 FLOAT_POISON = np.float32(np.nan)
 INT_POISON = 77
 
-# Other work on the machine must not fail a property: no deadline per example, pytest's timeout holds.
-properties = settings(deadline=None)
-few_examples = settings(deadline=None, max_examples=40)  # of each dtype, with each instruction set
+few_examples = settings(max_examples=40)  # of each dtype, with each instruction set
 
 SEEDS = st.integers(0, 2**32 - 2)
 # Elements behind an aligned address at which a tensor begins. Half of them at 0: vectors need it of every tensor.

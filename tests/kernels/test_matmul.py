@@ -12,7 +12,7 @@ from tests.kernels import references
 from tests.kernels.guarded import Prepared, run
 from tests.kernels.instruction_sets import on_every_device
 from tests.kernels.references import Case
-from tests.kernels.stand_in import OFFSET, SEEDS, float32_values, properties
+from tests.kernels.stand_in import OFFSET, SEEDS, float32_values
 
 pytest.importorskip("torch", reason="tensors on a device are PyTorch's")
 pytestmark = on_every_device()
@@ -34,7 +34,6 @@ def dtype(request, device):
     return request.param
 
 
-@properties
 @given(st.tuples(EXTENTS, EXTENTS, EXTENTS), SEEDS, st.tuples(OFFSET, OFFSET, OFFSET), st.integers(2, 5))
 def test_any_shape_and_alignment(device, shape, seed, offsets, threads):
     m, n, k = shape

@@ -75,7 +75,7 @@ SHAPES = st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 2, 3, 7, 8, 15, 16,
 
 @on_every_isa
 @FORMS
-@settings(deadline=None, max_examples=25)  # of each dtype, with each instruction set
+@settings(max_examples=25)  # of each dtype, with each instruction set
 @given(SHAPES, st.integers(0, 2**32 - 2), st.integers(0, 3), st.integers(-60, 60))
 def test_any_shape_alignment_and_exponent(form, shape, seed, shift, exponent):
     exponent = exponent if form.name != "float16" else exponent // 10

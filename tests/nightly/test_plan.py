@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import NothingMeasured, UsageError
@@ -64,7 +64,6 @@ def test_night_leaves_what_there_is_no_time_for(budget, number):
     assert planned("kkkkK", budget=budget) == (new[:number], new[number:])
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="kdKD", min_size=1, max_size=30), st.floats(1, 1e5))
 def test_nothing_is_lost_or_measured_twice(text, budget):
     tonight, left = planned(text, budget=budget)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_velocity.errors import ResultsError
@@ -153,7 +153,6 @@ def said(found):
     return {key: repr((item.value, item.evidence)) for key, item in found.items()}
 
 
-@settings(deadline=None)  # it writes files
 @given(ROWS, ROWS)
 def test_merge_is_idempotent_and_nothing_gets_worse(mine, other):
     here, there = stored(mine), stored(other)
@@ -164,7 +163,6 @@ def test_merge_is_idempotent_and_nothing_gets_worse(mine, other):
     assert Verdict.TAKEN not in row.verdicts.values() and said(twice) == said(once)
 
 
-@settings(deadline=None)  # it writes files
 @given(ROWS, ROWS, ROWS, st.sets(st.sampled_from(KEYS)))
 def test_files_of_different_series_merge_in_any_order(mine, first, second, chosen):
     first = {key: item if key in chosen else cell(NAN) for key, item in first.items()}

@@ -166,7 +166,7 @@ def test_moved_is_over_five_percent_either_way(ratio, moved):
     assert ceilings.has_moved(ratio) is moved
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.floats(1e-9, 1e15), min_size=2, max_size=15), st.floats(1e-3, 1e3))
 def test_unit_changes_no_ratio(values, scale):
     one = ceilings.ratios(history(*values), NAME)

@@ -20,7 +20,6 @@ from kernel_velocity.roofline.model import (
     percent,
     roofline,
 )
-from tests.kernels.stand_in import properties
 
 KIB, MIB = 1 << 10, 1 << 20
 LEVELS = (
@@ -188,7 +187,6 @@ def test_malformed_amounts_are_refused(flops, moved):
         line(flops, moved, 1.0)
 
 
-@properties
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
 def test_model_properties(roofs, flops, moved, seconds):
     found = line(flops, moved, seconds, roofs)
@@ -213,7 +211,6 @@ def test_model_properties(roofs, flops, moved, seconds):
     assert (found.roof_ratio <= IMPOSSIBLE) <= (not any("times" in said for said in found.warnings))
 
 
-@properties
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS, st.sampled_from([2.0**-7, 0.5, 2.0, 2.0**9]))
 def test_unit_of_time_changes_no_ratio(roofs, flops, moved, seconds, factor):
     """A clock that runs `factor` times as fast, for the ceilings as for the timing."""
@@ -232,7 +229,6 @@ def test_unit_of_time_changes_no_ratio(roofs, flops, moved, seconds, factor):
     assert other.achieved == factor * one.achieved
 
 
-@properties
 @given(any_roofs(), AMOUNTS, AMOUNTS, SECONDS)
 def test_faster_call_is_nearer_to_the_roof(roofs, flops, moved, seconds):
     slow, fast = line(flops, moved, 2 * seconds, roofs), line(flops, moved, seconds, roofs)
@@ -263,7 +259,6 @@ def test_level_of_a_working_set_with_unknown_sizes():
     assert is_beyond(HUGE, vague) is None
 
 
-@properties
 @given(any_roofs(), st.integers(0, 1 << 32), st.integers(0, 1 << 32))
 def test_more_data_lies_no_further_in(roofs, one, other):
     names = [level.name for level in roofs.levels]
@@ -293,7 +288,6 @@ def test_label_and_percent(ratio, word, text):
     assert percent(ratio) == text
 
 
-@properties
 @given(st.floats(0, 2))
 def test_percent_agrees_with_the_label(ratio):
     text = percent(ratio)
@@ -363,7 +357,6 @@ def test_cache_benefit_by_hand():
     assert cache_benefit(6e6, 600e-6, 20e9) == 1
 
 
-@properties
 @given(*[st.floats(1e-3, 1e15)] * 3)
 def test_cache_benefit_is_at_least_one_and_falls_with_time(moved, seconds, bandwidth):
     benefit = cache_benefit(moved, seconds, bandwidth)

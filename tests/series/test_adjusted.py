@@ -109,7 +109,7 @@ def times(found):
     }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     arrivals=st.permutations(range(COMMITS)),
     cuts=st.lists(st.integers(1, COMMITS), max_size=4),

@@ -110,7 +110,7 @@ def test_history_shows_noise_as_no_mountain():
     assert set(numbers(history([0.0, 0.0]), "cy")) == {24.0}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.none() | st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf]), max_size=12))
 def test_history_lies_within_its_frame(values):
     figure = history(values)

@@ -87,7 +87,7 @@ def test_infinite_value_is_refused_with_its_index(detector):
         detector.detect([None, *stepped(0.0)[:3], -math.inf])
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(seed=SEEDS, holes=st.lists(st.integers(0, 79), max_size=80))
 @pytest.mark.parametrize("name", DETECTORS)
 def test_missing_values_are_skipped_and_indices_are_those_of_the_input(name, seed, holes):
@@ -98,7 +98,7 @@ def test_missing_values_are_skipped_and_indices_are_those_of_the_input(name, see
     assert places(DETECTORS[name], holed) == expected
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(seed=SEEDS, shift=st.integers(-1000, 1000))
 @pytest.mark.parametrize("name", DETECTORS)
 def test_unit_and_direction_of_the_values_make_no_difference(name, seed, shift):
@@ -110,7 +110,7 @@ def test_unit_and_direction_of_the_values_make_no_difference(name, seed, shift):
     assert places(DETECTORS[name], -values) == [(point.index, not point.rises) for point in points]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=SEEDS,
     effect=st.floats(0, 0.05),
@@ -158,7 +158,7 @@ def test_e_divisive_searches_a_window_that_is_just_significant(before, after):
     assert may_differ(just * (1 + 1e-9)) and not may_differ(just / 2)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS, effect=st.floats(0, 0.1), level=LEVELS, tick=TICKS)
 def test_e_divisive_finds_the_same_as_in_all_windows(seed, effect, level, tick):
     values = level + ticking(stepped(0.0, effect, 0.0, 0.05, size=60, sigma=0.004, seed=seed), tick)

@@ -41,7 +41,7 @@ def continued(values, *, behind):
     return now
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(forms=st.lists(SERIES, min_size=1, max_size=3), behind=st.lists(st.integers(0, 18), min_size=1, max_size=3))
 def test_continued_series_are_as_found_from_nothing(forms, behind):
     several = [series_of(form) for form in forms]

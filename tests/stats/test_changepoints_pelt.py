@@ -57,13 +57,13 @@ def cuts_one_by_one(values, price):
     return found[-2::-1]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(values=SERIES, price=st.floats(0.01, 20))
 def test_cuts_are_the_cheapest(values, price):
     assert cost(values, cuts_of(values, price), price) == pytest.approx(least_cost(values, price), abs=1e-7)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10_000),
     levels=st.lists(st.sampled_from([0.0, 0.01, 0.03, -0.2]), min_size=1, max_size=5),

@@ -61,14 +61,14 @@ def test_screen_refuses_infinite_values_and_names_the_index():
         screen([*noise(70), math.inf, 0.0])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS, holes=st.lists(st.integers(0, 59), max_size=8), older=st.integers(0, 50))
 def test_screen_skips_missing_points_and_reads_the_last_43_only(seed, holes, older):
     values = noise(60, seed)
     assert screen([9.0] * older + with_holes(values, holes)) == screen(values)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS, shift=st.integers(-500, 500))
 def test_unit_and_direction_make_no_difference_to_the_screen(seed, shift):
     values = np.array(noise(60, seed, 0.02))
@@ -136,7 +136,7 @@ def test_correlated_residuals_make_a_drift_less_certain():
     assert drift((line + rest).tolist()).p > 10 * drift((line + rng.permutation(rest)).tolist()).p
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS)
 def test_backwards_a_drift_is_the_inverse(seed):
     values = creeping(size=60, seed=seed)
