@@ -36,7 +36,7 @@ NAMED_SERIES = 3  # of a line about silent series
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROW = ("device", "kernel", "state", "implementation")  # what a row of the grid can be filtered by
 UNJUDGED = "No nightly run has finished yet."
-FINDINGS_ALONE = "Nightly runs left findings here, and no verdict."  # by versions that kept no verdicts
+FINDINGS_ALONE = "Nightly runs left findings here, but no verdict."  # by versions that kept no verdicts
 DECIDED = frozenset({State.ACKNOWLEDGED, State.EXPECTED, State.METHOD})
 _URGENCY = (State.CONFIRMED, State.SUSPECT, State.NEW)
 _FACTS = {"cpu": "CPU", "num_cpu": "CPUs", "gpu": "GPU"}
