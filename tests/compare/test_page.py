@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("bokeh", reason="pages are drawn with Bokeh (extra track)")
+pytest.importorskip("bokeh", reason="pages are drawn with Bokeh, which a node has not")
 
 from kernel_velocity.compare import formats
 from kernel_velocity.compare.formats import html

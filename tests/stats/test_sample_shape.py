@@ -4,16 +4,7 @@ import numpy as np
 import pytest
 
 from kernel_velocity.stats.sample_shape import Outliers, effective_sample_size, modality, outliers
-
-
-def ar1(seed, n, phi):
-    """A stationary first-order autoregression around 10."""
-    rng = np.random.default_rng(seed)
-    noise = rng.normal(size=n)
-    noise[0] /= (1 - phi**2) ** 0.5
-    for i in range(1, n):
-        noise[i] += phi * noise[i - 1]
-    return 10 + noise
+from tests.harness.test_statistics import ar1
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.3, 0.6, 0.9])

@@ -40,7 +40,7 @@ def private_cache(folder: Path = _CACHES) -> int | None:
 
 
 def data_caches(device: str, folder: Path = _CACHES) -> dict[str, int]:
-    """Return the size of each of a device's data caches by name ("L1", ...), bytes; {} where unknown.
+    """Return the size of each of a device's data caches by name ("L1", ...), bytes, {} where unknown.
 
     Of a GPU, its L2: what lies nearer to its cores is not coherent, and holds nothing that two of them share.
     """

@@ -198,7 +198,7 @@ def why(name: str, count: int) -> str:
 
 
 def columns(sessions: Sequence[CeilingSession], device: str) -> dict[str, Any]:
-    """Return the sessions (oldest first) of "cpu" or "cuda" as columns in base units, with the roofs; {} for none."""
+    """Return the sessions (oldest first) of "cpu" or "cuda" as columns in base units, with the roofs, {} for none."""
     if not sessions:
         return {}
     used = of_newest(sessions)

@@ -102,7 +102,7 @@ def _version(program: str, line: int) -> str:
 
 
 def build_info(unpacked: Path) -> dict[str, Any]:
-    """Return the build-info.json of an unpacked wheel; {} for a commit that wrote none."""
+    """Return the build-info.json of an unpacked wheel, {} for a commit that wrote none."""
     with suppress(OSError, ValueError):
         info = json.loads((unpacked / BUILD_INFO).read_text(encoding="utf-8"))
         return info if isinstance(info, dict) else {}
@@ -202,7 +202,7 @@ def _torch_cuda() -> str | None:
 
 
 def _gpus(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the driver, and the models and limits of the visible GPUs; {} without NVML or a driver."""
+    """Return the driver, and the models and limits of the visible GPUs, {} without NVML or a driver."""
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ModuleNotFoundError:
