@@ -4,6 +4,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
 
     accuracy.py         error figures of an output, tolerances
     asv_type.py         asv's benchmark types: rounds, errors, figures of compiled code
+    audit.py            was what was timed what was checked: fresh inputs, known and new ones timed in pairs
     benchmark.py        the base class of a suite's asv classes: set-up, checks, one round
     cases.py            names of test cases, implementations, devices
     ceilings.py         what a machine can do at most: bandwidths, FLOP/s, launches
@@ -14,6 +15,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round
     implementations.py  eager, compile, native, triton, bound to inputs
     independent.py      our timers compared with PyTorch's, Triton's, CUDA graphs, the profiler
+    originals.py        the functions that a round depends on, before a kernel could replace them
     problem_file.py     the Problem of a user's file, checked, on a device
     problem_formats.py  the four forms of public problems, each as a Problem class
     problem.py          what a kernel computes: test cases, reference, cost

@@ -21,19 +21,22 @@ from typing import Any, ClassVar
 
 from kernel_velocity.harness import gate, spool, timing
 from kernel_velocity.harness.accuracy import in_words
+from kernel_velocity.harness.audit import FreshInputs, audit, check_finished, wait_for_threads
 from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS
 from kernel_velocity.harness.gate import Gate
 from kernel_velocity.harness.gpu import GpuWatch, interval, uuid
 from kernel_velocity.harness.implementations import Bound, bind, check_device
+from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem import Inputs, Problem, TestCase
 from kernel_velocity.harness.reported import activity, read_counters, threads
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import from_environment
 from kernel_velocity.harness.telemetry import Round
-from kernel_velocity.harness.timers import Call, Region, Timer
+from kernel_velocity.harness.timers import Call, CudaGraphTimer, Region, Timer
 from kernel_velocity.harness.under_test import build_info, check_package, figure, root_folder
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
+CROWDED = 0.5  # cores beyond the threads of a round: more, and the call uses threads that it was not given
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
 
 
@@ -90,9 +93,11 @@ class _KernelBenchmark:
         check_device(implementation, self.problem)
         check_package(os.environ)
         prepare_torch(self.device)
+        ORIGINALS.note()
         timing.prepare(self.device, os.environ)
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
+        self._fresh = FreshInputs(self._inputs, test["create_inputs"], os.environ)
         self._bound: Bound = bind(implementation, self.problem, case, self._inputs, _cache() / "aoti")
         marker = _marker(self.problem, self.device, implementation, case)
         self._bound.poison()
@@ -126,24 +131,40 @@ class _KernelBenchmark:
 
         Raises:
             WrongResultError: the output is wrong after timing.
+            KnownInputsError, ChangedInputsError, UnfinishedError: what was timed is not what was checked (`audit`).
             RegionError: the method does not time itself as it says.
         """
         rule = from_environment(os.environ)
         method = getattr(self, name.rpartition(".")[2])
         call = self._call_of(method, implementation, case)
         timer = timing.timer_of(self.device, method, self.region)
+        self._fresh.write(self._fresh.draw())
         timing.pre_warm(rule, self.device)
         began, before, clock = time(), read_counters(), perf_counter()
         with self._watch(name, implementation, case, began) as watch, self._gate(method, implementation, case) as quiet:
             result = measure(call, timer, rule, watch.look, quiet)
         host = activity(before, read_counters(), perf_counter() - clock)
-        self._bound.poison()  # after, too: a kernel that is right only once is wrong
-        self._bound.call()
-        self._check(implementation, case, CHECK_STEP)
-        contended = ("contended",) if host.contended and "contended" not in result.flags else ()
-        fields = vars(result) | {
-            "flags": (*result.flags, *contended, *watch.flags, *self._warm(method, case, result.estimate))
+        wait_for_threads()
+        self._fresh.check()
+        waiting = self._waiting(method, call, result.estimate)
+        check_finished(result.estimate, waiting)
+        is_own_call = call is self._bound.call
+        audit(
+            self._bound,
+            self._fresh,
+            partial(self._check, implementation, case, CHECK_STEP),
+            timer=self._single(timer, method) if is_own_call else None,
+            estimate=result.estimate,
+            overhead=result.overhead or 0.0,
+        )
+        ORIGINALS.check()
+        raised = {
+            "contended": host.contended,
+            "crowded": self.device == "cpu" and host.cores > threads() + CROWDED,
+            "same_inputs": not self._fresh.can_renew,
         }
+        flags = (*result.flags, *watch.flags, *(flag for flag, is_raised in raised.items() if is_raised))
+        fields = vars(result) | {"flags": tuple(dict.fromkeys((*flags, *self._warm(method, case, result.estimate))))}
         means = fields.pop("blocks")
         record = Round(
             benchmark=name,
@@ -153,7 +174,7 @@ class _KernelBenchmark:
             load=host.load,
             switches=host.switches,
             steal=host.steal,
-            waiting=self._waiting(method, call, result.estimate),
+            waiting=waiting,
             gpu=watch.activity,
             method=timing.method(os.environ),
             launch=LAUNCH,
@@ -186,6 +207,12 @@ class _KernelBenchmark:
         if method.__func__ in (_KernelBenchmark.time_hot, _KernelBenchmark.time_cold):
             return self._bound.call
         return partial(method, implementation, case)
+
+    def _single(self, timer: Timer, method: Any) -> Timer:
+        """Return the timer of one call at a time: that of the samples, or events in place of a CUDA graph."""
+        if not isinstance(timer, CudaGraphTimer):
+            return timer
+        return self.new_timer(timing.flush(self.device) if timing.is_cold(method) else None)
 
     def _watch(self, name: str, implementation: str, case: str, began: float) -> GpuWatch:
         gpu = uuid() if self.device == "cuda" else None
@@ -235,7 +262,9 @@ class _KernelBenchmark:
             inputs, output = self.problem.subset(inputs, output, step)
         right, details = self.problem.verify_result(self.problem.expected(*inputs), output)
         if not right:
-            raise WrongResultError(f"{self.problem.name} {implementation} {case} is wrong: {in_words(details)}")
+            raise WrongResultError(
+                f"{self.problem.name} {implementation} {case} is wrong: {in_words(details)}{self._fresh}"
+            )
         return details
 
 
@@ -293,3 +322,6 @@ def _marker(problem: Problem, device: str, implementation: str, case: str) -> Pa
     # Another reference or tolerance checks in full again.
     source = hashlib.sha256(inspect.getsource(type(problem)).encode()).hexdigest()[:8]
     return _cache().joinpath("checked", *where, f"{problem.name}-{device}-{implementation}-{case}-{source}")
+
+
+ORIGINALS.note()

@@ -78,6 +78,29 @@ C_TYPES: Mapping[str, tuple[Any, str]] = {
 }
 PERIOD = 1_000_000  # random values drawn; larger inputs repeat them
 
+_draw = ""  # which draw of inputs `create_inputs` makes now, "" for the fixed one (`drawn_anew`)
+
+
+@contextmanager
+def drawn_anew(draw: str) -> Iterator[None]:
+    """Make `create_inputs` draw other values inside the block: those of `draw`, the same ones for the same text."""
+    global _draw  # noqa: PLW0603 - definitions call `get_seed` without an argument that could carry it
+    before, _draw = _draw, draw
+    try:
+        yield
+    finally:
+        _draw = before
+
+
+def seed_of_draw(seed: int) -> int:
+    """Return a definition's seed as it is, or inside `drawn_anew` one that depends on it and on the draw."""
+    return _hashed(f"{seed}/{_draw}") if _draw else seed
+
+
+def _hashed(text: str) -> int:
+    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4], "little") & 0x7FFFFFFF
+
 
 class Problem(ABC):
     """One problem: a subclass defines it, the harness measures it.
@@ -176,9 +199,11 @@ class Problem(ABC):
 
     @staticmethod
     def get_seed(text: str) -> int:
-        """Return a seed that depends on nothing but `text`: the first four bytes of its MD5, as public suites do."""
-        digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
-        return int.from_bytes(digest[:4], "little") & 0x7FFFFFFF
+        """Return a seed that depends on nothing but `text`: the first four bytes of its MD5, as public suites do.
+
+        Inside `drawn_anew` it depends on the draw, too.
+        """
+        return seed_of_draw(_hashed(text))
 
     # Ours -----------------------------------------------------------------------------------------------------------
 

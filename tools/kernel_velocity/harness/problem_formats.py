@@ -24,7 +24,15 @@ from types import ModuleType
 from typing import Any, ClassVar, cast
 
 from kernel_velocity.harness.accuracy import FORMATS, Tolerance, compare_outputs, verdict
-from kernel_velocity.harness.problem import Problem, ProblemError, TestCase, Verdict, outputs_of, redirected
+from kernel_velocity.harness.problem import (
+    Problem,
+    ProblemError,
+    TestCase,
+    Verdict,
+    outputs_of,
+    redirected,
+    seed_of_draw,
+)
 from kernel_velocity.harness.user_file import files_of, import_file, in_one_line, line
 
 SUFFIXES = (".py", ".yml", ".yaml", ".json")
@@ -125,7 +133,7 @@ class KernelBench(ReturningProblem):
         import torch  # noqa: PLC0415 - discovery must work without torch
 
         with torch.random.fork_rng():
-            torch.manual_seed(SEED)
+            torch.manual_seed(seed_of_draw(SEED))
             values = self.module.get_inputs()
         return tuple(value.to(self.device) if hasattr(value, "data_ptr") else value for value in values)
 
@@ -239,6 +247,8 @@ class GpuMode(ReturningProblem):
         return TestCase(name=text, dims=dims, create_inputs=partial(self._inputs, dict(spec)))
 
     def _inputs(self, spec: dict[str, Any]) -> tuple[Any, ...]:
+        if isinstance(spec.get("seed"), int):
+            spec = spec | {"seed": seed_of_draw(spec["seed"])}
         data = self.module.generate_input(**spec)
         self._kind = type(data)
         return tuple(data) if isinstance(data, list | tuple) else (data,)

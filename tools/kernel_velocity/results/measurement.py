@@ -33,6 +33,8 @@ MEANINGS = {
     "constant": "samples all equal: a clock that shows no spread",
     "ungraphed": "no CUDA graph could be captured: launches were timed",
     "warm": "faster than memory: the caches were not cold",
+    "crowded": "it used more threads than it was given",
+    "same_inputs": "its inputs cannot be drawn anew: it was checked on those that it was timed on",
     "clock_drift": "the GPU's clocks moved by over 1%",
     "throttled": "the GPU was slowed down for power or heat",
 }

@@ -1,0 +1,257 @@
+"""What was timed is what was checked: kernels that know, keep or postpone their work, and honest ones."""
+
+import threading
+import time
+
+import pytest
+
+from benchmarks import add_mul_exp, matmul
+from kernel_velocity.harness import audit as audit_
+from kernel_velocity.harness.audit import (
+    ChangedInputsError,
+    FreshInputs,
+    KnownInputsError,
+    UnfinishedError,
+    audit,
+    check_finished,
+)
+from kernel_velocity.harness.benchmark import WrongResultError
+from kernel_velocity.harness.implementations import Bound
+from kernel_velocity.harness.originals import Originals, ReplacedFunctionError
+from kernel_velocity.harness.timers import HostTimer
+from tests.harness.measuring import asv_environment, kernel, rounds
+
+torch = pytest.importorskip("torch", reason="benchmarks measure torch tensors")
+
+__all__ = ["asv_environment", "kernel"]
+
+CASE = "float32-512x512x512"
+
+
+def honest():
+    return lambda a, b, out: torch.matmul(a, b, out=out) is None
+
+
+def memo_by_contents():
+    results = {}
+
+    def call(a, b, out):
+        key = (float(a[0, 0]), float(b[-1, -1]))
+        if key not in results:
+            results[key] = torch.matmul(a, b)
+        out.copy_(results[key])
+
+    return call
+
+
+def output_still_there():
+    last = torch.empty(0)
+
+    def call(a, b, out):
+        nonlocal last
+        if not torch.equal(last, out):
+            torch.matmul(a, b, out=out)
+            last = out.clone()
+
+    return call
+
+
+def memo_by_address():
+    results = {}
+
+    def call(a, b, out):
+        if a.data_ptr() not in results:
+            results[a.data_ptr()] = torch.matmul(a, b)
+        out.copy_(results[a.data_ptr()])
+
+    return call
+
+
+def another_thread():
+    job, calls = [], []
+
+    def work():
+        while True:
+            time.sleep(0.005)
+            if job:
+                a, b, out = job.pop()
+                torch.matmul(a, b, out=out)
+
+    def call(a, b, out):
+        calls.append(1)
+        if len(calls) <= 2:  # honest for as long as it is checked
+            torch.matmul(a, b, out=out)
+        else:
+            job[:] = [(a, b, out)]
+
+    threading.Thread(target=work, daemon=True).start()
+    return call
+
+
+def clears_inputs():
+    def call(a, b, out):
+        torch.matmul(a, b, out=out)
+        if call.calls > 3:
+            a[::2] = 0
+        call.calls += 1
+
+    call.calls = 0
+    return call
+
+
+def idle_when_called_at_once():
+    last = 0.0
+
+    def call(a, b, out):
+        nonlocal last
+        if time.perf_counter() - last > 5e-5:
+            torch.matmul(a, b, out=out)
+            time.sleep(0.005)
+        last = time.perf_counter()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("trick", "error", "why"),
+    [
+        (memo_by_contents, KnownInputsError, "times as fast on inputs that it has seen"),
+        (output_still_there, KnownInputsError, "times as fast on inputs that it has seen"),
+        (memo_by_address, WrongResultError, r"is wrong: .*\(inputs drawn with KV_SEED=\w+\)"),
+        (another_thread, WrongResultError, "wrong, the first at .* got nan"),
+        (clears_inputs, ChangedInputsError, "it changed its inputs"),
+        (idle_when_called_at_once, KnownInputsError, "times as fast when called again at once"),
+    ],
+)
+def test_trick_has_no_value(asv_environment, kernel, trick, error, why):
+    kernel("matmul", trick())
+    bench = matmul.Cpu()
+    bench.setup("native", CASE)
+    with pytest.raises(error, match=why):
+        bench.measure("matmul.Cpu.time_hot", "native", CASE)
+    assert not rounds(asv_environment)
+
+
+def test_honest_kernel_passes(asv_environment, kernel):
+    kernel("matmul", honest())
+    bench = matmul.Cpu()
+    bench.setup("native", CASE)
+    bench.measure("matmul.Cpu.time_hot", "native", CASE)
+    (record,) = rounds(asv_environment)
+    assert "same_inputs" not in record.flags
+
+
+def tensors(*shape):
+    return FreshInputs((torch.zeros(*shape), 3), lambda: (torch.rand(*shape), 3), {})
+
+
+class PlannedTimer(HostTimer):
+    """A timer whose every sample is what was planned."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self._seconds = iter(seconds)
+
+    def samples(self, call, batch, n):
+        assert (batch, n) == (1, 1)
+        call()
+        return [next(self._seconds)]
+
+
+def audit_planned(*seconds, fresh=None):
+    """Audit a call that has an estimate of 1 ms, with planned times of single calls."""
+    bound = Bound(lambda: None, lambda: None, lambda: None)
+    timer = PlannedTimer(seconds)
+    audit(bound, fresh or tensors(8), lambda: None, timer=timer, estimate=1e-3, overhead=0.0)
+    assert not list(timer._seconds)
+
+
+def pairs(*known_and_new):
+    """Return the times of pairs: the call before each pair is timed, too, and does not count."""
+    return [second for known, new in known_and_new for second in (9.0, known, new)]
+
+
+def test_call_as_fast_as_the_samples_is_believed_at_once():
+    audit_planned(1.4e-3)
+    audit_planned(9e-3, 9e-3, 1.4e-3)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.29])
+def test_slow_after_drawing_is_honest_where_known_inputs_are_as_slow(ratio):
+    audit_planned(*[4e-3] * 3, *pairs(*[(3e-3, ratio * 3e-3)] * 9))
+
+
+def test_disturbed_pairs_accuse_nobody():
+    audit_planned(*[4e-3] * 3, *pairs(*[(3e-3, 9e-3)] * 7, (3e-3, 3e-3), (3e-3, 3e-3)))
+    with pytest.raises(KnownInputsError, match=r"3 times as fast on inputs that it has seen: 3e\+03 us, on others 9e"):
+        audit_planned(*[4e-3] * 3, *pairs(*[(3e-3, 9e-3)] * 8, (3e-3, 3e-3)))
+
+
+def test_slow_calls_are_paired_less_often():
+    with pytest.raises(KnownInputsError, match="times as fast when called again at once"):
+        audit_planned(*[30.0] * 3, *pairs(*[(30.0, 30.0)] * audit_.FEWEST_PAIRS))
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda: (torch.zeros(4), 3),  # the same
+        lambda: (torch.rand(5), 3),
+        lambda: (torch.rand(4), 4),
+        lambda: (torch.rand(4),),
+        lambda: (torch.rand(4, dtype=torch.float64), 3),
+    ],
+)
+def test_inputs_that_cannot_be_drawn_stay(create):
+    inputs = (torch.zeros(4), 3)
+    fresh = FreshInputs(inputs, create, {})
+    fresh.write(fresh.draw())
+    assert not fresh.can_renew and not inputs[0].any()
+    fresh.check()
+    audit_planned(9.0, fresh=fresh)
+
+
+def test_expanded_input_stays():
+    fresh = FreshInputs((torch.zeros(1).expand(4),), lambda: (torch.rand(4),), {})
+    fresh.draw()
+    assert not fresh.can_renew
+
+
+def test_draws_are_secret_and_repeat_with_a_seed():
+    def draws(**environ):
+        problem = add_mul_exp.Cpu.problem
+        inputs = problem.test_case("float32-500k")["create_inputs"]()
+        fresh = FreshInputs(inputs, problem.test_case("float32-500k")["create_inputs"], environ)
+        return [inputs[0].clone(), *(fresh.draw()[0] for _ in range(2))]
+
+    first, second = draws(KV_SEED="a"), draws(KV_SEED="a")
+    assert all(map(torch.equal, first, second))
+    assert torch.equal(first[0], draws()[0])  # the fixed inputs of a case
+    others = [*first, *draws()[1:], *draws(KV_SEED="b")[1:]]
+    assert len({float(values[0]) for values in others}) == len(others)
+
+
+def test_work_on_another_stream_is_unfinished():
+    check_finished(20e-6, 250e-6)
+    check_finished(20e-6, None)
+    with pytest.raises(UnfinishedError, match=r"works on for 1e\+03 us after a call of 2 us"):
+        check_finished(2e-6, 1e-3)
+
+
+def test_replaced_functions(monkeypatch):
+    originals = Originals()
+    originals.note()
+    originals.check()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "isnan", torch.Tensor.isinf)
+        with pytest.raises(ReplacedFunctionError, match=r"replaced torch\.Tensor\.isnan, which the harness depends on"):
+            originals.check()
+    with monkeypatch.context() as patch:
+        patch.setattr(audit_, "audit", lambda *_, **__: None)
+        with pytest.raises(ReplacedFunctionError, match=r"replaced kernel_velocity\.harness\.audit\.audit"):
+            originals.check()
+    with monkeypatch.context() as patch:
+        patch.setattr(check_finished, "__code__", (lambda estimate, waiting: None).__code__)
+        with pytest.raises(ReplacedFunctionError, match=r"audit\.check_finished and 1 more"):
+            originals.check()
+    originals.check()

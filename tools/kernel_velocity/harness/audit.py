@@ -1,0 +1,238 @@
+"""Audit a round: was what was timed what was checked? Calls on inputs that no call has seen, with outputs poisoned.
+
+A kernel may keep what it computed (a memo by contents or by address, a cached plan), skip its work while its output is
+still right, leave it to a thread that nobody waits for, or know a benchmark's inputs by heart. So a round is timed on
+inputs drawn after set-up's check, from a secret seed. After the samples the inputs are drawn once more, the outputs are
+poisoned, and one call is timed and its outputs are checked as soon as the clock has stopped.
+
+Such a call is compared with the samples. Where it is much slower, calls in pairs decide: on inputs and outputs
+rewritten with what they held, and on inputs drawn anew with poisoned outputs. Both kinds follow the same memory
+traffic, and differ in nothing but what the kernel can know. An honest kernel takes the same time for both.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from time import perf_counter, process_time, sleep
+from typing import Any
+
+from kernel_velocity.harness.implementations import Bound
+from kernel_velocity.harness.problem import Inputs, drawn_anew, outputs_of
+from kernel_velocity.harness.timers import Timer
+
+# Times the estimate, and s: a call on drawn inputs that takes longer is looked at in pairs. What the drawing displaces
+# from the caches slows an honest call down as much, so a pair decides, and this only what it costs.
+SUSPECT, SLACK = 1.5, 2e-6
+TRIES = 3  # such calls in a row before pairs are taken: one that is interrupted says nothing
+PAIRS, FEWEST_PAIRS = 9, 5
+PAIRS_SECONDS = 20.0  # s that the pairs may take; asv ends a round after 120
+# Ratio of a pair. Of nine pairs eight must exceed it (of fewer all): on a busy machine one pair in ten of an honest
+# kernel does, which makes 9 * .1^8 = 1e-7 of false alarms among the rounds that come so far.
+KNOWN = 1.3
+# Times the estimate, and s, that calls may at least take one at a time on inputs and outputs that they know. Caches and
+# a batch's head start explain less: see tests/harness/test_audit.py for the kernels that they were chosen with.
+ALONE, ALONE_SLACK = 5.0, 2e-4
+IDLE, IDLE_MOST = 1e-3, 1.0  # s: threads of OpenMP wait actively for up to .2 s
+LOOKED_AT = 1 << 16  # elements of an input that are compared for changes
+
+
+class KnownInputsError(AssertionError):
+    """A call is faster than a call on inputs that it has not seen."""
+
+
+class ChangedInputsError(AssertionError):
+    """A call changed its inputs."""
+
+
+class UnfinishedError(AssertionError):
+    """A call's work goes on after its time."""
+
+
+class FreshInputs:
+    """The inputs of a case, whose contents are drawn anew in place, so that a bound call reads them.
+
+    Args:
+        inputs: tensors and scalars that implementations are bound to.
+        create: makes inputs of the same kind, with seeds of `Problem.get_seed`.
+        environ: KV_SEED repeats the draws of a process. Without it they are secret.
+    """
+
+    def __init__(self, inputs: Inputs, create: Callable[[], Inputs], environ: Mapping[str, str]) -> None:
+        self._inputs, self._create = inputs, create
+        self._seed = environ.get("KV_SEED") or secrets.token_hex(4)
+        self._count = 0
+        self._seen = _glances(inputs)
+        self.can_renew = True  # until a draw gives the same values, or other shapes or scalars
+
+    def __str__(self) -> str:
+        return f" (inputs drawn with KV_SEED={self._seed})" if self._count else ""
+
+    def draw(self) -> Inputs:
+        """Return new contents for the inputs. Where that is impossible, the inputs themselves."""
+        if not self.can_renew:
+            return self._inputs
+        self._count += 1
+        with drawn_anew(f"{self._seed}/{self._count}"):
+            drawn = self._create()
+        self.can_renew = _fit(self._inputs, drawn) and not _equal(self._seen, _glances(drawn))
+        return drawn if self.can_renew else self._inputs
+
+    def write(self, contents: Inputs) -> None:
+        """Overwrite the inputs with contents that were drawn."""
+        for tensor, content in zip(_tensors(self._inputs), _tensors(contents), strict=True):
+            tensor.copy_(content)
+        self._seen = _glances(self._inputs)
+
+    def copy(self) -> Inputs:
+        """Return a copy of what the inputs hold."""
+        return tuple(tensor.clone() for tensor in _tensors(self._inputs))
+
+    def check(self) -> None:
+        """Raise ChangedInputsError if an input is not what was written. LOOKED_AT elements of it are compared."""
+        if not _equal(self._seen, _glances(self._inputs)):
+            raise ChangedInputsError("it changed its inputs")
+
+
+def _tensors(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if hasattr(value, "data_ptr")]
+
+
+def _fit(inputs: Inputs, drawn: Inputs) -> bool:
+    """Return whether drawn values can take the places of inputs: equal numbers, and tensors of equal kind.
+
+    A tensor without dimensions is a number: a call may have been bound to its value.
+    """
+    if len(inputs) != len(drawn):
+        return False
+    for value, new in zip(inputs, drawn, strict=True):
+        if not hasattr(value, "data_ptr") or value.ndim == 0:
+            if type(value) is not type(new) or bool(value != new):
+                return False
+        elif not hasattr(new, "data_ptr") or (value.shape, value.dtype) != (new.shape, new.dtype):
+            return False
+        elif any(stride == 0 for stride, size in zip(value.stride(), value.shape, strict=True) if size > 1):
+            return False  # expanded: elements share their memory
+    return True
+
+
+def _glances(values: Sequence[Any]) -> list[Any]:
+    """Return copies of at most LOOKED_AT elements of each tensor, spread over it."""
+    flat = (tensor.detach().reshape(-1) for tensor in _tensors(values))
+    return [tensor[:: max(1, -(-tensor.numel() // LOOKED_AT))].clone() for tensor in flat]
+
+
+def _equal(before: Sequence[Any], now: Sequence[Any]) -> bool:
+    """Return whether tensors are equal bit by bit."""
+    import torch  # noqa: PLC0415 - discovery must work without torch
+
+    pairs = zip(before, now, strict=True)
+    return all(a.shape == b.shape and torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in pairs)
+
+
+def audit(
+    bound: Bound,
+    fresh: FreshInputs,
+    check: Callable[[], object],
+    *,
+    timer: Timer | None,
+    estimate: float,
+    overhead: float,
+) -> None:
+    """Call on inputs that no call has seen, check the outputs, and compare the time with the estimate of a round.
+
+    Args:
+        bound: the call.
+        fresh: its inputs.
+        check: raises where the outputs of the last call are wrong. It is called as soon as the clock has stopped.
+        timer: that the samples were taken with. It times one call. None: nothing is timed.
+        estimate: s per call of the samples.
+        overhead: s that an empty call reads as.
+
+    Raises:
+        KnownInputsError: calls on what it has seen are faster.
+        ChangedInputsError: the call changed its inputs.
+    """
+    for _ in range(TRIES):
+        fresh.write(fresh.draw())
+        bound.poison()
+        seconds = _seconds(bound, timer)
+        check()
+        fresh.check()
+        if timer is None or not fresh.can_renew or seconds <= SUSPECT * estimate + SLACK + overhead:
+            return
+    pairs = [_pair(bound, fresh, check, timer) for _ in range(_affordable(seconds))]
+    ratios = sorted(new / known for known, new in pairs)
+    known, new = (median(times) for times in zip(*pairs, strict=True))
+    if ratios[1 if len(pairs) == PAIRS else 0] > KNOWN:
+        raise KnownInputsError(
+            f"{new / known:.3g} times as fast on inputs that it has seen: {_us(known)}, on others {_us(new)}"
+        )
+    alone = min(known for known, _ in pairs) - overhead
+    if alone > ALONE * estimate + ALONE_SLACK:
+        raise KnownInputsError(
+            f"{alone / estimate:.3g} times as fast when called again at once: {_us(estimate)} in a row, {_us(alone)} "
+            "by itself"
+        )
+
+
+def wait_for_threads() -> None:
+    """Wait until no thread of this process computes any more, at most IDLE_MOST s: calls may have left work to some."""
+    deadline = perf_counter() + IDLE_MOST
+    while perf_counter() < deadline:
+        began, used = perf_counter(), process_time()
+        sleep(IDLE)
+        if process_time() - used < (perf_counter() - began) / 2:
+            return
+
+
+def check_finished(estimate: float, waiting: float | None) -> None:
+    """Raise UnfinishedError if a device works on for long after a call's last event.
+
+    Args:
+        estimate: s per call by the device's events.
+        waiting: s that a caller waits beyond them. None: unknown.
+    """
+    if waiting is not None and waiting > ALONE * estimate + ALONE_SLACK:
+        raise UnfinishedError(
+            f"the device works on for {_us(waiting)} after a call of {_us(estimate)}: wait for other streams"
+        )
+
+
+def _affordable(seconds: float) -> int:
+    return int(min(PAIRS, max(FEWEST_PAIRS, PAIRS_SECONDS / (3 * seconds))))
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _seconds(bound: Bound, timer: Timer | None) -> float:
+    """Return the s of one call, 0 without a timer."""
+    if timer is not None:
+        return timer.samples(bound.call, 1, 1)[0]
+    bound.call()
+    return 0.0
+
+
+def _pair(bound: Bound, fresh: FreshInputs, check: Callable[[], object], timer: Timer | None) -> tuple[float, float]:
+    """Return the s of a call on what it knows, and of one on inputs drawn anew with poisoned outputs.
+
+    The same copies precede both, and a call on what it knows.
+    """
+    known, new = fresh.copy(), fresh.draw()
+    outputs = _tensors(outputs_of(bound.output()))
+    right = [output.clone() for output in outputs]
+    bound.poison()
+    poisoned = [output.clone() for output in _tensors(outputs_of(bound.output()))]  # none where calls allocate outputs
+    times = []
+    for contents, results in ((known, right), (known, right), (new, poisoned)):
+        fresh.write(contents)
+        bound.poison()
+        for output, result in zip(outputs, results if poisoned else (), strict=bool(poisoned)):
+            output.copy_(result)
+        times.append(_seconds(bound, timer))
+    check()
+    fresh.check()
+    return times[1], times[2]
