@@ -222,7 +222,7 @@ def test_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, fact
         return dataclasses.replace(found, estimate=factor * needed, flags=())
 
     monkeypatch.setattr(benchmark, "measure", timed)
-    monkeypatch.setattr(benchmark, "audit", lambda *_, **__: None)  # it would not believe the time
+    monkeypatch.setattr(benchmark, "audit", lambda *_, **__: ())  # it would not believe the time
     bench.measure(f"add_mul_exp.Cpu.time_{method}", "eager", CASE)
     (record,) = rounds(root)
     assert set(record.flags) - {"contended"} == flags

@@ -21,13 +21,13 @@ from typing import Any, ClassVar
 
 from kernel_velocity.harness import gate, spool, timing
 from kernel_velocity.harness.accuracy import in_words
-from kernel_velocity.harness.audit import FreshInputs, audit, check_finished, wait_for_threads
+from kernel_velocity.harness.audit import LEARNED, FreshInputs, audit, check_finished, check_kinds, wait_for_threads
 from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS
 from kernel_velocity.harness.gate import Gate
 from kernel_velocity.harness.gpu import GpuWatch, interval, uuid
 from kernel_velocity.harness.implementations import Bound, bind, check_device
 from kernel_velocity.harness.originals import ORIGINALS
-from kernel_velocity.harness.problem import Inputs, Problem, TestCase
+from kernel_velocity.harness.problem import Inputs, Problem, TestCase, outputs_of
 from kernel_velocity.harness.reported import activity, read_counters, threads
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import from_environment
@@ -36,7 +36,7 @@ from kernel_velocity.harness.timers import Call, CudaGraphTimer, Region, Timer
 from kernel_velocity.harness.under_test import build_info, check_package, figure, root_folder
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
-CROWDED = 0.5  # cores beyond the threads of a round: more, and the call uses threads that it was not given
+CROWDED = 0.2  # threads' time beyond that of the threads of a round: more, and the call uses some it was not given
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
 
 
@@ -93,7 +93,7 @@ class _KernelBenchmark:
         check_device(implementation, self.problem)
         check_package(os.environ)
         prepare_torch(self.device)
-        ORIGINALS.note()
+        ORIGINALS.note(self.problem)
         timing.prepare(self.device, os.environ)
         test = self.problem.test_case(case)
         self._inputs: Inputs = test["create_inputs"]()
@@ -131,7 +131,7 @@ class _KernelBenchmark:
 
         Raises:
             WrongResultError: the output is wrong after timing.
-            KnownInputsError, ChangedInputsError, UnfinishedError: what was timed is not what was checked (`audit`).
+            AuditError, ReplacedFunctionError: what was timed is not what was checked.
             RegionError: the method does not time itself as it says.
         """
         rule = from_environment(os.environ)
@@ -149,21 +149,21 @@ class _KernelBenchmark:
         waiting = self._waiting(method, call, result.estimate)
         check_finished(result.estimate, waiting)
         is_own_call = call is self._bound.call
-        audit(
+        seen = audit(
             self._bound,
             self._fresh,
             partial(self._check, implementation, case, CHECK_STEP),
             timer=self._single(timer, method) if is_own_call else None,
             estimate=result.estimate,
             overhead=result.overhead or 0.0,
+            learned=LEARNED[self.device],
         )
         ORIGINALS.check()
         raised = {
             "contended": host.contended,
-            "crowded": self.device == "cpu" and host.cores > threads() + CROWDED,
-            "same_inputs": not self._fresh.can_renew,
+            "crowded": self.device == "cpu" and host.threads > threads() + CROWDED,
         }
-        flags = (*result.flags, *watch.flags, *(flag for flag, is_raised in raised.items() if is_raised))
+        flags = (*result.flags, *watch.flags, *seen, *(flag for flag, is_raised in raised.items() if is_raised))
         fields = vars(result) | {"flags": tuple(dict.fromkeys((*flags, *self._warm(method, case, result.estimate))))}
         means = fields.pop("blocks")
         record = Round(
@@ -253,6 +253,7 @@ class _KernelBenchmark:
     def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
         """Return the error figures of every `step`-th result of the last call. WrongResultError where one is wrong."""
         output = self._bound.output()
+        check_kinds(outputs_of(output))
         if self.device == "cuda":
             import torch  # noqa: PLC0415
 

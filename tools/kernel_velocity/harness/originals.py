@@ -7,19 +7,22 @@ replace this module, too.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 HARNESS = "kernel_velocity.harness."
 # What checks and copies consist of, of torch and of its tensors.
-TORCH = ("equal", "minimum", "zeros", "randn", "Generator", "manual_seed")
+TORCH = ("equal", "minimum", "randn")
 TENSOR = (
     *("__and__", "__eq__", "__getitem__", "__gt__", "__ne__", "__or__", "__truediv__"),
     *("abs", "abs_", "any", "clamp_min", "clone", "contiguous", "copy_", "data_ptr", "detach", "div_", "double"),
     *("fill_", "flatten", "float", "is_contiguous", "isinf", "isnan", "item", "masked_fill_", "max", "mul", "mul_"),
     *("nonzero", "numel", "reshape", "sub_", "sum", "to", "view"),
 )
+# What a problem decides.
+METHODS = ("expected", "reference_solution", "subset", "verify_result", "get_flops", "get_bytes", "test_case")
 
 
 class ReplacedFunctionError(AssertionError):
@@ -31,32 +34,37 @@ class Originals:
 
     def __init__(self) -> None:
         self.functions: dict[str, tuple[Any, Any]] = {}
+        self._problem: Any = None
 
-    def note(self) -> None:
-        """Note the functions of the harness, and those of torch where it is imported. What was noted stays."""
-        self.functions = dict(_with_code(_present())) | self.functions
+    def note(self, problem: Any = None) -> None:
+        """Note the functions of the harness, those of a problem, and those of torch where it is imported.
+
+        What was noted before stays.
+        """
+        self._problem = problem
+        self.functions = dict(_present(problem)) | self.functions
 
     def check(self) -> None:
         """Raise ReplacedFunctionError if a function is not what it was."""
-        if not self.functions:
-            return
-        now = dict(_with_code(_present()))
-        changed = [name for name, function in self.functions.items() if _differ(now.get(name), function)]
+        now = dict(_present(self._problem))
+        changed = [name for name, function in self.functions.items() if not _same(now.get(name), function)]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise ReplacedFunctionError(f"code of the kernel replaced {changed[0]}{more}, which the harness depends on")
 
 
-def _differ(now: tuple[Any, Any] | None, before: tuple[Any, Any]) -> bool:
-    return now is None or now[0] is not before[0] or now[1] is not before[1]
+def _same(now: tuple[Any, Any] | None, before: tuple[Any, Any]) -> bool:
+    return now is not None and now[0] is before[0] and now[1] is before[1]
 
 
-def _with_code(functions: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    return ((name, (function, getattr(function, "__code__", None))) for name, function in functions)
+def _present(problem: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield the name of each function with itself and its code."""
+    for name, function in _functions(problem):
+        inner = getattr(function, "__func__", function)  # of a static method
+        yield name, (function, getattr(inner, "__code__", None))
 
 
-def _present() -> Iterator[tuple[str, Any]]:
-    """Yield the names and functions of all modules of the harness, of their classes, and those of torch."""
+def _functions(problem: Any) -> Iterator[tuple[str, Any]]:
     for module_name, module in list(sys.modules.items()):
         if not module_name.startswith(HARNESS):
             continue
@@ -65,6 +73,9 @@ def _present() -> Iterator[tuple[str, Any]]:
                 yield f"{module_name}.{name}", value
             if isinstance(value, type) and value.__module__ == module_name:
                 yield from ((f"{module_name}.{name}.{key}", function) for key, function in list(vars(value).items()))
+    if problem is not None:
+        for name in METHODS:
+            yield f"{type(problem).__name__}.{name}", inspect.getattr_static(problem, name)
     torch = sys.modules.get("torch")
     if torch is not None:
         yield from ((f"torch.{name}", getattr(torch, name)) for name in TORCH)

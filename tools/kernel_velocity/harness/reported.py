@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time
+from time import process_time, thread_time
 from typing import Any
 
 from kernel_velocity.harness import gpu
@@ -236,6 +236,7 @@ class HostCounters:
     switches: int  # involuntary, of this process
     steal: float | None  # s, all CPUs together, since boot
     processor: float  # s of all threads of this process
+    thread: float  # s of the thread that reads
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class HostActivity:
     steal: float | None
     load: float | None  # 1-minute average at the end
     contended: bool
-    cores: float  # that this process used on average
+    threads: float  # processor time of all threads, over that of the one that reads
 
 
 def read_counters() -> HostCounters:
@@ -256,7 +257,7 @@ def read_counters() -> HostCounters:
     except OSError:
         fields = []
     steal = int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else None
-    return HostCounters(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, steal, process_time())
+    return HostCounters(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, steal, process_time(), thread_time())
 
 
 def page_faults() -> int:
@@ -271,4 +272,5 @@ def activity(before: HostCounters, after: HostCounters, spent: float) -> HostAct
     stolen = steal is not None and steal > STEAL_SHARE * spent * (os.cpu_count() or 1)
     contended = switches > max(1.0, SWITCHES_PER_SECOND * spent) or stolen
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return HostActivity(switches, steal, load, contended, (after.processor - before.processor) / spent)
+    threads_ = (after.processor - before.processor) / max(after.thread - before.thread, 1e-9)
+    return HostActivity(switches, steal, load, contended, threads_)

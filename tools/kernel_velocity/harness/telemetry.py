@@ -61,6 +61,7 @@ FLAGS = {
     "ungraphed": "g",  # no CUDA graph could be captured: launches were timed
     "warm": "w",  # a cold call faster than memory: its caches were not cold
     "crowded": "m",  # it used more threads than it was given
+    "known_inputs": "k",  # faster on inputs that it has seen, by no more than a processor may have learned of them
     "same_inputs": "i",  # the inputs cannot be drawn anew: it was checked on those that it was timed on
     "clock_drift": "d",  # the GPU's clocks moved by over 1%
     "throttled": "t",  # the GPU was slowed down for power or heat

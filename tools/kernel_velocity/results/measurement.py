@@ -34,6 +34,7 @@ MEANINGS = {
     "ungraphed": "no CUDA graph could be captured: launches were timed",
     "warm": "faster than memory: the caches were not cold",
     "crowded": "it used more threads than it was given",
+    "known_inputs": "faster on inputs that it has seen: the processor learned its branches, or it keeps results",
     "same_inputs": "its inputs cannot be drawn anew: it was checked on those that it was timed on",
     "clock_drift": "the GPU's clocks moved by over 1%",
     "throttled": "the GPU was slowed down for power or heat",
