@@ -153,38 +153,61 @@ def audit_planned(*seconds, fresh=None):
     return flags
 
 
+SLOW = [4e-3] * audit_.TRIES
+
+
 def pairs(*known_and_new):
     """Return the times of pairs: the call before each pair is timed, too, and does not count."""
-    return [second for known, new in known_and_new for second in (9.0, known, new)]
+    return [second for known, new in known_and_new for second in (9.0, *[known] * audit_.AGAIN, new)]
 
 
 def test_call_as_fast_as_the_samples_is_believed_at_once():
-    audit_planned(1.4e-3)
-    audit_planned(9e-3, 9e-3, 1.4e-3)
+    assert audit_planned(1.4e-3) == ()
+    assert audit_planned(9e-3, 9e-3, 1.4e-3) == ()
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.29])
 def test_slow_after_drawing_is_honest_where_known_inputs_are_as_slow(ratio):
-    audit_planned(*[4e-3] * 3, *pairs(*[(3e-3, ratio * 3e-3)] * 9))
+    assert audit_planned(*SLOW, *pairs(*[(3e-3, ratio * 3e-3)] * 9)) == ()
 
 
 def test_disturbed_pairs_accuse_nobody():
-    audit_planned(*[4e-3] * 3, *pairs(*[(3e-3, 9e-3)] * 7, (3e-3, 3e-3), (3e-3, 3e-3)))
-    with pytest.raises(AuditError, match=r"3 times as fast on inputs that it has seen: 3e\+03 us, on others 9e"):
-        audit_planned(*[4e-3] * 3, *pairs(*[(3e-3, 9e-3)] * 8, (3e-3, 3e-3)))
+    seen, disturbed = [(3e-3, 9e-3)], [(3e-3, 3e-3)]
+    audit_planned(*SLOW, *pairs(*seen * 7, *disturbed * 2))
+    audit_planned(*SLOW, *pairs(*seen * 8, *disturbed), *pairs(*seen * 7, *disturbed * 2))
+    with pytest.raises(AuditError, match=r"3 times as fast on inputs that it has seen: 3e\+03 us, on others 9e\+03 us"):
+        audit_planned(*SLOW, *pairs(*seen * 8, *disturbed) * 2)
+
+
+def test_fastest_of_known_calls_counts():
+    every_second = [second for _ in range(9) for second in (9.0, 3e-3, 3e-6, 3e-3, 3e-3)]
+    with pytest.raises(AuditError, match="times as fast on inputs that it has seen"):
+        audit_planned(*SLOW, *every_second * 2)
 
 
 def test_what_a_processor_may_have_learned_is_a_flag():
-    assert audit_planned(*[4e-3] * 3, *pairs(*[(2e-5, 1.1e-4)] * 9)) == ("known_inputs",)
-    with pytest.raises(AuditError):
-        audit_planned(*[4e-3] * 3, *pairs(*[(1e-5, 1.1e-4)] * 9))
-    with pytest.raises(AuditError):
-        audit_planned(*[4e-3] * 3, *pairs(*[(3e-4, 4.1e-4)] * 9))
+    assert audit_planned(*SLOW, *pairs(*[(2e-5, 1.1e-4)] * 9)) == ("known_inputs",)
+    for known, new in ((1e-5, 1.1e-4), (3e-4, 4.1e-4)):
+        with pytest.raises(AuditError):
+            audit_planned(*SLOW, *pairs(*[(known, new)] * 9) * 2)
 
 
 def test_slow_calls_are_paired_less_often():
-    with pytest.raises(AuditError, match="times as fast when called again at once"):
-        audit_planned(*[30.0] * 3, *pairs(*[(30.0, 30.0)] * audit_.FEWEST_PAIRS))
+    with pytest.raises(AuditError, match=r"at once: 1e\+03 us in a row, 3e\+07 us by itself"):
+        audit_planned(*[30.0] * audit_.TRIES, *pairs(*[(30.0, 30.0)] * audit_.FEWEST_PAIRS) * 2)
+
+
+def test_output_that_is_computed_when_it_is_read():
+    def output():
+        if not computed:
+            time.sleep(0.02)
+            computed.append(1)
+        return torch.zeros(4)
+
+    computed, fresh = [], tensors(8)
+    bound = Bound(computed.clear, output, lambda: None)
+    with pytest.raises(AuditError, match="by itself, until its outputs can be read"):
+        audit(bound, fresh, lambda: None, timer=HostTimer(), estimate=1e-6, overhead=0.0, learned=1e-4)
 
 
 @pytest.mark.parametrize(
