@@ -459,7 +459,7 @@ def test_round_keeps_what_a_rule_does_not_drop(timer):
 
 def test_round_has_the_flags_of_timer_and_host(timer, monkeypatch):
     timer.flags.add("underfed")
-    monkeypatch.setattr(rounds, "activity", lambda *_: HostActivity(99, None, None, contended=True, threads=1.0))
+    monkeypatch.setattr(rounds, "activity", lambda *_: HostActivity(99, None, None, contended=True, threads=1))
     assert take_round(lambda: None, FixedCount(n=2), "cpu", warmups=0).flags == ("underfed", "contended")
 
 

@@ -245,7 +245,7 @@ def test_contended_flag_is_set_once(asv_environment, monkeypatch):
         return dataclasses.replace(measure(*given), flags=("contended",))
 
     monkeypatch.setattr(benchmark, "measure", disturbed)
-    monkeypatch.setattr(benchmark, "activity", lambda *_: HostActivity(9999, None, None, contended=True, threads=1.0))
+    monkeypatch.setattr(benchmark, "activity", lambda *_: HostActivity(9999, None, None, contended=True, threads=1))
     bench = matmul.Cpu()
     bench.setup("eager", CASE["matmul"])
     bench.measure("matmul.Cpu.time_hot", "eager", CASE["matmul"])

@@ -36,7 +36,6 @@ from kernel_velocity.harness.timers import Call, CudaGraphTimer, Region, Timer
 from kernel_velocity.harness.under_test import build_info, check_package, figure, root_folder
 
 CHECK_STEP = 97  # after the first full check of a commit, every 97th result is checked: about 1%
-CROWDED = 0.2  # threads' time beyond that of the threads of a round: more, and the call uses some it was not given
 LAUNCH = secrets.token_hex(3)  # drawn at import, so that the children of one forkserver share it
 
 
@@ -161,7 +160,7 @@ class _KernelBenchmark:
         ORIGINALS.check()
         raised = {
             "contended": host.contended,
-            "crowded": self.device == "cpu" and host.threads > self._threads + CROWDED,
+            "crowded": self.device == "cpu" and host.threads > self._threads,
         }
         flags = (*result.flags, *watch.flags, *seen, *(flag for flag, is_raised in raised.items() if is_raised))
         fields = vars(result) | {"flags": tuple(dict.fromkeys((*flags, *self._warm(method, case, result.estimate))))}

@@ -1,39 +1,58 @@
 """The functions that a round depends on, as they were before a kernel's code was imported.
 
-A kernel in Python shares its process with the harness, and can replace what checks it or what reads the clock. A round
-whose functions are not the original ones has no value. That shows a patch, not malice: code that means to deceive can
-replace this module, too.
+A kernel in Python shares its process with the harness, and can replace what checks it, what reads the clock, or what it
+is compared with. A round whose functions are not the original ones has no value. That shows a patch, not malice: code
+that means to deceive can replace this module, too.
 """
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
+from kernel_velocity.harness.timers import no_collection
+
 HARNESS = "kernel_velocity.harness."
-# What checks and copies consist of, of torch and of its tensors.
-TORCH = ("equal", "minimum", "randn")
-TENSOR = (
-    *("__and__", "__eq__", "__getitem__", "__gt__", "__ne__", "__or__", "__truediv__"),
-    *("abs", "abs_", "any", "clamp_min", "clone", "contiguous", "copy_", "data_ptr", "detach", "div_", "double"),
-    *("fill_", "flatten", "float", "is_contiguous", "isinf", "isnan", "item", "masked_fill_", "max", "mul", "mul_"),
-    *("nonzero", "numel", "reshape", "sub_", "sum", "to", "view"),
-)
 # What a problem decides.
 METHODS = ("expected", "reference_solution", "subset", "verify_result", "get_flops", "get_bytes", "test_case")
+TORCH = ("torch", "torch.nn.functional")
+BY_TORCH = ("manual_seed",)  # PyTorch replaces it itself when its compiler is imported
 
 
 class ReplacedFunctionError(AssertionError):
     """A function that the harness depends on was replaced."""
 
 
+@dataclass(frozen=True)
+class _Function:
+    holder: Any  # module, class or instance
+    name: str
+    value: Any
+    code: Any
+
+    @classmethod
+    def of(cls, holder: Any, name: str, value: Any) -> _Function:
+        inner = _inner(value)
+        return cls(holder, name, value, inner.__code__ if type(inner) is FunctionType else None)
+
+    def put_back(self) -> None:
+        if self.code is not None:
+            _inner(self.value).__code__ = self.code
+        setattr(self.holder, self.name, self.value)
+
+
+def _inner(value: Any) -> Any:
+    return value.__func__ if type(value) in (staticmethod, classmethod) else value
+
+
 class Originals:
-    """Functions by name, with the code that they had when they were noted."""
+    """Functions by name, as they were when they were noted."""
 
     def __init__(self) -> None:
-        self.functions: dict[str, tuple[Any, Any]] = {}
+        self._functions: dict[str, _Function] = {}
         self._problem: Any = None
 
     def note(self, problem: Any = None) -> None:
@@ -42,44 +61,70 @@ class Originals:
         What was noted before stays.
         """
         self._problem = problem
-        self.functions = dict(_present(problem)) | self.functions
+        self._functions = _present(problem) | self._functions
+
+    def put_back(self) -> list[str]:
+        """Put back every function that was replaced, and return their names."""
+        now = _present(self._problem)
+        replaced = [name for name, function in self._functions.items() if not _same(now.get(name), function)]
+        for name in replaced:
+            before, holder = self._functions[name], now[name].holder if name in now else None
+            if holder not in (None, before.holder):
+                delattr(holder, before.name)  # a base has the original
+            before.put_back()
+        return replaced
 
     def check(self) -> None:
-        """Raise ReplacedFunctionError if a function is not what it was."""
-        now = dict(_present(self._problem))
-        changed = [name for name, function in self.functions.items() if not _same(now.get(name), function)]
-        if changed:
-            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            raise ReplacedFunctionError(f"code of the kernel replaced {changed[0]}{more}, which the harness depends on")
+        """Raise ReplacedFunctionError if a function was replaced. It is put back."""
+        if replaced := self.put_back():
+            more = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
+            raise ReplacedFunctionError(f"code of the kernel replaced {replaced[0]}{more}")
 
 
-def _same(now: tuple[Any, Any] | None, before: tuple[Any, Any]) -> bool:
-    return now is not None and now[0] is before[0] and now[1] is before[1]
+def _same(now: _Function | None, before: _Function) -> bool:
+    return now is not None and now.value is before.value and now.code is before.code
 
 
-def _present(problem: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Yield the name of each function with itself and its code."""
-    for name, function in _functions(problem):
-        inner = getattr(function, "__func__", function)  # of a static method
-        yield name, (function, getattr(inner, "__code__", None))
+def _present(problem: Any) -> dict[str, _Function]:
+    with no_collection():  # it would look at all objects of torch: .13 s for 4 ms of work
+        functions = list(_of_harness())
+        functions += _of_problem(problem) if problem is not None else ()
+        functions += _of_torch() if "torch" in sys.modules else ()
+        return {name: _Function.of(*function) for name, *function in functions}
 
 
-def _functions(problem: Any) -> Iterator[tuple[str, Any]]:
-    for module_name, module in list(sys.modules.items()):
-        if not module_name.startswith(HARNESS):
-            continue
+_Named = tuple[str, Any, str, Any]  # a function's name, its holder, its name there, itself
+
+
+def _of_harness() -> Iterator[_Named]:
+    modules = [(name, module) for name, module in list(sys.modules.items()) if name.startswith(HARNESS)]
+    for module_name, module in modules:
         for name, value in list(vars(module).items()):
             if callable(value):
-                yield f"{module_name}.{name}", value
+                yield f"{module_name}.{name}", module, name, value
             if isinstance(value, type) and value.__module__ == module_name:
-                yield from ((f"{module_name}.{name}.{key}", function) for key, function in list(vars(value).items()))
-    if problem is not None:
-        for name in METHODS:
-            yield f"{type(problem).__name__}.{name}", inspect.getattr_static(problem, name)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        yield from ((f"torch.{name}", getattr(torch, name)) for name in TORCH)
-        yield from ((f"torch.Tensor.{name}", getattr(torch.Tensor, name)) for name in TENSOR)
+                for key, function in list(vars(value).items()):
+                    if callable(function) or isinstance(function, staticmethod | classmethod | property):
+                        yield f"{module_name}.{name}.{key}", value, key, function
+
+
+def _of_problem(problem: Any) -> Iterator[_Named]:
+    for name in METHODS:
+        holder = next(holder for holder in (problem, *type(problem).__mro__) if name in vars(holder))
+        yield f"{type(problem).__name__}.{name}", holder, name, vars(holder)[name]
+
+
+def _of_torch() -> Iterator[_Named]:
+    for module_name in TORCH:
+        module = sys.modules[module_name]
+        for name, value in list(vars(module).items()):
+            if callable(value) and name[0] != "_" and name not in BY_TORCH:
+                yield f"{module_name}.{name}", module, name, value
+    tensor = sys.modules["torch"].Tensor
+    attributes = {name: value for base in reversed(tensor.__mro__[:-1]) for name, value in vars(base).items()}
+    for name, value in attributes.items():
+        if callable(value):
+            yield f"torch.Tensor.{name}", tensor, name, value
 
 
 ORIGINALS = Originals()

@@ -13,10 +13,10 @@ import os
 import resource
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time, thread_time
+from time import process_time
 from typing import Any
 
 from kernel_velocity.harness import gpu
@@ -226,6 +226,7 @@ def write_figure(path: Path, document: Mapping[str, object]) -> None:
 
 # A preempted process loses a scheduler slice of milliseconds each time; ten a second move a mean by more than 1%.
 SWITCHES_PER_SECOND = 10.0
+RAN_SHARE = 0.05  # of the time: threads that wait, or look after others, run for less
 STEAL_SHARE = 0.01  # of the time spent, per CPU
 
 
@@ -235,8 +236,8 @@ class HostCounters:
 
     switches: int  # involuntary, of this process
     steal: float | None  # s, all CPUs together, since boot
-    processor: float  # s of all threads of this process
-    thread: float  # s of the thread that reads
+    processor: float  # s that this process ran, threads that have ended included
+    threads: Mapping[str, float]  # s that each of its threads ran
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ class HostActivity:
     steal: float | None
     load: float | None  # 1-minute average at the end
     contended: bool
-    threads: float  # processor time of all threads, over that of the one that reads
+    threads: int  # that ran for more than RAN_SHARE of the time. Those that ended in between count as one
 
 
 def read_counters() -> HostCounters:
@@ -257,7 +258,16 @@ def read_counters() -> HostCounters:
     except OSError:
         fields = []
     steal = int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else None
-    return HostCounters(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, steal, process_time(), thread_time())
+    return HostCounters(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, steal, process_time(), _ran())
+
+
+def _ran() -> dict[str, float]:
+    """Return the s that each thread of this process has run so far. Empty where the kernel does not say."""
+    ran = {}
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError):  # it has ended
+            ran[path.parent.name] = int(path.read_text(encoding="ascii").split()[0]) * 1e-9
+    return ran
 
 
 def page_faults() -> int:
@@ -272,5 +282,7 @@ def activity(before: HostCounters, after: HostCounters, spent: float) -> HostAct
     stolen = steal is not None and steal > STEAL_SHARE * spent * (os.cpu_count() or 1)
     contended = switches > max(1.0, SWITCHES_PER_SECOND * spent) or stolen
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    threads_ = (after.processor - before.processor) / max(after.thread - before.thread, 1e-9)
+    ran = [seconds - before.threads.get(thread, 0.0) for thread, seconds in after.threads.items()]
+    ran.append(after.processor - before.processor - sum(ran))
+    threads_ = sum(seconds > RAN_SHARE * spent for seconds in ran)
     return HostActivity(switches, steal, load, contended, threads_)
