@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from kernel_velocity import lock
+from kernel_velocity.harness.originals import ORIGINALS
 from tests.site.browser import chromium, tab
 
 try:
@@ -29,6 +30,12 @@ def machine_of_its_own(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KV_LOCK_FOLDER", str(tmp_path_factory.mktemp("machine")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def originals_of_its_own(monkeypatch):
+    """Functions that another test had replaced are no originals."""
+    monkeypatch.setattr(ORIGINALS, "_functions", {})
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 import types
 from contextlib import nullcontext
 from dataclasses import replace
@@ -19,6 +20,7 @@ from kernel_velocity.compare.settings import Settings
 from kernel_velocity.errors import KernelVelocityError, UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
+from kernel_velocity.harness.implementations import Bound
 from kernel_velocity.harness.reported import HostActivity
 from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
 from kernel_velocity.roofline.model import Roofs
@@ -278,7 +280,7 @@ def test_implementations_take_turns(monkeypatch):
     monkeypatch.setattr(subject, "take_round", take)
     three = {name: doing(lambda x, call, name=name: taken.append(name)) for name in "abc"}
     compare(Doubling(), three, cases="small", settings=Settings(rounds=4))
-    assert "".join(taken[3:-3]) == "abcbcacabcba"  # between the two verifications
+    assert "".join(taken[3:-6]) == "abcbcacabcba"  # between the first verification, and the second and an audit
 
 
 def test_progress_goes_from_nothing_to_all():
@@ -505,7 +507,7 @@ def test_journal_has_every_step_of_an_implementation(tmp_path):
         return doing(lambda x, call: seen.add(journal.step().doing))(problem, case, inputs)
 
     compare(Doubling(), {"mine": bind}, cases="small", settings=QUICK, journal=journal)
-    assert seen == {"set up", "verified before timing", "timed", "verified after timing"}
+    assert seen == {"set up", "verified before timing", "timed", "verified after timing", "audited"}
     assert journal.step() is None
 
 
@@ -548,3 +550,43 @@ def test_device_that_reports_an_error_once_is_not_lost(losing):
     losing.errors = 1
     timed = timed_of(Doubling(), {"mine": losing.bind, **EAGER})
     assert "illegal memory access" in timed["mine"].failed and timed["eager"].failed is None
+
+
+class Random(Doubling):
+    """Doubling of inputs that a seed decides."""
+
+    def create(self, name, n):
+        generator = torch.Generator().manual_seed(self.get_seed(name))
+        return (torch.rand(n, generator=generator),)
+
+
+def test_memo_has_no_time_and_the_others_do():
+    results = {}
+
+    def bind(problem, case, inputs):
+        (x,) = inputs
+        out = torch.empty_like(x)
+
+        def call():
+            key = float(x.sum())
+            if key not in results:
+                time.sleep(0.01)
+                results[key] = x * 2
+            out.copy_(results[key])
+
+        return Bound(call, lambda: out, lambda: out.fill_(math.nan))
+
+    timed = timed_of(Random(), {**EAGER, "memo": bind})
+    assert "times as fast on inputs that it has seen" in timed["memo"].failed
+    assert timed["eager"].failed is None
+
+
+def test_replaced_function_fails_who_replaced_it():
+    def bind(problem, case, inputs):
+        torch.isclose = lambda *_, **__: torch.ones(1, dtype=torch.bool)
+        return doing(lambda x, call: None)(problem, case, inputs)
+
+    isclose = torch.isclose
+    timed = timed_of(Doubling(), {**EAGER, "patch": bind, "other": writing()})
+    assert timed["patch"].failed == "it replaced torch.isclose"
+    assert timed["other"].failed is timed["eager"].failed is None and torch.isclose is isclose

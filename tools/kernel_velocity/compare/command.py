@@ -30,6 +30,7 @@ from kernel_velocity.errors import NothingMeasured, UsageError
 from kernel_velocity.files import replace_text, try_to_write
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.accuracy import parse_tolerance
+from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem_file import DTYPE
 from kernel_velocity.harness.stopping import RULES
 from kernel_velocity.harness.under_test import ARTEFACTS, root_folder
@@ -240,6 +241,8 @@ def _jobs(
     def around(name: str) -> Iterator[None]:
         with journal.running("loaded", name), set_back(partial(note, name)):
             yield
+        for function in ORIGINALS.put_back():
+            notes.append(f"{name} replaces {function} as it is loaded; it was put back")
 
     def note(name: str, change: str) -> None:
         notes.append(f"{name} changes PyTorch's {change} as it is loaded; put back: let each call set what it needs")

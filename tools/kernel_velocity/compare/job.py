@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -15,6 +17,8 @@ from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.compare.subject import Bench, SharedInputs, Subject
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import reported
+from kernel_velocity.harness.audit import FreshInputs
+from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem import Problem, ProblemError, TestCase, outputs_of
 from kernel_velocity.harness.problem_file import is_out_of_memory
 from kernel_velocity.roofline.model import Roofs, memory_of, roofline
@@ -117,6 +121,11 @@ class Job:
             for subject in subjects:
                 progress(f"verifying {subject.name}", 0.0)
                 subject.set_up(self.implementations[subject.name])
+            with (
+                journal.running("computing what is expected", None, test["name"]),
+                _users(f"{self.problem.name} {test['name']}: it"),
+            ):
+                bench.draw()
             for number in range(rounds):
                 for turn, subject in enumerate(order([subject for subject in subjects if subject.runs], number)):
                     done = (number + turn / len(subjects)) / rounds
@@ -125,6 +134,9 @@ class Job:
             for subject in subjects:
                 if subject.runs:
                     subject.verify("after timing")
+            for subject in subjects:
+                if subject.runs:
+                    subject.audit()
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -140,17 +152,13 @@ class Job:
         Raises:
             UsageError: the problem, which may be a user's file, raised, or its reference changed the inputs.
         """
-        problem, step, where = self.problem, "create_inputs", f"{self.problem.name} {test['name']}"
-        try:
+        ORIGINALS.note(self.problem)
+        problem, where = self.problem, f"{self.problem.name} {test['name']}"
+        with _users(f"{where}: create_inputs"):
             inputs = test["create_inputs"]()
-            shared = SharedInputs(problem, inputs)
-            step = "its reference"
+        shared = SharedInputs(problem, inputs)
+        with _users(f"{where}: its reference"):
             expected = problem.expected(*inputs)
-        except (Exception, SystemExit) as error:
-            if isinstance(error, UsageError | ProblemError) or is_out_of_memory(error):
-                raise
-            what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            raise UsageError(f"{where}: {step} raised {what}") from error
         if changed := shared.put_back():
             raise UsageError(
                 f"{where}: its reference changes its inputs ({changed}), which all implementations share; "
@@ -160,6 +168,7 @@ class Job:
             problem=problem,
             case=test["name"],
             inputs=inputs,
+            fresh=FreshInputs(inputs, test["create_inputs"], os.environ),
             shared=shared,
             expected=expected,
             working_set=footprint(problem, test, _tensors(inputs, expected)),
@@ -167,6 +176,18 @@ class Job:
             began=began,
             journal=journal,
         )
+
+
+@contextmanager
+def _users(what: str) -> Iterator[None]:
+    """Raise a UsageError for what a user's code raises within, but for a lack of memory."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, UsageError | ProblemError) or is_out_of_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise UsageError(f"{what} raised {reason}") from error
 
 
 def _without_reference(cases: Sequence[Compared], reference: str) -> Iterator[str]:

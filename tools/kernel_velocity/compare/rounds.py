@@ -80,11 +80,12 @@ def take_round(
             samples, flags = rule.samples, tuple(sorted(timer.flags))
     host = activity(before, read_counters(), perf_counter() - clock)
     contended = ("contended",) if host.contended else ()
+    crowded = ("crowded",) if device == "cpu" and host.threads > threads else ()
     return Round(
         samples=tuple(samples),
         estimate=trimmed_mean(samples),
         stop=stop,
-        flags=tuple(dict.fromkeys((*flags, *contended, *watch.flags))),
+        flags=tuple(dict.fromkeys((*flags, *contended, *crowded, *watch.flags))),
         ended=time(),
         power=None if watch.activity is None else watch.activity.power,
         clock=system.cpu_clock() if device == "cpu" else _sm_clock(watch.activity),

@@ -1,6 +1,7 @@
-"""One implementation on one test case: bound, verified, timed round by round, verified again.
+"""One implementation on one test case: bound, verified, timed round by round, verified again, audited.
 
-All implementations share the inputs of a test case. One that changes them is wrong, and they are put back.
+All implementations share the inputs of a test case. One that changes them is wrong, and they are put back. It is timed
+on other inputs than it was first verified on, and audited on some that it has never seen.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import median
 from typing import Any
 
 from kernel_velocity.compare import accuracy as compare_accuracy
@@ -20,9 +22,13 @@ from kernel_velocity.compare.rounds import Round, take_round, time_of_function
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import KernelVelocityError, UsageError
+from kernel_velocity.harness import timing
+from kernel_velocity.harness.audit import LEARNED, AuditError, FreshInputs, audit, check_kinds
+from kernel_velocity.harness.benchmark import CHECK_STEP
 from kernel_velocity.harness.cases import NATIVE
 from kernel_velocity.harness.implementations import Bound
-from kernel_velocity.harness.problem import Inputs, Problem, ProblemError
+from kernel_velocity.harness.originals import ORIGINALS
+from kernel_velocity.harness.problem import Inputs, Problem, ProblemError, outputs_of
 from kernel_velocity.harness.problem_file import is_out_of_memory
 from kernel_velocity.harness.timers import Call
 from kernel_velocity.stats import speedup
@@ -58,13 +64,14 @@ def _same(tensor: Any, before: Any) -> bool:
     return not bool(differ.any())
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Bench:
     """A test case set up, for all its implementations."""
 
     problem: Problem
     case: str
     inputs: Inputs
+    fresh: FreshInputs  # the same, drawn anew
     shared: SharedInputs
     expected: Any  # of the reference: a tensor, or several
     working_set: int  # bytes
@@ -76,6 +83,12 @@ class Bench:
     def device(self) -> str:
         """Return the problem's device."""
         return self.problem.device
+
+    def draw(self) -> None:
+        """Draw the inputs anew, and compute what is expected of them."""
+        self.fresh.write(self.fresh.draw())
+        self.shared = SharedInputs(self.problem, self.inputs)
+        self.expected = self.problem.expected(*self.inputs)
 
 
 @dataclass(kw_only=True)
@@ -92,6 +105,7 @@ class Subject:
     missing: str | None = None
     failed: str | None = None
     tf32: bool = False  # whether float32 products on CUDA were allowed in TF32 while it was timed
+    flags: tuple[str, ...] = ()  # of the audit
     notes: dict[str, None] = field(default_factory=dict)  # what it changed in its process, each once
 
     @property
@@ -129,10 +143,43 @@ class Subject:
         elif beside := self.bound.beside():
             self.failed = f"it wrote beside its outputs: {beside} ({when})"
         else:
-            output, tolerance = self.bound.output(), bench.settings.tolerance
-            self.accuracy = compare_accuracy.verify(bench.problem, bench.expected, output, tolerance)
-            if not all(output.right for output in self.accuracy):
-                self.failed = f"{compare_accuracy.in_words(self.accuracy)} ({when})"
+            accuracy = self._accuracy(bench.expected, self.bound.output())
+            if not self.accuracy:  # on the fixed inputs, so that the figures repeat
+                self.accuracy = accuracy
+            if not all(output.right for output in accuracy):
+                self.accuracy, self.failed = accuracy, f"{compare_accuracy.in_words(accuracy)} ({when})"
+
+    def _accuracy(self, expected: Any, output: Any) -> tuple[Accuracy, ...]:
+        check_kinds(outputs_of(output))
+        return compare_accuracy.verify(self.bench.problem, expected, output, self.bench.settings.tolerance)
+
+    def audit(self) -> None:
+        """Call it on inputs that no call has seen (`harness.audit`). One that is wrong or faster before has failed."""
+        self._attempt("audited", self._audit)
+
+    def _audit(self) -> None:
+        assert self.bound is not None
+        bench, timer = self.bench, timing.plain(self.bench.device)
+        flags = audit(
+            self.bound,
+            bench.fresh,
+            self._check,
+            timer=timer,
+            estimate=median(measured.estimate for measured in self.rounds),
+            overhead=timer.overhead() or 0.0,
+            learned=LEARNED[bench.device],
+        )
+        self.flags = (*self.flags, *flags)
+
+    def _check(self) -> None:
+        """Raise AuditError if about 1% of the outputs of the last call are not right."""
+        assert self.bound is not None
+        output, problem = self.bound.output(), self.bench.problem
+        synchronize(self.bench.device)
+        inputs, output = problem.subset(self.bench.inputs, output, CHECK_STEP)
+        accuracy = self._accuracy(problem.expected(*inputs), output)
+        if not all(output.right for output in accuracy):
+            raise AuditError(f"{compare_accuracy.in_words(accuracy)}{self.bench.fresh}")
 
     def take_round(self) -> None:
         """Take one round, and the time of the whole function beside it."""
@@ -173,10 +220,15 @@ class Subject:
                 raise
             self._check_device(doing)
             message = " ".join(str(error).split())
-            if isinstance(error, NotImplementedError) and self.bound is None:  # one that was bound has failed
+            if isinstance(error, AuditError):
+                self.failed = message
+            elif isinstance(error, NotImplementedError) and self.bound is None:  # one that was bound has failed
                 self.missing = message or "not implemented"
             else:
                 self.failed = f"raised {type(error).__name__}: {message[:300]}"
+        finally:
+            if replaced := ORIGINALS.put_back():
+                self.failed = f"it replaced {replaced[0]}{f' and {len(replaced) - 1} more' * (len(replaced) > 1)}"
 
     def _check_device(self, doing: str) -> None:
         """End the process if it has lost the device, after an illegal access on CUDA for example.
@@ -199,7 +251,7 @@ class Subject:
             rounds=tuple(measured.samples for measured in self.rounds),
             estimates=tuple(measured.estimate for measured in self.rounds),
             stops=tuple(measured.stop for measured in self.rounds),
-            flags=tuple(dict.fromkeys(flag for measured in self.rounds for flag in measured.flags)),
+            flags=tuple(dict.fromkeys((*(flag for measured in self.rounds for flag in measured.flags), *self.flags))),
             function=self._function(),
             accuracy=self.accuracy,
             power=tuple((when, watts) for when, watts in power if watts is not None),

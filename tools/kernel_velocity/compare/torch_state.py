@@ -14,6 +14,7 @@ from typing import Any
 
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness.benchmark import prepare_torch
+from kernel_velocity.harness.originals import ORIGINALS
 
 # cuBLAS's own switch, above whatever PyTorch asks for: 1 takes every float32 product in TF32, 0 none.
 OVERRIDE = "NVIDIA_TF32_OVERRIDE"
@@ -98,6 +99,7 @@ def prepared(device: str, threads: int) -> Iterator[None]:
                 prepare_torch(device)
             except NotImplementedError as error:
                 raise UsageError(f"--device {device}: {error}; take --device cpu") from None
+            ORIGINALS.note()
             yield
     finally:
         os.environ.pop("KV_THREADS")

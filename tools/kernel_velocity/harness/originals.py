@@ -8,8 +8,9 @@ that means to deceive can replace this module, too.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
@@ -58,14 +59,17 @@ class Originals:
     def note(self, problem: Any = None) -> None:
         """Note the functions of the harness, those of a problem, and those of torch where it is imported.
 
-        What was noted before stays.
+        What was noted before stays, but of another problem.
         """
+        if problem is not self._problem:
+            of_another = _present(_of_problem(self._problem)) if self._problem is not None else {}
+            self._functions = {name: noted for name, noted in self._functions.items() if name not in of_another}
         self._problem = problem
-        self._functions = _present(problem) | self._functions
+        self._functions = self._now() | self._functions
 
     def put_back(self) -> list[str]:
         """Put back every function that was replaced, and return their names."""
-        now = _present(self._problem)
+        now = self._now()
         replaced = [name for name, function in self._functions.items() if not _same(now.get(name), function)]
         for name in replaced:
             before, holder = self._functions[name], now[name].holder if name in now else None
@@ -73,6 +77,10 @@ class Originals:
                 delattr(holder, before.name)  # a base has the original
             before.put_back()
         return replaced
+
+    def _now(self) -> dict[str, _Function]:
+        of_problem = _of_problem(self._problem) if self._problem is not None else ()
+        return _present(chain(_of_harness(), of_problem, _of_torch() if "torch" in sys.modules else ()))
 
     def check(self) -> None:
         """Raise ReplacedFunctionError if a function was replaced. It is put back."""
@@ -85,15 +93,12 @@ def _same(now: _Function | None, before: _Function) -> bool:
     return now is not None and now.value is before.value and now.code is before.code
 
 
-def _present(problem: Any) -> dict[str, _Function]:
-    with no_collection():  # it would look at all objects of torch: .13 s for 4 ms of work
-        functions = list(_of_harness())
-        functions += _of_problem(problem) if problem is not None else ()
-        functions += _of_torch() if "torch" in sys.modules else ()
-        return {name: _Function.of(*function) for name, *function in functions}
-
-
 _Named = tuple[str, Any, str, Any]  # a function's name, its holder, its name there, itself
+
+
+def _present(functions: Iterable[_Named]) -> dict[str, _Function]:
+    with no_collection():  # it would look at all objects of torch: .13 s for 4 ms of work
+        return {name: _Function.of(*function) for name, *function in functions}
 
 
 def _of_harness() -> Iterator[_Named]:
