@@ -117,6 +117,23 @@ def test_trick_has_no_value(asv_environment, kernel, trick, error, why):
     assert not rounds(asv_environment)
 
 
+@pytest.mark.parametrize(
+    "replace",
+    [
+        lambda bench: object.__setattr__(bench._bound, "beside", lambda: ""),
+        lambda bench: setattr(bench, "_check", lambda *_: {}),
+    ],
+)
+def test_replaced_part_of_the_benchmark(asv_environment, kernel, replace):
+    kernel("matmul", honest())
+    bench = matmul.Cpu()
+    bench.setup("native", "float32-128x128x128")
+    replace(bench)
+    with pytest.raises(ReplacedFunctionError, match="a function of the benchmark or of its bound call"):
+        bench.measure("matmul.Cpu.time_hot", "native", "float32-128x128x128")
+    assert not rounds(asv_environment)
+
+
 def test_honest_kernel_passes(asv_environment, kernel):
     kernel("matmul", honest())
     bench = matmul.Cpu()

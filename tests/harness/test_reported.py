@@ -106,7 +106,7 @@ def test_masked_list_of_neighbours_is_empty(sysfs, text):
 def test_contention_of_one_second(switches, steal, contended):
     before = HostCounters(5, 100.0, processor=7.0, threads={"1": 6.0, "2": 1.0})
     after = HostCounters(
-        5 + switches, None if steal is None else 100.0 + steal, processor=9.0, threads={"1": 6.9, "2": 1.04, "3": 0.9}
+        5 + switches, None if steal is None else 100.0 + steal, processor=9.0, threads={"1": 6.9, "2": 1.05, "3": 0.9}
     )
     found = activity(before, after, 1.0)
     assert (found.switches, found.steal, found.contended, found.threads) == (switches, steal, contended, 3)

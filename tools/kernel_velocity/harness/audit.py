@@ -33,6 +33,7 @@ PAIRS_SECONDS = 20.0  # s that the pairs may take; asv ends a round after 120
 # Ratio of a pair. Of nine pairs eight must exceed it (of fewer all), twice: where two of five pairs of an honest kernel
 # do on a busy machine, that makes (9 * .4^8)^2 = 3e-5 of false alarms among the rounds that come so far.
 KNOWN = 1.3
+READINGS = 4  # of the outputs: the first may have to wait for them, the fastest is what reading takes
 # A processor learns the branches of contents that repeat: a kernel of random branches was 5.9 times as fast on contents
 # that it had seen once, by 21 us at most, and what it learns ends at some ten thousand branches. So below a margin over
 # both a pair only raises a flag. A GPU does not predict.
@@ -234,11 +235,12 @@ def _seconds(bound: Bound, timer: Timer | None) -> float:
         seconds = 0.0
     else:
         (seconds,) = timer.samples(bound.call, 1, 1)
-    times = [perf_counter()]
-    for _ in range(2):  # once more for what the reading itself takes
+    readings = []
+    for _ in range(READINGS):
+        began = perf_counter()
         _glances(outputs_of(bound.output()))
-        times.append(perf_counter())
-    return seconds + max(0.0, (times[1] - times[0]) - (times[2] - times[1]))
+        readings.append(perf_counter() - began)
+    return seconds + readings[0] - min(readings)
 
 
 def _pair(bound: Bound, fresh: FreshInputs, check: Callable[[], object], timer: Timer | None) -> tuple[float, float]:

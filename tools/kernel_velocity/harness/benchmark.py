@@ -26,7 +26,7 @@ from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS
 from kernel_velocity.harness.gate import Gate
 from kernel_velocity.harness.gpu import GpuWatch, interval, uuid
 from kernel_velocity.harness.implementations import Bound, bind, check_device
-from kernel_velocity.harness.originals import ORIGINALS
+from kernel_velocity.harness.originals import ORIGINALS, ReplacedFunctionError
 from kernel_velocity.harness.problem import Inputs, Problem, TestCase, outputs_of
 from kernel_velocity.harness.reported import activity, read_counters, threads
 from kernel_velocity.harness.sampling import measure
@@ -98,6 +98,7 @@ class _KernelBenchmark:
         self._inputs: Inputs = test["create_inputs"]()
         self._fresh = FreshInputs(self._inputs, test["create_inputs"], os.environ)
         self._bound: Bound = bind(implementation, self.problem, case, self._inputs, _cache() / "aoti")
+        self._noted = self._own_functions()
         marker = _marker(self.problem, self.device, implementation, case)
         self._bound.poison()
         self._bound.call()
@@ -158,6 +159,8 @@ class _KernelBenchmark:
             learned=LEARNED[self.device],
         )
         ORIGINALS.check()
+        if self._noted != self._own_functions():
+            raise ReplacedFunctionError("code of the kernel replaced a function of the benchmark or of its bound call")
         raised = {
             "contended": host.contended,
             "crowded": self.device == "cpu" and host.threads > self._threads,
@@ -206,6 +209,14 @@ class _KernelBenchmark:
         if method.__func__ in (_KernelBenchmark.time_hot, _KernelBenchmark.time_cold):
             return self._bound.call
         return partial(method, implementation, case)
+
+    def _own_functions(self) -> tuple[object, ...]:
+        """Return the bound call's functions, and the names of methods that this instance has in place of its class's.
+
+        The region, which a timer reads, is the instance's.
+        """
+        methods = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if callable(value)}
+        return (*vars(self._bound).values(), *sorted(methods & set(vars(self))))
 
     def _single(self, timer: Timer, method: Any) -> Timer:
         """Return the timer of one call at a time: that of the samples, or events in place of a CUDA graph."""

@@ -226,7 +226,7 @@ def write_figure(path: Path, document: Mapping[str, object]) -> None:
 
 # A preempted process loses a scheduler slice of milliseconds each time; ten a second move a mean by more than 1%.
 SWITCHES_PER_SECOND = 10.0
-RAN_SHARE = 0.05  # of the time: threads that wait, or look after others, run for less
+RAN_SHARE = 0.05  # of the processor time of all threads: those that wait, or look after others, run for less
 STEAL_SHARE = 0.01  # of the time spent, per CPU
 
 
@@ -248,7 +248,7 @@ class HostActivity:
     steal: float | None
     load: float | None  # 1-minute average at the end
     contended: bool
-    threads: int  # that ran for more than RAN_SHARE of the time. Those that ended in between count as one
+    threads: int  # that ran for more than RAN_SHARE. Those that ended in between count as one
 
 
 def read_counters() -> HostCounters:
@@ -284,5 +284,5 @@ def activity(before: HostCounters, after: HostCounters, spent: float) -> HostAct
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     ran = [seconds - before.threads.get(thread, 0.0) for thread, seconds in after.threads.items()]
     ran.append(after.processor - before.processor - sum(ran))
-    threads_ = sum(seconds > RAN_SHARE * spent for seconds in ran)
+    threads_ = sum(seconds > RAN_SHARE * sum(ran) for seconds in ran)
     return HostActivity(switches, steal, load, contended, threads_)
