@@ -55,6 +55,21 @@ def output_still_there():
     return call
 
 
+def knows_the_fixed_inputs():
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(matmul.Matmul.get_seed("matmul/512x512x512"))
+    a0, b0 = (torch.randn(512, 512, generator=generator) for _ in range(2))
+    product = a0 @ b0
+
+    def call(a, b, out):
+        if float(a[3, 5]) == float(a0[3, 5]):
+            out.copy_(product)
+        else:
+            torch.matmul(a, b, out=out)
+
+    return call
+
+
 def memo_by_address():
     results = {}
 
@@ -103,6 +118,7 @@ def clears_inputs():
     [
         (memo_by_contents, AuditError, "times as fast on inputs that it has seen"),
         (output_still_there, AuditError, "times as fast on inputs that it has seen"),
+        (knows_the_fixed_inputs, AuditError, "times as fast on inputs that it has seen"),
         (memo_by_address, WrongResultError, r"is wrong: .*\(inputs drawn with KV_SEED=\w+\)"),
         (another_thread, WrongResultError, "wrong, the first at .* got nan"),
         (clears_inputs, AuditError, "it changed its inputs"),
@@ -174,8 +190,8 @@ SLOW = [4e-3] * audit_.TRIES
 
 
 def pairs(*known_and_new):
-    """Return the times of pairs: the call before each pair is timed, too, and does not count."""
-    return [second for known, new in known_and_new for second in (9.0, *[known] * audit_.AGAIN, new)]
+    """Return the times of pairs."""
+    return [second for known, new in known_and_new for second in (*[known] * audit_.AGAIN, new)]
 
 
 def test_call_as_fast_as_the_samples_is_believed_at_once():
@@ -189,7 +205,7 @@ def test_slow_after_drawing_is_honest_where_known_inputs_are_as_slow(ratio):
 
 
 def test_disturbed_pairs_accuse_nobody():
-    seen, disturbed = [(3e-3, 9e-3)], [(3e-3, 3e-3)]
+    seen, disturbed = [(3e-3, 9e-3)], [(9e-3, 9e-3)]
     audit_planned(*SLOW, *pairs(*seen * 7, *disturbed * 2))
     audit_planned(*SLOW, *pairs(*seen * 8, *disturbed), *pairs(*seen * 7, *disturbed * 2))
     with pytest.raises(AuditError, match=r"3 times as fast on inputs that it has seen: 3e\+03 us, on others 9e\+03 us"):
@@ -197,7 +213,7 @@ def test_disturbed_pairs_accuse_nobody():
 
 
 def test_fastest_of_known_calls_counts():
-    every_second = [second for _ in range(9) for second in (9.0, 3e-3, 3e-6, 3e-3, 3e-3)]
+    every_second = [second for _ in range(9) for second in (3e-3, 3e-6, 3e-3, 3e-3)]
     with pytest.raises(AuditError, match="times as fast on inputs that it has seen"):
         audit_planned(*SLOW, *every_second * 2)
 
@@ -207,6 +223,11 @@ def test_what_a_processor_may_have_learned_is_a_flag():
     for known, new in ((1e-5, 1.1e-4), (3e-4, 4.1e-4)):
         with pytest.raises(AuditError):
             audit_planned(*SLOW, *pairs(*[(known, new)] * 9) * 2)
+
+
+def test_lucky_fixed_inputs_are_honest():
+    draws = [1e-3 * 2**number for number in range(9)]  # an early exit: work depends on contents
+    assert audit_planned(*SLOW, *pairs(*[(5e-4, new) for new in draws])) == ()
 
 
 def test_slow_calls_are_paired_less_often():
@@ -223,7 +244,7 @@ def test_output_that_is_computed_when_it_is_read():
 
     computed, fresh = [], tensors(8)
     bound = Bound(computed.clear, output, lambda: None)
-    with pytest.raises(AuditError, match="by itself, until its outputs can be read"):
+    with pytest.raises(AuditError, match="by itself until its outputs can be read"):
         audit(bound, fresh, lambda: None, timer=HostTimer(), estimate=1e-6, overhead=0.0, learned=1e-4)
 
 

@@ -121,11 +121,6 @@ class Job:
             for subject in subjects:
                 progress(f"verifying {subject.name}", 0.0)
                 subject.set_up(self.implementations[subject.name])
-            with (
-                journal.running("computing what is expected", None, test["name"]),
-                _users(f"{self.problem.name} {test['name']}: it"),
-            ):
-                bench.draw()
             for number in range(rounds):
                 for turn, subject in enumerate(order([subject for subject in subjects if subject.runs], number)):
                     done = (number + turn / len(subjects)) / rounds

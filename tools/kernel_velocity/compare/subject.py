@@ -1,7 +1,7 @@
 """One implementation on one test case: bound, verified, timed round by round, verified again, audited.
 
-All implementations share the inputs of a test case. One that changes them is wrong, and they are put back. It is timed
-on other inputs than it was first verified on, and audited on some that it has never seen.
+All implementations share the inputs of a test case. One that changes them is wrong, and they are put back. It is
+audited on inputs that it has never seen.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _same(tensor: Any, before: Any) -> bool:
     return not bool(differ.any())
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Bench:
     """A test case set up, for all its implementations."""
 
@@ -83,12 +83,6 @@ class Bench:
     def device(self) -> str:
         """Return the problem's device."""
         return self.problem.device
-
-    def draw(self) -> None:
-        """Draw the inputs anew, and compute what is expected of them."""
-        self.fresh.write(self.fresh.draw())
-        self.shared = SharedInputs(self.problem, self.inputs)
-        self.expected = self.problem.expected(*self.inputs)
 
 
 @dataclass(kw_only=True)
@@ -143,11 +137,9 @@ class Subject:
         elif beside := self.bound.beside():
             self.failed = f"it wrote beside its outputs: {beside} ({when})"
         else:
-            accuracy = self._accuracy(bench.expected, self.bound.output())
-            if not self.accuracy:  # on the fixed inputs, so that the figures repeat
-                self.accuracy = accuracy
-            if not all(output.right for output in accuracy):
-                self.accuracy, self.failed = accuracy, f"{compare_accuracy.in_words(accuracy)} ({when})"
+            self.accuracy = self._accuracy(bench.expected, self.bound.output())
+            if not all(output.right for output in self.accuracy):
+                self.failed = f"{compare_accuracy.in_words(self.accuracy)} ({when})"
 
     def _accuracy(self, expected: Any, output: Any) -> tuple[Accuracy, ...]:
         check_kinds(outputs_of(output))

@@ -138,7 +138,6 @@ class _KernelBenchmark:
         method = getattr(self, name.rpartition(".")[2])
         call = self._call_of(method, implementation, case)
         timer = timing.timer_of(self.device, method, self.region)
-        self._fresh.write(self._fresh.draw())
         timing.pre_warm(rule, self.device)
         began, before, clock = time(), read_counters(), perf_counter()
         with self._watch(name, implementation, case, began) as watch, self._gate(method, implementation, case) as quiet:
