@@ -18,6 +18,7 @@ from kernel_velocity.compare.subject import Bench, SharedInputs, Subject
 from kernel_velocity.errors import UsageError
 from kernel_velocity.harness import reported
 from kernel_velocity.harness.audit import FreshInputs
+from kernel_velocity.harness.limits import Work
 from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem import Problem, ProblemError, TestCase, outputs_of
 from kernel_velocity.harness.problem_file import is_out_of_memory
@@ -166,7 +167,7 @@ class Job:
             fresh=FreshInputs(inputs, test["create_inputs"], os.environ),
             shared=shared,
             expected=expected,
-            working_set=footprint(problem, test, _tensors(inputs, expected)),
+            work=work(problem, test, _tensors(inputs, expected)),
             settings=self.settings,
             began=began,
             journal=journal,
@@ -218,30 +219,36 @@ def footprint(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> int:
     return allocated if stated is None else min(stated, allocated)
 
 
+def work(problem: Problem, test: TestCase, tensors: Sequence[Any]) -> Work:
+    """Return what a call on a test case does, whose inputs and outputs are `tensors`."""
+    # A product of int8 computes in int8, though its largest tensor is of int32
+    dtype = selection.named_dtype(test["name"]) or str(max(tensors, key=_size).dtype).removeprefix("torch.")
+    flops, moved = problem.get_flops(test), problem.get_bytes(test)
+    return Work(flops=flops, bytes=moved, footprint=footprint(problem, test, tensors), dtype=dtype)
+
+
 def _compared(bench: Bench, test: TestCase, subjects: Sequence[Subject], roofs: Roofs | None) -> Compared:
     problem = bench.problem
     written = next((subject.bound.output() for subject in subjects if subject.runs and subject.bound), None)
     tensors = _tensors(bench.inputs, bench.expected if written is None else written)
     largest = max(tensors, key=_size)
-    touched = footprint(problem, test, tensors)
-    # A product of int8 computes in int8, though its largest tensor is of int32
-    dtype = selection.named_dtype(test["name"]) or str(largest.dtype).removeprefix("torch.")
+    done = work(problem, test, tensors)
     levels = roofs or system.reported_levels(problem.device)
     compared = Compared(
         problem=problem.name,
         case=test["name"],
         device=problem.device,
-        dtype=dtype,
+        dtype=done.dtype,
         dims=tuple(test["dims"]),
         elements=int(largest.numel()),
         tensor_bytes=_size(largest),
-        flops=problem.get_flops(test),
-        bytes=problem.get_bytes(test),
-        footprint=touched,
-        memory=None if levels is None else memory_of(touched, levels),
+        flops=done.flops,
+        bytes=done.bytes,
+        footprint=done.footprint,
+        memory=None if levels is None or done.footprint is None else memory_of(done.footprint, levels),
         timed=(),
     )
-    dtypes = ["tf32" if dtype == "float32" and subject.tf32 else dtype for subject in subjects]
+    dtypes = ["tf32" if done.dtype == "float32" and subject.tf32 else done.dtype for subject in subjects]
     timed = (_placed(subject.result(), compared, roofs, roof) for subject, roof in zip(subjects, dtypes, strict=True))
     return replace(compared, timed=tuple(timed))
 

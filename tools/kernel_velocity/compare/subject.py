@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -22,7 +22,7 @@ from kernel_velocity.compare.rounds import Round, take_round, time_of_function
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.compare.solutions import Bind
 from kernel_velocity.errors import KernelVelocityError, UsageError
-from kernel_velocity.harness import timing
+from kernel_velocity.harness import limits, timing
 from kernel_velocity.harness.audit import LEARNED, AuditError, FreshInputs, audit, check_kinds
 from kernel_velocity.harness.benchmark import CHECK_STEP
 from kernel_velocity.harness.cases import NATIVE
@@ -31,6 +31,7 @@ from kernel_velocity.harness.originals import ORIGINALS
 from kernel_velocity.harness.problem import Inputs, Problem, ProblemError, outputs_of
 from kernel_velocity.harness.problem_file import is_out_of_memory
 from kernel_velocity.harness.timers import Call
+from kernel_velocity.harness.under_test import root_folder
 from kernel_velocity.stats import speedup
 
 
@@ -74,7 +75,7 @@ class Bench:
     fresh: FreshInputs  # the same, drawn anew
     shared: SharedInputs
     expected: Any  # of the reference: a tensor, or several
-    working_set: int  # bytes
+    work: limits.Work  # of a call, with the working set as its footprint
     settings: Settings
     began: float  # Unix time at which the comparison began, s
     journal: Journal
@@ -188,11 +189,13 @@ class Subject:
             self.bound.call,
             settings.rule(),
             device,
-            working_set=self.bench.working_set,
+            working_set=self.bench.work.footprint or 0.0,
             threads=settings.threads,
             warmups=settings.warmups,
         )
-        self.rounds.append(measured)
+        folder = root_folder(os.environ) / ".asv" / "cache" / "limits"
+        flags = limits.check(self.bench.work, measured.estimate, device, settings.threads, folder)
+        self.rounds.append(replace(measured, flags=(*measured.flags, *flags)))
         if self.function is not None:
             self.waits.append(time_of_function(self.function, device, measured.estimate))
         elif device == "cuda":  # the call is the whole function, but a caller waits for its launch, too
@@ -212,7 +215,7 @@ class Subject:
                 raise
             self._check_device(doing)
             message = " ".join(str(error).split())
-            if isinstance(error, AuditError):
+            if isinstance(error, AuditError | limits.ImpossibleError):
                 self.failed = message
             elif isinstance(error, NotImplementedError) and self.bound is None:  # one that was bound has failed
                 self.missing = message or "not implemented"

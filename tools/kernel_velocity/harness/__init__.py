@@ -15,6 +15,7 @@ Other rooms import it for its names, its telemetry and its statistics. Suites im
     gpu.py              NVIDIA's driver: description, clocks, watching a GPU during a round
     implementations.py  eager, compile, native, triton, bound to inputs
     independent.py      our timers compared with PyTorch's, Triton's, CUDA graphs, the profiler
+    limits.py           times in which the machine cannot have done the work, refused
     originals.py        the functions that a round depends on, before a kernel could replace them
     problem_file.py     the Problem of a user's file, checked, on a device
     problem_formats.py  the four forms of public problems, each as a Problem class

@@ -19,13 +19,14 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any, ClassVar
 
-from kernel_velocity.harness import gate, spool, timing
+from kernel_velocity.harness import gate, limits, spool, timing
 from kernel_velocity.harness.accuracy import in_words
 from kernel_velocity.harness.audit import LEARNED, FreshInputs, audit, check_finished, check_kinds, wait_for_threads
-from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS
+from kernel_velocity.harness.cases import CONTROLS, FIGURES, NATIVE, TARGETS, dtype_of
 from kernel_velocity.harness.gate import Gate
 from kernel_velocity.harness.gpu import GpuWatch, interval, uuid
 from kernel_velocity.harness.implementations import Bound, bind, check_device
+from kernel_velocity.harness.limits import Work
 from kernel_velocity.harness.originals import ORIGINALS, ReplacedFunctionError
 from kernel_velocity.harness.problem import Inputs, Problem, TestCase, outputs_of
 from kernel_velocity.harness.reported import activity, read_counters, threads
@@ -132,6 +133,7 @@ class _KernelBenchmark:
         Raises:
             WrongResultError: the output is wrong after timing.
             AuditError, ReplacedFunctionError: what was timed is not what was checked.
+            ImpossibleError: the machine cannot do the work in that time.
             RegionError: the method does not time itself as it says.
         """
         rule = from_environment(os.environ)
@@ -165,7 +167,9 @@ class _KernelBenchmark:
             "crowded": self.device == "cpu" and host.threads > self._threads,
         }
         flags = (*result.flags, *watch.flags, *seen, *(flag for flag, is_raised in raised.items() if is_raised))
-        fields = vars(result) | {"flags": tuple(dict.fromkeys((*flags, *self._warm(method, case, result.estimate))))}
+        fields = vars(result) | {
+            "flags": tuple(dict.fromkeys((*flags, *self._check_limits(method, case, result.estimate))))
+        }
         means = fields.pop("blocks")
         record = Round(
             benchmark=name,
@@ -251,13 +255,14 @@ class _KernelBenchmark:
         waited = timing.wait(call, self.device, estimate)
         return None if waited is None else waited - estimate
 
-    def _warm(self, method: Any, case: str, estimate: float) -> tuple[str, ...]:
-        """Return ("warm",) where a cold call moved its bytes faster than memory can."""
-        moved = self.bytes.get(case)
-        if moved is None or not timing.is_cold(method):
+    def _check_limits(self, method: Any, case: str, estimate: float) -> tuple[str, ...]:
+        """Return the flags of `limits.check`. FLOPs and bytes are not those of a region."""
+        if timing.timed(method) is timing.Timed.REGION:
             return ()
-        is_warm = timing.is_warm(moved / estimate, self.device, self.new_timer(), _cache() / "memory")
-        return ("warm",) if is_warm else ()
+        footprint, dtype = self.footprints.get(case), dtype_of(case)
+        work = Work(flops=self.flops.get(case), bytes=self.bytes.get(case), footprint=footprint, dtype=dtype)
+        cold = timing.is_cold(method)
+        return limits.check(work, estimate, self.device, threads(), _cache() / "limits", cold=cold)
 
     def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
         """Return the error figures of every `step`-th result of the last call. WrongResultError where one is wrong."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import cycle
 from time import perf_counter
 from typing import Any
 
@@ -29,6 +30,8 @@ from kernel_velocity.harness.workloads import (
     MULTIPLIED,
     MULTIPLY_ADDS,
     STREAMS,
+    Stream,
+    convolution,
     multiply_adds,
     product,
     reread,
@@ -316,9 +319,11 @@ def _tf32(allowed: bool) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def _largest_product(device: str, dtype: str, new_timer: NewTimer) -> tuple[Call, float]:
+def _largest_product(
+    device: str, dtype: str, new_timer: NewTimer, sizes: Sequence[int] | None = None
+) -> tuple[Call, float]:
     """Return the largest cube's product that LONGEST allows, judged by the smallest's time, and its operations."""
-    sizes = SIZES[device]
+    sizes = sizes or SIZES[device]
     call = product(device, dtype, sizes[0])
     call()
     (seconds,) = new_timer().samples(call, 1, 1)
@@ -329,3 +334,77 @@ def _largest_product(device: str, dtype: str, new_timer: NewTimer) -> tuple[Call
 def affordable(sizes: Sequence[int], seconds: float, limit: float) -> int:
     """Return the largest cube whose product takes at most `limit` s where that of the first takes `seconds`."""
     return max([n for n in sizes if seconds * (n / sizes[0]) ** 3 <= limit], default=sizes[0])
+
+
+# What rounds are held against -----------------------------------------------------------------------------------------
+
+# A CPU's float16 is left out: without its instructions a product takes .1 s, and with them bfloat16 is no slower.
+ARITHMETIC: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "cpu": {"float": ("float32", "bfloat16"), "int8": ("int8",)},
+    "cuda": {"float": ("float32", "tf32", "float16", "bfloat16"), "int8": ("int8",)},
+}
+# Short calls: where five processes shared two cores, hardly one of 4 ms was undisturbed, and memory seemed to have a
+# third of its bandwidth. A CPU's products take .3 to 2.4 ms, and its streams are called in turns.
+LIMIT_SIZES = {"cpu": (256, 512), "cuda": SIZES["cuda"]}
+TURNS = {"cpu": 16, "cuda": 1}
+INNERMOST = (1 << 14, 1 << 15)  # bytes: half of a 32 KiB L1, and all of it
+# Bytes that a CPU's memory moves at most for each that is counted: a store may first fetch the line that it fills.
+FETCHED = {"copy": 3 / 2, "read": 1.0, "triad": 4 / 3}
+
+
+def limit_of(name: str, device: str) -> float | None:
+    """Measure one of `limits.MARGINS` by torch alone, in a second or two. Return the highest rate, B/s or FLOP/s.
+
+    None where it cannot be measured.
+
+    Raises:
+        NotImplementedError: torch or the device is missing.
+    """
+    prepare_torch(device)
+    new_timer, _ = _clock(device)
+    rates = {"memory": _memory_rates, "cache": _cache_rates}.get(name, partial(_arithmetic_rates, name))
+    return max((rate for rate in rates(device, new_timer) if rate is not None), default=None)
+
+
+def _rate(make: Callable[[], tuple[Call, float]], new_timer: NewTimer) -> float | None:
+    return ceiling_of(make, new_timer, what="limit", unit="").value
+
+
+def _memory_rates(device: str, new_timer: NewTimer) -> Iterator[float | None]:
+    cache, free = cache_size(device), free_memory(device)
+    if cache is None or (free is not None and MEMORY_SHARE * BEYOND * cache > free):
+        return
+    for what, stream in STREAMS.items():
+        rate = _rate(partial(_in_turns, stream, device, BEYOND * cache), new_timer)
+        yield rate and rate * (FETCHED[what] if device == "cpu" else 1.0)
+
+
+def _in_turns(stream: Stream, device: str, size: int) -> tuple[Call, float]:
+    """Return what calls streams over parts of a set of `size` bytes in turns, and the bytes that a call moves."""
+    calls, moved = zip(*(stream(device, size // TURNS[device]) for _ in range(TURNS[device])), strict=True)
+    turns = cycle(calls)
+
+    def call() -> None:
+        next(turns)()
+
+    return call, moved[0]
+
+
+def _cache_rates(device: str, new_timer: NewTimer) -> Iterator[float | None]:
+    """Yield the pace at which the innermost cache that a call finds filled is read again: a CPU's L1, a GPU's L2."""
+    last = cache_size(device)
+    sizes = INNERMOST if device == "cpu" else () if last is None else (last // 8, last // 4)
+    for size in sizes:
+        yield _rate(lambda size=size: reread(device, size, PER_CALL[device])(size), new_timer)  # type: ignore[misc]
+
+
+def _arithmetic_rates(name: str, device: str, new_timer: NewTimer) -> Iterator[float | None]:
+    import torch  # noqa: PLC0415
+
+    capability = torch.cuda.get_device_capability() if device == "cuda" else None
+    for dtype in ARITHMETIC[device][name]:
+        if capability is None or capability >= NEEDS.get(dtype, (0, 0)):
+            with _tf32(dtype == "tf32"):
+                yield _rate(partial(_largest_product, device, dtype, new_timer, LIMIT_SIZES[device]), new_timer)
+    if (device, name) == ("cpu", "float"):
+        yield _rate(convolution, new_timer)

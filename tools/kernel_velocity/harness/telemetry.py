@@ -63,6 +63,7 @@ FLAGS = {
     "crowded": "m",  # it used more threads than it was given
     "known_inputs": "k",  # faster on inputs that it has seen, by no more than a processor may have learned of them
     "same_inputs": "i",  # the inputs cannot be drawn anew: it was checked on those that it was timed on
+    "unchecked": "l",  # no limit of the machine is known that its rate could be held against
     "clock_drift": "d",  # the GPU's clocks moved by over 1%
     "throttled": "t",  # the GPU was slowed down for power or heat
 }

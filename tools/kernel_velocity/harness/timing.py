@@ -30,22 +30,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
-from pathlib import Path
-from time import perf_counter
 from typing import Any, TypeVar
 
 from kernel_velocity.harness import gate
-from kernel_velocity.harness.reported import (
-    cache_size,
-    free_memory,
-    machine_id,
-    name,
-    read_figure,
-    threads,
-    write_figure,
-)
+from kernel_velocity.harness.reported import cache_size
 from kernel_velocity.harness.stopping import StoppingRule, VariationOfRates, from_environment, method_hash
 from kernel_velocity.harness.timers import (
     Call,
@@ -60,7 +49,6 @@ from kernel_velocity.harness.timers import (
     Timer,
     TorchEvents,
 )
-from kernel_velocity.harness.workloads import AROUND, BEYOND, LACKING, MEMORY_SHARE, STREAMS, undisturbed
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -78,10 +66,6 @@ SYNCHRONISED = 21  # samples of what a caller waits; the median counts
 # enough. CUDA: within the 2 to 4 times L2 that published harnesses overwrite. CPU: with 32 MB, an addition of 12 MB
 # that takes 147 us hot took 501 us after 1, 509 after 2 and 543 after 3 times; the flush 1.5, 2.8 and 5.3 ms.
 FLUSH = {"cpu": 2, "cuda": 3}
-SECONDS = 0.1  # s per stream
-FEWEST = 5  # samples
-# Memory's own peak is known to some percent, and a tenth of the working set may be left in a cache.
-WARM = 1.1
 
 
 class Timed(Enum):
@@ -250,54 +234,3 @@ def flush(device: str) -> Call:
         buffer.add_(1)
 
     return overwrite
-
-
-def is_warm(bytes_per_second: float, device: str, timer: Timer, folder: Path) -> bool | None:
-    """Return whether a cold call moved its bytes faster than memory can: then its caches were not cold.
-
-    Memory's peak is measured once and kept in `folder`. Before it counts against a call it is measured again, and the
-    higher one kept: the first time may have been disturbed.
-
-    Args:
-        bytes_per_second: least memory traffic of the call over its time.
-        device: "cpu" or "cuda".
-        timer: of the device, hot.
-        folder: where peaks are kept.
-
-    Returns: None where memory cannot be measured: the cache's size is unknown, or too little is free.
-    """
-    import torch  # noqa: PLC0415
-
-    # another torch or number of threads has another peak
-    path = folder / f"{machine_id(device, torch.__version__, str(threads()))}.json"
-    known = read_figure(path, "bytes_per_second")
-    if known is not None and bytes_per_second <= WARM * known:
-        return False
-    measured = memory_peak(device, timer)
-    if measured is None:
-        return None
-    peak = max(measured, known or 0.0)
-    write_figure(path, {"device": name(device), "threads": threads(), "bytes_per_second": peak})
-    return bytes_per_second > WARM * peak
-
-
-def memory_peak(device: str, timer: Timer) -> float | None:
-    """Return the most bytes per second that streams beyond the caches moved. None where there is no room for them."""
-    cache, free = cache_size(device), free_memory(device)
-    if cache is None or (free is not None and MEMORY_SHARE * BEYOND * cache > free):
-        return None
-    rates = [_rate(*make(device, BEYOND * cache), timer) for make in STREAMS.values()]
-    for make in AROUND.values() if device == "cpu" else ():
-        with suppress(*LACKING):
-            rates.append(_rate(*make(device, BEYOND * cache), timer))
-    return max(rates)
-
-
-def _rate(call: Call, moved: float, timer: Timer) -> float:
-    """Return the bytes per second of a stream that moves `moved` bytes a call."""
-    timer.samples(call, 1, 2)  # pages are mapped, clocks rise
-    samples: list[float] = []
-    began = perf_counter()
-    while len(samples) < FEWEST or perf_counter() - began < SECONDS:
-        samples += timer.samples(call, 1, FEWEST)
-    return moved / undisturbed(samples)

@@ -36,6 +36,7 @@ MEANINGS = {
     "crowded": "it used more threads than it was given",
     "known_inputs": "faster on inputs that it has seen: the processor learned its branches, or it keeps results",
     "same_inputs": "its inputs cannot be drawn anew: it was checked on those that it was timed on",
+    "unchecked": "faster than what is known of the machine, or nothing is: is the work done?",
     "clock_drift": "the GPU's clocks moved by over 1%",
     "throttled": "the GPU was slowed down for power or heat",
 }
