@@ -7,6 +7,7 @@ import pytest
 
 from kernel_velocity import lock
 from kernel_velocity.harness.originals import ORIGINALS
+from tests.harness.planted_limits import plant_limits
 from tests.site.browser import chromium, tab
 
 try:
@@ -29,6 +30,7 @@ def machine_of_its_own(tmp_path_factory):
     """Tests lock no machine but one of their process's own: a night that goes on here is none of their business."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KV_LOCK_FOLDER", str(tmp_path_factory.mktemp("machine")))
+        plant_limits(patch)
         yield
 
 

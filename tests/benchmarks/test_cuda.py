@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import add_mul_exp, matmul, quantize_int8
-from kernel_velocity.harness import gpu, timing
+from kernel_velocity.harness import ceilings, gpu, limits, timing
 from kernel_velocity.harness.telemetry import decode
 from kernel_velocity.harness.timers import (
     CudaEventTimer,
@@ -91,7 +91,7 @@ def test_cold_is_slower_than_hot(addition):
     warm, cool = median(hot.samples(addition, 1, 256)), median(cold.samples(addition, 1, 256))
     assert not (hot.flags | cold.flags)
     assert cool > 1.05 * warm
-    assert 12e6 / cool < timing.WARM * timing.memory_peak("cuda", hot)
+    assert 12e6 / cool < limits.WARM * ceilings.limit_of("memory", "cuda")
 
 
 def test_cold_loop_allocates_nothing(addition):

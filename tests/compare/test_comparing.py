@@ -1,6 +1,7 @@
 """The engine: verified before and after, interleaved, refused before allocated, kept apart from one another."""
 
 import math
+import re
 import sys
 import time
 import types
@@ -15,6 +16,7 @@ from kernel_velocity.compare import isolation, job, rounds, subject
 from kernel_velocity.compare.api import compare, time_function
 from kernel_velocity.compare.isolation import Journal, Step
 from kernel_velocity.compare.job import order
+from kernel_velocity.compare.result import FAILED
 from kernel_velocity.compare.rounds import Round, take_round, time_of_function
 from kernel_velocity.compare.settings import Settings
 from kernel_velocity.errors import KernelVelocityError, UsageError
@@ -26,6 +28,7 @@ from kernel_velocity.harness.stopping import FixedCount, ReactiveBenchmarking
 from kernel_velocity.roofline.model import Roofs
 from tests.compare.doubling import EAGER, ELEMENTS, QUICK, ROOFS, Doubling, DoublingBytes, doing, returning, writing
 from tests.harness import pretend_cuda
+from tests.harness.planted_limits import plant_limits
 
 torch = pytest.importorskip("torch", reason="implementations compute with torch tensors")
 
@@ -44,6 +47,20 @@ def timed_of(problem, implementations, **more):
 
 def set_at(index, value):
     return lambda out: out.__setitem__(index, value)
+
+
+# What is possible -----------------------------------------------------------------------------------------------------
+
+
+def test_call_that_is_faster_than_the_machine_has_failed(monkeypatch, tmp_path):
+    monkeypatch.setenv("ASV_CONF_DIR", str(tmp_path))
+    plant_limits(monkeypatch, cache=1e3)
+    (compared,) = compare(Doubling(), EAGER, cases="small", settings=QUICK).compared
+    (timed,) = compared.timed
+    assert timed.status == FAILED and timed.estimates == ()
+    assert re.match(
+        r"faster than the machine \([\d,]+ times the peak of 0 GB/s of the innermost cache\); ", timed.failed
+    )
 
 
 # What is right -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_velocity.harness import ceilings, gpu, reported, timing, workloads
+from kernel_velocity.harness import ceilings, gpu, reported, workloads
 from kernel_velocity.harness.ceilings import (
     Ceiling,
     affordable,
@@ -246,9 +246,7 @@ def test_without_native_library_torch_alone_is_measured(torch, quick, monkeypatc
     products = list(ceilings._products("cpu", HostTimer))
     assert {(each.value, each.why) for each in products if each.what == MULTIPLY_ADDS} == {(None, why)}
     assert next(each.value for each in products if (each.what, each.dtype) == ("matmul", "float32"))
-    monkeypatch.setattr(timing, "SECONDS", 0.002)
-    monkeypatch.setattr(timing, "cache_size", lambda device: 1 << 16)
-    assert timing.memory_peak("cpu", HostTimer())
+    assert ceilings.limit_of("memory", "cpu")
 
 
 def test_multiply_adds_are_counted(torch, monkeypatch):

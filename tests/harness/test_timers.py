@@ -18,6 +18,7 @@ from kernel_velocity.harness.timers import (
     Region,
     RegionError,
     ReportedTimer,
+    StandingClockError,
     SyncTimer,
 )
 from tests.harness.simulated_cuda import device
@@ -49,6 +50,12 @@ def test_collector_is_off_while_timing():
     HostTimer().samples(lambda: seen.append(gc.isenabled()), 1, 1)
     assert seen == [False]
     assert gc.isenabled()
+
+
+def test_clock_that_stands_still_is_named(monkeypatch):
+    monkeypatch.setattr(timers, "perf_counter_ns", lambda: 7)
+    with pytest.raises(StandingClockError, match="the clock stood still for 1000 readings"):
+        HostTimer().tick()
 
 
 def test_host_flush_is_not_timed(ticking):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import add_mul_exp, matmul
-from kernel_velocity.harness import benchmark, gate, timing
+from kernel_velocity.harness import benchmark, gate, limits, timing
 from kernel_velocity.harness.sampling import measure
 from kernel_velocity.harness.stopping import RULES, FixedTime
 from kernel_velocity.harness.timers import (
@@ -24,9 +24,9 @@ from kernel_velocity.harness.timers import (
     TorchEvents,
 )
 from kernel_velocity.harness.timing import times_a_region, times_itself
-from kernel_velocity.harness.workloads import BEYOND
 from tests.harness import pretend_cuda, pretend_nvml
 from tests.harness.measuring import COMMIT, as_asv_runs, asv_environment, rounds
+from tests.harness.planted_limits import plant_limits
 
 __all__ = ["asv_environment"]
 
@@ -78,90 +78,6 @@ def test_cold_takes_longer():
     assert cold > 1.2 * hot
 
 
-@pytest.fixture
-def memory(monkeypatch):
-    """A memory whose peak is measured as a list says. The list of what is left."""
-    readings = [100e9]
-    monkeypatch.setattr(timing, "memory_peak", lambda device, timer: readings.pop(0))
-    return readings
-
-
-def test_faster_than_memory_is_warm(memory, tmp_path):
-    memory[:] = [100e9, 100e9]
-    assert timing.is_warm(99e9, "cpu", None, tmp_path) is False
-    assert timing.is_warm(timing.WARM * 100e9, "cpu", None, tmp_path) is False
-    assert len(memory) == 1  # measured once, then kept
-    assert timing.is_warm(timing.WARM * 100e9 * 1.01, "cpu", None, tmp_path) is True
-    assert memory == []  # but again before it speaks against a call
-
-
-def test_too_low_memory_peak_is_corrected(memory, tmp_path):
-    memory[:] = [40e9, 100e9, 50e9]
-    assert timing.is_warm(30e9, "cpu", None, tmp_path) is False
-    assert timing.is_warm(105e9, "cpu", None, tmp_path) is False
-    assert timing.is_warm(200e9, "cpu", None, tmp_path) is True
-    (kept,) = tmp_path.glob("*.json")
-    assert json.loads(kept.read_text())["bytes_per_second"] == 100e9  # the highest seen
-
-
-def test_memory_peak_is_per_thread_count(memory, tmp_path, monkeypatch):
-    memory[:] = [100e9, 10e9]
-    assert timing.is_warm(50e9, "cpu", None, tmp_path) is False
-    monkeypatch.setenv("KV_THREADS", "7")
-    assert timing.is_warm(50e9, "cpu", None, tmp_path) is True
-    assert len(list(tmp_path.glob("*.json"))) == 2
-
-
-def test_infinite_memory_peak_is_measured_again(memory, tmp_path):
-    memory[:] = [100e9, 100e9]
-    timing.is_warm(1e9, "cpu", None, tmp_path)
-    (kept,) = tmp_path.glob("*.json")
-    kept.write_text('{"bytes_per_second": Infinity}')
-    assert timing.is_warm(1e9, "cpu", None, tmp_path) is False
-    assert json.loads(kept.read_text())["bytes_per_second"] == 100e9
-
-
-def test_unmeasurable_memory_flags_nothing(memory, tmp_path):
-    memory[:] = [None]
-    assert timing.is_warm(1e15, "cpu", None, tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_memory_peak_is_of_the_fastest_stream_beyond_the_cache(monkeypatch):
-    def stream(rate):
-        return lambda device, size: (None, rate * size)
-
-    monkeypatch.setattr(timing, "cache_size", lambda device: MB)
-    monkeypatch.setattr(timing, "STREAMS", {"copy": stream(10), "read": stream(12)})
-    monkeypatch.setattr(timing, "AROUND", {"copy around the caches": stream(13)})
-    monkeypatch.setattr(timing, "free_memory", lambda device: None)
-    monkeypatch.setattr(timing, "_rate", lambda call, moved, timer: moved)
-    peaks = [timing.memory_peak(device, None) for device in ("cpu", "cuda")]
-    assert peaks == [13 * BEYOND * MB, 12 * BEYOND * MB]
-
-
-@pytest.mark.parametrize(("size", "free"), [(None, 1 << 40), (MB, 15 * MB)])
-def test_memory_peak_needs_room_and_size(monkeypatch, size, free):
-    monkeypatch.setattr(timing, "cache_size", lambda device: size)
-    monkeypatch.setattr(timing, "free_memory", lambda device: free)
-    assert timing.memory_peak("cpu", None) is None
-
-
-class Quarters:
-    """Every fourth sample is disturbed: ten times as long."""
-
-    taken = 0
-
-    def samples(self, call, batch, n):
-        self.taken += n
-        return [1e-3 if i % 4 else 1e-2 for i in range(n)]
-
-
-def test_memory_peak_ignores_disturbed_samples(monkeypatch):
-    monkeypatch.setattr(timing, "SECONDS", 0.0)
-    assert timing._rate(lambda: None, 5e6, Quarters()) == pytest.approx(5e9)
-
-
 CASE = "float32-500k"
 GB = 1e9
 
@@ -170,7 +86,8 @@ GB = 1e9
 def root(asv_environment, monkeypatch):
     """Asv's folder of a process that measures on a machine of a small cache and a known memory."""
     monkeypatch.setattr(timing, "cache_size", lambda device: 1 << 20)
-    monkeypatch.setattr(timing, "memory_peak", lambda device, timer: 100 * GB)
+    monkeypatch.setattr(limits, "cache_size", lambda device: 1 << 20)
+    plant_limits(monkeypatch, memory=100 * GB)
     return asv_environment
 
 

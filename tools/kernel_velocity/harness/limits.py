@@ -102,7 +102,7 @@ def check(
     share = threads if device == "cpu" else 1
     claims = list(_claims(work, seconds * share, cache_size(device), cold=cold))
     limits = _Limits(device, folder)
-    limits.measure([claim.limit for claim in claims if limits.kept(claim.limit) is None])
+    limits.measure([claim.limit for claim in claims if limits.known(claim.limit) is None])
     flags = []
     for claim in claims:
         limit = limits.held_against(claim)
@@ -146,23 +146,24 @@ class _Limits:
         self._device, self._torch, self._folder = device, torch.__version__, folder
         self._measured: dict[str, float] = {}  # by this process
 
-    def kept(self, limit: str) -> float | None:
-        """Return a limit that was measured, None where none was. That there is none is believed for a day."""
+    def known(self, limit: str) -> float | None:
+        """Return a limit that was measured, None where none was. One that could not be is tried again after a day."""
         value = self._measured.get(limit)
         with suppress(OSError):  # there is no file yet
-            kept = read_figure(self._path(limit), "rate")
-            if kept or (kept == 0 and time.time() - self._path(limit).stat().st_mtime <= FRESH):
-                value = max(kept, value or 0.0)
+            rate = read_figure(self._path(limit), "rate")
+            is_fresh = time.time() - self._path(limit).stat().st_mtime <= FRESH
+            if rate is not None and (rate > 0 or (rate == 0 and is_fresh)):
+                value = max(rate, value or 0.0)
         return value
 
     def held_against(self, claim: _Claim) -> float | None:
         """Return the limit of a claim, measured again as often as may be while the claim is beyond it."""
         for _ in range(claim.again):
-            limit = self.kept(claim.limit)
+            limit = self.known(claim.limit)
             if not limit or claim.rate <= claim.margin * limit:
                 break
             self.measure([claim.limit])
-        return self.kept(claim.limit)
+        return self.known(claim.limit)
 
     def measure(self, names: Iterable[str]) -> None:
         """Measure limits in a fresh process, and keep the higher of each and what was kept."""
@@ -170,19 +171,23 @@ class _Limits:
             return
         rates = _measured_apart(self._device, wanted)
         for limit in wanted:
-            rate = max(rates.get(limit) or 0.0, self.kept(limit) or 0.0)
+            rate = max(rates.get(limit) or 0.0, self.known(limit) or 0.0)
             self._measured[limit] = rate
             document = {"device": name(self._device), "limit": limit, "rate": rate}
             with suppress(OSError):  # a clone that cannot be written to: each round measures its own
                 write_figure(self._path(limit), document)
 
     def _path(self, limit: str) -> Path:
-        return self._folder / f"{machine_id(self._device, self._torch, limit)}.json"
+        return self._folder / f"{machine_id(self._device, self._torch, limit, _PROGRAM)}.json"
 
 
 def _measured_apart(device: str, names: Sequence[str]) -> Mapping[str, float | None]:
     """Return limits as a fresh process measures them. None for one that cannot be, {} where the process failed."""
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, json.dumps([device, names, [str(ROOT), *sys.path]])]
+    import torch  # noqa: PLC0415 - discovery must work without torch
+
+    # Before a folder of the user's, which may have a torch.py. No file of a site's folder is executed (-I, -S).
+    paths = [str(Path(torch.__file__).parents[1]), str(ROOT), *sys.path]
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, json.dumps([device, list(names), paths])]
     environ = {**os.environ, "KV_THREADS": "1"}
     try:
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=TIMEOUT)

@@ -63,6 +63,10 @@ def _nothing() -> None:
 # On the host's clock --------------------------------------------------------------------------------------------------
 
 
+class StandingClockError(RuntimeError):
+    """A clock that does not move."""
+
+
 class HostTimer:
     """`time.perf_counter_ns` around a batch: right for calls that return when the work is done.
 
@@ -92,9 +96,15 @@ class HostTimer:
         return found
 
     def tick(self) -> float:
-        """Return the smallest non-zero difference of 1000 readings in a row."""
+        """Return the smallest non-zero difference of 1000 readings in a row.
+
+        Raises:
+            StandingClockError: there is none.
+        """
         readings = [perf_counter_ns() for _ in range(1000)]
         steps = [after - before for before, after in pairwise(readings) if after > before]
+        if not steps:
+            raise StandingClockError("the clock stood still for 1000 readings: has the code under test replaced it?")
         return min(steps) * 1e-9
 
     def overhead(self) -> float:
