@@ -11,6 +11,7 @@ from kernel_velocity.harness.ceilings import FORMAT, Ceiling
 from kernel_velocity.offline import summary
 from kernel_velocity.offline.summary import Report
 from kernel_velocity.results.measurement import Interval, Measurement, Outcome, SeriesKey
+from kernel_velocity.roofline.model import IMPOSSIBLE
 from tests.golden import check_golden
 from tests.offline.test_facts import NODE
 
@@ -153,7 +154,7 @@ def test_faster_than_the_arithmetic_is_impossible(case, top, unit):
 
 @given(st.floats(0.1, 10))
 def test_impossible_depends_on_the_ratio_alone(factor):
-    assert bool(against(measured(1.2e9 / (3e12 * factor), moved=1.2e9))) == (factor > summary.IMPOSSIBLE)
+    assert bool(against(measured(1.2e9 / (3e12 * factor), moved=1.2e9))) == (factor > IMPOSSIBLE)
 
 
 def test_few_rounds_scatter_and_flags_are_named():

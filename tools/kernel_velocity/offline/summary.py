@@ -19,11 +19,11 @@ from kernel_velocity.results.git import SHORT
 from kernel_velocity.results.measurement import WANTED_ROUNDS, Measurement, Outcome
 from kernel_velocity.roofline import table
 from kernel_velocity.roofline.ceilings import session_of
+from kernel_velocity.roofline.model import IMPOSSIBLE
 from kernel_velocity.runner.report import speed_table
 from kernel_velocity.tables import columns
 
 LISTED = 40  # doubts printed in full; more than that have one cause, and are counted
-IMPOSSIBLE = 1.05  # times a measured ceiling: more than the error of measuring it (warned of where it is over 5%)
 NAMED = 3  # values that a line names before it counts them
 WIDE = 0.05  # relative half-width of the interval over rounds; a tenth of what kernels differ by is 1%
 # A working set is compared with what was measured on sets down to a quarter of it: how much of one a cache holds is not

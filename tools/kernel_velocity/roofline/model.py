@@ -33,7 +33,9 @@ from dataclasses import dataclass
 
 from kernel_velocity.harness.workloads import BEYOND
 
-IMPOSSIBLE = 1.05  # times the roof: more than the error of measuring a ceiling (warned of where that is over 5%)
+# Times the roof from which on a time is doubted: more than the error of measuring a ceiling on a quiet machine (warned
+# of where that is over 5%). It keeps its value. A round is refused by more: harness/limits.py, MARGINS.
+IMPOSSIBLE = 1.05
 EXCELLENT = 0.9  # of the attainable rate, as in published suites
 MEMORY = "DRAM"
 _ASK = (

@@ -70,6 +70,11 @@ def vendor(name: str) -> Vendor | None:
     return None
 
 
+# Whoever reads a roof as a limit should know
+WEAK = """weak: cache levels, as nobody knows which holds a set; float64 on a CPU, as torch may not use all of it
+a time above a roof is doubted; a round fails only beyond limits that rounds measure for themselves"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One ceiling, base units. None: not known.
@@ -155,6 +160,7 @@ def text(shown: Shown, sessions: Sequence[CeilingSession]) -> str:
     heads = ["ceiling", "measured", "spread", "roof", "reported", "vendor", "share"]
     note = f"{shown.name or shown.device}; the roof is the upper quartile of {units.count(len(sessions), 'session')}"
     notes = [
+        WEAK,
         *([] if published is None else [f"vendor: {published.source}"]),
         *(f"n/a: {title(row.name)}: {row.why}" for row in ceilings if row.value is None),
         *(f"warning: {warning}" for warning in shown.warnings),
