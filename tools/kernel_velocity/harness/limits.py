@@ -37,15 +37,15 @@ FLOATS = ("float64", "float32", "tf32", "float16", "bfloat16")
 MARGINS: Mapping[str, float] = {"float": 1.5, "int8": 1.5, "memory": 2.0, "cache": 4.0}
 # Of a cold call, which is only flagged. A tenth of the working set may be left in a cache.
 WARM = 1.1
-AGAIN = 2  # measurements, each in a process of its own, before a limit counts against a round
+AGAIN = 2  # more measurements of a limit before it counts against a round
 ROOT = Path(__file__).parents[2]  # the folder that this package is imported from
 TIMEOUT = 60.0  # s of such a process. It takes 3 s on a CPU
 
 _PROGRAM = """
 import json, sys
-device, names, sys.path[:] = json.loads(sys.argv[1])
+device, names, sys.path[:], times = json.loads(sys.argv[1])
 from kernel_velocity.harness.ceilings import limit_of
-print(json.dumps({name: limit_of(name, device) for name in names}))
+print(json.dumps({name: max(limit_of(name, device) or 0.0 for _ in range(times)) for name in names}))
 """
 _CHECK = "is the work of every call done when it returns, or does"
 _WORDS = {
@@ -157,21 +157,19 @@ class _Limits:
         return value
 
     def held_against(self, claim: _Claim) -> float | None:
-        """Return the limit of a claim, measured again as often as may be while the claim is beyond it."""
-        for _ in range(claim.again):
-            limit = self.known(claim.limit)
-            if not limit or claim.rate <= claim.margin * limit:
-                break
-            self.measure([claim.limit])
+        """Return the limit of a claim, measured again if the claim is beyond it."""
+        limit = self.known(claim.limit)
+        if claim.again and limit and claim.rate > claim.margin * limit:
+            self.measure([claim.limit], claim.again)
         return self.known(claim.limit)
 
-    def measure(self, names: Iterable[str]) -> None:
-        """Measure limits in a fresh process, and keep the higher of each and what was kept."""
+    def measure(self, names: Iterable[str], times: int = 1) -> None:
+        """Measure limits in a fresh process, and keep the higher of each and what was known."""
         if not (wanted := list(dict.fromkeys(names))):
             return
-        rates = _measured_apart(self._device, wanted)
+        rates = _measured_apart(self._device, wanted, times)
         for limit in wanted:
-            rate = max(rates.get(limit) or 0.0, self.known(limit) or 0.0)
+            rate = max(rates.get(limit, 0.0), self.known(limit) or 0.0)
             self._measured[limit] = rate
             document = {"device": name(self._device), "limit": limit, "rate": rate}
             with suppress(OSError):  # a clone that cannot be written to: each round measures its own
@@ -181,17 +179,17 @@ class _Limits:
         return self._folder / f"{machine_id(self._device, self._torch, limit, _PROGRAM)}.json"
 
 
-def _measured_apart(device: str, names: Sequence[str]) -> Mapping[str, float | None]:
-    """Return limits as a fresh process measures them. None for one that cannot be, {} where the process failed."""
+def _measured_apart(device: str, names: Sequence[str], times: int) -> Mapping[str, float]:
+    """Return limits, each the highest of so many measurements in a fresh process. {} where the process failed."""
     import torch  # noqa: PLC0415 - discovery must work without torch
 
     # Before a folder of the user's, which may have a torch.py. No file of a site's folder is executed (-I, -S).
     paths = [str(Path(torch.__file__).parents[1]), str(ROOT), *sys.path]
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, json.dumps([device, list(names), paths])]
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, json.dumps([device, names, paths, times])]
     environ = {**os.environ, "KV_THREADS": "1"}
     try:
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=TIMEOUT)
-        rates: dict[str, float | None] = json.loads(done.stdout.splitlines()[-1])
+        rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     except subprocess.SubprocessError as error:
         lines = str(getattr(error, "stderr", "") or error).splitlines()
         print(f"kernel-velocity: no limits of {device} could be measured: {lines[-1]}", file=sys.stderr)  # noqa: T201

@@ -70,8 +70,7 @@ def vendor(name: str) -> Vendor | None:
     return None
 
 
-# Whoever reads a roof as a limit should know
-WEAK = """weak: cache levels, as nobody knows which holds a set; float64 on a CPU, as torch may not use all of it
+WEAK = """weak: a cache's bandwidth, as nobody knows for certain which level holds a set
 a time above a roof is doubted; a round fails only beyond limits that rounds measure for themselves"""
 
 
