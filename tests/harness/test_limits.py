@@ -12,6 +12,7 @@ from kernel_velocity.harness import ceilings, limits
 from kernel_velocity.harness.gate import FRESH
 from kernel_velocity.harness.limits import AGAIN, MARGINS, WARM, ImpossibleError, Work, check
 from kernel_velocity.harness.workloads import BEYOND
+from tests.harness import pretend_cuda
 from tests.harness.measuring import as_asv_runs, asv_environment, failure, rounds
 from tests.harness.planted_limits import MEASURES, plant_limits
 
@@ -232,11 +233,23 @@ def test_impossible_round_is_failed_and_not_recorded(asv_environment, monkeypatc
 # Measuring ------------------------------------------------------------------------------------------------------------
 
 
-def test_limits_are_measured_with_short_calls(monkeypatch):
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_limit_is_measured(monkeypatch, device):
+    """The paths of a GPU, too, on a pretended one."""
+    allowed = []
+    if device == "cuda":
+        pretend_cuda.plant(monkeypatch, torch)
+        monkeypatch.setattr(ceilings, "LIMIT_SIZES", {"cuda": (32,)})
+        made = ceilings.product
+        is_tf32 = torch.backends.cuda.matmul
+        monkeypatch.setattr(ceilings, "product", lambda *a: allowed.append((a[1], is_tf32.allow_tf32)) or made(*a))
+        monkeypatch.setattr(ceilings, "PER_CALL", {"cuda": 1 << 21})
     monkeypatch.setattr(ceilings, "SECONDS", 0.002)
     monkeypatch.setattr(ceilings, "cache_size", lambda device: 1 << 18)
-    found = {name: ceilings.limit_of(name, "cpu") for name in MARGINS}
-    assert {name for name, rate in found.items() if rate and rate > 1e8} == {*MARGINS}
+    rates = {name: ceilings.limit_of(name, device) for name in MARGINS}
+    assert all(rate and rate > 1e6 for rate in rates.values())
+    products = [("float32", False), ("tf32", True), ("float16", False), ("bfloat16", False), ("int8", False)]
+    assert allowed == (products if device == "cuda" else [])
 
 
 def test_memory_without_room_or_size_has_no_limit(monkeypatch):
