@@ -127,7 +127,7 @@ def test_cold_working_set_is_infinite(root, monkeypatch):
 
 @pytest.mark.usefixtures("flushes")
 @pytest.mark.parametrize(
-    ("method", "factor", "flags"), [("cold", 0.5, {"warm"}), ("cold", 2, set()), ("hot", 0.5, set())]
+    ("method", "factor", "flags"), [("cold", 0.75, {"warm"}), ("cold", 2, set()), ("hot", 0.75, set())]
 )
 def test_cold_call_faster_than_memory_is_flagged(root, monkeypatch, method, factor, flags):
     bench = add_mul_exp.Cpu()
