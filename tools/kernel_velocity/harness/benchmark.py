@@ -262,7 +262,7 @@ class _KernelBenchmark:
         footprint, dtype = self.footprints.get(case), dtype_of(case)
         work = Work(flops=self.flops.get(case), bytes=self.bytes.get(case), footprint=footprint, dtype=dtype)
         cold = timing.is_cold(method)
-        return limits.check(work, estimate, self.device, threads(), _cache() / "limits", cold=cold)
+        return limits.check(work, estimate, self.device, self._threads, _cache() / "limits", cold=cold)
 
     def _check(self, implementation: str, case: str, step: int) -> dict[str, Any]:
         """Return the error figures of every `step`-th result of the last call. WrongResultError where one is wrong."""
