@@ -31,13 +31,19 @@ def honest():
     return lambda a, b, out: torch.matmul(a, b, out=out) is None
 
 
+def product(a, b):
+    """Return a @ b after 10 ms, which a busy machine cannot hide."""
+    time.sleep(0.01)
+    return torch.matmul(a, b)
+
+
 def memo_by_contents():
     results = {}
 
     def call(a, b, out):
         key = (float(a[0, 0]), float(b[-1, -1]))
         if key not in results:
-            results[key] = torch.matmul(a, b)
+            results[key] = product(a, b)
         out.copy_(results[key])
 
     return call
@@ -49,7 +55,7 @@ def output_still_there():
     def call(a, b, out):
         nonlocal last
         if not torch.equal(last, out):
-            torch.matmul(a, b, out=out)
+            out.copy_(product(a, b))
             last = out.clone()
 
     return call
@@ -59,13 +65,13 @@ def knows_the_fixed_inputs():
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(matmul.Matmul.get_seed("matmul/512x512x512"))
     a0, b0 = (torch.randn(512, 512, generator=generator) for _ in range(2))
-    product = a0 @ b0
+    known = a0 @ b0
 
     def call(a, b, out):
         if float(a[3, 5]) == float(a0[3, 5]):
-            out.copy_(product)
+            out.copy_(known)
         else:
-            torch.matmul(a, b, out=out)
+            out.copy_(product(a, b))
 
     return call
 
@@ -75,7 +81,7 @@ def memo_by_address():
 
     def call(a, b, out):
         if a.data_ptr() not in results:
-            results[a.data_ptr()] = torch.matmul(a, b)
+            results[a.data_ptr()] = product(a, b)
         out.copy_(results[a.data_ptr()])
 
     return call
